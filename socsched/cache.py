@@ -65,7 +65,7 @@ def private(folder: Path) -> Path:
     return folder
 
 
-def own(path: Path) -> bool:
+def is_private(path: Path) -> bool:
     """Return whether a path belongs to this user or root and is writable by no other user; False for a link."""
     found = path.lstat()
     return not stat.S_ISLNK(found.st_mode) and found.st_uid in (0, os.geteuid()) and not found.st_mode & _OTHERS

@@ -92,7 +92,7 @@ def replaceable(path: str | Path) -> bool:
     return found is None or stat.S_ISREG(found.st_mode)
 
 
-def same(one: str | Path, other: str | Path) -> bool:
+def is_same_file(one: str | Path, other: str | Path) -> bool:
     """Return whether two names refer to the same existing file."""
     try:
         return os.path.samefile(one, other)

@@ -18,7 +18,7 @@ from socsched.models.model import Model
 from socsched.models.pointpillars.grid import Grid
 from socsched.models.pointpillars.network import (
     HEADS,
-    checked,
+    check_params,
     head_network,
     image,
     network_model,
@@ -26,7 +26,7 @@ from socsched.models.pointpillars.network import (
     scatter_network,
     second_fpn,
 )
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 PIPELINE = Path(__file__).parent / "data" / "scan" / "tiny.yaml"
 GRID = Grid((0.0, -12.8, -3.0), (25.6, 12.8, 1.0))
@@ -56,7 +56,7 @@ def head(params: Mapping[str, Any]) -> Model:
 
 
 def _pillars(params: Mapping[str, Any]) -> int:
-    return int(checked(params)["pillars"])
+    return int(check_params(params)["pillars"])
 
 
 FACTORIES = {"tiny.pfn": pfn, "tiny.scatter": scatter, "tiny.backbone": backbone, "tiny.head": head}
@@ -70,7 +70,7 @@ def write_weights(path: Path) -> Path:
     for factory in FACTORIES.values():
         model = factory({})
         assert model.network is not None
-        weights |= seeded_weights(model.network())
+        weights |= draw_weights(model.network())
     weights["cls.bias"] += 3
     np.savez(path, **weights)
     return path

@@ -10,7 +10,7 @@ from socsched.api.refinement import steady_ns
 from socsched.errors import SocschedError, UsageError
 from socsched.planning.pareto import Point, mark
 from socsched.planning.plan import Plan
-from socsched.planning.planners import known
+from socsched.planning.planners import planner_names
 from socsched.sim.engine import run
 from socsched.trace.metrics import result
 
@@ -52,22 +52,22 @@ class Outcome:
         return f"{self.planner}:{set_}" if set_ else self.planner
 
 
-def chosen(texts: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
+def select_planners(texts: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
     """Return the planners given as NAME or NAME:OPTION=VALUE,...; without any, all of them and `OURS`."""
     found = []
-    for text in texts or (OURS, *known()):
+    for text in texts or (OURS, *planner_names()):
         name, _, rest = text.partition(":")
         pairs = [pair.partition("=") for pair in rest.split(",") if pair]
         if any(not equals for _, equals, _ in pairs):
             raise UsageError(f"{text}: expected NAME:OPTION=VALUE,...")
         found.append((name.strip(), {key: value for key, _, value in pairs}))
     for name, _ in found:
-        if name not in (OURS, *known()):
-            raise UsageError(f"no planner {name!r}", f"{OURS}, or one of {', '.join(known())}")
+        if name not in (OURS, *planner_names()):
+            raise UsageError(f"no planner {name!r}", f"{OURS}, or one of {', '.join(planner_names())}")
     return found
 
 
-def compared(planners: Sequence[tuple[str, Mapping[str, str]]], make: Make) -> list[Outcome]:
+def compare_planners(planners: Sequence[tuple[str, Mapping[str, str]]], make: Make) -> list[Outcome]:
     """Return the outcome of every planner, in the given order; pipelines not covered are reported, not raised."""
     outcomes = []
     for name, options in planners:
@@ -78,7 +78,7 @@ def compared(planners: Sequence[tuple[str, Mapping[str, str]]], make: Make) -> l
             outcomes.append(Outcome(name, options, time.monotonic() - started, refusal=str(error)))
             continue
         outcomes.append(_simulated(name, options, plan, time.monotonic() - started))
-    return marked(outcomes)
+    return mark_front(outcomes)
 
 
 def _simulated(name: str, options: Mapping[str, str], plan: Plan, seconds: float) -> Outcome:
@@ -144,7 +144,7 @@ def points(outcomes: Sequence[Outcome]) -> list[Point]:
     ]
 
 
-def marked(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def mark_front(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Return the outcomes, marking those on the latency-power front of the feasible plans."""
     front = {point.mode for point in mark(points(outcomes)) if point.on_front}
     return [replace(o, on_front=o.name in front and o.plan is not None) for o in outcomes]

@@ -30,14 +30,14 @@ def compile(
     rejects a stage.
     """
     from socsched.api.loading import load_plan, load_platform, pipeline_of, plan_document
-    from socsched.compiler.packaging.deploy import Request, compile_bundle, planned, planned_shares
+    from socsched.compiler.packaging.deploy import Request, compile_bundle, placement, shares_by_stage
     from socsched.compiler.quantize.scales import read_pipeline_scales
     from socsched.models.weights import load_weights
 
     made = load_plan(plan)
     request = Request(
-        planned(made.tasks),
-        shares=planned_shares(made.tasks),
+        placement(made.tasks),
+        shares=shares_by_stage(made.tasks),
         plan=plan_document(made),
         stage=stage,
         engine=engine,

@@ -72,7 +72,7 @@ def save(
         render(folder, folder / PAGE)
 
 
-def written(folder: Path, also: str = "") -> str:
+def describe_files(folder: Path, also: str = "") -> str:
     """Return the line that lists the files written by `save`."""
     return f"wrote {folder}/ (report.html, trace.pftrace{also}, plan.json, result.json)"
 

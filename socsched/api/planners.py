@@ -27,7 +27,7 @@ def by_planner(pipeline: Pipeline, platform: Platform, mode: str | None, options
     """
     if options.planner == BEST:
         return _best(pipeline, platform, mode, options)
-    from socsched.api.planning import pinned, profile_of
+    from socsched.api.planning import pin_stages, profile_of
     from socsched.models.work import stage_work
     from socsched.planning.planners import planner
     from socsched.planning.planners.propose import make_plan
@@ -35,7 +35,7 @@ def by_planner(pipeline: Pipeline, platform: Platform, mode: str | None, options
 
     plan = make_plan(
         planner(options.planner),
-        pinned(pipeline, platform, options.pins),
+        pin_stages(pipeline, platform, options.pins),
         platform,
         mode,
         options.objective,
@@ -47,9 +47,9 @@ def by_planner(pipeline: Pipeline, platform: Platform, mode: str | None, options
         limits=Limits(options.power_cap, options.bandwidth_cap),
     )
     if options.refine and plan.tasks:
-        from socsched.api.refinement import refined
+        from socsched.api.refinement import refine
 
-        plan = refined(plan)
+        plan = refine(plan)
     return replace(plan, tool={**plan.tool, "version": __version__})
 
 
@@ -60,8 +60,8 @@ def _best(pipeline: Pipeline, platform: Platform, mode: str | None, options: Pla
 
     if options.settings:
         raise UsageError("--planner best takes no options", "name a planner to set its options")
-    outcomes = comparison.compared(
-        comparison.chosen(()),
+    outcomes = comparison.compare_planners(
+        comparison.select_planners(()),
         lambda name, _: plan_with(
             pipeline, platform, mode, replace(options, planner="" if name == comparison.OURS else name)
         ),

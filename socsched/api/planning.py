@@ -99,7 +99,7 @@ def plan_with(
         from socsched.api.planners import by_planner
 
         return by_planner(loaded, board, mode, options)
-    made = _searched(pinned(loaded, board, options.pins), board, mode, options, known)
+    made = _searched(pin_stages(loaded, board, options.pins), board, mode, options, known)
     return replace(made, tool={**made.tool, "version": __version__})
 
 
@@ -144,7 +144,7 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
     first = make(mode, options.cuts, explain=options.explain, share=FIRST if options.refine and not exact else 1.0)
     if not options.refine or not first.plan.tasks:
         return first.finished(clock) if options.explain else first.plan
-    from socsched.api.refinement import refined
+    from socsched.api.refinement import refine
     from socsched.models.parts import PART
 
     cut = any(PART in task.params for task in first.plan.tasks)
@@ -154,7 +154,7 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
         drafts.append(make(first.plan.mode, cut, seen))
         return drafts[-1].plan
 
-    made = refined(first.plan, None if exact else again, clock)
+    made = refine(first.plan, None if exact else again, clock)
     if not options.explain:
         return made
     kept = next(draft for draft in drafts if draft.plan.tasks == made.tasks)
@@ -179,7 +179,7 @@ def get_mode(platform: Platform, name: str | None) -> PowerMode:
         raise UsageError(f"{platform.name} has no power mode {name!r}", f"its modes: {names}") from None
 
 
-def pinned(pipeline: Pipeline, platform: Platform, pins: Sequence[str]) -> Pipeline:
+def pin_stages(pipeline: Pipeline, platform: Platform, pins: Sequence[str]) -> Pipeline:
     """Return a pipeline with its stages restricted to their pinned engines; UsageError for unknown names."""
     wanted: dict[str, tuple[str, ...]] = {}
     for pin in pins:

@@ -39,7 +39,7 @@ class _Seen:
     jobs: Mapping[str, int]
 
 
-def refined(plan: Plan, again: Planner | None = None, clock: Clock = NO_CLOCK) -> Plan:
+def refine(plan: Plan, again: Planner | None = None, clock: Clock = NO_CLOCK) -> Plan:
     """Return the plan with expected times from its simulation, or a better plan found from the simulated times.
 
     `again` replans in the plan's mode; without it, or if the first objective is neither latency nor the longest
@@ -149,4 +149,4 @@ def _places(plan: Plan) -> tuple[tuple[str, str, str, tuple[int, ...]], ...]:
     return tuple((task.name, task.engine, task.precision, task.lanes) for task in plan.tasks)
 
 
-__all__ = ["NOTHING", "Observed", "refined", "steady_ns"]
+__all__ = ["NOTHING", "Observed", "refine", "steady_ns"]

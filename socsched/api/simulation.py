@@ -73,13 +73,13 @@ def simulate_plan(
     """Simulate a plan for `length_ns`; options as in `simulate`."""
     if not plan.tasks:
         raise UsageError("there is nothing to simulate: a stage has no engine", "the plan's violations say which")
-    made = changed(plan, policy, governor)
+    made = apply_policy(plan, policy, governor)
     traced = not many_jobs(made, length_ns) if record is None else record
     done = run(made, length_ns, seed, faults, traced)
     return Simulation(made, done.trace, figures(done), done.interrupted)
 
 
-def changed(plan: Plan, policy: str | Policy | Key | None = None, governor: str = "static") -> Plan:
+def apply_policy(plan: Plan, policy: str | Policy | Key | None = None, governor: str = "static") -> Plan:
     """Return the plan to simulate: every engine under `policy`, with a `governor` where clocks are selectable."""
     if policy is not None:
         from socsched.sim.lower import with_policy
@@ -87,13 +87,13 @@ def changed(plan: Plan, policy: str | Policy | Key | None = None, governor: str 
 
         plan = with_policy(plan, name_of(policy))
     if governor != "static":
-        from socsched.planning.engine_levels import governed
+        from socsched.planning.engine_levels import apply_governor
 
-        plan = governed(plan, governor)
+        plan = apply_governor(plan, governor)
     return plan
 
 
-def planned_policy(name: str) -> str:
+def policy_to_plan_with(name: str) -> str:
     """Return the policy to plan with when `name` is simulated: itself if bounds exist for it, else EDF."""
     return name if name in ("edf", "fp") else "edf"
 
@@ -121,11 +121,11 @@ def figures(done: SimulationRun) -> ResultDocument:
         from socsched.trace.summary import result
 
         return result(totals(done), done.lowered.plan)
-    from socsched.trace.given_up import given_up
+    from socsched.trace.given_up import count_abandoned
     from socsched.trace.metrics import result as of_trace
 
     found = of_trace(done.trace, done.lowered.plan)
-    lost = given_up(done.trace)
+    lost = count_abandoned(done.trace)
     return {**found, "given_up": lost} if lost else found
 
 

@@ -50,7 +50,7 @@ def command(
     from socsched.compiler.quantize.scales import write_pipeline_scales
     from socsched.descriptor.catalog import get_pipeline
     from socsched.models.registry import bindings
-    from socsched.models.weights import load_weights, seeded_weights
+    from socsched.models.weights import draw_weights, load_weights
     from socsched.runtime.inputs import sources
 
     chosen, files = get_pipeline(pipeline), list_inputs(input_path)
@@ -59,7 +59,7 @@ def command(
     if weights is None:
         if networks:
             output.warn("no weights given: scales of seeded random ones fit no others")
-        given = {name: array for network in networks for name, array in seeded_weights(network).items()}
+        given = {name: array for network in networks for name, array in draw_weights(network).items()}
     else:
         given = load_weights(weights)
     feeds = sources(chosen, bindings(chosen), files, seed)

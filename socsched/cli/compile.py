@@ -59,7 +59,7 @@ def command(
     an ONNX model with build scripts for the vendor's toolchain. Results are cached.
     """
     from socsched.api import loading
-    from socsched.compiler.packaging.deploy import Request, compile_bundle, planned, planned_shares
+    from socsched.compiler.packaging.deploy import Request, compile_bundle, placement, shares_by_stage
     from socsched.compiler.quantize.scales import read_pipeline_scales
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.graph.partition import parse_part
@@ -77,8 +77,8 @@ def command(
         if ctx.get_parameter_source("platform") is click.core.ParameterSource.COMMANDLINE and platform != plan.platform:
             raise click.UsageError(f"{pipeline} is a plan for {plan.platform}: leave --platform out")
         chosen, board = loading.pipeline_of(plan, source, output.warn), get_platform(plan.platform)
-        shares = planned_shares(plan.tasks)
-        request = Request(planned(plan.tasks), shares=shares, plan=loading.plan_document(plan), **options)
+        shares = shares_by_stage(plan.tasks)
+        request = Request(placement(plan.tasks), shares=shares, plan=loading.plan_document(plan), **options)
     elif platform is None:
         raise click.UsageError(f"a pipeline needs a platform: socsched compile {pipeline} -p PLATFORM")
     else:

@@ -119,7 +119,7 @@ def _show(done: Driven, argument: str) -> None:
     screen = console(terminal_width())
     names = ["seed", "load", "ambient C", "faults/min", "missed", "dropped", "frames", "worst response", "of"]
     for group in done.groups:
-        screen.print(f"{fleet_report.named(group)}: {fleet_report.misses(group, done)}")
+        screen.print(f"{fleet_report.configuration_name(group)}: {fleet_report.misses(group, done)}")
         rows = [fleet_report.cells(row) for row in group.worst]
         if rows:
             screen.print(table("worst vehicles", names, rows, range(7)))

@@ -185,6 +185,6 @@ def _failed(folder: Path, name: str, error: Exception) -> None:
     hint = error.hint if isinstance(error, SocschedError) else ""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / JUNIT).exists():
-        (folder / JUNIT).write_text(junit.failed(name, str(error), hint), encoding="utf-8")
+        (folder / JUNIT).write_text(junit.error_case(name, str(error), hint), encoding="utf-8")
     if not (folder / SUMMARY).exists():
-        (folder / SUMMARY).write_text(summary.failed(name, str(error), hint), encoding="utf-8")
+        (folder / SUMMARY).write_text(summary.error_summary(name, str(error), hint), encoding="utf-8")

@@ -314,12 +314,12 @@ def ready_to_write(*, file: Path | None = None, folder: Path | None = None) -> N
 def _no_input(file: Path) -> None:
     """Raise UsageError if an argument or another option of the command names its output file."""
     from socsched.errors import UsageError
-    from socsched.files import replaceable, same
+    from socsched.files import is_same_file, replaceable
 
     context = click.get_current_context(silent=True)
     given = [value for value in context.params.values() if value is not file] if context else []
     names = [name for value in given for name in (value if isinstance(value, tuple) else (value,))]
-    if replaceable(file) and any(isinstance(name, (str, Path)) and same(name, file) for name in names):
+    if replaceable(file) and any(isinstance(name, (str, Path)) and is_same_file(name, file) for name in names):
         raise UsageError(f"{file}: is read by this command and cannot be its output too", "name another file with -o")
 
 

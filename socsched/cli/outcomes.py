@@ -17,7 +17,7 @@ def exit_code(plan: Plan) -> int:
     return {"feasible": EXIT_OK, "infeasible": EXIT_VIOLATED}.get(plan.verdict, EXIT_UNDECIDED)
 
 
-def refused(output: Output, plan: Plan) -> int:
+def show_refusal(output: Output, plan: Plan) -> int:
     """Show a plan without tasks, which cannot be simulated or run, and return its exit code."""
 
     from socsched.api.loading import plan_document

@@ -26,7 +26,7 @@ def show(
         raise UsageError("--pareto goes through every mode", "leave --mode out")
     if file is not None and file.suffix.lower() != ".svg" and not file.name.endswith("pareto.json"):
         raise UsageError(f"{file}: the front is drawn as SVG", "use -o FILE.svg, or pareto.json for reports")
-    points = explored(pipeline, platform, options)
+    points = explore(pipeline, platform, options)
     if file is not None:
         if file.suffix.lower() == ".json":
             write_file(file, json.dumps(pareto.document(points), indent=1) + "\n")
@@ -46,7 +46,7 @@ def show(
     return EXIT_UNDECIDED if "undecided" in verdicts else EXIT_VIOLATED
 
 
-def explored(pipeline: str, platform: str, options: PlanOptions) -> list[Point]:
+def explore(pipeline: str, platform: str, options: PlanOptions) -> list[Point]:
     """Plan every mode of a platform and every objective."""
     from socsched.api.planning import plan_with, profile_of
     from socsched.descriptor.catalog import get_pipeline, get_platform

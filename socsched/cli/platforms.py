@@ -82,7 +82,7 @@ def show_platform(
     from dataclasses import asdict
 
     from socsched.api.planning import get_mode
-    from socsched.cost.peaks import accelerated_int8, peaks
+    from socsched.cost.peaks import accelerator_int8_peak, peaks
     from socsched.descriptor.catalog import get_platform
 
     platform = get_platform(name)
@@ -94,7 +94,7 @@ def show_platform(
 
         drawn = draw(platform, chosen, plot, pipeline, precision, engine)
         output.note(f"wrote {plot}")
-    total = accelerated_int8(platform, chosen)
+    total = accelerator_int8_peak(platform, chosen)
     document = {
         "platform": asdict(platform),
         "mode": chosen.name,

@@ -112,7 +112,7 @@ def _clock(seconds: float) -> str:
 
 
 @contextmanager
-def shown(quiet: Callable[[], bool]) -> Iterator[Bar | None]:
+def show_progress(quiet: Callable[[], bool]) -> Iterator[Bar | None]:
     """Show progress on stderr if it is a terminal, unless `quiet` returns True at the time of display."""
     stream = sys.stderr
     if not (hasattr(stream, "isatty") and stream.isatty()) or os.environ.get("TERM") == "dumb":

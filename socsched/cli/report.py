@@ -54,13 +54,13 @@ def command(
     """
     from socsched.api import folders
     from socsched.errors import UsageError
-    from socsched.files import same
+    from socsched.files import is_same_file
 
     file = file or (folder.with_suffix(".html") if folder.is_file() else folder / folders.PAGE)
     if file.suffix not in folders.formats():
         raise click.UsageError(f"{file}: expected a name that ends in one of {', '.join(folders.formats())}")
     places = (folder, *folder.glob("*/"))
-    if file.name in folders.READ and file.exists() and any(same(place, file.parent) for place in places):
+    if file.name in folders.READ and file.exists() and any(is_same_file(place, file.parent) for place in places):
         raise UsageError(f"{file}: is one of the results that are read", "name another file with -o")
     folders.folders(folder)  # check first: otherwise the folder of the page, here that of the results, would be created
     ready_to_write(file=file)
@@ -90,8 +90,8 @@ def _explore(output: Output, folder: Path, sources: folders.Sources) -> None:
 
     from socsched.api import folders
     from socsched.api.planning import PlanOptions
-    from socsched.api.simulation import planned_policy
-    from socsched.cli.pareto import explored
+    from socsched.api.simulation import policy_to_plan_with
+    from socsched.cli.pareto import explore
     from socsched.files import write_file
     from socsched.planning import io
     from socsched.reporting.background import PARETO
@@ -100,8 +100,8 @@ def _explore(output: Output, folder: Path, sources: folders.Sources) -> None:
     for place in folders.folders(folder):
         plan = io.load(place if place.is_file() else place / folders.PLAN)
         output.note(f"planning {plan.pipeline} in every mode of {plan.platform}")
-        options = PlanOptions(policy=planned_policy(plan.policy), refine=False)
-        points = explored(sources.pipeline or plan.pipeline, sources.platform or plan.platform, options)
+        options = PlanOptions(policy=policy_to_plan_with(plan.policy), refine=False)
+        points = explore(sources.pipeline or plan.pipeline, sources.platform or plan.platform, options)
         target = (place.parent if place.is_file() else place) / PARETO
         write_file(target, json.dumps(document(points), indent=1) + "\n")
 

@@ -13,7 +13,7 @@ import click
 
 from socsched import __version__, plugins
 from socsched.cli.options import Output, echo, output_options
-from socsched.cli.progress import shown
+from socsched.cli.progress import show_progress
 from socsched.errors import EXIT_MACHINE, EXIT_USAGE, SocschedError
 from socsched.progress import speaking
 
@@ -107,7 +107,7 @@ def run(arguments: Sequence[str]) -> int:
     output = Output()
     _streams()
     try:
-        with speaking(output.warn), shown(lambda: output.quiet) as output.progress:
+        with speaking(output.warn), show_progress(lambda: output.quiet) as output.progress:
             code = cli.main(list(arguments), prog_name="socsched", obj=output, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0

@@ -84,7 +84,7 @@ def command(
         raise click.UsageError("--loop goes round the files of --input until --duration is over: give both")
     made = loading.load_plan(plan)
     if not made.tasks:
-        return outcomes.refused(output, made)
+        return outcomes.show_refusal(output, made)
     found = loading.pipeline_of(made, source, output.warn)
     board = board_of(how)
     if folder:

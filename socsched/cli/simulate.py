@@ -132,7 +132,7 @@ def command(
     from socsched.cli import outcomes, tasksets
     from socsched.cli.plan_argument import plan_from
     from socsched.errors import UsageError
-    from socsched.files import same
+    from socsched.files import is_same_file
     from socsched.sim.policies import name_of
     from socsched.units import format_duration
 
@@ -144,15 +144,15 @@ def command(
         return tasksets.simulate(output, Path(plan), length, chosen, execution, seed, jobs, folder)
     ready_to_write(folder=folder)
     policy = name_of(policy)
-    made = plan_from(ctx, plan, platform, mode, objective, simulation.planned_policy(policy), profile_file)
+    made = plan_from(ctx, plan, platform, mode, objective, simulation.policy_to_plan_with(policy), profile_file)
     if not made.tasks:
-        return outcomes.refused(output, made)
+        return outcomes.show_refusal(output, made)
     given = made
-    made = simulation.changed(made, chosen, governor)
+    made = simulation.apply_policy(made, chosen, governor)
     if governor != "static":
         served = [engine.id for engine in made.engines if engine.governor == governor]
         output.note(f"{governor} sets the clock of {', '.join(served)}")
-    if folder and made != given and same(plan, folder / folders.PLAN):
+    if folder and made != given and is_same_file(plan, folder / folders.PLAN):
         raise UsageError(f"{plan}: is read by this command, which would replace it", "name another folder with -o")
     kept = True if folder or functional else None
     done = simulation.simulate_plan(made, duration, seed=seed, faults=faults_file, record=kept)
@@ -167,7 +167,7 @@ def command(
     if folder:
         done.save(folder)
         also = ", frames.jsonl" if functional else ""
-        output.note(folders.written(folder, also))
+        output.note(folders.describe_files(folder, also))
 
     def show() -> None:
         from socsched.reporting import terminal
@@ -181,9 +181,9 @@ def command(
         ):
             screen.print(item)
         if "given_up" in result:
-            screen.print(terminal.given_up(result["given_up"]))
+            screen.print(terminal.abandoned_jobs(result["given_up"]))
         if functional and trace is not None:
-            screen.print(terminal.found(trace.details))
+            screen.print(terminal.count_detections(trace.details))
 
     output.result(result, show)
     return outcomes.outcome_code(result)

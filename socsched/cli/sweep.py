@@ -76,9 +76,9 @@ def command(
         output.warn(f"{store.damaged} damaged lines found: what they told is done again")
     done = sweep(inputs, found, target, store, team, None if output.quiet else output.note)
     if measure:
-        from socsched.study.measure import measured
+        from socsched.study.measure import measure_selected
 
-        done = measured(done, measure, input_path, output.note)
+        done = measure_selected(done, measure, input_path, output.note)
     result = answers(asked, done.rows)
     _write(done, result, engine)
     plans = len({row["plan"] for row in done.rows})
@@ -148,7 +148,7 @@ def _show(done: Sweep, result: Answers) -> None:
     names = ["platform", "mode", *own, "holds", "slack", "latency_ns", "planned_power_mw", "tdp_mw"]
     names += ["misses_per_million", "runs"]
     lines = [
-        [str(row["config"]), *(report.shown(name, row[name]) for name in names)]
+        [str(row["config"]), *(report.format_cell(name, row[name]) for name in names)]
         for row in sorted(rows, key=lambda row: rank(study, row))[:12]
     ]
     screen.print(table("the best of all", ["config", *names], lines, (0, *range(4 + len(own), len(names) + 1))))

@@ -77,7 +77,7 @@ def simulate(
     if folder is not None and trace is not None:
         made = done.simulated.lowered.plan
         Result(made, trace, result(trace, made)).save(folder)
-        output.note(folders.written(folder))
+        output.note(folders.describe_files(folder))
     output.result(document, show)
     return EXIT_OK if done.met else EXIT_VIOLATED
 

@@ -39,7 +39,7 @@ from socsched.graph.partition import Part, take
 from socsched.graph.rules import check_operators
 from socsched.models.model import Model
 from socsched.models.registry import get_model
-from socsched.models.weights import check_weights, seeded_weights
+from socsched.models.weights import check_weights, draw_weights
 from socsched.models.work import stage_work
 
 Array = np.ndarray[Any, Any]
@@ -180,7 +180,7 @@ def weights_for(model: Model, network: Network, weights: Mapping[str, Array] | N
     if weights is None and model.trained is not None:
         weights = model.trained()
     if weights is None:
-        drawn = seeded_weights(model.whole() if model.whole else network, SEED)
+        drawn = draw_weights(model.whole() if model.whole else network, SEED)
         return {name: drawn[name] for name in network.params}, f"seed {SEED}"
     own = {name: np.asarray(weights[name], np.float32) for name in network.params if name in weights}
     check_weights(network, own)

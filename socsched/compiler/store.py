@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched import files
-from socsched.cache import cache_dir, own, private
+from socsched.cache import cache_dir, is_private, private
 from socsched.errors import MachineError
 from socsched.files import file_digest, write_file
 
@@ -108,7 +108,7 @@ def _sum(file: Path) -> Path:
 
 def _sound(file: Path) -> bool:
     try:
-        kept = all(map(own, (file.parent, file, _sum(file))))
+        kept = all(map(is_private, (file.parent, file, _sum(file))))
         return kept and _sum(file).read_text(encoding="utf-8") == file_digest(file)
     except (OSError, UnicodeDecodeError):
         return False

@@ -15,9 +15,9 @@ from socsched.cost.conversion import Hop, hops, is_host_code
 from socsched.cost.cost import Cost, Segment
 from socsched.cost.figures import weakest
 from socsched.cost.power import dram_capacity, job_energy_uj
-from socsched.cost.roofline import Estimate, rescaled
+from socsched.cost.roofline import Estimate, rescale
 from socsched.cost.sources import CostSource, Known, Reference, Request, cost_sources
-from socsched.descriptor.catalog import described
+from socsched.descriptor.catalog import find_platform
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine, EngineMode, Platform, PowerMode
 from socsched.errors import CompileError
@@ -55,7 +55,7 @@ class CostModel:
     mode: PowerMode
     work: WorkOf
     profile: Profile | None = None
-    reference: Reference = described
+    reference: Reference = find_platform
     sources: tuple[CostSource, ...] = field(default_factory=cost_sources)
     _known: dict[tuple[str, int, tuple[str, ...]], tuple[list[Cost], list[Refusal]]] = field(default_factory=dict)
     _works: dict[tuple[str, str], StageWork | None] = field(default_factory=dict)
@@ -211,7 +211,7 @@ class CostModel:
         roof = request.roofline()
         segments = roof.segments if roof else _opaque(stage, engine, best)
         bandwidth = min(engine.bandwidth.value, self.dram)
-        return Estimate(rescaled(segments, best.time_ns, bandwidth), best.provenance, best.source, best.error)
+        return Estimate(rescale(segments, best.time_ns, bandwidth), best.provenance, best.source, best.error)
 
     def _request(self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None) -> Request:
         return Request(stage, self.platform, engine, self.mode, precision, share, work, self.profile, self.reference)

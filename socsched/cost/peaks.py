@@ -33,7 +33,7 @@ def peaks(platform: Platform, mode: PowerMode) -> tuple[Peak, ...]:
     return tuple(item for item in found if item and item.dense > 0)
 
 
-def accelerated_int8(platform: Platform, mode: PowerMode) -> Peak:
+def accelerator_int8_peak(platform: Platform, mode: PowerMode) -> Peak:
     """Return a module's INT8 peak as vendors state it: all engines but CPUs together."""
     kinds = {engine.id: engine.kind for engine in platform.engines}
     own = [item for item in peaks(platform, mode) if item.precision == "int8" and kinds[item.engine] != "cpu"]

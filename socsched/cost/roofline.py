@@ -163,7 +163,7 @@ def _segment(name: str, time: float, size: int, fixed: int) -> Segment:
     return Segment(name, max(math.ceil(time), 1) + fixed, fixed, size)
 
 
-def rescaled(parts: Sequence[Segment], total_ns: int, bandwidth: float) -> tuple[Segment, ...]:
+def rescale(parts: Sequence[Segment], total_ns: int, bandwidth: float) -> tuple[Segment, ...]:
     """Stretch or shrink segments in proportion so that they last `total_ns` together.
 
     Traffic counted per operator cannot exceed the engine's `bandwidth` (bytes/s) over a known time, so it is capped

@@ -38,7 +38,7 @@ def get_platform(name_or_path: str) -> Platform:
     return _platform(path, _stamp(path))
 
 
-def described(name: str) -> Platform | None:
+def find_platform(name: str) -> Platform | None:
     """Return the platform of this name if a valid file describes it, None otherwise (and for `host`)."""
     if name not in resources.names("platforms"):
         return None

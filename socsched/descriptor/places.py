@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from socsched.descriptor.catalog import described, platform_names
+from socsched.descriptor.catalog import find_platform, platform_names
 from socsched.descriptor.platform import Platform
 from socsched.descriptor.source import read
 from socsched.descriptor.validation import Tree
@@ -19,7 +19,7 @@ def check_places(file: str) -> None:
     root = Tree(document, (), document.data)
     for stage in root.at("stages").items():
         for cost in stage.at("costs").items():
-            platform = described(cost.at("platform").text)
+            platform = find_platform(cost.at("platform").text)
             if platform is None:
                 _check_spelling(cost.at("platform"))
             else:

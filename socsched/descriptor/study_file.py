@@ -254,12 +254,12 @@ def check_references(root: Tree) -> None:
     for kind, name in (("platforms", "platform"), ("pipelines", "pipeline")):
         for value in _values(root.at("parameters").at(name)):
             if resources.is_path(value.text):
-                if not beside(folder, value.text).is_file():
+                if not resolve_path(folder, value.text).is_file():
                     value.report(f"expected a {name} or its file, there is no {value.text}")
             elif value.text and value.text != "host" and value.text not in resources.names(kind):
                 value.unknown(name, resources.names(kind))
     for value in _values(root.at("parameters").at("faults")):
-        if value.text and value.text != NO_FAULTS and not beside(folder, value.text).is_file():
+        if value.text and value.text != NO_FAULTS and not resolve_path(folder, value.text).is_file():
             value.report(f"expected {NO_FAULTS}, or a file of faults; there is no {value.text}")
 
 
@@ -284,7 +284,7 @@ def check_design(root: Tree) -> None:
         fleet.at("ambient").report("expected thermal beside it: how the module warms up", key=True)
 
 
-def beside(folder: Path, name: str) -> Path:
+def resolve_path(folder: Path, name: str) -> Path:
     """Return the file a study's path refers to, relative to the study's own folder."""
     path = Path(os.path.expanduser(name))
     return path if path.is_absolute() else folder / path

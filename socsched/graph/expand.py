@@ -18,7 +18,7 @@ from socsched.graph.operators import TensorType
 Shape = tuple[int, ...]
 
 
-def fused(network: Network) -> Graph:
+def fuse_network(network: Network) -> Graph:
     """Return the fused operators of a network, types in fp32; CompileError for an unknown layer op."""
     expansion = _Expansion(network)
     return fuse(network, expansion.inputs, expansion.operations, tuple(expansion.name[n] for n in network.outputs))

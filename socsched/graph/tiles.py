@@ -140,7 +140,7 @@ def tile_region(image: Image, grid: Grid, row: int, column: int) -> Region:
     )
 
 
-def needed(
+def required_region(
     network: Network, layer: Layer, region: Region, image: Image
 ) -> tuple[Region, tuple[int, int, int, int] | None]:
     """Return the input region a layer needs for `region`, and the remaining padding (None: no window)."""
@@ -166,7 +166,7 @@ def regions(network: Network, grid: Grid, row: int, column: int) -> list[Region]
     seen = images(network, grid.depth)
     found = [tile_region(seen[-1], grid, row, column)]
     for number in reversed(range(grid.depth)):
-        found.insert(0, needed(network, network.layers[number], found[0], seen[number])[0])
+        found.insert(0, required_region(network, network.layers[number], found[0], seen[number])[0])
     return found
 
 
@@ -185,7 +185,7 @@ def tile_network(network: Network, grid: Grid, row: int, column: int) -> Network
     }
     layers = [Layer(f"{mark}.input", "slice", (source,), attrs=attrs)]
     for number, layer in enumerate(network.layers[: grid.depth]):
-        padding = needed(network, layer, parts[number + 1], seen[number])[1]
+        padding = required_region(network, layer, parts[number + 1], seen[number])[1]
         own = dict(layer.attrs) if padding is None else {**layer.attrs, "padding": padding}
         layers.append(Layer(f"{mark}.{layer.name}", layer.op, (layers[-1].name,), layer.weights, own))
     used = {key for layer in layers for key in layer.weights.values()}

@@ -37,7 +37,7 @@ class Schedule:
     optimal: bool
 
 
-def scheduled(nodes: Sequence[Node], time_limit: float = 10.0, grain_ns: int = 1000) -> Schedule:
+def schedule(nodes: Sequence[Node], time_limit: float = 10.0, grain_ns: int = 1000) -> Schedule:
     """Return the solution for nodes that are released together; times count in grains, rounded up.
 
     UsageError for nodes without engines or with unknown predecessors, MachineError without OR-Tools.

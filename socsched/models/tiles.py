@@ -72,7 +72,7 @@ def tile_model(model: Model, tile: TileOf) -> Model:
     )
 
 
-def tiled_pipeline(pipeline: Pipeline, grids: Mapping[str, Grid]) -> Pipeline:
+def split_into_tiles(pipeline: Pipeline, grids: Mapping[str, Grid]) -> Pipeline:
     """Return the pipeline with the first layers of some stages split into tiles, which the rest of the stage waits for.
 
     Chains go through the last tile.

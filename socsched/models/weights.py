@@ -47,7 +47,7 @@ def check_weights(network: Network, weights: Weights, source: str = "weights") -
         raise InputError(f"{source}: {'; '.join(faults)}", f"give the parameters of {network.name}, batch norm folded")
 
 
-def seeded_weights(network: Network, seed: int = 0) -> Weights:
+def draw_weights(network: Network, seed: int = 0) -> Weights:
     """Return random weights for every parameter, the same for the same seed and network.
 
     Weights are normal with variance 2 / fan-in (He et al., Delving Deep into Rectifiers, ICCV 2015, eq. 10); biases are

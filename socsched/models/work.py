@@ -5,7 +5,7 @@ from __future__ import annotations
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import CompileError
 from socsched.graph.counting import at_nominal, at_precision, operators
-from socsched.graph.expand import fused, layer_types
+from socsched.graph.expand import fuse_network, layer_types
 from socsched.graph.network import Network
 from socsched.graph.operators import StageWork, TensorType
 from socsched.graph.partition import Part, take
@@ -35,7 +35,7 @@ def stage_work(stage: Stage, precision: str, part: Part | None = None) -> StageW
     if part:
         network, borders = _part(network, part, nominal)
     inputs, outputs = (tuple(at_precision(tensor, precision) for tensor in border) for border in borders)
-    return StageWork(stage.name, precision, operators(fused(network), precision, nominal), inputs, outputs)
+    return StageWork(stage.name, precision, operators(fuse_network(network), precision, nominal), inputs, outputs)
 
 
 def _part(network: Network, part: Part, nominal: int) -> tuple[Network, tuple[Border, Border]]:

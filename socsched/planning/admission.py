@@ -25,7 +25,7 @@ class Addition:
     moved: tuple[str, ...]
 
 
-def together(first: Pipeline, second: Pipeline) -> tuple[Pipeline, tuple[str, ...]]:
+def join_pipelines(first: Pipeline, second: Pipeline) -> tuple[Pipeline, tuple[str, ...]]:
     """Return both pipelines joined, and the names that the stages of the second have in the result.
 
     Identical sensors are shared; any other name that clashes is prefixed with the second pipeline's name.
@@ -67,7 +67,7 @@ def add(
     time_limit: float | None = None,
 ) -> Addition:
     """Return whether `new` fits alongside a plan of `own`, in the same mode and under the same policy."""
-    both, names = together(own, new)
+    both, names = join_pipelines(own, new)
     placed = {task.name: task for task in plan.tasks if task.kind == "stage"}
     lanes = {engine.id: engine.lanes for engine in plan.engines}
 

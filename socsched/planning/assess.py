@@ -152,7 +152,7 @@ def _edf(
     for deadlines in options:
         factor = edf.smallest_factor(system, deadlines, everybody, ones, steps)
         if factor is not None:
-            tight = edf.scaled(system, deadlines, {n: factor if n in everybody else 1.0 for n in tasks})
+            tight = edf.scale_deadlines(system, deadlines, {n: factor if n in everybody else 1.0 for n in tasks})
             load = max(sum(tight[end] for end in need.ends) / max(need.budget, 1) for need in needs)
             if best is None or load < best[0]:
                 best = load, tight, factor
@@ -204,7 +204,7 @@ def _tighten(system: edf.System, deadlines: dict[str, int], steps: int) -> dict[
         factor = edf.smallest_factor(system, deadlines, group, dict.fromkeys(system.tasks, 1.0), steps)
         if factor is not None and factor < 1:
             factors = {name: factor if name in group else 1.0 for name in system.tasks}
-            deadlines = edf.scaled(system, deadlines, factors)
+            deadlines = edf.scale_deadlines(system, deadlines, factors)
     return deadlines
 
 

@@ -50,10 +50,10 @@ class Candidate:
 
 def judge(workload: Workload, mapping: Mapping[str, Cost], thorough: bool = True) -> Candidate:
     """Deploy a mapping and check every requirement; Unconnectable if no engine can run a needed conversion."""
-    return judged(deploy(workload, mapping), thorough)
+    return assess_deployment(deploy(workload, mapping), thorough)
 
 
-def judged(deployment: Deployment, thorough: bool = True) -> Candidate:
+def assess_deployment(deployment: Deployment, thorough: bool = True) -> Candidate:
     """Check every requirement of a deployment."""
     assessment = assess(deployment, thorough)
     deployment = replace(deployment, tasks=assessment.tasks)
@@ -130,7 +130,7 @@ def better(
     deployment = placed(outline)
     if _loses(least_score(deployment, goals), best):
         return None
-    candidate = judged(deployment, thorough)
+    candidate = assess_deployment(deployment, thorough)
     return candidate if score(candidate, goals) < best else None
 
 
@@ -139,7 +139,7 @@ def _loses(least: Score, best: Score) -> bool:
     return least >= best[: len(least)] and (len(least) == len(best) or least > best[: len(least)])
 
 
-def beating(workload: Workload, goals: Sequence[str], thorough: bool = False) -> Beats:
+def make_improvement_test(workload: Workload, goals: Sequence[str], thorough: bool = False) -> Beats:
     """Return the test that `improve` applies to a mapping of a workload: its score if below the given one."""
 
     def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:

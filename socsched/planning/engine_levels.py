@@ -32,7 +32,7 @@ def governable(engine: PlannedEngine) -> bool:
     return len(engine.levels) > 1
 
 
-def governed(plan: Plan, governor: str) -> Plan:
+def apply_governor(plan: Plan, governor: str) -> Plan:
     """Return the plan with a governor on every engine it can serve; UsageError if there is none."""
     if governor not in GOVERNORS:
         raise UsageError(f"no governor {governor!r}", f"one of {', '.join(GOVERNORS)}")

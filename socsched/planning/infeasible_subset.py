@@ -60,7 +60,7 @@ def key(requirement: str) -> str:
     return name
 
 
-def relaxed(workload: Workload, kept: frozenset[str]) -> Workload:
+def relax(workload: Workload, kept: frozenset[str]) -> Workload:
     """Return a workload that keeps only the requirements in `kept`, among those that affect how it is scheduled."""
     pipeline = workload.graph.pipeline
     chains = tuple(
@@ -102,7 +102,7 @@ def all_keys(workload: Workload) -> list[str]:
     return found + [f"resident jobs on {e.id}" for e in platform.engines if e.operators.max_jobs]
 
 
-def restored(candidate: Judged, workload: Workload) -> tuple[Violation, ...]:
+def restore_violations(candidate: Judged, workload: Workload) -> tuple[Violation, ...]:
     """Return the original requirements that a candidate of a relaxed workload violates."""
     chains = {chain.name: chain for chain in workload.graph.pipeline.chains}
     queues = {stage.name: stage.queue for stage in workload.graph.pipeline.stages}
@@ -174,7 +174,7 @@ class Search:
         for violated, candidate in self.met:
             if not violated & kept:
                 return candidate
-        workload = relaxed(self.workload, kept)
+        workload = relax(self.workload, kept)
         hit: list[Judged] = []
 
         def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
@@ -185,7 +185,7 @@ class Search:
                 candidate = self.judge(workload, mapping, False)
             except Unconnectable:
                 return None
-            left = [v for v in restored(candidate, self.workload) if key(v.requirement) in kept]
+            left = [v for v in restore_violations(candidate, self.workload) if key(v.requirement) in kept]
             if not left:
                 hit.append(candidate)
             lost = sum(
@@ -199,7 +199,7 @@ class Search:
         improve(initial_mapping(workload), workload.options(), beats, TRIES, self.clock)
         if not hit:
             return None
-        self.met.append((frozenset(key(v.requirement) for v in restored(hit[0], self.workload)), hit[0]))
+        self.met.append((frozenset(key(v.requirement) for v in restore_violations(hit[0], self.workload)), hit[0]))
         return hit[0]
 
 
@@ -224,7 +224,7 @@ def conflict(
     for _ in range(ROUNDS):
         while (witness := search.meets(kept | always)) is not None:
             # Requirements violated in exchange join the set, until no mapping is found for it.
-            more = {key(v.requirement): v for v in restored(witness, workload)}
+            more = {key(v.requirement): v for v in restore_violations(witness, workload)}
             if not set(more) - kept:
                 return ()
             known = {**more, **known}
@@ -234,7 +234,7 @@ def conflict(
             if witness is None and not search.late():
                 kept -= {name}
             elif witness is not None:
-                found = {key(v.requirement): v for v in restored(witness, workload)}
+                found = {key(v.requirement): v for v in restore_violations(witness, workload)}
                 known[name] = found.get(name, known[name])
         # A search is not monotone: it may later meet a set for which it had found nothing.
         minimal = not search.late() and search.meets(kept | always) is None

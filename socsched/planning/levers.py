@@ -45,7 +45,7 @@ class Tried:
     moved: Cost | None = None
 
 
-def verified(
+def verify_levers(
     judge: Judge,
     workload: Workload,
     mapping: Mapping[str, Cost],
@@ -60,7 +60,7 @@ def verified(
     return [tuple(_levers(violation, tried, judge, workload, mapping, clock)) for violation in found]
 
 
-def helping(
+def find_helpful_move(
     judge: Judge, workload: Workload, mapping: Mapping[str, Cost], found: Sequence[Violation], clock: Clock = NO_CLOCK
 ) -> dict[str, Cost] | None:
     """Return the mapping after the first move of a stage that leaves no requirement unmet, None if there is none."""

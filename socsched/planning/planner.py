@@ -24,14 +24,14 @@ from socsched.planning.evidence import Bandwidth, Power, Provenance
 from socsched.planning.explain import reasons
 from socsched.planning.infeasible_subset import Search, conflict
 from socsched.planning.known import Known
-from socsched.planning.levers import helping, verified
+from socsched.planning.levers import find_helpful_move, verify_levers
 from socsched.planning.mapping.solvers import SOLVERS, available, require
 from socsched.planning.plan import SCHEMA_VERSION, Conflict, Plan, Task
-from socsched.planning.refutation import by_bounds, by_search, met
+from socsched.planning.refutation import by_bounds, by_search, meet_requirements
 from socsched.planning.rejected_options import refusals
 from socsched.planning.search_report import ModeResult, Proof, SearchReport, gap
 from socsched.planning.simulation_feedback import NOTHING, Observed
-from socsched.planning.solution import Solution, mended, solve
+from socsched.planning.solution import Solution, mend, solve
 from socsched.planning.unplaceable import unmappable_stages, unplaceable
 from socsched.planning.verdict import overrun
 from socsched.planning.workload import NO_LIMITS, Limits, Workload
@@ -55,7 +55,7 @@ __all__ = [
     "modes_of",
     "objective_value",
     "solve",
-    "written",
+    "write_plan",
 ]
 
 
@@ -143,14 +143,14 @@ def draft_plan(
         return Draft(unplaceable(graph, known.model(option), policy, goals), None, goals[0])
     best = min(solutions, key=_order)
     if not explain:
-        return Draft(written(best, solutions, goals, None, pipeline), best, goals[0])
+        return Draft(write_plan(best, solutions, goals, None, pipeline), best, goals[0])
     best, conflicts = _conflicts(best, goals, clock.part(SEARCH))
     if best.candidate.verdict == "feasible":
         solutions = [best if s.candidate.deployment.workload is _load(best) else s for s in solutions]
     if "energy" in goals:
         best = replace(best, notes=_joined(best.notes, refusals(best.candidate)))
     alternatives = _alternatives(best, solutions, graph, known, policy, goals, clock.part(SEARCH))
-    plan = written(best, solutions, goals, alternatives, pipeline, clock)
+    plan = write_plan(best, solutions, goals, alternatives, pipeline, clock)
     return Draft(replace(plan, conflicts=conflicts), best, goals[0])
 
 
@@ -178,10 +178,10 @@ def _settled(
     divided, unknown = (cutter.stages, cutter.left) if cutter else ({}, ())
     if proof := by_bounds(workload, divided, unknown):
         return replace(solution, proof=proof)
-    solution = mended(solution, goals, budget, clock)
+    solution = mend(solution, goals, budget, clock)
     candidate = solution.candidate
     if candidate.verdict == "infeasible":
-        moved = helping(judge, _load(solution), candidate.deployment.mapping, candidate.violations, clock)
+        moved = find_helpful_move(judge, _load(solution), candidate.deployment.mapping, candidate.violations, clock)
         solution = solution if moved is None else _taken(solution, moved, goals)
     if solution.candidate.verdict != "feasible" and not divided and not unknown:
         return replace(solution, proof=by_search(workload, proving, clock if clock.limited else Clock.of(PROOF)))
@@ -190,7 +190,7 @@ def _settled(
 
 def _taken(solution: Solution, mapping: Mapping[str, Cost], goals: Sequence[str]) -> Solution:
     """Return a solution with another mapping if that meets every requirement, else the given one."""
-    found = met(_load(solution), mapping)
+    found = meet_requirements(_load(solution), mapping)
     return solution if found is None else replace(solution, candidate=found, score=score(found, goals), proof=None)
 
 
@@ -243,7 +243,7 @@ def _alternatives(
     return tried
 
 
-def written(
+def write_plan(
     best: Solution,
     solutions: Sequence[Solution],
     goals: Sequence[Objective],
@@ -262,7 +262,7 @@ def written(
     if alternatives is not None:
         others = {s.candidate.deployment.workload.model.mode.name: s.candidate for s in alternatives}
         judged = {name: (c.verdict, tuple(c.violations), c.balance.power_mw) for name, c in others.items()}
-        levers = verified(judge, workload, candidate.deployment.mapping, found, judged, clock)
+        levers = verify_levers(judge, workload, candidate.deployment.mapping, found, judged, clock)
         found = tuple(replace(violation, levers=its) for violation, its in zip(found, levers, strict=True))
     feasible = candidate.verdict == "feasible"
     proved = not feasible and all(solution.proof is not None for solution in solutions)

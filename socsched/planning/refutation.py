@@ -87,7 +87,7 @@ def _shown(value: int, violation: Violation) -> str:
     return shown(value) if shown else f"{value} {violation.unit}"
 
 
-def met(workload: Workload, mapping: Mapping[str, Cost]) -> Candidate | None:
+def meet_requirements(workload: Workload, mapping: Mapping[str, Cost]) -> Candidate | None:
     """Return the candidate of a mapping if it meets every requirement, else None."""
     try:
         candidate = judge(workload, mapping)

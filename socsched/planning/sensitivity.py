@@ -79,7 +79,7 @@ def co_runner(plan: Plan) -> Spare | None:
         return Spare(0, 1.0, (), True)
 
     def lost(bytes_per_s: int) -> list[str]:
-        return _unmet(plan, rt_tasks(beside_traffic(plan, bytes_per_s)))
+        return _unmet(plan, rt_tasks(with_foreign_traffic(plan, bytes_per_s)))
 
     low, high = 0, plan.dram_bandwidth
     first = lost(high)
@@ -92,7 +92,7 @@ def co_runner(plan: Plan) -> Spare | None:
     return Spare(low, low / plan.dram_bandwidth, tuple(first))
 
 
-def beside_traffic(plan: Plan, bytes_per_s: int) -> Plan:
+def with_foreign_traffic(plan: Plan, bytes_per_s: int) -> Plan:
     """Return the plan with the WCETs of its tasks under that much continuous foreign traffic."""
     kinds = {engine.id: engine.kind for engine in plan.engines}
     model = contention_model(plan.contention, plan.dram_bandwidth, kinds)
@@ -118,7 +118,7 @@ def grown(plan: Plan, names: frozenset[str], factor: float) -> Plan:
     return replace(plan, tasks=tuple(longer(task) if task.name in names else task for task in plan.tasks))
 
 
-def relaxed_deadlines(plan: Plan, share: float = 1.0) -> dict[str, int]:
+def relax_deadlines(plan: Plan, share: float = 1.0) -> dict[str, int]:
     """Return local deadlines (ns) stretched by a `share` of the tightest chain's slack, at most to the period.
 
     A chain's bound by local deadlines is a sum of these and of sampling periods, so stretching the former by deadline /
@@ -146,7 +146,7 @@ def _unmet(plan: Plan, tasks: Mapping[str, RtTask]) -> list[str]:
     groups = components(tasks.values())
     shared = any(not single_resource(group) or any(t.release_jitter for t in group) for group in groups)
     if plan.policy == "edf" and shared:
-        choices += [lambda share=share: relaxed_deadlines(plan, share) for share in (0.25, 0.5, 0.75, 1.0)]  # type: ignore[misc]
+        choices += [lambda share=share: relax_deadlines(plan, share) for share in (0.25, 0.5, 0.75, 1.0)]  # type: ignore[misc]
     first: list[str] = []
     for choice in choices:
         found = unmet(plan, respond(plan.policy, tasks, choice()).tight)

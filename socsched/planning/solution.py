@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from socsched.errors import UsageError
-from socsched.planning.candidate import Candidate, beating, judge, score
+from socsched.planning.candidate import Candidate, judge, make_improvement_test, score
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.mapping.mapper import Improved, Score, improve, initial_mapping
 from socsched.planning.workload import Unconnectable, Workload
@@ -38,7 +38,9 @@ class Solution:
 def solve(workload: Workload, goals: Sequence[str], budget: int = 400, clock: Clock = NO_CLOCK) -> Solution:
     """Map by HEFT, then improve; UsageError if neighbours cannot be connected whatever the mapping."""
 
-    search = improve(initial_mapping(workload), workload.options(), beating(workload, goals), budget, clock)
+    search = improve(
+        initial_mapping(workload), workload.options(), make_improvement_test(workload, goals), budget, clock
+    )
     try:
         candidate = judge(workload, search.mapping)
     except Unconnectable as error:
@@ -46,14 +48,14 @@ def solve(workload: Workload, goals: Sequence[str], budget: int = 400, clock: Cl
     return Solution(candidate, search, score(candidate, goals))
 
 
-def mended(solution: Solution, goals: Sequence[str], budget: int, clock: Clock) -> Solution:
+def mend(solution: Solution, goals: Sequence[str], budget: int, clock: Clock) -> Solution:
     """Return a solution that meets every requirement if moving stages one by one leads to one, else the given one.
 
     Moves are judged by the full analysis, while the preceding search spends less on each.
     """
     deployment = solution.candidate.deployment
     workload, mapping = deployment.workload, dict(deployment.mapping)
-    found = improve(mapping, workload.options(), beating(workload, goals, thorough=True), budget, clock)
+    found = improve(mapping, workload.options(), make_improvement_test(workload, goals, thorough=True), budget, clock)
     counted = replace(solution.search, evaluated=solution.search.evaluated + found.evaluated)
     candidate = judge(workload, found.mapping)
     if score(candidate, goals) >= solution.score:

@@ -60,7 +60,7 @@ def interval_ns(cost: Cost) -> tuple[int, int]:
     return max(round(cost.time_ns * (1 - min(cost.error, 1.0))), 1), round(cost.time_ns * (1 + cost.error))
 
 
-def at(cost: Cost, time_ns: int) -> Cost:
+def rescale_cost(cost: Cost, time_ns: int) -> Cost:
     """Return a cost that takes `time_ns`, with every segment in proportion."""
     factor = time_ns / max(cost.time_ns, 1)
     parts = tuple(
@@ -133,7 +133,7 @@ def _alternatives(
     for name, chosen in mapping.items():
         if here is None or clock.over():
             break
-        low, high = (value(name, at(chosen, time)) for time in interval_ns(chosen))
+        low, high = (value(name, rescale_cost(chosen, time)) for time in interval_ns(chosen))
         if low is None or high is None:
             continue
         for other in workload.model.candidates(workload.graph.stage(name)):
@@ -141,10 +141,10 @@ def _alternatives(
                 continue
             fastest, slowest = interval_ns(other)
             # Most are worse even at their fastest, so nothing else is computed for them.
-            least = value(name, at(other, fastest))
+            least = value(name, rescale_cost(other, fastest))
             if least is None or least > high:
                 continue
-            most, there = value(name, at(other, slowest)), value(name, other)
+            most, there = value(name, rescale_cost(other, slowest)), value(name, other)
             if most is None or there is None or most < low:
                 continue
             gains = [(other, _expected(here - least, here - most)), (chosen, _expected(high - there, low - there))]
@@ -186,7 +186,7 @@ def _verdict(
                 share = f"{cost.error:.0%}"
                 yield _Option(cost, flips, 0.0, f"{name} may take {share} longer, and {holds - 1:.0%} can be proved")
         elif any(term.split(":")[0] == name for v in plan.violations for term, _ in v.terms):
-            candidate = judge(workload, {**mapping, name: at(cost, low)}, True)
+            candidate = judge(workload, {**mapping, name: rescale_cost(cost, low)}, True)
             lost = any(chain.bound_ns is None for chain in candidate.assessment.chains)
             if not candidate.violations and not lost:
                 yield _Option(cost, 0.5, 0.0, f"if {name} is as fast as it may be, every requirement is met")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from socsched.planning.plan import Plan
-from socsched.planning.schedulability.applicable import used
+from socsched.planning.schedulability.applicable import applicable_tests
 from socsched.planning.schedulability.compare_bounds import Resource, bounds, chain_bound
 from socsched.planning.sensitivity import Spare, co_runner, spare
 
@@ -33,7 +33,7 @@ def analysis(plan: Plan) -> dict[str, Any]:
         "lanes": _lanes(plan),
         "tests": [
             {"name": row.name, "source": row.source, "bounds": list(row.bounds), "reason": row.reason}
-            for row in used(plan)
+            for row in applicable_tests(plan)
         ],
         "tasks": [
             {"name": b.task, "own_bound_ns": b.own, "bound_ns": b.bound, "test": b.test, "reason": b.reason}

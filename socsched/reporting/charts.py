@@ -90,7 +90,7 @@ def distribution(
     return picture(body, WIDTH, frame.height, f"{label}, deadline {format_duration(deadline_ns)}", "chart")
 
 
-def over_time(
+def draw_responses(
     release_ns: Ints, response_ns: Ints, deadline_ns: int, lost_ns: Sequence[int], end_ns: int, name: str
 ) -> str:
     """Return response times (ns) by release, with late frames and frames that never arrived as ✗, as SVG.
@@ -105,7 +105,7 @@ def over_time(
     for at in downsample.highest(release_ns, response_ns, end_ns, POINTS).tolist():
         x, y = frame.x(int(release_ns[at]) / 1e9), frame.y(int(response_ns[at]) / 1e6)
         (crosses if response_ns[at] > deadline_ns else dots).append((x, y))
-    crosses += [(frame.x(at / 1e9), TOP + 6.0) for at in thinned(lost_ns, end_ns)]
+    crosses += [(frame.x(at / 1e9), TOP + 6.0) for at in thin_out(lost_ns, end_ns)]
     places = dict.fromkeys((round(x * 2) / 2 - 1.5, round(y * 2) / 2 - 1.5) for x, y in dots)
     body += element("path", d="".join(f"M{x:g} {y:g}h3v3h-3z" for x, y in places), class_="dot")
     ticks_ = "".join(f"M{x - 3:.1f} {y - 3:.1f}l6 6m0 -6l-6 6" for x, y in crosses)
@@ -117,7 +117,7 @@ def over_time(
     return picture(body, WIDTH, frame.height, label, "chart")
 
 
-def thinned(times_ns: Sequence[int], end_ns: int) -> list[int]:
+def thin_out(times_ns: Sequence[int], end_ns: int) -> list[int]:
     """Return one moment (ns) for each group that falls into the same part of the picture."""
     return list({at * POINTS // max(end_ns, 1): at for at in reversed(times_ns)}.values())
 
@@ -164,7 +164,7 @@ def bars(rows: Sequence[tuple[str, float, str, int]], name: str) -> str:
     return picture("".join(parts), WIDTH, len(rows) * step + 8, f"{name}: {told}", "chart")
 
 
-def against(rows: Sequence[tuple[str, float, float, float | None]], name: str) -> str:
+def draw_prediction_errors(rows: Sequence[tuple[str, float, float, float | None]], name: str) -> str:
     """Return (name, measured p50 and max relative to predicted, stated error) as marks on a log axis, as SVG."""
     import math
 

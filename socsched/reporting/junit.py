@@ -34,7 +34,7 @@ def render(plan: Plan, result: Mapping[str, Any], against: PlanDiff | None = Non
     return _text(root)
 
 
-def failed(name: str, message: str, hint: str) -> str:
+def error_case(name: str, message: str, hint: str) -> str:
     """Return the XML of a guard that ended without a verdict: one case with an error."""
     root = Node("testsuites", name=name)
     suite = ElementTree.SubElement(root, "testsuite", name="plan")

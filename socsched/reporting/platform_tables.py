@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from socsched.cost.peaks import accelerated_int8, peak
+from socsched.cost.peaks import accelerator_int8_peak, peak
 from socsched.cost.power import dram_capacity
 from socsched.descriptor.platform import Engine, Figure, Platform, PowerMode
 from socsched.reporting.terminal import table
@@ -83,7 +83,7 @@ def rate(value: float) -> str:
 
 def totals(platform: Platform, mode: PowerMode) -> Iterator[Text]:
     """Yield the accelerators' INT8 total of a mode, against the vendor's figure, and the mode's remarks."""
-    total = accelerated_int8(platform, mode)
+    total = accelerator_int8_peak(platform, mode)
     if total.dense:
         line = f"INT8 without CPUs: {total.dense / 1e12:.1f} TOPS dense"
         if total.sparse > total.dense:

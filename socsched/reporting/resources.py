@@ -91,7 +91,7 @@ def bandwidth(plan: Plan, trace: Trace, result: Result) -> str:
     return element("h2", "Memory bandwidth") + element("p", escape(said)) + drawn
 
 
-def others(plan: Plan, trace: Trace) -> str:
+def draw_counters(plan: Plan, trace: Trace) -> str:
     """Return charts of the other recorded counters: clocks, temperatures, rails, queues."""
     columns = trace.columns
     known = [name for name in columns.counters if name not in ("power_mw", "bandwidth_gbps") and _moves(columns, name)]

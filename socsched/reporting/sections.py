@@ -159,7 +159,7 @@ def _responses(plan: Plan, trace: Trace, chain: ChainResult, tail_ns: int | None
     lost = fates.release_ns[(fates.finish_ns < 0) & (fates.missed | fates.dropped)].tolist()
     releases = fates.release_ns[fates.completed]
     left = charts.distribution(responses.tolist(), chain.deadline_ns, chain.bound_ns, tail_ns, chain.name)
-    right = charts.over_time(releases, responses, chain.deadline_ns, lost, trace.duration_ns, chain.name)
+    right = charts.draw_responses(releases, responses, chain.deadline_ns, lost, trace.duration_ns, chain.name)
     return (
         element("h3", escape(chain.name))
         + element("div", element("div", left) + element("div", right), class_="pair")
@@ -174,7 +174,7 @@ def _bound_terms(terms: tuple[tuple[str, int], ...]) -> str:
     return element("details", element("summary", "What the bound is made of") + table(["term", "time"], rows, [1]))
 
 
-def measured(plan: Plan, trace: Trace, result: Result, simulated: Result | None) -> str:
+def measured_section(plan: Plan, trace: Trace, result: Result, simulated: Result | None) -> str:
     """Return planned, simulated (if `simulated` is given) and measured times; empty for a simulation."""
     if trace.kind != "measured":
         return ""
@@ -199,7 +199,7 @@ def measured(plan: Plan, trace: Trace, result: Result, simulated: Result | None)
         rows.append(_measured_chain(chain, result, simulated))
     name = "Measured over predicted time of every stage"
     caption = "Dot: median, upright: longest; the band is the error the prediction states; 1× is as predicted."
-    drawn = charts.against(marks, name) + element("p", caption, class_="dim") if marks else ""
+    drawn = charts.draw_prediction_errors(marks, name) + element("p", caption, class_="dim") if marks else ""
     header = ["stage", "predicted p50", "evidence", *(["simulated p50"] if simulated else [])]
     header += ["measured p50", "predicted p99", "measured p99", "max", "measured / predicted p50"]
     numeric = [1, *range(3, len(header))]

@@ -9,7 +9,7 @@ from typing import Any
 from socsched.planning.plan import ChainResult, Plan
 from socsched.reporting import view_model
 from socsched.reporting.junit import lateness, violation_text
-from socsched.reporting.why import headline, sentence
+from socsched.reporting.why import headline, main_cause
 from socsched.trace.trace import Trace
 from socsched.trace.why import Why
 from socsched.units import format_duration, format_power
@@ -33,7 +33,7 @@ def render(plan: Plan, trace: Trace | None, result: Mapping[str, Any]) -> str:
         lines += ["", f"Mean power {format_power(power)}" + (f" of {format_power(cap)} cap." if cap else ".")]
     if lost and trace:
         worst = Why(trace, plan).worst()
-        told = [headline(worst), *filter(None, [sentence(worst)])]
+        told = [headline(worst), *filter(None, [main_cause(worst)])]
         lines += ["", f"Worst: {plain('. '.join(told))}"]
     for violation in plan.violations:
         lines += ["", "```text", violation_text(violation), "```"]
@@ -43,7 +43,7 @@ def render(plan: Plan, trace: Trace | None, result: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def failed(name: str, message: str, hint: str) -> str:
+def error_summary(name: str, message: str, hint: str) -> str:
     """Return the summary of a guard that ended without a verdict, with its error message."""
     fence = "`" * max(3, 1 + max((len(ticks) for ticks in re.findall("`+", message + hint)), default=0))
     lines = [f"## ❌ {plain(name)}: no verdict", "", f"{fence}text", message, *([hint] if hint else []), fence, ""]

@@ -212,14 +212,14 @@ def outcome(result: Mapping[str, Any], paced: bool = True) -> RenderableType:
     return table(f"Chains, {result.get('kind', '')}", columns, rows, range(1, 10), range(5, 10))
 
 
-def given_up(counts: Mapping[str, Mapping[str, int]]) -> RenderableType:
+def abandoned_jobs(counts: Mapping[str, Mapping[str, int]]) -> RenderableType:
     """Return the number of jobs abandoned by each stage, by reason."""
     reasons = list(next(iter(counts.values()), {}))
     rows = [[name, *(str(entry[reason]) for reason in reasons)] for name, entry in counts.items()]
     return table("Jobs given up", ["stage", *(r.replace("_", " ") for r in reasons)], rows, range(1, len(reasons) + 1))
 
 
-def found(details: Mapping[int, Mapping[str, Any]]) -> RenderableType:
+def count_detections(details: Mapping[int, Mapping[str, Any]]) -> RenderableType:
     """Return the detections of the stages in each frame, counted by class."""
     rows = []
     for frame in sorted(details):

@@ -31,20 +31,20 @@ def headline(found: Explanation) -> str:
     return f"{name}: in time by {format_duration(-found.lateness_ns)} (answered after {after}, {allowed})"
 
 
-def who(cause: Cause) -> str:
+def responsible_task(cause: Cause) -> str:
     """Return the task and frames responsible for a cause, and the reason if recorded."""
     frames = ", ".join(map(str, cause.frames[:3])) + (f" and {len(cause.frames) - 3} more" if cause.frames[3:] else "")
     name = f"{cause.by} {frames}".strip()
     return f"{name}: {cause.note}" if cause.note else name
 
 
-def sentence(found: Explanation) -> str:
+def main_cause(found: Explanation) -> str:
     """Return the largest cause beyond the plan in a sentence; "" if the frame ran as planned."""
     cause = found.main_cause()
     if cause is None:
         return ""
     where = f" ({cause.engine})" if cause.engine else ""
-    due = f", by {who(cause)}" if cause.by else ""
+    due = f", by {responsible_task(cause)}" if cause.by else ""
     return f"Mostly: {cause.task} {KINDS[cause.kind]}{where}, {format_duration(cause.ns)}{due}."
 
 
@@ -66,7 +66,9 @@ def view(found: Explanation) -> RenderableType:
         style = "" if cause.kind in PLANNED else "yellow"
         # a conversion is named after both its ends: one end per line
         stage = "" if cause.task == before else cause.task.replace(">", ">\n")
-        made.add_row(*map(escape, (stage, show(cause.ns), KINDS[cause.kind], cause.engine, who(cause))), style=style)
+        made.add_row(
+            *map(escape, (stage, show(cause.ns), KINDS[cause.kind], cause.engine, responsible_task(cause))), style=style
+        )
         before = cause.task
     summed = Table(box=None, pad_edge=False, show_header=False)
     summed.add_column()
@@ -86,5 +88,5 @@ def view(found: Explanation) -> RenderableType:
     released = f"released at {format_duration(found.release_ns)}, {found.kind}"
     parts: list[RenderableType] = [Text(f"{mark} {headline(found)}", style), Text(released, "dim"), Text("")]
     parts += [made, Text(""), summed]
-    told = sentence(found)
+    told = main_cause(found)
     return Group(*parts, *([Text(""), Text(told)] if told else []))

@@ -20,7 +20,7 @@ from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Platform
 from socsched.graph.operators import TensorType
 from socsched.planning.plan import Plan, Task
-from socsched.runtime.backends.base import Backend, Call, Outputs, Placed, Setting, placed
+from socsched.runtime.backends.base import Backend, Call, Outputs, Placed, Setting, to_layout
 from socsched.runtime.backends.choose import Instances, prepare, sort_of
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.executor import execute
@@ -181,7 +181,7 @@ def _timed(name: str, given: Placed, kind: TensorType, repeat: int, note: Callab
     times = []
     for _ in range(repeat + 1):
         start = time.perf_counter_ns()
-        made = placed(given, kind)
+        made = to_layout(given, kind)
         times.append(time.perf_counter_ns() - start)
     median = round(statistics.median(times[1:]))
     before, after = (f"{t.dtype} {t.layout or 'NCHW'}" for t in (given.type, kind))

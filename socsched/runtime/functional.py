@@ -57,13 +57,13 @@ def compute(
         pace="asap",
         stats=stats,
         alone=True,
-        platform=simulated(platform),
+        platform=as_simulated(platform),
         backends={"synthetic": _Nothing(), "conversion": _Nothing()},
     )
     return trace.details
 
 
-def simulated(platform: Platform) -> Platform:
+def as_simulated(platform: Platform) -> Platform:
     """Return `platform` with every engine compiled for this machine, under the engine's own operator rules."""
     engines = tuple(replace(engine, target={"kind": "simulated"}) for engine in platform.engines)
     return replace(platform, engines=engines)

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from socsched.compiler import native
-from socsched.compiler.native.shared_object import shared_object
+from socsched.compiler.native.shared_object import build_shared_object
 
 
 class Mailbox(Protocol):
@@ -84,7 +84,7 @@ class _Parked:
 
 @cache
 def _code() -> tuple[ctypes.CDLL, ctypes.PyDLL] | None:
-    found = shared_object(Path(native.__file__).with_name("parking.c"))
+    found = build_shared_object(Path(native.__file__).with_name("parking.c"))
     if found is None:
         return None
     keeping = ctypes.PyDLL(found._name)

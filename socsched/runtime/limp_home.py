@@ -25,7 +25,7 @@ def limp_home_plans(plan: Plan, pipeline: Pipeline, platform: Platform, work: Wo
     `platform` is the plan's own; `work` is the argument its planner used.  A returned plan may miss deadlines: see its
     verdict.
     """
-    each = {lost_with(task.engine, task.lanes) for task in plan.tasks}
+    each = {lanes_lost_with(task.engine, task.lanes) for task in plan.tasks}
     losses = sorted(each, key=lambda lost: (len(lost), sorted(lost)))
     found: list[Plan] = []
     for lost in losses:
@@ -35,7 +35,7 @@ def limp_home_plans(plan: Plan, pipeline: Pipeline, platform: Platform, work: Wo
     return tuple(found)
 
 
-def lost_with(engine: str, lanes: Iterable[int]) -> Lanes:
+def lanes_lost_with(engine: str, lanes: Iterable[int]) -> Lanes:
     """Return the lanes lost with a worker of these lanes."""
     return frozenset((engine, lane) for lane in lanes)
 

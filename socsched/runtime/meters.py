@@ -39,7 +39,7 @@ class SamplingMeter:
 
     def counters(self, start_ns: int) -> Steps:
         """Return every counter's steps since `start_ns` (monotonic), once."""
-        return as_steps(taken(self._samples), start_ns)
+        return as_steps(drain(self._samples), start_ns)
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -82,7 +82,7 @@ class TegrastatsMeter:
 
     def counters(self, start_ns: int) -> Steps:
         """Return every counter's steps since `start_ns` (monotonic), once."""
-        return as_steps(taken(self._samples), start_ns)
+        return as_steps(drain(self._samples), start_ns)
 
     def _run(self) -> None:
         assert self._process is not None and self._process.stdout is not None
@@ -97,7 +97,7 @@ class TegrastatsMeter:
             self._samples.append((time.monotonic_ns(), values))
 
 
-def taken(samples: list[tuple[int, Mapping[str, float]]]) -> list[tuple[int, Mapping[str, float]]]:
+def drain(samples: list[tuple[int, Mapping[str, float]]]) -> list[tuple[int, Mapping[str, float]]]:
     """Remove and return the current contents of a list to which another thread appends."""
     found = samples[:]
     del samples[: len(found)]

@@ -11,7 +11,7 @@ from socsched.errors import MachineError, SocschedError
 from socsched.planning.plan import Plan, Task
 from socsched.runtime import realtime
 from socsched.runtime.backends.base import Setting
-from socsched.runtime.backends.choose import Instances, gate, prepare, queued, title_of
+from socsched.runtime.backends.choose import Instances, gate, is_queueable, prepare, title_of
 from socsched.runtime.boards.base import Board
 from socsched.runtime.dispatch_policy import Discipline, Sequential, WorkerKey, discipline
 from socsched.runtime.options import Options
@@ -44,7 +44,7 @@ class Version:
 def make_version(plan: Plan, setting: Setting, options: Options, backends: Instances, alone: bool) -> Version:
     """Return a plan with the rules of `options`; with `alone`, one job runs at a time, right after its producer."""
     setting = replace(setting, plan=plan)
-    on_device = {task.name: queued(task, setting, backends) for task in plan.tasks}
+    on_device = {task.name: is_queueable(task, setting, backends) for task in plan.tasks}
     frames = max(options.in_flight, WARMUP_FRAMES)
     count = {engine.id: sum(t.engine == engine.id for t in plan.tasks) for engine in plan.engines}
     depths = {task.name: frames * count[task.engine] for task in plan.tasks if on_device[task.name]}
@@ -87,7 +87,7 @@ def start_workers(
     plan = version.plan
     crews = version.rules.crews()
     cpus = {key: _cpus(version, board, crew.engine, crew.lanes) for key, crew in crews.items()}
-    kind, notice = realtime.chosen_class(options.realtime, len(set().union(*cpus.values())))
+    kind, notice = realtime.choose_class(options.realtime, len(set().union(*cpus.values())))
     if notice:
         note(notice)
 

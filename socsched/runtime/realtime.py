@@ -131,7 +131,7 @@ def set_ordinary() -> None:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
-def chosen_class(wanted: str, processors: int) -> tuple[str, str]:
+def choose_class(wanted: str, processors: int) -> tuple[str, str]:
     """Return the scheduling class for workers on `processors` CPUs, and a notice; the class is off, fifo or deadline.
 
     "auto" takes SCHED_FIFO if it is permitted and leaves at least one usable CPU to other processes.

@@ -100,7 +100,7 @@ def _root(rising: Callable[[float], float], low: float, high: float) -> float:
     return (low + high) / 2
 
 
-def settled(k: int, n: int, limit: float, confidence: float, looks: int = 1) -> str:
+def compare_with_limit(k: int, n: int, limit: float, confidence: float, looks: int = 1) -> str:
     """Compare the proportion given `k` of `n` with a limit: ``holds`` (below), ``fails`` or ``open`` (not significant).
 
     `looks`: number of tests on growing counts; each test gets an equal part of the error (Bonferroni).
@@ -115,7 +115,7 @@ def settled(k: int, n: int, limit: float, confidence: float, looks: int = 1) -> 
     return "holds" if limit >= 1.0 else "open"
 
 
-def clustered(counts: Sequence[tuple[int, int]], confidence: float) -> tuple[float, float, float]:
+def cluster_interval(counts: Sequence[tuple[int, int]], confidence: float) -> tuple[float, float, float]:
     """Return the interval of the proportion given counts (k, n) of independent clusters, and their design effect.
 
     The design effect is the variance of the ratio over that of independent trials (at least 1); it divides the sample

@@ -51,7 +51,7 @@ def pareto(rows: Sequence[Row], front: frozenset[int], axes: tuple[str, str], co
     names = list(dict.fromkeys(str(row[colour]) for row in rows))
     for row in sorted(known, key=lambda row: bool(row["holds"])):
         paint = COLOURS[names.index(str(row[colour])) % len(COLOURS)]
-        told = element("title", escape(told_of(row)))
+        told = element("title", escape(describe_row(row)))
         fill = paint if row["holds"] else "none"
         body += element("circle", told, cx=x(row), cy=y(row), r=5, fill=fill, stroke=paint, stroke_width=1.6)
     for number, name in enumerate(names[:15]):
@@ -67,7 +67,7 @@ def _thinned(rows: Sequence[Row], front: frozenset[int]) -> list[Row]:
     return [row for number, row in enumerate(rows) if row["config"] in front or number % step == 0]
 
 
-def told_of(row: Row) -> str:
+def describe_row(row: Row) -> str:
     """Return a configuration in one line."""
     latency = "" if row["latency_ns"] is None else f", {format_duration(row['latency_ns'])}"
     power = "" if row["planned_power_mw"] is None else f", {format_power(row['planned_power_mw'])}"

@@ -30,7 +30,7 @@ from socsched.study.job_scheduler import do_jobs
 from socsched.study.progress import Progress
 from socsched.study.runs import override
 from socsched.study.store import Row, Store
-from socsched.study.vary import MILLION, loaded, warmed
+from socsched.study.vary import MILLION, scale_wcet, with_thermal_limit
 from socsched.study.work import Job, Planned, open_inputs, plan_key
 
 CHUNK = 16
@@ -82,11 +82,11 @@ def vehicle(study: Study, planned: Planned, seed: int) -> Vehicle:
         return Random(f"{seed}:{what}")
 
     load = fleet.load.draw(stream("load"))
-    plan, ambient = loaded(planned.plan, load), None
+    plan, ambient = scale_wcet(planned.plan, load), None
     if fleet.ambient_mc is not None and fleet.thermal is not None:
         ambient = fleet.ambient_mc.draw(stream("ambient"))
         trip = fleet.thermal.trip_mc or planned.throttle_mc
-        plan = warmed(plan, fleet.thermal, ambient, trip, planned.facts["tdp_mw"] or 0)
+        plan = with_thermal_limit(plan, fleet.thermal, ambient, trip, planned.facts["tdp_mw"] or 0)
     rate, faults = Fraction(0), Faults()
     if fleet.faults_per_minute is not None:
         rate = Fraction(fleet.faults_per_minute.draw(stream("faults")), MILLION)
@@ -218,7 +218,7 @@ def _stretches(numbers: Sequence[int]) -> list[tuple[int, int]]:
 def summary(fleet: Fleet, point: Point, rows: Sequence[Row]) -> Group:
     """Return the results of one configuration's vehicles."""
     lost = [(row["missed"] + row["dropped"], row["frames"]) for row in rows]
-    low, high, effect = bounds.clustered(lost, fleet.confidence)
+    low, high, effect = bounds.cluster_interval(lost, fleet.confidence)
     hit = sum(bool(count) for count, _ in lost)
     hit_low, hit_high = bounds.interval(hit, len(rows), fleet.confidence)
     worst = sorted(rows, key=lambda r: (-_share(r), -r["worst_response_share"], r["vehicle"]))[: fleet.worst]

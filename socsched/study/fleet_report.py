@@ -7,7 +7,7 @@ from html import escape
 
 from socsched.reporting.svg import element, picture, table, text, ticks
 from socsched.study.fleet import Driven, Group, extrapolation, fleet_of
-from socsched.study.report import wrapped
+from socsched.study.report import wrap_page
 from socsched.study.store import Row
 from socsched.units import format_duration
 
@@ -19,7 +19,7 @@ def page(done: Driven, study_argument: str, made_by: Mapping[str, str]) -> str:
     title = done.study.title or done.study.name
     blocks = [element("h1", escape(f"{title}: {fleet_of(done.study).vehicles:,} vehicles"))]
     for group in done.groups:
-        blocks.append(element("h2", escape(named(group))))
+        blocks.append(element("h2", escape(configuration_name(group))))
         blocks.append(element("p", escape(misses(group, done))))
         for name, label in (("load", "load"), ("ambient_c", "ambient temperature [C]")):
             blocks.append(_scatter(group.rows, name, label))
@@ -33,10 +33,10 @@ def page(done: Driven, study_argument: str, made_by: Mapping[str, str]) -> str:
         blocks.append(element("h2", "What more would cost") + table(["what", "here"], costs))
     rows = [[escape(key), element("code", escape(value))] for key, value in made_by.items()]
     blocks.append(element("h2", "How this was made") + table(["what", "value"], rows))
-    return wrapped(title, "".join(blocks))
+    return wrap_page(title, "".join(blocks))
 
 
-def named(group: Group) -> str:
+def configuration_name(group: Group) -> str:
     """Return the name of the configuration that a group of vehicles runs."""
     row = group.rows[0]
     return f"{row['pipeline']} on {row['platform']} in {row['mode']}"

@@ -22,10 +22,10 @@ from socsched.descriptor.platform import Platform
 from socsched.descriptor.platform_file import platform_from_mapping
 from socsched.descriptor.source import read, read_bytes
 from socsched.descriptor.study import Study
-from socsched.descriptor.study_file import NO_FAULTS, beside
+from socsched.descriptor.study_file import NO_FAULTS, resolve_path
 from socsched.errors import UsageError
 from socsched.study.design import Point
-from socsched.study.overrides import replaced, resolve
+from socsched.study.overrides import replace_fields, resolve
 from socsched.study.store import replace_file
 
 PIPELINES, PLATFORMS, FAULTS = "pipelines", "platforms", "faults"
@@ -75,7 +75,7 @@ def gather(study: Study) -> Inputs:
 
                 host = detect()
             elif value != NO_FAULTS or kind != FAULTS:
-                own = beside(folder, value) if kind == FAULTS or resources.is_path(value) else None
+                own = resolve_path(folder, value) if kind == FAULTS or resources.is_path(value) else None
                 path = own or resources.find(kind, value)
                 target = f"{kind}/{path.name}"
                 content = read_bytes(path)
@@ -144,7 +144,7 @@ def name_of(inputs: Inputs, value: str, kind: str) -> Path:
     """Return the local file of a study's platform or pipeline."""
     plural = PLATFORMS if kind == "platform" else PIPELINES
     if resources.is_path(value):
-        return beside(Path(inputs.study.file).parent, value)
+        return resolve_path(Path(inputs.study.file).parent, value)
     return resources.find(plural, value)
 
 
@@ -206,6 +206,6 @@ def _pipeline(file: Path, changes: tuple[tuple[str, Any], ...], rates: tuple[tup
 
 def _changed(file: Path, changes: tuple[tuple[str, Any], ...]) -> Any:
     try:
-        return replaced(_data(file), changes)
+        return replace_fields(_data(file), changes)
     except ValueError as error:
         raise UsageError(f"{file.name}: {error}") from None

@@ -23,7 +23,7 @@ from socsched.errors import MachineError, UsageError
 from socsched.planning.plan import Plan, Task
 from socsched.study.engines.pool import Pool
 from socsched.study.store import Row, replace_file
-from socsched.study.summary import chosen
+from socsched.study.summary import select_rows
 from socsched.study.sweep import Sweep
 
 _GRACE_S = 10
@@ -50,14 +50,14 @@ class _Wanted:
     item: Item
 
 
-def measured(done: Sweep, tracker: str, scans: Path | None, note: Callable[[str], None]) -> Sweep:
+def measure_selected(done: Sweep, tracker: str, scans: Path | None, note: Callable[[str], None]) -> Sweep:
     """Return the sweep with the columns `measured` of the selected configurations filled in.
 
     Raises MachineError if no tracker answers at ``HOST:PORT``, or if it has no board of a required platform.
     """
     host, port = tracker_address(tracker)
     study, how = done.study, done.study.measure
-    rows = [dict(row) for row in chosen(study, done.rows, how.choose)]
+    rows = [dict(row) for row in select_rows(study, done.rows, how.choose)]
     boards = _boards(host, port, {how.keys.get(row["platform"], row["platform"]) for row in rows})
     wanted = list(_wanted(done, rows, scans, note))
     folder = done.folder / "measured"

@@ -10,7 +10,7 @@ from typing import Any
 _PART = re.compile(r"([^.\[\]]+)|\[([^\[\]]+)\]|\.")
 
 
-def replaced(data: Any, changes: Sequence[tuple[str, Any]]) -> Any:
+def replace_fields(data: Any, changes: Sequence[tuple[str, Any]]) -> Any:
     """Return a copy of plain data with the fields at some paths replaced; ValueError names a path that does not exist.
 
     List items are addressed by index or by their ``name``.  The last part may be a new field.

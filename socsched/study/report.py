@@ -34,10 +34,10 @@ def page(study: Study, rows: Sequence[Row], found: Answers, made_by: Mapping[str
         _rows(study, rows, varying),
         _made_by(made_by),
     ]
-    return wrapped(title, "".join(blocks))
+    return wrap_page(title, "".join(blocks))
 
 
-def wrapped(title: str, body: str) -> str:
+def wrap_page(title: str, body: str) -> str:
     """Return a page with the report's style around a body."""
     style = (files("socsched.reporting") / "assets" / "report.css").read_text(encoding="utf-8")
     head = (
@@ -66,11 +66,11 @@ def headline(study: Study, rows: Sequence[Row], found: Answers) -> str:
     """Return a headline with the number of configurations that hold, and of those still open."""
     unsure = f"; {found.open} are open: more runs would settle them" if found.open else ""
     if found.holding:
-        return f"{found.holding} of {len(rows)} configurations hold{asked(study)}{unsure}"
-    return f"none of {len(rows)} configurations is shown to hold{asked(study)}{unsure}"
+        return f"{found.holding} of {len(rows)} configurations hold{describe_requirements(study)}{unsure}"
+    return f"none of {len(rows)} configurations is shown to hold{describe_requirements(study)}{unsure}"
 
 
-def asked(study: Study) -> str:
+def describe_requirements(study: Study) -> str:
     """Return the study's requirements beyond a feasible plan, as the end of a sentence."""
     holds, parts = study.holds, []
     if holds.slack is not None:
@@ -178,14 +178,14 @@ def _failures(rows: Iterable[Row]) -> str:
 
 
 def _cell(name: str, value: Any) -> str:
-    return element("span", escape(shown(name, value)), class_="firm")
+    return element("span", escape(format_cell(name, value)), class_="firm")
 
 
 def _title(name: str) -> str:
     return name.removesuffix("_ns").removesuffix("_mw").replace("_", " ")
 
 
-def shown(name: str, value: Any) -> str:
+def format_cell(name: str, value: Any) -> str:
     """Return a cell as human-readable text."""
     if value is None:
         return "open" if name == "holds" else "–"

@@ -13,7 +13,7 @@ from socsched.sim.engine import run
 from socsched.sim.totals import totals
 from socsched.study import bounds
 from socsched.study.design import Point
-from socsched.study.vary import MILLION, loaded
+from socsched.study.vary import MILLION, scale_wcet
 from socsched.trace.summary import Histogram
 
 NOTHING_RUN: dict[str, Any] = {"runs": 0, "frames": 0, "missed": 0, "dropped": 0, "settled": ""}
@@ -21,14 +21,14 @@ _DIGITS = 6
 _SECOND = 10**9
 
 
-def simulated(study: Study, point: Point, plan: Plan, faults: Path | None, runs: int) -> dict[str, Any]:
+def simulate_configuration(study: Study, point: Point, plan: Plan, faults: Path | None, runs: int) -> dict[str, Any]:
     """Return the simulated columns of a configuration's row after at most `runs` runs.
 
     The interval of misses treats frames as independent trials; `study.Simulate.settle` ends the runs once misses are
     settled against `Holds.misses`, with the error divided among the looks.
     """
     how, asked = study.simulate, study.holds.misses
-    varied = loaded(plan, round(point.load * MILLION))
+    varied = scale_wcet(plan, round(point.load * MILLION))
     harm = load_faults(faults, plan, SIMULATION) if faults else None
     chains = {chain.name: _Chain(chain) for chain in plan.chains}
     frames = missed = dropped = done = 0
@@ -44,7 +44,7 @@ def simulated(study: Study, point: Point, plan: Plan, faults: Path | None, runs:
         mean, most = found.power_mw or (0.0, 0.0)
         power, peak = power + mean, max(peak, most)
         if asked is not None:
-            settled = bounds.settled(missed + dropped, frames, asked, how.confidence, how.runs)
+            settled = bounds.compare_with_limit(missed + dropped, frames, asked, how.confidence, how.runs)
             if how.settle and settled != "open":
                 break
     low, high = bounds.interval(missed + dropped, frames, how.confidence)

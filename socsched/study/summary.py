@@ -78,7 +78,7 @@ def _best(study: Study, holding: Sequence[Row]) -> dict[str, Row]:
     return found
 
 
-def chosen(study: Study, rows: Sequence[Row], which: str) -> list[Row]:
+def select_rows(study: Study, rows: Sequence[Row], which: str) -> list[Row]:
     """Return the rows to be measured: the ``best`` ones, those on a ``front``, or ``all`` with a plan."""
     found = answers(study, rows)
     if which == "all":

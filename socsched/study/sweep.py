@@ -15,7 +15,7 @@ from typing import Any
 
 from socsched.descriptor.catalog import HOST, get_platform
 from socsched.descriptor.study import Study
-from socsched.descriptor.study_file import beside
+from socsched.descriptor.study_file import resolve_path
 from socsched.errors import UsageError
 from socsched.resources import is_path
 from socsched.study.design import Point, points
@@ -65,7 +65,7 @@ def configurations(study: Study) -> list[Point]:
     modes: dict[str, tuple[str, ...]] = {}
     for name in platforms.values if platforms else ():
         folder = Path(study.file).parent
-        file = str(beside(folder, name)) if name != HOST and is_path(name) else name
+        file = str(resolve_path(folder, name)) if name != HOST and is_path(name) else name
         board = get_platform(file)
         wanted = study.parameter("mode")
         named = {} if wanted is None else {mode: board for mode in wanted.values if mode != "all"}

@@ -15,7 +15,7 @@ LOOK_NS = 100_000_000
 HYSTERESIS_MC = 5_000
 
 
-def loaded(plan: Plan, millionths: int) -> Plan:
+def scale_wcet(plan: Plan, millionths: int) -> Plan:
     """Return the plan with every execution time multiplied by `millionths` / 10^6, rounded up; launches are unchanged.
 
     Bytes moved, deadlines, priorities and the verdict stay those of the plan: only the simulation changes.
@@ -47,7 +47,7 @@ def _times(value: int, millionths: int) -> int:
     return -(-value * millionths // MILLION)
 
 
-def warmed(plan: Plan, thermal: Thermal, ambient_mc: int, trip_mc: int, cap_mw: int) -> Plan:
+def with_thermal_limit(plan: Plan, thermal: Thermal, ambient_mc: int, trip_mc: int, cap_mw: int) -> Plan:
     """Return the plan on a board that lowers its clocks at `trip_mc` and above `cap_mw` (0: no cap)."""
     rule = Throttle(
         period_ns=LOOK_NS,

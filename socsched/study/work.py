@@ -27,7 +27,7 @@ from socsched.planning.plan import Plan
 from socsched.study import columns
 from socsched.study.design import AUTO, Point
 from socsched.study.inputs import Inputs, Opened
-from socsched.study.runs import NOTHING_RUN, simulated
+from socsched.study.runs import NOTHING_RUN, simulate_configuration
 
 _PLACE = "@inputs@"
 _KEPT = 8
@@ -73,11 +73,19 @@ class Planned:
 def plan_key(inputs_digest: str, point: Point) -> str:
     """Return the key of the plan of a configuration: everything that a plan depends on, and nothing else."""
     fields = tuple((n, v) for n, v in point.values if n.startswith(("platform.", "pipeline.", "rate.")))
-    told = (inputs_digest, point.platform, point.mode, point.pipeline, point.objective, planned_policy(point), fields)
+    told = (
+        inputs_digest,
+        point.platform,
+        point.mode,
+        point.pipeline,
+        point.objective,
+        policy_to_plan_with(point),
+        fields,
+    )
     return hashlib.sha256(repr(told).encode()).hexdigest()[:20]
 
 
-def planned_policy(point: Point) -> str:
+def policy_to_plan_with(point: Point) -> str:
     """Return the policy to plan with: the simulated one if bounds exist for it."""
     return point.policy if point.policy in ("edf", "fp") else "edf"
 
@@ -132,7 +140,7 @@ def make(opened: Opened, point: Point) -> Planned:
     from socsched.planning.sensitivity import growth
 
     platform, study = opened.platform(point), opened.inputs.study
-    options = PlanOptions(point.objective, planned_policy(point), time_limit=None, cuts=study.cuts)
+    options = PlanOptions(point.objective, policy_to_plan_with(point), time_limit=None, cuts=study.cuts)
     plan = plan_with(opened.pipeline(point), platform, None if point.mode == AUTO else point.mode, options)
     facts = _facts(plan, platform, study.prices.get(point.platform))
     if study.holds.growth is not None and plan.tasks:
@@ -204,7 +212,7 @@ def _row(opened: Opened, point: Point, job: Job, planned: Planned) -> dict[str, 
     row = {**_blank(study, point, job), **planned.facts}
     if planned.plan.tasks:
         try:
-            row |= simulated(study, point, planned.plan, opened.faults(point), job.runs)
+            row |= simulate_configuration(study, point, planned.plan, opened.faults(point), job.runs)
         except SocschedError as error:
             if of_machine(error):
                 raise

@@ -101,7 +101,7 @@ def steps(times: Iterable[int], values: Iterable[float]) -> tuple[Ints, Floats]:
     return column(times), np.array(list(values), np.float64)
 
 
-def coded(values: Ints) -> tuple[Ints, Ints]:
+def encode_values(values: Ints) -> tuple[Ints, Ints]:
     """Return the distinct values, ascending, and each entry's index among them; fast for small values."""
     if not len(values) or values.min() < 0 or values.max() >= 1 << 16:
         found, places = np.unique(values, return_inverse=True)

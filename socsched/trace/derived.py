@@ -19,7 +19,7 @@ ENGINE_POWER = "engine_mw."
 """Prefix, before an engine's name, of counters of its power as computed by the simulator (without DRAM)."""
 
 
-def completed(trace: Trace, plan: Plan) -> Columns:
+def complete_columns(trace: Trace, plan: Plan) -> Columns:
     """Return the columns of a trace; for a simulation, with the power and clock of every engine of `plan`."""
     columns = trace.columns
     if trace.kind != "simulated" or not len(columns.slices):
@@ -42,13 +42,13 @@ def engine_power(columns: Columns, engine: PlannedEngine) -> tuple[Ints, Floats]
     """Return the power of an engine in mW as steps: idle power plus, per busy lane, dynamic power at its clock."""
     import numpy as np
 
-    from socsched.trace.convert import coded
+    from socsched.trace.convert import encode_values
 
     slices = columns.slices
     if engine.id not in columns.engines:
         return _constant(float(engine.idle_mw))
     rows = slices.engine == columns.engines.index(engine.id)
-    codes, which = coded(slices.lanes[rows])
+    codes, which = encode_values(slices.lanes[rows])
     lanes = np.array([len(columns.lanes(code)) for code in codes.tolist()] or [0], np.int64)[which]
     times = np.concatenate((np.zeros(1, np.int64), slices.start_ns[rows], slices.end_ns[rows]))
     changes = np.concatenate((np.zeros(1, np.int64), lanes, -lanes))

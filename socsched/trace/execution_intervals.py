@@ -10,7 +10,7 @@ import numpy as np
 
 from socsched.planning.plan import Plan
 from socsched.trace.columns import Columns
-from socsched.trace.convert import coded
+from socsched.trace.convert import encode_values
 from socsched.trace.index import Frames, Tasks
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ def _grouped(sender: Ints, count: int) -> tuple[Ints, Ints]:
 def used_lanes(columns: Columns) -> list[tuple[str, tuple[int, ...]]]:
     """Return the engines and lanes that slices held together, in the order they were first held."""
     slices = columns.slices
-    codes, held = coded(slices.lanes)
-    found, place = coded(slices.engine * max(len(codes), 1) + held)
+    codes, held = encode_values(slices.lanes)
+    found, place = encode_values(slices.engine * max(len(codes), 1) + held)
     first = np.empty(len(found), np.int64)
     first[place[::-1]] = np.arange(len(place))[::-1]  # the last write wins: the first occurrence
     rows = np.sort(first)

@@ -15,7 +15,7 @@ REASONS = {
 """Reason -> code of the instants that record it (`columns.MARKS`)."""
 
 
-def given_up(trace: Trace) -> dict[str, dict[str, int]]:
+def count_abandoned(trace: Trace) -> dict[str, dict[str, int]]:
     """Return the counts of `REASONS` for each stage that skipped, aborted, lost, restarted or had no room for a job."""
     import numpy as np
 

@@ -145,10 +145,10 @@ def busy_ns(columns: Columns, plan: Plan) -> dict[str, tuple[int, ...]]:
     """Return the busy time of each engine, summed over lanes, at each of its operating points."""
     import numpy as np
 
-    from socsched.trace.convert import coded
+    from socsched.trace.convert import encode_values
 
     slices = columns.slices
-    codes, places = coded(slices.lanes)
+    codes, places = encode_values(slices.lanes)
     counts = np.array([len(columns.lanes(code)) for code in codes.tolist()] or [0], np.int64)
     held = counts[places]
     levels = {engine.id: [point.clock_hz for point in engine.levels] for engine in plan.engines}

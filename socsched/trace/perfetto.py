@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from socsched.files import replacing
 from socsched.planning.plan import Plan
-from socsched.trace.derived import completed, unit
+from socsched.trace.derived import complete_columns, unit
 from socsched.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def write_perfetto(trace: Trace, plan: Plan, path: str | Path, kind: str = "") -
     # imported here, so that numpy is loaded only when a trace is written
     from socsched.trace.perfetto_events import Events
 
-    columns = completed(trace, plan)
+    columns = complete_columns(trace, plan)
     tracks = _tracks(columns, plan)
     events = Events(columns, plan, {track: PROCESS + 1 + number for number, track in enumerate(tracks)})
     with replacing(path) as file:

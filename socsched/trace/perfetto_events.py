@@ -9,7 +9,7 @@ import numpy as np
 
 from socsched.planning.plan import Plan
 from socsched.trace.columns import STATUS, Columns
-from socsched.trace.convert import Names, coded
+from socsched.trace.convert import Names, encode_values
 from socsched.trace.execution_intervals import arrows, stays
 from socsched.trace.perfetto import PROCESS, Track, lane_track, packet
 from socsched.trace.protobuf import Block, Buffer, Part, Shape, Slot, fixed64, items, message, number, plain, raw, text
@@ -83,8 +83,8 @@ class Events:
         """Number the `places` (engine, lanes) held by stays, and find the track of each lane of a place."""
         columns, held = self.columns, self.stays
         pieces = held.pieces[held.first]
-        codes, which = coded(columns.slices.lanes[pieces])
-        pairs, self.place = coded(columns.slices.engine[pieces] * max(len(codes), 1) + which)
+        codes, which = encode_values(columns.slices.lanes[pieces])
+        pairs, self.place = encode_values(columns.slices.engine[pieces] * max(len(codes), 1) + which)
         places = [
             (columns.engines[pair // len(codes)], columns.lanes(int(codes[pair % len(codes)])))
             for pair in pairs.tolist()
@@ -117,8 +117,8 @@ class Events:
         self.instant_ns, which = _ordered([notes.time_ns])
         self.instant = np.arange(len(self.instant_ns))[which]
         self.home = np.array([self._home(subject) for subject in columns.subjects] or [PROCESS], np.int64)
-        kinds, kind = coded(notes.kind)
-        pairs, self.called = coded(kind * max(len(columns.subjects), 1) + notes.subject)
+        kinds, kind = encode_values(notes.kind)
+        pairs, self.called = encode_values(kind * max(len(columns.subjects), 1) + notes.subject)
         called = [
             (columns.kind(int(kinds[pair // len(columns.subjects)])), columns.subjects[pair % len(columns.subjects)])
             for pair in pairs.tolist()
@@ -278,7 +278,7 @@ class Events:
 
     def _constants(self, keys: Ints) -> tuple[Values, Ints]:
         """Return a table of the values that depend only on task, status, place and lane, and each entry's row in it."""
-        found, codes = coded(keys)
+        found, codes = encode_values(keys)
         rows = []
         for key in found.tolist():
             rest, lane = divmod(key, self.most_lanes)
@@ -357,7 +357,7 @@ def _repeated(values: Sequence[int], records: Sequence[Ints]) -> Ints:
 
 def _alike(codes: Ints) -> Iterator[tuple[int, Ints]]:
     """Yield each code with the rows that have it."""
-    found, which = coded(codes)
+    found, which = encode_values(codes)
     order = np.argsort(which.astype(np.uint16), kind="stable")
     ends = np.cumsum(np.bincount(which, minlength=len(found)))
     for place, code in enumerate(found.tolist()):

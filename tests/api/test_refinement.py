@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from socsched.api.planning import plan as plan_of
-from socsched.api.refinement import refined, steady_ns
+from socsched.api.refinement import refine, steady_ns
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.models.work import stage_work
 from socsched.planning import draft
@@ -26,7 +26,7 @@ def both(pipeline: str, platform: str, mode: str) -> tuple[Plan, Plan]:
         return make_plan(workload, board, mode, work=stage_work, observed=observed, cuts=False)
 
     first = again(Observed())
-    return first, refined(first, again)
+    return first, refine(first, again)
 
 
 def means(plan: Plan, duration_ns: int, seed: int) -> dict[str, float]:
@@ -66,7 +66,7 @@ def test_expected_times_are_the_simulators_within_one_percent(pipeline: str, pla
 def test_an_overloaded_plan_is_left_as_it_is() -> None:
     plan = make_plan(get_pipeline("centerpoint-pillar"), get_platform("jetson-agx-orin-64gb"), "15W", work=stage_work)
     assert plan.verdict == "infeasible"
-    assert refined(plan) is plan
+    assert refine(plan) is plan
 
 
 def test_a_network_cut_between_engines_takes_what_the_plan_expects() -> None:
@@ -75,7 +75,7 @@ def test_a_network_cut_between_engines_takes_what_the_plan_expects() -> None:
 
     plan = make_plan(detector(3 * MS), get_platform(ORIN), "15W", work=stage_work)
     assert plan.verdict == "feasible" and len(plan.tasks) > 1
-    (chain,) = refined(plan).chains
+    (chain,) = refine(plan).chains
     assert chain.expected_ns == pytest.approx(means(plan, SECOND, seed=3)[chain.name], rel=1e-4)
     assert chain.expected_ns > plan.chains[0].expected_ns
 

@@ -97,12 +97,12 @@ def test_weights_choose_the_network_they_fit(recorded: Recorded, tmp_path: Path)
 
     from socsched.cli.demo import FULL, PIPELINE, fitting
     from socsched.models.pointpillars import network
-    from socsched.models.weights import seeded_weights
+    from socsched.models.weights import draw_weights
 
     assert fitting(None) == PIPELINE
     assert fitting(recorded.weights) == recorded.network
     full = (network.pfn_network(), network.backbone_network(), network.head_network())
-    weights = {name: array for part in full for name, array in seeded_weights(part).items()}
+    weights = {name: array for part in full for name, array in draw_weights(part).items()}
     np.savez(tmp_path / "full.npz", **weights)
     assert fitting(tmp_path / "full.npz") == FULL
 

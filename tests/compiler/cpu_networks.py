@@ -16,7 +16,7 @@ from socsched.compiler.targets.llvm.processor import native_target
 from socsched.compiler.targets.llvm.vector import Vector
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 Array = np.ndarray[Any, Any]
 
@@ -28,7 +28,7 @@ def image(*shape: int) -> TensorType:
 def weights_of(network: Network) -> dict[str, Array]:
     """Seeded weights with biases that are not zero, so that a forgotten bias shows."""
     generator = np.random.default_rng(1)
-    weights = seeded_weights(network, 3)
+    weights = draw_weights(network, 3)
     return {n: generator.normal(size=a.shape).astype(np.float32) if a.ndim == 1 else a for n, a in weights.items()}
 
 

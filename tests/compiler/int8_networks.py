@@ -10,7 +10,7 @@ import numpy as np
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize.fixed_point import Scale
-from socsched.compiler.quantize.network import QuantisedGraph, quantised
+from socsched.compiler.quantize.network import QuantisedGraph, quantise
 from socsched.compiler.quantize.scales import Scales
 from socsched.graph.fusion import Graph
 from socsched.graph.network import Layer, Network
@@ -47,7 +47,7 @@ def scales_of(graph: Graph, signed: Mapping[str, bool]) -> dict[str, Scale]:
 def prepared(network: Network, signed: Mapping[str, bool] | None = None, floats: bool = True) -> QuantisedGraph:
     """Return a network in integers."""
     graph = read(import_network(network), network)
-    return quantised(graph, weights_of(network), Scales(scales_of(graph, signed or {})), floats)
+    return quantise(graph, weights_of(network), Scales(scales_of(graph, signed or {})), floats)
 
 
 def full_range(network: Network, q: QuantisedGraph) -> dict[str, Array]:

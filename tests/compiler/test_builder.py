@@ -26,7 +26,7 @@ from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, InputError, MachineError, UsageError
 from socsched.graph.rules import check_operators
 from socsched.models.pointpillars.network import head_network, pfn_network
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 from socsched.models.work import stage_work
 
 Make = Callable[..., Engine]
@@ -51,7 +51,7 @@ def test_built_once_found_by_content(fresh_cache: Path, make_engine: Make, monke
     assert len(built) == 1 and first.key == again.key and first.path == again.path
     assert (again.stage, again.engine, again.threads) == ("other", "cpu1", 2)
     assert first.weights == "seed 0" and first.input_names == ("voxels", "counts", "coords")
-    other = compile_stage(PFN, make_engine(), weights=seeded_weights(pfn_network(), 1))
+    other = compile_stage(PFN, make_engine(), weights=draw_weights(pfn_network(), 1))
     assert len(built) == 2 and other.key != first.key and other.weights.startswith("sha256 ")
 
 
@@ -121,7 +121,7 @@ def test_outputs_of_calls_are_distinct(make_engine: Make) -> None:
 
 
 def test_half_precision_rounds_what_crosses_the_border(make_engine: Make) -> None:
-    weights = seeded_weights(pfn_network(), 5)
+    weights = draw_weights(pfn_network(), 5)
     engine = make_engine({"kind": "simulated"}, ("fp16",))
     half = load(compile_stage(PFN, engine, "fp16", weights))
     rounded = {name: array.astype(np.float16).astype(np.float32) for name, array in weights.items()}
@@ -189,7 +189,7 @@ def test_neon_instructions_are_used(make_engine: Make, tmp_path: Path) -> None:
 
     network, spec = head_network(4, 12), resolve(ORIN_CPU)
     assert vector_unit(spec).name == "neon"
-    lowered = lower(read(import_network(network), network), seeded_weights(network), vector_unit(spec))
+    lowered = lower(read(import_network(network), network), draw_weights(network), vector_unit(spec))
     executable = relax.build(lowered.module, tvm.target.Target(dict(spec.tvm)))
     assembly = executable.mod.imports[0].inspect_source("asm")
     assert assembly.count("fmla\tv") >= 24

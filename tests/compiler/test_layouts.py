@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from socsched.compiler.layouts import convert, parse_layout, physical_shape
-from socsched.compiler.loading.aligned import aligned, check, empty, from_tvm, to_tvm
+from socsched.compiler.loading.aligned import align, check, empty, from_tvm, to_tvm
 from socsched.errors import InputError, UsageError
 from socsched.graph.operators import TensorType
 
@@ -66,10 +66,10 @@ def test_memory_is_shared_if_aligned_and_copied_if_not(offset: int, size: int) -
 
 def test_strided_and_read_only_arrays_are_copied() -> None:
     base = empty((8, 32), np.float32)
-    assert aligned(base) is base
-    assert not np.shares_memory(aligned(base[:, ::2]), base)
+    assert align(base) is base
+    assert not np.shares_memory(align(base[:, ::2]), base)
     base.flags.writeable = False
-    assert not np.shares_memory(aligned(base), base)
+    assert not np.shares_memory(align(base), base)
 
 
 @pytest.mark.parametrize(

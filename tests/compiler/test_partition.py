@@ -26,7 +26,7 @@ from socsched.graph.partition import Part, compose, cut, frontiers, parse_part, 
 from socsched.models.camera import detector_network
 from socsched.models.parts import PART, parts_of
 from socsched.models.pointpillars.network import backbone_network, pfn_network
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 from socsched.models.work import stage_work
 
 Array = np.ndarray[Any, Any]
@@ -86,7 +86,7 @@ def test_parts_compose_to_the_network(network: Network, data: st.DataObject, tor
     parts = cut(network, chosen, types)
     assert [layer for part in parts for layer in part.layers] != [] and len(parts) == len(chosen) + 1
     assert sorted(layer.name for part in parts for layer in part.layers) == sorted(types)
-    weights = seeded_weights(network, 1)
+    weights = draw_weights(network, 1)
     values = compose(parts, feed(network), lambda part, given: references.run(part, weights, given))
     for name, expected in zip(network.outputs, references.run(network, weights, feed(network)), strict=True):
         assert np.array_equal(values[name], expected), name
@@ -123,7 +123,7 @@ def test_every_closed_set_of_units_is_a_frontier(network: Network) -> None:
 def test_every_cut_of_the_backbone() -> None:
     """All frontiers of PointPillars' backbone on a small canvas, in the reference arithmetic."""
     network = backbone_network(taps=True, ny=16, nx=8)
-    types, weights, given = layer_types(network), seeded_weights(network), feed(network)
+    types, weights, given = layer_types(network), draw_weights(network), feed(network)
     expected = references.run(network, weights, given)
     points = frontiers(network, types)
     assert len(points) == 47 and {("blocks.1.3.relu",), MIDDLE} <= {point.after for point in points}
@@ -239,7 +239,7 @@ def test_a_stage_the_planner_cut_computes_what_the_whole_does(make_engine: Make)
 def test_parts_share_the_seeded_weights_of_the_whole() -> None:
     network = detector_network()
     points = [cut.after for cut in prefixes(network, layer_types(network))]
-    drawn = seeded_weights(network, 0)
+    drawn = draw_weights(network, 0)
     for part in parts_of("detect", network, [points[9]], layer_types(network)):
         model, own = network_of(Stage(part.name, "", "camera.detector", params={PART: part.param()}))
         weights, source = weights_for(model, own, None)

@@ -12,7 +12,7 @@ from socsched.compiler.pipeline import after_fusion, compile_network, fused
 from socsched.compiler.target import Build, Compilation, Passes, Target, resolve, target_of
 from socsched.compiler.targets.cuda import passes as cuda
 from socsched.compiler.targets.llvm import target as llvm
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 HOST = {"kind": "llvm", "host": True}
 GPU = {"kind": "cuda", "arch": "sm_87"}
@@ -23,7 +23,7 @@ QUANTISE = ["choose_scales", "use_integers"]
 
 def asked(entry: dict[str, object], name: str, precision: str, folder: Path = Path()) -> Build:
     network = small_stages.NETWORKS[name]()
-    return Build(folder, network, seeded_weights(network, 0), resolve(entry), precision)
+    return Build(folder, network, draw_weights(network, 0), resolve(entry), precision)
 
 
 @pytest.mark.parametrize(

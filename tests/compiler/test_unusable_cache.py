@@ -214,11 +214,11 @@ def test_the_host_loops_of_another_user_are_not_loaded(
     fresh_cache.mkdir()
     fresh_cache.chmod(0o777)
     (tmp_path / "a.c").write_text(SOURCE % 1)
-    native.shared_object.cache_clear()
-    assert native.shared_object(tmp_path / "a.c") is None
+    native.build_shared_object.cache_clear()
+    assert native.build_shared_object(tmp_path / "a.c") is None
     fresh_cache.chmod(0o700)
-    native.shared_object.cache_clear()
-    found = native.shared_object(tmp_path / "a.c")
+    native.build_shared_object.cache_clear()
+    found = native.build_shared_object(tmp_path / "a.c")
     assert found is not None and found.answer() == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from socsched.cost.anchors import TRANSFER_ERROR, Configuration, find_anchor
 from socsched.cost.conversion import tensor_bytes, visible_ns
-from socsched.cost.peaks import accelerated_int8, peak, peaks
+from socsched.cost.peaks import accelerator_int8_peak, peak, peaks
 from socsched.cost.sources import Known
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Anchor, Stage
@@ -110,7 +110,7 @@ def test_peaks_by_hand() -> None:
     assert peak(gpu, MAXN, "int4") is None
     low = ORIN.mode("MODE_15W")
     assert {item.engine for item in peaks(ORIN, low)} == {"cpu0", "gpu", "dla0", "dla1"}, "powered ones only"
-    total = accelerated_int8(ORIN, MAXN)
+    total = accelerator_int8_peak(ORIN, MAXN)
     assert total.dense == pytest.approx(137.7e12, rel=0.01) and total.sparse == pytest.approx(275e12, rel=0.01)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from socsched import plugins
 from socsched.cost import contention
 from socsched.cost.contention import Rival, contention_model, draw
-from socsched.cost.contention.calibrate import Row, fit_linear, fit_pairwise, predicted
+from socsched.cost.contention.calibrate import Row, fit_linear, fit_pairwise, predict
 from socsched.cost.contention.fit_pccs import fit_pccs
 from socsched.cost.contention.linear import Linear
 from socsched.cost.contention.pccs import Curve
@@ -188,7 +188,7 @@ def test_calibration_finds_the_factors_rows_were_made_with(factors: list[float])
         Row("b", "3", "cpu", ("gpu", "dla"), times, round(times * gpu_cpu * cpu_dla)),
     ]
     found = fit_pairwise(rows)
-    assert all(predicted(found, row) == pytest.approx(row.slowdown, rel=1e-6) for row in rows)
+    assert all(predict(found, row) == pytest.approx(row.slowdown, rel=1e-6) for row in rows)
     assert found["cpu"]["dla"] == found["dla"]["cpu"] == pytest.approx(cpu_dla, rel=1e-6)
     # What is fitted is what the model takes.
     assert contention_model(ContentionChoice("pairwise", found), 0, {"cpu": "cpu", "gpu": "gpu", "dla": "dla"})

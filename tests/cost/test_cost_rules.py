@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.cost.contention import demand, fair_shares, stretched_ns, worst_share
+from socsched.cost.contention import demand, fair_shares, stretch, worst_share
 from socsched.cost.cost import Segment
 from socsched.cost.figures import trust
 from socsched.cost.model import CostModel
@@ -44,15 +44,15 @@ def test_stretching_by_hand() -> None:
     # 100 ns of launch, then 900 ns moving 900 bytes: it draws 1 GB/s
     segment = Segment("copy", 1000, 100, 900)
     assert demand(segment) == 1e9
-    assert stretched_ns(segment, 1e9) == 1000
-    assert stretched_ns(segment, 0.5e9) == 100 + 1800
-    assert stretched_ns(Segment("idle", 1000, 100, 0), 1) == 1000
+    assert stretch(segment, 1e9) == 1000
+    assert stretch(segment, 0.5e9) == 100 + 1800
+    assert stretch(Segment("idle", 1000, 100, 0), 1) == 1000
 
 
 @given(st.integers(1, 10**9), st.integers(0, 10**6), st.integers(0, 10**9), st.floats(1e3, 1e12), st.floats(1, 4))
 def test_less_bandwidth_never_helps(time: int, fixed: int, size: int, share: float, factor: float) -> None:
     segment = Segment("s", time + fixed, fixed, size)
-    assert stretched_ns(segment, share) >= stretched_ns(segment, share * factor) >= segment.time_ns
+    assert stretch(segment, share) >= stretch(segment, share * factor) >= segment.time_ns
 
 
 def work(flops: int, size: int, kind: str = "conv2d", dtype: str = "fp16") -> StageWork:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from socsched.cost.peaks import accelerated_int8, peak
+from socsched.cost.peaks import accelerator_int8_peak, peak
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.operating_points import dynamic_power
 from socsched.descriptor.platform import Platform
@@ -65,7 +65,9 @@ def test_totals_the_vendor_states_come_out(board: str) -> None:
     for mode in platform.modes:
         stated = mode.stated_tops
         if stated and (board, mode.name) != ("jetson-agx-orin-64gb", "MODE_15W"):  # sources disagree, its note says so
-            assert accelerated_int8(platform, mode).sparse / 1e12 == pytest.approx(stated.value, rel=0.03), mode.name
+            assert accelerator_int8_peak(platform, mode).sparse / 1e12 == pytest.approx(stated.value, rel=0.03), (
+                mode.name
+            )
 
 
 def test_stated_totals_are_there() -> None:

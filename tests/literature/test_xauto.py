@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("ortools")
 
 from socsched.errors import UsageError
-from socsched.literature.xauto import Node, scheduled
+from socsched.literature.xauto import Node, schedule
 
 
 def test_the_second_best_engine_where_the_best_is_taken() -> None:
@@ -19,7 +19,7 @@ def test_the_second_best_engine_where_the_best_is_taken() -> None:
         Node("lidar", (("gpu", 4000), ("dla", 9000))), Node("camera", (("gpu", 4000), ("dla", 7000))),
         Node("fuse", (("cpu", 1000),), ("lidar", "camera")),
     ]  # fmt: skip
-    found = scheduled(nodes)
+    found = schedule(nodes)
     assert found.engines == {"lidar": "gpu", "camera": "dla", "fuse": "cpu"}
     assert found.ends_ns == {"lidar": 4000, "camera": 7000, "fuse": 8000} and found.optimal
     assert found.priorities == {"lidar": 0, "camera": 1, "fuse": 2}
@@ -32,7 +32,7 @@ def test_priorities_are_the_order_of_ends() -> None:
         Node("first", (("gpu", 2000),)),
         Node("then", (("cpu", 6000),), ("first",)),
     ]
-    found = scheduled(nodes)
+    found = schedule(nodes)
     assert found.makespan_ns == 8000 and found.priorities == {"first": 0, "long": 1, "then": 2}
 
 
@@ -63,7 +63,7 @@ def test_it_is_no_worse_than_any_schedule_without_preemption(seed: int) -> None:
         engines = rng.sample(("cpu", "gpu", "dla"), rng.randint(1, 2))
         after = tuple(node.name for node in nodes if rng.random() < 0.35)
         nodes.append(Node(str(number), tuple((e, rng.randint(1, 9) * 1000) for e in engines), after))
-    found = scheduled(nodes)
+    found = schedule(nodes)
     assert found.optimal and found.makespan_ns <= listed(nodes)
     times = {node.name: dict(node.times_ns)[found.engines[node.name]] for node in nodes}
     for engine in set(found.engines.values()):
@@ -74,6 +74,6 @@ def test_it_is_no_worse_than_any_schedule_without_preemption(seed: int) -> None:
 
 def test_nodes_are_checked() -> None:
     with pytest.raises(UsageError, match="no implementation"):
-        scheduled([Node("a", ())])
+        schedule([Node("a", ())])
     with pytest.raises(UsageError, match="which there is not"):
-        scheduled([Node("a", (("cpu", 1),), ("b",))])
+        schedule([Node("a", (("cpu", 1),), ("b",))])

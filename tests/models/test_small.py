@@ -29,7 +29,7 @@ def test_the_shipped_weights_fit_and_are_small() -> None:
     with np.load(small.FILE) as archive:
         assert {archive[name].dtype for name in archive.files} == {np.dtype(np.float16)}
         assert set(archive.files) == set(shapes)
-    assert load_weights(small.FILE, networks).keys() == small.trained().keys()
+    assert load_weights(small.FILE, networks).keys() == small.load_trained_weights().keys()
     assert set(read_pipeline_scales(Path(small.SCALES))) == {"backbone", "head"}
 
 

@@ -11,7 +11,7 @@ from recorded import Recorded
 from socsched.errors import InputError
 from socsched.models.pointpillars.network import backbone_network, head_network
 from socsched.models.registry import get_model
-from socsched.models.weights import load_weights, seeded_weights
+from socsched.models.weights import draw_weights, load_weights
 
 
 def test_trained_weights_fit_the_networks(recorded: Recorded) -> None:
@@ -54,10 +54,10 @@ def test_numbers_must_be_finite(tmp_path: Path) -> None:
 
 def test_seeded_weights() -> None:
     network = head_network()
-    first, again, other = (seeded_weights(network, seed) for seed in (0, 0, 1))
+    first, again, other = (draw_weights(network, seed) for seed in (0, 0, 1))
     assert all(np.array_equal(first[name], again[name]) for name in network.params)
     assert not np.array_equal(first["cls.weight"], other["cls.weight"])
     assert 1 / (1 + np.exp(-first["cls.bias"])) == pytest.approx(0.01)
     assert first["reg.weight"].std() == pytest.approx(np.sqrt(2 / 384), rel=0.05)
-    deconv = seeded_weights(backbone_network(), 0)["de.2.weight"]
+    deconv = draw_weights(backbone_network(), 0)["de.2.weight"]
     assert deconv.std() == pytest.approx(np.sqrt(2 / 256), rel=0.05)

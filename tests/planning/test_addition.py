@@ -10,7 +10,7 @@ import pytest
 
 from socsched.cli import root
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
-from socsched.planning.admission import add, together
+from socsched.planning.admission import add, join_pipelines
 from socsched.planning.planner import make_plan
 from tests.sim.toy_platform import MS, figure, platform
 
@@ -43,10 +43,10 @@ def test_answers(first: dict[str, int], second: dict[str, int], answer: str, mov
 
 def test_equal_sensors_are_shared_and_others_are_told_apart() -> None:
     own, new = one("own", {"acc": 4}, 20), one("new", {"acc": 4}, 20)
-    both, names = together(own, new)
+    both, names = join_pipelines(own, new)
     assert len(both.sensors) == 1 and names == ("new-work",) and both.stages[1].after == ("camera",)
     faster = replace(new, sensors=(replace(new.sensors[0], period_ns=10 * MS),))
-    both, _ = together(own, faster)
+    both, _ = join_pipelines(own, faster)
     assert [s.name for s in both.sensors] == ["camera", "new-camera"] and both.stages[1].after == ("new-camera",)
     assert both.chains[1].path == ("new-camera", "new-work")
 

@@ -12,7 +12,7 @@ from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.graph.taskgraph import task_graph
 from socsched.planning.impossible import impossible
-from socsched.planning.infeasible_subset import Search, all_keys, conflict, key, relaxed, restored
+from socsched.planning.infeasible_subset import Search, all_keys, conflict, key, relax, restore_violations
 from socsched.planning.planner import judge, make_plan, solve
 from socsched.planning.workload import Workload
 from tests.sim.toy_platform import MS, figure, lines, platform, takes, workloads
@@ -59,7 +59,7 @@ def test_without_any_member_the_rest_can_be_met_and_with_all_it_cannot(
             for name in names:
                 witness = search.meets(always | names - {name})
                 assert witness is not None, f"{names} without {name}"
-                assert not {key(v.requirement) for v in restored(witness, load)} & (names - {name})
+                assert not {key(v.requirement) for v in restore_violations(witness, load)} & (names - {name})
 
 
 def test_two_of_three_deadlines_conflict_and_the_third_is_not_named() -> None:
@@ -116,10 +116,10 @@ def test_a_lower_rate_is_a_lever_for_an_overfull_engine() -> None:
 def test_an_engine_that_is_not_asked_for_has_lanes_for_everybody() -> None:
     load = workload(accelerated((12, 20, 20), (9, 20, 20)), "fp")
     everything = frozenset(all_keys(load))
-    free = relaxed(load, everything - {"utilisation of acc"})
+    free = relax(load, everything - {"utilisation of acc"})
     mapping = {name: free.model.candidates(free.graph.stage(name))[0] for name in free.graph.order}
     candidate = judge(free, mapping)
     lanes = [lane for task in candidate.deployment.tasks for lane in task.lanes]
     assert len(lanes) == len(set(lanes)) and candidate.verdict == "feasible"
-    (full,) = restored(candidate, load)
+    (full,) = restore_violations(candidate, load)
     assert (full.requirement, full.demand, full.bound) == ("utilisation of acc", 1_050_000_000, 10**9)

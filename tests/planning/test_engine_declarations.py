@@ -10,7 +10,7 @@ import pytest
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Figure, OperatingPoint, OperatingPoints, Platform, Preemption, WeightsMemory
 from socsched.errors import UsageError
-from socsched.planning.engine_levels import governed
+from socsched.planning.engine_levels import apply_governor
 from socsched.planning.execution import slowed_by_lanes
 from socsched.planning.io import from_document, to_document
 from socsched.planning.plan import Level, Plan
@@ -108,7 +108,7 @@ def test_a_governor_saves_energy_and_keeps_deadlines() -> None:
     assert engine.levels == (Level(250_000_000, 100), Level(500_000_000, 300), Level(1_000_000_000, 1000))
     calm = replace(plan, tasks=tuple(t for t in plan.tasks if t.name == "urgent"), sensors=plan.sensors[:1], chains=())
     calm = replace(calm, tasks=tuple(replace(t, deadline_ns=t.period_ns) for t in calm.tasks))
-    slow = governed(calm, "ccedf")
+    slow = apply_governor(calm, "ccedf")
     assert [e.governor for e in slow.engines] == ["static", "ccedf"]
     plain, saved = (simulate(p, 1000 * MS) for p in (calm, slow))
     assert result(saved, slow)["energy_mj"] < result(plain, calm)["energy_mj"]
@@ -118,6 +118,6 @@ def test_a_governor_saves_energy_and_keeps_deadlines() -> None:
 
 def test_no_engine_to_govern_is_said() -> None:
     with pytest.raises(UsageError, match="operating points"):
-        governed(planned(board()), "ccedf")
+        apply_governor(planned(board()), "ccedf")
     with pytest.raises(UsageError, match="no governor"):
-        governed(planned(board()), "turbo")
+        apply_governor(planned(board()), "turbo")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from socsched.planning.cutting.divisible import Divisible, Leg, Legs, Place
-from socsched.planning.cutting.segmentation import duration_ns, merged, segmentations, shifted
+from socsched.planning.cutting.segmentation import duration_ns, merge_neighbours, segmentations, shift_borders
 
 PLACES = tuple(Place(name, "fp16", 1) for name in ("a", "b", "c"))
 
@@ -61,7 +61,7 @@ def test_the_fastest_way_is_among_those_proposed(
     assert len(set(found)) == len(found)
     known = [time for legs in found if (time := duration_ns(stage, legs)) is not None]
     assert min(known) == least
-    assert all(legs[-1].end == stage.units and merged(legs) == legs for legs in found)
+    assert all(legs[-1].end == stage.units and merge_neighbours(legs) == legs for legs in found)
 
 
 @given(units, st.lists(st.integers(0, 20), min_size=3, max_size=3))
@@ -70,11 +70,11 @@ def test_neighbours_are_ways_through_all_units(
 ) -> None:
     stage = fake([list(row) for row in times], entry, 1)
     for legs in segmentations(stage):
-        for other in shifted(stage, legs):
+        for other in shift_borders(stage, legs):
             ends = [leg.end for leg in other]
             assert ends == sorted(set(ends)) and ends[-1] == stage.units
             assert abs(len(other) - len(legs)) <= 2
 
 
 def _legs(choice: tuple[Place, ...]) -> Legs:
-    return merged(tuple(Leg(number + 1, place) for number, place in enumerate(choice)))
+    return merge_neighbours(tuple(Leg(number + 1, place) for number, place in enumerate(choice)))

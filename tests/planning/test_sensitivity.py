@@ -19,12 +19,12 @@ from socsched.planning.search_report import SearchReport
 from socsched.planning.sensitivity import (
     ACCURACY,
     LARGEST,
-    beside_traffic,
     co_runner,
     grown,
     growth,
-    relaxed_deadlines,
+    relax_deadlines,
     spare,
+    with_foreign_traffic,
 )
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
@@ -125,7 +125,7 @@ def test_deadlines_relax_by_the_tightest_chain_and_stay_within_the_period() -> N
         replace(plan.chains[0], deadline_ns=30 * MS, bound_ns=10 * MS),
         replace(plan.chains[1], deadline_ns=40 * MS, bound_ns=20 * MS),
     )
-    relaxed = relaxed_deadlines(replace(plan, chains=chains))
+    relaxed = relax_deadlines(replace(plan, chains=chains))
     assert relaxed == {"a": 20 * MS, "b": 12 * MS}
 
 
@@ -163,11 +163,11 @@ def test_at_the_stated_growth_nothing_is_late_and_beyond_it_nothing_is_proved(po
 @pytest.mark.parametrize("policy", ["edf", "fp"])
 def test_beside_the_stated_traffic_nothing_is_late_and_beyond_it_nothing_is_proved(policy: str) -> None:
     plan = board_plan(policy)
-    assert beside_traffic(plan, 0) == plan, "without traffic the execution times are those of the plan"
+    assert with_foreign_traffic(plan, 0) == plan, "without traffic the execution times are those of the plan"
     tight = replace(plan, chains=tuple(replace(c, deadline_ns=(c.bound_ns or 0) * 103 // 100) for c in plan.chains))
     found = co_runner(tight)
     assert found is not None and found.first and 0 < found.value < plan.dram_bandwidth
     hogs = Faults(hogs=(Hog("acc", 0, 800 * MS, found.value),))
     assert late(tight, hogs) == 0
-    more = rt_tasks(beside_traffic(tight, found.value + tight.dram_bandwidth // 500))
+    more = rt_tasks(with_foreign_traffic(tight, found.value + tight.dram_bandwidth // 500))
     assert unmet(tight, respond(policy, more).tight)

@@ -40,7 +40,7 @@ def test_late_frames_keep_their_crosses_among_thousands() -> None:
     responses = np.full(count, 30 * MS)
     responses[late] = 90 * MS
     releases = np.arange(count) * 33 * MS
-    figure = charts.over_time(releases, responses, 66 * MS, [5 * MS], count * 33 * MS, "camera")
+    figure = charts.draw_responses(releases, responses, 66 * MS, [5 * MS], count * 33 * MS, "camera")
     crosses = re.search(r'<path d="([^"]*)" class="late-dot"', figure)
     assert crosses and crosses[1].count("M") == len(late) + 1  # and the one that never arrived
     assert "1 frames never arrived" in figure
@@ -64,7 +64,7 @@ def test_bars_are_to_scale_and_say_their_value() -> None:
 
 
 def test_measured_beyond_prediction_is_marked_by_shape() -> None:
-    figure = charts.against([("a", 0.8, 0.9, 0.2), ("b", 1.5, 3.0, None)], "all")
+    figure = charts.draw_prediction_errors([("a", 0.8, 0.9, 0.2), ("b", 1.5, 3.0, None)], "all")
     assert figure.count('class="late-dot"') == 1
     assert figure.count('class="dot"') == 2 and figure.count('class="peak"') == 1
 

@@ -68,5 +68,5 @@ def test_outcomes_have_their_own_words(plan: Plan, trace: Trace) -> None:
 def test_a_frame_that_went_as_planned_needs_no_sentence(plan: Plan, trace: Trace) -> None:
     found = Why(trace, plan).worst()
     planned: Any = tuple(part for part in found.parts if part.kind in ("execution", "conversion"))
-    assert why.sentence(replace(found, parts=planned)) == ""
-    assert why.sentence(found).startswith("Mostly: ")
+    assert why.main_cause(replace(found, parts=planned)) == ""
+    assert why.main_cause(found).startswith("Mostly: ")

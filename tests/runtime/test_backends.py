@@ -7,7 +7,7 @@ import pytest
 
 from socsched.compiler.layouts import convert
 from socsched.graph.operators import TensorType
-from socsched.runtime.backends.base import Placed, gather, placed, plain
+from socsched.runtime.backends.base import Placed, gather, plain, to_layout
 from socsched.runtime.backends.synthetic import burn
 from socsched.runtime.collect import tensor_figures
 
@@ -22,15 +22,15 @@ def image() -> np.ndarray:
 
 def test_a_tensor_that_lies_as_wanted_is_handed_on_untouched(image: np.ndarray) -> None:
     laid = Placed(convert(image, PLAIN, BLOCKED), BLOCKED)
-    assert placed(laid, BLOCKED) is laid.array
+    assert to_layout(laid, BLOCKED) is laid.array
     assert plain(image) is image
 
 
 def test_tensors_are_brought_into_the_layout_the_next_stage_wants(image: np.ndarray) -> None:
     laid = Placed(convert(image, PLAIN, BLOCKED), BLOCKED)
     assert np.array_equal(plain(laid), image)
-    assert np.array_equal(placed(image, BLOCKED), laid.array)
-    half = placed(laid, TensorType(PLAIN.shape, "fp16", "NCHW"))
+    assert np.array_equal(to_layout(image, BLOCKED), laid.array)
+    half = to_layout(laid, TensorType(PLAIN.shape, "fp16", "NCHW"))
     assert half.dtype == np.float16 and np.allclose(half, image, atol=2e-3)
 
 

@@ -25,7 +25,7 @@ from socsched.runtime.backends.dla import TensorrtDlaBackend
 from socsched.runtime.backends.tvm_cuda import TvmCudaBackend
 from socsched.runtime.boards.jetson import JetsonBoard
 from socsched.runtime.executor import execute
-from socsched.runtime.functional import simulated
+from socsched.runtime.functional import as_simulated
 from socsched.runtime.options import Options
 
 FRAMES, TOOK_MS = 4, 3.0
@@ -76,7 +76,7 @@ def jetson(root: Path) -> JetsonBoard:
 def reference(pipe: Pipeline) -> dict[int, Any]:
     """Return what is found frame by frame when every engine is simulated here."""
     made = on_dla(pipe)
-    platform = simulated(get_platform("jetson-agx-orin-64gb"))
+    platform = as_simulated(get_platform("jetson-agx-orin-64gb"))
     trace = execute(made, pipe, platform=platform, frames=FRAMES, pace="asap", alone=True)
     return {frame: found["image_detections"] for frame, found in trace.details.items()}
 

@@ -26,7 +26,7 @@ from socsched.planning.planner import make_plan
 from socsched.runtime import journal
 from socsched.runtime.frames_file import read_frames
 from socsched.runtime.journal import Journal, recover
-from socsched.runtime.limp_home import limp_home_plans, lost_with, without
+from socsched.runtime.limp_home import lanes_lost_with, limp_home_plans, without
 from socsched.runtime.monitor import Monitor, hang_limit
 from socsched.runtime.options import Options
 from socsched.runtime.overload import Overload, Policies, StagePolicy, load_policies
@@ -254,7 +254,7 @@ def test_plans_without_the_lanes_lost_are_made_beforehand(checkout: Path) -> Non
     made = make_plan(pipe, HERE, work=stage_work)
     narrow = replace(made, tasks=tuple(replace(t, lanes=t.lanes[:2]) if len(t.lanes) > 2 else t for t in made.tasks))
     found = limp_home_plans(narrow, pipe, HERE, stage_work)
-    losses = {lost_with(t.engine, t.lanes) for t in narrow.tasks}
+    losses = {lanes_lost_with(t.engine, t.lanes) for t in narrow.tasks}
     assert len(found) >= 1
     for lost in losses:
         other = without(narrow, lost, pipe, HERE, stage_work)

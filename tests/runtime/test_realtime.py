@@ -90,12 +90,12 @@ def test_refusal_is_a_notice_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch
 def test_auto_leaves_a_processor_to_everybody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(realtime, "refusal", lambda: "")
     usable = len(os.sched_getaffinity(0))
-    kind, notice = realtime.chosen_class("auto", usable)
+    kind, notice = realtime.choose_class("auto", usable)
     assert kind == "off" and "every processor" in notice
-    assert realtime.chosen_class("auto", usable - 1) == ("fifo", "")
-    assert realtime.chosen_class("fifo", usable) == ("fifo", "") and realtime.chosen_class("off", 1) == ("off", "")
+    assert realtime.choose_class("auto", usable - 1) == ("fifo", "")
+    assert realtime.choose_class("fifo", usable) == ("fifo", "") and realtime.choose_class("off", 1) == ("off", "")
     with pytest.raises(UsageError, match="turbo"):
-        realtime.chosen_class("turbo", 1)
+        realtime.choose_class("turbo", 1)
 
 
 def test_the_collector_and_the_switch_interval_are_set_for_the_loop_only() -> None:

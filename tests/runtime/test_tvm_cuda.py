@@ -22,7 +22,7 @@ from socsched.graph.operators import TensorType
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan, Task, Transition
 from socsched.planning.planner import make_plan
-from socsched.runtime.backends.slots import Slots, leased
+from socsched.runtime.backends.slots import Slots, lease
 from socsched.runtime.backends.tvm_cuda import TvmCudaBackend
 from socsched.runtime.dispatch_policy import EXECUTORS
 from socsched.runtime.executor import execute
@@ -192,7 +192,7 @@ def test_slots_are_used_again_once_nobody_holds_anything_of_them() -> None:
     slots = Slots()
     first, second = slots.take(), slots.take()
     assert (first.number, second.number, slots.made) == (0, 1, 2)
-    array = leased(np.arange(10), (first,))
+    array = lease(np.arange(10), (first,))
     part = array[2:5].reshape(3, 1)
     del first, array
     gc.collect()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_plans import CAPACITY, HORIZON, plans
 
-from socsched.cost.contention import stretched_ns
+from socsched.cost.contention import stretch
 from socsched.faults.model import Faults, Overrun, Slowdown
 from socsched.planning.plan import Plan, Task
 from socsched.sim.engine import simulate
@@ -87,7 +87,7 @@ def test_done_jobs_got_what_they_need_and_no_more_than_the_worst_share(made: Pla
             host = next(e for e in made.engines if e.id == owner.engine)
             least = sum(s.time_ns for s in owner.segments)
             # With at most one job of each task at a time, an even split is the least a fair share can be.
-            most = sum(stretched_ns(s, CAPACITY / max(len(drawing), 1)) for s in owner.segments)
+            most = sum(stretch(s, CAPACITY / max(len(drawing), 1)) for s in owner.segments)
             assert least <= job.exec_ns <= most + job.preemptions * host.switch_ns
 
 

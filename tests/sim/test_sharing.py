@@ -8,7 +8,7 @@ from builders import engine, plan, task
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.cost.contention import demand, fair_shares, stretched_ns
+from socsched.cost.contention import demand, fair_shares, stretch
 from socsched.cost.cost import Segment
 from socsched.sim.engine import simulate
 
@@ -29,7 +29,7 @@ def exact_finishes(rows: list[Row]) -> list[Fraction]:
     while None in ends:
         active = [i for i, row in enumerate(rows) if row[0] <= now and ends[i] is None]
         shares = fair_shares([demand(segments[i]) for i in active], CAPACITY)
-        pace = {i: stretched_ns(segments[i], share) for i, share in zip(active, shares, strict=True)}
+        pace = {i: stretch(segments[i], share) for i, share in zip(active, shares, strict=True)}
         events = [Fraction(row[0]) for row in rows if row[0] > now] + [now + left[i] * pace[i] for i in active]
         following = min(events)
         for i in active:

@@ -57,13 +57,15 @@ def test_long_counts_come_quickly_and_agree_with_the_normal_limit() -> None:
 def test_a_verdict_settles_when_the_interval_leaves_the_limit() -> None:
     limit, confidence = 0.01, 0.99
     enough = next(n for n in range(1, 2000) if bounds.interval(0, n, confidence)[1] <= limit)
-    assert bounds.settled(0, enough - 1, limit, confidence) == "open"
-    assert bounds.settled(0, enough, limit, confidence) == "holds"
-    assert bounds.settled(0, enough, limit, confidence, looks=10) == "open", "each look has a part of the error"
-    assert bounds.settled(50, 1000, limit, confidence) == "fails"
-    assert bounds.settled(10, 1000, limit, confidence) == "open"
-    assert bounds.settled(0, 10**9, 0.0, confidence) == "open", "that nothing is ever missed cannot be shown"
-    assert bounds.settled(1, 10, 0.0, confidence) == "fails"
+    assert bounds.compare_with_limit(0, enough - 1, limit, confidence) == "open"
+    assert bounds.compare_with_limit(0, enough, limit, confidence) == "holds"
+    assert bounds.compare_with_limit(0, enough, limit, confidence, looks=10) == "open", (
+        "each look has a part of the error"
+    )
+    assert bounds.compare_with_limit(50, 1000, limit, confidence) == "fails"
+    assert bounds.compare_with_limit(10, 1000, limit, confidence) == "open"
+    assert bounds.compare_with_limit(0, 10**9, 0.0, confidence) == "open", "that nothing is ever missed cannot be shown"
+    assert bounds.compare_with_limit(1, 10, 0.0, confidence) == "fails"
 
 
 @settings(max_examples=15)
@@ -78,7 +80,7 @@ def test_looking_often_errs_no_more_than_promised(seed: int) -> None:
         for _ in range(5):
             n += 200
             k += sum(rng.random() < 0.05 for _ in range(200))
-            if bounds.settled(k, n, 0.05, 0.9, looks=5) != "open":
+            if bounds.compare_with_limit(k, n, 0.05, 0.9, looks=5) != "open":
                 wrong += 1
                 break
     # 60 trials at 10 %: 18 or more has a probability of 2e-5
@@ -88,7 +90,7 @@ def test_looking_often_errs_no_more_than_promised(seed: int) -> None:
 def test_clusters_widen_the_interval_and_independence_does_not() -> None:
     together = [(100, 100), *[(0, 100)] * 99]
     alone = [(1, 100)] * 100
-    low, high, effect = bounds.clustered(together, 0.95)
+    low, high, effect = bounds.cluster_interval(together, 0.95)
     assert effect == pytest.approx(100 * 100 / 100 * 1.0, rel=0.05)
-    assert bounds.clustered(alone, 0.95) == (*bounds.interval(100, 10_000, 0.95), 1.0)
+    assert bounds.cluster_interval(alone, 0.95) == (*bounds.interval(100, 10_000, 0.95), 1.0)
     assert low < bounds.interval(100, 10_000, 0.95)[0] and high > bounds.interval(100, 10_000, 0.95)[1]

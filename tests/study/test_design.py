@@ -11,7 +11,7 @@ from study_files import Writer
 from socsched.descriptor.study_file import load_study
 from socsched.errors import UsageError
 from socsched.study.design import points
-from socsched.study.overrides import replaced, value_at
+from socsched.study.overrides import replace_fields, value_at
 from socsched.study.sweep import configurations, rungs
 
 MODES = {"jetson-agx-orin-64gb": ("MAXN", "MODE_30W")}
@@ -67,7 +67,7 @@ def test_fields_are_found_by_path_index_and_name(checkout: Path) -> None:
     data = {"a.b": {"c": 1}, "modes": [{"name": "15W", "cap": {"value": "15 W"}}, {"name": "1"}], "a": {"b": {"c": 2}}}
     assert value_at(data, "a.b.c") == 1, "the longest key wins"
     assert value_at(data, "modes[15W].cap.value") == value_at(data, "modes[0].cap.value") == "15 W"
-    changed = replaced(data, [("modes[15W].cap.value", "20 W"), ("a.b.new", 3)])
+    changed = replace_fields(data, [("modes[15W].cap.value", "20 W"), ("a.b.new", 3)])
     assert changed["modes"][0]["cap"]["value"] == "20 W" and changed["a.b"]["new"] == 3
     assert data["modes"][0]["cap"]["value"] == "15 W", "the original stays"
     for path, told in (
@@ -77,4 +77,4 @@ def test_fields_are_found_by_path_index_and_name(checkout: Path) -> None:
         ("x.y", "there is no 'x'"),
     ):
         with pytest.raises(ValueError, match=told):
-            replaced(data, [(path, 0)])
+            replace_fields(data, [(path, 0)])

@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow", reason="tables are Parquet")
 from socsched.cli.root import run
 from socsched.descriptor.study import Thermal
 from socsched.study import bounds, table
-from socsched.study.vary import loaded, warmed
+from socsched.study.vary import scale_wcet, with_thermal_limit
 
 FLEET = """schema_version: "1"
 name: small
@@ -71,7 +71,7 @@ def test_the_interval_is_that_of_clusters_and_the_worst_come_first(
     assert fleet(driven, "-o", str(driven / "out"), "--resume", "--json") == 1
     (group,) = json.loads(capsys.readouterr().out)["groups"]
     lost = [(row["missed"] + row["dropped"], row["frames"]) for row in rows_of(driven / "out")]
-    low, high, effect = bounds.clustered(lost, 0.95)
+    low, high, effect = bounds.cluster_interval(lost, 0.95)
     assert group["misses"] == sum(k for k, _ in lost) > 0
     assert [group["misses_low_per_million"], group["misses_high_per_million"]] == [1e6 * low, 1e6 * high]
     assert group["design_effect"] == effect > 1
@@ -125,12 +125,12 @@ def test_load_and_warmth_change_what_is_simulated_only(driven: Path) -> None:
 
     (packed,) = (driven / "out" / "plans").iterdir()
     plan = unpack(packed.read_bytes(), driven / "out" / "inputs").plan
-    assert loaded(plan, 1_000_000) is plan
-    heavy = loaded(plan, 1_500_000)
+    assert scale_wcet(plan, 1_000_000) is plan
+    heavy = scale_wcet(plan, 1_500_000)
     for before, after in zip(plan.tasks, heavy.tasks, strict=True):
         assert after.cost_ns == -(-before.cost_ns * 3 // 2)
         assert (after.deadline_ns, after.bytes, after.priority) == (before.deadline_ns, before.bytes, before.priority)
         for a, b in zip(before.segments, after.segments, strict=True):
             assert b.time_ns - b.fixed_ns == -(-(a.time_ns - a.fixed_ns) * 3 // 2) and b.fixed_ns == a.fixed_ns
-    board = warmed(plan, Thermal(2000, 10**9), 40_000, 90_000, 15_000).throttle
+    board = with_thermal_limit(plan, Thermal(2000, 10**9), 40_000, 90_000, 15_000).throttle
     assert board is not None and (board.ambient_mc, board.trip_mc, board.recover_mc) == (40_000, 90_000, 85_000)

@@ -67,13 +67,15 @@ def test_every_configuration_has_its_row_and_shares_its_plan(swept: Path) -> Non
 
 @pytest.mark.slow
 def test_runs_end_when_misses_are_settled(swept: Path) -> None:
-    from socsched.study.bounds import settled
+    from socsched.study.bounds import compare_with_limit
 
     for row in rows_of(swept / "out"):
         lost, each = row["missed"] + row["dropped"], row["frames"] // row["runs"]
-        assert settled(lost, row["frames"], 0.1, 0.9, 4) == row["settled"] != "open"
+        assert compare_with_limit(lost, row["frames"], 0.1, 0.9, 4) == row["settled"] != "open"
         if not lost:
-            assert settled(0, row["frames"] - each, 0.1, 0.9, 4) == "open", "it ended at the first look that settles"
+            assert compare_with_limit(0, row["frames"] - each, 0.1, 0.9, 4) == "open", (
+                "it ended at the first look that settles"
+            )
 
 
 @pytest.mark.slow

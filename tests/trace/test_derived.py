@@ -9,7 +9,7 @@ import pytest
 
 from socsched.planning.plan import Level, Plan, Throttle
 from socsched.sim.engine import simulate
-from socsched.trace.derived import ENGINE_POWER, completed, unit
+from socsched.trace.derived import ENGINE_POWER, complete_columns, unit
 from socsched.trace.trace import Trace
 from tests.sim.builders import engine, plan, task
 
@@ -34,7 +34,7 @@ def made(**changes: object) -> Plan:
 def test_engines_base_and_dram_add_up_to_the_module(throttle: Throttle | None) -> None:
     deployment = made(throttle=throttle)
     trace = simulate(deployment, 40_000)
-    columns = completed(trace, deployment)
+    columns = complete_columns(trace, deployment)
     if throttle:
         assert len(set(columns.counters["clock_hz.gpu"][1].tolist())) > 1
     instants = np.unique(np.concatenate([times for times, _ in columns.counters.values()]))
@@ -52,7 +52,7 @@ def test_engines_base_and_dram_add_up_to_the_module(throttle: Throttle | None) -
 
 def test_clocks_that_never_move_are_told_once() -> None:
     deployment = made()
-    columns = completed(simulate(deployment, 5000), deployment)
+    columns = complete_columns(simulate(deployment, 5000), deployment)
     times, clocks = columns.counters["clock_hz.gpu"]
     assert (times.tolist(), clocks.tolist()) == ([0], [1000.0])
     assert "clock_hz.cpu" not in columns.counters
@@ -62,7 +62,7 @@ def test_nothing_is_added_to_a_measurement() -> None:
     deployment = made()
     trace = simulate(deployment, 5000)
     measured = Trace("measured", 5000, 0, trace.jobs, trace.slices, [], trace.releases, {"rail_mw.VDD": [(0, 1.0)]})
-    assert list(completed(measured, deployment).counters) == ["rail_mw.VDD"]
+    assert list(complete_columns(measured, deployment).counters) == ["rail_mw.VDD"]
 
 
 def test_units() -> None:

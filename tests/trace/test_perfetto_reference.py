@@ -13,7 +13,7 @@ from random_traces import recorded
 
 from socsched.planning.plan import Plan
 from socsched.trace import perfetto, perfetto_events
-from socsched.trace.derived import completed
+from socsched.trace.derived import complete_columns
 from socsched.trace.trace import Trace
 
 TABLES = ("event_names", "event_categories", "debug_annotation_names")
@@ -61,7 +61,7 @@ def same(trace: Trace, made: Plan, folder: Path) -> None:
     files = folder / "fast.pftrace", folder / "plain.pftrace"
     perfetto.write_perfetto(trace, made, files[0])
     # counters that follow from the slices have a test of their own
-    known = Trace.from_columns(trace.kind, trace.duration_ns, trace.seed, completed(trace, made))
+    known = Trace.from_columns(trace.kind, trace.duration_ns, trace.seed, complete_columns(trace, made))
     reference_perfetto.write_perfetto(known, made, files[1])
     assert events(files[0]) == events(files[1])
 

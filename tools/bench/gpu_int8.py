@@ -21,7 +21,7 @@ from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.pipeline import compile_network
 from socsched.compiler.quantize import reference
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
-from socsched.compiler.quantize.network import quantised
+from socsched.compiler.quantize.network import quantise
 from socsched.compiler.quantize.scales import FILE, Scales, read_scales
 from socsched.compiler.target import Build, Compilation, resolve
 from socsched.compiler.targets.cuda import target as cuda
@@ -122,7 +122,7 @@ def expected(case: Case, artifact: Artifact) -> tuple[dict[str, Array], list[Arr
     """Return inputs, what they must give, and whose word it is: the numpy definition's or this host's int8 code's."""
     scales = read_scales(artifact.folder / FILE)
     if case.signed is not None:
-        q = quantised(read(import_network(case.network), case.network), case.weights, scales)
+        q = quantise(read(import_network(case.network), case.network), case.weights, scales)
         inputs = int8_networks.full_range(case.network, q)
         return inputs, list(reference.outputs(q, inputs)), "numpy"
     folder, spec = Path(tempfile.mkdtemp()), resolve(HOST)
@@ -207,7 +207,7 @@ def kernels_alone(case: Case, artifact: Artifact, arch: str) -> None:
     from socsched.compiler.targets.cuda.int8_lower import lower_int8
 
     network, weights, scales = case.network, case.weights, read_scales(artifact.folder / FILE)
-    q = quantised(read(import_network(network), network), weights, scales)
+    q = quantise(read(import_network(network), network), weights, scales)
     named = {
         f"conv_{shape.key.replace(' ', '_').replace('-', '_')}": (shape, tile)
         for shape, tile in lower_int8(q, weights, arch, bound=False).products

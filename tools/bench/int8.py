@@ -56,10 +56,10 @@ def whole(ny: int, nx: int) -> Network:
 
 def measure(threads: int, repeat: int, ny: int, nx: int) -> None:
     """Print a line for each of ours and ONNX Runtime's, and the ratio."""
-    from socsched.models.weights import seeded_weights
+    from socsched.models.weights import draw_weights
 
     network = whole(ny, nx)
-    weights = seeded_weights(network, 0)
+    weights = draw_weights(network, 0)
     generator = np.random.default_rng(0)
     canvases = [np.abs(generator.normal(size=(1, 64, ny, nx))).astype(np.float32) for _ in range(2)]
     print(f"canvas {ny}x{nx}, {threads} thread(s), {repeat} calls; ms")
@@ -90,7 +90,7 @@ def compiled(
     from socsched.compiler.passes.fusion import read
     from socsched.compiler.passes.relax_import import import_network
     from socsched.compiler.quantize.calibrate import calibrate
-    from socsched.compiler.quantize.network import quantised
+    from socsched.compiler.quantize.network import quantise
     from socsched.compiler.target import resolve
     from socsched.compiler.targets.llvm.int8_dot import dot_for, int8_options
     from socsched.compiler.targets.llvm.int8_lower import lower_int8
@@ -100,7 +100,7 @@ def compiled(
     spec = resolve({"kind": "llvm", "host": True})
     scales = calibrate(network, weights, [{"canvas": canvas} for canvas in canvases])
     graph = read(import_network(network), network)
-    lowered = lower_int8(quantised(graph, weights, scales), weights, *dot_for(spec))
+    lowered = lower_int8(quantise(graph, weights, scales), weights, *dot_for(spec))
     executable = relax.build(lowered.module, tvm.target.Target(int8_options(spec)))
     function = relax.VirtualMachine(executable, tvm.cpu())["main"]
     (kind,) = lowered.inputs

@@ -214,10 +214,10 @@ def pointpillars_onnx() -> bytes:
     from onnx import TensorProto, helper, numpy_helper
 
     from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network
-    from socsched.models.weights import seeded_weights
+    from socsched.models.weights import draw_weights
 
     pfn, *images = networks = (pfn_network(SLOTS), backbone_network(), head_network())
-    weights = {k: v for network in networks for k, v in seeded_weights(network, 0).items()}
+    weights = {k: v for network in networks for k, v in draw_weights(network, 0).items()}
     weights["pfn.kernel"] = np.ascontiguousarray(weights.pop("pfn.weight").T)
     constants = {**weights, "empty": np.zeros((1, 496, 432, 64), np.float32)}
     nodes = [
@@ -274,17 +274,17 @@ def layers(threads: int, repeat: int) -> None:
     from socsched.compiler.passes.fusion import read
     from socsched.compiler.passes.relax_import import import_network
     from socsched.compiler.target import resolve
-    from socsched.compiler.targets.llvm.fuse import fused
+    from socsched.compiler.targets.llvm.fuse import fuse
     from socsched.compiler.targets.llvm.lower import lower
     from socsched.compiler.targets.llvm.processor import vector_unit
     from socsched.graph.counting import operators
     from socsched.models.pointpillars.network import backbone_network, head_network
-    from socsched.models.weights import seeded_weights
+    from socsched.models.weights import draw_weights
 
     spec = resolve({"kind": "llvm", "host": True})
     for network in (backbone_network(), head_network()):
         graph = read(import_network(network), network)
-        lowered = lower(graph, seeded_weights(network, 0), vector_unit(spec))
+        lowered = lower(graph, draw_weights(network, 0), vector_unit(spec))
         machine = relax.VirtualMachine(relax.build(lowered.module, tvm.target.Target(dict(spec.tvm))), tvm.cpu())
         times, current = instrument(machine), []
         given = [
@@ -294,7 +294,7 @@ def layers(threads: int, repeat: int) -> None:
             times.clear()
             machine["main"](*given)
             current.append(list(times))
-        flops = [o.flops for o in operators(fused(graph), "fp32") if o.flops and o.kind.startswith("conv")]
+        flops = [o.flops for o in operators(fuse(graph), "fp32") if o.flops and o.kind.startswith("conv")]
         merged = len([n for n, _ in current[0] if n.startswith("conv")]) < len(flops)
         work = iter([sum(flops)] if merged else flops)  # a head's convolutions are one kernel
         print(f"\n{network.name}, {threads} thread(s)")

@@ -21,7 +21,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from socsched.cost.contention import demand, fair_shares, stretched_ns
+from socsched.cost.contention import demand, fair_shares, stretch
 from socsched.cost.cost import Segment
 from socsched.literature.mapping.evaluate import evaluate
 from socsched.literature.mapping.lists import list_schedule
@@ -200,8 +200,8 @@ def _contention(
 
 def _losses(a: Segment, b: Segment, bandwidth: int) -> list[float]:
     shares = fair_shares([demand(a), demand(b)], bandwidth)
-    paces = [stretched_ns(s, share) for s, share in zip((a, b), shares, strict=True)]
-    least = [stretched_ns(s, min(demand(s), bandwidth)) for s in (a, b)]
+    paces = [stretch(s, share) for s, share in zip((a, b), shares, strict=True)]
+    least = [stretch(s, min(demand(s), bandwidth)) for s in (a, b)]
     return [round(1 - own / pace, 6) for own, pace in zip(least, paces, strict=True)]
 
 

@@ -38,7 +38,7 @@ from socsched.graph.network import Layer as NetworkLayer
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 CORES = online_cores()
 SWEEP = np.zeros(16 << 20, np.float32)  # 64 MB
@@ -148,7 +148,7 @@ def single(layer: Layer, choice: Choice | None, llvm: dict[str, Any], vector: An
     source = TensorType((1, layer.inputs, rows, columns), "fp32", "NCHW")
     network = Network("single", {"x": source}, layers, ("relu",), params)
     tuning = Tuning(1, {layer.key: choice}) if choice is not None else None
-    lowered = lower(read(import_network(network), network), seeded_weights(network, 0), vector, tuning)
+    lowered = lower(read(import_network(network), network), draw_weights(network, 0), vector, tuning)
     machine = relax.VirtualMachine(relax.build(lowered.module, target=tvm.target.Target(llvm)), tvm.cpu())
     array = empty(_physical(lowered.inputs[0]), np.dtype(np.float32))
     array.fill(0.5)
@@ -235,13 +235,13 @@ def gpu_tiles(stage: Stage, arch: str = "sm_87") -> None:
         base = None
         for sms in (whole.sms, whole.sms // 2, whole.sms // 4):
             tiles.GPUS[tiles.capability(arch)] = replace(whole, sms=sms)
-            tiles.modelled.cache_clear()
-            chosen = tiles.modelled(shape, arch)
+            tiles.fastest_tile.cache_clear()
+            chosen = tiles.fastest_tile(shape, arch)
             base = base or chosen
             gain = tiles.estimate(shape, base, arch) / tiles.estimate(shape, chosen, arch)
             told.append(f"{sms} SMs {chosen.rows}x{chosen.columns}x{chosen.depth}/{chosen.splits} (x{gain:.3f})")
         tiles.GPUS[tiles.capability(arch)] = whole
-        tiles.modelled.cache_clear()
+        tiles.fastest_tile.cache_clear()
         print(f"{key:32} " + ", ".join(told), flush=True)
 
 

@@ -17,7 +17,7 @@ import json
 from pathlib import Path
 from statistics import mean
 
-from socsched.cost.contention.calibrate import Row, fit_pairwise, predicted
+from socsched.cost.contention.calibrate import Row, fit_pairwise, predict
 from socsched.cost.contention.fit_pccs import fit_pccs, refine_pccs
 
 
@@ -36,7 +36,7 @@ def factors(file: Path) -> str:
             for line in csv.DictReader(lines)
         ]
     found = fit_pairwise(rows)
-    error = mean(abs(predicted(found, row) / row.slowdown - 1) for row in rows)
+    error = mean(abs(predict(found, row) / row.slowdown - 1) for row in rows)
     text = f"  contention:\n    model: pairwise\n    source: KEY\n    parameters:\n      error: {error:.3f}\n"
     for kind, beside in sorted(found.items()):
         told = ", ".join(f"{other}: {factor:.4g}" for other, factor in sorted(beside.items()))

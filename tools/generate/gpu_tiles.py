@@ -27,14 +27,14 @@ from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.targets.cuda import gemm, hopper, kernels
 from socsched.compiler.targets.cuda.codegen import OPTIONS, tir_pipeline
 from socsched.compiler.targets.cuda.cuda_api import Stream
-from socsched.compiler.targets.cuda.device_code import supplied
+from socsched.compiler.targets.cuda.device_code import supply_cubins
 from socsched.compiler.targets.cuda.lower import lower
 from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
 from socsched.compiler.targets.cuda.patch import Patch, patches
 from socsched.compiler.targets.cuda.schedule import schedule
-from socsched.compiler.targets.cuda.shapes import Convolution, Tile, up
+from socsched.compiler.targets.cuda.shapes import Convolution, Tile, round_up
 from socsched.compiler.targets.cuda.tile_table import PATCHES, TABLE
-from socsched.compiler.targets.cuda.tiles import candidates, estimate, modelled
+from socsched.compiler.targets.cuda.tiles import candidates, estimate, fastest_tile
 from tools import ROOT
 from tools.bench import gpu_common as bench
 
@@ -75,7 +75,7 @@ def build(job: tuple[Convolution, Tile | Patch, str, str]) -> str:
             write_cubin(find_nvcc(), Path(f"{path}.cu"), Path(f"{path}.cubin"), arch)
             return Path(f"{path}.cubin").read_bytes()
 
-        with supplied(cubin), target, tvm.transform.PassContext(config=OPTIONS):
+        with supply_cubins(cubin), target, tvm.transform.PassContext(config=OPTIONS):
             tvm.compile(module, target=target, tir_pipeline=tir_pipeline()).export_library(path)
     except Exception as fault:
         return f"{type(fault).__name__}: {str(fault)[:300]}"
@@ -126,7 +126,7 @@ class Bench:
 
         module = tvm.runtime.load_module(path)
         split = isinstance(tile, Tile) and tile.splits > 1
-        length = up(shape.k, tile.depth * tile.splits) if isinstance(tile, Tile) else shape.k
+        length = round_up(shape.k, tile.depth * tile.splits) if isinstance(tile, Tile) else shape.k
         weight = tvm.runtime.tensor(np.pad(data["W"], ((0, 0), (0, length - shape.k))), device=self.device)
         total = shape.total or shape.outputs
         result = tvm.runtime.tensor(np.full((shape.pixels, total), np.nan, np.float16), device=self.device)
@@ -236,7 +236,7 @@ def tune(
         tiles = [pair for pair in found if isinstance(pair[1], Tile)]
         if not tiles:
             continue
-        expected = modelled(shape, general)
+        expected = fastest_tile(shape, general)
         default = next((us for us, tile in tiles if tile == expected), float("inf"))
         rate = 2e-6 * shape.m * shape.n * shape.k / found[0][0]
         print(f"{shape.key:32} {len(found)} tried, {rate:.0f} TFLOP/s, the model's tile {default:.2f} us", flush=True)

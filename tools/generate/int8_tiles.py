@@ -26,18 +26,18 @@ from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import Scale
-from socsched.compiler.quantize.network import quantised
+from socsched.compiler.quantize.network import quantise
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.targets.cuda import int8_gemm, kernels
 from socsched.compiler.targets.cuda.codegen import OPTIONS, tir_pipeline
-from socsched.compiler.targets.cuda.device_code import supplied
+from socsched.compiler.targets.cuda.device_code import supply_cubins
 from socsched.compiler.targets.cuda.int8_gemm import Form
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
 from socsched.compiler.targets.cuda.int8_tile_table import INT8_TABLE
 from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
 from socsched.compiler.targets.cuda.schedule import schedule
-from socsched.compiler.targets.cuda.shapes import Convolution, Tile, up
-from socsched.compiler.targets.cuda.tiles import candidates, estimate, modelled
+from socsched.compiler.targets.cuda.shapes import Convolution, Tile, round_up
+from socsched.compiler.targets.cuda.tiles import candidates, estimate, fastest_tile
 from tools import ROOT
 from tools.bench import gpu_common as bench
 from tools.generate import gpu_tiles
@@ -57,7 +57,7 @@ def shapes(networks: str) -> list[Convolution]:
     for network in (known[name]() for name in networks.split(",")):
         graph, zeros = read(import_network(network), network), bench.random_weights(network)
         scales = Scales({name: Scale(0.1, False) for name in graph.values})
-        for shape, _ in lower_int8(quantised(graph, zeros, scales), zeros, "sm_80", bound=False).products:
+        for shape, _ in lower_int8(quantise(graph, zeros, scales), zeros, "sm_80", bound=False).products:
             found.setdefault(shape.key, shape)
     return list(found.values())
 
@@ -85,7 +85,7 @@ def build(job: tuple[Convolution, Tile, str, str]) -> str:
             write_cubin(find_nvcc(), Path(f"{path}.cu"), Path(f"{path}.cubin"), arch)
             return Path(f"{path}.cubin").read_bytes()
 
-        with supplied(cubin), target, tvm.transform.PassContext(config=OPTIONS):
+        with supply_cubins(cubin), target, tvm.transform.PassContext(config=OPTIONS):
             tvm.compile(module, target=target, tir_pipeline=tir_pipeline()).export_library(path)
     except Exception as fault:
         return f"{type(fault).__name__}: {str(fault)[:300]}"
@@ -132,7 +132,7 @@ class Bench(gpu_tiles.Bench):
         import tvm_ffi
 
         module, epilogue = tvm.runtime.load_module(path), form_of(shape).epilogue
-        length = up(shape.k, tile.depth * tile.splits)
+        length = round_up(shape.k, tile.depth * tile.splits)
         weight = tvm.runtime.tensor(np.pad(data["W"], ((0, 0), (0, length - shape.k))), device=self.device)
         empty = np.zeros((shape.pixels, shape.total or shape.outputs), epilogue.dtype)
         result = tvm.runtime.tensor(empty, device=self.device)
@@ -201,7 +201,7 @@ def main() -> int:
         if not found:
             continue
         found.sort(key=lambda pair: pair[0])
-        expected = modelled(shape, args.arch)
+        expected = fastest_tile(shape, args.arch)
         expected = replace(expected, splits=1, store=2) if shape.planes else expected
         default = next((us for us, tile in found if tile == expected), float("inf"))
         rate = 4e-6 * shape.m * shape.n * shape.k / found[0][0]

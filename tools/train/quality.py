@@ -43,7 +43,7 @@ from socsched.models.pointpillars.truth import (
 )
 from socsched.models.pointpillars.voxelise import voxelise
 from socsched.models.weights import load_weights
-from socsched.runtime.functional import simulated
+from socsched.runtime.functional import as_simulated
 
 Array = np.ndarray[Any, Any]
 STAGES = ("pfn", "scatter", "backbone", "head")
@@ -83,7 +83,7 @@ class Chain:
 
     def __init__(self, pipeline: Pipeline, case: Case, weights: Mapping[str, Array] | None, threads: int) -> None:
         cpu = next(engine for engine in get_platform("host").engines if engine.kind == "cpu")
-        board = simulated(get_platform(BOARD)).engine(DLA)
+        board = as_simulated(get_platform(BOARD)).engine(DLA)
         self.stages: dict[str, CompiledStage] = {}
         for name in STAGES:
             precision = case.precision if name in case.stages else "fp32"

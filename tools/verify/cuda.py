@@ -29,7 +29,7 @@ from socsched.compiler.targets.cuda.passes import build_executable
 from socsched.descriptor.pipeline import Stage
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 STAGES = ("pfn", "scatter", "backbone", "head")
 TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2}
@@ -101,7 +101,7 @@ def main() -> int:
     for name in STAGES:
         model = get_model(f"pointpillars.{name}", {})
         network = model.network()
-        weights = seeded_weights(network, 0)
+        weights = draw_weights(network, 0)
         rng = np.random.default_rng(0)
         arrays = inputs(name, args.pillars, rng)
         expected = reference(name, arrays)

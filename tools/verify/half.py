@@ -38,7 +38,7 @@ from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.network import backbone_network, head_network
 from socsched.models.registry import get_model
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 from tools.bench import reference_networks
 
 Array = np.ndarray[Any, Any]
@@ -79,7 +79,7 @@ def opened(name: str) -> tuple[Network, Mapping[str, Array]]:
     """Return a network and its weights."""
     if name in POINTPILLARS:
         network = POINTPILLARS[name]()
-        return network, seeded_weights(network, SEED)
+        return network, draw_weights(network, SEED)
     with tempfile.TemporaryDirectory() as folder:
         path = FILES[name](Path(folder) / f"{name}.onnx")
         model = get_model("onnx", Stage(name, name, "onnx", params={"file": str(path)}).params)

@@ -28,7 +28,7 @@ def empty(shape: tuple[int, ...], dtype: Any) -> Array:
     return result
 
 
-def aligned(array: Array) -> Array:
+def align(array: Array) -> Array:
     """Return `array` itself if it is contiguous, 64-byte aligned and writable (DLPack insists), else such a copy."""
     if array.flags.c_contiguous and array.flags.writeable and array.ctypes.data % ALIGNMENT == 0:
         return array
@@ -61,13 +61,13 @@ def check(array: Any, tensor: TensorType, name: str) -> None:
 
 
 def to_tvm(array: Array, tensor: TensorType, name: str) -> Any:
-    """Return `array` as a TVM tensor, sharing its memory where `aligned` can; see `check` for errors."""
+    """Return `array` as a TVM tensor, sharing its memory where `align` can; see `check` for errors."""
     from socsched.compiler.loading.tvm_runtime import tvm
 
     check(array, tensor, name)
     if array.size == 0:  # numpy does not align empty arrays
         return tvm.runtime.empty(array.shape, str(array.dtype))
-    return tvm.runtime.from_dlpack(aligned(array))
+    return tvm.runtime.from_dlpack(align(array))
 
 
 def from_tvm(tensor: Any) -> Array:

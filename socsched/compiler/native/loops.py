@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from socsched.compiler.native.shared_object import shared_object
+from socsched.compiler.native.shared_object import build_shared_object
 from socsched.models.loops import Floats, Ints, Loops
 
 _ALIGNMENT = 64
@@ -23,7 +23,7 @@ _ROOM = 1 << 20
 @cache
 def loops() -> Loops | None:
     """Return the loops compiled for this machine, None if that is not possible."""
-    found = shared_object(Path(__file__).with_name("loops.c"))
+    found = build_shared_object(Path(__file__).with_name("loops.c"))
     return None if found is None else CompiledLoops(found)
 
 

@@ -22,7 +22,7 @@ _FLAGS = ("-O3", "-std=c11", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math
 
 
 @cache
-def shared_object(source: Path) -> ctypes.CDLL | None:
+def build_shared_object(source: Path) -> ctypes.CDLL | None:
     """Return a C file as a shared object, compiled if it is not in the cache; None if that is not possible."""
     compiler = compilers.c_compiler()
     if not compiler or os.environ.get("SOCSCHED_KERNEL") == "python":

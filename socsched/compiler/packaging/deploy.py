@@ -149,12 +149,12 @@ def _make(
     }
 
 
-def planned(tasks: Any) -> dict[str, tuple[str, str]]:
+def placement(tasks: Any) -> dict[str, tuple[str, str]]:
     """Return the placement of a plan's tasks (anything with kind, name, engine and precision)."""
     return {task.name: (task.engine, task.precision) for task in tasks if task.kind == "stage"}
 
 
-def planned_shares(tasks: Any) -> dict[str, int]:
+def shares_by_stage(tasks: Any) -> dict[str, int]:
     """Return the number of lanes a plan assigns to each stage (tasks with kind, name and lanes)."""
     return {task.name: len(task.lanes) for task in tasks if task.kind == "stage"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
-from socsched.compiler.quantize.network import quantised, require, unruled
+from socsched.compiler.quantize.network import quantise, require, unsupported_reason
 from socsched.compiler.quantize.scales import FILE, UNCALIBRATED, write_scales
 from socsched.compiler.target import Compilation
 
@@ -26,7 +26,7 @@ def choose_scales(compilation: Compilation) -> Compilation:
 def use_integers(compilation: Compilation) -> Compilation:
     """Return the network in integers; CompileError for operators without int8 form."""
     assert compilation.scales is not None
-    return replace(compilation, integers=quantised(compilation.graph, compilation.weights, compilation.scales))
+    return replace(compilation, integers=quantise(compilation.graph, compilation.weights, compilation.scales))
 
 
 def keep_scales(compilation: Compilation) -> Compilation:
@@ -39,7 +39,7 @@ def keep_scales(compilation: Compilation) -> Compilation:
 def left_in_floats(compilation: Compilation) -> list[str]:
     """Return the reasons for which operators are computed in fp32, sorted."""
     steps = compilation.integers.steps
-    return sorted({unruled(compilation.graph, step.group) for step in steps if step.exact})
+    return sorted({unsupported_reason(compilation.graph, step.group) for step in steps if step.exact})
 
 
 QUANTISE = (choose_scales, use_integers)

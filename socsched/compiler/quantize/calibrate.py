@@ -87,7 +87,7 @@ class Observer:
         """Choose the scales of least squared error; values that share memory share a scale."""
         rectified = _never_negative(self.graph)
         values = {name: h.scale(False if name in rectified else None) for name, h in self._histograms.items()}
-        self.chosen = shared(self.graph, values)
+        self.chosen = share_scales(self.graph, values)
 
     def scales(self) -> Scales:
         """Return the chosen scales with the means of the samples observed since."""
@@ -217,7 +217,7 @@ def _observer(network: Network, model: Model, weights: Mapping[str, Array]) -> O
     return Observer(network, own)
 
 
-def shared(graph: Graph, values: Mapping[str, Scale]) -> dict[str, Scale]:
+def share_scales(graph: Graph, values: Mapping[str, Scale]) -> dict[str, Scale]:
     """Return scales in which a value written directly into a concatenation has the concatenation's.
 
     Otherwise every part would need a separate rescaling pass.

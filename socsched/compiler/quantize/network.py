@@ -87,7 +87,7 @@ class QuantisedGraph:
         return [step for step in self.steps if value in step.group.inputs or value == step.residual]
 
 
-def unruled(graph: Graph, group: Group) -> str:
+def unsupported_reason(graph: Graph, group: Group) -> str:
     """Return the reason an operator has no int8 form, empty if it has one."""
     if group.kind not in KINDS:
         return f"no int8 rule for {group.kind}"
@@ -118,13 +118,13 @@ def stays_float(graph: Graph) -> bool:
 def require(graph: Graph) -> None:
     """Raise CompileError for a network without any operator worth computing in int8."""
     if not has_int8(graph):
-        name, reason = next((group.name, why) for group in graph.groups if (why := unruled(graph, group)))
+        name, reason = next((group.name, why) for group in graph.groups if (why := unsupported_reason(graph, group)))
         raise CompileError(f"{graph.network.name}: {name}: {reason}", "plan this stage in fp16 or fp32")
 
 
 def has_int8(graph: Graph) -> bool:
     """Return whether all of a network can be computed in int8, or at least a convolution."""
-    ruled = [group for group in graph.groups if not unruled(graph, group)]
+    ruled = [group for group in graph.groups if not unsupported_reason(graph, group)]
     return len(ruled) == len(graph.groups) or any(group.kind in CONVOLUTIONS for group in ruled)
 
 
@@ -183,7 +183,7 @@ def check(group: Group, layer: Layer) -> Layer:
     return layer
 
 
-def quantised(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_outputs: bool = True) -> QuantisedGraph:
+def quantise(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_outputs: bool = True) -> QuantisedGraph:
     """Return `graph` in integers for the given scale of every value; CompileError without int8 form.
 
     The result of max pooling has its input's scale, regardless of `scales`.
@@ -193,9 +193,9 @@ def quantised(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_
         name: scales.values[key_of(name)] for name in graph.values if key_of(name) in scales.values
     }
     for group in graph.groups:
-        if group.kind == "max_pool" and not unruled(graph, group) and group.inputs[0] in known:
+        if group.kind == "max_pool" and not unsupported_reason(graph, group) and group.inputs[0] in known:
             known[group.output] = known[group.inputs[0]]
-    ruled = [group for group in graph.groups if not unruled(graph, group)]
+    ruled = [group for group in graph.groups if not unsupported_reason(graph, group)]
     missing = [name for group in ruled for name in (*group.inputs, group.output) if name not in known]
     if missing:
         raise CompileError(
@@ -211,7 +211,7 @@ def quantised(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_
         if group.output in absorbed:
             continue
         conv = next((c for c in absorbed.values() if c[0] is group), None)
-        if unruled(graph, group):
+        if unsupported_reason(graph, group):
             steps.append(Step(group, group.output, group.relu, exact=True))
         elif conv is not None:
             _, producer, other = conv
@@ -262,11 +262,11 @@ def _absorbed(graph: Graph) -> dict[str, tuple[Group, Group, str]]:
     order = {group.output: index for index, group in enumerate(graph.groups)}
     found: dict[str, tuple[Group, Group, str]] = {}
     for group in graph.groups:
-        if group.kind != "add" or len(set(group.inputs)) != 2 or unruled(graph, group):
+        if group.kind != "add" or len(set(group.inputs)) != 2 or unsupported_reason(graph, group):
             continue
         for value in sorted(group.inputs, key=lambda name: -order.get(name, -1)):
             producer = next((g for g in graph.groups if g.output == value), None)
-            if producer is None or producer.kind != "conv2d" or producer.relu or unruled(graph, producer):
+            if producer is None or producer.kind != "conv2d" or producer.relu or unsupported_reason(graph, producer):
                 continue
             if graph.used_once(value):
                 (other,) = (name for name in group.inputs if name != value)

@@ -16,7 +16,7 @@ from socsched.graph.network import Network
 LARGEST = 127
 
 
-def checked(network: Network, scales: Mapping[str, float]) -> dict[str, float]:
+def check_scales(network: Network, scales: Mapping[str, float]) -> dict[str, float]:
     """Return the scale of every input and layer of `network`; InputError naming those missing or invalid."""
     names = [*network.inputs, *(layer.name for layer in network.layers)]
     missing = [name for name in names if name not in scales]

@@ -21,7 +21,7 @@ from socsched.compiler.layouts import parse_layout
 from socsched.compiler.vendor_packages.check import require_all
 from socsched.compiler.vendor_packages.onnx_model import to_onnx
 from socsched.compiler.vendor_packages.package import GROUP, MODEL, Package, Toolchain
-from socsched.compiler.vendor_packages.scales import checked
+from socsched.compiler.vendor_packages.scales import check_scales
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import MachineError, UsageError
@@ -75,7 +75,7 @@ def hand_over(
         chosen,
         _border(network.inputs, engine, precision, "in"),
         _border({name: types[name] for name in network.outputs}, engine, precision, "out"),
-        checked(network, scales or {}) if precision == "int8" else {},
+        check_scales(network, scales or {}) if precision == "int8" else {},
         tuple(sorted({dtype for _, dtype in verdict.promoted})),
     )
     toolchain: Toolchain = plugins.load(GROUP, engine.operators.runtime, Toolchain)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from socsched import plugins
-from socsched.cost.contention.base import ContentionModel, Rival, Setting, demand, draw, slowed_ns
-from socsched.cost.contention.max_min import fair_shares, stretched_ns, worst_share
+from socsched.cost.contention.base import ContentionModel, Rival, Setting, demand, draw, slow_down
+from socsched.cost.contention.max_min import fair_shares, stretch, worst_share
 from socsched.descriptor.contention import ContentionChoice
 from socsched.errors import UsageError
 
@@ -24,8 +24,8 @@ __all__ = [
     "demand",
     "draw",
     "fair_shares",
-    "slowed_ns",
-    "stretched_ns",
+    "slow_down",
+    "stretch",
     "worst_share",
 ]
 

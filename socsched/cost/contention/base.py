@@ -79,7 +79,7 @@ def draw(segment: Segment) -> float:
     return demand(segment) if segment.bytes and segment.time_ns else 0.0
 
 
-def slowed_ns(segment: Segment, factor: float) -> int:
+def slow_down(segment: Segment, factor: float) -> int:
     """Return the time (ns, rounded up) of a segment whose part beyond `fixed_ns` is slowed by `factor`."""
     if factor <= 1:
         return segment.time_ns

@@ -78,7 +78,7 @@ def fit_linear(rows: Sequence[tuple[float, float, float, float, float]]) -> dict
     return {**{name: float(value) for name, value in zip(names, found, strict=True)}, "error": error}
 
 
-def predicted(factors: Mapping[str, Mapping[str, float]], row: Row) -> float:
+def predict(factors: Mapping[str, Mapping[str, float]], row: Row) -> float:
     """Return the slowdown that factors predict for a row; UsageError for a pair without a factor."""
     try:
         return math.prod(factors[row.engine][other] for other in row.beside)
@@ -113,7 +113,7 @@ def try_half(fitted: Sequence[Row], held: Sequence[Row]) -> Half:
         known = factors.get(row.board, {})
         if any(other not in known.get(row.engine, {}) for other in row.beside):
             return None
-        return predicted(known, row) / row.slowdown - 1
+        return predict(known, row) / row.slowdown - 1
 
     seen = [e for row in fitted if (e := error(row)) is not None]
     tried = [error(row) for row in held]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from socsched.cost.contention.base import Rival, Setting, draw, loudest, slowed_ns
+from socsched.cost.contention.base import Rival, Setting, draw, loudest, slow_down
 from socsched.cost.cost import Segment
 
 _FIELDS = ("l2_me", "l2_you", "dram_me", "dram_you", "constant", "l2_per_dram", "error")
@@ -47,7 +47,7 @@ class Linear:
         for index, (_, segment) in enumerate(running):
             others = sum(demands[:index]) + sum(demands[index + 1 :])
             slowed = demands[index] and others
-            result.append(slowed_ns(segment, self._beside(demands[index], others)) if slowed else segment.time_ns)
+            result.append(slow_down(segment, self._beside(demands[index], others)) if slowed else segment.time_ns)
         return tuple(result)
 
     def worst_pace(self, engine: str, segments: Sequence[Segment], rivals: Sequence[Sequence[Rival]]) -> int:
@@ -60,7 +60,7 @@ class Linear:
         full = self.capacity / self.l2_per_dram if self.l2_per_dram else most
         loads = (0.0, min(full, most), min(self.capacity, most), most)
         return sum(
-            slowed_ns(segment, max(self._beside(draw(segment), load) for load in loads) * (1 + self.error))
+            slow_down(segment, max(self._beside(draw(segment), load) for load in loads) * (1 + self.error))
             if draw(segment) and most
             else segment.time_ns
             for segment in segments

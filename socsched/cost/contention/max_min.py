@@ -27,7 +27,7 @@ class MaxMin:
         demands = [draw(segment) for _, segment in running]
         shares = fair_shares(demands, self.capacity)
         return tuple(
-            stretched_ns(segment, share) if wanted else segment.time_ns
+            stretch(segment, share) if wanted else segment.time_ns
             for (_, segment), wanted, share in zip(running, demands, shares, strict=True)
         )
 
@@ -45,7 +45,7 @@ class MaxMin:
     def _worst(self, segment: Segment, others: Sequence[float]) -> int:
         if not draw(segment):
             return segment.time_ns
-        return stretched_ns(segment, worst_share(demand(segment), others, self.capacity))
+        return stretch(segment, worst_share(demand(segment), others, self.capacity))
 
 
 def build(setting: Setting) -> MaxMin:
@@ -65,7 +65,7 @@ def fair_shares(demands: Sequence[float], capacity: float) -> list[float]:
     return shares
 
 
-def stretched_ns(segment: Segment, share: float) -> int:
+def stretch(segment: Segment, share: float) -> int:
     """Return the time (ns, rounded up) of a segment that gets `share` bytes/s of DRAM bandwidth throughout."""
     if segment.bytes == 0 or share >= demand(segment):
         return segment.time_ns

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from socsched.cost.contention.base import Rival, Setting, draw, slowed_ns
+from socsched.cost.contention.base import Rival, Setting, draw, slow_down
 from socsched.cost.cost import Segment
 
 
@@ -28,7 +28,7 @@ class Pairwise:
         for index, (engine, segment) in enumerate(running):
             beside = [other for i, (other, s) in enumerate(running) if i != index and draw(s)]
             factor = math.prod(self.factors.get((engine, other), 1.0) for other in beside)
-            result.append(slowed_ns(segment, factor) if draw(segment) else segment.time_ns)
+            result.append(slow_down(segment, factor) if draw(segment) else segment.time_ns)
         return tuple(result)
 
     def worst_pace(self, engine: str, segments: Sequence[Segment], rivals: Sequence[Sequence[Rival]]) -> int:
@@ -42,7 +42,7 @@ class Pairwise:
         beside = any(rival.demand for lane in rivals for rival in lane)
         # A small margin, because roots and products round.
         margin = (1 + self.error) * (1 + 1e-9) if beside and factor > 1 else 1.0
-        return sum(slowed_ns(s, factor * margin) if draw(s) else s.time_ns for s in segments)
+        return sum(slow_down(s, factor * margin) if draw(s) else s.time_ns for s in segments)
 
     def _of(self, engine: str, rival: Rival) -> float:
         return float(self.factors.get((engine, rival.engine), 1.0) ** (1 / rival.lanes))

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from socsched.cost.contention.base import Rival, Setting, draw, loudest, slowed_ns
+from socsched.cost.contention.base import Rival, Setting, draw, loudest, slow_down
 from socsched.cost.cost import Segment
 
 _GB = 1e9
@@ -68,7 +68,7 @@ class Pccs:
         for index, (engine, segment) in enumerate(running):
             others = sum(demands[:index]) + sum(demands[index + 1 :])
             speed = self.curves[engine].speed(demands[index], others) if demands[index] else 100.0
-            result.append(slowed_ns(segment, 100.0 / speed))
+            result.append(slow_down(segment, 100.0 / speed))
         return tuple(result)
 
     def worst_pace(self, engine: str, segments: Sequence[Segment], rivals: Sequence[Sequence[Rival]]) -> int:
@@ -80,7 +80,7 @@ class Pccs:
         # A small margin, because demands are summed in a different order than in `paces`.
         external *= 1 + 1e-9
         return sum(
-            slowed_ns(segment, 100.0 / curve.speed(draw(segment), external) * (1 + curve.error))
+            slow_down(segment, 100.0 / curve.speed(draw(segment), external) * (1 + curve.error))
             if draw(segment) and external
             else segment.time_ns
             for segment in segments

@@ -70,7 +70,7 @@ def command(
     ready_to_write(file=file)
     made = plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
     if not made.tasks:
-        return outcomes.refused(output, made)
+        return outcomes.show_refusal(output, made)
     environment = Environment(made, duration, period, costs=Costs(energy=energy_cost), unit=unit)
     trained = learning.train(environment, batches, seed=seed, progress=output.note)
     what = f"{made.pipeline} on {made.platform}, {environment.engine}, unit {environment.unit}"

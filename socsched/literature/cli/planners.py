@@ -85,7 +85,7 @@ def command(
         # proposals of other planners are simulated below, refined or not
         return plan_with(pipeline, platform, mode, replace(options, planner=name, settings=settings, refine=False))
 
-    outcomes = comparison.compared(comparison.chosen(names), make)
+    outcomes = comparison.compare_planners(comparison.select_planners(names), make)
     if file is not None:
         study.draw(file, outcomes)
         output.note(f"wrote {file}")

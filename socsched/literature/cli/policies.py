@@ -79,7 +79,7 @@ def command(
     ready_to_write(folder=folder)
     made = plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
     if not made.tasks:
-        return outcomes.refused(output, made)
+        return outcomes.show_refusal(output, made)
     found = studied.study(made, wanted, loads, seeds, duration, spread, sla, output.note)
     if folder:
         for path in policy_report.save(folder, found):

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from socsched.literature.mapping.sweeps import FAR, OutOfTime, States, Sweep, joined
+from socsched.literature.mapping.sweeps import FAR, OutOfTime, States, Sweep, join
 from socsched.literature.mapping.tables import Floats, Table
 
 
@@ -119,7 +119,7 @@ class Backwards(Sweep):
                 found.append(self._kept(child))
         if not found:
             return states.take(np.zeros(0, np.int64))
-        states = self.renamed(joined(found))
+        states = self.renamed(join(found))
         self.check(len(states.clock))
         clock = states.clock[:, None]
         times = np.concatenate([np.maximum(states.ready, clock), np.maximum(states.free, clock), clock], 1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from socsched.cost.contention import demand, fair_shares, stretched_ns
+from socsched.cost.contention import demand, fair_shares, stretch
 from socsched.cost.cost import Segment
 from socsched.planning.mapping.problem import Hop, JobKey, Problem, Schedule
 
@@ -82,7 +82,7 @@ def evaluate(problem: Problem, schedule: Schedule) -> Evaluation:
     """Return the execution of a schedule; raises Impossible if there is none."""
     hops = chosen_hops(problem, schedule.choice)
     spans = _run(problem, schedule, hops)
-    return judged(problem, schedule.choice, hops, spans)
+    return evaluate_limits(problem, schedule.choice, hops, spans)
 
 
 def chosen_hops(problem: Problem, choice: Sequence[int]) -> list[Hop]:
@@ -226,7 +226,7 @@ def _repace(
         segments = [job.segments[job.position] for job in active]
         if problem.bandwidth:
             shares = fair_shares([job.draw for job in active], problem.bandwidth)
-            paces = [stretched_ns(segment, share) for segment, share in zip(segments, shares, strict=True)]
+            paces = [stretch(segment, share) for segment, share in zip(segments, shares, strict=True)]
         else:
             paces = [segment.time_ns for segment in segments]
         known[key] = paces
@@ -244,7 +244,7 @@ def _left(job: _Job) -> int:
     return job.left if job.pace == job.base else -(-job.left * job.pace // job.base)
 
 
-def judged(problem: Problem, choice: Sequence[int], hops: Sequence[Hop], spans: Sequence[Span]) -> Evaluation:
+def evaluate_limits(problem: Problem, choice: Sequence[int], hops: Sequence[Hop], spans: Sequence[Span]) -> Evaluation:
     """Return the objectives of an execution and the limits it exceeds."""
     worst: dict[int, int] = {}
     busy: dict[tuple[str, int], int] = {}

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from socsched.literature.mapping.backwards import Backwards
-from socsched.literature.mapping.sweeps import FAR, States, Sweep, joined
+from socsched.literature.mapping.sweeps import FAR, States, Sweep, join
 from socsched.literature.mapping.tables import Ints, Table
 from socsched.planning.mapping.problem import JobKey, Schedule
 
@@ -82,7 +82,7 @@ class Forwards(Sweep):
                 pairs.append(np.full(len(rows), k * self.lanes + lane))
         if not found:
             return states.take(np.zeros(0, np.int64)), np.zeros(0, np.int64), np.zeros(0, np.int64)
-        raw = joined(found)
+        raw = join(found)
         from_, pair = np.concatenate(parents), np.concatenate(pairs)
         named = self.renamed(raw)
         keys = self.key(named)

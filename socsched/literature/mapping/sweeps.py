@@ -115,5 +115,5 @@ def states_of(pos: Ints, last: Ints, lanes: int) -> States:
     return States(pos, last, none, none, free, free, np.zeros(count, np.int64), np.zeros(count))
 
 
-def joined(parts: list[States]) -> States:
+def join(parts: list[States]) -> States:
     return States(*(np.concatenate([getattr(part, name) for part in parts]) for name in FIELDS))

@@ -45,12 +45,12 @@ def fastest_within(line: Line, cap_uj: float, transitions: int) -> tuple[int, ..
                 after.setdefault((place, made), []).extend(
                     (t + more[0], e + more[1], (*way, place)) for t, e, way in labels if e + more[1] <= cap_uj
                 )
-        states = {key: undominated(labels) for key, labels in after.items()}
+        states = {key: drop_dominated(labels) for key, labels in after.items()}
     kept = [label for labels in states.values() for label in labels if label[1] <= cap_uj]
     return min(kept)[2] if kept else None
 
 
-def undominated(labels: list[Label]) -> list[Label]:
+def drop_dominated(labels: list[Label]) -> list[Label]:
     """Return the labels not dominated in time and energy by any other."""
     found: list[Label] = []
     for label in sorted(labels):
@@ -62,7 +62,7 @@ def undominated(labels: list[Label]) -> list[Label]:
 def propose(ask: Ask) -> Proposal:
     """Map one network under the cap, the other stages by our search; UsageError if no mapping meets the cap."""
     options = ask.options
-    name = chosen_network(ask, "axonn", options["stage"])
+    name = select_network(ask, "axonn", options["stage"])
     line = line_of(ask, name, options["groups"], twins=False)
     unlimited = fastest_within(line, float("inf"), options["transitions"])
     if unlimited is None:
@@ -82,7 +82,7 @@ def propose(ask: Ask) -> Proposal:
     return cut_proposal(ask, ask.rest(), {name: line.legs(best)}, **told)
 
 
-def chosen_network(ask: Ask, planner: str, stage: str) -> str:
+def select_network(ask: Ask, planner: str, stage: str) -> str:
     """Return the network for a single-network planner to cut: the named one, or the only one; else UsageError."""
     if not stage:
         return next(iter(ask.some_networks(planner, 1)))

@@ -24,7 +24,7 @@ from socsched.graph.network import Network
 from socsched.graph.taskgraph import task_graph
 from socsched.graph.tiles import Grid, fusable, largest_bytes, regions
 from socsched.models.registry import get_model
-from socsched.models.tiles import TileOf, tiled_pipeline
+from socsched.models.tiles import TileOf, split_into_tiles
 from socsched.planning.mapping.mapper import transfer_ns
 from socsched.planning.planners.base import Ask, Option, Planner, Proposal
 
@@ -71,7 +71,7 @@ def work_sharing(times: Sequence[Sequence[int]], queues: Sequence[Sequence[int]]
     return max(sum(times[tile][worker] for tile in queue) for worker, queue in enumerate(queues))
 
 
-def dealt(tiles: int, workers: int) -> list[list[int]]:
+def deal_tiles(tiles: int, workers: int) -> list[list[int]]:
     """Return the initial queues of the workers: neighbouring tiles, with lengths that differ by at most one."""
     return [list(range(tiles * w // workers, tiles * (w + 1) // workers)) for w in range(workers)]
 
@@ -104,13 +104,13 @@ def propose(ask: Ask) -> Proposal:
     options = ask.options
     name, network = _network(ask, options["stage"])
     grid = Grid(options["layers"] or fusable(network), options["rows"], options["columns"])
-    pipeline = tiled_pipeline(ask.pipeline, {name: grid})
+    pipeline = split_into_tiles(ask.pipeline, {name: grid})
     workload = ask.workload.asking(task_graph(pipeline))
     tiles = [TileOf(name, grid, row, column).name for row, column in grid.places()]
     workers = _workers(ask, options["engines"])
     by_tile = [_on_cores(ask, workload.graph.stage(tile), workers) for tile in tiles]
     times = [[costs[w[0]].time_ns for w in workers] for costs in by_tile]
-    queues = dealt(len(tiles), len(workers))
+    queues = deal_tiles(len(tiles), len(workers))
     stolen = work_stealing(times, queues, round(options["steal"] * 1e3))
     mapping = {stage: cost for stage, cost in ask.rest().items() if stage != name}
     lanes: dict[str, tuple[int, ...]] = {}
@@ -163,7 +163,7 @@ def _on_cores(ask: Ask, stage: Stage, workers: Sequence[Worker]) -> dict[str, Co
     return found
 
 
-__all__ = ["PLANNER", "Stolen", "dealt", "work_sharing", "work_stealing"]
+__all__ = ["PLANNER", "Stolen", "deal_tiles", "work_sharing", "work_stealing"]
 
 PLANNER = Planner(
     "deepthings",

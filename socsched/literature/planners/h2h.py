@@ -91,7 +91,7 @@ def fetching(line: Line, weights: Sequence[int], places: Sequence[int], kept: se
     return replace(line, time=tuple(times))
 
 
-def remapped(lines: Sequence[Line], places: Places) -> tuple[float, Places]:
+def remap(lines: Sequence[Line], places: Places) -> tuple[float, Places]:
     """Return step 4: groups moved to the place of a neighbour as long as the latency of the system falls."""
     problem = problem_of(lines)
     best, improved = makespan_ns(problem, lines, places), True
@@ -137,7 +137,7 @@ def four_steps(
     local = lines_with(kept, places)
     steps.append(makespan_ns(problem_of(local, fused=False), local, places))
     steps.append(makespan_ns(problem_of(local), local, places))
-    last, places = remapped(local, places)
+    last, places = remap(local, places)
     return [*steps, last], places
 
 
@@ -186,7 +186,7 @@ def _weights(ask: Ask, line: Line) -> list[int]:
     return found
 
 
-__all__ = ["PLANNER", "computation_first", "fetching", "four_steps", "remapped", "resident"]
+__all__ = ["PLANNER", "computation_first", "fetching", "four_steps", "remap", "resident"]
 
 PLANNER = Planner(
     "h2h",

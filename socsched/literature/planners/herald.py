@@ -32,7 +32,7 @@ def layers_in_order(lines: Sequence[Line], order: str) -> list[tuple[int, int]]:
     return pairs if order == "depth" else sorted(pairs, key=lambda pair: (pair[1], pair[0]))
 
 
-def assigned(lines: Sequence[Line], order: str, metric: str, balance: float) -> list[list[int]]:
+def assign_groups(lines: Sequence[Line], order: str, metric: str, balance: float) -> list[list[int]]:
     """Return the place of every group by line: the best by `metric` that keeps loads within `balance`, if any does."""
     load: dict[str, int] = {place.engine: 0 for line in lines for place in line.places}
     found = [[-1] * len(line) for line in lines]
@@ -72,7 +72,7 @@ def makespan_ns(problem: Problem, lines: Sequence[Line], places: Sequence[Sequen
         return float("inf")
 
 
-def postprocessed(problem: Problem, lines: Sequence[Line], places: list[list[int]]) -> tuple[float, list[list[int]]]:
+def postprocess(problem: Problem, lines: Sequence[Line], places: list[list[int]]) -> tuple[float, list[list[int]]]:
     """Move single layers as long as the makespan falls; return the makespan and the places."""
     best, improved = makespan_ns(problem, lines, places), True
     while improved:
@@ -97,14 +97,14 @@ def propose(ask: Ask) -> Proposal:
         if options[name] not in known:
             raise UsageError(f"option {name}={options[name]}", f"one of {', '.join(known)}")
     lines = [line_of(ask, name, options["groups"]) for name in ask.some_networks("herald")]
-    places = assigned(lines, options["order"], options["metric"], options["balance"])
+    places = assign_groups(lines, options["order"], options["metric"], options["balance"])
     facts = {"assigned_ns": _finite(makespan_ns(problem_of(lines), lines, places))}
     if options["postprocess"]:
         # Herald ignores hand-overs and considers layer times only.
         blind = [
             Line(x.name, x.places, x.ends, x.time, x.energy, x.traffic, ((0, 0),) * len(x.places), _free) for x in lines
         ]
-        _, places = postprocessed(problem_of(blind), blind, places)
+        _, places = postprocess(problem_of(blind), blind, places)
         facts["postprocessed_ns"] = _finite(makespan_ns(problem_of(lines), lines, places))
     cuts = {line.name: line.legs(way) for line, way in zip(lines, places, strict=True)}
     return cut_proposal(ask, ask.rest(), cuts, **facts)

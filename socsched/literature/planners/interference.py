@@ -55,7 +55,7 @@ def _drawn(cost: Cost, capacity: float) -> float:
     return cost.bytes * 1e9 / max(cost.time_ns, 1) / max(capacity, 1.0)
 
 
-def trained(costs: Sequence[Cost], model: ContentionModel, capacity: float, samples: int, seed: int) -> Predictor:
+def train(costs: Sequence[Cost], model: ContentionModel, capacity: float, samples: int, seed: int) -> Predictor:
     """Return a predictor fitted to co-runs drawn from `costs` with at most one stage per engine (ridge, 1e-3)."""
     drawn = random.Random(seed)
     rows, targets = [], []
@@ -67,7 +67,7 @@ def trained(costs: Sequence[Cost], model: ContentionModel, capacity: float, samp
                 others[other.engine] = other
         beside = list(others.values())
         rows.append(features(me, beside, capacity))
-        targets.append(measured(me, beside, model))
+        targets.append(measure_slowdown(me, beside, model))
     x, y = np.array(rows), np.array(targets)
     half = len(y) // 2
     fitted = _ridge(x[:half], y[:half])
@@ -79,14 +79,14 @@ def _ridge(x: Array, y: Array) -> Array:
     return np.asarray(np.linalg.solve(x.T @ x + 1e-3 * np.eye(x.shape[1]), x.T @ y))
 
 
-def measured(me: Cost, others: Sequence[Cost], model: ContentionModel) -> float:
+def measure_slowdown(me: Cost, others: Sequence[Cost], model: ContentionModel) -> float:
     """Return the slowdown factor of a stage, segment by segment, with co-runners that draw their mean traffic."""
     beside = [(cost.engine, Segment(cost.stage, cost.time_ns, 0, cost.bytes)) for cost in others]
     taken = sum(model.paces([(me.engine, segment), *beside])[0] for segment in me.segments)
     return taken / max(me.time_ns, 1)
 
 
-def placed(workload: Workload, predictor: Predictor, weight: float) -> dict[str, Cost]:
+def place(workload: Workload, predictor: Predictor, weight: float) -> dict[str, Cost]:
     """Return the engine of least predicted time for every stage, in order of precedence, given earlier placements."""
     graph, capacity = workload.graph, workload.model.dram
     mapping: dict[str, Cost] = {}
@@ -129,13 +129,13 @@ def propose(ask: Ask) -> Proposal:
     workload, options = ask.workload, ask.options
     costs = [cost for found in workload.options().values() for cost in found]
     capacity = workload.model.dram
-    predictor = trained(costs, workload.contention(), capacity, options["samples"], options["seed"])
-    mapping = placed(workload, predictor, options["weight"])
+    predictor = train(costs, workload.contention(), capacity, options["samples"], options["seed"])
+    mapping = place(workload, predictor, options["weight"])
     facts = {"error": round(predictor.error, 4), "samples": options["samples"]}
     return Proposal(workload, mapping, facts=facts)
 
 
-__all__ = ["PLANNER", "Predictor", "features", "measured", "placed", "trained"]
+__all__ = ["PLANNER", "Predictor", "features", "measure_slowdown", "place", "train"]
 
 PLANNER = Planner(
     "interference",

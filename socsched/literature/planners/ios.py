@@ -26,10 +26,10 @@ from socsched.literature.planners.opgraph import (
     kernels_of,
     operator_graphs,
     proposal_of,
-    stacked,
+    stack,
     whole_proposal,
 )
-from socsched.literature.planners.sharing import group_ns, together
+from socsched.literature.planners.sharing import group_ns, share_units
 from socsched.planning.planners.base import Ask, Option, Planner, Proposal
 
 STRATEGIES = ("ios", "sequential", "greedy")
@@ -57,12 +57,12 @@ class Stages:
     def _stage(self, nodes: frozenset[int]) -> tuple[int, Slot] | None:
         graph = self.graph
         groups = components(graph, nodes)
-        shared = together([kernels_of(graph, group) for group in groups], graph.total, graph.bandwidth, self.grain)
+        shared = share_units([kernels_of(graph, group) for group in groups], graph.total, graph.bandwidth, self.grain)
         best = None
         if shared is not None:
             barrier = self.barrier_ns if len(groups) > 1 else 0
             best = shared.time_ns + barrier, Slot(groups, shared.units)
-        one = stacked(graph, sorted(nodes)) if self.merge and len(nodes) > 1 else None
+        one = stack(graph, sorted(nodes)) if self.merge and len(nodes) > 1 else None
         if one is not None:
             time = group_ns([one], graph.total, graph.total)
             if best is None or time < best[0]:
@@ -107,7 +107,7 @@ def endings(graph: OpGraph, nodes: frozenset[int], r: int, s: int) -> Iterator[f
     yield from extend(0, {})
 
 
-def scheduled(stages: Stages, nodes: frozenset[int], r: int, s: int) -> tuple[int, list[Slot]]:
+def search_schedule(stages: Stages, nodes: frozenset[int], r: int, s: int) -> tuple[int, list[Slot]]:
     """Return the least time (ns) of some nodes and the stages that achieve it (Algorithm 1)."""
     known: dict[frozenset[int], tuple[int, frozenset[int]]] = {}
 
@@ -183,12 +183,12 @@ def schedule(stages: Stages, strategy: str, r: int, s: int, block: int) -> tuple
         return greedy(stages)
     total, found = 0, list[Slot]()
     for nodes in blocks(stages.graph, block):
-        time, slots = scheduled(stages, nodes, r, s)
+        time, slots = search_schedule(stages, nodes, r, s)
         total, found = total + time, found + slots
     return total, found
 
 
-def simplified(slots: Sequence[Slot]) -> list[Slot]:
+def simplify(slots: Sequence[Slot]) -> list[Slot]:
     """Return a schedule with adjacent single-group stages merged: fewer tasks, the same time."""
     found: list[Slot] = []
     for slot in slots:
@@ -212,7 +212,7 @@ def propose(ask: Ask) -> Proposal:
         time, slots = schedule(stages, options["strategy"], options["r"], options["s"], options["block"])
         told: Json = [[[graph.nodes[n].layers[0] for n in group] for group in slot.groups] for slot in slots]
         facts[graph.stage.name] = {"time_ns": time, "sequential_ns": sequential(stages)[0], "stages": told}
-        made.append((graph, simplified(slots)))
+        made.append((graph, simplify(slots)))
     if options["split"]:
         return proposal_of(ask, made, barrier, False, **facts)
     return whole_proposal(ask, made, barrier, **facts)

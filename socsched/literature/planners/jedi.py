@@ -17,7 +17,7 @@ from __future__ import annotations
 from functools import cache
 
 from socsched.errors import UsageError
-from socsched.literature.planners.axonn import chosen_network
+from socsched.literature.planners.axonn import select_network
 from socsched.literature.planners.line import Line, line_of
 from socsched.planning.planners.base import Ask, Option, Planner, Proposal, cut_proposal
 
@@ -25,7 +25,7 @@ Value = tuple[int, int]
 """Interval of frames (the busiest engine's time) and latency (ns)."""
 
 
-def pipelined(line: Line, stages: int) -> tuple[Value, tuple[int, ...]] | None:
+def find_pipeline(line: Line, stages: int) -> tuple[Value, tuple[int, ...]] | None:
     """Return interval, latency and places of the best pipeline of at most `stages` stages, one engine each.
 
     None if the engines cannot run the network.
@@ -72,9 +72,9 @@ def pipelined(line: Line, stages: int) -> tuple[Value, tuple[int, ...]] | None:
 
 def propose(ask: Ask) -> Proposal:
     """Pipeline one network over the engines; the other stages are mapped by our search."""
-    name = chosen_network(ask, "jedi", ask.options["stage"])
+    name = select_network(ask, "jedi", ask.options["stage"])
     line = line_of(ask, name, ask.options["groups"])
-    found = pipelined(line, ask.options["stages"])
+    found = find_pipeline(line, ask.options["stages"])
     if found is None:
         raise UsageError(
             f"stage {name!r}: no pipeline of {ask.options['stages']} stages", "allow more with -O stages=N"

@@ -13,7 +13,7 @@ from socsched.cost.cost import Cost, Segment
 from socsched.errors import UsageError
 from socsched.models.parts import cut_pipeline
 from socsched.planning.cutting.divisible import SLOW, Divisible, Leg, Legs, Place
-from socsched.planning.cutting.segmentation import merged
+from socsched.planning.cutting.segmentation import merge_neighbours
 from socsched.planning.mapping.problem import FREE, Budget, Edge, Group, Hop, Lanes, Option, Problem, Requirement
 from socsched.planning.planners.base import Ask
 
@@ -62,7 +62,9 @@ class Line:
 
     def legs(self, choice: Sequence[int]) -> Legs:
         """Return the cuts of a choice."""
-        return merged(tuple(Leg(end, self.places[place]) for end, place in zip(self.ends, choice, strict=True)))
+        return merge_neighbours(
+            tuple(Leg(end, self.places[place]) for end, place in zip(self.ends, choice, strict=True))
+        )
 
     def whole(self) -> int:
         """Return the place where the whole network is fastest; UsageError if no place can run all of it."""

@@ -19,7 +19,7 @@ from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.graph.partition import Part, take, units
 from socsched.graph.taskgraph import task_graph
-from socsched.literature.planners.sharing import Kernel, fills, merged, together
+from socsched.literature.planners.sharing import Kernel, fills, merge_convolutions, share_units
 from socsched.models.parts import PartOf, cut_pipeline
 from socsched.models.registry import get_model
 from socsched.planning.cutting.work import owners
@@ -123,13 +123,13 @@ def _nodes(network: Network, kernels: Mapping[str, Sequence[Kernel]]) -> tuple[N
     return tuple(found)
 
 
-def stacked(graph: OpGraph, nodes: Sequence[int]) -> Kernel | None:
+def stack(graph: OpGraph, nodes: Sequence[int]) -> Kernel | None:
     """Return nodes as one stacked convolution; None unless all are single convolutions of one tensor."""
     kernels = [graph.nodes[n].kernels for n in nodes]
     sources = {graph.nodes[n].reads for n in nodes}
     if any(len(each) != 1 for each in kernels) or len(sources) != 1 or "" in sources:
         return None
-    return merged([each[0] for each in kernels], graph.bandwidth, graph.total)
+    return merge_convolutions([each[0] for each in kernels], graph.bandwidth, graph.total)
 
 
 def kernels_of(graph: OpGraph, nodes: Sequence[int]) -> tuple[Kernel, ...]:
@@ -157,7 +157,7 @@ def pieces_of(graph: OpGraph, slots: Sequence[Slot], barrier_ns: int) -> list[Pi
     for number, slot in enumerate(slots):
         if slot.merged:
             nodes = tuple(node for group in slot.groups for node in group)
-            one = stacked(graph, nodes)
+            one = stack(graph, nodes)
             assert one is not None
             found.append(Piece(number, nodes, (one,), 0, graph.total))
             continue
@@ -267,7 +267,7 @@ def _whole(workload: Workload, graph: OpGraph, slots: Sequence[Slot], barrier_ns
         if len(pieces) == 1:
             segments += [kernel.segment(graph.total, graph.total) for kernel in pieces[0].kernels]
             continue
-        shared = together([kernels_of(graph, group) for group in slot.groups], graph.total, graph.bandwidth)
+        shared = share_units([kernels_of(graph, group) for group in slot.groups], graph.total, graph.bandwidth)
         assert shared is not None
         time = barrier_ns + max(
             shared.time_ns, *(sum(k.time_ns(p.units, graph.total) for k in p.kernels) - barrier_ns for p in pieces)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from socsched.descriptor.limits import Json
 from socsched.errors import UsageError
 from socsched.literature.planners.opgraph import OpGraph, Slot, kernels_of, operator_graphs, proposal_of
-from socsched.literature.planners.sharing import Kernel, group_ns, together
+from socsched.literature.planners.sharing import Kernel, group_ns, share_units
 from socsched.planning.planners.base import Ask, Option, Planner, Proposal
 
 Pointers = tuple[tuple[int, ...], ...]
@@ -43,7 +43,7 @@ class Streams:
         if ranges not in self._known:
             first = self.graphs[0]
             groups = [self._kernels(graph, a, b) for graph, (a, b) in zip(self.graphs, ranges, strict=True) if b > a]
-            shared = together(groups, first.total, first.bandwidth, self.grain) if groups else None
+            shared = share_units(groups, first.total, first.bandwidth, self.grain) if groups else None
             if groups and shared is None:
                 raise UsageError(f"{len(groups)} tenants do not fit {first.total} units in shares of {self.grain}")
             barrier = self.barrier_ns if len(groups) > 1 else 0
@@ -108,7 +108,9 @@ def _with(pointers: Pointers, tenant: int, row: tuple[int, ...]) -> Pointers:
     return (*pointers[:tenant], row, *pointers[tenant + 1 :])
 
 
-def searched(streams: Streams, count: int, search: str, rounds: int, samples: int, seed: int) -> tuple[int, Pointers]:
+def search_pointers(
+    streams: Streams, count: int, search: str, rounds: int, samples: int, seed: int
+) -> tuple[int, Pointers]:
     """Return round time (ns) and pointers; by coordinate descent from several starts, some with fewer pointers."""
     if search == "random":
         return random_search(streams, count, samples, seed)
@@ -137,7 +139,7 @@ def propose(ask: Ask) -> Proposal:
     launch = round(ask.workload.model.platform.engine(tenants[0].cost.engine).launch_ns.value)
     barrier = round(options["barrier"] * 1e3) if options["barrier"] >= 0 else launch
     streams = Streams(tenants, barrier, options["grain"])
-    time, pointers = searched(
+    time, pointers = search_pointers(
         streams, options["pointers"], options["search"], options["rounds"], options["samples"], options["seed"]
     )
     serial = sum(group_ns(kernels_of(g, range(len(g.nodes))), g.total, g.total) for g in tenants)

@@ -72,7 +72,7 @@ class Together:
     units: tuple[int, ...]
 
 
-def together(groups: Sequence[Group], total: int, bandwidth: float, grain: int = 1) -> Together | None:
+def share_units(groups: Sequence[Group], total: int, bandwidth: float, grain: int = 1) -> Together | None:
     """Return the shares, multiples of `grain` units, that minimise the end of the last group.
 
     None if there are more groups than shares.  The next share always goes to the group that ends last, which is optimal
@@ -93,7 +93,7 @@ def together(groups: Sequence[Group], total: int, bandwidth: float, grain: int =
     return Together(max(*times, floor), tuple(shares))
 
 
-def merged(kernels: Sequence[Kernel], bandwidth: float, total: int) -> Kernel | None:
+def merge_convolutions(kernels: Sequence[Kernel], bandwidth: float, total: int) -> Kernel | None:
     """Return convolutions that read one tensor as a single one, smaller kernels padded with zeros to the largest.
 
     None if they cannot be merged.  IOS, "operator merge": stride, dilation and groups must match, results are split

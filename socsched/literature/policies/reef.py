@@ -56,7 +56,7 @@ def load_kernels(folder: Path) -> dict[str, Kernel]:
     return found
 
 
-def padded(real_time: Kernel, other: Kernel, units: int = UNITS) -> int:
+def padding_workgroups(real_time: Kernel, other: Kernel, units: int = UNITS) -> int:
     """Return the number of workgroups of a best-effort kernel co-run with a real-time one, 0 if the rules forbid it.
 
     scheduler.cpp, dynamic_kernel_padding: layers = ceil(blocks / units), of which the real-time kernel takes
@@ -80,7 +80,7 @@ def padding(kernels: Mapping[str, Kernel], overhead: int, units: int = UNITS) ->
         host, other = kernels.get(segment.name), kernels.get(its.name)
         if host is None or other is None or task.criticality == "soft" or guest.criticality != "soft":
             return None
-        blocks = padded(host, other, units)
+        blocks = padding_workgroups(host, other, units)
         if not blocks:
             return None
         return -(-segment.time_ns * (1000 + overhead) // 1000), -(-segment.time_ns * other.blocks // blocks)

@@ -68,7 +68,7 @@ def efficient_share(profile: Profile, options: Options = Options()) -> int:
     return best
 
 
-def required_share(profile: Profile, rate: float, options: Options = Options()) -> int:
+def smallest_share(profile: Profile, rate: float, options: Options = Options()) -> int:
     """Return the smallest part that serves `rate` requests per second in time, the largest if none does."""
     for size in sorted(options.sizes):
         if profile.saturated(size, options.slack)[1] >= rate and nexus.residue(profile, rate, size, options.slack):
@@ -95,7 +95,7 @@ class _Planner:
 
     def _own(self, profile: Profile, rate: float) -> float:
         """Give a network the best-fitting free part, and return the rate it serves there (0 if none fits)."""
-        wanted = min(efficient_share(profile, self.options), required_share(profile, rate, self.options))
+        wanted = min(efficient_share(profile, self.options), smallest_share(profile, rate, self.options))
         free = [slot for slot in self.slots if not slot.served and slot.share >= wanted]
         # Only smaller parts are left: the largest of them is better than none.
         free = free or sorted((slot for slot in self.slots if not slot.served), key=lambda slot: -slot.share)[:1]

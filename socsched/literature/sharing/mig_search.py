@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log, sqrt
 
-from socsched.literature.sharing.mig_serving import Choices, Config, Problem, done, greedy, lower_bound, trimmed
+from socsched.literature.sharing.mig_serving import Choices, Config, Problem, greedy, is_complete, lower_bound, trim
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Mcts:
             while node.children:
                 node = self._choose(node)
                 trail.append(node)
-            if not done(node.completed) and node.visits:
+            if not is_complete(node.completed) and node.visits:
                 node.children = [
                     _Node(
                         tuple(min(1.0, a + b) for a, b in zip(node.completed, utility, strict=True)),
@@ -86,7 +86,7 @@ class Mcts:
         return max(children, key=lambda one: one.reward / one.visits + pull / sqrt(one.visits))
 
     def _rollout(self, completed: tuple[float, ...]) -> list[Config]:
-        if done(completed):
+        if is_complete(completed):
             return []
         # Rounded down: every state sharing an entry misses no more than the state the entry was computed for.
         key = tuple(int(min(1.0, c) * 100 + 1e-9) for c in completed)
@@ -97,7 +97,7 @@ class Mcts:
 
 def _grown(choices: Choices, completed: Sequence[float]) -> list[Config]:
     have, chosen = list(completed), []
-    while not done(have):
+    while not is_complete(have):
         config, utility = choices.ranked(have)[0]
         chosen.append(config)
         have = [a + b for a, b in zip(have, utility, strict=True)]
@@ -118,9 +118,9 @@ def search(given: Problem, limits: Search = Search()) -> list[Config]:
         born = []
         for parent in people:
             for _ in range(max(1, limits.population // len(people))):
-                mutant = swapped(parent, draw)
+                mutant = swap_services(parent, draw)
                 kept = [config for config in mutant if draw.random() >= limits.erased]
-                child = trimmed(given, [*kept, *mcts.solve(given.completed(kept))])
+                child = trim(given, [*kept, *mcts.solve(given.completed(kept))])
                 born.append(child)
         people = sorted([*people, *born], key=lambda one: (len(one), _instances(one), one))[: limits.population]
     return people[0]
@@ -130,7 +130,7 @@ def _instances(configs: Sequence[Config]) -> int:
     return sum(len(config) for config in configs)
 
 
-def swapped(configs: Sequence[Config], draw: random.Random) -> list[Config]:
+def swap_services(configs: Sequence[Config], draw: random.Random) -> list[Config]:
     """Return the deployment with services exchanged between two equal-sized instances on two GPUs, if possible."""
     changed = [list(config) for config in configs]
     places = [(i, j) for i, config in enumerate(changed) for j in range(len(config))]

@@ -120,7 +120,7 @@ def score(utility: Sequence[float], completed: Sequence[float], clip: bool) -> f
     return total
 
 
-def done(completed: Sequence[float]) -> bool:
+def is_complete(completed: Sequence[float]) -> bool:
     """Return whether every service has its full rate."""
     return all(c >= 1 - 1e-9 for c in completed)
 
@@ -170,14 +170,14 @@ def greedy(given: Problem, completed: Sequence[float] | None = None, choices: Ch
     choices = choices or Choices(given)
     have = list(completed or [0.0] * len(given.demands))
     chosen: list[Config] = []
-    while not done(have):
+    while not is_complete(have):
         config, utility = choices.ranked(have)[0]
         chosen.append(config)
         have = [a + b for a, b in zip(have, utility, strict=True)]
-    return trimmed(given, chosen)
+    return trim(given, chosen)
 
 
-def trimmed(given: Problem, configs: Sequence[Config]) -> list[Config]:
+def trim(given: Problem, configs: Sequence[Config]) -> list[Config]:
     """Return the configurations without unneeded instances and without GPUs left empty."""
     kept = [list(config) for config in configs]
     for config in sorted(kept, key=len):
@@ -185,7 +185,7 @@ def trimmed(given: Problem, configs: Sequence[Config]) -> list[Config]:
             rest = [tuple(one) for one in kept if one is not config]
             without = list(config)
             without.remove(pair)
-            if done(given.completed([*rest, tuple(without)])):
+            if is_complete(given.completed([*rest, tuple(without)])):
                 config.remove(pair)
     return [tuple(config) for config in kept if config]
 

@@ -85,7 +85,7 @@ def tiles(layer: Layer, npu: Npu, subarrays: int) -> Tiles:
 
 
 @cache
-def undivided(layer: Layer, npu: Npu) -> Tiles:
+def run_undivided(layer: Layer, npu: Npu) -> Tiles:
     """Return a layer on the NPU as one array."""
     return _tiles(layer, npu.edge * npu.side, npu.edge * npu.side, 1)
 
@@ -109,7 +109,7 @@ class Table:
 
 def table(name: str, layers: Sequence[Layer], npu: Npu = Npu()) -> Table:
     """Return the table of a network."""
-    rows = [tuple(undivided(one, npu) for one in layers)]
+    rows = [tuple(run_undivided(one, npu) for one in layers)]
     rows += [tuple(tiles(one, npu, count) for one in layers) for count in range(1, npu.subarrays + 1)]
     after = []
     for row in rows:

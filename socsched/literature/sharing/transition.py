@@ -75,7 +75,7 @@ class _Fleet:
         self.remove(gpu, placed)
 
 
-def laid_out(gpu: str, config: Config) -> dict[Placed, str]:
+def lay_out(gpu: str, config: Config) -> dict[Placed, str]:
     """Return the places of the instances of a configuration, with their services; AssertionError if they do not fit."""
     spots = place(gpu, tuple(profile for profile, _ in config))
     assert spots is not None, config
@@ -87,7 +87,7 @@ def laid_out(gpu: str, config: Config) -> dict[Placed, str]:
 
 def transition(gpu: str, now: Sequence[Config], target: Sequence[Config]) -> Transition:
     """Return the steps that turn GPUs configured as `now` into `target`, both unordered."""
-    fleet = _Fleet(geometry(gpu), [laid_out(gpu, config) for config in now])
+    fleet = _Fleet(geometry(gpu), [lay_out(gpu, config) for config in now])
     fleet.peak = len(fleet.gpus)
     _exchange(fleet, target)
     fleet.phase = "compact"
@@ -165,7 +165,7 @@ def _kept(
             layout = _around(cut, {placed: have[placed] for placed in stay}, rest)
             if layout is not None:
                 return set(stay), layout
-    return set(), laid_out(gpu, config)
+    return set(), lay_out(gpu, config)
 
 
 def _around(cut: Geometry, layout: dict[Placed, str], rest: list[tuple[str, str]]) -> dict[Placed, str] | None:

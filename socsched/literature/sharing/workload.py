@@ -45,6 +45,6 @@ def requests(
     return list(heapq.merge(*sources, key=lambda one: one.arrival_ns))
 
 
-def merged(streams: Sequence[Sequence[Request]]) -> list[Request]:
+def merge_streams(streams: Sequence[Sequence[Request]]) -> list[Request]:
     """Return several streams of requests as one, in order of arrival."""
     return list(heapq.merge(*streams, key=lambda one: one.arrival_ns))

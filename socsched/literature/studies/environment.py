@@ -111,7 +111,7 @@ class Environment:
 
     def reset(self, seed: int = 0) -> tuple[Observation, dict[str, Any]]:
         """Start an episode and return the first observation."""
-        made = variation.varied(self.plan, seed, self.spread)
+        made = variation.vary_plan(self.plan, seed, self.spread)
         self._controller = controller = _AgentController(self.unit, self.period_ns)
         rule = Policy(_NAME, SAFE, dynamic=True, controller=lambda: controller)
         engines = tuple(e if e.id != self.engine else replace(e, policy=_NAME) for e in made.engines)

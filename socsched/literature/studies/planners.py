@@ -12,7 +12,7 @@ from rich.text import Text
 from socsched.api.comparison import Outcome, points
 from socsched.errors import InputError, UsageError
 from socsched.files import write_file
-from socsched.planning.planners import known, planner
+from socsched.planning.planners import planner, planner_names
 from socsched.reporting import view_model
 from socsched.reporting.pareto import figure
 from socsched.reporting.terminal import table
@@ -65,7 +65,7 @@ def view(outcomes: Sequence[Outcome]) -> RenderableType:
 def listing() -> RenderableType:
     """Return every planner with its summary, its paper, and its options with their defaults."""
     rows = []
-    for name in known():
+    for name in planner_names():
         found = planner(name)
         options = "; ".join(f"{key}={option.default}: {option.help}" for key, option in found.options.items())
         rows.append([name, found.summary, found.source, options])
@@ -82,7 +82,7 @@ def listing_document() -> dict[str, Any]:
                 key: {"default": option.default, "help": option.help} for key, option in planner(name).options.items()
             },
         }
-        for name in known()
+        for name in planner_names()
     }
 
 

@@ -76,7 +76,7 @@ class Study:
         return [c.policy for c in self.cells if c.load == load and c is not own and dominates(c, own)]
 
 
-def chosen(plan: Plan, names: Sequence[str] | None) -> tuple[tuple[str, ...], dict[str, str]]:
+def select_policies(plan: Plan, names: Sequence[str] | None) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the policies to compare, and the reasons for omitted ones; all known policies if `names` is None."""
     if names is not None:
         variation.needs([name for name in names if name != PLANNED])
@@ -101,11 +101,11 @@ def study(
     Times alone, the reference of turnaround and agreements, are means of a chain simulated with nothing else on the
     board.  UsageError for unknown policies and invalid loads.
     """
-    policies, left_out = chosen(plan, names)
+    policies, left_out = select_policies(plan, names)
     cells: list[Cell] = []
     for load in loads:
-        base = variation.loaded(plan, load)
-        draws = [variation.varied(base, seed, spread) for seed in range(seeds)]
+        base = variation.scale_rates(plan, load)
+        draws = [variation.vary_plan(base, seed, spread) for seed in range(seeds)]
         singles = [_alone(draw, seed, duration_ns) for seed, draw in enumerate(draws)]
         found = []
         for name in policies:

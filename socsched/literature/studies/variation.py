@@ -10,7 +10,7 @@ from socsched.errors import UsageError
 from socsched.planning.plan import ChainResult, ExecutionTimes, Plan, Task
 
 
-def loaded(plan: Plan, load: float) -> Plan:
+def scale_rates(plan: Plan, load: float) -> Plan:
     """Return the plan with every source `load` times as fast, offsets and jitters in proportion; deadlines stay."""
     if load <= 0:
         raise UsageError(f"a load must be above 0, got {load:g}")
@@ -35,7 +35,7 @@ def loaded(plan: Plan, load: float) -> Plan:
     return replace(plan, sensors=sensors, tasks=tasks)
 
 
-def varied(plan: Plan, seed: int, spread: float) -> Plan:
+def vary_plan(plan: Plan, seed: int, spread: float) -> Plan:
     """Return the plan with sources at drawn phases, and jobs that take from ``1 - spread`` of their cost up to it.
 
     Tasks with given execution times keep them; the cost in a plan is the maximum execution time of a job.

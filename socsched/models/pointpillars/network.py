@@ -38,7 +38,7 @@ NECK = (1, UP_CHANNELS * len(BLOCKS), NY // 2, NX // 2)
 _PARAMS = {"pillars": 6000, "max_pillars": 16000, "max_points": 32, "points": 20000, "taps": False}
 
 
-def checked(params: Mapping[str, Any]) -> dict[str, Any]:
+def check_params(params: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(params) - set(_PARAMS))
     if unknown:
         raise UsageError(f"pointpillars: unknown parameter {unknown[0]!r}", f"parameters: {', '.join(sorted(_PARAMS))}")
@@ -74,7 +74,7 @@ def _nominal(tensor: TensorType, pillars: int) -> TensorType:
 
 def pfn(params: Mapping[str, Any]) -> Model:
     """Return the Pillar Feature Net stage: decorate, linear 9 -> 64, ReLU, maximum over the slots of a pillar."""
-    chosen = checked(params)
+    chosen = check_params(params)
     ports = {"features": TensorType((-1, CHANNELS), "fp32")}
     return network_model("pointpillars.pfn", lambda: pfn_network(chosen["max_points"]), ports, chosen["pillars"])
 
@@ -113,7 +113,7 @@ def pillar_network(name: str, slots: int, channels: int, grid: Grid) -> Network:
 def scatter(params: Mapping[str, Any]) -> Model:
     """Return the stage that scatters pillar features onto the bird's-eye grid."""
     ports = {"canvas": image(CHANNELS, NY, NX)}
-    return network_model("pointpillars.scatter", scatter_network, ports, checked(params)["pillars"])
+    return network_model("pointpillars.scatter", scatter_network, ports, check_params(params)["pillars"])
 
 
 def scatter_network(
@@ -130,7 +130,7 @@ def scatter_network(
 
 def backbone(params: Mapping[str, Any]) -> Model:
     """Return the stage of backbone and neck; params {"taps": True} add the block outputs block1, block2, block3."""
-    chosen = checked(params)
+    chosen = check_params(params)
     ports = {"neck": image(*NECK[1:])}
     if chosen["taps"]:
         sizes = ((channels, NY >> i + 1, NX >> i + 1) for i, (_, channels) in enumerate(BLOCKS))
@@ -193,7 +193,7 @@ def _conv_relu(layers: list[Layer], name: str, op: str, source: str, attrs: Mapp
 
 def head(params: Mapping[str, Any]) -> Model:
     """Return the anchor-head stage: class scores, box regression and direction, six anchors per cell."""
-    pillars = checked(params)["pillars"]
+    pillars = check_params(params)["pillars"]
     ports = {name: image(channels, *NECK[2:]) for name, channels in HEADS}
     return network_model("pointpillars.head", head_network, ports, pillars)
 

@@ -20,7 +20,7 @@ from socsched.models.pointpillars.network import (
     HEADS,
     NX,
     NY,
-    checked,
+    check_params,
     head_network,
     image,
     network_model,
@@ -45,7 +45,7 @@ def _trained() -> Weights:
     return load_weights(FILE, networks())
 
 
-def trained() -> Weights:
+def load_trained_weights() -> Weights:
     """Return the weights shipped with socsched, fp32 by parameter name."""
     return dict(_trained())
 
@@ -74,31 +74,34 @@ def small_head_network(height: int = NECK[2], width: int = NECK[3]) -> Network:
 
 def pfn(params: Mapping[str, Any]) -> Model:
     """Return the Pillar Feature Net stage: decorate, linear 9 -> 32, ReLU, maximum over the slots of a pillar."""
-    known = checked(params)
+    known = check_params(params)
     ports = {"features": TensorType((-1, CHANNELS), "fp32")}
     return network_model(
-        "pointpillars-s.pfn", lambda: pfn_network(known["max_points"]), ports, known["pillars"], trained, SCALES
+        "pointpillars-s.pfn", lambda: pfn_network(known["max_points"]), ports, known["pillars"], load_trained_weights,
+        SCALES,
     )  # fmt: skip
 
 
 def scatter(params: Mapping[str, Any]) -> Model:
     """Return the stage that scatters pillar features onto the bird's-eye grid."""
     name, ports = "pointpillars-s.scatter", {"canvas": image(CHANNELS, NY, NX)}
-    return network_model(name, lambda: scatter_network(NY, NX, CHANNELS, name), ports, checked(params)["pillars"])
+    return network_model(name, lambda: scatter_network(NY, NX, CHANNELS, name), ports, check_params(params)["pillars"])
 
 
 def backbone(params: Mapping[str, Any]) -> Model:
     """Return the stage of backbone and neck; params {"taps": True} add the block outputs block1, block2, block3."""
-    known = checked(params)
+    known = check_params(params)
     ports = {"neck": image(*NECK[1:])}
     if known["taps"]:
         sizes = ((channels, NY >> i + 1, NX >> i + 1) for i, (_, channels) in enumerate(BLOCKS))
         ports |= {f"block{i + 1}": image(*size) for i, size in enumerate(sizes)}
     network = lambda: backbone_network(taps=known["taps"])  # noqa: E731
-    return network_model("pointpillars-s.backbone", network, ports, known["pillars"], trained, SCALES)
+    return network_model("pointpillars-s.backbone", network, ports, known["pillars"], load_trained_weights, SCALES)
 
 
 def head(params: Mapping[str, Any]) -> Model:
     """Return the anchor-head stage: class scores, box regression and direction, six anchors per cell."""
     ports = {name: image(channels, *NECK[2:]) for name, channels in HEADS}
-    return network_model("pointpillars-s.head", small_head_network, ports, checked(params)["pillars"], trained, SCALES)
+    return network_model(
+        "pointpillars-s.head", small_head_network, ports, check_params(params)["pillars"], load_trained_weights, SCALES
+    )

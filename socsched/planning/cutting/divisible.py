@@ -23,7 +23,7 @@ from socsched.graph.operators import TensorType
 from socsched.graph.partition import prefixes, units
 from socsched.models.parts import PART, PartOf, cut_pipeline, parts_of
 from socsched.models.registry import get_model
-from socsched.planning.cutting.work import at, owners
+from socsched.planning.cutting.work import at_precision, owners
 
 SLOW = 32
 """A place slower than the fastest by at least this factor on every unit is left out."""
@@ -186,7 +186,7 @@ class Divisible:
 
     def _stored(self, tensor: TensorType, place: Place) -> _Laid:
         precision = self.model.platform.engine(place.engine).precisions[place.precision]
-        laid = replace(at(tensor, place.precision), layout=precision.layout if len(tensor.shape) == 4 else "")
+        laid = replace(at_precision(tensor, place.precision), layout=precision.layout if len(tensor.shape) == 4 else "")
         return _Laid(laid.dtype, laid.layout, tensor_bytes(laid))
 
 

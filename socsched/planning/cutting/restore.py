@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from socsched.descriptor.pipeline import Pipeline
 from socsched.models.parts import PartOf, cut_pipeline, part_of
-from socsched.models.tiles import tile_of, tiled_pipeline
+from socsched.models.tiles import split_into_tiles, tile_of
 from socsched.planning.plan import Plan
 
 
@@ -17,7 +17,7 @@ def as_planned(pipeline: Pipeline, plan: Plan) -> Pipeline:
             parts.setdefault(part.stage, []).append(part)
     tiles = [tile for task in plan.tasks if task.kind == "stage" and (tile := tile_of(task.params))]
     if tiles:
-        pipeline = tiled_pipeline(pipeline, {tile.stage: tile.grid for tile in tiles})
+        pipeline = split_into_tiles(pipeline, {tile.stage: tile.grid for tile in tiles})
     if not parts:
         return pipeline
     ordered = {stage: sorted(found, key=lambda part: part.number) for stage, found in parts.items()}

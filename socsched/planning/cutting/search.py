@@ -15,10 +15,10 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import cut_pipeline
-from socsched.planning.candidate import Candidate, beating, better, judge, score
+from socsched.planning.candidate import Candidate, better, judge, make_improvement_test, score
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.cutting.divisible import Apart, Divisible, Leg, Legs, Place, priced, taken_apart
-from socsched.planning.cutting.segmentation import duration_ns, merged, segmentations, shifted, twins
+from socsched.planning.cutting.segmentation import duration_ns, merge_neighbours, segmentations, shift_borders, twins
 from socsched.planning.mapping.mapper import Improved, Score, improve, transfer_ns
 from socsched.planning.simulation_feedback import NOTHING, Observed
 from socsched.planning.solution import Solution
@@ -205,7 +205,7 @@ def _with(cutter: Cutter, whole: Mapping[str, Cost], stage: Divisible, legs: Leg
 def _proposals(workload: Workload, stage: Divisible, whole: Mapping[str, Cost], legs: Legs | None) -> Iterator[Legs]:
     """Yield ways to cut a stage, those near the present one first."""
     if legs is not None:
-        yield from shifted(stage, legs)
+        yield from shift_borders(stage, legs)
     rested = _rested(workload, stage, whole)
     proposed = segmentations(stage, _borders(workload, stage, whole))
     for found in dict.fromkeys(tuple(Leg(leg.end, rested[leg.place]) for leg in each) for each in proposed):
@@ -266,7 +266,9 @@ def _polished(
 
     if budget < 1 or clock.over():
         return best, 0
-    search = improve(dict(best.deployment.mapping), workload.options(), beating(workload, goals), budget, clock)
+    search = improve(
+        dict(best.deployment.mapping), workload.options(), make_improvement_test(workload, goals), budget, clock
+    )
     cuts, whole = _read_back(cutter, workload, search.mapping)
     made = cutter.mapping(whole, cuts)
     if made is None:
@@ -295,7 +297,7 @@ def _read_back(
         legs.setdefault(stage, []).append(Leg(number, Place(cost.engine, cost.precision, cost.share)))
     cuts: dict[str, Legs] = {}
     for stage, found in legs.items():
-        joined = merged(tuple(sorted(found, key=lambda leg: leg.end)))
+        joined = merge_neighbours(tuple(sorted(found, key=lambda leg: leg.end)))
         if len(joined) > 1:
             cuts[stage] = joined
             continue

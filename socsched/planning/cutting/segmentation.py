@@ -183,7 +183,7 @@ def twins(stage: Divisible) -> dict[Place, list[Place]]:
     }
 
 
-def shifted(stage: Divisible, legs: Legs) -> Iterator[Legs]:
+def shift_borders(stage: Divisible, legs: Legs) -> Iterator[Legs]:
     """Yield the legs with one border moved by one or two units, or one leg merged into a neighbour."""
     for index in range(len(legs) - 1):
         low = legs[index - 1].end if index else 0
@@ -191,8 +191,8 @@ def shifted(stage: Divisible, legs: Legs) -> Iterator[Legs]:
             end = legs[index].end + step
             if low < end < legs[index + 1].end and _able(stage, legs, index, end):
                 yield (*legs[:index], Leg(end, legs[index].place), *legs[index + 1 :])
-        yield merged((*legs[:index], *legs[index + 1 :]))
-        yield merged((*legs[:index], Leg(legs[index + 1].end, legs[index].place), *legs[index + 2 :]))
+        yield merge_neighbours((*legs[:index], *legs[index + 1 :]))
+        yield merge_neighbours((*legs[:index], Leg(legs[index + 1].end, legs[index].place), *legs[index + 2 :]))
 
 
 def _able(stage: Divisible, legs: Legs, index: int, end: int) -> bool:
@@ -217,7 +217,7 @@ def duration_ns(stage: Divisible, legs: Legs) -> int | None:
     return total
 
 
-def merged(legs: Legs) -> Legs:
+def merge_neighbours(legs: Legs) -> Legs:
     """Return the legs with neighbours in one place merged."""
     result: list[Leg] = []
     for leg in legs:

@@ -35,7 +35,7 @@ class Sliced:
         model = self._model(stage, part.cut)
         assert model.network is not None
         inside = {layer.name for layer in model.network().layers}
-        borders = [tuple(at(port.type, precision) for port in side) for side in (model.inputs, model.outputs)]
+        borders = [tuple(at_precision(port.type, precision) for port in side) for side in (model.inputs, model.outputs)]
         return StageWork(stage.name, precision, tuple(slices(whole, inside)), *borders)
 
     def _whole(self, part: Stage, precision: str) -> _Whole:
@@ -72,7 +72,7 @@ def _key(part: Stage) -> str:
     return f"{part.model} {sorted(without_part(part.params).items(), key=str)}"
 
 
-def at(tensor: TensorType, precision: str) -> TensorType:
+def at_precision(tensor: TensorType, precision: str) -> TensorType:
     """Return a floating-point tensor in a precision; others keep their type."""
     return tensor if tensor.dtype in _UNTYPED else replace(tensor, dtype=precision)
 

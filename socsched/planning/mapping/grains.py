@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from socsched.cost.contention import demand, fair_shares, stretched_ns
+from socsched.cost.contention import demand, fair_shares, stretch
 from socsched.cost.cost import Segment
 from socsched.planning.mapping.problem import Group, Option, Problem
 
@@ -14,7 +14,7 @@ SCALE = 1 << 12
 """Losses are multiples of 1 / SCALE, rounded down."""
 
 
-def related(problem: Problem) -> list[set[int]]:
+def successors(problem: Problem) -> list[set[int]]:
     """Return for every group all groups that follow it."""
     after: list[set[int]] = [set() for _ in problem.groups]
     for index in reversed(problem.order):
@@ -35,8 +35,8 @@ def _lost(a: Segment, b: Segment, bandwidth: int) -> tuple[int, int]:
     if not a.bytes or not b.bytes:
         return 0, 0
     shares = fair_shares([demand(a), demand(b)], bandwidth)
-    paces = [stretched_ns(segment, share) for segment, share in zip((a, b), shares, strict=True)]
-    alone = [stretched_ns(segment, min(demand(segment), bandwidth)) for segment in (a, b)]
+    paces = [stretch(segment, share) for segment, share in zip((a, b), shares, strict=True)]
+    alone = [stretch(segment, min(demand(segment), bandwidth)) for segment in (a, b)]
     lost = [(pace - least) * SCALE // pace for pace, least in zip(paces, alone, strict=True)]
     return lost[0], lost[1]
 

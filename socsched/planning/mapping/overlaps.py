@@ -26,7 +26,7 @@ Losses = Mapping[tuple[int, int, int, int], tuple[int, int]]
 def losses_of(problem: Problem) -> Losses:
     """Return the losses of groups to each other; empty if more than `PAIRS` pairs of jobs would be modelled."""
     found = dict[tuple[int, int, int, int], tuple[int, int]]()
-    related = grains.related(problem)
+    related = grains.successors(problem)
     several = {engine.id for engine in problem.engines if engine.count > 1}
     pairs = 0
     for i, left in enumerate(problem.groups):

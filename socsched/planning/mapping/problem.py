@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
-from socsched.cost.contention import demand, stretched_ns
+from socsched.cost.contention import demand, stretch
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 
@@ -56,9 +56,7 @@ def alone_ns(option: Option, bandwidth: int) -> int:
     """Return an option's time (ns) with all of a bandwidth (bytes/s, 0: unlimited) to itself."""
     if not bandwidth:
         return option.time_ns
-    return sum(
-        stretched_ns(s, min(demand(s), bandwidth)) if s.bytes and s.time_ns else s.time_ns for s in option.segments
-    )
+    return sum(stretch(s, min(demand(s), bandwidth)) if s.bytes and s.time_ns else s.time_ns for s in option.segments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from socsched.cost.cost import Cost, Segment
 from socsched.planning.cutting.divisible import Divisible, Leg, Legs
-from socsched.planning.cutting.segmentation import merged
+from socsched.planning.cutting.segmentation import merge_neighbours
 from socsched.planning.mapping.cpsat import Program
 from socsched.planning.mapping.inside import Inside, unit_name
 from socsched.planning.mapping.limits import conflict
@@ -215,7 +215,7 @@ def _mapping(
             chosen[name] = ways[schedule.choice[problem.index[name]]]
             continue
         numbers = [schedule.choice[problem.index[unit_name(name, unit)]] for unit in range(stage.units)]
-        legs = merged(tuple(Leg(unit + 1, stage.places[number]) for unit, number in enumerate(numbers)))
+        legs = merge_neighbours(tuple(Leg(unit + 1, stage.places[number]) for unit, number in enumerate(numbers)))
         place = legs[0].place
         whole = workload.model.at(stage.stage, place.engine, place.precision, place.share) if len(legs) == 1 else None
         if whole is None:

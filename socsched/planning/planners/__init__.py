@@ -10,12 +10,12 @@ from __future__ import annotations
 from socsched import plugins
 from socsched.planning.planners.base import Ask, Option, Planner, Proposal
 
-__all__ = ["GROUP", "Ask", "Option", "Planner", "Proposal", "descriptions", "known", "planner"]
+__all__ = ["GROUP", "Ask", "Option", "Planner", "Proposal", "descriptions", "planner", "planner_names"]
 
 GROUP = "socsched.planners"
 
 
-def known() -> list[str]:
+def planner_names() -> list[str]:
     """Return the names of all planners, built in and installed."""
     return plugins.names(GROUP)
 
@@ -28,4 +28,4 @@ def planner(name: str) -> Planner:
 
 def descriptions() -> dict[str, str]:
     """Return a one-line summary of every known planner, by name."""
-    return {name: planner(name).summary for name in known()}
+    return {name: planner(name).summary for name in planner_names()}

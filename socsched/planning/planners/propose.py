@@ -12,7 +12,7 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
-from socsched.planning.candidate import judged, objectives, score
+from socsched.planning.candidate import assess_deployment, objectives, score
 from socsched.planning.cutting.search import cutter_of
 from socsched.planning.cutting.work import Sliced
 from socsched.planning.deployment import Deployment, deploy
@@ -20,7 +20,7 @@ from socsched.planning.execution import slowed_by_lanes
 from socsched.planning.lanes import with_wcet
 from socsched.planning.mapping.mapper import Improved
 from socsched.planning.plan import Plan
-from socsched.planning.planner import POLICIES, modes_of, written
+from socsched.planning.planner import POLICIES, modes_of, write_plan
 from socsched.planning.planners.base import Ask, Planner, Proposal
 from socsched.planning.refutation import by_bounds
 from socsched.planning.solution import Solution
@@ -74,7 +74,7 @@ def make_plan(
     if best.candidate.verdict != "feasible":
         solutions = [_refuted(each, pipeline, graph) for each in solutions]
         best = next(each for each in solutions if each.candidate is best.candidate)
-    plan = written(best, solutions, goals, None, pipeline)
+    plan = write_plan(best, solutions, goals, None, pipeline)
     report = replace(
         plan.solver,
         name=planner.name,
@@ -99,14 +99,14 @@ def _refuted(found: Solution, pipeline: Pipeline, graph: TaskGraph) -> Solution:
 def solution(proposal: Proposal, goals: tuple[str, ...]) -> Solution:
     """Return a proposal as a judged solution; UsageError if its mapping leaves neighbours that cannot be connected."""
     try:
-        candidate = judged(deployed(proposal))
+        candidate = assess_deployment(deploy_proposal(proposal))
     except Unconnectable as error:
         raise UsageError(str(error), "let an engine of the platform declare `converts: true`") from None
     value = score(candidate, goals)
     return Solution(candidate, Improved(dict(proposal.mapping), value, 1, True), value)
 
 
-def deployed(proposal: Proposal) -> Deployment:
+def deploy_proposal(proposal: Proposal) -> Deployment:
     """Return a proposal as tasks on lanes: its own lanes, else all of an engine it splits, else those of the mapper."""
     workload = proposal.workload
     if not proposal.splits and not proposal.lanes:

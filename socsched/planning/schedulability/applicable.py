@@ -36,7 +36,7 @@ _PLANNED = (
 )
 
 
-def used(plan: Plan) -> list[Used]:
+def applicable_tests(plan: Plan) -> list[Used]:
     """Return every test of a plan with the tasks or chains it bounds."""
     groups = components(rt_tasks(plan).values())
     found = [_planned(plan, groups, *row) for row in _PLANNED]

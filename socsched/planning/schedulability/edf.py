@@ -133,7 +133,7 @@ def responses(system: System, deadlines: Deadlines, holds: bool) -> dict[str, Re
     return {name: result[name] for name in system.tasks}
 
 
-def scaled(system: System, deadlines: Deadlines, factors: Mapping[str, float]) -> dict[str, int]:
+def scale_deadlines(system: System, deadlines: Deadlines, factors: Mapping[str, float]) -> dict[str, int]:
     """Return deadlines times each task's factor, rounded, at least 1 ns."""
     return {name: max(round(deadlines[name] * factors[name]), 1) for name in system.order}
 
@@ -150,7 +150,10 @@ def smallest_factor(
         return None
 
     def passes(factor: float) -> bool:
-        return test(system, scaled(system, deadlines, {n: factor if n in names else base[n] for n in base})) is None
+        return (
+            test(system, scale_deadlines(system, deadlines, {n: factor if n in names else base[n] for n in base}))
+            is None
+        )
 
     high = 1.0
     while not passes(high):

@@ -84,26 +84,28 @@ def gather(ports: Mapping[str, str], values: Mapping[str, Outputs], types: Seque
 
     Without `types` they have their plain logical layout.
     """
-    given = [here(values[provider][port]) for port, provider in ports.items()]
+    given = [to_host(values[provider][port]) for port, provider in ports.items()]
     if not types:
         return [plain(value) for value in given]
-    return [placed(value, wanted) for value, wanted in zip(given, types, strict=True)]
+    return [to_layout(value, wanted) for value, wanted in zip(given, types, strict=True)]
 
 
-def here(value: Any) -> Any:
+def to_host(value: Any) -> Any:
     """Return a tensor on the host, fetching it from a device if necessary."""
     return value.fetch() if hasattr(value, "fetch") else value
 
 
 def plain(value: Any) -> Any:
     """Return a tensor's array in its logical shape (images as N, C, H, W)."""
-    value = here(value)
+    value = to_host(value)
     if not isinstance(value, Placed):
         return value
-    return placed(value, TensorType(value.type.shape, value.type.dtype, "NCHW" if len(value.type.shape) == 4 else ""))
+    return to_layout(
+        value, TensorType(value.type.shape, value.type.dtype, "NCHW" if len(value.type.shape) == 4 else "")
+    )
 
 
-def placed(value: Any, wanted: TensorType) -> Any:
+def to_layout(value: Any, wanted: TensorType) -> Any:
     """Return a tensor's array in the dtype and layout of `wanted`; the same array if it already has them."""
     from socsched.compiler.layouts import NUMPY_DTYPES, convert
 

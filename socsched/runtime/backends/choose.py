@@ -44,7 +44,7 @@ def title_of(task: Task, setting: Setting) -> str:
     return f"{task.name} (synthetic load)" if sort_of(task, setting) == "synthetic" else task.name
 
 
-def queued(task: Task, setting: Setting, replaced: Mapping[str, Backend]) -> bool:
+def is_queueable(task: Task, setting: Setting, replaced: Mapping[str, Backend]) -> bool:
     """Return whether jobs of a task can wait in their device's own queue."""
     return bool(getattr(_backend(sort_of(task, setting), replaced), "queued", False))
 

@@ -11,7 +11,7 @@ from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
 from socsched.planning.plan import Task, Transition
-from socsched.runtime.backends.base import Call, Outputs, Placed, Setting, here, placed
+from socsched.runtime.backends.base import Call, Outputs, Placed, Setting, to_host, to_layout
 
 
 class ConversionBackend:
@@ -26,23 +26,23 @@ class ConversionBackend:
     def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
         """Return the conversion of the plan's transition with this task."""
         move = next(t for t in setting.plan.transitions if t.task == task.name)
-        wanted = wanted_types(move, setting)
+        wanted = target_types(move, setting)
 
         def call(values: Mapping[str, Outputs]) -> Outputs:
             given = values[move.source]
-            return {port: converted(here(given[port]), kind) for port, kind in wanted.items()}
+            return {port: convert_tensor(to_host(given[port]), kind) for port, kind in wanted.items()}
 
         return call
 
 
-def converted(value: Any, kind: TensorType) -> Placed:
+def convert_tensor(value: Any, kind: TensorType) -> Placed:
     """Return a tensor in the layout and type of `kind`; it keeps its own size, that of `kind` is nominal."""
     shape = value.type.shape if isinstance(value, Placed) else value.shape
     kind = TensorType(shape, kind.dtype, kind.layout)
-    return Placed(placed(value, kind), kind)
+    return Placed(to_layout(value, kind), kind)
 
 
-def wanted_types(move: Transition, setting: Setting) -> dict[str, TensorType]:
+def target_types(move: Transition, setting: Setting) -> dict[str, TensorType]:
     """Return the target type of each port that crosses a transition: its layout for images, its dtype for numbers."""
     source = setting.pipeline.stage(move.source)
     outputs = {port.name: port.type for port in get_model(source.model or "", source.params).outputs}

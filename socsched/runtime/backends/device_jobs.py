@@ -18,10 +18,10 @@ from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
 from socsched.planning.plan import Transition
 from socsched.runtime.backends.base import Outputs, Placed, Setting
-from socsched.runtime.backends.conversion import wanted_types
+from socsched.runtime.backends.conversion import target_types
 from socsched.runtime.backends.device import Device, Program
-from socsched.runtime.backends.on_device import OnDevice, Queued, Staging, held, room_for
-from socsched.runtime.backends.slots import Lease, Slots, leased
+from socsched.runtime.backends.on_device import OnDevice, Queued, Staging, held_slots, room_for
+from socsched.runtime.backends.slots import Lease, Slots, lease
 
 _RECORDING = threading.Lock()
 """Two threads that record at once break both recordings."""
@@ -77,7 +77,7 @@ class DeviceStage(DeviceJob):
     def launch(self, values: Mapping[str, Outputs]) -> Queued:
         """Queue the stage's graph for its input buffers."""
         given = [values[provider][port] for port, provider in self._inputs.items()]
-        leases = held(given) or (self._slots.take(),)
+        leases = held_slots(given) or (self._slots.take(),)
         start, end = self._begin(given, leases)
         lying = [
             self._staging.brought(tensor, kind, name, leases)
@@ -108,14 +108,14 @@ class Upload(DeviceJob):
     def __init__(self, device: Device, stream: Any, move: Transition, setting: Setting, slots: Slots) -> None:
         super().__init__(device, stream)
         self._source, self._slots = move.source, slots
-        self._wanted = wanted_types(move, setting)
+        self._wanted = target_types(move, setting)
         self._staging = Staging(device, stream, _nominal(move, setting))
 
     def launch(self, values: Mapping[str, Outputs]) -> Queued:
         """Queue the copies, and the conversions that the device does."""
         given = values[self._source]
         tensors = [given[port] for port in self._wanted]
-        leases = held(tensors) or (self._slots.take(),)
+        leases = held_slots(tensors) or (self._slots.take(),)
         start, end = self._begin(tensors, leases)
         made = {
             port: self._staging.brought(given[port], kind, port, leases, end) for port, kind in self._wanted.items()
@@ -129,13 +129,13 @@ class Reform(DeviceJob):
     def __init__(self, device: Device, stream: Any, move: Transition, setting: Setting) -> None:
         super().__init__(device, stream)
         self._source = move.source
-        self._wanted = wanted_types(move, setting)
+        self._wanted = target_types(move, setting)
         self._buffers: dict[tuple[Any, ...], Any] = {}
 
     def launch(self, values: Mapping[str, Outputs]) -> Queued:
         """Queue the conversions; tensors already in the wanted layout and type are passed on."""
         given: dict[str, OnDevice] = {port: values[self._source][port] for port in self._wanted}
-        leases = held(list(given.values()))
+        leases = held_slots(list(given.values()))
         start, end = self._begin(list(given.values()), leases)
         made = {port: self._reformed(port, given[port], kind, leases, end) for port, kind in self._wanted.items()}
         return self._end(start, end, made)
@@ -161,20 +161,20 @@ class Download(DeviceJob):
     def __init__(self, device: Device, stream: Any, move: Transition, setting: Setting) -> None:
         super().__init__(device, stream)
         self._source = move.source
-        self._wanted = wanted_types(move, setting)
+        self._wanted = target_types(move, setting)
         self._buffers: dict[tuple[str, tuple[int, ...]], tuple[Any, Any]] = {}
 
     def launch(self, values: Mapping[str, Outputs]) -> Queued:
         """Queue conversions and copies."""
         given: dict[str, OnDevice] = {port: values[self._source][port] for port in self._wanted}
-        leases = held(list(given.values()))
+        leases = held_slots(list(given.values()))
         start, end = self._begin(list(given.values()), leases)
         made: dict[str, Any] = {}
         for port, kind in self._wanted.items():
             tensor = given[port]
             kind = TensorType(tensor.type.shape, kind.dtype, kind.layout)
             array = self._copied(port, tensor, kind, leases)
-            made[port] = Placed(leased(array, leases)[: tensor.rows], kind)
+            made[port] = Placed(lease(array, leases)[: tensor.rows], kind)
         return self._end(start, end, made)
 
     def _copied(self, port: str, tensor: OnDevice, kind: TensorType, leases: Sequence[Lease]) -> Any:

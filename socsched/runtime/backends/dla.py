@@ -23,7 +23,7 @@ from socsched.planning.plan import Task
 from socsched.runtime.backends.base import Call, Outputs, Setting
 from socsched.runtime.backends.device import Device
 from socsched.runtime.backends.device_jobs import DeviceJob
-from socsched.runtime.backends.on_device import OnDevice, Queued, Staging, held
+from socsched.runtime.backends.on_device import OnDevice, Queued, Staging, held_slots
 from socsched.runtime.backends.slots import Slots
 from socsched.runtime.backends.tensorrt_dla import DlaBuilder, DlaStage, Package, tensorrt
 from socsched.runtime.backends.tvm_cpu import weights_of
@@ -89,7 +89,7 @@ class DlaJob(DeviceJob):
     def launch(self, values: Mapping[str, Outputs]) -> Queued:
         """Queue the stage on its input buffers."""
         given = [values[self._bound[port]][port] for port, _ in self._inputs.values()]
-        leases = held(given) or (self._slots.take(),)
+        leases = held_slots(given) or (self._slots.take(),)
         start, end = self._begin(given, leases)
         lying = [
             self._staging.brought(tensor, kind, port, leases)

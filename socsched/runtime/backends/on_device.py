@@ -124,7 +124,7 @@ class Staging:
         return self._buffers[key]
 
 
-def held(tensors: Sequence[Any]) -> tuple[Lease, ...]:
+def held_slots(tensors: Sequence[Any]) -> tuple[Lease, ...]:
     """Return the slots that the tensors on the device belong to, each once."""
     return tuple(dict.fromkeys(lease for t in tensors if isinstance(t, OnDevice) for lease in t.leases))
 

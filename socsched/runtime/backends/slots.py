@@ -50,7 +50,7 @@ class _Leased:
         self.__array_interface__ = array.__array_interface__
 
 
-def leased(array: Any, leases: tuple[Lease, ...]) -> Any:
+def lease(array: Any, leases: tuple[Lease, ...]) -> Any:
     """Return a view of `array` that keeps `leases` while it, or any view of it, is referenced."""
     import numpy
 

@@ -16,7 +16,7 @@ from socsched.trace.trace import Trace
 from socsched.trace.why.frame_path import Carrier, Way, Ways, instant_row
 from socsched.trace.why.occupancy import Piece, Places
 from socsched.trace.why.parts import Explanation, Part
-from socsched.trace.why.slowdown import WORK, Due, Paces, Spent, whole
+from socsched.trace.why.slowdown import WORK, Due, Paces, Spent, round_to_sum
 from socsched.trace.why.waits import Waits
 
 RESTARTED = "killed, starts its segment again"
@@ -229,7 +229,7 @@ class Why:
             return
         window = max(own[0].start_ns, carrier.from_ns), min(own[-1].end_ns, carrier.until_ns)
         work = 0
-        for due, time in whole(spent).items():
+        for due, time in round_to_sum(spent).items():
             if due.kind == WORK:
                 work += time
             else:

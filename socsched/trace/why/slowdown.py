@@ -105,7 +105,7 @@ def _ceil(value: Fraction) -> int:
     return -(-value.numerator // value.denominator)
 
 
-def whole(spent: Mapping[Due, Fraction]) -> dict[Due, int]:
+def round_to_sum(spent: Mapping[Due, Fraction]) -> dict[Due, int]:
     """Return non-negative fractions of ns as whole ns of the same sum, each less than 1 ns off; work comes first."""
     total, given, found = Fraction(0), 0, {}
     for due in sorted(spent, key=lambda due: (due.kind != WORK, due)):

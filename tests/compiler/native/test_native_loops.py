@@ -116,17 +116,17 @@ def test_threads_do_not_share_scratch_memory() -> None:
 def test_without_a_compiler_host_functions_are_numpys(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(LOOPS, CompiledLoops)
     source = Path(native.__file__).with_name("loops.c")
-    native.shared_object.cache_clear()
+    native.build_shared_object.cache_clear()
     try:
         monkeypatch.setenv("SOCSCHED_KERNEL", "python")
-        assert native.shared_object(source) is None
-        native.shared_object.cache_clear()
+        assert native.build_shared_object(source) is None
+        native.build_shared_object.cache_clear()
         monkeypatch.delenv("SOCSCHED_KERNEL")
         monkeypatch.setenv("CC", "/nonexistent/cc")
         monkeypatch.setenv("SOCSCHED_CACHE", "/dev/null/none")
-        assert native.shared_object(source) is None
+        assert native.build_shared_object(source) is None
     finally:
-        native.shared_object.cache_clear()
+        native.build_shared_object.cache_clear()
     assert FunctionBackend.real
 
 

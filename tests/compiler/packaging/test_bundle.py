@@ -32,7 +32,7 @@ from socsched.errors import EXIT_MACHINE, EXIT_USAGE, MachineError, UsageError
 from socsched.graph.partition import Part
 from socsched.models.pointpillars.network import pfn_network
 from socsched.models.registry import get_model
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 Make = Callable[..., Engine]
 
@@ -95,7 +95,7 @@ def ordinary(points: np.ndarray[Any, Any], weights: Mapping[str, Any], make_engi
 
 
 def test_it_runs_without_the_compiler(pipeline: Pipeline, board: Platform, make_engine: Make, tmp_path: Path) -> None:
-    weights = seeded_weights(pfn_network(), 7)
+    weights = draw_weights(pfn_network(), 7)
     built = tmp_path / "built"
     manifest = compile_bundle(pipeline, board, Request(), built, weights)
     folder = tmp_path / "copied to the board"  # nothing points back
@@ -153,7 +153,7 @@ def test_a_mobile_gpu_s_stages_run_too(pipeline: Pipeline, board: Platform, make
     mali = make_engine({"kind": "opencl"}, ("fp32",), id="gpu")
     mobile = replace(board, engines=(*board.engines, mali))
     placement = {"pfn": ("gpu", "fp32"), "scatter": ("cpu", "fp32")}
-    weights = seeded_weights(pfn_network(), 7)
+    weights = draw_weights(pfn_network(), 7)
     manifest = compile_bundle(pipeline, mobile, Request(placement), tmp_path / "b", weights)
     assert [(a["stage"], a["target"]) for a in manifest["artifacts"]] == [("pfn", "opencl"), ("scatter", "llvm")]
     file, out = scan(tmp_path / "frame.bin"), tmp_path / "out.npz"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from socsched.compiler.packaging.deploy import compile_pipeline, planned
+from socsched.compiler.packaging.deploy import compile_pipeline, placement
 from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
 from socsched.descriptor.pipeline import Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Dram, Engine, Figure, Platform
@@ -50,7 +50,7 @@ def test_a_plan_s_choice_or_a_named_engine(pipeline: Pipeline, platform: Platfor
     class Task:
         kind, name, engine, precision = "stage", "head", "dla", "fp16"
 
-    by_plan = compile_pipeline(pipeline, platform, planned([Task]), tmp_path / "a")
+    by_plan = compile_pipeline(pipeline, platform, placement([Task]), tmp_path / "a")
     assert [(a["stage"], a["engine"]) for a in by_plan["artifacts"]] == [("head", "dla")]
     by_name = compile_pipeline(pipeline, platform, "cpu", tmp_path / "b", stage="head")
     assert [(a["stage"], a["engine"], a["precision"]) for a in by_name["artifacts"]] == [("head", "cpu", "fp32")]

@@ -11,7 +11,7 @@ from socsched.compiler.passes.fusion import read, tensor_type
 from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.passes.relax_import import layer_types as relax_types
 from socsched.errors import CompileError
-from socsched.graph.expand import fused, layer_types
+from socsched.graph.expand import fuse_network, layer_types
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.graph.partition import parse_part, prefixes, take
@@ -26,7 +26,7 @@ NETWORKS = sorted(
 
 def assert_equal(network: Network) -> None:
     """AssertionError unless operators, types and names are those of the Relax module."""
-    expected, found = read(import_network(network), network), fused(network)
+    expected, found = read(import_network(network), network), fuse_network(network)
     assert found.groups == expected.groups
     assert dict(found.values) == dict(expected.values)
     assert (found.inputs, found.outputs) == (expected.inputs, expected.outputs)
@@ -127,12 +127,12 @@ def test_products() -> None:
 
 def test_names_that_become_equal_stay_apart() -> None:
     network = image(Layer("a.b", "sigmoid", ("image",)), Layer("a_b", "tanh", ("a.b",)), Layer("c", "exp", ("a_b",)))
-    found = fused(network)
+    found = fuse_network(network)
     assert len({group.output for group in found.groups}) == 3
     assert [group.kind for group in found.groups] == ["sigmoid", "tanh", "exp"]
 
 
 def test_an_unknown_layer_is_refused_as_by_the_compiler() -> None:
-    for build in (fused, import_network):
+    for build in (fuse_network, import_network):
         with pytest.raises(CompileError, match="layer 'x': unknown op 'fft'"):
             build(image(Layer("x", "fft", ("image",))))

@@ -44,7 +44,7 @@ from socsched.errors import CompileError, DescriptorError, UsageError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.network import backbone_network, head_network
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 Array = np.ndarray[Any, Any]
 Make = Callable[..., Engine]
@@ -108,7 +108,7 @@ def test_nothing_but_zeros_has_a_scale() -> None:
 @pytest.mark.slow
 def test_calibration_sees_signs_and_shares_a_concatenations_scale() -> None:
     network = backbone_network(ny=16, nx=24)
-    weights = seeded_weights(network, 0)
+    weights = draw_weights(network, 0)
     scales = calibrate(network, weights, seeded_samples(network))
     assert scales.values["canvas"].signed and not scales.values["blocks_0_0_relu"].signed
     assert scales.values["de_1_relu"] == scales.values["neck"]
@@ -123,7 +123,7 @@ def test_bias_correction_removes_a_systematic_error() -> None:
     layer = Layer("c", "conv2d", ("x",), {"weight": "c.weight", "bias": "c.bias"}, {"stride": 1, "padding": 0})
     shape = TensorType((1, 32, 9, 9), "fp32", "NCHW")
     network = Network("net", {"x": shape}, (layer,), ("c",), {"c.weight": (16, 32, 3, 3), "c.bias": (16,)})
-    weights = seeded_weights(network, 0)
+    weights = draw_weights(network, 0)
     background = np.random.default_rng(0).uniform(0, 0.2, (1, 32, 1, 1))
     x = np.broadcast_to(background, shape.shape).astype(np.float32).copy()
     x[0, 0, 0, 0] = 20  # makes the step coarse
@@ -138,11 +138,11 @@ def _errors(network: Network, weights: dict[str, Array], scales: Scales, x: Arra
     from socsched.compiler.passes.fusion import read
     from socsched.compiler.passes.relax_import import import_network
     from socsched.compiler.quantize import reference
-    from socsched.compiler.quantize.network import quantised
+    from socsched.compiler.quantize.network import quantise
 
     graph = read(import_network(network), network)
     observer = Observer(network, weights)
-    (exact,), (found,) = observer({"x": x}), reference.outputs(quantised(graph, weights, scales), {"x": x})
+    (exact,), (found,) = observer({"x": x}), reference.outputs(quantise(graph, weights, scales), {"x": x})
     return float(np.abs(exact - found)[:, :, 3:, 3:].mean())
 
 
@@ -161,7 +161,7 @@ def test_the_file_keeps_everything(tmp_path: Path) -> None:
 def test_scales_of_a_pipeline_and_of_vendors_tools(tmp_path: Path) -> None:
     """Both forms of the file are read; a fused layer's inside has the step of what comes out of it."""
     network = backbone_network(ny=16, nx=24)
-    scales = calibrate(network, seeded_weights(network, 0), seeded_samples(network))
+    scales = calibrate(network, draw_weights(network, 0), seeded_samples(network))
     write_pipeline_scales(tmp_path / "s.json", {"backbone": scales})
     assert read_pipeline_scales(tmp_path / "s.json") == {"backbone": scales}
     plain = per_tensor(network, scales)
@@ -218,6 +218,6 @@ def test_what_cannot_be_done_is_said(make_engine: Make) -> None:
     with pytest.raises(CompileError, match="no compilation in int8 for opencl"):
         compile_stage(HEAD, make_engine({"kind": "opencl"}), "int8")
     with pytest.raises(UsageError, match="nothing to calibrate with"):
-        calibrate(head_network(4, 4), seeded_weights(head_network(4, 4)), [])
+        calibrate(head_network(4, 4), draw_weights(head_network(4, 4)), [])
     with pytest.raises(UsageError, match="nothing to calibrate with"):
         calibrate_pipeline(get_pipeline("pointpillars"), {}, [])

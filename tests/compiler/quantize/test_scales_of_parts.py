@@ -8,7 +8,7 @@ from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.scales import Scales, of_stage, per_tensor
-from socsched.compiler.vendor_packages.scales import checked
+from socsched.compiler.vendor_packages.scales import check_scales
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.graph.expand import layer_types
@@ -44,7 +44,7 @@ def test_every_tensor_of_every_part_has_the_scale_it_has_in_the_whole(name: str,
     scales = calibrated(pipeline.stage(stage))
     network = get_model(pipeline.stage(stage).model or "", pipeline.stage(stage).params).network
     assert network is not None
-    steps = checked(whole := network(), per_tensor(whole, scales[stage]))
+    steps = check_scales(whole := network(), per_tensor(whole, scales[stage]))
     for cut in ((1,), (3, 9), (6, 7)):
         found = parts(pipeline, stage, *cut)
         assert len(found) == len(cut) + 1
@@ -53,7 +53,7 @@ def test_every_tensor_of_every_part_has_the_scale_it_has_in_the_whole(name: str,
             assert own is not None, "the part is called otherwise than the stage"
             inner = get_model(part.model or "", part.params).network
             assert inner is not None
-            mine = checked(taken := inner(), per_tensor(taken, own))
+            mine = check_scales(taken := inner(), per_tensor(taken, own))
             assert {layer: mine[layer] for layer in mine if layer in steps} == {layer: steps[layer] for layer in mine}
 
 

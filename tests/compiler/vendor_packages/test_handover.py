@@ -24,7 +24,7 @@ from socsched.compiler.targets.tensorrt import scripts as tensorrt
 from socsched.compiler.targets.tensorrt.scales import shared, tensorrt_cache, version_number
 from socsched.compiler.vendor_packages.onnx_model import to_onnx
 from socsched.compiler.vendor_packages.package import Package
-from socsched.compiler.vendor_packages.scales import checked
+from socsched.compiler.vendor_packages.scales import check_scales
 from socsched.compiler.vendor_packages.write import DESCRIPTION, hand_over, has_toolchain
 from socsched.descriptor.catalog import get_platform, platform_names
 from socsched.descriptor.pipeline import Stage
@@ -33,7 +33,7 @@ from socsched.errors import CompileError, InputError, MachineError, UsageError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.graph.partition import Part
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 Array = np.ndarray[Any, Any]
 Make = Callable[..., Engine]
@@ -356,7 +356,7 @@ def test_tensors_that_share_a_range() -> None:
 
 def test_encodings_cover_every_tensor() -> None:
     network = network_of(HEAD)[1]
-    weights = seeded_weights(network)
+    weights = draw_weights(network)
     document = json.loads(aimet_encodings(network, weights, unit_scales(HEAD)))
     assert set(document["activation_encodings"]) == {"neck", "cls", "reg", "dir"}
     encodings = document["param_encodings"]["reg.weight"]
@@ -371,7 +371,7 @@ def test_int8_needs_all_scales(dla: Engine, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no scale for 4 of 4 tensors: neck, cls, reg, dir"):
         hand_over(HEAD, dla, "int8", tmp_path / "out")
     with pytest.raises(InputError, match="scale of 'reg' is 0"):
-        checked(network_of(HEAD)[1], {**unit_scales(HEAD), "reg": 0.0})
+        check_scales(network_of(HEAD)[1], {**unit_scales(HEAD), "reg": 0.0})
     assert not (tmp_path / "out").exists()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from socsched.api.comparison import OURS, chosen
+from socsched.api.comparison import OURS, select_planners
 from socsched.cli.options import Output
 from socsched.cli.root import run as main
 from socsched.errors import UsageError
@@ -68,12 +68,12 @@ def test_planners_are_listed_with_papers_and_options(capsys: pytest.CaptureFixtu
 
 
 def test_choices_are_read_and_checked() -> None:
-    assert chosen(["ios:r=2,s=4", OURS]) == [("ios", {"r": "2", "s": "4"}), (OURS, {})]
-    assert len(chosen([])) == 10
+    assert select_planners(["ios:r=2,s=4", OURS]) == [("ios", {"r": "2", "s": "4"}), (OURS, {})]
+    assert len(select_planners([])) == 10
     with pytest.raises(UsageError, match="no planner 'isos'"):
-        chosen(["isos"])
+        select_planners(["isos"])
     with pytest.raises(UsageError, match="NAME:OPTION=VALUE"):
-        chosen(["ios:r"])
+        select_planners(["ios:r"])
 
 
 def test_a_plan_by_a_planner_is_written_and_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

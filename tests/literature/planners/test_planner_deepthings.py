@@ -14,9 +14,9 @@ from socsched.errors import UsageError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.graph.tiles import Grid, Region, fusable, gather_network, images, regions, tile_network
-from socsched.literature.planners.deepthings import dealt, work_sharing, work_stealing
+from socsched.literature.planners.deepthings import deal_tiles, work_sharing, work_stealing
 from socsched.models.registry import bindings
-from socsched.models.tiles import tiled_pipeline
+from socsched.models.tiles import split_into_tiles
 from socsched.models.work import stage_work
 from socsched.planning.cutting.restore import as_planned
 from socsched.planning.io import from_document, to_document
@@ -121,14 +121,14 @@ def test_work_stealing_by_hand() -> None:
     assert found.worker == (0, 0, 1, 1) and found.start_ns == (0, 4, 8, 1)
     assert found.makespan_ns == 14 and found.steals == 2
     assert work_sharing([[4, 6]] * 4, [[0, 1, 2, 3], []]) == 16
-    assert dealt(5, 2) == [[0, 1], [2, 3, 4]]
+    assert deal_tiles(5, 2) == [[0, 1], [2, 3, 4]]
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_stealing_beats_sharing_where_workers_differ(seed: int) -> None:
     rng = np.random.default_rng(seed)
     times = [[int(t), int(3 * t)] for t in rng.integers(5, 20, 12)]
-    queues = dealt(12, 2)
+    queues = deal_tiles(12, 2)
     found = work_stealing(times, queues)
     assert found.makespan_ns < work_sharing(times, queues)
     # Nobody idles while a tile waits: all workers end within one tile of one another.
@@ -187,7 +187,7 @@ def test_compiled_tiles_equal_the_compiled_network() -> None:
     image = np.random.default_rng(3).normal(size=(1, 3, 128, 192)).astype(np.float32)
     whole = load(compile_stage(stage, engine, "fp32", threads=1))
     expected = whole(image)[0]
-    tiled = tiled_pipeline(small, {"detect": Grid(3, 2, 2)})
+    tiled = split_into_tiles(small, {"detect": Grid(3, 2, 2)})
     parts = {s.name: load(compile_stage(s, engine, "fp32", threads=1)) for s in tiled.stages if "detect" in s.name}
     results = [parts[name](image)[0] for name in parts if "tile" in name]
     found = parts["detect"](*results)[0]

@@ -10,7 +10,7 @@ from socsched.cost.cost import Cost, Segment
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.graph.taskgraph import task_graph
-from socsched.literature.planners.interference import Predictor, features, measured, placed, trained
+from socsched.literature.planners.interference import Predictor, features, measure_slowdown, place, train
 from socsched.models.work import stage_work
 from socsched.planning.workload import Workload
 
@@ -28,21 +28,21 @@ COSTS = [cost(f"e{n % 4}", 1000 * (n + 1), 1.5 * (n % 7), f"s{n}") for n in rang
 
 def test_degradation_is_that_of_the_contention_model() -> None:
     """8 GB/s beside 6 under 10: max-min leaves 5 to either, 8/5 of the time."""
-    assert measured(cost("a", 1000, 8), [cost("b", 1000, 6)], MaxMin(CAPACITY)) == pytest.approx(1.6)
-    assert measured(cost("a", 1000, 2), [cost("b", 1000, 6)], MaxMin(CAPACITY)) == 1.0
+    assert measure_slowdown(cost("a", 1000, 8), [cost("b", 1000, 6)], MaxMin(CAPACITY)) == pytest.approx(1.6)
+    assert measure_slowdown(cost("a", 1000, 2), [cost("b", 1000, 6)], MaxMin(CAPACITY)) == 1.0
     seen = features(cost("a", 1000, 8), [cost("b", 1000, 6), cost("c", 1000, 1)], CAPACITY)
     assert seen[1] == pytest.approx(0.8) and seen[3] == pytest.approx(0.7) and seen[4] == pytest.approx(0.6)
 
 
 def test_training_is_reproducible_and_predicts_co_runs_it_has_not_seen() -> None:
     model = MaxMin(CAPACITY)
-    first, again = (trained(COSTS, model, CAPACITY, 400, 3) for _ in range(2))
+    first, again = (train(COSTS, model, CAPACITY, 400, 3) for _ in range(2))
     assert np.array_equal(first.weights, again.weights)
-    assert not np.array_equal(first.weights, trained(COSTS, model, CAPACITY, 400, 4).weights)
+    assert not np.array_equal(first.weights, train(COSTS, model, CAPACITY, 400, 4).weights)
     # Better by far than taking the mean for everything.
     pairs = [(me, [a, b]) for me in COSTS for a in COSTS[::3] for b in COSTS[::5]]
     pairs = [(me, others) for me, others in pairs if len({me.engine, *(o.engine for o in others)}) == 3]
-    truth = np.array([measured(me, others, model) for me, others in pairs])
+    truth = np.array([measure_slowdown(me, others, model) for me, others in pairs])
     told = np.array([first.degradation(me, others, CAPACITY) for me, others in pairs])
     assert truth.max() > 1.5
     assert np.abs(told - truth).mean() < 0.4 * np.abs(truth - truth.mean()).mean()
@@ -56,11 +56,11 @@ def test_the_engine_with_the_least_predicted_time_is_chosen() -> None:
     platform = get_platform("jetson-agx-orin-64gb")
     model = CostModel(platform, platform.mode("50W"), stage_work)
     workload = Workload.of(task_graph(get_pipeline("camera-detection")), model, "edf")
-    plain = placed(workload, Predictor(np.zeros(10), 0.0), 1.0)
+    plain = place(workload, Predictor(np.zeros(10), 0.0), 1.0)
     assert plain["detect"].engine == "gpu"
     assert plain["decode"].engine != plain["preprocess"].engine
     tax = np.zeros(10)
     tax[-1] = 10.0
-    taxed = placed(workload, Predictor(tax, 0.0), 1.0)
+    taxed = place(workload, Predictor(tax, 0.0), 1.0)
     assert taxed["decode"].engine == taxed["preprocess"].engine
-    assert placed(workload, Predictor(tax, 0.0), 0.0) == plain
+    assert place(workload, Predictor(tax, 0.0), 0.0) == plain

@@ -14,8 +14,8 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import Operator, TensorType
 from socsched.graph.partition import parse_part, take
-from socsched.literature.planners.ios import Stages, blocks, components, endings, greedy, scheduled, sequential
-from socsched.literature.planners.sharing import Kernel, fills, group_ns, merged, together
+from socsched.literature.planners.ios import Stages, blocks, components, endings, greedy, search_schedule, sequential
+from socsched.literature.planners.sharing import Kernel, fills, group_ns, merge_convolutions, share_units
 from socsched.models.model import Model, Port
 from socsched.models.parts import part_of
 from socsched.models.work import stage_work
@@ -55,7 +55,7 @@ def test_dynamic_programming_finds_what_brute_force_finds(seed: int) -> None:
     r, s = rng.randint(1, 3), rng.randint(1, 4)
     stages = Stages(made, rng.randint(0, 8), grain=rng.randint(1, 2))
     everything = frozenset(range(len(made.nodes)))
-    time, slots = scheduled(stages, everything, r, s)
+    time, slots = search_schedule(stages, everything, r, s)
     assert time == min(partitions(stages, everything, r, s))
     # The schedule is one: every node once, after what it needs, groups within r and s, and as long as it says.
     done: set[int] = set()
@@ -95,13 +95,13 @@ def test_the_example_by_hand() -> None:
     stages = Stages(even, 1)
     assert sequential(stages)[0] == 48
     assert greedy(stages)[0] == 37
-    assert scheduled(stages, frozenset(range(4)), 3, 8)[0] == 37
+    assert search_schedule(stages, frozenset(range(4)), 3, 8)[0] == 37
     long = graph(needs, [kernel(name, 20 if name == "c" else 10, 2, 2) for name in "abcd"])
     stages = Stages(long, 1)
-    time, slots = scheduled(stages, frozenset(range(4)), 3, 8)
+    time, slots = search_schedule(stages, frozenset(range(4)), 3, 8)
     assert (time, greedy(stages)[0], sequential(stages)[0]) == (37, 47, 58)
     assert [slot.groups for slot in slots] == [((0,),), ((1, 3), (2,))]
-    assert scheduled(stages, frozenset(range(4)), 1, 8)[0] == 47  # r = 1: b and d are no group
+    assert search_schedule(stages, frozenset(range(4)), 1, 8)[0] == 47  # r = 1: b and d are no group
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -110,19 +110,19 @@ def test_shares_are_the_best_there_are(seed: int) -> None:
     groups = [
         [kernel("", rng.randint(1, 99), rng.randint(1, 8), 1) for _ in range(rng.randint(1, 3))] for _ in range(3)
     ]
-    found = together(groups, 8, 0.0)
+    found = share_units(groups, 8, 0.0)
     best = min(
         max(group_ns(group, k, 8) for group, k in zip(groups, shares, strict=True))
         for shares in itertools.product(range(1, 9), repeat=3)
         if sum(shares) <= 8
     )
     assert found is not None and found.time_ns == best and sum(found.units) <= 8
-    assert together(groups, 8, 0.0, grain=4) is None
+    assert share_units(groups, 8, 0.0, grain=4) is None
 
 
 def test_traffic_of_all_groups_bounds_a_stage() -> None:
     groups = [[kernel("", 10, 1, 0, 0, 500)], [kernel("", 10, 1, 0, 0, 500)]]
-    found = together(groups, 4, 1e9)
+    found = share_units(groups, 4, 1e9)
     assert found is not None and found.time_ns == 1000
 
 
@@ -144,14 +144,14 @@ def test_stacked_convolutions_pay_for_padding_and_read_once() -> None:
         one = Operator("c", "conv2d", "fp16", (image,), (result_,), 1, 1600, 800, 64 * side * side, attrs)
         return Kernel("c", 9.0 * side * side, 1.0, 5, 1, 2400, one)
 
-    both = merged([conv(1), conv(3)], 1e9, 16)
+    both = merge_convolutions([conv(1), conv(3)], 1e9, 16)
     assert both is not None
     assert both.compute_ns == 81 + 81  # the 1x1 grows to a 3x3
     assert both.bytes == 1600 + 2 * 800 + 2 * 576 and both.memory_ns == both.bytes
     operator = conv(1).operator
     assert operator is not None
     strided = replace(operator, attrs={**operator.attrs, "stride_h": 2})
-    assert merged([conv(3), Kernel("d", 1.0, 1.0, 5, 1, 0, strided)], 1e9, 16) is None
+    assert merge_convolutions([conv(3), Kernel("d", 1.0, 1.0, 5, 1, 0, strided)], 1e9, 16) is None
 
 
 def branched() -> Network:

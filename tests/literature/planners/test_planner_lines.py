@@ -12,8 +12,8 @@ from socsched.literature.mapping.lists import list_schedule
 from socsched.literature.mapping.search import solve
 from socsched.literature.planners.axonn import fastest_within
 from socsched.literature.planners.h2h import computation_first, fetching, four_steps, resident
-from socsched.literature.planners.herald import assigned, layers_in_order, makespan_ns, postprocessed
-from socsched.literature.planners.jedi import pipelined
+from socsched.literature.planners.herald import assign_groups, layers_in_order, makespan_ns, postprocess
+from socsched.literature.planners.jedi import find_pipeline
 from socsched.literature.planners.line import Line, choices_of, problem_of
 from tests.literature.planners.small_graphs import line, random_line, ways
 
@@ -61,9 +61,9 @@ def test_axonn_is_the_fastest_within_its_cap(seed: int) -> None:
 
 def test_jedi_by_hand() -> None:
     """Four layers of 4 on e0 and 6 on e1, a change takes 3: alone 16 a frame; three here and one there, 12 a frame."""
-    found = pipelined(line([[4, 6]] * 4, change=3), 2)
+    found = find_pipeline(line([[4, 6]] * 4, change=3), 2)
     assert found == ((12, 12 + 3 + 6), (0, 0, 0, 1))
-    assert pipelined(line([[4, 6]] * 4, change=3), 1) == ((16, 16), (0, 0, 0, 0))
+    assert find_pipeline(line([[4, 6]] * 4, change=3), 1) == ((16, 16), (0, 0, 0, 0))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -71,7 +71,7 @@ def test_jedi_has_the_shortest_interval(seed: int) -> None:
     rng = Random(seed)
     costs = random_line(rng, rng.randint(1, 6), 3)
     stages = rng.randint(1, 3)
-    found = pipelined(costs, stages)
+    found = find_pipeline(costs, stages)
     values = []
     for way in ways(costs):
         runs = [place for place, _ in itertools.groupby(way)]
@@ -96,19 +96,19 @@ def test_herald_by_hand() -> None:
     two = [line([[2, 3]] * 2, name="a"), line([[2, 3]] * 2, name="b")]
     assert layers_in_order(two, "breadth") == [(0, 0), (1, 0), (0, 1), (1, 1)]
     assert layers_in_order(two, "depth") == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert assigned(two, "breadth", "latency", 2.0) == [[0, 0], [0, 1]]
-    assert assigned(two, "breadth", "latency", 1e9) == [[0, 0], [0, 0]]
+    assert assign_groups(two, "breadth", "latency", 2.0) == [[0, 0], [0, 1]]
+    assert assign_groups(two, "breadth", "latency", 1e9) == [[0, 0], [0, 0]]
     problem = problem_of(two)
     assert makespan_ns(problem, two, [[0, 0], [0, 0]]) == 8
-    best, places = postprocessed(problem, two, [[0, 0], [0, 0]])
+    best, places = postprocess(problem, two, [[0, 0], [0, 0]])
     assert best == makespan_ns(problem, two, places) < 8
 
 
 def test_herald_chooses_by_energy_when_told() -> None:
     one = [line([[2, 3]], [[9, 1]])]
-    assert assigned(one, "breadth", "energy", 9.0) == [[1]]
-    assert assigned(one, "breadth", "edp", 9.0) == [[1]]
-    assert assigned(one, "breadth", "latency", 9.0) == [[0]]
+    assert assign_groups(one, "breadth", "energy", 9.0) == [[1]]
+    assert assign_groups(one, "breadth", "edp", 9.0) == [[1]]
+    assert assign_groups(one, "breadth", "latency", 9.0) == [[0]]
 
 
 # -- H2H

@@ -16,7 +16,7 @@ from socsched.literature.planners.runtime_aware import (
     coordinate_descent,
     equal_shares,
     random_search,
-    searched,
+    search_pointers,
 )
 from socsched.models.work import stage_work
 from socsched.planning.planners import planner
@@ -43,7 +43,7 @@ def test_pointers_by_hand() -> None:
     assert streams.time_ns(((), ())) == 50
     assert streams.time_ns(((1, 2), (0, 1))) == 10 + 30 + 10
     assert streams.time_ns(((2,), (1,))) == 44 + 10
-    time, pointers = searched(streams, 2, "coordinate", 20, 0, 0)
+    time, pointers = search_pointers(streams, 2, "coordinate", 20, 0, 0)
     assert time == streams.time_ns(pointers) == 50
 
 
@@ -55,7 +55,7 @@ def test_a_barrier_pays_where_shares_should_change() -> None:
     b = chain(kernel("b0", 60, 3), kernel("b1", 60, 1))
     streams = Streams([a, b], 1)
     assert streams.time_ns(((), ())) == 151
-    assert searched(streams, 1, "coordinate", 20, 0, 0) == (122, ((1,), (1,)))
+    assert search_pointers(streams, 1, "coordinate", 20, 0, 0) == (122, ((1,), (1,)))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -63,7 +63,7 @@ def test_coordinate_descent_ends_where_no_pointer_helps_and_never_beats_brute_fo
     rng = Random(seed)
     tenants = [random_graph(rng, rng.randint(2, 4)) for _ in range(2)]
     streams = Streams(tenants, rng.randint(0, 5))
-    time, pointers = searched(streams, 2, "coordinate", 50, 0, 0)
+    time, pointers = search_pointers(streams, 2, "coordinate", 50, 0, 0)
     every = [list(itertools.combinations_with_replacement(range(len(g.nodes) + 1), 2)) for g in tenants]
     best = min(streams.time_ns(each) for each in itertools.product(*every))
     assert best <= time == streams.time_ns(pointers)

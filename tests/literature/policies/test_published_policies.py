@@ -116,15 +116,15 @@ def test_reef_s_two_rules_of_padding() -> None:
     """60 units.  A kernel of 90 workgroups is two layers on 45 units, so 15 are left; of the other, 8 ns a round at
     occupancy 2 fit twice into 20 ns: 15 * 2 * 2 workgroups."""
     host = reef.Kernel(20, 90, (5, 9, 14))
-    assert reef.padded(host, reef.Kernel(100, 400, (6, 8))) == 15 * 2 * 2
-    assert reef.padded(host, reef.Kernel(100, 40, (6, 8))) == 40
+    assert reef.padding_workgroups(host, reef.Kernel(100, 400, (6, 8))) == 15 * 2 * 2
+    assert reef.padding_workgroups(host, reef.Kernel(100, 40, (6, 8))) == 40
     # rule 1: at occupancy 1 only is it short enough
-    assert reef.padded(host, reef.Kernel(100, 400, (20, 30))) == 15
-    assert reef.padded(host, reef.Kernel(100, 400, (21, 30))) == 0
+    assert reef.padding_workgroups(host, reef.Kernel(100, 400, (20, 30))) == 15
+    assert reef.padding_workgroups(host, reef.Kernel(100, 400, (21, 30))) == 0
     # rule 2: merged, one workgroup a unit is the most, and the host needs two
-    assert reef.padded(host, reef.Kernel(100, 400, (6,))) == 0
+    assert reef.padding_workgroups(host, reef.Kernel(100, 400, (6,))) == 0
     # nothing is left beside whole layers
-    assert reef.padded(reef.Kernel(20, 120, (5, 9)), reef.Kernel(100, 400, (6, 8))) == 0
+    assert reef.padding_workgroups(reef.Kernel(20, 120, (5, 9)), reef.Kernel(100, 400, (6, 8))) == 0
 
 
 def test_padded_kernels_advance_while_the_real_time_ones_run(simulate: Simulate) -> None:

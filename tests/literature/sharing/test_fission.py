@@ -12,7 +12,7 @@ from socsched.literature.sharing.fission import Arrival, Task, serve
 from socsched.literature.sharing.networks import NETWORKS
 from socsched.literature.sharing.planaria import Planaria, need
 from socsched.literature.sharing.prema import Fcfs, Prema
-from socsched.literature.sharing.subarrays import Layer, Npu, Table, Tiles, table, tiles, undivided
+from socsched.literature.sharing.subarrays import Layer, Npu, Table, Tiles, run_undivided, table, tiles
 
 NPU = Npu()
 SMALL = Npu(subarrays=4)
@@ -34,7 +34,7 @@ def test_cycles_by_hand() -> None:
     layer = Layer(64, 64, 100)
     assert tiles(layer, SMALL, 1) == Tiles(4, 164)
     assert tiles(layer, SMALL, 4) == Tiles(1, 228)
-    assert undivided(layer, SMALL) == Tiles(1, 228)
+    assert run_undivided(layer, SMALL) == Tiles(1, 228)
     # Long and narrow: four subarrays one above another are one tile; side by side they would be four.
     assert tiles(Layer(64, 32, 1000), SMALL, 2) == Tiles(1, 1000 + 64 + 32)
 
@@ -42,15 +42,15 @@ def test_cycles_by_hand() -> None:
 def test_depthwise_layers_want_small_arrays() -> None:
     """9 x 1 for 64 channels: 7 lie on the diagonal of 64 x 64, 10 tiles; of 64 x 32 as well, of which there are two."""
     layer = Layer(9, 1, 1000, groups=64)
-    assert tiles(layer, SMALL, 4) == Tiles(5, 1000 + 96) and undivided(layer, SMALL) == Tiles(10, 1000 + 128)
-    assert tiles(layer, SMALL, 4).total < undivided(layer, SMALL).total
+    assert tiles(layer, SMALL, 4) == Tiles(5, 1000 + 96) and run_undivided(layer, SMALL) == Tiles(10, 1000 + 128)
+    assert tiles(layer, SMALL, 4).total < run_undivided(layer, SMALL).total
 
 
 @given(st.integers(1, 600), st.integers(1, 600), st.integers(1, 3000), st.integers(1, 15))
 def test_more_subarrays_are_never_slower_nor_is_division(k: int, n: int, m: int, count: int) -> None:
     layer = Layer(k, n, m)
     assert tiles(layer, NPU, count + 1).total <= tiles(layer, NPU, count).total
-    assert tiles(layer, NPU, 16).total <= undivided(layer, NPU).total
+    assert tiles(layer, NPU, 16).total <= run_undivided(layer, NPU).total
     assert tiles(layer, NPU, 16).total * 16 * 32 * 32 >= layer.macs
 
 

@@ -21,7 +21,7 @@ from socsched.literature.sharing.mig import geometry
 from socsched.literature.sharing.mig_search import Search, search
 from socsched.literature.sharing.profile import Profile, Sample
 from socsched.literature.sharing.published import read_profiles
-from socsched.literature.sharing.transition import laid_out, transition
+from socsched.literature.sharing.transition import lay_out, transition
 from socsched.literature.sharing.workload import SECOND
 
 MS = 1_000_000
@@ -85,7 +85,7 @@ def test_the_knee_by_hand() -> None:
     assert points == pytest.approx([33.33, 57.14, 66.67, 75, 88.89, 100], rel=1e-3)
     options = gpulet.Options(slack=1.0)
     assert gpulet.efficient_share(one, options) == 40
-    assert gpulet.required_share(one, 60, options) == 50
+    assert gpulet.smallest_share(one, 60, options) == 50
     # A network that fills nothing gains nothing: the smallest part.
     assert gpulet.efficient_share(net("b", 1000, 10, 0, largest=1, fill=0.01), options) == 20
 
@@ -228,9 +228,9 @@ def test_search_is_between_the_bound_and_greedy_and_serves_what_is_asked(seed: i
         mig_serving.lower_bound(given_one) <= len(slow) <= len(fast) <= len(mig_serving.static(given_one, ("7g.40gb",)))
     )
     for configs in (fast, slow):
-        assert mig_serving.done(given_one.completed(configs))
+        assert mig_serving.is_complete(given_one.completed(configs))
         for config in configs:
-            assert geometry("a100-40gb").legal(tuple(laid_out("a100-40gb", config)))
+            assert geometry("a100-40gb").legal(tuple(lay_out("a100-40gb", config)))
     assert search(given_one, Search(rounds=4)) == slow
 
 
@@ -246,9 +246,11 @@ def test_search_finds_the_fewest_gpus_of_small_problems(seed: int) -> None:
     """All pairs of configurations are tried: where two GPUs are enough, search has two."""
     given_one = drawn_problem(seed + 50, 3, most=0.7)
     configs = {given_one.utility(config) for config in mig_serving.configurations(given_one, 3)}
-    one = any(mig_serving.done(utility) for utility in configs)
+    one = any(mig_serving.is_complete(utility) for utility in configs)
     pairs = product(configs, repeat=2)
-    two = one or any(mig_serving.done([a + b for a, b in zip(first, second, strict=True)]) for first, second in pairs)
+    two = one or any(
+        mig_serving.is_complete([a + b for a, b in zip(first, second, strict=True)]) for first, second in pairs
+    )
     found = len(search(given_one, Search(rounds=10)))
     assert found == 1 if one else found == 2 if two else found >= 3
 
@@ -271,9 +273,9 @@ def test_a_transition_never_serves_less_and_ends_at_the_target(seed: int) -> Non
     )
     now, target = mig_serving.greedy(before), search(after, Search(rounds=3))
     steps = transition("a100-40gb", now, target)
-    gpus: dict[int, dict[object, str]] = {i: dict(laid_out("a100-40gb", config)) for i, config in enumerate(now)}
+    gpus: dict[int, dict[object, str]] = {i: dict(lay_out("a100-40gb", config)) for i, config in enumerate(now)}
     least = capacity_of(before, gpus)
-    goal = {i: dict(laid_out("a100-40gb", config)) for i, config in enumerate(target)}
+    goal = {i: dict(lay_out("a100-40gb", config)) for i, config in enumerate(target)}
     for service, value in capacity_of(after, goal).items():  # type: ignore[arg-type]
         least[service] = min(least[service], value)
     cut = geometry("a100-40gb")

@@ -14,7 +14,7 @@ from socsched.cli.root import run as command_line
 from socsched.errors import UsageError
 from socsched.literature.studies import learning
 from socsched.literature.studies.environment import Costs, Environment, rollout
-from socsched.literature.studies.variation import varied
+from socsched.literature.studies.variation import vary_plan
 from socsched.planning.io import save
 from socsched.planning.plan import Level, Plan
 from socsched.sim import policies
@@ -54,7 +54,7 @@ def drawn(seed: int, usage: float) -> Plan:
             task(f"t{number}", cost, period_ns=period, deadline_ns=max(deadline, cost), on_late=late, criticality=kind)
         )
     kind = rng.choice(("full", "segment"))
-    return varied(plan(tasks, [engine(preemption=kind, switch_ns=5000)]), seed, 0.4)
+    return vary_plan(plan(tasks, [engine(preemption=kind, switch_ns=5000)]), seed, 0.4)
 
 
 def lost(done: SimulationRun, kinds: tuple[str, ...] = ("hard", "firm", "soft")) -> int:
@@ -70,7 +70,7 @@ def test_the_adaptive_policy_is_never_worse_than_edf(seed: int) -> None:
 
 
 def test_the_adaptive_policy_shortens_responses_where_there_is_slack() -> None:
-    made = varied(plan([task("long", 20 * MS, period_ns=60 * MS), task("short", 1 * MS, period_ns=97 * MS)]), 3, 0.2)
+    made = vary_plan(plan([task("long", 20 * MS, period_ns=60 * MS), task("short", 1 * MS, period_ns=97 * MS)]), 3, 0.2)
     means = {}
     for name in ("edf", "adaptive"):
         found = run(made, 4000 * MS, 0, name, record=False).outcome
@@ -199,7 +199,7 @@ def test_weights_become_a_policy(tmp_path: Path, trained: tuple[Environment, lea
     file = tmp_path / "weights.json"
     learning.save(file, trained[1], "a test")
     for seed in range(4):
-        made = varied(mixed(), seed, 0.3)
+        made = vary_plan(mixed(), seed, 0.3)
         safe = run(made, 600 * MS, seed, "learned", record=False)
         own = run(made, 600 * MS, seed, f"learned:weights={file}", record=False)
         assert lost(own, ("hard", "firm")) == lost(safe, ("hard", "firm")) == 0

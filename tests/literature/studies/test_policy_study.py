@@ -54,19 +54,19 @@ def small() -> Plan:
 
 
 def test_a_load_makes_sources_faster_and_leaves_deadlines() -> None:
-    double = variation.loaded(small(), 2)
+    double = variation.scale_rates(small(), 2)
     assert [s.period_ns for s in double.sensors] == [5 * MS]
     assert [(t.period_ns, t.deadline_ns) for t in double.tasks] == [(5 * MS, 10 * MS), (4 * MS, 4 * MS)]
     with pytest.raises(UsageError, match="above 0"):
-        variation.loaded(small(), 0)
+        variation.scale_rates(small(), 0)
 
 
 def test_a_seed_draws_phases_and_times_that_never_exceed_the_plan() -> None:
-    a, b = (variation.varied(small(), seed, 0.3) for seed in (1, 2))
-    assert a == variation.varied(small(), 1, 0.3) != b
+    a, b = (variation.vary_plan(small(), seed, 0.3) for seed in (1, 2))
+    assert a == variation.vary_plan(small(), 1, 0.3) != b
     assert 0 <= a.sensors[0].offset_ns < 10 * MS and a.sensors[0].offset_ns != b.sensors[0].offset_ns
     assert [t.times.values_ns for t in a.tasks if t.times] == [(2_800_000, 4 * MS), (1_400_000, 2 * MS)]
-    assert all(t.times is None for t in variation.varied(small(), 1, 0).tasks)
+    assert all(t.times is None for t in variation.vary_plan(small(), 1, 0).tasks)
 
 
 def test_a_chain_alone_keeps_what_it_needs() -> None:
@@ -81,12 +81,12 @@ def test_a_chain_alone_keeps_what_it_needs() -> None:
 
 
 def test_policies_that_change_nothing_are_left_out_with_the_reason() -> None:
-    names, left_out = policies.chosen(small(), None)
+    names, left_out = policies.select_policies(small(), None)
     assert "cbs" in left_out and "reservation" in left_out["cbs"] and "reef" in names
     on_cpus = plan([task("a", 1)])
-    assert set(policies.chosen(on_cpus, None)[1]) >= {"cbs", "reef", "xauto", "irina", "edf-criticality"}
+    assert set(policies.select_policies(on_cpus, None)[1]) >= {"cbs", "reef", "xauto", "irina", "edf-criticality"}
     with pytest.raises(UsageError, match="unknown scheduling policy 'nothing'"):
-        policies.chosen(small(), ["nothing"])
+        policies.select_policies(small(), ["nothing"])
 
 
 def test_a_study_tells_policies_apart() -> None:

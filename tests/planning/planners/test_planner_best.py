@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from socsched.api.comparison import OURS, Outcome, best, compared
-from socsched.api.refinement import refined
+from socsched.api.comparison import OURS, Outcome, best, compare_planners
+from socsched.api.refinement import refine
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
@@ -46,7 +46,7 @@ def mine(pipeline: Pipeline, objective: str, cuts: bool = False) -> Plan:
             pipeline, get_platform(XAVIER), "MAXN", objective, work=stage_work, explain=False, cuts=cuts, observed=seen
         )
 
-    return refined(again(), again)
+    return refine(again(), again)
 
 
 @pytest.mark.parametrize("waiting_ms", [0, 15, 25])
@@ -88,7 +88,7 @@ def test_the_best_plan_is_no_worse_than_any() -> None:
             return mine(pipeline, "longest")
         return make_plan(planner(name), pipeline, get_platform(XAVIER), "MAXN", work=stage_work)
 
-    outcomes = compared([(OURS, {}), ("h2h", {}), ("herald", {}), ("axonn", {})], make)
+    outcomes = compare_planners([(OURS, {}), ("h2h", {}), ("herald", {}), ("axonn", {})], make)
     found = best(outcomes, "longest")
     plans = [o for o in outcomes if o.plan is not None and o.plan.verdict == "feasible"]
     assert len(plans) >= 2 and outcomes[-1].refusal

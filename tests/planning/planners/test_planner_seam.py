@@ -24,7 +24,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "planning.md"
 OPTIONS = {"axonn": {"stage": "camera-detect"}, "jedi": {"stage": "backbone"}, "deepthings": {"stage": "camera-detect"}}
 
 
-@pytest.mark.parametrize("name", [name for name in planners.known() if name != "runtime-aware"])
+@pytest.mark.parametrize("name", [name for name in planners.planner_names() if name != "runtime-aware"])
 @pytest.mark.sampled(8)
 def test_plans_are_bounded_simulated_and_written_like_ours(name: str) -> None:
     """The perception stack: what the simulator shows never exceeds a bound, and the file comes back as it was."""
@@ -72,7 +72,7 @@ def test_names_and_options_are_checked() -> None:
         found.settings({"transitions": "two"})
     assert found.settings({"transitions": "3"})["transitions"] == 3
     assert planners.planner("ios").settings({"merge": "no"})["merge"] is False
-    assert set(planners.descriptions()) == set(planners.known())
+    assert set(planners.descriptions()) == set(planners.planner_names())
 
 
 def test_single_network_planners_ask_which_one() -> None:
@@ -99,7 +99,7 @@ def test_a_planner_from_outside_plans_like_the_others(monkeypatch: pytest.Monkey
 
     entry = Registered("coolest", "my_package.coolest:PLANNER", planners.GROUP)
     monkeypatch.setitem(plugins.entries(planners.GROUP), "coolest", entry)
-    assert "coolest" in planners.known() and planners.descriptions()["coolest"].startswith("every stage")
+    assert "coolest" in planners.planner_names() and planners.descriptions()["coolest"].startswith("every stage")
     pipeline, platform = get_pipeline("camera-detection"), get_platform(ORIN)
 
     def energy(**options: str) -> int:

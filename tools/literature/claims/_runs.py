@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from socsched.api.refinement import NOTHING, Observed, refined
+from socsched.api.refinement import NOTHING, Observed, refine
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.models.work import stage_work
@@ -36,7 +36,7 @@ def planned(
         def ours(seen: Observed = NOTHING) -> Plan:
             return make_ours(what, _board(board), mode, goal, work=stage_work, explain=False, observed=seen)
 
-        return refined(ours(), ours)
+        return refine(ours(), ours)
     return make_plan(planner(name), what, _board(board), mode, work=stage_work, options=options)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from socsched.literature.planners.deepthings import dealt, work_sharing, work_stealing
+from socsched.literature.planners.deepthings import deal_tiles, work_sharing, work_stealing
 from tools.literature.claims._networks import pipeline
 from tools.literature.claims._runs import planned
 from tools.literature.claims.claim import Claim
@@ -24,7 +24,7 @@ def claims() -> list[Claim]:
     # Workers of different speed, as other work leaves them: every other core half as fast.
     tile = facts["one_core_ns"] // 25
     times = [[tile * (1 + worker % 2) for worker in range(6)] for _ in range(25)]
-    queues = dealt(25, 6)
+    queues = deal_tiles(25, 6)
     shared, stolen = work_sharing(times, queues), work_stealing(times, queues, 1_000_000).makespan_ns
     network = "the first 16 layers of YOLOv2 at 608 x 608, 5x5 tiles"
     return [

@@ -8,7 +8,7 @@ from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.platform import Platform
 from socsched.graph.taskgraph import task_graph
-from socsched.literature.planners.interference import measured, trained
+from socsched.literature.planners.interference import measure_slowdown, train
 from socsched.models.work import stage_work
 from socsched.planning.planners import planner
 from socsched.planning.planners.propose import make_plan
@@ -27,10 +27,10 @@ def claims() -> list[Claim]:
     model = CostModel(board, board.mode("MAXN"), stage_work)
     workload = Workload.of(task_graph(what), model, "edf")
     costs = [cost for found in workload.options().values() for cost in found]
-    predictor = trained(costs, workload.contention(), model.dram, 600, 0)
+    predictor = train(costs, workload.contention(), model.dram, 600, 0)
     pairs = [(me, [a, b]) for me in costs for a in costs for b in costs if len({me.engine, a.engine, b.engine}) == 3]
     errors = [
-        abs(predictor.degradation(me, others, model.dram) / measured(me, others, workload.contention()) - 1)
+        abs(predictor.degradation(me, others, model.dram) / measure_slowdown(me, others, workload.contention()) - 1)
         for me, others in pairs
     ]
     within = sum(errors) / len(errors)

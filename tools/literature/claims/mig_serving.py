@@ -14,7 +14,7 @@ from socsched.literature.sharing.deployment import Demand
 from socsched.literature.sharing.mig_search import search
 from socsched.literature.sharing.profile import Profile, ShareLaw
 from socsched.literature.sharing.published import read_profiles
-from socsched.literature.sharing.transition import laid_out, transition
+from socsched.literature.sharing.transition import lay_out, transition
 from tools.literature.claims._published import data
 from tools.literature.claims.claim import Claim
 
@@ -94,7 +94,7 @@ def changed(before: mig_serving.Problem, after: mig_serving.Problem) -> tuple[fl
     needs = {
         one.profile.name: min(one.rate, other.rate) for one, other in zip(before.demands, after.demands, strict=True)
     }
-    assert all(laid_out(GPU, config) for config in target)
+    assert all(lay_out(GPU, config) for config in target)
     short = 0
     for action in steps.actions:
         have[action.placed.profile, action.service] += 1 if action.kind == "make" else -1

@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 from socsched.literature.studies.multiprogram import interval
-from socsched.literature.xauto import Node, scheduled
+from socsched.literature.xauto import Node, schedule
 from socsched.planning.plan import ExecutionTimes, Plan, PlannedSensor
 from tools.literature.claims._plans import engine, plan, simulate, tail, task
 from tools.literature.claims.claim import Claim
@@ -77,7 +77,7 @@ def claims() -> list[Claim]:
     proved = 0
     for seed in range(20):
         graph = nodes(seed)
-        answer = scheduled(graph, time_limit=4, grain_ns=100_000)
+        answer = schedule(graph, time_limit=4, grain_ns=100_000)
         proved += answer.optimal
         fastest = {node.name: min(node.times_ns, key=lambda pair: pair[1])[0] for node in graph}
         variants = {

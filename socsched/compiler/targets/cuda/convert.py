@@ -82,7 +82,7 @@ def kernel_for(given: TensorType, wanted: TensorType) -> tuple[str, tuple[int, i
     """
     layouts = (given.layout or "NCHW", wanted.layout or "NCHW")
     images = len(given.shape) == 4 and layouts[0] != layouts[1]
-    known = given.dtype in _NAMES and wanted.dtype in _NAMES and (not images or None not in map(blocked, layouts))
+    known = given.dtype in _NAMES and wanted.dtype in _NAMES and (not images or None not in map(channel_block, layouts))
     if not known:
         raise MachineError(
             f"the GPU has no conversion from {given.dtype} {layouts[0]} to {wanted.dtype} {layouts[1]}",
@@ -98,7 +98,7 @@ def kernel_for(given: TensorType, wanted: TensorType) -> tuple[str, tuple[int, i
     return f"turn_{pair}", (channels, pixels) if layouts[0] == "NCHW" else (pixels, channels)
 
 
-def blocked(layout: str) -> int | None:
+def channel_block(layout: str) -> int | None:
     """Return the kernels' channel parameter for a layout: NHWC 0, NCHW 1, NCHWnc n, None for others."""
     if layout in ("NHWC", "NCHW"):
         return int(layout == "NCHW")
@@ -130,7 +130,7 @@ class Converter:
         batch = given.shape[0]
         sizes = {"fp32": 4, "fp16": 2}
         if name.startswith("lay"):
-            ways = [blocked(kind.layout or "NCHW") or 0 for kind in (given, wanted)]
+            ways = [channel_block(kind.layout or "NCHW") or 0 for kind in (given, wanted)]
             here, there = (width * (-(-height // n) * n if n > 1 else height) for n in ways)
             last = [ctypes.c_int(value) for value in (height, width, *ways)]
             for image in range(batch):

@@ -15,7 +15,7 @@ _LOCK = Lock()
 
 
 @contextmanager
-def supplied(compile_source: Callable[[str], bytes]) -> Iterator[None]:
+def supply_cubins(compile_source: Callable[[str], bytes]) -> Iterator[None]:
     """Supply TVM with cubins from `compile_source` within the block; one thread at a time."""
     from socsched.compiler.loading.tvm_runtime import tvm
 

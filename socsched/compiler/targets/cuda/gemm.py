@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from socsched.compiler.environment import T, tirx
-from socsched.compiler.targets.cuda.shapes import VECTOR, Convolution, Tile, up
+from socsched.compiler.targets.cuda.shapes import VECTOR, Convolution, Tile, round_up
 
 _ATTRIBUTES = {"tirx.noalias": True}
 
@@ -72,7 +72,7 @@ def convolution(shape: Convolution, tile: Tile) -> Any:
 
     With splits it is conv(X, W, P[splits, m, n]), to be finished by `reduction`.
     """
-    rows, length = up(shape.m, tile.rows), up(shape.k, tile.depth * tile.splits)
+    rows, length = round_up(shape.m, tile.rows), round_up(shape.k, tile.depth * tile.splits)
     return _split(shape, tile, rows, length) if tile.splits > 1 else _whole(shape, rows, length)
 
 

@@ -18,7 +18,7 @@ from socsched.compiler.environment import T
 from socsched.compiler.quantize.epilogue import Epilogue
 from socsched.compiler.targets.cuda.gemm import pixel, target
 from socsched.compiler.targets.cuda.intrinsics import SIGNED, UNSIGNED, Family
-from socsched.compiler.targets.cuda.shapes import Convolution, Tile, up
+from socsched.compiler.targets.cuda.shapes import Convolution, Tile, round_up
 
 _ATTRIBUTES = {"tirx.noalias": True}
 
@@ -43,7 +43,7 @@ def convolution(shape: Convolution, tile: Tile, form: Form) -> Any:
     X and W are pairs of bytes, S the epilogue's table: bias, low, high and multiplier, or bias and the bits of an fp32
     factor.  With splits it is conv(X, W, P[splits, m, n]), to be finished by `reduction`.
     """
-    rows, length = up(shape.m, tile.rows), up(shape.k, tile.depth * tile.splits)
+    rows, length = round_up(shape.m, tile.rows), round_up(shape.k, tile.depth * tile.splits)
     if tile.splits > 1:
         return _split(shape, tile, rows, length, form)
     return _added(shape, rows, length, form) if form.added else _whole(shape, rows, length, form)

@@ -26,7 +26,7 @@ from socsched.compiler.targets.cuda.int8_pack import channel_table, kernel_matri
 from socsched.compiler.targets.cuda.int8_tiles import int8_tile
 from socsched.compiler.targets.cuda.lower import Lowered
 from socsched.compiler.targets.cuda.schedule import schedule
-from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, up
+from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, round_up
 from socsched.errors import CompileError
 from socsched.graph.operators import TensorType
 
@@ -47,7 +47,7 @@ class _Image:
     @property
     def lying(self) -> int:
         """Return the number of channels in memory."""
-        return up(self.channels, EDGE)
+        return round_up(self.channels, EDGE)
 
     @property
     def pixels(self) -> int:
@@ -122,7 +122,7 @@ class _Lowering:
     def quantise(self, name: str, var: Any, plain: bool) -> None:
         """Convert fp32 values [pixels, channels], or `plain` [channels, pixels], to bytes."""
         _, channels, height, width = self.graph.values[name].shape
-        stored, pixels, lying = self.stored(name), height * width, up(channels, EDGE)
+        stored, pixels, lying = self.stored(name), height * width, round_up(channels, EDGE)
         inverse = float(1.0 / self.q.scales[name].step)
         args = (pixels, channels, lying, inverse, stored, plain)
         quantised = self.call(int8_kernels.quantise, args, [var], (pixels, lying), stored.dtype)
@@ -243,7 +243,7 @@ class _Lowering:
         members = self.siblings.get(step.output, [step])
         source, leaves = self.image_of(step.group.inputs[0]), step.output in self.q.floats
         counts = [self.graph.values[member.output].shape[1] for member in members]
-        outputs, pairs, window = up(sum(counts), EDGE), source.lying // 2, window_of(step)
+        outputs, pairs, window = round_up(sum(counts), EDGE), source.lying // 2, window_of(step)
         shape = Convolution(
             *(source.height, source.width, pairs, outputs, *window.kernel, window.stride, window.pad, window.scale),
             relu=step.relu,
@@ -262,7 +262,7 @@ class _Lowering:
         tile = int8_tile(shape, self.arch)
         self.products.append((shape, tile))
         layers = [(member, member.layer) for member in members if member.layer is not None]
-        matrix = kernel_matrix(layers, shape, up(shape.k, tile.depth * tile.splits))
+        matrix = kernel_matrix(layers, shape, round_up(shape.k, tile.depth * tile.splits))
         scale = None if leaves else self.q.scales[step.output]
         table = channel_table(layers, scale, shape.outputs)
         pixels = self.viewed(source.var, (source.pixels, pairs), "float16")

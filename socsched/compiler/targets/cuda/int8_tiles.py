@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from socsched.compiler.targets.cuda.int8_tile_table import INT8_TABLE
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile
-from socsched.compiler.targets.cuda.tiles import modelled
+from socsched.compiler.targets.cuda.tiles import fastest_tile
 
 
 def int8_tile(shape: Convolution, arch: str) -> Tile:
@@ -17,5 +17,5 @@ def int8_tile(shape: Convolution, arch: str) -> Tile:
     """
     plain = arch.rstrip("a")
     measured = INT8_TABLE.get(plain, {}).get(shape.key)
-    tile = Tile(*measured) if measured is not None else modelled(shape, plain)
+    tile = Tile(*measured) if measured is not None else fastest_tile(shape, plain)
     return replace(tile, splits=1, store=2) if shape.planes else tile

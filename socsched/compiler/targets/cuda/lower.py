@@ -18,7 +18,7 @@ from socsched.compiler.layouts import physical_shape
 from socsched.compiler.targets.cuda import gemm, hopper, kernels, pillar_kernels, rules
 from socsched.compiler.targets.cuda.patch import Patch
 from socsched.compiler.targets.cuda.schedule import schedule
-from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, up
+from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, round_up
 from socsched.compiler.targets.cuda.tiles import tile_for
 from socsched.errors import CompileError
 from socsched.graph.fusion import Graph, Group
@@ -175,7 +175,7 @@ class _Lowering:
         total = self.sums.get(group.output)
         final = total or group
         shape = Convolution(
-            *(source.height, source.width, source.lying, up(outputs, EDGE), kernel_h, kernel_w),
+            *(source.height, source.width, source.lying, round_up(outputs, EDGE), kernel_h, kernel_w),
             *(int(group.attrs["stride_h"]), int(group.attrs["pad"])),
             relu=final.relu,
             residual=total is not None,
@@ -228,7 +228,7 @@ class _Lowering:
         scale = weight.shape[2]
         _, channels, height, width = self.graph.values[group.output].shape
         shape = Convolution(
-            *(source.height, source.width, source.lying, up(channels, EDGE)), scale=scale, relu=group.relu
+            *(source.height, source.width, source.lying, round_up(channels, EDGE)), scale=scale, relu=group.relu
         )
         packed = _padded(weight, (0, source.lying), (1, shape.outputs)).transpose(2, 3, 1, 0)
         var = self.product(group, shape, packed.reshape(shape.n, -1), [group], [source.var])
@@ -239,10 +239,10 @@ class _Lowering:
         weight = self.weights[group.weights["weight"]]
         outputs, inputs = weight.shape
         rows = self.graph.values[group.inputs[0]].shape[0]
-        source, held = self.plain[group.inputs[0]], up(inputs, EDGE)
+        source, held = self.plain[group.inputs[0]], round_up(inputs, EDGE)
         if held != inputs:
             source = self.copied(source, rows, inputs, 0, inputs, held)
-        shape = Convolution(rows, 1, held, up(outputs, _DENSE), relu=group.relu)
+        shape = Convolution(rows, 1, held, round_up(outputs, _DENSE), relu=group.relu)
         var = self.product(group, shape, _padded(weight, (0, shape.n), (1, held)), [group], [source])
         if shape.n != outputs:
             var = self.copied(var, rows, shape.n, 0, outputs, outputs)
@@ -260,7 +260,9 @@ class _Lowering:
         if isinstance(tile, Tile) and shape.planes:
             tile = replace(tile, splits=1, store=2)
         self.products.append((shape, tile))
-        packed = _padded(weight, (1, up(shape.k, tile.depth * tile.splits) if isinstance(tile, Tile) else shape.k))
+        packed = _padded(
+            weight, (1, round_up(shape.k, tile.depth * tile.splits) if isinstance(tile, Tile) else shape.k)
+        )
         bias = _padded(np.concatenate([self.bias(member) for member in members]), (0, shape.outputs))
         source, *others = operands
         constants = [relax.const(packed.astype(np.float16), "float16"), relax.const(bias.astype(np.float32), "float32")]

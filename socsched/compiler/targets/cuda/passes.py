@@ -23,11 +23,11 @@ from socsched.compiler.quantize.network import STAYS_FLOAT, stays_float
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.target import Build, Compilation, Pass, Passes, TargetSpec, resolve
 from socsched.compiler.targets.cuda.codegen import build
-from socsched.compiler.targets.cuda.device_code import supplied
+from socsched.compiler.targets.cuda.device_code import supply_cubins
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
 from socsched.compiler.targets.cuda.lower import lower
 from socsched.compiler.targets.cuda.nvcc import device_source, find_nvcc, write_cubin
-from socsched.compiler.targets.cuda.rules import unruled
+from socsched.compiler.targets.cuda.rules import unsupported_reason
 from socsched.compiler.targets.cuda.tiles import OLDEST, capability
 from socsched.errors import CompileError
 from socsched.graph.network import Network
@@ -128,7 +128,7 @@ def compiled_by_nvcc(generate: Pass) -> Pass:
             write_cubin(compiler, folder / SOURCE, folder / BINARY, arch)
             return (folder / BINARY).read_bytes()
 
-        with supplied(cubin):
+        with supply_cubins(cubin):
             compilation = generate(compilation)
         if not (folder / BINARY).exists():  # without a driver TVM does not request machine code
             cubin(device_source(compilation.executable.mod))
@@ -153,7 +153,7 @@ def _reason(compilation: Compilation) -> str:
         return f"tensor cores take fp16, not {'fp32' if precision == 'int8' else precision}"
     if capability(str(compilation.asked.spec.tvm["arch"])) < OLDEST:
         return f"the rules need asynchronous copies, sm_{OLDEST} or later"
-    return unruled(compilation.graph)
+    return unsupported_reason(compilation.graph)
 
 
 def _require_products(compilation: Compilation) -> None:

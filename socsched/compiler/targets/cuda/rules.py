@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from socsched.compiler.targets.cuda.shapes import EDGE, VECTOR, up
+from socsched.compiler.targets.cuda.shapes import EDGE, VECTOR, round_up
 from socsched.graph.fusion import Graph, Group
 
 KINDS = (
@@ -14,10 +14,10 @@ KINDS = (
 
 def lying(channels: int) -> int:
     """Return the number of channels that an image of `channels` occupies in memory inside a network."""
-    return up(channels, VECTOR if channels <= VECTOR else EDGE)
+    return round_up(channels, VECTOR if channels <= VECTOR else EDGE)
 
 
-def unruled(graph: Graph) -> str:
+def unsupported_reason(graph: Graph) -> str:
     """Return the reason a network cannot be lowered by these rules, empty if it can."""
     for group in graph.groups:
         if group.kind not in KINDS:

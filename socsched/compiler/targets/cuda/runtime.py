@@ -11,8 +11,8 @@ import numpy as np
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.loading.aligned import check
 from socsched.compiler.targets.cuda.cuda_api import Graph, Stream
-from socsched.compiler.targets.cuda.device_code import supplied
-from socsched.compiler.targets.cuda.shapes import up
+from socsched.compiler.targets.cuda.device_code import supply_cubins
+from socsched.compiler.targets.cuda.shapes import round_up
 from socsched.compiler.targets.cuda.sm_share import stream_for
 from socsched.errors import InputError, MachineError
 from socsched.graph.operators import TensorType
@@ -58,7 +58,7 @@ class GpuStage:
             raise InputError(f"{self.artifact.stage}: expected {len(self.inputs)} inputs, got {len(arrays)}")
         for array, tensor, name in zip(arrays, self.inputs, self.artifact.input_names, strict=True):
             check(array, tensor, f"{self.artifact.stage}: input {name!r}")
-        given = [filled_up(array, tensor) for array, tensor in zip(arrays, self.inputs, strict=True)]
+        given = [pad_to_bucket(array, tensor) for array, tensor in zip(arrays, self.inputs, strict=True)]
         rows = max((len(a) for a, t in zip(arrays, self.inputs, strict=True) if t.shape[0] < 0), default=0)
         ready = self.captured(*(array.shape for array in given))
         for array, buffer in zip(given, ready.inputs, strict=True):
@@ -120,7 +120,7 @@ def record(machine: Any, device: Any, stream: Stream, given: tuple[Any, ...]) ->
     return Captured(graph, given, results, tuple(held))
 
 
-def filled_up(array: Array, tensor: TensorType) -> Array:
+def pad_to_bucket(array: Array, tensor: TensorType) -> Array:
     """Return `array` padded with rows to a whole bucket if the number of rows varies.
 
     Added rows are zero, or -1 for integers: a pillar outside the grid.  Rows are independent in every stage with a
@@ -129,7 +129,7 @@ def filled_up(array: Array, tensor: TensorType) -> Array:
     if tensor.shape[0] >= 0:
         return array
     filled = np.full(
-        (up(max(len(array), 1), BUCKET), *array.shape[1:]), -1 if array.dtype.kind == "i" else 0, array.dtype
+        (round_up(max(len(array), 1), BUCKET), *array.shape[1:]), -1 if array.dtype.kind == "i" else 0, array.dtype
     )
     filled[: len(array)] = array
     return filled
@@ -150,7 +150,7 @@ def open_machine(artifact: Artifact) -> tuple[Any, Any]:
         )
     binary = artifact.path.read_bytes()
     try:
-        with supplied(lambda source: binary):
+        with supply_cubins(lambda source: binary):
             module = tvm.runtime.load_module(str(library.resolve()))
             return VirtualMachine(module, device), device
     except (RuntimeError, OSError, AttributeError, ValueError) as error:

@@ -12,7 +12,7 @@ VECTOR = 8
 """fp16 elements in the 16 bytes that a thread copies at once; channels of activations are a multiple of it."""
 
 
-def up(size: int, step: int) -> int:
+def round_up(size: int, step: int) -> int:
     """Return `size` rounded up to a multiple of `step`."""
     return -(-size // step) * step
 

@@ -59,18 +59,18 @@ def tile_for(shape: Convolution, arch: str, sms: int = 0) -> Tile | Patch:
     for architectures with an "a" (sm_90a), whose instructions plain sm_90 lacks.
     """
     if 0 < sms < gpu(arch).sms:
-        return modelled(shape, arch, sms)
+        return fastest_tile(shape, arch, sms)
     faster = PATCHES.get(arch, {}).get(shape.key)
     if faster is not None and Patch(*faster).fits(shape):
         return Patch(*faster)
     measured = TABLE.get(arch.rstrip("a"), {}).get(shape.key)
     if measured is not None:
         return Tile(*measured)
-    return modelled(shape, arch)
+    return fastest_tile(shape, arch)
 
 
 @cache
-def modelled(shape: Convolution, arch: str, sms: int = 0) -> Tile:
+def fastest_tile(shape: Convolution, arch: str, sms: int = 0) -> Tile:
     """Return the fastest tile by `estimate` on `sms` multiprocessors, 0 for all."""
     fitting = list(candidates(shape, arch))
     if not fitting:

@@ -28,7 +28,7 @@ def function(activation: Activation) -> Callable[[Any], Any]:
     return lambda value: _FUNCTIONS[name](value, *given)
 
 
-def applied(activation: Activation, dtype: str) -> Callable[[Any], Any]:
+def apply_activation(activation: Activation, dtype: str) -> Callable[[Any], Any]:
     """Return an activation as a function of a `dtype` expression, in half precision if the result is identical.
 
     Comparisons commute with rounding; everything else is computed in float32 and rounded once.
@@ -47,7 +47,7 @@ def applied(activation: Activation, dtype: str) -> Callable[[Any], Any]:
     return lambda x: act(x.astype("float32")).astype(dtype)
 
 
-def known(activation: Activation) -> bool:
+def is_known(activation: Activation) -> bool:
     """Return whether `function` has this activation."""
     return not activation or activation[0] in _FUNCTIONS
 

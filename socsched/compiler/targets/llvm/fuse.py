@@ -16,7 +16,7 @@ _UNARY = ("sigmoid", "tanh", "clip", "leaky_relu", "relu")
 _LINEAR = ("conv2d", "conv2d_transpose", "dense", "add")
 
 
-def fused(graph: Graph) -> Graph:
+def fuse(graph: Graph) -> Graph:
     """Return `graph` with activations and residual additions inside the operators that feed only them."""
     for step in (_gates, _residuals, _activations):
         graph = step(graph)

@@ -155,7 +155,7 @@ class Images:
 
     def copied(self, image: Image, border: int) -> Image:
         target = replace(image, var=None, border=border)
-        return self.image(target, kernels.mapped, (image.lying, target.lying, ()), [image.var])
+        return self.image(target, kernels.map_kernel, (image.lying, target.lying, ()), [image.var])
 
     def unpacked(self, image: Image, tensor: TensorType, offset: int) -> Any:
         args = (image.lying, tensor.shape[1], offset)
@@ -183,7 +183,7 @@ class Images:
 
     def bias(self, groups: list[Group], channels: int, dtype: str = "float32") -> Any:
         values = np.concatenate([self.raw_bias(group) for group in groups])
-        return self.constant(padded(values, (0, channels)).reshape(-1, self.c), dtype)
+        return self.constant(pad(values, (0, channels)).reshape(-1, self.c), dtype)
 
     def raw_bias(self, group: Group) -> Array:
         if "bias" in group.weights:
@@ -225,7 +225,7 @@ def _padding(group: Group) -> int:
     return max(int(attrs["pad"]), int(attrs.get("pad_h", 0)), int(attrs.get("pad_w", 0)))
 
 
-def padded(array: Array, *sizes: tuple[int, int]) -> Array:
+def pad(array: Array, *sizes: tuple[int, int]) -> Array:
     """Return `array` with the given axes zero-padded to the given sizes."""
     widths = [(0, 0)] * array.ndim
     for axis, size in sizes:

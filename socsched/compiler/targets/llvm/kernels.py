@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from socsched.compiler.environment import T, tirx
-from socsched.compiler.targets.llvm.activation import Activation, applied, function
+from socsched.compiler.targets.llvm.activation import Activation, apply_activation, function
 from socsched.compiler.targets.llvm.shapes import Lying, Window
 
 _NO_ALIAS = {"tirx.noalias": True, "tirx.is_scheduled": True}
@@ -48,14 +48,14 @@ def zero_sides(O, block, y, width, border, c):
             O[block, y, width - 1 - e, v] = zero(O)
 
 
-def mapped(source: Lying, target: Lying, activation: Activation) -> Any:
+def map_kernel(source: Lying, target: Lying, activation: Activation) -> Any:
     """Return map(X, O): an element-wise function, from blocks `source.first` to blocks `target.first` onwards."""
     blocks, c, height = target.blocks, target.block, target.height
     sn, sh, sw, _ = source.shape
     total, ph, pw, _ = target.shape
     b_in, b_out, start, first, width = source.border, target.border, source.first, target.first, target.width
     dtype = target.dtype
-    act = applied(activation, dtype)
+    act = apply_activation(activation, dtype)
 
     @T.prim_func(s_tir=True, private=True)
     def map_image(X: T.Buffer((sn, sh, sw, c), dtype), O: T.Buffer((total, ph, pw, c), dtype)):
@@ -78,7 +78,7 @@ def mapped(source: Lying, target: Lying, activation: Activation) -> Any:
     return map_image
 
 
-def combined(left: Lying, right: Lying, target: Lying, op: str, activation: Activation) -> Any:
+def binary_kernel(left: Lying, right: Lying, target: Lying, op: str, activation: Activation) -> Any:
     """Return op(X, Y, O): add, subtract, multiply, maximum or minimum; a 1x1 image is broadcast over the other."""
     blocks, c, height, width = target.blocks, target.block, target.height, target.width
     ln, lh, lw, _ = left.shape
@@ -86,7 +86,7 @@ def combined(left: Lying, right: Lying, target: Lying, op: str, activation: Acti
     total, ph, pw, _ = target.shape
     b_out, first = target.border, target.first
     dtype = target.dtype
-    lb, rb, act, combine = left.border, right.border, applied(activation, dtype), _BINARY[op]
+    lb, rb, act, combine = left.border, right.border, apply_activation(activation, dtype), _BINARY[op]
     ly, lx, ry, rx = (int(size > 1) for size in (left.height, left.width, right.height, right.width))
 
     @T.prim_func(s_tir=True, private=True)
@@ -190,7 +190,7 @@ def pool(source: Lying, target: Lying, window: Window, average: str) -> Any:
     return pool_image
 
 
-def enlarged(source: Lying, target: Lying, scale: tuple[int, int]) -> Any:
+def resize_kernel(source: Lying, target: Lying, scale: tuple[int, int]) -> Any:
     """Return resize(X, O): nearest-neighbour enlargement, each pixel repeated `scale` (height, width) times."""
     blocks, c, oh, ow, b_in, b_out = (
         target.blocks,

@@ -13,7 +13,7 @@ from socsched.compiler.environment import relax
 from socsched.compiler.passes import unruled as generic
 from socsched.compiler.targets.llvm import rules
 from socsched.compiler.targets.llvm.convolutions import Convolutions
-from socsched.compiler.targets.llvm.fuse import fused
+from socsched.compiler.targets.llvm.fuse import fuse
 from socsched.compiler.targets.llvm.images import EDGE, Array
 from socsched.compiler.targets.llvm.share_tuning import Tuning
 from socsched.compiler.targets.llvm.vector import Vector
@@ -38,7 +38,7 @@ class Lowered:
 
 def lower(graph: Graph, weights: Mapping[str, Array], vector: Vector, tuning: Tuning | None = None) -> Lowered:
     """Return the CPU form of `graph`, with convolutions per `tuning` if given; CompileError if unsupported."""
-    exact = Exact(fused(graph), weights, vector)
+    exact = Exact(fuse(graph), weights, vector)
     exact.tuning = tuning
     return exact.run()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from socsched.compiler.targets.llvm import activation, kernels, pillar_kernels
 from socsched.compiler.targets.llvm.fuse import activation as activation_of
 from socsched.compiler.targets.llvm.fuse import unary
-from socsched.compiler.targets.llvm.images import Image, padded
+from socsched.compiler.targets.llvm.images import Image, pad
 from socsched.compiler.targets.llvm.shapes import Window
 from socsched.errors import CompileError
 from socsched.graph.fusion import Group
@@ -34,13 +34,13 @@ def _result(images: Images, group: Group) -> Image:
 
 def _mapped(images: Images, group: Group) -> Emitter | None:
     function = activation_of(images.graph, group) or unary(images.graph, group)
-    if len(group.inputs) != 1 or not images.is_image(group.inputs[0]) or not activation.known(function):
+    if len(group.inputs) != 1 or not images.is_image(group.inputs[0]) or not activation.is_known(function):
         return None
 
     def emit(group: Group) -> None:
         source, target = images.image_of(group.inputs[0]), _result(images, group)
         args = (source.lying, target.lying, function)
-        images.images[group.output] = images.image(target, kernels.mapped, args, [source.var])
+        images.images[group.output] = images.image(target, kernels.map_kernel, args, [source.var])
 
     return emit
 
@@ -56,7 +56,7 @@ def _combined(images: Images, group: Group) -> Emitter | None:
         left, right = (images.image_of(value) for value in group.inputs)
         target = _result(images, group)
         args = (left.lying, right.lying, target.lying, group.kind, activation_of(images.graph, group))
-        images.images[group.output] = images.image(target, kernels.combined, args, [left.var, right.var])
+        images.images[group.output] = images.image(target, kernels.binary_kernel, args, [left.var, right.var])
 
     return emit
 
@@ -76,7 +76,7 @@ def _concat(images: Images, group: Group) -> Emitter | None:
             place = replace(source.lying, border=target.border, total=target.blocks, first=first)
             first += source.blocks
             args = (source.lying, place, ())
-            tensor = images.into(tensor, target.lying.shape, kernels.mapped, args, [source.var])
+            tensor = images.into(tensor, target.lying.shape, kernels.map_kernel, args, [source.var])
         images.partial[group.output] = tensor
         _finish_concat(images, group)
 
@@ -102,7 +102,7 @@ def _slice(images: Images, group: Group) -> Emitter | None:
         total, first = source.blocks, start // images.c
         part = replace(source.lying, blocks=target.blocks, total=total, first=first)
         args = (part, target.lying, ())
-        images.images[group.output] = images.image(target, kernels.mapped, args, [source.var])
+        images.images[group.output] = images.image(target, kernels.map_kernel, args, [source.var])
 
     return emit
 
@@ -149,7 +149,7 @@ def _resize(images: Images, group: Group) -> Emitter | None:
     def emit(group: Group) -> None:
         source, target = images.image_of(group.inputs[0]), _result(images, group)
         args = (source.lying, target.lying, (int(scale[0]), int(scale[1])))
-        images.images[group.output] = images.image(target, kernels.enlarged, args, [source.var])
+        images.images[group.output] = images.image(target, kernels.resize_kernel, args, [source.var])
 
     return emit
 
@@ -165,7 +165,7 @@ def _dense(images: Images, group: Group) -> Emitter | None:
     def emit(group: Group) -> None:
         (rows, inputs), (_, outputs) = shapes
         blocks = -(-outputs // images.c)
-        weight = padded(images.weights[group.weights["weight"]], (0, blocks * images.c))
+        weight = pad(images.weights[group.weights["weight"]], (0, blocks * images.c))
         packed = weight.reshape(blocks, images.c, inputs).transpose(0, 2, 1)
         operands = [images.plain_of(group.inputs[0]), images.constant(packed, images.dtype)]
         operands.append(images.bias([group], blocks * images.c))

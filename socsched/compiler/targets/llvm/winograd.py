@@ -33,7 +33,7 @@ _G = {
 }
 
 
-def transformed(weight: np.ndarray[Any, Any], m: int) -> np.ndarray[Any, Any]:
+def transform_weight(weight: np.ndarray[Any, Any], m: int) -> np.ndarray[Any, Any]:
     """Return G g G^T of weights [O, I, 3, 3] as fp32 [O, I, m + 2, m + 2]."""
     g = np.asarray(weight, np.float64)
     return np.einsum("ia,ocab,jb->ocij", _G[m], g, _G[m]).astype(np.float32)

@@ -174,12 +174,12 @@ def responses(
     if not late:
         return Answer(True, bounds)
     proved = [task for task, value, _ in rows if (none_is_late if value is None else value > task.deadline_ns)]
-    miss = exact and bool(proved) and released_together([task for task, _, _ in rows])
+    miss = exact and bool(proved) and is_synchronous([task for task, _, _ in rows])
     shown = ", ".join(task.name for task in late[:8]) + (", ..." if len(late) > 8 else "")
     return Answer(False if miss else None, bounds, note=f"beyond the deadline, or not found: {shown}")
 
 
-def released_together(tasks: Iterable[PeriodicTask]) -> bool:
+def is_synchronous(tasks: Iterable[PeriodicTask]) -> bool:
     """Return whether all tasks release their first jobs at one instant, so that a predicted miss does occur."""
     found = {(task.offset_ns, task.jitter_ns) for task in tasks}
     return len(found) == 1 and not any(jitter for _, jitter in found)

@@ -16,7 +16,7 @@ from socsched.planning.schedulability.published.model import (
     SchedulabilityTest,
     Scope,
     deadlines_met,
-    released_together,
+    is_synchronous,
 )
 
 DEADLINES = 100_000
@@ -36,7 +36,7 @@ def judge(problem: Problem, exact: bool) -> Answer:
     found = overload(demand_tasks(problem), horizon)
     if found is None:
         return deadlines_met(problem, note="every interval holds its demand")
-    return Answer(False if exact and released_together(problem.tasks) else None, terms=found.terms, note=_shown(found))
+    return Answer(False if exact and is_synchronous(problem.tasks) else None, terms=found.terms, note=_shown(found))
 
 
 def _shown(found: Overload) -> str:

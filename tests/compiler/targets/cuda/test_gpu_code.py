@@ -20,14 +20,14 @@ from socsched.compiler.targets.cuda.lower import _EMITTERS, lower
 from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.passes import build_executable
 from socsched.compiler.targets.cuda.patch import Patch
-from socsched.compiler.targets.cuda.rules import KINDS, unruled
+from socsched.compiler.targets.cuda.rules import KINDS, unsupported_reason
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile
 from socsched.compiler.targets.cuda.tile_table import PATCHES, TABLE
 from socsched.compiler.targets.cuda.tiles import candidates, gpu, tile_for
 from socsched.errors import CompileError
 from socsched.graph.network import Layer, Network
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 SHAPES = {
     "3x3 stride 2": (Convolution(20, 24, 64, 64, 3, 3, 2, 1, relu=True), Tile(64, 64, 32, 32, 32, 3)),
@@ -92,7 +92,7 @@ def test_patches_are_for_the_architecture_that_has_them() -> None:
 def test_whole_networks_are_accepted(name: str, arch: str, tmp_path: Path) -> None:
     net = getattr(gpu_networks, name)()
     target = {"kind": "cuda", "arch": arch, "max_threads_per_block": 1024, "thread_warp_size": 32}
-    built = build_executable(net, seeded_weights(net, 0), target, "fp16")
+    built = build_executable(net, draw_weights(net, 0), target, "fp16")
     assert not built.notes
     assert "bytes stack frame" in (found := report(device_source(built.executable.mod), tmp_path, arch))
     assert all(line.strip().startswith("0 bytes") for line in found.splitlines() if "stack frame" in line)
@@ -150,7 +150,7 @@ def test_unknown_architecture() -> None:
 
 def test_heads_are_one_product_and_the_concatenation_is_free() -> None:
     net = gpu_networks.pyramid()
-    form = lower(read(import_network(net), net), seeded_weights(net, 0), "sm_87", bound=False)
+    form = lower(read(import_network(net), net), draw_weights(net, 0), "sm_87", bound=False)
     names = [variable.name_hint for variable in form.module.get_global_vars()]
     assert not any(name.startswith(("copy", "add")) for name in names)
     head = form.products[-1][0]
@@ -160,7 +160,7 @@ def test_heads_are_one_product_and_the_concatenation_is_free() -> None:
 
 def test_additions_join_the_convolution_before_them() -> None:
     net = gpu_networks.residual()
-    form = lower(read(import_network(net), net), seeded_weights(net, 0), "sm_87", bound=False)
+    form = lower(read(import_network(net), net), draw_weights(net, 0), "sm_87", bound=False)
     assert sum(shape.residual for shape, _ in form.products) == 3
     assert not any(variable.name_hint.startswith("add") for variable in form.module.get_global_vars())
 
@@ -177,7 +177,7 @@ def test_additions_join_the_convolution_before_them() -> None:
 def test_what_has_no_rule_is_named(attrs: dict[str, Any], shape: tuple[int, ...], reason: str) -> None:
     layer = Layer("c", "conv2d", ("x",), {"weight": "w"}, {"stride": 1, "padding": 1, **attrs})
     net = Network("net", {"x": gpu_networks.image(32, 8, 8)}, (layer,), ("c",), {"w": shape})
-    assert reason in unruled(read(import_network(net), net))
+    assert reason in unsupported_reason(read(import_network(net), net))
     target = {"kind": "cuda", "arch": "sm_87", "max_threads_per_block": 1024, "thread_warp_size": 32}
     built = build_executable(net, {"w": np.zeros(shape, np.float32)}, target, "fp16")
     assert "general schedules" in built.notes[0] and reason in built.notes[0]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from socsched.compiler.layouts import NUMPY_DTYPES, convert, physical_shape
-from socsched.compiler.targets.cuda.convert import SOURCE, blocked, kernel_for
+from socsched.compiler.targets.cuda.convert import SOURCE, channel_block, kernel_for
 from socsched.graph.operators import TensorType
 
 _AS_HOST = """
@@ -55,7 +55,7 @@ def test_blocks_of_channels_are_laid_as_numpy_lays_them(kernels: ctypes.CDLL, be
         plain = np.random.default_rng(channels).normal(size=given.shape).astype(np.float32)
         array = convert(plain, TensorType(given.shape, "fp32", "NCHW"), given)
         out = np.full(physical_shape(wanted), 77, NUMPY_DTYPES[wanted.dtype])
-        ways = [blocked(before), blocked(after)]
+        ways = [channel_block(before), channel_block(after)]
         kernels[f"run_{name}"](out.size, array.ctypes.data_as(ctypes.c_void_p), out.ctypes.data_as(ctypes.c_void_p),
                                *sizes, *ways)  # fmt: skip
         assert np.array_equal(out, convert(array, given, wanted))

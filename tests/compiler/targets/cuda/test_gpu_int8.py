@@ -21,7 +21,7 @@ from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize import reference
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
 from socsched.compiler.quantize.fixed_point import Scale
-from socsched.compiler.quantize.network import QuantisedGraph, quantised
+from socsched.compiler.quantize.network import QuantisedGraph, quantise
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.target import resolve
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
@@ -33,7 +33,7 @@ from socsched.errors import CompileError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.network import backbone_network, head_network, scatter_network
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -139,7 +139,7 @@ def test_concat(case: str, floats: bool) -> None:
     scales = scales_of(graph, {})
     if case == "other step":
         scales["b"] = Scale(scales["join"].step * 0.4375, False)
-    q = quantised(graph, weights_of(network), Scales(scales), floats)
+    q = quantise(graph, weights_of(network), Scales(scales), floats)
     inputs = full_range(network, q)
     for found, expected in zip(execute(q, inputs), reference.outputs(q, inputs), strict=True):
         assert np.array_equal(found, expected)
@@ -196,9 +196,9 @@ def gated() -> Network:
 @pytest.mark.slow
 def test_operators_without_int8_form_are_computed_in_fp32(make: Callable[[], Network]) -> None:
     network = make()
-    weights = seeded_weights(network, 3)
+    weights = draw_weights(network, 3)
     samples = seeded_samples(network)
-    q = quantised(read(import_network(network), network), weights, calibrate(network, weights, samples))
+    q = quantise(read(import_network(network), network), weights, calibrate(network, weights, samples))
     assert any(step.exact for step in q.steps) and any(step.layer for step in q.steps)
     wanted = on_host(q, samples[0], weights)
     for found, expected in zip(execute(q, samples[0], weights), wanted, strict=True):
@@ -218,7 +218,7 @@ def test_pillars_are_stages_of_their_own() -> None:
     network = Network("net", scattered.inputs, layers, (body.layers[0].name,), body.params)
     graph = read(import_network(network), network)
     scales = Scales({name: Scale(0.1, True) for name in graph.values})
-    q = quantised(graph, weights_of(network), scales)
+    q = quantise(graph, weights_of(network), scales)
     with pytest.raises(CompileError, match="no int8 form on GPUs for sizes that vary"):
         lower_int8(q, weights_of(network), "sm_87")
 

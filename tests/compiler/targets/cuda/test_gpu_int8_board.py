@@ -17,7 +17,7 @@ from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.pipeline import compile_network
 from socsched.compiler.quantize import reference
-from socsched.compiler.quantize.network import quantised
+from socsched.compiler.quantize.network import quantise
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.target import Build, resolve
 from socsched.compiler.targets.cuda import target as cuda
@@ -44,7 +44,7 @@ def test_stage_equals_the_definition(name: str, tmp_path: Path) -> None:
     target = {"kind": "cuda", "arch": f"sm_{major}{minor}", "max_threads_per_block": 1024, "thread_warp_size": 32}
     graph, weights = read(import_network(network), network), weights_of(network)
     scales = Scales(scales_of(graph, signed))
-    q = quantised(graph, weights, scales)
+    q = quantise(graph, weights, scales)
     inputs = full_range(network, q)
     built = compile_network(Build(tmp_path, network, weights, resolve(target), "int8", scales), cuda.TARGET)
     given, made, files, notes = built.inputs, built.outputs, built.files, built.notes

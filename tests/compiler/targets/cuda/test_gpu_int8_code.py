@@ -30,13 +30,13 @@ from socsched.compiler.targets.cuda.int8_tiles import int8_tile
 from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.passes import build_executable
 from socsched.compiler.targets.cuda.schedule import schedule
-from socsched.compiler.targets.cuda.shapes import Convolution, Tile, up
+from socsched.compiler.targets.cuda.shapes import Convolution, Tile, round_up
 from socsched.compiler.targets.cuda.tiles import candidates
 from socsched.compiler.targets.llvm.processor import native_target
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, MachineError
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 Array = np.ndarray[Any, Any]
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="g++ is not installed")
@@ -126,14 +126,14 @@ def test_products_equal_plain_loops(name: str, tmp_path: Path) -> None:
     if tile.splits > 1:
         functions["finish"] = kernels.spread(int8_gemm.reduction(shape, tile.splits, form))
     emulated = Emulated(source_of(functions), tmp_path)
-    weight = np.zeros((shape.n, up(shape.k, tile.depth * tile.splits)), np.float16)
+    weight = np.zeros((shape.n, round_up(shape.k, tile.depth * tile.splits)), np.float16)
     weight[:, : shape.k] = noise((shape.n, shape.k), "float16")
     pixels, table = noise((shape.height * shape.width, shape.channels), "float16"), table_of(shape, form)
     result = np.zeros((shape.pixels, shape.total or shape.outputs), NUMPY[form.epilogue.dtype])
     more = [noise(result.shape, form.added)] if form.added else []
     wanted, found = blank(result), blank(result)
     whole = replace(tile, splits=1)
-    first = np.ascontiguousarray(weight[:, : up(shape.k, tile.depth)])
+    first = np.ascontiguousarray(weight[:, : round_up(shape.k, tile.depth)])
     on_cpu(int8_gemm.convolution(shape, whole, form), [pixels, first, table, *more, wanted])
     grid = (shape.n // tile.columns, -(-shape.m // tile.rows), tile.splits)
     given = {"X_ptr": pixels, "W_ptr": weight, "S_ptr": table, "O_ptr": found}
@@ -225,7 +225,7 @@ def test_products_use_tensor_cores_and_asynchronous_copies_and_no_stack(arch: st
 def test_whole_networks_are_accepted(name: str, arch: str, tmp_path: Path) -> None:
     net = getattr(gpu_networks, name)()
     target = {"kind": "cuda", "arch": arch, "max_threads_per_block": 1024, "thread_warp_size": 32}
-    built = build_executable(net, seeded_weights(net, 0), target, "int8")
+    built = build_executable(net, draw_weights(net, 0), target, "int8")
     general = [note for note in built.notes if "general schedules" in note]
     expected = ["dense", "global_avg_pool", "reshape"] if name == "residual" else []
     assert [note.rsplit(" ", 1)[1] for note in general] == expected

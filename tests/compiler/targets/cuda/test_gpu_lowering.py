@@ -15,13 +15,13 @@ from socsched.compiler.loading.aligned import from_tvm, to_tvm
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.targets.cuda.lower import lower
-from socsched.compiler.targets.cuda.rules import unruled
+from socsched.compiler.targets.cuda.rules import unsupported_reason
 from socsched.compiler.targets.llvm.processor import native_target
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.grid import KITTI
 from socsched.models.pointpillars.network import pillar_network, scatter_network
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 ROUNDING = 4e-3
 """Relative to the largest output: fp16 activations between some ten layers, each rounded to 2^-11."""
@@ -29,13 +29,13 @@ ROUNDING = 4e-3
 
 def weights_of(net: Network) -> dict[str, Any]:
     generator = np.random.default_rng(5)
-    found = seeded_weights(net, 5)
+    found = draw_weights(net, 5)
     return {n: generator.normal(size=a.shape).astype(np.float32) if a.ndim == 1 else a for n, a in found.items()}
 
 
 def on_cpu(net: Network, weights: dict[str, Any], x: np.ndarray[Any, Any], arch: str = "sm_87") -> list[Any]:
     graph = read(import_network(net), net)
-    assert not unruled(graph)
+    assert not unsupported_reason(graph)
     form = lower(graph, weights, arch, bound=False)
     executable = relax.build(form.module, target=tvm.target.Target(dict(native_target())))
     kind = TensorType(x.shape, "fp32", "NCHW")

@@ -10,8 +10,8 @@ import pytest
 
 from socsched.compiler.environment import tvm
 from socsched.compiler.targets.cuda import cuda_api, sm_share
-from socsched.compiler.targets.cuda.device_code import supplied
-from socsched.compiler.targets.cuda.runtime import filled_up
+from socsched.compiler.targets.cuda.device_code import supply_cubins
+from socsched.compiler.targets.cuda.runtime import pad_to_bucket
 from socsched.errors import MachineError
 from socsched.graph.operators import TensorType
 
@@ -20,10 +20,10 @@ HOOK = "tvm_callback_cuda_compile"
 
 def test_device_code_is_supplied_only_while_asked_for() -> None:
     before = tvm.get_global_func(HOOK)
-    with supplied(lambda source: source.encode()[::-1]):
+    with supply_cubins(lambda source: source.encode()[::-1]):
         assert bytes(tvm.get_global_func(HOOK)("abc")) == b"cba"
     assert tvm.get_global_func(HOOK).same_as(before)
-    with pytest.raises(ZeroDivisionError), supplied(lambda source: b""):
+    with pytest.raises(ZeroDivisionError), supply_cubins(lambda source: b""):
         raise ZeroDivisionError
     assert tvm.get_global_func(HOOK).same_as(before)
 
@@ -31,12 +31,12 @@ def test_device_code_is_supplied_only_while_asked_for() -> None:
 @pytest.mark.parametrize(("rows", "filled"), [(0, 4000), (1, 4000), (4000, 4000), (4001, 8000)])
 def test_varying_sizes_come_in_buckets(rows: int, filled: int) -> None:
     coords, features = np.ones((rows, 2), np.int32), np.ones((rows, 16), np.float16)
-    places = filled_up(coords, TensorType((-1, 2), "int32"))
-    values = filled_up(features, TensorType((-1, 16), "fp16"))
+    places = pad_to_bucket(coords, TensorType((-1, 2), "int32"))
+    values = pad_to_bucket(features, TensorType((-1, 16), "fp16"))
     assert len(places) == len(values) == filled
     assert (places[:rows] == 1).all() and (places[rows:] == -1).all()
     assert (values[:rows] == 1).all() and not values[rows:].any()
-    assert filled_up(features, TensorType((rows, 16), "fp16")) is features
+    assert pad_to_bucket(features, TensorType((rows, 16), "fp16")) is features
 
 
 def test_without_the_cuda_runtime_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from socsched.compiler.targets.llvm.lower import lower
 from socsched.compiler.targets.llvm.processor import native_target, vector_unit
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, InputError, MachineError
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 Make = Callable[..., Engine]
 DSP = {"kind": "hexagon", "arch": "v73"}
@@ -60,7 +60,7 @@ def test_vectors_are_used() -> None:
     """HVX multiplications in the loops; on the scalar core a stage would be useless."""
     network, spec = small_stages.NETWORKS["head"](), resolve(DSP)
     assert vector_unit(spec).block == 32
-    lowered = lower(read(import_network(network), network), seeded_weights(network), vector_unit(spec))
+    lowered = lower(read(import_network(network), network), draw_weights(network), vector_unit(spec))
     executable = relax.build(lowered.module, target=tvm.target.Target(dict(spec.tvm)))
     assembly = executable.mod.imports[0].inspect_source("asm")
     assert len(re.findall(r"qf32 = vmpy\(v\d+\.sf,v\d+\.sf\)", assembly)) >= 12
@@ -69,7 +69,7 @@ def test_vectors_are_used() -> None:
 
 def test_what_tvm_s_own_tag_makes_is_refused(tmp_path: Path) -> None:
     network = small_stages.NETWORKS["head"]()
-    module = bind_weights(import_network(network), network, seeded_weights(network))
+    module = bind_weights(import_network(network), network, draw_weights(network))
     executable = relax.build(module, target=tvm.target.Target("qcom/hexagon-v73"))
     folder = tmp_path / "objects"
     folder.mkdir()

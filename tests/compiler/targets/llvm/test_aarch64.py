@@ -25,7 +25,7 @@ from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.graph.network import Network
 from socsched.models.pointpillars.network import backbone_network, head_network
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2}
 """Largest difference from the host's fp32 result, relative to the largest output."""
@@ -129,7 +129,7 @@ def test_a_library_for_this_machine_is_refused(
 def test_neon_tiles_fit_the_registers(network: Network, kernels: int) -> None:
     """No vector register goes to the stack where matrices are multiplied, and most instructions multiply and add."""
     spec = resolve(ORIN_CPU)
-    lowered = lower(read(import_network(network), network), seeded_weights(network), vector_unit(spec))
+    lowered = lower(read(import_network(network), network), draw_weights(network), vector_unit(spec))
     executable = relax.build(lowered.module, tvm.target.Target(dict(spec.tvm)))
     loops = products(executable.mod.imports[0].inspect_source("asm"))
     assert len(loops) >= kernels

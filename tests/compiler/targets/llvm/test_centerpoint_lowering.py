@@ -15,7 +15,7 @@ from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 Array = np.ndarray[Any, Any]
 RANGE = [-5.12, -3.84, -4, 5.12, 3.84, 6]
@@ -31,7 +31,7 @@ def weights() -> dict[str, Array]:
     for name in STAGES:
         network = get_model(f"centerpoint.{name}", {"range": RANGE}).network
         assert network is not None
-        for key, array in seeded_weights(network(), 5).items():
+        for key, array in draw_weights(network(), 5).items():
             bias = np.asarray(generator.normal(0, 0.1, array.shape), np.float32)
             found[key] = bias if array.ndim == 1 else array
     return found

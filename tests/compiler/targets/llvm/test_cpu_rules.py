@@ -13,7 +13,7 @@ from socsched.compiler.environment import relax, tvm
 from socsched.compiler.loading.aligned import from_tvm
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import bind_weights, import_network
-from socsched.compiler.targets.llvm.fuse import fused
+from socsched.compiler.targets.llvm.fuse import fuse
 from socsched.compiler.targets.llvm.lower import lower
 from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON
 
@@ -55,7 +55,7 @@ def test_who_needs_general_schedules(name: str) -> None:
 
 def test_fusion_leaves_what_is_read_elsewhere() -> None:
     kinds = {
-        name: [g.kind for g in fused(read(import_network(net), net)).groups]
+        name: [g.kind for g in fuse(read(import_network(net), net)).groups]
         for name, net in CASES.items()
         if name in ("silu", "a gate that is also read", "both sides of a sum", "depthwise and residual")
     }

@@ -40,7 +40,7 @@ from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.graph.network import Network
 from socsched.models.pointpillars.network import backbone_network, head_network
-from socsched.models.weights import Weights, seeded_weights
+from socsched.models.weights import Weights, draw_weights
 from socsched.models.work import stage_work
 from tools.bench import mca_aarch64
 
@@ -78,7 +78,7 @@ def test_winograd_in_half(channels: int, outputs: int, size: tuple[int, int]) ->
     """Partial sums of several lengths, blocks that come in pairs or not, and images no tile divides."""
     net = winograd_network(channels, outputs, *size)
     given = inputs_of(net)
-    lowered = lower(read(import_network(net), net), seeded_weights(net), NEON_HALF)
+    lowered = lower(read(import_network(net), net), draw_weights(net), NEON_HALF)
     assert "conv2d_winograd" in {variable.name_hint for variable in lowered.module.get_global_vars()}
     (expected,) = execute(net, given, NEON, poison=False)
     execute(net, {"x": given["x"] * np.float32(100)}, NEON_HALF, poison=False)  # what it leaves behind must not show
@@ -183,7 +183,7 @@ def test_an_arm_host_is_asked_for_half_precision(tmp_path: Path, monkeypatch: py
 
 
 def assembly(network: Network) -> str:
-    lowered = lower(read(import_network(network), network), seeded_weights(network), NEON_HALF)
+    lowered = lower(read(import_network(network), network), draw_weights(network), NEON_HALF)
     executable = relax.build(lowered.module, tvm.target.Target(dict(resolve(ORIN_CPU).tvm)))
     return str(executable.mod.imports[0].inspect_source("asm"))
 

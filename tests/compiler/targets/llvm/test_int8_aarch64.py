@@ -15,13 +15,13 @@ from socsched.compiler.passes.link import write_library
 from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize import reference
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
-from socsched.compiler.quantize.network import QuantisedGraph, quantised
+from socsched.compiler.quantize.network import QuantisedGraph, quantise
 from socsched.compiler.target import TargetSpec, resolve
 from socsched.compiler.targets.llvm.int8_dot import Dot, dot_for, int8_options
 from socsched.compiler.targets.llvm.int8_lower import lower_int8
 from socsched.graph.network import Network
 from socsched.models.pointpillars.network import backbone_network, head_network
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 aarch64_emulator: Any = pytest.importorskip("aarch64_emulator")
 
@@ -48,9 +48,9 @@ def built(integers: QuantisedGraph, spec: TargetSpec, folder: Path) -> Artifact:
 
 
 def integers_of(network: Network) -> QuantisedGraph:
-    weights = seeded_weights(network, 0)
+    weights = draw_weights(network, 0)
     scales = calibrate(network, weights, seeded_samples(network))
-    return quantised(read(import_network(network), network), weights, scales)
+    return quantise(read(import_network(network), network), weights, scales)
 
 
 @pytest.mark.needs("aarch64 emulator")

@@ -19,7 +19,7 @@ from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize import reference
 from socsched.compiler.quantize.calibrate import Observer, calibrate, seeded_samples
 from socsched.compiler.quantize.fixed_point import Scale
-from socsched.compiler.quantize.network import QuantisedGraph, quantised
+from socsched.compiler.quantize.network import QuantisedGraph, quantise
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.target import resolve
 from socsched.compiler.targets.llvm.int8_dot import Dot, int8_options
@@ -74,7 +74,7 @@ def scales_of(graph: Any, signed: Mapping[str, bool]) -> dict[str, Scale]:
 
 def prepared(network: Network, signed: Mapping[str, bool] | None = None, floats: bool = True) -> QuantisedGraph:
     graph = read(import_network(network), network)
-    return quantised(graph, weights_of(network), Scales(scales_of(graph, signed or {})), floats)
+    return quantise(graph, weights_of(network), Scales(scales_of(graph, signed or {})), floats)
 
 
 def full_range(network: Network, q: QuantisedGraph) -> dict[str, Array]:
@@ -235,7 +235,7 @@ def test_concat(case: str, floats: bool) -> None:
     scales = scales_of(graph, {})
     if case == "other step":
         scales["b"] = Scale(scales["join"].step * 0.4375, False)
-    q = quantised(graph, weights_of(network), Scales(scales), floats)
+    q = quantise(graph, weights_of(network), Scales(scales), floats)
     inputs = full_range(network, q)
     for found, expected in zip(execute(q, inputs, "lanes16"), reference.outputs(q, inputs), strict=True):
         assert np.array_equal(found, expected)
@@ -260,10 +260,10 @@ def test_backbone_on_a_small_canvas(path: str) -> None:
 def test_what_has_no_int8_form_is_named() -> None:
     network = Network("net", {"x": image(16, 4, 4)}, (Layer("s", "sigmoid", ("x",)),), ("s",))
     with pytest.raises(CompileError, match="s: no int8 rule for sigmoid"):
-        quantised(read(import_network(network), network), {}, Scales({}))
+        quantise(read(import_network(network), network), {}, Scales({}))
     network = conv(16, 16, 4, 4, 3, 1, 1, True)
     with pytest.raises(CompileError, match="no scale for r"):
-        quantised(read(import_network(network), network), weights_of(network), Scales({"x": Scale(1.0, True)}))
+        quantise(read(import_network(network), network), weights_of(network), Scales({"x": Scale(1.0, True)}))
 
 
 @pytest.mark.slow
@@ -284,7 +284,7 @@ def test_operators_without_an_int8_form_are_computed_in_fp32(name: str, tmp_path
 
     network, weights = load_onnx(FILES[name](tmp_path / f"{name}.onnx"))
     samples = seeded_samples(network)
-    integers = quantised(read(import_network(network), network), weights, calibrate(network, weights, samples))
+    integers = quantise(read(import_network(network), network), weights, calibrate(network, weights, samples))
     assert any(step.exact for step in integers.steps) and any(step.layer for step in integers.steps)
     exact, found = Observer(network, weights)(samples[0]), execute(integers, samples[0], RUNNABLE[0], weights)
     for expected, array in zip(exact, found, strict=True):
@@ -301,10 +301,10 @@ def test_a_sum_of_much_smaller_range_than_what_is_added() -> None:
     network = Network("net", {"x": image(16, 9, 11)}, layers, ("sum",), params)
     graph = read(import_network(network), network)
     scales = {**scales_of(graph, {}), "x": Scale(0.1, True), "sum": Scale(0.03, True)}
-    q = quantised(graph, weights_of(network), Scales(scales))
+    q = quantise(graph, weights_of(network), Scales(scales))
     assert [step.group.kind for step in q.steps] == ["conv2d", "add"]
     inputs = full_range(network, q)
     (found,), (expected,) = execute(q, inputs, RUNNABLE[0]), reference.outputs(q, inputs)
     assert np.unique(expected).size > 50 and np.array_equal(found, expected)
     with pytest.raises(CompileError, match="its step is 100 times finer than that of x"):
-        quantised(graph, weights_of(network), Scales({**scales, "sum": Scale(0.001, True)}))
+        quantise(graph, weights_of(network), Scales({**scales, "sum": Scale(0.001, True)}))

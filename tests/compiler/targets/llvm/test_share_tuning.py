@@ -14,7 +14,7 @@ from socsched import plugins
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.loading.stages import load as load_artifact
 from socsched.compiler.targets.cuda.shapes import Convolution
-from socsched.compiler.targets.cuda.tiles import estimate, gpu, modelled, tile_for
+from socsched.compiler.targets.cuda.tiles import estimate, fastest_tile, gpu, tile_for
 from socsched.compiler.targets.llvm.shapes import Window
 from socsched.compiler.targets.llvm.share_tuning import Choice, Layer, Tuning, candidates, load, save
 from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON, tile
@@ -25,7 +25,7 @@ from socsched.graph.network import Layer as NetworkLayer
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model, Port
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 THREE = Layer(32, 64, 20, 24, Window((3, 3), (1, 1), (1, 1)))
 ONE = Layer(64, 32, 20, 24, Window((1, 1)))
@@ -64,7 +64,7 @@ def compiled(stage: Stage, share: int, tuning: Tuning | None) -> Any:
 def test_every_way_computes_the_same(stage: Stage) -> None:
     rng = np.random.default_rng(1)
     image = rng.normal(size=(1, 32, 20, 24)).astype(np.float32)
-    weights = seeded_weights(network(), 0)
+    weights = draw_weights(network(), 0)
     (expected,) = references.run(network(), weights, {"x": image})
     for choices in (
         {},
@@ -121,11 +121,11 @@ def test_tables_are_files(tmp_path: Path) -> None:
 def test_gpu_tiles_are_chosen_for_the_sms_they_get() -> None:
     """14x14x256 by 256 on Orin: split in two to fill 16 SMs, not for four; a table measured on all SMs is not asked."""
     shape = Convolution(12, 20, 256, 256, 3, 3, 1, 1, relu=True)
-    whole, quarter = modelled(shape, "sm_87"), modelled(shape, "sm_87", 4)
+    whole, quarter = fastest_tile(shape, "sm_87"), fastest_tile(shape, "sm_87", 4)
     assert whole.splits > quarter.splits == 1
     assert estimate(shape, quarter, "sm_87", 4) < estimate(shape, whole, "sm_87", 4)
     assert estimate(shape, whole, "sm_87") < estimate(shape, quarter, "sm_87")
     assert tile_for(shape, "sm_87", 4) == quarter and tile_for(shape, "sm_87", 16) == tile_for(shape, "sm_87")
     measured = Convolution(14, 14, 256, 256, 3, 3, 1, 1, relu=True)
-    assert tile_for(measured, "sm_90", 16) == modelled(measured, "sm_90", 16) != tile_for(measured, "sm_90")
+    assert tile_for(measured, "sm_90", 16) == fastest_tile(measured, "sm_90", 16) != tile_for(measured, "sm_90")
     assert tile_for(measured, "sm_90", gpu("sm_90").sms) == tile_for(measured, "sm_90")

@@ -20,13 +20,13 @@ from socsched.compiler.targets.llvm.processor import native_target
 from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON, SSE, Vector
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
-from socsched.models.weights import seeded_weights
+from socsched.models.weights import draw_weights
 
 VECTORS = [AVX512, AVX2, NEON, SSE]
 
 
 def lowered(net: Network, vector: Vector) -> Any:
-    return lower(read(import_network(net), net), seeded_weights(net, 3), vector)
+    return lower(read(import_network(net), net), draw_weights(net, 3), vector)
 
 
 def kernels(net: Network, vector: Vector) -> set[str]:
@@ -44,7 +44,7 @@ def test_the_algebra_in_double_precision(m: int) -> None:
     generator = np.random.default_rng(0)
     patch, weight = generator.normal(size=(m + 2, m + 2)), generator.normal(size=(1, 1, 3, 3))
     b, a = (np.array([row.split() for row in rows], float) for rows in PUBLISHED[m])
-    found = a @ (winograd.transformed(weight, m)[0, 0].astype(np.float64) * (b @ patch @ b.T)) @ a.T
+    found = a @ (winograd.transform_weight(weight, m)[0, 0].astype(np.float64) * (b @ patch @ b.T)) @ a.T
     wanted = [[(patch[y : y + 3, x : x + 3] * weight[0, 0]).sum() for x in range(m)] for y in range(m)]
     np.testing.assert_allclose(found, wanted, atol=1e-5)
     for row in range(m + 2):  # what the kernels compute are these matrices
@@ -71,7 +71,7 @@ def test_kernel_equals_float64(vector: Vector, height: int, width: int, channels
         operand = convert(source * np.float32(scale), TensorType(source.shape, "fp32", "NCHW"), form.inputs[0])
         result = from_tvm(function(to_tvm(operand, form.inputs[0], "x"))[0])
     plain = convert(result, form.outputs[0], TensorType((1, outputs, height, width), "fp32", "NCHW"))
-    (wanted,) = references.run(net, seeded_weights(net, 3), {"x": source})
+    (wanted,) = references.run(net, draw_weights(net, 3), {"x": source})
     assert np.abs(plain - wanted).max() <= 2e-5 * np.abs(wanted).max()
 
 

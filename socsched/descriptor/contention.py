@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from socsched.descriptor.limits import Json, Line
+from socsched.descriptor.platform import Platform
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +24,12 @@ class ContentionChoice:
     def __bool__(self) -> bool:
         """Return whether a model is chosen."""
         return bool(self.model)
+
+
+def contention_of(platform: Platform) -> ContentionChoice:
+    """Return the contention model that a platform chooses, empty for the default."""
+    chosen = platform.dram.contention
+    if not chosen.model:
+        return ContentionChoice()
+    engines = {engine.id: engine.kind for engine in platform.engines}
+    return ContentionChoice(chosen.model, dict(chosen.parameters), engines)

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from socsched.descriptor.operator_rules import OperatorRules
-
-if TYPE_CHECKING:
-    from socsched.descriptor.contention import ContentionChoice
 
 PROVENANCE = ("measured", "published", "derived", "assumed")
 """Kinds of figure, from most to least trusted."""
@@ -290,17 +287,6 @@ class Platform:
     thermal: Mapping[str, Figure] = field(default_factory=dict)
     rails: Mapping[str, Rail] = field(default_factory=dict)
     file: str = ""
-
-    def contention(self) -> ContentionChoice:
-        """Return the choice of contention model, empty for the default."""
-        # imported here, so that looking up a platform's name does not load pydantic
-        from socsched.descriptor.contention import ContentionChoice
-
-        chosen = self.dram.contention
-        if not chosen.model:
-            return ContentionChoice()
-        engines = {engine.id: engine.kind for engine in self.engines}
-        return ContentionChoice(chosen.model, dict(chosen.parameters), engines)
 
     def engine(self, engine_id: str) -> Engine:
         """Return the engine with this id; KeyError when there is none."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from socsched.cost.cost import Cost
 from socsched.cost.model import WorkOf
 from socsched.descriptor.catalog import input_hashes
+from socsched.descriptor.contention import contention_of
 from socsched.descriptor.limits import Objective
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import PROVENANCE, Platform, PowerMode
@@ -289,7 +290,7 @@ def write_plan(
         base_mw=round(model.mode.base_mw.value),
         dram_bandwidth=int(model.dram),
         dram_picojoule_per_byte=float(model.platform.dram.picojoule_per_byte.value),
-        contention=model.platform.contention(),
+        contention=contention_of(model.platform),
         provenance=provenance(assessment.tasks, assessment),
         tool={"name": "socsched", "schema_version": SCHEMA_VERSION},
     )

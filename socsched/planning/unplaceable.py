@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import input_hashes
+from socsched.descriptor.contention import contention_of
 from socsched.descriptor.limits import Objective
 from socsched.graph.taskgraph import TaskGraph
 from socsched.planning.evidence import Bandwidth, Power, Provenance
@@ -52,7 +53,7 @@ def unplaceable(graph: TaskGraph, model: CostModel, policy: str, goals: Sequence
         base_mw=round(model.mode.base_mw.value),
         dram_bandwidth=int(model.dram),
         dram_picojoule_per_byte=float(model.platform.dram.picojoule_per_byte.value),
-        contention=model.platform.contention(),
+        contention=contention_of(model.platform),
         provenance=Provenance({}, 0.0),
         tool={"name": "socsched", "schema_version": SCHEMA_VERSION},
     )

@@ -9,6 +9,7 @@ from socsched.cost.contention import ContentionModel, contention_model
 from socsched.cost.conversion import Hop, conversion_cost, converter, matching, tensor_bytes, visible_ns
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
+from socsched.descriptor.contention import contention_of
 from socsched.descriptor.platform import Figure
 from socsched.graph.taskgraph import TaskGraph
 from socsched.planning.engine_levels import levels
@@ -77,7 +78,7 @@ class Workload:
         """Return the platform's DRAM contention model; UsageError if its parameters cannot be used."""
         if self._contention is None:
             engines = {engine.id: engine.kind for engine in self.model.platform.engines}
-            self._contention = contention_model(self.model.platform.contention(), self.model.dram, engines)
+            self._contention = contention_model(contention_of(self.model.platform), self.model.dram, engines)
         return self._contention
 
     def options(self) -> dict[str, list[Cost]]:

@@ -9,6 +9,7 @@ from socsched.api.refinement import refine, steady_ns
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.models.work import stage_work
 from socsched.planning import draft
+from socsched.planning.evidence import Uncertainty
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
 from socsched.planning.simulation_feedback import Observed
@@ -83,12 +84,12 @@ def test_a_network_cut_between_engines_takes_what_the_plan_expects() -> None:
 def test_only_the_plan_that_is_kept_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     explained = []
 
-    def told(plan: Plan, *_: object) -> dict[str, object]:
+    def record(plan: Plan, *_: object) -> Uncertainty:
         explained.append(plan)
-        return {"objective": "latency", "ties": [], "measure": None}
+        return Uncertainty("latency")
 
-    monkeypatch.setattr(draft, "uncertainty", told)
+    monkeypatch.setattr(draft, "uncertainty", record)
     plan = plan_of("autoware-reference", "rk3588", "performance", time_limit=None)
-    assert plan.solver["rounds"] > 1
+    assert plan.solver.rounds > 1
     assert [each.tasks for each in explained] == [plan.tasks]
-    assert plan.uncertainty["objective"] == "latency"
+    assert plan.uncertainty.objective == "latency"

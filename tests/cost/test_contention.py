@@ -20,7 +20,7 @@ from socsched.cost.contention.fit_pccs import fit_pccs
 from socsched.cost.contention.linear import Linear
 from socsched.cost.contention.pccs import Curve
 from socsched.cost.cost import Segment
-from socsched.descriptor.contention import ContentionChoice
+from socsched.descriptor.contention import ContentionChoice, contention_of
 from socsched.errors import UsageError
 
 GB = 10**9
@@ -236,7 +236,7 @@ def test_the_platform_file_chooses_and_the_plan_carries(checkout: Path, tmp_path
     assert platform.dram.contention.parameters["cpu"] == {"gpu": 1.25, "dla": 1.1, "cpu": 1.02}
     assert not coverage(read(file)).uncovered
     made = make_plan(get_pipeline("pointpillars"), platform, "MAXN", work=stage_work, budget=20)
-    assert made.contention == platform.contention()
+    assert made.contention == contention_of(platform)
     assert made.contention.parameters["cpu"] == {"gpu": 1.25, "dla": 1.1, "cpu": 1.02}
     save(made, tmp_path / "plan.json")
     assert load(tmp_path / "plan.json") == made

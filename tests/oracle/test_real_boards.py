@@ -15,7 +15,7 @@ import reference_dla
 from socsched.cost.contention import contention_model
 from socsched.cost.contention.linear import Linear
 from socsched.cost.cost import Segment
-from socsched.descriptor.contention import ContentionChoice
+from socsched.descriptor.contention import ContentionChoice, contention_of
 from socsched.descriptor.platform_file import load_platform
 from tools.verify.boards import corun, dla, googlenet, pccs
 
@@ -192,6 +192,6 @@ def test_a_fit_prints_what_a_platform_file_takes(data: Path, checkout: Path, tmp
         file.write_text(shipped.replace("dram:\n", "dram:\n" + printed.replace("KEY", "haxconn"), 1), encoding="utf-8")
         platform = load_platform(file)
         engines = {engine.id: engine.kind for engine in platform.engines}
-        model = contention_model(platform.contention(), 10**11, engines)
+        model = contention_model(contention_of(platform), 10**11, engines)
         slowed = model.paces([("gpu", Segment("a", 10**6, 0, 6 * 10**7)), ("dla0", Segment("b", 10**6, 0, 6 * 10**7))])
         assert all(pace > 10**6 for pace in slowed)

@@ -1,0 +1,213 @@
+"""Passes of a network: what one kernel of an accelerator's runtime computes and moves, whatever the data type.
+
+The operators of `graph.fusion` still hold every activation function, residual addition and gate; the runtimes that
+were measured run these inside the convolution before.  A pass is such a convolution with all that rides on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from socsched.graph.fusion import Graph, Group
+
+CHEAP = frozenset(("relu", "clip", "add", "subtract", "multiply", "maximum", "minimum", "leaky_relu", "divide"))
+"""Element-wise operators of one instruction; the others (sigmoid, exp, tanh, sqrt) need a table or several."""
+COSTLY = frozenset(("sigmoid", "exp", "tanh", "sqrt"))
+VIEWS = frozenset(("reshape",))
+"""Operators that move nothing."""
+COPIES = frozenset(("concat", "slice", "transpose", "pad"))
+REDUCTIONS = frozenset(("max_pool", "avg_pool", "global_avg_pool", "reduce_mean", "reduce_sum", "reduce_max"))
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One kernel: its class, multiply-adds, elements read, written and of weights, and the shape of the convolution.
+
+    `kind`: conv, winograd, depthwise, grouped, gemm, matmul (two computed operands), pool, eltwise, copy (concat,
+    slice), transpose, softmax, resize.  `rows` is the number of output positions (pixels, tokens); `cin` and `cout`
+    the channels of one group; `cheap` and `costly` the elements that element-wise operators inside compute; `live` the
+    elements of all activations that exist while it runs; `copies` the kernels that a copy takes where tensors have one
+    place in memory: one for each operand of a concatenation that something else reads too, one for a slice.
+    """
+
+    kind: str
+    macs: int
+    read: int
+    written: int
+    weights: int
+    rows: int
+    cin: int
+    cout: int
+    groups: int = 1
+    kernel: int = 1
+    stride: int = 1
+    cheap: int = 0
+    costly: int = 0
+    live: int = 0
+    copies: int = 0
+    name: str = ""
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """A pass being built: its first operator, the values inside, and what they need from outside."""
+
+    head: Group
+    values: set[str] = field(default_factory=set)
+    sources: list[str] = field(default_factory=list)
+    cheap: int = 0
+    costly: int = 0
+    weights: int = 0
+
+
+def passes(graph: Graph) -> tuple[Pass, ...]:
+    """Return the passes of a network in the order of execution."""
+    return _Passes(graph).run()
+
+
+class _Passes:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.clusters: list[_Cluster] = []
+        self.home: dict[str, int] = {}
+        self.alias: dict[str, str] = {}
+
+    def run(self) -> tuple[Pass, ...]:
+        for group in self.graph.groups:
+            self.add(group)
+        used = self.readers()
+        live = self.liveness(used)
+        return tuple(self.finished(index, used, live[index]) for index in range(len(self.clusters)))
+
+    def size(self, value: str) -> int:
+        return prod(max(side, 1) for side in self.graph.values[value].shape)
+
+    def plain(self, value: str) -> str:
+        """Return the value behind views."""
+        return self.alias.get(value, value)
+
+    def add(self, group: Group) -> None:
+        sources = [self.plain(value) for value in group.inputs]
+        if group.kind in VIEWS and sources:
+            self.alias[group.output] = sources[0]
+            return
+        index = self.host(group, sources)
+        if index is None:
+            index = len(self.clusters)
+            self.clusters.append(_Cluster(group))
+        cluster = self.clusters[index]
+        cluster.values.add(group.output)
+        cluster.sources += [value for value in sources if value not in cluster.values]
+        cluster.weights += sum(prod(self.graph.network.params[name]) for name in group.weights.values())
+        size = self.size(group.output)
+        cluster.cheap += size * (group.kind in CHEAP)
+        cluster.costly += size * (group.kind in COSTLY)
+        self.home[group.output] = index
+
+    def host(self, group: Group, sources: Sequence[str]) -> int | None:
+        """Return the pass an element-wise operator rides on: the latest one that makes a whole operand of it.
+
+        A gate that is computed later than this pass (squeeze and excitation) needs a pass of its own.
+        """
+        if group.kind not in CHEAP | COSTLY or not sources:
+            return None
+        homes = [self.home.get(value, -1) for value in sources]
+        index = max(homes)
+        whole = [
+            home for home, value in zip(homes, sources, strict=True) if self.size(value) == self.size(group.output)
+        ]
+        if index < 0 or index not in whole:
+            return None
+        return index
+
+    def readers(self) -> dict[str, list[int]]:
+        """Return the passes that read each value made elsewhere."""
+        used: dict[str, list[int]] = {}
+        for index, cluster in enumerate(self.clusters):
+            for value in dict.fromkeys(cluster.sources):
+                used.setdefault(value, []).append(index)
+        for value in self.graph.outputs:
+            used.setdefault(self.plain(value), []).append(len(self.clusters))
+        return used
+
+    def liveness(self, used: dict[str, list[int]]) -> list[int]:
+        """Return the elements of all activations alive during each pass."""
+        change = [0] * (len(self.clusters) + 2)
+        for value, readers in used.items():
+            change[max(self.home.get(value, 0), 0)] += self.size(value)
+            change[max(readers) + 1] -= self.size(value)
+        total, found = 0, []
+        for index in range(len(self.clusters)):
+            total += change[index]
+            found.append(total)
+        return found
+
+    def finished(self, index: int, used: dict[str, list[int]], live: int) -> Pass:
+        cluster = self.clusters[index]
+        head = cluster.head
+        read = sum(self.size(value) for value in dict.fromkeys(cluster.sources) if value not in cluster.values)
+        written = sum(self.size(value) for value in cluster.values if value in used)
+        kind, macs, cin, cout = self.arithmetic(head)
+        attrs, shape = head.attrs, self.graph.values[head.output].shape
+        groups = int(attrs.get("groups", 1)) if kind in ("conv", "winograd", "depthwise", "grouped") else 1
+        rows = max(prod(shape) // max(cout * groups, 1), 1)
+        copies = 0
+        if kind == "copy":
+            copied = self.copied(head, used)
+            copies, read, written = len(copied), sum(map(self.size, copied)), sum(map(self.size, copied))
+            if head.kind == "slice":
+                read = written = self.size(head.output)
+        return Pass(
+            kind, macs, read, written, cluster.weights, rows, cin, cout, groups,
+            int(attrs.get("kernel_h", 1)), int(attrs.get("stride_h", 1)), cluster.cheap, cluster.costly, live, copies, head.name,
+        )  # fmt: skip
+
+    def copied(self, head: Group, used: dict[str, list[int]]) -> list[str]:
+        """Return the operands that a copy must move.
+
+        An operand of a concatenation that nothing else reads is written in place by the pass that makes it.
+        """
+        sources = [self.plain(value) for value in head.inputs]
+        if head.kind != "concat":
+            return sources[:1]
+        return [value for value in sources if len(used.get(value, ())) > 1 or self.home.get(value) is None]
+
+    def arithmetic(self, head: Group) -> tuple[str, int, int, int]:
+        """Return a pass's class, multiply-adds and the input and output channels of one group."""
+        out, attrs = self.size(head.output), head.attrs
+        weight = self.graph.network.params[head.weights["weight"]] if "weight" in head.weights else ()
+        if head.kind in ("conv2d", "conv2d_transpose"):
+            groups = int(attrs.get("groups", 1))
+            cin, cout = int(attrs["in_channels"]) // groups, int(attrs["out_channels"]) // groups
+            if head.kind == "conv2d_transpose":
+                return "conv", self.size(self.plain(head.inputs[0])) * prod(weight[1:]), cin, cout
+            return convolution_class(attrs, self.graph.values[head.output].shape), out * prod(weight[1:]), cin, cout
+        if head.kind == "dense":
+            return "gemm", out * weight[1], int(weight[1]), int(weight[0])
+        if head.kind == "matmul":
+            inner = int(attrs["in_channels"])
+            return "matmul", out * inner, inner, int(attrs["out_channels"])
+        if head.kind in REDUCTIONS:
+            return "pool", 0, 1, 1
+        if head.kind == "softmax":
+            return "softmax", 0, 1, 1
+        if head.kind == "resize2d":
+            return "resize", 0, 1, 1
+        if head.kind == "transpose":
+            return "transpose", 0, 1, 1
+        if head.kind in COPIES:
+            return "copy", 0, 1, 1
+        return "eltwise", 0, 1, 1
+
+
+def convolution_class(attrs: Mapping[str, Any], shape: tuple[int, ...]) -> str:
+    """Return the class of a convolution: depthwise (one channel a group), grouped, winograd (3x3, stride 1) or conv."""
+    groups = int(attrs.get("groups", 1))
+    if groups > 1:
+        return "depthwise" if groups == int(attrs["in_channels"]) else "grouped"
+    square = attrs["kernel_h"] == attrs["kernel_w"] == 3 and attrs.get("dilation", 1) == 1
+    large = -(-shape[-1] // 4) * -(-shape[-2] // 4) >= 8
+    return "winograd" if square and large and attrs["stride_h"] == attrs["stride_w"] == 1 else "conv"

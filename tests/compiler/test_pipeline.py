@@ -18,7 +18,7 @@ HOST = {"kind": "llvm", "host": True}
 GPU = {"kind": "cuda", "arch": "sm_87"}
 MALI = {"kind": "opencl", "max_threads_per_block": 256}
 DSP = {"kind": "hexagon", "arch": "v73"}
-QUANTISE = ["choose_scales", "use_integers"]
+INTEGERS = ["choose_scales", "use_integers", "lower_integers", "generate_integers"]
 
 
 def asked(entry: dict[str, object], name: str, precision: str, folder: Path = Path()) -> Build:
@@ -31,11 +31,11 @@ def asked(entry: dict[str, object], name: str, precision: str, folder: Path = Pa
     [
         (HOST, "head", "fp32", ["lower_floats", "generate", "link"]),
         (HOST, "head", "fp16", ["round_weights", "lower_halves", "generate", "link"]),
-        (HOST, "head", "int8", [*QUANTISE, "lower_integers", "generate", "link", "keep_scales"]),
+        (HOST, "head", "int8", [*INTEGERS, "link", "keep_scales"]),
         (HOST, "scatter", "int8", ["lower_floats", "generate", "link"]),
         (MALI, "head", "fp16", ["bind_constants", "lower_operators", "schedule", "generate", "write_plan"]),
         (MALI, "pfn", "fp16", ["lower_pillars", "generate", "write_plan"]),
-        (DSP, "head", "int8", [*QUANTISE, "lower_integers", "generate", "link_objects", "keep_scales", "check"]),
+        (DSP, "head", "int8", [*INTEGERS, "link_objects", "keep_scales", "check"]),
     ],
 )
 def test_the_passes_of_a_target(entry: dict[str, object], name: str, precision: str, expected: list[str]) -> None:
@@ -48,7 +48,7 @@ def test_the_passes_of_a_target(entry: dict[str, object], name: str, precision: 
     [
         ("head", "fp16", ["lower_by_rules", "generate"]),
         ("head", "fp32", ["remark", "bind_constants", "generate_by_tvm"]),
-        ("head", "int8", [*QUANTISE, "lower_integers", "generate"]),
+        ("head", "int8", [*INTEGERS, "keep_scales"]),
         ("scatter", "int8", ["remark", "bind_constants", "generate_by_tvm"]),
     ],
 )

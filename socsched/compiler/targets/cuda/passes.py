@@ -16,7 +16,6 @@ import numpy as np
 
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.passes.link import write_library
-from socsched.compiler.passes.quantise import QUANTISE, keep_scales, left_in_floats
 from socsched.compiler.passes.relax_import import bind_constants
 from socsched.compiler.pipeline import fused, run
 from socsched.compiler.quantize.network import STAYS_FLOAT, stays_float
@@ -24,12 +23,10 @@ from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.target import Build, Compilation, Pass, Passes, TargetSpec, resolve
 from socsched.compiler.targets.cuda.codegen import build
 from socsched.compiler.targets.cuda.device_code import supply_cubins
-from socsched.compiler.targets.cuda.int8_lower import lower_int8
 from socsched.compiler.targets.cuda.lower import lower
 from socsched.compiler.targets.cuda.nvcc import device_source, find_nvcc, write_cubin
 from socsched.compiler.targets.cuda.rules import unsupported_reason
 from socsched.compiler.targets.cuda.tiles import OLDEST, capability
-from socsched.errors import CompileError
 from socsched.graph.network import Network
 
 SOURCE, BINARY = "stage.cu", "stage.cubin"
@@ -39,18 +36,19 @@ def choose(compilation: Compilation) -> Passes:
     """Return the passes for a network: stage.cubin, stage.cu and the host half; MachineError when nvcc is missing."""
     find_nvcc()  # before any work
     own = in_memory(compilation)
-    package = (keep_scales,) if own.quantise else ()
-    return replace(own, build=tuple(map(compiled_by_nvcc, own.build)), link=(link_host_half,), package=package)
+    return replace(own, build=tuple(map(compiled_by_nvcc, own.build)), link=(link_host_half,))
 
 
 def in_memory(compilation: Compilation) -> Passes:
-    """Return the passes up to an executable in memory, which need no nvcc.
+    """Return the passes that need no nvcc: to an executable in memory, and the scales beside it.
 
     Images are NHWC under the rules, plain NCHW under the general schedules.  Raises CompileError for int8 on GPUs
     before sm_80.
     """
     if compilation.asked.precision == "int8" and not stays_float(compilation.graph):
-        _require_products(compilation)
+        from socsched.compiler.targets.cuda.int8_passes import INT8, require_products
+
+        require_products(compilation)
         return INT8
     return GENERAL if _reason(compilation) else RULED
 
@@ -80,20 +78,6 @@ def lower_by_rules(compilation: Compilation) -> Compilation:
     return replace(compilation, module=lowered.module, inputs=lowered.inputs, outputs=lowered.outputs)
 
 
-def lower_integers(compilation: Compilation) -> Compilation:
-    """Return the int8 kernels, scheduled, images NHWC and fp32 at the border."""
-    lowered = lower_int8(compilation.integers, compilation.weights, str(compilation.asked.spec.tvm["arch"]))
-    assert compilation.scales is not None
-    notes = [f"int8: tensor cores, border tensors fp32, activations by {compilation.scales.source}"]
-    notes += [
-        f"int8: computed in fp32 by general schedules, which are slow: {reason}"
-        for reason in left_in_floats(compilation)
-    ]
-    return replace(
-        compilation, module=lowered.module, inputs=lowered.inputs, outputs=lowered.outputs, notes=tuple(notes)
-    )
-
-
 def remark(compilation: Compilation) -> Compilation:
     """Return the network with the reason for which no rule applies."""
     notes = [f"general schedules, which are slow: {_reason(compilation)}"]
@@ -103,11 +87,8 @@ def remark(compilation: Compilation) -> Compilation:
 
 
 def generate(compilation: Compilation) -> Compilation:
-    """Return the executable of kernels by rules; operators left in floats get TVM's general schedules."""
-    integers = compilation.integers
-    general = integers is not None and any(step.exact for step in integers.steps)
-    made = build(compilation.module, compilation.asked.spec.tvm, general=general)
-    return replace(compilation, executable=made)
+    """Return the executable of kernels by rules."""
+    return replace(compilation, executable=build(compilation.module, compilation.asked.spec.tvm))
 
 
 def generate_by_tvm(compilation: Compilation) -> Compilation:
@@ -156,16 +137,5 @@ def _reason(compilation: Compilation) -> str:
     return unsupported_reason(compilation.graph)
 
 
-def _require_products(compilation: Compilation) -> None:
-    arch = str(compilation.asked.spec.tvm["arch"])
-    if capability(arch) < OLDEST:
-        raise CompileError(
-            f"{compilation.asked.network.name}: int8 on {arch}: the rules need asynchronous copies and 32-deep "
-            f"products, sm_{OLDEST} or later",
-            "plan this stage in fp16",
-        )
-
-
 RULED = Passes(lower=(lower_by_rules,), build=(generate,))
 GENERAL = Passes(lower=(remark, bind_constants), build=(generate_by_tvm,))
-INT8 = Passes(quantise=QUANTISE, lower=(lower_integers,), build=(generate,))

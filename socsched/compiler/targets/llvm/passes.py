@@ -8,13 +8,10 @@ import numpy as np
 
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.passes.link import link
-from socsched.compiler.passes.quantise import QUANTISE, keep_scales, left_in_floats
 from socsched.compiler.passes.relax_import import in_precision
 from socsched.compiler.quantize.network import STAYS_FLOAT, stays_float
 from socsched.compiler.target import Compilation, Passes
 from socsched.compiler.targets.llvm import processor
-from socsched.compiler.targets.llvm.int8_dot import dot_for, int8_options
-from socsched.compiler.targets.llvm.int8_lower import lower_int8
 from socsched.compiler.targets.llvm.lower import lower
 from socsched.compiler.targets.llvm.share_tuning import Tuning
 
@@ -22,6 +19,8 @@ from socsched.compiler.targets.llvm.share_tuning import Tuning
 def choose(compilation: Compilation) -> Passes:
     """Return the passes for a network, by its precision."""
     if compilation.asked.precision == "int8" and not stays_float(compilation.graph):
+        from socsched.compiler.targets.llvm.int8_passes import INT8
+
         return INT8
     return HALF if compilation.asked.precision == "fp16" else FLOAT
 
@@ -62,23 +61,10 @@ def lower_halves(compilation: Compilation) -> Compilation:
     )
 
 
-def lower_integers(compilation: Compilation) -> Compilation:
-    """Return the kernels in integers, fp32 at the border."""
-    vector, dot = dot_for(compilation.asked.spec)
-    lowered = lower_int8(compilation.integers, compilation.weights, vector, dot)
-    assert compilation.scales is not None
-    notes = [f"int8: {dot.name} products, border tensors fp32, activations by {compilation.scales.source}"]
-    notes += [f"int8: computed in fp32: {reason}" for reason in left_in_floats(compilation)]
-    return replace(
-        compilation, module=lowered.module, inputs=lowered.inputs, outputs=lowered.outputs, notes=tuple(notes)
-    )
-
-
 def generate(compilation: Compilation) -> Compilation:
     """Return the machine code."""
-    spec = compilation.asked.spec
-    options = spec.tvm if compilation.integers is None else int8_options(spec)
-    return replace(compilation, executable=relax.build(compilation.module, target=tvm.target.Target(dict(options))))
+    target = tvm.target.Target(dict(compilation.asked.spec.tvm))
+    return replace(compilation, executable=relax.build(compilation.module, target=target))
 
 
 def _slow(general: tuple[str, ...]) -> tuple[str, ...]:
@@ -87,4 +73,3 @@ def _slow(general: tuple[str, ...]) -> tuple[str, ...]:
 
 FLOAT = Passes(lower=(lower_floats,), build=(generate,), link=(link,))
 HALF = Passes(lower=(round_weights, lower_halves), build=(generate,), link=(link,))
-INT8 = Passes(quantise=QUANTISE, lower=(lower_integers,), build=(generate,), link=(link,), package=(keep_scales,))

@@ -38,7 +38,7 @@ class BarFile(FileModel):
     """Limits that the scores of predictions have to keep."""
 
     schema_version: Literal["1"] = Field(description='version of this format, "1"')
-    overall: LimitsFile = Field(default_factory=LimitsFile, description="limits on all cells together")
+    overall: LimitsFile | None = Field(None, description="limits on all cells together")
     groups: list[GroupLimitsFile] = Field(default_factory=list, description="limits per platform, engine, precision")
 
 

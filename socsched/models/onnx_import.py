@@ -92,7 +92,7 @@ class _File:
     outputs: Mapping[str, TensorType]
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)  # a network is in it twice once its weights are read
 def _load(
     path: Path, stamp: tuple[int, int], shapes: tuple[tuple[str, tuple[int, ...]], ...] = (), values: bool = True
 ) -> _File:

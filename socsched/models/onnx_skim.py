@@ -17,6 +17,8 @@ PACKED = ".xz"
 _LARGE = 16384
 """Bytes from which on a payload is skipped; shapes depend on smaller tensors only."""
 _CHUNK = 2**20
+_MOST_FIELDS = 500_000
+"""Fields looked into, several times those of the largest model that is read."""
 _MOST_MEMORY = 2**28
 """Bytes that decompression may use for its dictionary."""
 _GRAPH, _INITIALISER = 7, 5
@@ -33,7 +35,9 @@ class _Stream:
     """Bytes of a source in order: taken, which counts against `room`, or skipped; ValueError past the end or `most`."""
 
     def __init__(self, source: _Source, room: int, most: int) -> None:
-        self.source, self.room, self.most, self.position = source, room, most, 0
+        self.source, self.room, self.most = source, room, most
+        self.position = self.fields = 0
+        self._ahead = b""
 
     def take(self, size: int) -> bytes:
         self.room -= size
@@ -64,8 +68,7 @@ class _Stream:
     def key(self) -> tuple[int, int, bytes]:
         """Return number and wire type of the field whose first byte `ended` has read, and its encoded key."""
         self.position += 1
-        number, raw = self.varint(self._ahead)
-        return number >> 3, number & 7, raw
+        return self.field(self._ahead)
 
     def varint(self, first: bytes = b"") -> tuple[int, bytes]:
         """Return a variable-length number and its encoding."""
@@ -76,9 +79,12 @@ class _Stream:
             raw += self.take(1)
         return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(raw)), raw
 
-    def field(self) -> tuple[int, int, bytes]:
+    def field(self, first: bytes = b"") -> tuple[int, int, bytes]:
         """Return number, wire type and encoded key of the next field."""
-        number, raw = self.varint()
+        self.fields += 1
+        if self.fields > _MOST_FIELDS:
+            raise ValueError(f"more than {_MOST_FIELDS} fields")
+        number, raw = self.varint(first)
         return number >> 3, number & 7, raw
 
     def value(self, wire: int) -> bytes:
@@ -103,32 +109,31 @@ def skim(path: Path, most: int) -> tuple[bytes, dict[int, int], int]:
     with _opened(path) as source:
         room = allowance(size) if path.suffix == PACKED else most
         stream = _Stream(source, room, most)
-        parts: list[bytes] = []
+        parts = bytearray()
         left_out: dict[int, int] = {}
         count = 0
         while not stream.ended():
             number, wire, key = stream.key()
             if (number, wire) != (_GRAPH, 2):
-                parts += (key, stream.value(wire))
+                parts += key + stream.value(wire)
                 continue
-            graph: list[bytes] = []
+            graph = bytearray()
             length, _ = stream.varint()
             end = stream.position + length
             while stream.position < end:
                 number, wire, raw = stream.field()
                 if (number, wire) != (_INITIALISER, 2):
-                    graph += (raw, stream.value(wire))
+                    graph += raw + stream.value(wire)
                     continue
                 tensor, skipped = _tensor(stream)
-                graph += (raw, _encoded(len(tensor)), tensor)
+                graph += raw + _encoded(len(tensor)) + tensor
                 if skipped:
                     left_out[count] = skipped
                 count += 1
             if stream.position != end:
                 raise ValueError("a message in it ends inside a field")
-            whole = b"".join(graph)
-            parts += (key, _encoded(len(whole)), whole)
-        return b"".join(parts), left_out, stream.position
+            parts += key + _encoded(len(graph)) + graph
+        return bytes(parts), left_out, stream.position
 
 
 def _tensor(stream: _Stream) -> tuple[bytes, int]:
@@ -136,7 +141,7 @@ def _tensor(stream: _Stream) -> tuple[bytes, int]:
     length, _ = stream.varint()
     if length < _LARGE:
         return stream.take(length), 0
-    end, kept, skipped, count, kind = stream.position + length, b"", 0, 1, 0
+    end, kept, skipped, count, kind = stream.position + length, bytearray(), 0, 1, 0
     while stream.position < end:
         number, wire, key = stream.field()
         if wire == 2 and number in (_FLOATS, _RAW, _DOUBLES) and not skipped and kind in _FLOAT_SIZES:
@@ -156,7 +161,7 @@ def _tensor(stream: _Stream) -> tuple[bytes, int]:
             kind = _numbers(value, wire)[0]
     if stream.position != end:
         raise ValueError("a tensor in it ends inside a field")
-    return kept, skipped
+    return bytes(kept), skipped
 
 
 def _numbers(value: bytes, wire: int) -> list[int]:

@@ -13,7 +13,7 @@ _PERCENT = ("mape", "p90", "inside")
 
 def failures(bar: BarFile, overall: ScoresDocument, groups: Sequence[GroupDocument]) -> list[str]:
     """Return a sentence for every limit that is not kept; limits for groups without cells are not kept either."""
-    found = list(_broken("overall", bar.overall, overall))
+    found = list(_broken("overall", bar.overall, overall)) if bar.overall else []
     for number, limits in enumerate(bar.groups, 1):
         matching = [group for group in groups if _matches(limits, group)]
         if not matching:

@@ -70,6 +70,18 @@ def test_weights_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
         model({"file": str(packed)}).weights()  # type: ignore[misc]
 
 
+def test_a_model_of_many_fields_is_read_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "many.onnx"
+    path.write_bytes(FILES["trunk"](path).read_bytes() + b"\x08\x09" * 600_000)
+    with pytest.raises(ValueError, match="more than 500000 fields"):
+        skim(path, 2**31)
+    assert model({"file": str(path)}).network is not None
+    packed = tmp_path / "many.onnx.xz"
+    packed.write_bytes(lzma.compress(path.read_bytes()))
+    with pytest.raises(InputError, match="more than 500000 fields"):
+        model({"file": str(packed)})
+
+
 def test_damage_at_any_place_reads_as_in_a_whole_file(tmp_path: Path) -> None:
     whole = big(tmp_path / "big.onnx").read_bytes()
     path = tmp_path / "cut.onnx"

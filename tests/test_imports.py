@@ -39,8 +39,9 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": {*UP_TO_FAULTS, "trace"},
     "reporting": {*UP_TO_FAULTS, "trace", "sim", "runtime"},
     "api": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting"},
+    "validation": {*UP_TO_PLAN, "reporting"},
     "study": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api"},
-    "cli": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api", "study"},
+    "cli": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api", "validation", "study"},
     "literature": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api", "study", "cli"},
 }
 """Part of socsched -> the parts it may import besides itself."""

@@ -31,6 +31,7 @@ VERBS = (
     "why",
     "weights",
     "compare",
+    "validate",
     "guard",
     "sweep",
     "fleet",

@@ -7,7 +7,7 @@ directory.  A location that is absolute, has `..` in it, or leads out of the fol
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from socsched.bounded import SLACK, read_bytes
 from socsched.errors import InputError
+from socsched.models.onnx_skim import PACKED, skim
 
 Array = np.ndarray[Any, Any]
 MOST_BYTES = 2**31
@@ -27,13 +28,16 @@ _SCALARS = {"Clip": (1, 2), "Pad": (2,), "Range": (0, 1, 2)}
 
 
 class OnnxFile:
-    """A model and the arrays of its initialisers by name; InputError for an unusable file."""
+    """A model and the arrays of its initialisers by name; InputError for an unusable file.
 
-    def __init__(self, path: Path) -> None:
+    Without `values`, large weights are not read (`onnx_skim`): their arrays have shape and type only.
+    """
+
+    def __init__(self, path: Path, values: bool = True) -> None:
         import onnx
 
-        raw = read_bytes(path, "ONNX file", "give a model with its weights in a file beside it", MOST_BYTES)
         self.path = path
+        raw, left_out, size = self._read(values)
         try:
             self.model = onnx.load_model_from_string(raw)
         except Exception as error:  # protobuf's errors have no common class
@@ -47,10 +51,10 @@ class OnnxFile:
             raise self.error("sparse initialisers are not read")
         del self.model.functions[:]  # a node that calls one is refused as an unknown operator
         self._folder = path.resolve().parent
-        self._size = len(raw)
+        self._size = size
         self._files: dict[str, np.memmap[Any, Any]] = {}
         self._taken = 0
-        self.constants = {item.name: self.array(item) for item in graph.initializer}
+        self.constants = {item.name: self.array(item, i in left_out) for i, item in enumerate(graph.initializer)}
         if len(self.constants) < len(graph.initializer):
             raise self.error("two initialisers have the same name")
         self._put_small()
@@ -61,13 +65,34 @@ class OnnxFile:
         """Return the error for a problem with this file."""
         return InputError(f"{self.path}: {problem}", hint)
 
-    def array(self, tensor: Any) -> Array:
-        """Return the values of a tensor of the model, embedded or external; InputError if incomplete."""
+    def _read(self, values: bool) -> tuple[bytes, Mapping[int, int], int]:
+        """Return the encoded model, the initialisers left out of it (index -> bytes), and the size of all."""
+        if not values:
+            try:
+                return skim(self.path, MOST_BYTES)
+            except OSError as error:
+                raise InputError(f"{self.path}: the ONNX file cannot be read: {error.strerror or error}") from None
+            except ValueError as error:
+                if self.path.suffix == PACKED:
+                    raise self.error(f"not a usable ONNX file: {error}") from None
+        elif self.path.suffix == PACKED:
+            raise self.error("weights are not read from compressed files", "decompress it first: unxz --keep FILE")
+        raw = read_bytes(self.path, "ONNX file", "give a model with its weights in a file beside it", MOST_BYTES)
+        return raw, {}, len(raw)
+
+    def array(self, tensor: Any, hollow: bool = False) -> Array:
+        """Return the values of a tensor of the model, embedded or external; InputError if incomplete.
+
+        A `hollow` tensor has no values: its array takes no memory and holds zeros.
+        """
         from onnx import TensorProto, helper, numpy_helper
 
         name = tensor.name or "a constant"
         try:
-            if tensor.data_location != TensorProto.EXTERNAL:
+            if hollow:
+                dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
+                found = np.broadcast_to(np.zeros((), dtype), tuple(tensor.dims))
+            elif tensor.data_location != TensorProto.EXTERNAL:
                 found = np.asarray(numpy_helper.to_array(tensor))
             else:
                 dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))

@@ -79,12 +79,13 @@ class OnnxGraph:
         return self.error(f"{node.name}: {problem} ({where})", hint or _HINT)
 
 
-def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> OnnxGraph:
+def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None, values: bool = True) -> OnnxGraph:
     """Return the graph of a file with constants folded; InputError if it is not an ONNX file or is quantised.
 
-    `shapes` sets input sizes that the file leaves open; InputError where they contradict the file.
+    `shapes` sets input sizes that the file leaves open; InputError where they contradict the file.  Without `values`,
+    large weights have their shape only.
     """
-    file = OnnxFile(path)
+    file = OnnxFile(path, values)
     model = file.model
     _fix(model, path, shapes or {})
     proto = model.graph

@@ -38,13 +38,14 @@ def model(params: Mapping[str, Any]) -> Model:
     if unknown:
         raise UsageError(f"onnx: unknown parameter {unknown[0]!r}", f"parameters: {', '.join(_PARAMS)}")
     path = Path(str(params.get("file", "")))
-    found = _load(path, _stamp(path), _shapes(path, params.get("shapes")))
+    stamp, shapes = _stamp(path), _shapes(path, params.get("shapes"))
+    found = _load(path, stamp, shapes, values=False)
     return Model(
         f"onnx:{path.name}",
         _ports(path, "inputs", params, found.inputs),
         _ports(path, "outputs", params, found.outputs),
         network=lambda: found.network,
-        weights=lambda: found.weights,
+        weights=lambda: _load(path, stamp, shapes).weights,
     )
 
 
@@ -91,15 +92,18 @@ class _File:
     outputs: Mapping[str, TensorType]
 
 
-@lru_cache(maxsize=8)
-def _load(path: Path, stamp: tuple[int, int], shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> _File:
+@lru_cache(maxsize=16)  # a network is in it twice once its weights are read
+def _load(
+    path: Path, stamp: tuple[int, int], shapes: tuple[tuple[str, tuple[int, ...]], ...] = (), values: bool = True
+) -> _File:
+    """Return the network of a file, with its weights unless `values` is False: planning needs their shapes only."""
     try:
         import onnx  # noqa: F401
     except ImportError:
         problem = f"{path.name}: reading ONNX files needs the package onnx"
         raise MachineError(problem, "pip install 'socsched[onnx]'") from None
-    graph: OnnxGraph = read(path, dict(shapes))
-    network, weights = translate(graph)
-    kept: Weights = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()}
+    graph: OnnxGraph = read(path, dict(shapes), values)
+    network, weights = translate(graph, values)
+    kept: Weights = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items() if values}
     inputs = {name: graph.tensor(name) for name in graph.inputs}
     return _File(network, kept, inputs, {name: graph.tensor(name) for name in graph.outputs})

@@ -14,16 +14,20 @@ from socsched.models.onnx_help import help_for
 from socsched.models.onnx_operators import HANDLERS
 
 
-def translate(graph: OnnxGraph) -> tuple[Network, dict[str, Array]]:
-    """Return the network of a graph and its weights by parameter name; InputError for an unsupported operator."""
-    return Translation(graph).run()
+def translate(graph: OnnxGraph, values: bool = True) -> tuple[Network, dict[str, Array]]:
+    """Return the network of a graph and its weights by parameter name; InputError for an unsupported operator.
+
+    Without `values`, weights have their shape only, and take no memory.
+    """
+    return Translation(graph, values).run()
 
 
 class Translation:
     """Translation state: layers and weights so far, and the value of every ONNX name."""
 
-    def __init__(self, graph: OnnxGraph) -> None:
+    def __init__(self, graph: OnnxGraph, values: bool = True) -> None:
         self.graph = graph
+        self.hollow = not values
         self.layers: list[Layer] = []
         self.weights: dict[str, Array] = {}
         self.values: dict[str, str] = {}
@@ -100,7 +104,9 @@ class Translation:
 
     def param(self, array: Array) -> str:
         name = f"w{len(self.weights)}"
-        self.weights[name] = np.asarray(array, np.float32)
+        self.weights[name] = (
+            np.broadcast_to(np.float32(0), array.shape) if self.hollow else np.asarray(array, np.float32)
+        )
         return name
 
     def emit(self, node: Node, op: str, inputs: list[str], output: int = 0, **attrs: Any) -> str:
@@ -167,6 +173,8 @@ class Translation:
     def scale(self, conv: Layer, norm: Layer) -> None:
         scale, shift = (self.weights[norm.weights[role]].reshape(-1) for role in ("scale", "shift"))
         weight = self.weights[conv.weights["weight"]]
+        if self.hollow:
+            return
         groups = int(conv.attrs.get("groups", 1))
         if conv.op == "conv2d":
             weight = weight * scale[:, None, None, None]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from socsched.reporting.page import wrap_page
 from socsched.reporting.svg import element, picture, table, text, ticks
 from socsched.study.fleet import Driven, Group, extrapolation, fleet_of
-from socsched.study.report import wrap_page
 from socsched.study.store import Row
 from socsched.units import format_duration
 

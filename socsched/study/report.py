@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from itertools import combinations
 from typing import Any
 
 from socsched.descriptor.study import Study
+from socsched.reporting.page import wrap_page
 from socsched.reporting.svg import element, table
 from socsched.study import columns, figures
 from socsched.study.summary import Answers
@@ -35,16 +35,6 @@ def page(study: Study, rows: Sequence[Row], found: Answers, made_by: Mapping[str
         _made_by(made_by),
     ]
     return wrap_page(title, "".join(blocks))
-
-
-def wrap_page(title: str, body: str) -> str:
-    """Return a page with the report's style around a body."""
-    style = (files("socsched.reporting") / "assets" / "report.css").read_text(encoding="utf-8")
-    head = (
-        '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{style}</style>"
-    )
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body><main>{body}</main></body></html>\n'
 
 
 def _verdict(study: Study, rows: Sequence[Row], found: Answers) -> str:

@@ -8,6 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from socsched.cli.root import run, verbs
+from tests.validation import pairs
 
 BOARD = "jetson-agx-orin-64gb"
 LINES = {
@@ -18,6 +19,7 @@ LINES = {
     "simulate": ["simulate {root}/plan.json --duration 300ms", "simulate --policies"],
     "why": ["why {root}/good", "why {root}/slow --frame 1"],
     "compare": ["compare {root}/good {root}/slow", "compare {root}/plan.json {root}/other.json"],
+    "validate": ["validate {root}/pairs.csv --networks {root}/networks"],
     "report": ["report {root}/good -o {root}/x.md"],
     "guard": ["guard {root}/plan.json --duration 300ms -o {root}/guarded-{width}"],
     "doctor": ["doctor"],
@@ -50,6 +52,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"schema_version: '1'\nname: tiny\nparameters: {{platform: {BOARD}, mode: MAXN, pipeline: pointpillars}}\n"
         "simulate: {duration: 100 ms}\n"
     )
+    pairs.folder(folder)
     (folder / "faults.yaml").write_text("slowdowns: [{engine: gpu, from: 0 s, until: 1 s, factor: 30}]\n")
     simulate = ["simulate", str(folder / "plan.json"), "--duration", "300ms", "-q", "-o"]
     assert run([*simulate, str(folder / "good")]) == 0

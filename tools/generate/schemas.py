@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from socsched.descriptor.bar_file import BarFile
 from socsched.descriptor.operator_rules_file import RulesFile
 from socsched.descriptor.pipeline_file import PipelineFile
 from socsched.descriptor.platform_file import PlatformFile
@@ -19,6 +20,7 @@ from socsched.descriptor.study_file import StudyFile
 from socsched.descriptor.taskset import TaskSetFile
 from socsched.planning.plan import Plan
 from socsched.trace.document import ResultDocument
+from socsched.validation.document import ValidationDocument
 from tools import ROOT
 
 FOLDER = ROOT / "schemas"
@@ -30,6 +32,8 @@ MODELS: dict[str, type] = {
     "taskset.schema.json": TaskSetFile,
     "plan.schema.json": Plan,
     "result.schema.json": ResultDocument,
+    "validation.schema.json": ValidationDocument,
+    "bar.schema.json": BarFile,
 }
 
 

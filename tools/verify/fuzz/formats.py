@@ -113,7 +113,10 @@ def _onnx(file: Path) -> None:
     beside = file.with_name("onnx.data")
     if not beside.exists():
         beside.write_bytes(corpus.read()["beside"][0])
-    _load.__wrapped__(file, (0, 0))
+    try:
+        _load.__wrapped__(file, (0, 0))
+    finally:
+        _load.__wrapped__(file, (0, 0), (), False)
 
 
 def _onnx_mutate(data: bytes, random: Random) -> bytes:

@@ -1,0 +1,88 @@
+"""`socsched validate`: predictions against measured execution times, with a bar for CI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from socsched.cli.options import NameOrPath, Output, folder_option, output_options, ready_to_write, terminal_width
+
+if TYPE_CHECKING:
+    from socsched.validation.validate import Validation
+
+
+@click.command("validate", short_help="Compare predicted with measured execution times of networks.")
+@click.argument("pairs", type=click.Path(path_type=Path, dir_okay=False), metavar="PAIRS.csv")
+@click.option(
+    "--networks",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Folder of the networks, NAME.onnx or NAME.onnx.xz.",
+)
+@click.option(
+    "--bar",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Limits on the scores (YAML); exit code 1 beyond them.",
+)
+@click.option(
+    "-p",
+    "--platform",
+    "platforms",
+    type=NameOrPath("platforms"),
+    multiple=True,
+    help="Own descriptor file for the rows of its platform; several may be given.",
+)
+@folder_option
+@output_options
+@click.pass_obj
+def command(
+    output: Output, pairs: Path, networks: Path, bar: Path | None, platforms: tuple[str, ...], folder: Path | None
+) -> int:
+    """Predict every row of PAIRS.csv (or .csv.gz) as `plan` does, and score the predictions.
+
+    Columns: id, platform, engine, precision, mode, share (units used; empty: all), network (file stem), measured_ms,
+    statistic, flag (empty: usable), source; others are kept.  Rows that agree in platform, engine, precision, mode,
+    share and network are one cell, and the fastest unflagged one is its measurement.  Per engine and precision, and
+    overall: cells, median ratio of predicted to measured, MAPE (mean of |ratio - 1|), P90 (what 90 % keep within),
+    Spearman's rank correlation, and the share measured inside the interval, time x (1 +- stated error).
+
+    The folder gets rows.csv (the input and predicted_ms, lo_ms, hi_ms, inside, provenance, refused), summary.json and
+    index.html.  Exit code 0: the bar is kept, or none is given, 1: it is not.
+    """
+    from socsched.errors import EXIT_OK, EXIT_VIOLATED
+    from socsched.validation.files import save
+    from socsched.validation.validate import validate
+
+    ready_to_write(folder=folder)
+    found = validate(pairs, networks, bar, platforms)
+    if folder:
+        save(found, folder)
+        output.note(f"wrote {folder}/ (rows.csv, summary.json, index.html)")
+    output.result(found.document, lambda: _show(found))
+    held = found.document["bar"]
+    return EXIT_VIOLATED if held and not held["held"] else EXIT_OK
+
+
+def _show(found: Validation) -> None:
+    from rich.text import Text
+
+    from socsched.reporting.terminal import console, table
+    from socsched.validation.page import SCORES, headline, score_cells
+
+    document = found.document
+    rows = [
+        [group["platform"], group["engine"], group["precision"], *score_cells(group)] for group in document["groups"]
+    ]
+    rows.append(["overall", "", "", *score_cells(document["overall"])])
+    screen = console(terminal_width())
+    screen.print(table("Predicted against measured", ["platform", "engine", "", *SCORES], rows, range(3, 10), (4, 8)))
+    lines = [headline(found)]
+    lines += [f"refused {item['rows']} rows: {item['reason']}" for item in document["refusals"][:5]]
+    bar = document["bar"]
+    if bar:
+        lines.append(f"✓ {bar['file']} is kept" if bar["held"] else f"✗ {bar['file']} is not kept")
+        lines += [f"  {failure}" for failure in bar["failures"]]
+    for line in lines:
+        screen.print(Text(line))

@@ -1,0 +1,1 @@
+"""Validation: predictions of the cost model against measurements of boards."""

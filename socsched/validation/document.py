@@ -1,0 +1,71 @@
+"""The fields of summary.json, typed, as `validate --json` prints them.
+
+`schemas/validation.schema.json` is generated from them.
+Errors are relative: |predicted / measured - 1|.
+"""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+Figure = float | None
+"""A statistic; null without cells, and the rank correlation below three."""
+
+
+class ScoresDocument(TypedDict):
+    """Scores of cells: `cells` scored and `refused` ones, which no prediction exists for.
+
+    `median_ratio`: of predicted to measured; `mape`: mean error; `p90`: error that 90 % of the cells keep within;
+    `spearman`: rank correlation of predicted and measured; `inside`: share of the cells measured inside the interval.
+    """
+
+    cells: int
+    refused: int
+    median_ratio: Figure
+    mape: Figure
+    p90: Figure
+    spearman: Figure
+    inside: Figure
+
+
+class GroupDocument(ScoresDocument):
+    """Scores of the cells of one engine in one precision, all modes and shares."""
+
+    platform: str
+    engine: str
+    precision: str
+
+
+class RefusalDocument(TypedDict):
+    """A reason for refusing rows, and the number of unflagged rows refused for it."""
+
+    reason: str
+    rows: int
+
+
+class BarDocument(TypedDict):
+    """The bar that scores were held against, and what fails it."""
+
+    file: str
+    held: bool
+    failures: list[str]
+
+
+class ValidationDocument(TypedDict):
+    """Predictions against measurements; of `rows`, `flagged` ones are predicted but not scored.
+
+    A cell is a platform, engine, precision, mode, share and network; its measurement is the fastest unflagged row.
+    `bar`: null without one.
+    """
+
+    schema_version: str
+    measurements: str
+    sha256: str
+    socsched: str
+    rows: int
+    flagged: int
+    refused_rows: int
+    overall: ScoresDocument
+    groups: list[GroupDocument]
+    refusals: list[RefusalDocument]
+    bar: BarDocument | None

@@ -1,0 +1,157 @@
+"""Measured execution times of networks, from a CSV file: bounded, with every unusable row kept and given a reason."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from socsched.bounded import gunzip, read_bytes
+from socsched.errors import InputError
+from socsched.limits import LONGEST_NS, MOST_LANES
+
+COLUMNS = (
+    "id", "platform", "engine", "precision", "mode", "share", "network", "measured_ms", "statistic", "flag", "source",
+)  # fmt: skip
+"""Columns that a file must have, in any order; others are kept as they are."""
+ADDED = ("predicted_ms", "lo_ms", "hi_ms", "inside", "provenance", "refused")
+"""Columns that `validate` adds."""
+MOST_BYTES = 2**26
+MOST_ROWS = 200_000
+MOST_COLUMNS = 100
+_STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
+_HINT = f"expected a header with {', '.join(COLUMNS)}, and one row per measurement"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement: its cells as in the file, the time (ms), and the `problem` that makes it unusable, "" if none.
+
+    `share`: units of the engine used, 0 where the file does not state it.
+    """
+
+    line: int
+    cells: tuple[str, ...]
+    id: str
+    platform: str
+    engine: str
+    precision: str
+    mode: str
+    share: int
+    network: str
+    measured_ms: float
+    flag: str
+    source: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """The rows of a file under its column names, and the SHA-256 of the file."""
+
+    file: str
+    sha256: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def read_measurements(path: Path) -> Measurements:
+    """Return the measurements of a .csv or .csv.gz file; InputError with file and line if it is no such table.
+
+    A row whose values cannot be used (a time that is no time, a network that is no file stem, an id given twice) is
+    kept with its problem.
+    """
+    raw = read_bytes(path, "table of measurements", _HINT, MOST_BYTES)
+    digest = hashlib.sha256(raw).hexdigest()
+    if raw[:2] == b"\x1f\x8b":
+        try:
+            raw = gunzip(raw, MOST_BYTES)
+        except ValueError as error:
+            raise InputError(f"{path}: {error}", _HINT) from None
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}:{line}: not UTF-8 text", _HINT) from None
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        columns = _columns(path, next(reader, []))
+        rows = _rows(path, reader, columns)
+    except csv.Error as error:
+        raise InputError(f"{path}:{reader.line_num}: not a CSV table: {error}", _HINT) from None
+    return Measurements(path.name, digest, columns, rows)
+
+
+def _columns(path: Path, header: list[str]) -> tuple[str, ...]:
+    missing = [name for name in COLUMNS if name not in header]
+    if missing:
+        raise InputError(f"{path}:1: columns are missing: {', '.join(missing)}", _HINT)
+    twice = next((name for name in header if header.count(name) > 1), None) if len(header) <= MOST_COLUMNS else ""
+    if twice is not None:
+        problem = f"column {twice!r} is given twice" if twice else f"more than {MOST_COLUMNS} columns"
+        raise InputError(f"{path}:1: {problem}", _HINT)
+    taken = [name for name in ADDED if name in header]
+    if taken:
+        raise InputError(f"{path}:1: column {taken[0]!r} is one that validation adds", "remove or rename it")
+    return tuple(header)
+
+
+def _rows(path: Path, reader: Any, columns: tuple[str, ...]) -> tuple[Row, ...]:
+    index = {name: columns.index(name) for name in COLUMNS}
+    rows: list[Row] = []
+    first: dict[str, int] = {}
+    for cells in reader:
+        line = reader.line_num
+        if not cells:
+            continue
+        if len(cells) != len(columns):
+            raise InputError(f"{path}:{line}: {len(cells)} cells, the header has {len(columns)} columns", _HINT)
+        if len(rows) == MOST_ROWS:
+            raise InputError(f"{path}:{line}: more than {MOST_ROWS} rows", "divide the file")
+        named = {name: cells[place].strip() for name, place in index.items()}
+        row = _row(line, tuple(cells), named, first.get(named["id"], 0))
+        first.setdefault(row.id, line)
+        rows.append(row)
+    return tuple(rows)
+
+
+def _row(line: int, cells: tuple[str, ...], named: dict[str, str], earlier: int = 0) -> Row:
+    problem = f"the id is that of line {earlier}" if earlier else ""
+    if not named["id"]:
+        problem = "it has no id"
+    measured = _time_ms(named["measured_ms"])
+    if measured is None:
+        least, most = 1e-6, LONGEST_NS / 1e6
+        problem = problem or f"measured_ms: expected {least:g} to {most:g} ms, got {_shown(named['measured_ms'])}"
+    share = _share(named["share"])
+    if share is None:
+        problem = problem or f"share: expected 1 to {MOST_LANES} units or nothing, got {_shown(named['share'])}"
+    if not _STEM.fullmatch(named["network"]) or ".." in named["network"]:
+        problem = problem or f"network: expected the name of a file without its ending, got {_shown(named['network'])}"
+    return Row(
+        line, cells, named["id"], named["platform"], named["engine"], named["precision"], named["mode"], share or 0,
+        named["network"], measured or math.nan, named["flag"], named["source"], problem,
+    )  # fmt: skip
+
+
+def _time_ms(text: str) -> float | None:
+    if not re.fullmatch(r"\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", text, re.ASCII) or len(text) > 40:
+        return None
+    value = float(text)
+    return value if 1e-6 <= value <= LONGEST_NS / 1e6 else None
+
+
+def _share(text: str) -> int | None:
+    if not text:
+        return 0
+    found = re.fullmatch(r"\d{1,4}", text, re.ASCII)
+    return int(text) if found and 1 <= int(text) <= MOST_LANES else None
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:40]}…")

@@ -1,0 +1,169 @@
+"""The page of a validation: scores, predicted against measured times per engine, the worst cells and the refusals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+from socsched.reporting.page import wrap_page
+from socsched.reporting.scatter import Point, draw_scatter
+from socsched.reporting.svg import element, table
+from socsched.text import one_line
+from socsched.validation.document import ScoresDocument
+from socsched.validation.scores import Cell
+from socsched.validation.validate import Validation
+
+MOST_WORST, MOST_REFUSALS, LONGEST = 40, 40, 200
+_COLOURS = {"fp32": 1, "fp16": 2, "int8": 3}
+SCORES = ("cells", "refused", "median ratio", "MAPE", "P90", "Spearman", "inside")
+
+
+def page(found: Validation) -> str:
+    """Return the whole page."""
+    document = found.document
+    title = f"Predictions against {document['measurements']}"
+    blocks = [
+        element("h1", _text(title)),
+        element("p", _text(headline(found)), class_="lead"),
+        _bar(found),
+        _scores(found),
+        _plots(found.cells),
+        _worst(found.cells),
+        _refusals(found),
+        element("h2", "How this was made"),
+        table(
+            ["what", "value"],
+            [
+                ["socsched", _code(document["socsched"])],
+                [_text(f"sha256 of {document['measurements']}"), _code(document["sha256"])],
+            ],
+        ),
+    ]
+    return wrap_page(one_line(title), "".join(blocks))
+
+
+def headline(found: Validation) -> str:
+    """Return the counts of rows and cells in one sentence."""
+    document, overall = found.document, found.document["overall"]
+    return (
+        f"{document['rows']:,} rows, {document['flagged']:,} of them flagged and not scored, "
+        f"{document['refused_rows']:,} refused; {overall['cells']:,} cells scored, {overall['refused']:,} refused"
+    )
+
+
+def score_cells(scores: ScoresDocument) -> list[str]:
+    """Return scores as text, in the order of `SCORES`; "–" for an unknown one."""
+    ratio, rank = scores["median_ratio"], scores["spearman"]
+    return [
+        str(scores["cells"]),
+        str(scores["refused"] or ""),
+        "–" if ratio is None else f"{ratio:.2f}",
+        *(_percent(value) for value in (scores["mape"], scores["p90"])),
+        "–" if rank is None else f"{rank:.2f}",
+        _percent(scores["inside"]),
+    ]
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _bar(found: Validation) -> str:
+    bar = found.document["bar"]
+    if bar is None:
+        return ""
+    head = element("strong", _text(f"{bar['file']}: {'kept' if bar['held'] else 'not kept'}"))
+    items = "".join(element("li", _text(failure)) for failure in bar["failures"])
+    lines = element("ul", items) if items else ""
+    return element("div", head + lines, class_=f"verdict {'good' if bar['held'] else 'no'}")
+
+
+def _scores(found: Validation) -> str:
+    rows = [["overall", "", "", *score_cells(found.document["overall"])]]
+    rows += [
+        [_text(group["platform"]), _text(group["engine"]), _text(group["precision"]), *score_cells(group)]
+        for group in found.document["groups"]
+    ]
+    note = (
+        "A cell is a platform, engine, precision, mode, share and network; its measurement is the fastest unflagged "
+        "row. Ratio: predicted to measured. MAPE: mean of |ratio - 1|; P90: what 90 % of the cells keep within. "
+        "Inside: share of the cells measured inside the predicted interval, time × (1 ± stated error)."
+    )
+    table_ = table(["platform", "engine", "precision", *SCORES], rows, range(3, 10))
+    return element("h2", "Scores") + element("p", note, class_="dim") + table_
+
+
+def _plots(cells: Sequence[Cell]) -> str:
+    engines: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        engines.setdefault(cell.group[:2], []).append(cell)
+    drawn = "".join(
+        element("figure", element("figcaption", _text(f"{name} {engine}, {len(own)} cells")) + _plot(own))
+        for (name, engine), own in sorted(engines.items())
+    )
+    keys = "".join(
+        element("li", element("strong", "● ", class_=f"c{colour}") + precision)
+        for precision, colour in _COLOURS.items()
+    )
+    note = "Each dot is a cell; on the full line the prediction is exact, on the dashed ones half or double."
+    key = element("ul", keys, class_="key")
+    head = element("h2", "Predicted against measured") + element("p", note, class_="dim") + key
+    return head + element("div", drawn, class_="pair") if drawn else ""
+
+
+def _plot(cells: Sequence[Cell]) -> str:
+    points = [
+        Point(cell.row.measured_ms, cell.prediction.predicted_ms, _COLOURS[cell.row.precision], _label(cell))
+        for cell in cells
+    ]
+    row = cells[0].row
+    name = f"{row.platform} {row.engine}: predicted against measured times of {len(cells)} cells"
+    return draw_scatter(points, "measured [ms]", "predicted [ms]", name)
+
+
+def _label(cell: Cell) -> str:
+    row, prediction = cell.row, cell.prediction
+    where = f"{row.network} {row.precision}, {prediction.mode}, {prediction.share} units"
+    return f"{where}: measured {row.measured_ms:.4g} ms, predicted {prediction.predicted_ms:.4g} ms"
+
+
+def _worst(cells: Sequence[Cell]) -> str:
+    worst = sorted(cells, key=lambda cell: (-abs(math.log(cell.ratio)), cell.row.line))[:MOST_WORST]
+    rows = [
+        [
+            _text(cell.row.id),
+            *(_text(text) for text in cell.group),
+            _text(cell.prediction.mode),
+            str(cell.prediction.share),
+            _text(cell.row.network),
+            f"{cell.row.measured_ms:.4g}",
+            f"{cell.prediction.predicted_ms:.4g}",
+            f"{cell.ratio:.2f}",
+            "yes" if cell.inside else "no",
+            _text(cell.prediction.provenance),
+            _text(cell.row.source),
+        ]
+        for cell in worst
+    ]
+    columns = ["id", "platform", "engine", "precision", "mode", "share", "network", "measured ms", "predicted ms"]
+    columns += ["ratio", "inside", "provenance", "source"]
+    return element("h2", "The worst cells") + table(columns, rows, (5, 7, 8, 9)) if rows else ""
+
+
+def _refusals(found: Validation) -> str:
+    refusals = found.document["refusals"]
+    if not refusals:
+        return ""
+    rows = [[str(item["rows"]), _text(item["reason"])] for item in refusals[:MOST_REFUSALS]]
+    more = len(refusals) - len(rows)
+    rest = element("p", f"{more} more reasons are in rows.csv.", class_="dim") if more else ""
+    return element("h2", "Refused rows") + table(["rows", "reason"], rows, (0,)) + rest
+
+
+def _text(text: str) -> str:
+    return escape(one_line(text if len(text) <= LONGEST else f"{text[:LONGEST]}…"))
+
+
+def _code(text: str) -> str:
+    return element("code", _text(text))

@@ -1,0 +1,170 @@
+"""Predictions for measurements: each row is a stage with one network, costed as the planner costs it.
+
+The stage is that of `plan NETWORK.onnx`, and its cost is `CostModel.at` for the row's engine, precision and share in
+its mode, so the same sources of costs answer.  A row without share means all units of the engine in that mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from socsched.cost.model import CostModel
+from socsched.cost.sources import CostSource, cost_sources
+from socsched.descriptor.onnx_pipeline import onnx_pipeline
+from socsched.descriptor.pipeline import Stage
+from socsched.descriptor.platform import Platform, PowerMode
+from socsched.descriptor.validation import suggest
+from socsched.errors import SocschedError, of_machine
+from socsched.graph.operators import StageWork
+from socsched.models.onnx_skim import PACKED
+from socsched.models.work import stage_work
+from socsched.planning.uncertainty import interval_ns
+from socsched.progress import tell
+from socsched.text import one_line
+from socsched.validation.measurements import Row
+
+PRECISIONS = ("fp32", "fp16", "int8")
+Platforms = Callable[[str], Platform | None]
+"""Returns the platform of a name, None for an unknown one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The predicted time of a row and the ends of its interval (ms), or the reason why there is none.
+
+    `mode`, `share`: as the descriptor names the mode, and with all units of the engine for a row that states none.
+    """
+
+    mode: str
+    share: int
+    predicted_ms: float = 0.0
+    lo_ms: float = 0.0
+    hi_ms: float = 0.0
+    provenance: str = ""
+    refused: str = ""
+
+
+Place = tuple[str, str, str, str, int]
+"""Platform, engine, precision, mode and share (0: not stated), as a row names them."""
+
+
+def predict(rows: Sequence[Row], folder: Path, platforms: Platforms) -> list[Prediction]:
+    """Return the prediction of every row; networks are NAME.onnx or NAME.onnx.xz in `folder`.
+
+    Every network is read once, and rows that agree in everything but the measurement share one prediction.  Raises
+    MachineError if this machine cannot read networks.
+    """
+    known: dict[str, Platform | None] = {}
+    for name in {row.platform for row in rows}:
+        known[name] = platforms(name)
+    wanted: dict[str, dict[Place, Prediction]] = {}
+    for row in rows:
+        if not row.problem:
+            wanted.setdefault(row.network, {})[_place(row)] = Prediction(row.mode, row.share)
+    sources = cost_sources()
+    for number, (network, cells) in enumerate(sorted(wanted.items())):
+        tell("networks", number, len(wanted), "", network)
+        stage: Stage | str = _stage(folder, network)
+        models: dict[tuple[str, str], CostModel] = {}
+        work = _Works()
+        for place in cells:
+            cells[place] = _predict(stage, place, known, models, work, sources)
+    return [
+        Prediction(row.mode, row.share, refused=row.problem) if row.problem else wanted[row.network][_place(row)]
+        for row in rows
+    ]
+
+
+def _place(row: Row) -> Place:
+    return row.platform, row.engine, row.precision, row.mode, row.share
+
+
+def _stage(folder: Path, network: str) -> Stage | str:
+    """Return the stage of a network, or why there is none."""
+    files = [folder / f"{network}.onnx{ending}" for ending in ("", PACKED)]
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
+        return f"no network {network}.onnx or {network}.onnx{PACKED}"
+    return replace(onnx_pipeline(file).stages[0], name=network, precisions=PRECISIONS)
+
+
+class _Works:
+    """The work of one network by precision, or the error that its file gives, computed once."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, StageWork | SocschedError] = {}
+
+    def __call__(self, stage: Stage, precision: str) -> StageWork:
+        if precision not in self.known:
+            try:
+                self.known[precision] = stage_work(stage, precision)
+            except SocschedError as error:
+                self.known[precision] = error
+        found = self.known[precision]
+        if isinstance(found, SocschedError):
+            raise found
+        return found
+
+
+def _predict(
+    stage: Stage | str,
+    place: Place,
+    platforms: Mapping[str, Platform | None],
+    models: dict[tuple[str, str], CostModel],
+    work: _Works,
+    sources: tuple[CostSource, ...],
+) -> Prediction:
+    name, engine, precision, mode, share = place
+    found = _configuration(platforms[name], name, engine, precision, mode, share)
+    if isinstance(found, str):
+        return Prediction(mode, share, refused=found)
+    platform, state, share = found
+    mode = state.name
+    if isinstance(stage, str):
+        return Prediction(mode, share, refused=stage)
+    model = models.get((name, mode))
+    if model is None:
+        model = models[name, mode] = CostModel(platform, state, work, sources=sources)
+    asked = replace(stage, share=share, engines=(engine,))
+    try:
+        cost = model.at(asked, engine, precision, share)
+        if cost is None:
+            reasons = (r.reason for r in model.refused(asked) if (r.engine, r.precision) == (engine, precision))
+            return Prediction(mode, share, refused=one_line(next(reasons, "the engine cannot run it")))
+    except SocschedError as error:
+        if of_machine(error):
+            raise
+        return Prediction(mode, share, refused=one_line(str(error)))
+    low, high = interval_ns(cost)
+    return Prediction(mode, share, cost.time_ns / 1e6, low / 1e6, high / 1e6, cost.provenance)
+
+
+def _configuration(
+    platform: Platform | None, name: str, engine: str, precision: str, mode: str, share: int
+) -> tuple[Platform, PowerMode, int] | str:
+    """Return the platform, the mode and the units used, or what is unknown about a row's configuration."""
+    if platform is None:
+        return f"no platform {_shown(name)}"
+    found = next((one for one in platform.engines if one.id == engine), None)
+    if found is None:
+        return f"{name} has no engine {_shown(engine)}; {suggest(engine[:60], [one.id for one in platform.engines])}"
+    if precision not in PRECISIONS:
+        return f"no precision {_shown(precision)}; expected one of {', '.join(PRECISIONS)}"
+    try:
+        state = platform.mode(mode)
+    except KeyError:
+        return f"{name} has no mode {_shown(mode)}; {suggest(mode[:60], [one.name for one in platform.modes])}"
+    units = state.engines[engine].units
+    if units <= 0:
+        return f"off in {mode}"
+    if share > units:
+        return f"{engine} has {units} units in {mode}, not {share}"
+    if share and share != units and found.shares != "unit":
+        return f"{engine} is used whole, with {units} units in {mode}, not with {share}"
+    return platform, state, share or units
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:60]}…")

@@ -1,0 +1,113 @@
+"""Scores of predictions: cells with their measurement, and how far off predictions are, per engine and precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from socsched.validation.document import GroupDocument, ScoresDocument
+from socsched.validation.measurements import Row
+from socsched.validation.predict import PRECISIONS, Prediction
+
+FEWEST_RANKED = 3
+"""Cells below which a rank correlation says nothing."""
+Group = tuple[str, str, str]
+"""Platform, engine and precision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One configuration of a network: the fastest unflagged measurement, and the prediction for it."""
+
+    row: Row
+    prediction: Prediction
+
+    @property
+    def group(self) -> Group:
+        """Return platform, engine and precision."""
+        return self.row.platform, self.row.engine, self.row.precision
+
+    @property
+    def ratio(self) -> float:
+        """Return predicted over measured time."""
+        return self.prediction.predicted_ms / self.row.measured_ms
+
+    @property
+    def inside(self) -> bool:
+        """Return whether the measurement lies inside the predicted interval."""
+        return is_inside(self.row, self.prediction)
+
+
+def is_inside(row: Row, prediction: Prediction) -> bool:
+    """Return whether a measured time lies inside the predicted interval, ends included."""
+    return prediction.lo_ms <= row.measured_ms <= prediction.hi_ms
+
+
+def cells_of(rows: Sequence[Row], predictions: Sequence[Prediction]) -> tuple[list[Cell], list[Cell]]:
+    """Return the cells of the unflagged rows: those with a prediction, and those refused; unusable rows are neither.
+
+    Rows that differ in the measurement only are one cell, of which the fastest counts.
+    """
+    fastest: dict[tuple[object, ...], Cell] = {}
+    for row, prediction in zip(rows, predictions, strict=True):
+        if row.flag or row.problem:
+            continue
+        key = (row.platform, row.engine, row.precision, prediction.mode, prediction.share, row.network)
+        if key not in fastest or row.measured_ms < fastest[key].row.measured_ms:
+            fastest[key] = Cell(row, prediction)
+    found = list(fastest.values())
+    return [c for c in found if not c.prediction.refused], [c for c in found if c.prediction.refused]
+
+
+def groups(scored: Sequence[Cell], refused: Sequence[Cell], engines: set[tuple[str, str]]) -> list[GroupDocument]:
+    """Return the scores of every engine and precision; `engines` are those that exist, by platform."""
+    names = sorted(
+        {cell.group for cell in (*scored, *refused) if cell.group[:2] in engines and cell.group[2] in PRECISIONS}
+    )
+    return [
+        {
+            "platform": name[0],
+            "engine": name[1],
+            "precision": name[2],
+            **scores([c for c in scored if c.group == name], sum(c.group == name for c in refused)),
+        }
+        for name in names
+    ]
+
+
+def scores(cells: Sequence[Cell], refused: int) -> ScoresDocument:
+    """Return the scores of cells with predictions; `refused`: number of those without."""
+    errors = [abs(cell.ratio - 1) for cell in cells]
+    return {
+        "cells": len(cells),
+        "refused": refused,
+        "median_ratio": _rounded(np.median([cell.ratio for cell in cells])) if cells else None,
+        "mape": _rounded(np.mean(errors)) if cells else None,
+        "p90": _rounded(np.quantile(errors, 0.9)) if cells else None,
+        "spearman": spearman(
+            [cell.prediction.predicted_ms for cell in cells], [cell.row.measured_ms for cell in cells]
+        ),
+        "inside": _rounded(np.mean([cell.inside for cell in cells])) if cells else None,
+    }
+
+
+def spearman(one: Iterable[float], other: Iterable[float]) -> float | None:
+    """Return the rank correlation of paired values, ties at their mean rank; None for few values or equal ones."""
+    a, b = _ranks(one), _ranks(other)
+    if len(a) < FEWEST_RANKED or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return None
+    return _rounded(np.corrcoef(a, b)[0, 1])
+
+
+def _ranks(values: Iterable[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    found = np.fromiter(values, np.float64)
+    _, inverse, counts = np.unique(found, return_inverse=True, return_counts=True)
+    upto = np.cumsum(counts)
+    return (upto - (counts - 1) / 2)[inverse]
+
+
+def _rounded(value: Any) -> float:
+    return round(float(value), 6)

@@ -1,0 +1,69 @@
+"""Validation of the cost model: predictions of measurements, their scores, and the bar they have to reach."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from socsched import __version__
+from socsched.descriptor.bar_file import load_bar
+from socsched.descriptor.catalog import find_platform, get_platform
+from socsched.descriptor.platform import Platform
+from socsched.errors import UsageError
+from socsched.validation.bar import failures
+from socsched.validation.document import ValidationDocument
+from socsched.validation.measurements import Measurements, read_measurements
+from socsched.validation.predict import Prediction, predict
+from socsched.validation.scores import Cell, cells_of, groups, scores
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """Measurements with their predictions in the same order, the scored cells, and the summary."""
+
+    measurements: Measurements
+    predictions: tuple[Prediction, ...]
+    cells: tuple[Cell, ...]
+    document: ValidationDocument
+
+
+def validate(pairs: Path, networks: Path, bar: Path | None = None, own_platforms: tuple[str, ...] = ()) -> Validation:
+    """Return the predictions for a table of measurements, scored, and held against a bar if one is given.
+
+    `networks`: folder of NAME.onnx or NAME.onnx.xz.  `own_platforms`: descriptor files that take the place of shipped
+    platforms of the same name, or add to them.  Raises UsageError for unusable files, MachineError without the package
+    onnx.
+    """
+    limits = load_bar(bar) if bar else None
+    if not networks.is_dir():
+        raise UsageError(f"{networks}: is no folder", "give the folder of the ONNX files with --networks")
+    own = {platform.name: platform for platform in map(get_platform, own_platforms)}
+    found = read_measurements(pairs)
+    known: dict[str, Platform | None] = {}
+
+    def platform_of(name: str) -> Platform | None:
+        if name not in known:
+            known[name] = own.get(name) or find_platform(name)
+        return known[name]
+
+    predictions = predict(found.rows, networks, platform_of)
+    scored, refused = cells_of(found.rows, predictions)
+    engines = {(name, engine.id) for name, one in known.items() if one is not None for engine in one.engines}
+    overall, parts = scores(scored, len(refused)), groups(scored, refused, engines)
+    unflagged = [p.refused for row, p in zip(found.rows, predictions, strict=True) if not row.flag and p.refused]
+    failed = failures(limits, overall, parts) if limits else []
+    document: ValidationDocument = {
+        "schema_version": "1",
+        "measurements": found.file,
+        "sha256": found.sha256,
+        "socsched": __version__,
+        "rows": len(found.rows),
+        "flagged": sum(bool(row.flag) for row in found.rows),
+        "refused_rows": sum(bool(prediction.refused) for prediction in predictions),
+        "overall": overall,
+        "groups": parts,
+        "refusals": [{"reason": reason, "rows": count} for reason, count in Counter(unflagged).most_common()],
+        "bar": {"file": bar.name, "held": not failed, "failures": failed} if bar else None,
+    }
+    return Validation(found, tuple(predictions), tuple(scored), document)

@@ -1,0 +1,182 @@
+"""`socsched validate`: the same costs as `plan`, refusals with their reasons, and the files it writes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import lzma
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+pytest.importorskip("onnx", reason="the onnx package is not installed")
+
+from socsched.api.planning import plan
+from socsched.cli.root import run
+from socsched.validation.validate import Validation, validate
+from tests.validation.pairs import BOARD, ROWS, folder, row
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return folder(tmp_path_factory.mktemp("pairs"))
+
+
+def checked(root: Path, *more: str) -> int:
+    return run(["validate", str(root / "pairs.csv"), "--networks", str(root / "networks"), *more])
+
+
+def validated(place: Path, rows: list[list[str]]) -> Validation:
+    folder(place, rows)
+    return validate(place / "pairs.csv", place / "networks")
+
+
+def refusals(found: Validation) -> list[str]:
+    return [prediction.refused for prediction in found.predictions]
+
+
+def test_a_prediction_is_the_cost_of_the_planned_stage(root: Path) -> None:
+    planned = plan(str(root / "networks" / "trunk.onnx"), BOARD, mode="MAXN")
+    (task,) = (task for task in planned.tasks if task.kind == "stage")
+    cell = row(
+        1, engine=task.engine, precision=task.precision, share=str(len(task.lanes)) if task.engine == "cpu0" else ""
+    )
+    (prediction,) = validated(root / "one", [cell]).predictions
+    assert round(prediction.predicted_ms * 1e6) == task.cost_ns
+    assert prediction.provenance == task.provenance
+    low, high = round(task.cost_ns * (1 - task.error)), round(task.cost_ns * (1 + task.error))
+    assert (round(prediction.lo_ms * 1e6), round(prediction.hi_ms * 1e6)) == (low, high)
+
+
+def test_cells_take_the_fastest_unflagged_row(root: Path) -> None:
+    found = validate(root / "pairs.csv", root / "networks")
+    assert found.document["overall"]["cells"] == 5
+    assert found.document["flagged"] == 1
+    assert min(cell.row.measured_ms for cell in found.cells) == 0.04
+    assert found.predictions[2].predicted_ms == found.predictions[0].predicted_ms  # flagged, but predicted
+
+
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        ({"platform": "nowhere"}, "no platform 'nowhere'"),
+        ({"platform": "../platforms/jetson-tx2.yaml"}, "no platform '../platforms"),
+        ({"platform": "host"}, "no platform 'host'"),
+        ({"engine": "tpu"}, f"{BOARD} has no engine 'tpu'"),
+        ({"precision": "fp64"}, "no precision 'fp64'"),
+        ({"precision": "int8", "engine": "cpu0"}, "computes in"),
+        ({"mode": "warp"}, f"{BOARD} has no mode 'warp'"),
+        ({"mode": ""}, f"{BOARD} has no mode ''"),
+        ({"network": "unknown"}, "no network unknown.onnx or unknown.onnx.xz"),
+        ({"network": "broken"}, "broken.onnx: not a usable ONNX file"),
+        ({"share": "3"}, "gpu is used whole, with 16 units in MAXN, not with 3"),
+        ({"engine": "cpu0", "precision": "fp32", "share": "99"}, "cpu0 has 4 units in MAXN, not 99"),
+        ({"measured_ms": "nan"}, "measured_ms: expected"),
+        ({"network": "../../etc/passwd"}, "network: expected the name of a file"),
+    ],
+)
+def test_a_row_that_cannot_be_predicted_says_why(tmp_path: Path, cells: dict[str, str], says: str) -> None:
+    (tmp_path / "networks").mkdir()
+    (tmp_path / "networks" / "broken.onnx").write_bytes(b"\x08\x09:\xff")
+    good, bad = refusals(validated(tmp_path, [row(1), row(2, **cells)]))
+    assert good == ""
+    assert says in bad
+
+
+def test_a_compressed_network_gives_the_same_prediction(tmp_path: Path) -> None:
+    place = folder(tmp_path, ROWS)
+    before = validate(place / "pairs.csv", place / "networks").predictions
+    for file in list((place / "networks").iterdir()):
+        (place / "networks" / f"{file.name}.xz").write_bytes(lzma.compress(file.read_bytes()))
+        file.unlink()
+    assert validate(place / "pairs.csv", place / "networks").predictions == before
+
+
+def test_damaged_and_bloated_archives_are_refused(tmp_path: Path) -> None:
+    place = folder(tmp_path, [row(1, network=name) for name in ("short", "bomb", "noise")])
+    for number, (name, content) in enumerate(
+        {
+            "short": lzma.compress((place / "networks" / "trunk.onnx").read_bytes())[:-40],
+            "bomb": lzma.compress(b"\x12" + b"\x80\x80\x80\x60" + b"\0" * (200 * 2**20)),
+            "noise": b"no xz",
+        }.items()
+    ):
+        (place / "networks" / f"{name}.onnx.xz").write_bytes(content)
+        (place / "pairs.csv").write_text("")
+        found = refusals(_one(place, row(number, network=name)))
+        assert f"{name}.onnx.xz: not a usable ONNX file" in found[0]
+
+
+def _one(place: Path, cells: list[str]) -> Validation:
+    from tests.validation.pairs import table
+
+    (place / "pairs.csv").write_text(table([cells]))
+    return validate(place / "pairs.csv", place / "networks")
+
+
+def test_the_folder_has_rows_summary_and_page(root: Path, tmp_path: Path) -> None:
+    assert checked(root, "-q", "-o", str(tmp_path / "out")) == 0
+    with (tmp_path / "out" / "rows.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header[-6:] == ["predicted_ms", "lo_ms", "hi_ms", "inside", "provenance", "refused"]
+    assert [line[:-6] for line in rows] == ROWS
+    for line in rows:
+        predicted, low, high = map(float, line[-6:-3])
+        assert 0 < low <= predicted <= high
+        assert line[-3] == str(low <= float(line[7]) <= high).lower()
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["overall"]["cells"] == 5
+    assert [group["engine"] for group in summary["groups"]] == ["cpu0", "gpu"]
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "<script" not in page
+    assert page.count("<circle") == 5
+    for drawing in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
+        ElementTree.fromstring(drawing)
+
+
+def test_json_is_the_summary(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert checked(root, "--json", "-o", str(tmp_path / "out")) == 0
+    printed: Any = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((tmp_path / "out" / "summary.json").read_text())
+
+
+def test_hostile_cells_are_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "<script>alert(1)</script>", "\x1b[31m\u202e", 'a"b,c\nd']
+    rows = [row(number, id=f"{number}{text}", source=text, note=text) for number, text in enumerate(hostile)]
+    rows += [row(90 + number, platform=text) for number, text in enumerate(hostile)]
+    rows += [row(80 + number, mode=text, network="mobilenet") for number, text in enumerate(hostile)]
+    place = folder(tmp_path, rows)
+    capsys.readouterr()
+    assert checked(place, "-o", str(tmp_path / "out")) == 0
+    assert "\x1b[31m" not in capsys.readouterr().out
+    with (tmp_path / "out" / "rows.csv").open(newline="") as file:
+        assert [line[:-6] for line in list(csv.reader(file))[1:]] == rows
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "<script" not in page
+    assert "\x1b" not in page
+
+
+def test_the_bar_decides_the_exit_code(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bar = tmp_path / "bar.yaml"
+    bar.write_text("schema_version: '1'\noverall: {mape: 1000}\n")
+    assert checked(root, "--bar", str(bar)) == 0
+    bar.write_text(
+        f"schema_version: '1'\noverall: {{cells: 6}}\ngroups: [{{platform: {BOARD}, engine: gpu, cells: 2}}]\n"
+    )
+    capsys.readouterr()
+    assert checked(root, "--bar", str(bar)) == 1
+    assert "overall: cells is 5, expected at least 6" in capsys.readouterr().out
+
+
+def test_an_own_descriptor_answers_for_its_platform(tmp_path: Path) -> None:
+    shipped = Path(__file__).parents[2] / "platforms" / f"{BOARD}.yaml"
+    own = tmp_path / "mine.yaml"
+    own.write_text(shipped.read_text().replace(f"name: {BOARD}", "name: mine", 1))
+    place = folder(tmp_path, [row(1, platform="mine"), row(2)])
+    found = validate(place / "pairs.csv", place / "networks", None, (str(own),))
+    assert refusals(found) == ["", ""]
+    assert found.predictions[0].predicted_ms == found.predictions[1].predicted_ms

@@ -77,6 +77,6 @@ def test_one_test_a_missing_tool_is_skipped_and_says_how_to_get_it(
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stdout + done.stderr
     last = done.stdout.splitlines()[-1]
-    told = {word: int(number) for number, word in re.findall(r"(\d+) (passed|skipped|deselected)", last)}
-    assert told == counts
+    reported = {word: int(number) for number, word in re.findall(r"(\d+) (passed|skipped|deselected)", last)}
+    assert reported == counts
     assert ("3 tests need nvcc, which is not here: install the CUDA toolkit" in done.stdout) == (not found)

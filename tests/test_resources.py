@@ -1,4 +1,4 @@
-"""Where descriptor files are looked for, first to last, and what an unknown name gets told."""
+"""The search path of descriptor files, in order, and the error for an unknown name."""
 
 from __future__ import annotations
 

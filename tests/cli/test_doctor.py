@@ -1,4 +1,4 @@
-"""`socsched doctor` on the targets: what is there, what is not, and what to do about it."""
+"""`socsched doctor` on the targets: present tools, missing tools, and the remedy for each."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def shown() -> Iterable[Callable[[list[Check], int], str]]:
 
 
 SWITCHES = [[tool.name] for tool in PROGRAMS] + [[tool.name for tool in PACKAGES]]
-"""What the table below switches: every program by itself; the Python packages, whose rows are alike, together."""
+"""The tools that the test below removes: each program separately, the Python packages, whose rows are alike, together."""
 
 
 def test_it_fits_whatever_is_missing(machine: Machine, shown: Callable[[list[Check], int], str]) -> None:

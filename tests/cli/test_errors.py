@@ -146,13 +146,13 @@ def _command(path: tuple[str, ...]) -> click.Command:
 
 def test_no_verb_and_no_option_that_takes_a_name_or_file_is_left_out() -> None:
     assert set(WRONG) == set(verbs())
-    told = [line.split() for rows in WRONG.values() for line, _ in rows] + [row[0].split() for row in OUTPUTS]
+    reported = [line.split() for rows in WRONG.values() for line, _ in rows] + [row[0].split() for row in OUTPUTS]
     for path, command in commands(cli):
         for option in command.params:
             if option.param_type_name != "option" or getattr(option, "is_flag", False) or values(option):
                 continue
             # a seed is any number from 0 on, and so on: what is left are names and files
-            used = [words for words in told if words[: len(path)] == list(path)]
+            used = [words for words in reported if words[: len(path)] == list(path)]
             assert any(set(option.opts) & set(words) for words in used), f"{' '.join(path)} {option.opts}"
 
 
@@ -163,7 +163,7 @@ def test_what_cannot_be_written_is_named(
 ) -> None:
     place = UNWRITABLE / "socsched" if where == "unwritable" else Path(files["root"]) / "empty.json"
     if where == "unwritable" and not UNWRITABLE.is_dir():
-        pytest.skip("no folder here that nobody can write to")
+        pytest.skip("no folder here is read-only for this user")
     code, err = fails(capsys, [word.format(place=place, **files) for word in line.split()])
     assert code in (2, 3), err
     assert str(place) in err

@@ -61,7 +61,7 @@ class Runner:
     def __post_init__(self) -> None:
         tools = self.place / "tools"
         tools.mkdir()
-        # the install line is looked at, not run: what it installs is the code under test
+        # the install line is inspected, not run: it would install the code under test
         self._tool(tools / "pip", '#!/bin/sh\n[ "$1" = install ] && [ -f "$2/pyproject.toml" ]\n')
         self._tool(tools / "socsched", f"#!{sys.executable}\nfrom socsched.cli import main\nmain()\n")
         (self.place / "socsched").symlink_to(self.checkout)

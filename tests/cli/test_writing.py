@@ -190,8 +190,8 @@ def test_mixed_results_are_refused(
     if (verb, name) == (["compare"], folders.TRACE):
         shutil.copy(made / "one" / folders.MADE, out)  # compare reads plan and result, not the trace
     assert run(arguments) == EXIT_USAGE
-    told = capsys.readouterr().err
-    assert "not of the simulation or run that made.json tells of" in told and "run again with -o" in told
+    reported = capsys.readouterr().err
+    assert "not of the simulation or run that made.json tells of" in reported and "run again with -o" in reported
 
 
 def test_results_of_an_older_version_are_read_as_before(out: Path) -> None:
@@ -290,8 +290,8 @@ def test_a_journal_cut_off_at_any_line_is_recovered(made: Path, tmp_path: Path) 
     kinds = [next(iter(json.loads(line))) for line in lines]
     assert kinds.index("releases") < kinds.index("jobs")
     others = [line for line in lines if "releases" not in json.loads(line)]
-    for told in (*(lines[:end] for end in range(len(lines))), others, others[:1]):
-        (tmp_path / folders.JOURNAL).write_text("".join([head, *told]))
+    for reported in (*(lines[:end] for end in range(len(lines))), others, others[:1]):
+        (tmp_path / folders.JOURNAL).write_text("".join([head, *reported]))
         plan, recovered, figures = folders.load(tmp_path)
         released = sum(chain["released"] for chain in figures["chains"].values())
         if any(recovered.releases.values()):

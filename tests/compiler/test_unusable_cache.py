@@ -139,8 +139,8 @@ def test_without_a_cache_long_simulations_are_interpreted_and_say_so(
     monkeypatch.setattr(build, "_loaded", {})
     monkeypatch.setattr(build, "_failed", {})
     assert build.load_kernel("auto", build.WORTH_COMPILING).__module__ == "socsched.sim.kernel.kernel"
-    told = capsys.readouterr().err
-    assert told.count("simulations are interpreted") == 1 and "cannot use this cache folder" in told
+    reported = capsys.readouterr().err
+    assert reported.count("simulations are interpreted") == 1 and "cannot use this cache folder" in reported
     with pytest.raises(MachineError, match="cannot be compiled"):
         build.load_kernel("compiled")
 
@@ -274,7 +274,7 @@ def test_no_compiler_outlives_the_process_it_works_for(number: str, when: str, t
 
 
 def appearing(file: Path) -> int:
-    """Return the number in a file as soon as it is there."""
+    """Return the number in a file as soon as the file exists."""
     until = time.monotonic() + 60
     while not file.exists():
         assert time.monotonic() < until, "it never started"
@@ -283,7 +283,7 @@ def appearing(file: Path) -> int:
 
 
 def gone(pid: int) -> bool:
-    """Return whether a process ends; one that nobody has waited for yet counts as ended."""
+    """Return whether a process ends; a zombie counts as ended."""
     for _ in range(3000):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

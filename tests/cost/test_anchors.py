@@ -68,7 +68,7 @@ def test_memory_bound_code_follows_bandwidth() -> None:
     assert nothing and nothing.time_ns == 8e6
 
 
-def test_described_hardware_is_preferred_to_hardware_nobody_describes() -> None:
+def test_described_hardware_is_preferred_to_undescribed_hardware() -> None:
     found = find(slower(), anchor("some server", ms=1), anchor(ms=8, kind="assumed"))
     assert found and found.time_ns == 8e6 * 4 and found.provenance == "assumed"
 

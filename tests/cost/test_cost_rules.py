@@ -1,4 +1,4 @@
-"""Costs by hand: bandwidth shares, stretching, rooflines, trust, anchors."""
+"""Worked examples of costs: bandwidth shares, stretching, rooflines, trust, anchors."""
 
 from __future__ import annotations
 

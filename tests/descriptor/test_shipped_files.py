@@ -1,4 +1,4 @@
-"""The files socsched ships: they load, every figure says why it may be believed, and the vendor's totals come out."""
+"""The shipped descriptor files: they load, every figure states its provenance, and totals equal the vendor's."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def npy(header: str, data: bytes = b"") -> bytes:
 
 
 def npz(path: Path, **members: bytes) -> Path:
-    """Write an .npz of .npy files as they are."""
+    """Write an .npz of the given .npy contents."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
             archive.writestr(f"{name}.npy", content)

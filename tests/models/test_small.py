@@ -1,4 +1,4 @@
-"""PointPillars-S: what is shipped fits, finds what is there, and its figures are those the pipeline counts with."""
+"""PointPillars-S: the shipped files agree, objects are detected, and the figures are those stated in the pipeline."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_a_budget_no_precision_keeps_is_a_verdict_with_levers() -> None:
     assert violation.levers
 
 
-def test_caps_beside_the_modes_are_requirements() -> None:
+def test_caps_in_addition_to_the_modes_are_requirements() -> None:
     pipeline, platform = get_pipeline("camera-detection"), get_platform(ORIN)
     free = make_plan(pipeline, platform, "MAXN", work=stage_work, cuts=False)
     power, traffic = int(free.power.expected_mw), int(free.bandwidth.expected_gbps * 1e9)

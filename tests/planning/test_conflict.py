@@ -82,7 +82,7 @@ def test_what_no_mapping_can_do_is_proved_by_its_fastest_stages() -> None:
 
 
 def test_levers_close_the_gap_when_they_are_pulled() -> None:
-    """What a lever says is done to the pipeline by hand; a plan of that pipeline no longer violates the requirement."""
+    """The test applies a lever to the pipeline itself; a plan of that pipeline no longer violates the requirement."""
     pipeline = accelerated((6, 20, 8), (6, 20, 8))
     board = platform("full", "segment")
     plan = make_plan(pipeline, board, policy="fp", work=lambda *_: None, budget=20, time_limit=None)

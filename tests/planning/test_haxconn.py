@@ -46,7 +46,7 @@ def test_latencies_of_single_runs_are_within_a_tenth(artefact: haxconn.Artefact)
 
 
 def test_a_dla_part_in_one_piece_contradicts_experiment_3(artefact: haxconn.Artefact) -> None:
-    """Without turns on the DLA, the rows where both networks use it come out a fifth too fast or more."""
+    """Without turns on the DLA, the rows where both networks use it are predicted at least a fifth too fast."""
     whole = corun.Sharing(dla_whole=True)
     turns, pieces = (corun.predict(artefact, artefact.experiments[1], how) for how in (corun.Sharing(), whole))
     for row, other in zip(turns, pieces, strict=True):

@@ -69,7 +69,7 @@ def test_arrows_lead_to_the_jobs_whose_data_was_used(plan: Plan, trace: Trace) -
     assert senders["voxelise", 5] == []
 
 
-def test_what_became_of_jobs_is_told(plan: Plan, trace: Trace) -> None:
+def test_the_outcome_of_jobs_is_shown(plan: Plan, trace: Trace) -> None:
     data = gantt_data.document(gantt_data.Recorded.of(plan, trace), (0, trace.duration_ns), (0, 1))
     states = {(data["tasks"][job[0]][0], job[1]): job[9] for job in data["jobs"]}
     assert (states["decode", 7], states["decode", 6]) == (1, 0)
@@ -78,7 +78,7 @@ def test_what_became_of_jobs_is_told(plan: Plan, trace: Trace) -> None:
 
 
 @pytest.mark.parametrize("room", [2000, 300, 20])
-def test_joined_bars_tell_how_many_they_are_and_leave_late_ones_alone(plan: Plan, room: int) -> None:
+def test_joined_bars_state_their_number_and_late_jobs_are_not_joined(plan: Plan, room: int) -> None:
     trace = busy(plan)
     data = gantt_data.document(gantt_data.Recorded.of(plan, trace), (0, trace.duration_ns), (0, 1), room)
     assert len(data["stays"]) <= room + 2

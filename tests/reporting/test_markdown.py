@@ -20,19 +20,19 @@ def test_a_summary_has_a_row_a_chain_and_says_why_the_worst_frame_was_late(
     plan: Plan, trace: Trace, result: dict[str, Any]
 ) -> None:
     assert sum(chain["missed"] for chain in result["chains"].values())
-    told = summary.render(plan, trace, result)
-    assert told.startswith("## ❌ toy on board, mode MAXN\n")
+    reported = summary.render(plan, trace, result)
+    assert reported.startswith("## ❌ toy on board, mode MAXN\n")
     for chain in plan.chains:
-        assert re.search(rf"^\| (❌ )?{chain.name} \|", told, re.MULTILINE)
-    assert re.search(r"^Worst: lidar-detection, frame \d+: [\d.]+ ms late", told, re.MULTILINE)
-    for line in [line for line in told.splitlines() if line.startswith("|")]:
+        assert re.search(rf"^\| (❌ )?{chain.name} \|", reported, re.MULTILINE)
+    assert re.search(r"^Worst: lidar-detection, frame \d+: [\d.]+ ms late", reported, re.MULTILINE)
+    for line in [line for line in reported.splitlines() if line.startswith("|")]:
         assert len(re.findall(r"(?<!\\)\|", line)) in (5, 9), line
 
 
 def test_a_summary_of_an_infeasible_plan_has_the_terms(infeasible: Plan, trace: Trace, result: dict[str, Any]) -> None:
-    told = summary.render(infeasible, trace, result)
-    assert "Plan: **infeasible**" in told
-    assert "lever: drop fp32" in told
+    reported = summary.render(infeasible, trace, result)
+    assert "Plan: **infeasible**" in reported
+    assert "lever: drop fp32" in reported
 
 
 def test_what_markdown_would_take_for_itself_is_escaped() -> None:

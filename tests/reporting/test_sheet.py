@@ -71,7 +71,7 @@ def test_nothing_is_lost_and_nothing_is_wider_than_the_screen(width: int, data: 
     lines = shown(Sheet(heads, rows, (), sorted(below)), width)
     assert max(map(len, lines), default=0) <= width
     # every word of every cell is there; none is longer than what may be broken
-    told = " ".join(lines).split()
+    reported = " ".join(lines).split()
     for row in rows:
         for cell in row:
-            assert all(word in told for word in cell.split())
+            assert all(word in reported for word in cell.split())

@@ -42,7 +42,7 @@ def test_inputs_are_gathered_in_port_order(image: np.ndarray) -> None:
     assert laid.shape == (1, 2, 5, 7, 16)
 
 
-def test_a_load_uses_the_processor_time_it_was_told() -> None:
+def test_a_load_uses_the_requested_processor_time() -> None:
     before = time.thread_time_ns()
     burn(3_000_000)
     assert time.thread_time_ns() - before >= 3_000_000

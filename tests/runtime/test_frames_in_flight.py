@@ -49,7 +49,7 @@ def reference(planned: tuple[Plan, Pipeline], detector: Recorded) -> dict[int, A
     """Return what is found frame by frame, one stage after the other."""
     _trace, boxes = found(planned, detector, Options("sequential"))
     assert len(boxes) == FRAMES and all(boxes.values())
-    assert len({str(found) for found in boxes.values()}) == len(detector.scans), "frames can be told apart"
+    assert len({str(found) for found in boxes.values()}) == len(detector.scans), "frames are distinguishable"
     return boxes
 
 

@@ -1,4 +1,4 @@
-"""What others took of the machine: from made-up counters, and beside a process that spins."""
+"""The share of the machine taken by other processes: from artificial counters, and with a process that spins."""
 
 from __future__ import annotations
 

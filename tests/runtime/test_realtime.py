@@ -1,4 +1,4 @@
-"""Real-time settings: derived from the plan, asked for, taken back; refusals are told and not fatal."""
+"""Real-time settings: derived from the plan, requested, restored; refusals are reported and not fatal."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def test_refusal_is_a_notice_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch
     made = plan(task("a", "s"), task("b", "a", lanes=(1,)), sensors={"s": 5 * MS})
     trace = run(made, Scripted(), frames=3, options=Options(realtime="fifo"))
     assert len(trace.jobs) == 6
-    told = capsys.readouterr().err
-    assert told.count("no real-time scheduling") == 1 and "ulimit -r" in told and "ulimit -l" in told
+    shown = capsys.readouterr().err
+    assert shown.count("no real-time scheduling") == 1 and "ulimit -r" in shown and "ulimit -l" in shown
 
 
 def test_auto_leaves_a_processor_to_everybody_else(monkeypatch: pytest.MonkeyPatch) -> None:

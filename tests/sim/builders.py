@@ -1,4 +1,4 @@
-"""Plans by hand, for tests of the simulator and of what is computed from its traces."""
+"""Small plans built directly, for tests of the simulator and of what is computed from its traces."""
 
 from __future__ import annotations
 

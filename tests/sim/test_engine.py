@@ -1,4 +1,4 @@
-"""What the simulator means, by small examples worked out by hand."""
+"""The simulator's semantics, by small worked examples."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_preemption_kinds(
     assert [job.preemptions for job in trace.jobs] == [preemptions, 0]
 
 
-def test_switch_is_paid_by_the_one_who_resumes() -> None:
+def test_the_resuming_job_pays_for_the_switch() -> None:
     trace = simulate(pair("full", switch_ns=3), 100)
     assert spans(trace) == [
         ("k0", 0, 10),

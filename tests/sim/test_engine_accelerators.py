@@ -58,7 +58,7 @@ def test_suspension_gives_the_core_to_others() -> None:
 
 
 @pytest.mark.parametrize(("cost", "post"), [(4, (15, 18)), (12, (19, 22))])
-def test_who_waits_busily_can_be_preempted(cost: int, post: tuple[int, int]) -> None:
+def test_a_busy_waiting_job_can_be_preempted(cost: int, post: tuple[int, int]) -> None:
     """An urgent job at 7: its 4 are over before the kernel is, 12 are not, and then it is `post` that waits."""
     urgent = task("urgent", cost, offset_ns=7, priority=0, period_ns=1000)
     trace = simulate(two_engines(offloading(True), urgent), 100)

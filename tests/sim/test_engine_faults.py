@@ -49,7 +49,7 @@ def test_slow_engines_take_longer_while_they_are_slow() -> None:
     assert spans(simulate(plan([once("a", 10)]), 100, faults=both)) == [("a", 0, 17)]
 
 
-def test_a_lost_frame_is_seen_by_nobody() -> None:
+def test_a_lost_frame_reaches_no_stage() -> None:
     stage = task("t", 5, after=("s",), period_ns=100)
     trace = simulate(plan([stage], sensors=[sensor("s", 100)]), 300, faults=Faults(dropouts=(Dropout("s", 50, 150),)))
     assert [(job.frame, job.activation_ns) for job in trace.jobs] == [(0, 0), (2, 200)]
@@ -83,7 +83,7 @@ def test_a_burst_brings_frames_at_once() -> None:
 
 
 def test_foreign_traffic_takes_its_share_of_the_memory() -> None:
-    """1 byte/ns wanted of 1: beside a hog that wants half, half is left (max-min), so 50 ns do 25 ns of work."""
+    """1 byte/ns demanded of 1: a hog that demands half leaves half (max-min), so 50 ns do 25 ns of work."""
     job = once("a", 100, bytes=100)
     made = plan([job], dram_bandwidth=10**9)
     trace = simulate(made, 1000, faults=Faults(hogs=(Hog("cpu", 50, 100, 5 * 10**8),)))

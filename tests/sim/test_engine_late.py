@@ -1,4 +1,4 @@
-"""Overload: what a task does with a job that will be late, and which frame a full queue gives up."""
+"""Overload: the treatment of a job that will be late, and the frame a full queue drops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def overloaded(on_late: str) -> Trace:
     return simulate(plan([job]), 49)
 
 
-def test_late_jobs_go_on_unless_told_otherwise() -> None:
+def test_late_jobs_continue_by_default() -> None:
     trace = overloaded("continue")
     assert times(trace, "t")[:4] == [(0, 12), (12, 24), (24, 36), (36, 48)]
     assert [frame for _, _, frame in notes(trace, "miss")] == [1, 2, 3]

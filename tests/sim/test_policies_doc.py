@@ -79,8 +79,8 @@ def test_results_on_the_page_are_whole() -> None:
     known = literature.systems()
     assert set(shown) <= set(known)
     assert literature.rewritten(text, {}, known) == text
-    changed = literature.rewritten(text, {"prema": "**PREMA** anew\n\n"}, known)
-    assert changed.count("<!-- system reef -->") == 1 and "anew" in changed
+    changed = literature.rewritten(text, {"prema": "**PREMA** rewritten\n\n"}, known)
+    assert changed.count("<!-- system reef -->") == 1 and "rewritten" in changed
     assert "<!-- system irina -->" not in literature.rewritten(text, {}, ["prema"])
 
 

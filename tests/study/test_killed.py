@@ -55,7 +55,7 @@ def resumed(folder: Path, name: str, *more: str) -> None:
     assert 0 < before < ROWS
     assert start(folder, name, "--resume", *more).wait() in (0, 1)
     assert digest(folder / name) == digest(folder / "out")
-    assert ROWS <= rows(folder / name) <= ROWS + 1, "at most a torn line beside the rows"
+    assert ROWS <= rows(folder / name) <= ROWS + 1, "at most a torn line in addition to the rows"
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])

@@ -75,7 +75,7 @@ def test_no_packet_is_malformed(packets: Any) -> None:
     assert all(packet.HasField("interned_data") for packet in packets if packet.WhichOneof("data") is None)
 
 
-def test_names_and_tracks_are_told_before_they_are_used(packets: Any) -> None:
+def test_names_and_tracks_are_declared_before_they_are_used(packets: Any) -> None:
     tracks, names = set(), set()
     for packet in packets:
         if packet.HasField("track_descriptor"):

@@ -1,4 +1,4 @@
-"""Random frames of random plans: the parts of a response add up to it, and whoever is named was there."""
+"""Random frames of random plans: the parts of a response add up to it, and every job that is named exists."""
 
 from __future__ import annotations
 

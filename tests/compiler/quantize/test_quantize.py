@@ -159,7 +159,7 @@ def test_the_file_keeps_everything(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_scales_of_a_pipeline_and_of_vendors_tools(tmp_path: Path) -> None:
-    """Both forms of the file are read; a fused layer's inside has the step of what comes out of it."""
+    """Both forms of the file are read; tensors inside a fused layer have the scale of its output."""
     network = backbone_network(ny=16, nx=24)
     scales = calibrate(network, draw_weights(network, 0), seeded_samples(network))
     write_pipeline_scales(tmp_path / "s.json", {"backbone": scales})

@@ -182,7 +182,7 @@ def test_shares_a_mechanism_does_not_have_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "standby", "late"),
     [
-        # A new process takes 10 s beside the old one, then 0.1 ms are lost; without a standby all of it is.
+        # A new process starts for 10 s while the old one serves, then 0.1 ms are lost; without a standby all is lost.
         ("mps", True, 0.0), ("mps", False, 1.0), ("green-contexts", True, 0.0), ("mig", True, 0.1),
     ],
 )  # fmt: skip
@@ -232,7 +232,7 @@ def test_every_request_is_answered_or_dropped_once(
     for one, profile in zip(done.models, nets, strict=True):
         assert len(one.latencies) + one.dropped == one.arrived and (drop or not one.dropped)
         assert one.within <= len(one.latencies) and one.batches <= len(one.latencies)
-        # Nobody is faster than alone on the whole of the accelerator.
+        # No request is faster than alone on the whole accelerator.
         assert all(latency >= profile.latency(1, 100) for latency in one.latencies)
     assert all(busy <= done.end_ns for busy in done.busy_ns.values())
     assert sum(one.busy_ns for one in done.models) == sum(done.busy_ns.values())

@@ -49,7 +49,7 @@ def test_without_the_cuda_runtime_it_is_named(monkeypatch: pytest.MonkeyPatch) -
         cuda_api.cudart()
 
 
-def test_errors_of_the_runtime_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_runtime_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing:
         """A CUDA runtime where every call fails."""
 
@@ -85,7 +85,7 @@ class Driver:
 
     def cuDevSmResourceSplitByCount(self, groups: Any, count: Any, *rest: Any) -> int:
         for index in range(count._obj.value):
-            groups[index].sms, groups[index].alignment = 4, index  # the index tells groups apart
+            groups[index].sms, groups[index].alignment = 4, index  # the index distinguishes the groups
         return 0
 
     def cuDevResourceGenerateDesc(self, description: Any, groups: Any, count: int) -> int:

@@ -155,7 +155,7 @@ def test_tiles_fit_registers(blocks: int, width: int) -> None:
     assert chosen.pixels * chosen.blocks + chosen.pixels + chosen.blocks <= NEON_HALF.registers
 
 
-def test_who_computes_in_half() -> None:
+def test_which_processors_compute_in_half_precision() -> None:
     def unit(**target: Any) -> Any:
         return half_unit(resolve({"kind": "llvm", "mtriple": "aarch64-linux-gnu", **target}))
 
@@ -290,6 +290,6 @@ def test_static_prediction_prefers_what_is_compiled() -> None:
 
 
 def test_the_wrong_processor_model_is_refused() -> None:
-    """LLVM times a Cortex-A78 as a Cortex-A57, which would make fp32 look twice as slow as it is."""
+    """LLVM times a Cortex-A78 as a Cortex-A57, which would make fp32 appear to take twice its time."""
     found = mca_aarch64.analyser(None, "cortex-a78")
     assert isinstance(found, str) and ("not installed" in found or "no model of its own" in found)

@@ -23,7 +23,7 @@ from socsched.compiler.targets.opencl import device
 
 PROGRAMS = [tool for tool in OPTIONAL.values() if tool.programs]
 PACKAGES = [tool for tool in OPTIONAL.values() if tool.package]
-DEEP = "/opt/a/toolchain/of/somebody/with/a/long/name/bin/"
+DEEP = "/opt/a/toolchain/of/a/vendor/with/a/long/name/bin/"
 """Where the faked programs are: a path that fits no column."""
 COMPILERS = ("g++", "clang++", "c++")
 
@@ -103,7 +103,7 @@ def shown() -> Iterable[Callable[[list[Check], int], str]]:
 
 
 SWITCHES = [[tool.name] for tool in PROGRAMS] + [[tool.name for tool in PACKAGES]]
-"""The tools that the test below removes: each program separately, the Python packages, whose rows are alike, together."""
+"""The tools the test below removes: each program separately, the Python packages, whose rows are alike, together."""
 
 
 def test_it_fits_whatever_is_missing(machine: Machine, shown: Callable[[list[Check], int], str]) -> None:

@@ -47,7 +47,7 @@ PLATFORM = """\
 schema_version: "1"
 name: board
 title: a board
-vendor: nobody
+vendor: acme
 sources:
   book: {title: a data sheet}
 dram:

@@ -207,7 +207,7 @@ def test_policies_by_name() -> None:
     [
         ({"engine": "npu"}, "engine 'npu'"),
         ({"lanes": (3,)}, r"lanes \[3\]"),
-        ({"after": ("nobody",)}, "'nobody' is no task"),
+        ({"after": ("missing",)}, "'missing' is no task"),
         ({"timer": False}, "must trigger"),
         ({"period_ns": 0}, "period above 0"),
     ],

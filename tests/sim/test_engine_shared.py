@@ -50,7 +50,7 @@ def test_think_time_counts_from_the_last_release() -> None:
 
 def test_a_loop_must_be_closed_by_what_its_data_leads_to() -> None:
     stranger = task("b", 5)
-    for made in ([task("a", 5, closed_by="b"), stranger], [task("a", 5, closed_by="nobody")]):
+    for made in ([task("a", 5, closed_by="b"), stranger], [task("a", 5, closed_by="missing")]):
         with pytest.raises(UsageError, match="closed by"):
             simulate(plan(made), 100)
 

@@ -85,7 +85,7 @@ def test_results_on_the_page_are_whole() -> None:
 
 
 def test_a_claim_that_fails_says_why() -> None:
-    with pytest.raises(ValueError, match="nothing says why"):
+    with pytest.raises(ValueError, match="no reason is given"):
         Claim("A", "B", "c", "d", "e", "f", False)
     with pytest.raises(ValueError, match="one line"):
         Claim("A", "B", "c | d", "d", "e", "f", True)

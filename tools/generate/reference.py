@@ -100,9 +100,9 @@ def _value(option: click.Option) -> str:
 
 def _default(option: click.Option) -> str:
     shown = option.show_default if isinstance(option.show_default, str) else option.default
-    told = "" if option.is_flag or shown in (None, "") or not isinstance(shown, (str, int, float)) else f"`{shown}`"
+    stated = "" if option.is_flag or shown in (None, "") or not isinstance(shown, (str, int, float)) else f"`{shown}`"
     names = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
-    return " ".join(filter(None, [told, *(f"`${name}`" for name in names), "required" if option.required else ""]))
+    return " ".join(filter(None, [stated, *(f"`${name}`" for name in names), "required" if option.required else ""]))
 
 
 # -- files
@@ -179,8 +179,8 @@ def types_section() -> str:
     for name, kind in vars(limits).items():
         if get_origin(kind) is Annotated:
             base, *notes = get_args(kind)
-            told = [_limit(item) for note in notes for item in getattr(note, "metadata", ())]
-            found.append((f"`{name}`", _annotation(base), ", ".join(told)))
+            stated = [_limit(item) for note in notes for item in getattr(note, "metadata", ())]
+            found.append((f"`{name}`", _annotation(base), ", ".join(stated)))
     return "## Types\n\n" + rows(("type", "of", "limits"), sorted(found))
 
 

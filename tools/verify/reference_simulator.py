@@ -1,4 +1,4 @@
-"""A second, slow simulator for checking bounds: one step a ns, nothing clever, every kind of task set there is.
+"""A second, slow simulator for checking bounds: one step per ns, no optimisation, every kind of task set.
 
 It shares no code with the simulator of the product.  Task sets have to be small: times of some tens of ns.
 """

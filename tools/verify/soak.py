@@ -1,4 +1,4 @@
-"""Run a pipeline on this machine at full rate for a long time and watch what grows: memory, open files, threads.
+"""Run a pipeline on this machine at full rate for a long time and monitor growth of memory, open files and threads.
 
     python -m tools.verify.soak [PIPELINE] [--minutes 30] [--executor event-chained]
 

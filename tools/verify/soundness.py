@@ -121,7 +121,7 @@ def check(taskset: TaskSet, runs: int, seed: int) -> Tally:
 
 
 def _check_miss(taskset: TaskSet, analysis: Analysis, seed: int, tally: Tally) -> None:
-    """An exact test that says no has to be right about the set as it is."""
+    """A negative answer of an exact test must be correct for the unmodified set."""
     said = [o.test.name for o in analysis.outcomes if o.test.exact and o.answer and o.answer.schedulable is False]
     if not said or any(task.jitter_ns for task in taskset.tasks):
         return

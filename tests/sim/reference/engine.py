@@ -5,8 +5,8 @@ instant is handled as a whole before any job is dispatched.  A task serves its f
 most `queue` frames wait, and one that still finds the queue full after the instant's dispatching is dropped.  A
 dispatcher serves the lanes of an engine greedily by policy order: a job takes its fixed lanes together, jobs of lower
 priority fill lanes that are left.  A running job can be preempted at any instant (preemption `full`), at ends of
-segments (`segment`) or never (`none`); a resuming job pays `switch_ns` first.  Running segments share the DRAM bandwidth
-(`memory`).  What is left of a segment is kept in 2**-64 ns of its present pace and rounded up when the pace
+segments (`segment`) or never (`none`); a resuming job pays `switch_ns` first.  Running segments share the DRAM
+bandwidth (`memory`).  What is left of a segment is kept in 2**-64 ns of its present pace and rounded up when the pace
 changes: nothing finishes early, and at one pace a segment takes exactly that long, however often it is preempted.
 """
 

@@ -1,4 +1,4 @@
-"""Plans by hand for workloads after papers: inference requests, closed loops, and what becomes of them."""
+"""Plans built directly for workloads of papers: inference requests, closed loops, and their outcomes."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ MODELS = ("mobilenet", "resnet18", "vgg", "densenet", "alexnet")
 HORIZON = 4 * SECOND
 WORKLOAD = (
     "20 draws of 5 networks as profiled, requests of each in bursts of 1 to 8 at random phases, 85 % of the GPU in the "
-    "mean; a further request of a batch takes 0.4 of one alone, two beside each other 1.4 times as long each"
+    "mean; a further request of a batch takes 0.4 of one alone, two co-running 1.4 times as long each"
 )
 VARIANTS = {
     "queue (FIFO)": "np-fifo", "preempting only": "irina:batch=1:slowdown=2000",

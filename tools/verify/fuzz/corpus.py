@@ -1,4 +1,4 @@
-"""Make the seeds of the fuzzer anew from shipped files and small ones made here: python -m tools.verify.fuzz.corpus.
+"""Regenerate the seeds of the fuzzer from shipped files and small generated ones: python -m tools.verify.fuzz.corpus.
 
 They lie in corpus.tar.xz, FORMAT/NAME.
 """

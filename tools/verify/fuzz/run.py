@@ -1,4 +1,4 @@
-"""Batches of mutations in a process of its own, watched for time and memory from outside; repeatable by seed."""
+"""Batches of mutations in a separate process, whose time and memory are monitored; repeatable by seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Few threads for TVM before anything imports it, so that test workers share the cores; where test data lies."""
+"""Few threads for TVM before anything imports it, so that test workers share the cores; the folder of test data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What CI runs with: a PATH of what README asks for alone, and a second run of what the first one skipped."""
+"""The environment of CI: a PATH with README's requirements only, and a second run of the tests skipped in the first."""
 
 from __future__ import annotations
 

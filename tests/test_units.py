@@ -1,4 +1,4 @@
-"""Quantities: text with units in, exact integers inside, text for people out."""
+"""Quantities: text with units as input, exact integers inside, readable text as output."""
 
 from __future__ import annotations
 

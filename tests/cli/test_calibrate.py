@@ -1,4 +1,4 @@
-"""`socsched calibrate`, and that a run uses what it wrote."""
+"""`socsched calibrate`, and runs that use its output."""
 
 from __future__ import annotations
 

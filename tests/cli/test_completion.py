@@ -1,4 +1,4 @@
-"""What a shell completes: verbs, platforms, pipelines, modes, engines, stages, pins, policies, chains."""
+"""Shell completion: verbs, platforms, pipelines, modes, engines, stages, pins, policies, chains."""
 
 from __future__ import annotations
 

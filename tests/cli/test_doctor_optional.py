@@ -1,4 +1,4 @@
-"""What is optional: one list for `doctor`, `make help` and README; and `doctor` fits whatever is missing."""
+"""Optional dependencies: one list for `doctor`, `make help` and README; the output of `doctor` for any missing tool."""
 
 from __future__ import annotations
 

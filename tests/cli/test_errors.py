@@ -1,4 +1,4 @@
-"""Every way the command line can fail, verb by verb: what it says, the exit code, and no traceback.
+"""Every way the command line can fail, verb by verb: the message, the exit code, and no traceback.
 
 Options whose values have a syntax are found by walking the commands, so that none can be forgotten; names and files are
 tables, and a test sees to it that every such option and every verb is in them.

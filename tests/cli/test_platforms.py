@@ -1,4 +1,4 @@
-"""`socsched platforms show`: what it prints of a board is what the descriptor says."""
+"""`socsched platforms show`: its output agrees with the descriptor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress: on terminals only, after a second, with rate and remaining time, and never in the way of anything else."""
+"""Progress: on terminals only, after a second, with rate and remaining time, without disturbing other output."""
 
 from __future__ import annotations
 

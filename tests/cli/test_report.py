@@ -1,4 +1,4 @@
-"""`socsched report` on plans, simulations and runs: what it draws on, and what it says where something is missing."""
+"""`socsched report` on plans, simulations and runs: its inputs, and its messages where one is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace handed to the Perfetto UI: as its page may fetch it, once, and nothing else from this machine."""
+"""Serving a trace to the Perfetto UI: only its page can fetch it, once, and no other file is reachable."""
 
 from __future__ import annotations
 

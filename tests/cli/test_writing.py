@@ -1,4 +1,4 @@
-"""What is written: whole or not at all, never over what is read, and of one simulation or run."""
+"""Output files: complete or absent, never overwriting an input, all from one simulation or run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines to compile for, and the recorded scans with the weights they were computed with."""
+"""Fixtures: engines to compile for, and the recorded scans with the weights of their oracles."""
 
 from __future__ import annotations
 

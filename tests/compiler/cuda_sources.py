@@ -1,4 +1,4 @@
-"""CUDA sources of scheduled functions, and what the compiler says of them."""
+"""CUDA sources of scheduled functions, and the compiler's report on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processors and architectures that LLVM does not know are refused where they are read, not by a crash of TVM."""
+"""Processors and architectures that LLVM does not know are rejected when read instead of crashing TVM."""
 
 from __future__ import annotations
 

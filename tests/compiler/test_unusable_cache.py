@@ -1,4 +1,4 @@
-"""A cache that cannot be used, or that others could have written to: time is lost, never a verdict or a loaded file."""
+"""A cache that is unusable or writable by others: only time is lost, no verdict changes, no such file is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network whose second convolution may be computed by Winograd's method."""
+"""A network whose second convolution is eligible for Winograd's method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known times on other hardware: what they follow, and which of several is taken."""
+"""Known times on other hardware: how they are scaled, and which of several is used."""
 
 from __future__ import annotations
 

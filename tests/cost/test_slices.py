@@ -1,4 +1,4 @@
-"""Stages known by their time only: the slices they give way at, and the engines they are kept to."""
+"""Stages known by their time only: their preemption points, and the engines they are restricted to."""
 
 from __future__ import annotations
 

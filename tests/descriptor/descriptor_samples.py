@@ -1,4 +1,4 @@
-"""Small valid descriptor files that tests break in one place at a time."""
+"""Small valid descriptor files into which tests insert one fault at a time."""
 
 from __future__ import annotations
 

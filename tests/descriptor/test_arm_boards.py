@@ -1,4 +1,4 @@
-"""Jetson AGX Xavier, TX2, Juno, HiKey960 and Odroid-XU4: what test_boards does not compare for every board.
+"""Jetson AGX Xavier, TX2, Juno, HiKey960 and Odroid-XU4: the figures that test_boards does not compare for every board.
 
 Expected values are written out from the vendors' files and the published logs, not read from the descriptors.
 """

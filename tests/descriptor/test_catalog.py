@@ -1,4 +1,4 @@
-"""Descriptors by name, and the hashes a plan remembers them by."""
+"""Descriptors by name, and the hashes by which a plan identifies them."""
 
 from __future__ import annotations
 

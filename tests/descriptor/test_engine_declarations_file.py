@@ -1,4 +1,4 @@
-"""Preemption, capacities and memories of engines in platform files: what is read, what is refused, and where."""
+"""Preemption, capacities and memories of engines in platform files: accepted values, errors with positions."""
 
 from __future__ import annotations
 

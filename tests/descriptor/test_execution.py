@@ -1,4 +1,4 @@
-"""Execution times, late jobs and releases in pipeline files: what is read, what is refused, and where."""
+"""Execution times, late jobs and releases in pipeline files: accepted values, and errors with their positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every number of a descriptor says where it is from, or is reported."""
+"""Every number of a descriptor states its source, or is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Platform files: what is read, and every way to get one wrong with the exact place and text of its finding."""
+"""Platform files: accepted values, and every kind of error with the exact position and text of its finding."""
 
 from __future__ import annotations
 

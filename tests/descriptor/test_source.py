@@ -1,4 +1,4 @@
-"""YAML with positions: what is read, where it is said to be, and what is refused without a traceback."""
+"""YAML with positions: values, their positions, and rejection without a traceback."""
 
 from __future__ import annotations
 

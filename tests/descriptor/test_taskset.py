@@ -1,4 +1,4 @@
-"""Task-set files: what research exchanges is read exactly, and what is wrong is named where it stands."""
+"""Task-set files: files as research exchanges them are read exactly, and errors are reported with their positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints of other projects: the same weights through each layout are the same weights again."""
+"""Checkpoints of other projects: the same weights survive a round trip through each layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights and checkpoints from strangers: small files that claim large arrays, and what is no array at all."""
+"""Untrusted weights and checkpoints: small files that claim large arrays, and contents that are not arrays."""
 
 from __future__ import annotations
 

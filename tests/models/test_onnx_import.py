@@ -1,4 +1,4 @@
-"""Networks from ONNX files: the same numbers as ONNX Runtime, the same work as the file's own shapes say."""
+"""Networks from ONNX files: the same results as ONNX Runtime, and work that agrees with the shapes in the file."""
 
 from __future__ import annotations
 

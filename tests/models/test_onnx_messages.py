@@ -1,4 +1,4 @@
-"""What an ONNX file is refused for: the operator, the node, the operator set, and what would help."""
+"""Errors for rejected ONNX files: the operator, the node, the operator set, and the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training's own parts against the rest of the project: voxels, targets that decode to the objects, folded norms."""
+"""Components of training against the rest of the project: voxels, targets that decode to the objects, folded norms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is simulated against what was published of real boards (tools/verify/boards prints the same)."""
+"""Simulations against published measurements of real boards (tools/verify/boards prints the same)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules of published examples: what theory says happens in the worst case is what the simulator shows."""
+"""Schedules of published examples: the simulator reproduces the theoretical worst case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random pipelines near the border of what a platform can do: host code on some cores, small networks, chains."""
+"""Random pipelines near the limits of a platform: host code on some cores, small networks, chains."""
 
 from __future__ import annotations
 

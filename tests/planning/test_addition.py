@@ -1,4 +1,4 @@
-"""Can another pipeline be added: in its place, with stages moved, or not."""
+"""The admission test for a second pipeline: with stages kept in place, with stages moved, or rejected."""
 
 from __future__ import annotations
 

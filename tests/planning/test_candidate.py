@@ -1,4 +1,4 @@
-"""Which of two mappings is better: what is spared analysis could not have won; objectives in their order; accuracy."""
+"""Comparison of mappings: those not analysed could not have won; objectives in their order; accuracy."""
 
 from __future__ import annotations
 

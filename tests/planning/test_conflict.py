@@ -1,4 +1,4 @@
-"""Sets of requirements that conflict: minimal by the search that found them, proved where the fastest costs say so."""
+"""Sets of requirements that conflict: minimal by the search that found them, proved where the fastest costs suffice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""plan.json from strangers: nothing of it reaches a shell, and what does not fit is refused with its place."""
+"""Untrusted plan.json files: no text reaches a shell unquoted, and invalid values are rejected with their positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""plan.json holds a plan whole: everything set, and random plans with everything the simulator knows."""
+"""plan.json preserves plans completely: one with every field set, and random ones with every feature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to cut a network: shortest paths against all paths, and what the neighbourhood of a way holds."""
+"""Segmentations of a network: shortest paths against all paths, and the neighbourhood of a segmentation."""
 
 from __future__ import annotations
 

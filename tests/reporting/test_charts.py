@@ -1,4 +1,4 @@
-"""Charts hold what they are drawn from: the tail of a distribution, every late frame, levels and bars to scale."""
+"""Charts show their data: the tail of a distribution, every late frame, levels and bars to scale."""
 
 from __future__ import annotations
 

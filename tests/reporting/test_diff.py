@@ -1,4 +1,4 @@
-"""Plans against each other: what moved, what got worse, and which move is responsible."""
+"""Comparison of plans: moved stages, worsened figures, and the responsible move."""
 
 from __future__ import annotations
 

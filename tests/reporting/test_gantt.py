@@ -1,4 +1,4 @@
-"""Timelines: every stay once, nothing late lost where bars are joined, arrows as the data went."""
+"""Timelines: every execution interval once, no late job lost where bars are joined, arrows along the data flow."""
 
 from __future__ import annotations
 

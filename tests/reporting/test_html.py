@@ -1,4 +1,4 @@
-"""The page: complete, self-contained, escaped, and saying what happened."""
+"""The page: complete, self-contained, escaped, and correct."""
 
 from __future__ import annotations
 

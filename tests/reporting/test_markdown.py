@@ -1,4 +1,4 @@
-"""The Markdown summary and the page of `why`: what a reader of a pull request or terminal has to find."""
+"""The Markdown summary and the page of `why`: the content a reader of a pull request or terminal needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Colours of the page, in light and dark: contrast by WCAG 2.1 (4.5 for text, 3 for graphics), worked out here."""
+"""Colours of the page, in light and dark: contrast by WCAG 2.1 (4.5 for text, 3 for graphics), computed here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan, simulation and run lined up: errors, tolerances, what is missing."""
+"""Plan, simulation and run compared: errors, tolerances, missing values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables on narrow terminals: nothing is lost, nothing is torn that need not be, nothing is wider than the screen."""
+"""Tables on narrow terminals: no content is lost, no word is split needlessly, no line is wider than the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables on the terminal: complete at any width, terms that add up, nothing styled by content."""
+"""Tables on the terminal: complete at any width, terms that add up, no styling by content."""
 
 from __future__ import annotations
 

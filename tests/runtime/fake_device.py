@@ -1,4 +1,4 @@
-"""A device that queues work and does it as late as it may, in any order its streams and events allow."""
+"""A device that queues work and executes it as late as possible, in any order its streams and events allow."""
 
 from __future__ import annotations
 

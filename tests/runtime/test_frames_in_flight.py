@@ -1,4 +1,4 @@
-"""Several frames under way: what is found does not depend on it, memory is handed on and taken again, not copied."""
+"""Several frames in flight: detections do not change, and memory is passed on and reused, not copied."""
 
 from __future__ import annotations
 

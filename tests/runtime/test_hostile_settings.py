@@ -1,4 +1,4 @@
-"""Profiles, scales, overload files and manifests from strangers: each fault with its place, no traceback."""
+"""Profiles, scales, overload files and manifests from untrusted sources: each fault with its position, no traceback."""
 
 from __future__ import annotations
 

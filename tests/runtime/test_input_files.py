@@ -1,4 +1,4 @@
-"""Frames from files: which sensor takes which file, rows of arrays, and what is refused before anything runs."""
+"""Frames from files: assignment of files to sensors, rows of arrays, and errors before the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of runs that go on and on: what is found in frames goes to a file, what happened to a journal, nothing is kept."""
+"""Long runs: detections go to a file, events to a journal, and neither stays in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stages on a machine reached over RPC, which is this one: a server in a process of its own."""
+"""Stages on a machine reached over RPC, which is this one: a server in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How soon another plan takes over, on a clock of its own: no thread, no sleep, the same on any machine."""
+"""Failover time to another plan, on a simulated clock: no thread, no sleep, the same on any machine."""
 
 from __future__ import annotations
 

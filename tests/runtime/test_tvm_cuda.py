@@ -1,4 +1,4 @@
-"""The CUDA backend against a fake device that works as late and in as odd an order as its events allow."""
+"""The CUDA backend against a fake device that works as late, and in as unusual an order, as its events allow."""
 
 from __future__ import annotations
 

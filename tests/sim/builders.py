@@ -1,4 +1,4 @@
-"""Small plans built directly, for tests of the simulator and of what is computed from its traces."""
+"""Small plans built directly, for tests of the simulator and of figures computed from its traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declared controllers do in the kernel what their classes do in Python, and neither costs a deadline."""
+"""Declared controllers behave in the kernel as their classes do in Python, and neither causes a deadline miss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accelerators: how what runs is stopped, jobs that alternate between engines, regrouped lanes, weights in memory."""
+"""Accelerators: forms of preemption, jobs that alternate between engines, regrouped lanes, weights in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults on the clock: engines that stand still, fail or run hot, frames that come late or at once, foreign traffic."""
+"""Faults on the clock: engines that stall, fail or throttle, frames that arrive late or in bursts, foreign traffic."""
 
 from __future__ import annotations
 

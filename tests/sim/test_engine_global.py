@@ -1,4 +1,4 @@
-"""Jobs on several lanes: global, clustered and partitioned, what a migration costs, cores of different speed."""
+"""Jobs on several lanes: global, clustered and partitioned, the cost of migration, cores of different speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What processes that share an accelerator do: closed loops, an engine that stays with one, work launched ahead."""
+"""Processes that share an accelerator: closed loops, an engine that stays with one process, work launched ahead."""
 
 from __future__ import annotations
 

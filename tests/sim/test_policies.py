@@ -1,4 +1,4 @@
-"""Policies are found by name, third parties' ones through their entry point, in both forms, in both kernels."""
+"""Policies are found by name, third-party ones by their entry point, in both forms, in both kernels."""
 
 from __future__ import annotations
 

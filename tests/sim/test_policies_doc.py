@@ -1,4 +1,4 @@
-"""The policy that docs/policies.md shows being written does what the page says, and the page lists what there is."""
+"""The example policy of docs/policies.md behaves as described, and the page lists every policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of every plan with everything the simulator knows, faults included, tried on random small ones."""
+"""Properties of plans with every feature of the simulator, faults included, tested on random small ones."""
 
 from __future__ import annotations
 

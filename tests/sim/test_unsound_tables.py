@@ -1,4 +1,4 @@
-"""Hostile plans: refused before the kernel starts, or simulated alike by all kernels and never out of bounds."""
+"""Hostile plans: rejected before the kernel starts, or simulated alike by all kernels without out-of-bounds access."""
 
 from __future__ import annotations
 

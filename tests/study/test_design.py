@@ -1,4 +1,4 @@
-"""Which configurations a study has: grids, samples, modes; fields by path."""
+"""The configurations of a study: grids, samples, modes; fields by path."""
 
 from __future__ import annotations
 

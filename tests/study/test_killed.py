@@ -1,4 +1,4 @@
-"""Sweeps whose workers, driver or disk go away in the middle end with the table of an undisturbed one."""
+"""Sweeps whose workers, driver or disk fail midway end with the table of an undisturbed one."""
 
 from __future__ import annotations
 

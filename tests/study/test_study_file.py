@@ -1,4 +1,4 @@
-"""Study files: every fault with its place, units in the names of columns, the shipped study."""
+"""Study files: every fault with its position, units in the names of columns, the shipped study."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweeps by the command line: the same table whatever works on it, resumed, replayed, settled, halved, reported."""
+"""Sweeps by the command line: the same table from every engine, resumed, replayed, settled, halved, reported."""
 
 from __future__ import annotations
 

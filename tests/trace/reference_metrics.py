@@ -1,4 +1,4 @@
-"""The figures of a trace worked out one record after the other: slow, plain, and what the fast way must agree with."""
+"""The figures of a trace computed record by record: slow and simple, as the reference for the fast code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saving a trace loses nothing, gives the same bytes again, and a damaged file is refused in words."""
+"""Saving a trace loses nothing, gives the same bytes again, and a damaged file is rejected with a message."""
 
 from __future__ import annotations
 

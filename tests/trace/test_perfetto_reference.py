@@ -1,4 +1,4 @@
-"""The file holds what one written with Perfetto's own classes, packet by packet, holds, in the same order."""
+"""The file has the same content and order as one written packet by packet with Perfetto's own classes."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def operations(artefact: Artefact, name: str, parts: Sequence[Part]) -> list[Par
             )
             for a, b in pairwise(edges)
         ]
-    return evaluated_rows
+    return found
 
 
 def measured(
@@ -180,7 +180,7 @@ def swapped(rows: Sequence[Row]) -> list[tuple[str, str, float, float]]:
             if a.measured_ms < b.measured_ms and a.predicted_ms >= b.predicted_ms:
                 expected = (b.predicted_ms - a.predicted_ms) / b.predicted_ms
                 found.append((a.label, b.label, 1 - a.measured_ms / b.measured_ms, expected))
-    return evaluated_rows
+    return found
 
 
 def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:

@@ -1,4 +1,4 @@
-"""Compiled host loops against the numpy code they stand in for: equal bit by bit, whatever the data."""
+"""Compiled host loops against the numpy code they replace: bit-identical for all data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundles: what `socsched compile` writes starts with TVM's runtime alone and computes what the ordinary path does."""
+"""Bundles: the output of `socsched compile` needs only TVM's runtime and computes the same results as a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scales: the rule's arithmetic, choosing them from data, their file, and what they do to an artefact."""
+"""Scales: arithmetic of the rule, calibration from data, their file, and their effect on an artefact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds by exhaustion against CP-SAT and against enumeration, on small problems of every kind they take."""
+"""Bounds by exhaustion against CP-SAT and against enumeration, on small problems of every supported kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IOS: its dynamic programming against every schedule there is, its baselines, and what becomes of a schedule."""
+"""IOS: its dynamic programming against all schedules, its baselines, and the plan of a schedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The law `measured`: the curves meet the measured points, never rise, and say where there are none."""
+"""The law `measured`: the curves meet the measured points, never rise, and report missing measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The serving simulation: queueing theory, hand-made timelines, the kernel on what both have, and changes of shares."""
+"""The serving simulation: queueing theory, worked timelines, agreement with the kernel, changes of shares."""
 
 from __future__ import annotations
 

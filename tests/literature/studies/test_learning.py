@@ -1,4 +1,4 @@
-"""Controllers never cost a deadline that their safe order would meet; environment and agent do what they say."""
+"""Controllers never cost a deadline that their safe order would meet; environment and agent behave as documented."""
 
 from __future__ import annotations
 

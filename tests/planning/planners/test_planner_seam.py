@@ -1,4 +1,4 @@
-"""The seam: every planner's plans are ordinary ones, options and names are checked, one from outside is one of them."""
+"""The planner interface: ordinary plans from every planner, checks of options and names, third-party planners."""
 
 from __future__ import annotations
 

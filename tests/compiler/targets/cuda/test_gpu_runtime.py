@@ -1,4 +1,4 @@
-"""What the GPU runtime does that no GPU is needed for."""
+"""The parts of the GPU runtime that need no GPU."""
 
 from __future__ import annotations
 

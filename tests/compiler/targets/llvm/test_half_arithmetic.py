@@ -1,4 +1,4 @@
-"""Half-precision arithmetic: the aarch64 kernels' own numbers, computed by this machine, and what decides between them.
+"""Half-precision arithmetic: results of the aarch64 kernels, computed on this machine, and the choice between them.
 
 LLVM carries half precision out on any processor (here a multiplication and an addition with a rounding each, where
 Arm's fused multiply-add rounds once), so that accuracy is tested on sizes an emulator would take hours for.

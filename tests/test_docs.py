@@ -24,7 +24,7 @@ BLOCK = re.compile(r"^( *)```(sh[^\n]*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 
 
 def blocks(page: Path) -> list[tuple[str, list[str]]]:
-    """Return how each shell block of a page is marked ("", "slow", "no-run"), and its lines."""
+    """Return the mark of each shell block of a page ("", "slow", "no-run") with its lines."""
     found = []
     for indent, info, body in BLOCK.findall(page.read_text(encoding="utf-8")):
         lines = [line.removeprefix(indent) for line in body.splitlines()]

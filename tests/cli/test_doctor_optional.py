@@ -73,7 +73,7 @@ class Machine:
         monkeypatch.setattr(doctor_targets, "_architectures", lambda _: {"sm_80", "sm_87", "sm_90"})
 
     def has(self, there: Iterable[str]) -> list[Check]:
-        """Return what `doctor` finds where only these tools are."""
+        """Return the findings of `doctor` where only these tools are installed."""
         self.there = frozenset(there)
         return doctor.examine()
 

@@ -90,7 +90,7 @@ class Runner:
 
 
 def left(place: Path, case: str) -> None:
-    """Assert that JUnit and summary are there and say what the case says."""
+    """Assert that JUnit and summary exist and agree with the case."""
     root = ElementTree.fromstring((place / "junit.xml").read_text(encoding="utf-8").split("\n", 1)[1])
     wrong = [*root.iter("failure"), *root.iter("error")]
     assert bool(wrong) == (case != "feasible")

@@ -25,7 +25,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def section(page: str, heading: str) -> str:
-    """Return what follows a heading up to the next one."""
+    """Return the text from a heading to the next one."""
     begin = page.index(f">{heading}</h2>")
     return page[begin : page.find("<h2", begin)]
 

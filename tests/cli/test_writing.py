@@ -51,7 +51,7 @@ def out(made: Path, tmp_path: Path) -> Path:
 
 
 def which(folder: Path, made: Path) -> str:
-    """Return which of the two results lies in a folder, plan and trace."""
+    """Return which of the two results a folder holds, plan and trace."""
     plan, trace, _ = folders.load(folder)
     text = (folder / folders.PLAN).read_bytes()
     (name,) = (name for name in ("one", "other") if (made / name / folders.PLAN).read_bytes() == text)
@@ -278,7 +278,7 @@ def test_the_journal_of_another_run_is_refused(made: Path, tmp_path: Path, capsy
 
 
 def test_a_journal_cut_off_at_any_line_is_recovered(made: Path, tmp_path: Path) -> None:
-    """Releases come before the jobs they set off; those of journals written otherwise are not needed either."""
+    """Releases precede the jobs they start; journals written in another order do not need them either."""
     shutil.copy(made / "one" / folders.PLAN, tmp_path)
     whole = load_trace(made / "one" / folders.TRACE)
     trace = Trace("measured", 0, 0)

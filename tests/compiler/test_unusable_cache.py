@@ -209,7 +209,7 @@ def test_a_shared_folder_gets_a_private_one_inside(fresh_cache: Path) -> None:
 def test_the_host_loops_of_another_user_are_not_loaded(
     fresh_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Nothing is loaded from a folder that everybody may write to: numpy does the work."""
+    """Nothing is loaded from a world-writable folder: numpy does the work."""
     monkeypatch.delenv("SOCSCHED_KERNEL", raising=False)
     fresh_cache.mkdir()
     fresh_cache.chmod(0o777)
@@ -260,7 +260,7 @@ compilers.run([sys.argv[1]], Path("."))
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGINT", "SIGHUP"])
 @pytest.mark.parametrize("when", ["starting", "working"])
 def test_no_compiler_outlives_the_process_it_works_for(number: str, when: str, tmp_path: Path) -> None:
-    """A compiler with a child of its own, as drivers have; the signal comes before Popen returns, or later."""
+    """A compiler with a child process, as drivers have; the signal arrives before Popen returns, or later."""
     slow = tmp_path / "cc"
     slow.write_text("#!/bin/sh\nsleep 300 &\necho $! > made\nmv made child\nwait\n")
     slow.chmod(0o755)

@@ -26,7 +26,7 @@ def test_the_second_best_engine_where_the_best_is_taken() -> None:
 
 
 def test_priorities_are_the_order_of_ends() -> None:
-    """On one engine the chain that goes on elsewhere comes first: 2 + 6 there, and 5 meanwhile."""
+    """On one engine the chain that continues elsewhere runs first: 2 + 6 there, and 5 meanwhile."""
     nodes = [
         Node("long", (("gpu", 5000),)),
         Node("first", (("gpu", 2000),)),

@@ -82,7 +82,7 @@ def test_another_simulator_of_two_processes_says_the_same(data: Path, how: dict[
 
 
 def test_simpler_disciplines_miss_the_tail(data: Path) -> None:
-    """Which is why contexts are modelled: first come first served stays too short at p99, by loadable or by request."""
+    """The reason to model contexts: first come first served is too short at p99, by loadable or by request."""
     alone, shared = dla.load(data / "xsched" / "orin_dla.json")
     for how in (dla.Sharing(gated=False), dla.Sharing(gated=False, whole_requests=True)):
         found = dla.share(alone, how, 2000, 1)

@@ -33,7 +33,7 @@ def given() -> tuple[Case, ...]:
 
 
 class Hyperperiod:
-    """The jobs of one hyperperiod, as tasks that come every `period` ns; `owner[i]` is the task job i belongs to."""
+    """The jobs of one hyperperiod, as tasks released every `period` ns; `owner[i]` is the task job i belongs to."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -73,7 +73,7 @@ class Hyperperiod:
         return found
 
     def responses(self, times: list[int]) -> list[int]:
-        """Return the response of every job on one processor, worked out here; it only proposes what to simulate."""
+        """Return the response of every job on one processor, computed here only to propose simulations."""
         order = sorted(range(len(self.jobs)), key=lambda i: self.jobs[i][1])
         ready: list[tuple[int, int, int]] = []
         found, now, at = [0] * len(order), 0, 0

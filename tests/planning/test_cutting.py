@@ -87,7 +87,7 @@ def test_a_cut_that_gains_nothing_is_reported_but_not_made() -> None:
 
 @pytest.mark.parametrize(("queue", "verdict"), [(1, "infeasible"), (2, "feasible")])
 def test_stages_on_different_engines_overlap_frames_as_far_as_queues_allow(queue: int, verdict: str) -> None:
-    """A frame takes longer than a period, no stage does: what may wait decides, and the violation says so."""
+    """A frame takes longer than a period, no stage does: the queue lengths decide, and the violation states it."""
     whole = get_pipeline("camera-detection")
     camera = replace(whole.sensors[0], period_ns=40 * MS)
     stages = tuple(replace(stage, queue=queue) for stage in whole.stages)

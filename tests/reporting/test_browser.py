@@ -81,12 +81,12 @@ class Seen:
         self.page.wait_for_selector(".gantt[data-from]", state="attached")
 
     def shown(self, chart: str = "#part0-steady") -> tuple[int, int]:
-        """Return what part of the trace (ns) a timeline shows."""
+        """Return the part of the trace (ns) that a timeline shows."""
         figure = self.page.locator(chart)
         return int(figure.get_attribute("data-from")), int(figure.get_attribute("data-to"))
 
     def scroll_width(self) -> int:
-        """Return how wide the page is."""
+        """Return the width of the page."""
         return int(self.page.evaluate("document.documentElement.scrollWidth"))
 
 

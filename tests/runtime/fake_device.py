@@ -19,7 +19,7 @@ from socsched.graph.operators import TensorType
 
 @dataclass(eq=False)
 class Buffer:
-    """Device memory; what lies in it before anything was written is garbage."""
+    """Device memory; its initial contents are garbage."""
 
     array: np.ndarray[Any, Any]
 

@@ -46,7 +46,7 @@ def found(planned: tuple[Plan, Pipeline], given: Recorded, options: Options) -> 
 
 @pytest.fixture(scope="module")
 def reference(planned: tuple[Plan, Pipeline], detector: Recorded) -> dict[int, Any]:
-    """Return what is found frame by frame, one stage after the other."""
+    """Return the detections frame by frame, one stage after the other."""
     _trace, boxes = found(planned, detector, Options("sequential"))
     assert len(boxes) == FRAMES and all(boxes.values())
     assert len({str(found) for found in boxes.values()}) == len(detector.scans), "frames are distinguishable"

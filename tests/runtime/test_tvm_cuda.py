@@ -93,7 +93,7 @@ def run(
 
 @pytest.fixture(scope="module")
 def reference(planned: tuple[Plan, Platform, Pipeline], detector: Recorded) -> dict[int, Any]:
-    """Return what the processor finds in the scans, one stage after the other, on one thread each as on the fake."""
+    """Return the detections of the CPU in the scans, one stage after the other, on one thread each as on the fake."""
     pipe = planned[2]
     made = make_plan(pipe, roomy(), work=stage_work)
     made = replace(made, tasks=tuple(replace(t, lanes=t.lanes[:1]) for t in made.tasks))

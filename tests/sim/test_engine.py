@@ -26,7 +26,7 @@ def times(trace: Trace, name: str) -> list[tuple[int, int]]:
 
 
 def pair(preemption: str, switch_ns: int = 0) -> Plan:
-    """A long job of three segments, and a short one of higher priority that comes in the middle of the second."""
+    """A long job of three segments, and a short one of higher priority that arrives in the middle of the second."""
     parts = tuple(Segment(f"k{i}", 10, 0, 0) for i in range(3))
     low = task("low", segments=parts, period_ns=1000, priority=1)
     high = task("high", 4, period_ns=1000, offset_ns=15)

@@ -11,7 +11,7 @@ from socsched.sim.engine import simulate
 
 
 def kernels(count: int, each: int = 10, **changes: object) -> Plan:
-    """A job of several kernels, and a short one of higher priority that comes in the middle of the second."""
+    """A job of several kernels, and a short one of higher priority that arrives in the middle of the second."""
     parts = tuple(Segment(f"k{i}", each, 0, 0) for i in range(count))
     low = task("low", segments=parts, period_ns=1000, priority=1)
     high = task("high", 4, period_ns=1000, offset_ns=15)

@@ -64,7 +64,7 @@ def test_frames_of_a_delay_arrive_late_and_keep_their_deadline() -> None:
 
 
 def test_a_frame_overtaken_by_none_arrives_with_those_that_caught_up() -> None:
-    """Delayed by more than a period, frame 1 comes at 350 and those due meanwhile come with it, in their order."""
+    """Delayed by more than a period, frame 1 arrives at 350, together with those due meanwhile, in order."""
     stage = task("t", 5, after=("s",), period_ns=100, deadline_ns=50)
     faults = Faults(delays=(Delay("s", 50, 150, 250),))
     trace = simulate(plan([stage], sensors=[sensor("s", 100)]), 500, faults=faults)

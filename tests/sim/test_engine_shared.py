@@ -30,7 +30,7 @@ def test_a_closed_loop_releases_when_the_last_frame_ended(implementation: str) -
 
 
 def test_a_closed_loop_outlives_frames_it_loses() -> None:
-    """The net could never be in time and is skipped: frames that are lost let the next one come."""
+    """The net could never be in time and is skipped: a lost frame releases the next one."""
     front = task("decode", 4, period_ns=5, closed_by="net")
     net = task("net", 1, after=("decode",), engine="gpu", period_ns=10, deadline_ns=3, on_late="skip")
     trace = simulate(plan([front, net], [engine(), engine("gpu")]), 30)
@@ -96,7 +96,7 @@ def test_tasks_of_one_process_share_their_context() -> None:
 def test_what_was_launched_ahead_runs_before_an_urgent_job_elsewhere(
     implementation: str, in_flight: int, low: list[int], high: int
 ) -> None:
-    """XSched's level 1 across engines: submissions and kernels alternate, the urgent job comes at 5 ns."""
+    """XSched's level 1 across engines: submissions and kernels alternate, the urgent job arrives at 5 ns."""
     parts = (Segment("submit", 0, 0, 0, "cpu", (0,)), Segment("kernel", 10, 0, 0))
     slow = task("slow", segments=parts * 4, engine="gpu", period_ns=1000, priority=1)
     urgent = task("urgent", segments=parts[1:] * 2, engine="gpu", period_ns=1000, offset_ns=5)

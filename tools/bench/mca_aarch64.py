@@ -128,7 +128,7 @@ def ways(shape: Shape) -> Iterator[tuple[Method, Vector]]:
 
 
 def chosen(shape: Shape) -> Method:
-    """Return what the rules take for fp16."""
+    """Return the method the rules choose for fp16."""
     if shape.kernel != 3 or shape.stride != 1:
         return Method(0, "float16")
     choices = [Method(0, "float16"), *(Method(m, t) for m, t in half.WINOGRAD)]
@@ -161,7 +161,7 @@ def kernel(shape: Shape, method: Method, vector: Vector) -> Any:
 
 
 def steps(shape: Shape, method: Method) -> int:
-    """Return how often the inner loop runs before what surrounds it."""
+    """Return the number of iterations of the inner loop per execution of the surrounding code."""
     blocks, kernel = shape.inputs // BLOCK, 1 if shape.transposed or method.m else shape.kernel**2
     if method.dtype == "float16":
         return half.runs(blocks * kernel, BLOCK, half.TERMS)[1]
@@ -185,7 +185,7 @@ Prediction = tuple[int, int, float, float, float]
 
 
 def predict(shape: Shape, method: Method, vector: Vector, target: Any, mca: Analyser) -> Prediction:
-    """Return what is foreseen of a layer computed in one way."""
+    """Return the prediction for a layer computed by one method."""
     module = tvm.IRModule({"kernel": kernel(shape, method, vector).with_attr("global_symbol", "kernel")})
     loops = products(tvm.compile(module, target=target).mod.inspect_source("asm"))
     loop = max(loops, key=lambda loop: sum("fmla" in line for line in loop.body))

@@ -219,7 +219,7 @@ class TorchLoop:
 
 
 def throughput(args: argparse.Namespace, here: Platform) -> Iterator[tuple[str, bool]]:
-    """Print frames a second of everybody; yield what was required and whether it holds."""
+    """Print frames per second of every executor; yield each requirement and whether it holds."""
     pipe = pipeline({"": ("hard", 100 * MS)})
     found: dict[str, list[float]] = {}
     boxes: dict[str, Any] = {}

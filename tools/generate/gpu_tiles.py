@@ -83,7 +83,7 @@ def build(job: tuple[Convolution, Tile | Patch, str, str]) -> str:
 
 
 def tries(shape: Convolution, arch: str, count: int) -> list[Tile | Patch]:
-    """Return what to build for a shape: the known tile and its neighbours, the model's favourites, every patch."""
+    """Return the tiles to build for a shape: the known one and its neighbours, the best by the model, every patch."""
     tiles = sorted(candidates(shape, arch), key=lambda tile: estimate(shape, tile, arch))
     fields = TABLE.get(arch.rstrip("a"), {}).get(shape.key)
     near: list[Tile] = []

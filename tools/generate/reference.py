@@ -146,7 +146,7 @@ def _type(node: Mapping[str, Any]) -> str:
 
 
 def dataclass_section(kind: type[Any], level: int = 2) -> str:
-    """Return what a dataclass says of itself, and its fields."""
+    """Return the docstring of a dataclass, and its fields."""
     own = [field for field in dataclasses.fields(kind) if field.name in inspect.get_annotations(kind)]
     found = [(f"`{field.name}`", _annotation(field.type), _initial(field)) for field in own]
     return f"{'#' * level} {kind.__name__}\n\n{prose(kind.__doc__)}\n\n" + rows(("field", "type", "default"), found)
@@ -174,7 +174,7 @@ PLAN = (
 
 
 def types_section() -> str:
-    """Return what the named types of fields hold, from their annotations."""
+    """Return the contents of the named types of fields, from their annotations."""
     found = []
     for name, kind in vars(limits).items():
         if get_origin(kind) is Annotated:
@@ -270,7 +270,7 @@ PAGES = {
 
 
 def stale() -> list[str]:
-    """Return the pages that are not what the code says."""
+    """Return the pages that differ from the code."""
     return [name for name, make in PAGES.items() if _read(name) != tidy(make())]
 
 

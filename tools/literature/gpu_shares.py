@@ -53,7 +53,7 @@ METRICS = {
 }
 """`achieved` counts SMs while they have something to run, as nvprof's occupancy does; `achieved_of_all` all SMs."""
 MARK = "spin_kernel"
-"""The name of the kernel that stands between two networks where kernels are counted."""
+"""The name of the kernel that separates two networks when kernels are counted."""
 WHERE = """
 __global__ void where(unsigned *seen, long long cycles) {
     unsigned sm;
@@ -249,7 +249,7 @@ def paired(bench: Bench, wanted: list[tuple[str, int]]) -> list[dict[str, Any]]:
 
 
 def counted(file: Path, order: list[tuple[str, int]]) -> dict[str, dict[str, dict[str, float]]]:
-    """Return what the kernels of each network and batch fill and load (percent, means by time) from ncu's CSV."""
+    """Return occupancy and load of the kernels of each network and batch (percent, means by time) from ncu's CSV."""
     lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.startswith('"')]
     rows = list(csv.DictReader(lines))
     units = rows.pop(0)

@@ -73,7 +73,7 @@ class Row:
 def predict(
     artefact: Artefact, experiment: Mapping[str, Any], sharing: Sharing | None = None, contention: bool = True
 ) -> list[Row]:
-    """Return the five measured schedules of an experiment with what the model says they take."""
+    """Return the five measured schedules of an experiment with the times the model predicts."""
     sharing = sharing or Sharing()
     networks = artefact.networks(dict(experiment))
     if sharing.operations:
@@ -97,7 +97,7 @@ def predict(
 
 
 def operations(artefact: Artefact, name: str, parts: Sequence[Part]) -> list[Part]:
-    """Return layer groups cut into their convolutions, equally long as nothing says otherwise."""
+    """Return layer groups cut into their convolutions, of equal length, since no other figures are known."""
     found = []
     for part in parts:
         kinds = [kind for _, _, kind in artefact.layers[name][part.first : part.end]]

@@ -25,7 +25,7 @@ LAWS: tuple[ShareLaw, ...] = ("amdahl", "fixed", "fill", "measured")
 
 
 def fills(found: measured.Measurements) -> Iterator[tuple[str, list[Profile]]]:
-    """Yield what f is, and the measured networks with it."""
+    """Yield each definition of f, and the measured networks with it."""
     own = measured.profiles()
     yield "occupancy of SMs in use", own
     everywhere = []

@@ -98,7 +98,7 @@ def _chain(taskset: TaskSet, seen: Seen) -> dict[str, int]:
 
 
 def check(taskset: TaskSet, runs: int, seed: int) -> Tally:
-    """Return what running a task set says about the bounds of every test that applies to it."""
+    """Return the result of checking simulations of a task set against the bounds of every applicable test."""
     analysis, tally = analyse(taskset), Tally(1)
     seen = responses_seen(taskset, runs, seed)
     chain = chains_seen(taskset, seed) if taskset.chain else {}

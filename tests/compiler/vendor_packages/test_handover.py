@@ -122,7 +122,7 @@ def shell_is_sound(folder: Path) -> None:
 @pytest.mark.parametrize("text", ["x\ntouch PWNED\n#", "$(touch PWNED)", "`touch PWNED`", "a\r\x1b[2J"])
 @pytest.mark.parametrize("board", ["jetson-agx-orin-64gb dla0", "qcs8550 npu"])
 def test_no_text_of_a_descriptor_is_executed_by_a_script(board: str, text: str, tmp_path: Path) -> None:
-    """The names of stages and engines come from files of others."""
+    """The names of stages and engines are from untrusted files."""
     taker = engine(*board.split())
     evil = replace(taker, title=text, id=taker.id + text)
     hand_over(replace(CAMERA, name=text, title=text), evil, "fp16", tmp_path)

@@ -58,7 +58,7 @@ def on_gpu(name: str, *costs: int, **changes: object) -> Task:
 
 
 def pair(at: int, *best_effort: int) -> Plan:
-    """A best-effort job of several kernels, and a real-time one of 50 us that comes at `at` (all in us)."""
+    """A best-effort job of several kernels, and a real-time one of 50 us that arrives at `at` (all in us)."""
     costs = [cost * US for cost in best_effort]
     urgent = on_gpu("rt", 50 * US, offset_ns=at * US, criticality="hard")
     return plan([on_gpu("be", *costs, criticality="soft"), urgent], [gpu()])
@@ -72,7 +72,7 @@ def shown(trace: Trace, unit: int = US) -> list[tuple[str, float, float]]:
 
 
 def test_reef_kills_what_runs_and_starts_that_kernel_again(simulate: Simulate) -> None:
-    """At 130 the second kernel has run for 30: it is lost, the reset takes 35, and the job goes on with that kernel."""
+    """At 130 the second kernel has run for 30: it is lost, the reset takes 35, and the job repeats that kernel."""
     trace = simulate(pair(130, 100, 100, 100, 100, 100, 100), 2000 * US, "reef")
     assert shown(trace)[:6] == [
         ("be.0", 0, 100), ("be.1", 100, 130), ("switch", 130, 165), ("rt.0", 165, 215), ("be.1", 215, 315),
@@ -245,8 +245,8 @@ def test_shortest_job_first_by_planned_cost(simulate: Simulate) -> None:
 
 
 def test_levels_of_preemption(simulate: Simulate) -> None:
-    """Commands of 100; the urgent one comes at 130.  Level 1 with 3 in flight ends those launched, level 2 the running
-    one, level 3 interrupts it for 32 us."""
+    """Commands of 100; the urgent one arrives at 130.  Level 1 with 3 in flight ends those launched, level 2 the
+    running one, level 3 interrupts it for 32 us."""
     tasks = [on_gpu("low", *[100 * US] * 6, priority=1), on_gpu("high", 50 * US, offset_ns=130 * US, priority=0)]
     made = plan(tasks, [gpu()])
     begun = {
@@ -277,7 +277,7 @@ def test_weighted_shares_of_an_accelerator(simulate: Simulate) -> None:
 
 
 def test_a_task_that_was_idle_gains_no_lead(simulate: Simulate) -> None:
-    """y comes at 20 ms and shares evenly from there, instead of running until it has had as much as x."""
+    """y arrives at 20 ms and shares evenly from then on, instead of running until it has received as much as x."""
     made = plan([once("x", 100_000 * US), once("y", 100_000 * US, offset_ns=20_000 * US)])
     trace = simulate(made, 40_000 * US, "xsched-fair:tick=1ms")
     assert sum(e - s for name, s, e in spans(trace) if name == "y") == pytest.approx(10_000 * US, abs=1_001 * US)

@@ -96,7 +96,7 @@ def test_disjoint_units_and_opposite_classes_do_not_disturb() -> None:
 
 
 def test_a_kernel_in_real_time_gets_only_what_is_free_until_others_end() -> None:
-    """Best effort holds 60 units for 300 us when the request comes; on its heels the request has all it needs."""
+    """Best effort holds 60 units for 300 us when the request arrives; after that the request has all it needs."""
     urgent = [kernel("compute", 100, 60)]
     latencies, _ = serve(Streams(), urgent, [kernel("memory", 300, 60)], ms=10, rate=200.0)
     alone, _ = serve(Nobody(), urgent, [kernel("memory", 300, 60)], ms=10, rate=200.0)

@@ -111,7 +111,7 @@ def test_no_more_subarrays_than_there_are(drawn: list[tuple[int, int, int]]) -> 
 
 
 def test_a_timeline_by_hand() -> None:
-    """Alone on all four: 100 cycles a tile.  At 250 another comes, and the tile that runs ends first, at 300.
+    """Alone on all four: 100 cycles a tile.  At 250 another arrives, and the tile that runs ends first, at 300.
 
     Of 700 cycles to do on four, the first then has 7 tiles; with slack it needs 2 (200 a tile), the second 2.
     """

@@ -100,7 +100,7 @@ def test_the_kernel_answers_the_same(tasks: list[tuple[int, int, int]], horizon:
 
 
 def test_batches_by_hand() -> None:
-    """L(b) = 8 + 2 b ms.  One at 0 alone; three come while it runs and go together: 10 + 14 = 24; two are the limit."""
+    """L(b) = 8 + 2 b ms.  One at 0 alone; three arrive meanwhile and are batched: 10 + 14 = 24; two are the limit."""
     one = net("a", 10, largest=8, more_ms=2)
     asked = at((0, "a"), (1, "a"), (2, "a"), (3, "a"))
     served = Deployment((Part(0, 100, (Served(one, 8, 1),)),))

@@ -98,7 +98,7 @@ def view_of(made: Plan, frames: dict[str, tuple[int, int]]) -> View:
 
 
 def test_slack_by_hand() -> None:
-    """Nothing is ready; 2 of every 10 come at 4, 3 of every 20 at 0 with deadline 8: 3 by 8, 5 by 14, 7 by 24 ..."""
+    """Nothing is ready; 2 of every 10 arrive at 4, 3 of every 20 at 0 with deadline 8: 3 by 8, 5 by 14, 7 by 24 ..."""
     made = plan([task("a", 2 * MS, period_ns=10 * MS),
                  task("b", 3 * MS, period_ns=20 * MS, deadline_ns=8 * MS)])  # fmt: skip
     guard = SlackStealer(made, (0, 1), (0, 1))
@@ -119,7 +119,7 @@ def test_no_slack_where_nothing_is_known() -> None:
 
 
 def test_frames_under_way_elsewhere_count() -> None:
-    """The sensor's next frame, 5, comes at 40; frame 4, of 30, may still be upstream until its deadline at 38."""
+    """The sensor's next frame, 5, arrives at 40; frame 4, of 30, may still be upstream until its deadline at 38."""
     made = plan(
         [task("c", 2 * MS, after=("s",), period_ns=10 * MS, deadline_ns=8 * MS)], sensors=(sensor("s", 10 * MS),)
     )

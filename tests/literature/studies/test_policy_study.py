@@ -43,7 +43,7 @@ def test_intervals_are_students() -> None:
 
 
 def small() -> Plan:
-    """Two chains on one engine that does one thing at a time."""
+    """Two chains on one engine that runs one job at a time."""
     stages = [
         task("see", 4 * MS, after=("cam",), engine="gpu", period_ns=10 * MS, priority=1, criticality="soft"),
         task("act", 2 * MS, engine="gpu", period_ns=8 * MS, priority=0, criticality="hard", deadline_ns=4 * MS),

@@ -27,7 +27,7 @@ OPTIONS = {"axonn": {"stage": "camera-detect"}, "jedi": {"stage": "backbone"}, "
 @pytest.mark.parametrize("name", [name for name in planners.planner_names() if name != "runtime-aware"])
 @pytest.mark.sampled(8)
 def test_plans_are_bounded_simulated_and_written_like_ours(name: str) -> None:
-    """The perception stack: what the simulator shows never exceeds a bound, and the file comes back as it was."""
+    """The perception stack: simulation never exceeds a bound, and the file survives a round trip."""
     if name == "haxconn":
         pytest.importorskip("ortools", reason="the exact solver needs OR-Tools")
     pipeline = get_pipeline("perception-stack")

@@ -391,7 +391,7 @@ def _slowed(time_ns: int, slow: Fraction | None) -> int:
 
 
 def _repaced(state: TaskState) -> int:
-    """Return what is left of the running piece in time at its present pace, rounded up."""
+    """Return the remaining time of the running piece at its present pace, rounded up."""
     return -(-state.left * state.pace_ns // state.base_ns)
 
 

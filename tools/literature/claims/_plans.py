@@ -71,7 +71,7 @@ def tail(done: SimulationRun, number: int, per_mille: int) -> float:
 
 
 def jobs_done(done: SimulationRun) -> list[int]:
-    """Return how many jobs of every task were done."""
+    """Return the number of completed jobs of every task."""
     return [int(count) for count in done.outcome.ints("done")]
 
 

@@ -174,7 +174,7 @@ def tightened(whole: System, parts: System, law: ShareLaw) -> float:
 
 
 def schedulable(whole: System, parts: System, law: ShareLaw) -> tuple[int, int]:
-    """Return how many combinations of rates each planner finds a place for."""
+    """Return the number of combinations of rates for which each planner finds a placement."""
     profiles = networks(law)
     counts = [0, 0]
     for rates in product((0.0, 200.0, 400.0, 600.0), repeat=len(FIVE)):

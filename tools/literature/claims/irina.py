@@ -26,7 +26,7 @@ VARIANTS = {
 
 
 def draw(seed: int) -> tuple[Plan, Faults]:
-    """Return a workload: one task a network, fed by a source whose frames come in bursts."""
+    """Return a workload: one task per network, fed by a source whose frames arrive in bursts."""
     rng = Random(f"irina:{seed}")
     sensors, tasks, bursts = [], [], []
     for name in MODELS:
@@ -49,7 +49,7 @@ def completion(made: Plan, bursts: Faults, policy: str) -> float:
 
 
 def claims() -> list[Claim]:
-    """Return what holds of Irina's claims."""
+    """Return Irina's claims with the results here."""
     found: dict[str, list[float]] = {}
     for seed in range(20):
         made, bursts = draw(seed)

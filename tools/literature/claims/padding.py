@@ -107,5 +107,5 @@ def mean(run: CoRun) -> float:
 
 
 def total(run: CoRun) -> float:
-    """Return requests a second of everybody."""
+    """Return requests per second of every client."""
     return len(run.latencies) * 1e9 / run.duration_ns + run.rate

@@ -66,7 +66,7 @@ def share() -> float:
 
 
 def claims() -> list[Claim]:
-    """Return what holds of XSched's claims."""
+    """Return XSched's claims with the results here."""
     found = waiting()
     tails = [tail for _, tail in found.values()]
     shown = ", ".join(f"{name} {tail:.3f}" for name, (_, tail) in found.items())

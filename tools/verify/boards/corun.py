@@ -52,7 +52,7 @@ class Prediction:
 
 
 def predict(fitted: tuple[Row, ...], held: tuple[Row, ...]) -> list[Prediction]:
-    """Return what the ``pairwise`` model gives for held rows when its factors are those of the fitted ones."""
+    """Return the predictions of the ``pairwise`` model for held rows, with factors from the fitted ones."""
     result = []
     for row in held:
         factors = fit_pairwise([other for other in fitted if other.board == row.board])

@@ -78,7 +78,7 @@ class Sharing:
 
 
 def plan(alone: Latency, how: Sharing, offset_ns: int = 0) -> Plan:
-    """Return the plan of a foreground (its first request at `offset_ns`) and a background that share as `how` says."""
+    """Return the plan of a foreground (its first request at `offset_ns`) and a background that share by `how`."""
     together = how.threshold is not None
     engines = (
         _engine("cpu", 2, "fp", quantum_ns=0),

@@ -42,7 +42,7 @@ def make(folder: Path) -> dict[str, bytes]:
 
 
 def _results(folder: Path) -> dict[str, bytes]:
-    """Return what a simulation leaves behind."""
+    """Return the files of a simulation."""
     from socsched.planning.io import save
     from socsched.runtime.journal import Journal
     from socsched.sim.engine import simulate

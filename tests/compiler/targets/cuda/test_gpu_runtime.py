@@ -70,7 +70,7 @@ def test_errors_of_the_runtime_are_reported(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Driver:
-    """A driver of a GPU with 20 SMs that come in groups of four; it knows which contexts got which."""
+    """A driver of a GPU with 20 SMs in groups of four, which records the SMs of every context."""
 
     def __init__(self) -> None:
         self.contexts: list[list[int]] = []

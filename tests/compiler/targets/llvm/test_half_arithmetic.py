@@ -75,7 +75,7 @@ def test_operators_against_fp32(name: str) -> None:
 )
 @pytest.mark.slow
 def test_winograd_in_half(channels: int, outputs: int, size: tuple[int, int]) -> None:
-    """Partial sums of several lengths, blocks that come in pairs or not, and images no tile divides."""
+    """Partial sums of several lengths, blocks in pairs or not, and images no tile divides."""
     net = winograd_network(channels, outputs, *size)
     given = inputs_of(net)
     lowered = lower(read(import_network(net), net), draw_weights(net), NEON_HALF)

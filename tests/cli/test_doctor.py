@@ -30,7 +30,7 @@ def test_every_target_has_a_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["Hexagon"]["status"] == "ok" and "never run" in found["Hexagon"]["found"]
 
 
-def test_what_is_missing_comes_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_missing_tool_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: object) -> None:
         raise OSError
 

@@ -230,7 +230,7 @@ def test_a_check_that_fails_is_a_finding_and_hides_no_other(
     assert "strange thing" in out and "ZeroDivisionError" in out and "plenty" in out
 
 
-def test_every_line_that_is_not_ok_says_how_to_mend_it(
+def test_every_line_that_is_not_ok_states_a_remedy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(doctor, "CHECKS", (lambda: Check("GPU", "broken", "asleep", "", "sudo modprobe nvidia"),))

@@ -101,7 +101,7 @@ def test_an_error_while_a_file_is_made_leaves_the_old_one(tmp_path: Path) -> Non
     assert (tmp_path / "file").read_text() == "old" and not left_aside(tmp_path)
 
 
-def test_what_a_killed_process_left_aside_goes_after_an_hour(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_removed_after_an_hour(tmp_path: Path) -> None:
     old, fresh = (tmp_path / f"{files.PREFIX}{name}" for name in ("old", "fresh"))
     for path in (old, fresh):
         path.write_text("half")
@@ -126,7 +126,7 @@ def test_a_plan_that_does_not_fit_leaves_the_old_one(
 
 @pytest.mark.parametrize("name", ["null", "pipe"])
 @pytest.mark.parametrize("form", [[], ["--export", "stm"], ["--export", "linux"]], ids=["plan", "stm", "linux"])
-def test_what_is_no_regular_file_is_written_to_as_it_is(form: list[str], name: str, made: Path, tmp_path: Path) -> None:
+def test_special_files_are_written_directly(form: list[str], name: str, made: Path, tmp_path: Path) -> None:
     """As root, a device would be replaced by a file, or get other permissions."""
     if name == "null":
         if not ROOT:
@@ -206,7 +206,7 @@ def test_a_damaged_made_json_is_no_fault_of_ours(text: str, out: Path, capsys: p
     assert "made.json" in capsys.readouterr().err
 
 
-def test_a_result_goes_with_all_that_was_made_of_the_one_before(made: Path, out: Path) -> None:
+def test_a_new_result_removes_everything_made_from_the_previous_one(made: Path, out: Path) -> None:
     for name in (folders.FRAMES, folders.NOTES, folders.PICTURE, folders.JOURNAL):
         (out / name).write_text("old")
     (out / "mine.txt").write_text("stays")

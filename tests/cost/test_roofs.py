@@ -80,7 +80,7 @@ def test_roofs_and_stages_are_drawn_to_scale() -> None:
     assert {"a < b", "note & note", "<0.1>"} <= texts
 
 
-def test_what_cannot_be_drawn_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stages_that_cannot_be_drawn_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show = ["platforms", "show", "jetson-agx-orin-64gb", "-q", "--plot"]
     assert root.run([*show, str(tmp_path / "a.png")]) == 2
     assert "use FILE.svg" in capsys.readouterr().err

@@ -35,6 +35,6 @@ def test_a_stage_is_kept_to_its_engines_by_name_or_kind() -> None:
 @pytest.mark.parametrize(
     ("pin", "said"), [("missing=gpu", "has no stage 'missing'"), ("backbone=tpu", "has no engine 'tpu'")]
 )
-def test_pins_name_what_is_there(pin: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pins_name_existing_stages_and_engines(pin: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert root.run(["plan", "pointpillars", "-p", "jetson-agx-orin-64gb", "--pin", pin]) == 2
     assert said in capsys.readouterr().err

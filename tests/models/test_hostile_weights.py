@@ -63,7 +63,7 @@ def test_a_header_is_believed_as_far_as_there_are_bytes(content: bytes, problem:
         read_npz(npz(tmp_path / "w.npz", w=content))
 
 
-def test_arrays_come_back_as_numpy_wrote_them(tmp_path: Path) -> None:
+def test_arrays_are_read_as_numpy_wrote_them(tmp_path: Path) -> None:
     arrays = {
         "c": np.arange(24.0).reshape(2, 3, 4), "f": np.asfortranarray(np.arange(6, dtype=np.int8).reshape(2, 3)),
         "scalar": np.array(7), "empty": np.zeros((0, 3), np.float16), "big": np.arange(3, dtype=">i4"),

@@ -151,7 +151,7 @@ def test_the_evaluation_that_proposes_agrees_with_the_simulator(given: tuple[Cas
         assert np.array_equal(most, hyper.responses(times)), case["id"]
 
 
-def test_task_sets_as_they_are_stay_within_the_bounds(given: tuple[Case, ...]) -> None:
+def test_unmodified_task_sets_stay_within_the_bounds(given: tuple[Case, ...]) -> None:
     """Through the task-set path, a thousand hyperperiods on end: schedulable sets leave no backlog between them."""
     for case in given:
         if not case["schedulable"]:

@@ -113,7 +113,7 @@ def test_a_lower_rate_is_a_lever_for_an_overfull_engine() -> None:
     assert plan.conflicts[0].proved and plan.conflicts[0].requirements[0].requirement == "utilisation of acc"
 
 
-def test_an_engine_that_is_not_asked_for_has_lanes_for_everybody() -> None:
+def test_a_relaxed_engine_has_a_lane_for_every_task() -> None:
     load = workload(accelerated((12, 20, 20), (9, 20, 20)), "fp")
     everything = frozenset(all_keys(load))
     free = relax(load, everything - {"utilisation of acc"})

@@ -63,7 +63,7 @@ def test_a_cut_of_layer_groups_into_operations_keeps_their_sums(artefact: haxcon
             assert sum(getattr(p, field) for p in cut) == pytest.approx(sum(getattr(p, field) for p in parts))
 
 
-def test_a_network_fitted_to_another_takes_what_its_makers_say(artefact: haxconn.Artefact) -> None:
+def test_a_network_fitted_to_another_takes_the_published_time(artefact: haxconn.Artefact) -> None:
     """ResNet-101 alone on the GPU: the artefact's authors typed in 5.45 ms."""
     parts = artefact.resnet101()
     assert sum(part.gpu_ms for part in parts) == pytest.approx(5.45, rel=0.15)

@@ -60,7 +60,7 @@ def test_a_regression_names_the_move_that_is_responsible(plan: Plan) -> None:
     assert diff(b, a, 0.05).regressions == ()
 
 
-def test_a_change_that_cost_more_than_the_bound_grew_says_what_took_the_rest_away(plan: Plan) -> None:
+def test_a_change_that_cost_more_than_the_bound_grew_names_the_compensating_change(plan: Plan) -> None:
     a = bound(plan, {"pfn: interference by head": 18, "backbone: wcet": 20})
     b = bound(changed(plan, "backbone", engine="gpu", cost_ns=59 * MS), {"backbone: wcet": 59})
     (reported,) = diff(a, b, 0.05).regressions
@@ -77,12 +77,12 @@ def test_a_change_that_cost_more_than_the_bound_grew_says_what_took_the_rest_awa
     ],
     ids=["precision", "engine", "cost"],
 )
-def test_a_change_is_called_what_it_is(plan: Plan, changes: dict[str, Any], reported: str) -> None:
+def test_kinds_of_change_are_named(plan: Plan, changes: dict[str, Any], reported: str) -> None:
     (move,) = diff(plan, changed(plan, "backbone", **changes), 0.05).moves
     assert move.told().startswith(reported)
 
 
-def test_changed_requirements_are_named_and_a_worse_verdict_is_said_once(plan: Plan) -> None:
+def test_changed_requirements_are_named_and_a_worse_verdict_is_reported_once(plan: Plan) -> None:
     chain, sensor = plan.chains[0], plan.sensors[0]
     b = replace(
         plan,

@@ -28,7 +28,7 @@ def busy(plan: Plan, count: int = 3000, late: tuple[int, ...] = (17, 2400)) -> T
     return trace
 
 
-def test_every_stay_of_the_window_appears_once(plan: Plan, trace: Trace) -> None:
+def test_every_execution_interval_in_the_window_appears_once(plan: Plan, trace: Trace) -> None:
     record = gantt_data.Recorded.of(plan, trace)
     window = (300 * MS, 600 * MS)
     data = gantt_data.document(record, window, window)
@@ -99,7 +99,7 @@ def test_what_is_shown_first_is_not_joined(plan: Plan) -> None:
     assert sum(1 if job >= 0 else -job for _, job, _, _ in data["stays"]) == 3000
 
 
-def test_of_too_many_late_jobs_the_latest_stay(plan: Plan) -> None:
+def test_of_too_many_late_jobs_the_latest_are_kept(plan: Plan) -> None:
     trace = busy(plan, 1000, tuple(range(1000)))
     trace.jobs[500].deadline_ns -= 500
     data = gantt_data.document(gantt_data.Recorded.of(plan, trace), (0, trace.duration_ns), (0, 1), 50)

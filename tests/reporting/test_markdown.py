@@ -57,7 +57,7 @@ def test_the_page_of_why_fits_and_its_times_add_up(plan: Plan, trace: Trace, wid
     assert "ms late" in "\n".join(lines)
 
 
-def test_outcomes_have_their_own_words(plan: Plan, trace: Trace) -> None:
+def test_every_outcome_has_its_wording(plan: Plan, trace: Trace) -> None:
     found = Why(trace, plan).worst()
     in_time = replace(found, deadline_ns=found.response_ns + 1_000_000)
     assert "in time by 1 ms" in why.headline(in_time)

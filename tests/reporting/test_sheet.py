@@ -23,13 +23,13 @@ def shown(sheet: Sheet, width: int) -> list[str]:
     return [line.rstrip() for line in screen.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
 
-def test_what_fits_stands_side_by_side() -> None:
+def test_columns_that_fit_are_side_by_side() -> None:
     lines = shown(Sheet(COLUMNS, ROWS, (1, 2), (4,)), 120)
     assert len(lines) == 3
     assert lines[1] == "voxelise           3.705 ms  4.1 ms  cpu0    the fastest of three candidates that take it"
 
 
-def test_what_does_not_goes_below_its_row() -> None:
+def test_columns_that_do_not_fit_go_below_their_row() -> None:
     lines = shown(Sheet(COLUMNS, ROWS, (1, 2), (4,)), 50)
     assert lines == [
         "stage                  time    WCET  engine",

@@ -39,7 +39,7 @@ def test_a_violation_shows_terms_and_levers(infeasible: Plan) -> None:
     assert "lever: drop fp32" in view
 
 
-def test_markup_in_names_is_printed_as_it_is(plan: Plan) -> None:
+def test_markup_in_names_is_printed_literally(plan: Plan) -> None:
     odd = replace(plan, tasks=(replace(plan.tasks[0], name="[red]x[/red]"),))
     assert "[red]x[/red]" in shown(terminal.stages(odd))
 

@@ -22,7 +22,7 @@ from socsched.trace.trace import Trace
 needs_c = pytest.mark.skipif(futex_queue._code() is None, reason="parking.c needs a C compiler and futexes")
 
 
-def test_everything_put_into_a_mailbox_comes_out_in_order_whatever_is_expected() -> None:
+def test_a_mailbox_preserves_order_whatever_is_expected() -> None:
     for make in (mailbox, _Plain):
         box, found = make(), []
         owner = threading.Thread(target=lambda: [found.append(box.get()) for _ in range(3000)], daemon=True)  # noqa: B023
@@ -72,7 +72,7 @@ def test_an_owner_is_awake_only_while_something_is_expected_and_sleeps_otherwise
     assert first < 0.1 and 0.0 < second - first < 0.16, "asleep it takes no processor time, awake no more than allowed"
 
 
-def test_without_a_compiler_a_run_goes_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_a_compiler_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(futex_queue, "_code", lambda: None)
     assert isinstance(mailbox(), _Plain)
     made = plan(task("a", "s"), task("b", "a", lanes=(1,)), sensors={"s": 10 * MS})

@@ -20,7 +20,7 @@ def image() -> np.ndarray:
     return np.random.default_rng(1).standard_normal(PLAIN.shape).astype(np.float32)
 
 
-def test_a_tensor_that_lies_as_wanted_is_handed_on_untouched(image: np.ndarray) -> None:
+def test_a_tensor_in_the_required_layout_is_passed_on_unchanged(image: np.ndarray) -> None:
     laid = Placed(convert(image, PLAIN, BLOCKED), BLOCKED)
     assert to_layout(laid, BLOCKED) is laid.array
     assert plain(image) is image

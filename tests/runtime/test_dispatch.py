@@ -75,7 +75,7 @@ def test_a_shield_keeps_less_critical_jobs_back_but_not_for_ever() -> None:
     assert names(shielded.start(7 * MS)) == ["soft"], "nothing more critical is left"
 
 
-def test_a_shield_keeps_jobs_back_that_would_still_run_when_a_more_critical_frame_comes() -> None:
+def test_a_shield_holds_back_jobs_that_would_still_run_at_a_more_critical_release() -> None:
     hard = task("hard", "a", period_ns=10 * MS, criticality="hard")
     soft = task("soft", "b", lanes=(1,), period_ns=10 * MS, criticality="soft")
     made = plan(hard, soft, sensors={"a": 10 * MS, "b": 10 * MS}, lanes=2)

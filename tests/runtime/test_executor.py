@@ -231,7 +231,7 @@ def test_bad_scans_count_as_dropped_frames_of_the_chain(tmp_path: Path) -> None:
     assert (chain["released"], chain["completed"], chain["dropped"]) == (5, 2, 3)
 
 
-def test_scans_come_round_again_only_when_more_frames_are_asked_for(tmp_path: Path) -> None:
+def test_scans_are_repeated_only_if_more_frames_are_requested(tmp_path: Path) -> None:
     made, pipe = lidar()
     files = [scans(tmp_path)[0], scans(tmp_path)[4]]
     assert len(execute(made, pipe, platform=HERE, scans=files).releases["lidar"]) == 2

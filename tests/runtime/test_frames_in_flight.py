@@ -64,7 +64,7 @@ def test_detections_are_the_same_whatever_the_executor_and_frames_in_flight(
     assert all(job.status == "done" for job in trace.jobs)
 
 
-def test_a_run_does_not_end_before_what_was_found_is_kept(
+def test_a_run_does_not_end_before_its_detections_are_kept(
     planned: tuple[Plan, Pipeline], detector: Recorded, reference: dict[int, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add = Collector.add
@@ -208,7 +208,7 @@ def test_tensors_are_handed_on_without_copies_into_memory_that_exists(
     assert runs >= 3, "one frame at a time: its memory is that of frames before"
 
 
-def test_memory_of_stages_goes_round_however_many_frames_pass(
+def test_memory_of_stages_is_reused_for_any_number_of_frames(
     planned: tuple[Plan, Pipeline], detector: Recorded
 ) -> None:
     made, pipe = planned

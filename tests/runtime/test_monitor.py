@@ -184,7 +184,7 @@ def test_degrade_runs_the_cheaper_variant_when_time_is_short() -> None:
     assert "fp32" in seen.values()
 
 
-def test_work_of_less_weight_is_shed_while_critical_stages_are_late_and_comes_back() -> None:
+def test_less_critical_work_is_shed_while_critical_stages_are_late_and_then_resumed() -> None:
     overload = Overload(Policies(shed_below="hard", shed_ns=100))
     hard, soft = task("h", "s", criticality="hard"), task("x", "s", criticality="soft")
     assert not overload.sheds(soft, 0)

@@ -122,7 +122,7 @@ def test_alone_nothing_is_written_down_while_a_stage_is_measured(monkeypatch: py
     assert any(written), "otherwise it writes while it waits for room"
 
 
-def test_alone_a_stage_runs_right_behind_its_producer_as_it_does_on_lanes_of_its_own() -> None:
+def test_a_stage_profiled_alone_runs_right_after_its_producer_as_on_dedicated_lanes() -> None:
     tasks = [
         task("first", "s"),
         task("camera", "c"),
@@ -151,7 +151,7 @@ def test_frames_are_added_until_medians_are_known_well_enough() -> None:
     assert 0 < loose.costs[0].median_ns <= loose.costs[0].time_ns
 
 
-def test_the_interval_of_a_median_holds_it_as_often_as_it_says() -> None:
+def test_the_interval_of_a_median_has_the_stated_coverage() -> None:
     """By simulation: for 2000 samples of 50 exponential times it holds the true median 93 to 98 % of the time."""
     generator = random.Random(5)
     hits = 0
@@ -204,7 +204,7 @@ def test_co_runners_slow_a_stage_down_by_the_measured_factor(checkout: Path, mon
     assert factors == {pair: 2.0 if pair in twice else 1.0 for pair in factors}
 
 
-def test_conversions_are_timed_on_what_stages_put_out_and_kept_in_the_profile(tmp_path: Path) -> None:
+def test_conversions_are_timed_on_outputs_of_stages_and_kept_in_the_profile(tmp_path: Path) -> None:
     heard = corun.Recorded({})
     blocked = TensorType((1, 20, 30, 50), "fp32", "NCHW16c")
     heard.made = {"head": {"cls": Placed(np.zeros((1, 2, 30, 50, 16), np.float32), blocked), "n": np.zeros(3)}}

@@ -106,7 +106,7 @@ def reference(planned: tuple[Plan, Platform, Pipeline], detector: Recorded) -> d
 
 @pytest.mark.parametrize(("executor", "in_flight"), [("event-chained", 1), *((name, 3) for name in EXECUTORS)])
 @pytest.mark.sampled(3)
-def test_frames_on_the_device_come_out_as_the_reference_has_them(
+def test_frames_on_the_device_equal_the_reference(
     planned: Any, detector: Recorded, reference: dict[int, Any], executor: str, in_flight: int
 ) -> None:
     device = FakeDevice(seed=in_flight)

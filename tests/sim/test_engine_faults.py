@@ -15,7 +15,7 @@ def once(name: str, cost: int, **changes: object) -> Task:
     return task(name, cost, **{"period_ns": 1000, **changes})
 
 
-def test_a_stalled_engine_goes_on_where_it_stopped() -> None:
+def test_a_stalled_engine_resumes_where_it_stopped() -> None:
     tasks = [once("a", 10), once("b", 1, offset_ns=6, deadline_ns=5)]
     trace = simulate(plan(tasks), 100, faults=Faults(stalls=(Stall("cpu", 5, 8),)))
     # b comes meanwhile and has the earlier deadline: it goes first when the engine moves again
@@ -28,7 +28,7 @@ def test_a_stall_touches_its_engine_only() -> None:
     assert [job.finish_ns for job in trace.jobs] == [10, 13]
 
 
-def test_a_dead_engine_loses_what_runs_and_serves_what_came_meanwhile() -> None:
+def test_a_dead_engine_loses_running_jobs_and_serves_those_that_arrived_meanwhile() -> None:
     often = task("often", 4, period_ns=10)
     trace = simulate(plan([often]), 40, faults=Faults(stalls=(Stall("cpu", 12, 26, lost=True),)))
     # 10 is lost at 12; 20 waits for 26

@@ -48,7 +48,7 @@ def test_round_robin_lets_a_late_comer_wait_for_its_turn() -> None:
     assert spans(simulate(made, 100)) == expected
 
 
-def test_least_laxity_first_looks_again_every_millisecond() -> None:
+def test_least_laxity_first_is_evaluated_every_millisecond() -> None:
     """Laxities 4 (b) and 6 (a): a waits until its own is smaller, then both take turns; of equals the first listed."""
     made = plan([task("b", 6 * MS, deadline_ns=10 * MS, period_ns=100 * MS),
                  task("a", 3 * MS, deadline_ns=9 * MS, period_ns=100 * MS)])  # fmt: skip

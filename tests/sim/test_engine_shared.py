@@ -78,7 +78,7 @@ def contexts(linger_ns: int, slice_ns: int, *, process: str = "", policy: str = 
         (1000, 1000, [(1000, 1007), (1007, 1014)]),  # a's second submission at 30 keeps it
     ],
 )
-def test_a_context_stays_until_it_lingered_or_its_slice_ends(
+def test_a_context_stays_for_its_linger_time_or_until_its_slice_ends(
     implementation: str, linger_ns: int, slice_ns: int, starts: list[tuple[int, int]]
 ) -> None:
     trace = run(contexts(linger_ns, slice_ns), 1100, implementation=implementation).trace

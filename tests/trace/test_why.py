@@ -320,7 +320,7 @@ def test_what_is_not_there_is_named(chain_name: str | None, frame: int, message:
         Why(simulated(made), made).explain(chain_name, frame)
 
 
-def test_nothing_released_or_no_chain_is_said() -> None:
+def test_missing_releases_and_unknown_chains_are_reported() -> None:
     made = replace(line(), sensors=(sensor("s", 100, offset_ns=5_000),))
     with pytest.raises(UsageError, match="no frame was released"):
         Why(simulated(made), made).worst()

@@ -191,7 +191,7 @@ def test_scales_are_part_of_the_artefact(make_engine: Make) -> None:
 
 
 @pytest.mark.slow
-def test_without_data_the_default_is_said_and_close(make_engine: Make) -> None:
+def test_without_data_the_default_is_reported_and_close(make_engine: Make) -> None:
     artifact = compile_stage(HEAD, make_engine(), "int8")
     assert any("seeded normal inputs: no calibration data" in note for note in artifact.notes)
     network = head_network()
@@ -212,7 +212,7 @@ def test_stages_of_coordinates_stay_fp32(make_engine: Make) -> None:
     assert any("computed in fp32" in note for note in eight.notes)
 
 
-def test_what_cannot_be_done_is_said(make_engine: Make) -> None:
+def test_impossible_requests_are_reported(make_engine: Make) -> None:
     with pytest.raises(CompileError, match="no compilation in int8 for cuda"):
         compile_stage(HEAD, make_engine({"kind": "cuda", "arch": "sm_72"}), "int8")
     with pytest.raises(CompileError, match="no compilation in int8 for opencl"):

@@ -80,7 +80,7 @@ def test_reef_kills_what_runs_and_starts_that_kernel_again(simulate: Simulate) -
     ]  # fmt: skip
 
 
-def test_reef_goes_back_by_what_was_in_flight_near_the_end(simulate: Simulate) -> None:
+def test_reef_repeats_the_segments_in_flight_near_the_end(simulate: Simulate) -> None:
     """In the fifth of six kernels all six are launched, so that 6 - 4 = 2 is the first that may not have finished."""
     trace = simulate(pair(430, 100, 100, 100, 100, 100, 100), 2000 * US, "reef")
     assert [name for name, _, _ in shown(trace)] == [
@@ -216,7 +216,7 @@ def test_prema_drains_or_checkpoints(simulate: Simulate) -> None:
     assert shown(other) == [("first", 0, 80), ("second", 80, 140), ("first", 140, 160)]
 
 
-def test_prema_s_mechanisms_cost_what_they_cost(simulate: Simulate) -> None:
+def test_prema_s_mechanisms_have_their_stated_costs(simulate: Simulate) -> None:
     made = three(("first", 100, 0, "firm"), ("second", 30, 10, "hard"))
     saved = simulate(made, 1000 * US, "prema:mechanism=checkpoint:save=5us:restore=3us")
     assert shown(saved) == [

@@ -221,7 +221,7 @@ def test_the_command_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert command_line(["simulate", str(file), "--duration", "100ms", "--policy", policy]) in (0, 1)
 
 
-def test_a_controller_of_one_s_own_serves_every_unit() -> None:
+def test_a_custom_controller_serves_every_unit() -> None:
     """Two units, one controller each; the order it gives is what is served."""
 
     class Alternating:

@@ -69,7 +69,7 @@ def test_a_seed_draws_phases_and_times_that_never_exceed_the_plan() -> None:
     assert all(t.times is None for t in variation.vary_plan(small(), 1, 0).tasks)
 
 
-def test_a_chain_alone_keeps_what_it_needs() -> None:
+def test_a_chain_alone_keeps_the_tasks_it_needs() -> None:
     made = small()
     reading = plan(
         [*made.tasks, task("end", 1, engine="gpu", reads=("see",))], made.engines, sensors=made.sensors,

@@ -45,7 +45,7 @@ def test_plans_are_bounded_simulated_and_written_like_ours(name: str) -> None:
         assert not any(each["missed"] or each["dropped"] for each in seen.values())
 
 
-def test_axonn_keeps_its_cap_or_says_what_it_would_take() -> None:
+def test_axonn_keeps_its_cap_or_reports_the_least_possible_one() -> None:
     pipeline, platform = get_pipeline("camera-detection"), get_platform(ORIN)
 
     def made(**options: str):  # type: ignore[no-untyped-def]

@@ -168,7 +168,7 @@ def test_which_processors_compute_in_half_precision() -> None:
         assert half_unit(resolve(target)) is None, target
 
 
-def test_an_arm_host_is_asked_for_half_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_arm_host_is_probed_for_half_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info = tmp_path / "cpuinfo"
     for features, added in (("fp asimd asimdhp asimddp", ["+fullfp16"]), ("fp asimd", None)):
         info.write_text(f"processor\t: 0\nFeatures\t: {features}\n")

@@ -1,4 +1,4 @@
-"""Few threads for TVM before anything imports it, so that test workers share the cores; where test data lies."""
+"""Few threads for TVM before anything imports it, so that test workers share the cores; the folder of test data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 QUICK_SHARE = 8
-"""`make test` draws one of so many examples of each property, the same in every run; `make slow` draws all, anew."""
+"""`make test` draws 1 / QUICK_SHARE of the examples of a property, always the same; `make slow` draws all at random."""
 
 os.environ.setdefault("TVM_NUM_THREADS", "1")
 os.environ.setdefault("TVM_BIND_THREADS", "0")

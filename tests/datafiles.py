@@ -1,4 +1,4 @@
-"""Where the data of the tests lie and how their documents are read; tests/data/README.md names the sources."""
+"""The folder of test data and the reader of its documents; tests/data/README.md names the sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that need more than README asks for: `@pytest.mark.needs("nvcc")` names what, this list how to get it.
+"""Tests that need more than README requires: `@pytest.mark.needs("nvcc")` names the tool, this list how to get it.
 
 `make test` runs them where that is there.  Where it is not, one of them stays for each tool and is skipped, with the
 number of those left out and the command that enables them all.  `pytest -m optional` runs these tests alone.

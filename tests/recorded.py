@@ -1,4 +1,4 @@
-"""Fixtures of scans with stored oracles: synthetic ones that come along, and KITTI's where SOCSCHED_SHARED has them.
+"""Fixtures of scans with stored oracles: the included synthetic ones, and KITTI's if SOCSCHED_SHARED has them.
 
 `tools/generate/scan_oracle.py` made the synthetic ones (tests/data/scan/README.md).  KITTI's may not be shipped; tests
 over `recorded` and `accelerator` run on both where SOCSCHED_SHARED names the folder that holds data/.
@@ -73,7 +73,7 @@ class Recorded:
 
 
 def synthetic(folder: Path) -> Recorded:
-    """Return the scans that come along, unpacked into `folder`."""
+    """Return the included scans, unpacked into `folder`."""
     for path in SCAN.glob("*.xz"):
         (folder / f"{path.stem}.bin").write_bytes(unpack(path).astype("<f4").tobytes())
     document = json.loads((SCAN / "oracle.json").read_text())

@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 def run(model: onnx.ModelProto, first: str, source: Array) -> dict[str, Array]:
-    """Return what every node after `first` gives, [H, W, C] as uint8 or int8, where `first` gives `source`."""
+    """Return the output of every node after `first`, [H, W, C] as uint8 or int8, given `source` as that of `first`."""
     weights = {item.name: onnx.numpy_helper.to_array(item).astype(np.int64) for item in model.graph.initializer}
     values = {first: source.astype(np.int64)}
     found = {}

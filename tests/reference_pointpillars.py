@@ -197,8 +197,8 @@ def detections(
 ) -> tuple[list[tuple[float, int, Array]], Margin]:
     """Return (score, class, box [7]) best first, and how clear the decisions were.
 
-    Every anchor is scored and sorted, the best `candidates` looked at; class by class, a box is kept where it overlaps
-    no better kept one by more than `iou`; the best `most` of all classes are returned.
+    Every anchor is scored and sorted, the best `candidates` are kept; class by class, a box is dropped if it overlaps a
+    better one by more than `iou`; the best `most` of all classes are returned.
     """
     _, rows, columns = cls.shape
     scores = 1 / (1 + np.exp(-cls.astype(np.float64).reshape(len(ANCHORS), len(CLASSES), rows, columns)))

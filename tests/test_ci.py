@@ -1,4 +1,4 @@
-"""What CI runs with: a PATH of what README asks for alone, and a second run of what the first one skipped."""
+"""The environment of CI: a PATH with README's requirements only, and a second run of the tests skipped in the first."""
 
 from __future__ import annotations
 
@@ -77,6 +77,6 @@ def test_one_test_a_missing_tool_is_skipped_and_says_how_to_get_it(
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stdout + done.stderr
     last = done.stdout.splitlines()[-1]
-    told = {word: int(number) for number, word in re.findall(r"(\d+) (passed|skipped|deselected)", last)}
-    assert told == counts
+    reported = {word: int(number) for number, word in re.findall(r"(\d+) (passed|skipped|deselected)", last)}
+    assert reported == counts
     assert ("3 tests need nvcc, which is not here: install the CUDA toolkit" in done.stdout) == (not found)

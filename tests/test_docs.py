@@ -1,8 +1,8 @@
-"""The documentation is true: its commands run as written, its links lead somewhere, its reference is the code's.
+"""The documentation is correct: commands run as written, links have targets, the reference matches the code.
 
-Convention: a block ```sh runs, line by line, in a folder of its page's own; `sh slow` with the long tests; `sh no-run`
+Convention: a block ```sh runs, line by line, in a separate folder per page; `sh slow` with the long tests; `sh no-run`
 never.
-A line ending in `# exit code N` is expected to end with it, others with 0.  /path/to/socsched stands for the checkout.
+A line ending in `# exit code N` is expected to end with it, others with 0.  /path/to/socsched means the checkout.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BLOCK = re.compile(r"^( *)```(sh[^\n]*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 
 
 def blocks(page: Path) -> list[tuple[str, list[str]]]:
-    """Return how each shell block of a page is marked ("", "slow", "no-run"), and its lines."""
+    """Return the mark of each shell block of a page ("", "slow", "no-run") with its lines."""
     found = []
     for indent, info, body in BLOCK.findall(page.read_text(encoding="utf-8")):
         lines = [line.removeprefix(indent) for line in body.splitlines()]
@@ -45,8 +45,8 @@ def follow(page: Path, marks: set[str]) -> None:
     """Run the blocks of a page that have one of the marks, in order."""
     for mark, lines in blocks(page):
         for line in lines if mark in marks else ():
-            told = re.search(r"# exit code (\d)", line)
-            assert execute(line) == (int(told[1]) if told else 0), line
+            reported = re.search(r"# exit code (\d)", line)
+            assert execute(line) == (int(reported[1]) if reported else 0), line
 
 
 def runnable(mark: str) -> list[Path]:

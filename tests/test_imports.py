@@ -1,4 +1,4 @@
-"""Who may import whom: results flow from left to right and no later step is known to an earlier one."""
+"""Allowed imports: results flow from left to right, and no earlier step imports a later one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What checks with KITTI's scans and a real accelerator's network need: neither may be shipped."""
+"""Requirements of checks with KITTI's scans and a real accelerator's network, neither of which may be shipped."""
 
 from __future__ import annotations
 

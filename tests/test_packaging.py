@@ -1,4 +1,4 @@
-"""The wheel holds what is needed and nothing that git ignores; the lock names no registry and every hash."""
+"""The wheel contains all required files and none that git ignores; the lock contains every hash and no registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `make` says on a machine that lacks something: the thing, and the command that installs it."""
+"""The messages of `make` on a machine that lacks a requirement: its name, and the command that installs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where descriptor files are looked for, first to last, and what an unknown name gets told."""
+"""The search path of descriptor files, in order, and the error for an unknown name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_installed_package_has_its_files_inside(tmp_path: Path, monkeypatch: 
     assert resources.find("platforms", "inside") == tmp_path / "socsched" / "platforms" / "inside.yml"
 
 
-def test_a_path_is_taken_as_it_is(places: dict[str, Path]) -> None:
+def test_a_path_is_taken_literally(places: dict[str, Path]) -> None:
     path = places["second"] / "platforms" / "same.yaml"
     assert resources.find("platforms", str(path)) == path
     (places["cwd"] / "mine.yaml").touch()

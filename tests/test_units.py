@@ -1,4 +1,4 @@
-"""Quantities: text with units in, exact integers inside, text for people out."""
+"""Quantities: text with units as input, exact integers inside, readable text as output."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_parse_is_exact_for_every_unit(dimension: str, number: int, data: st.Dat
 
 
 @given(st.integers(-(2**63) + 1, 2**63 - 1))
-def test_base_units_come_back_unchanged(value: int) -> None:
+def test_base_units_survive_a_round_trip(value: int) -> None:
     for dimension, base in units.BASE_UNIT.items():
         assert units.parse(f"{value} {base}", dimension) == value
 

@@ -1,4 +1,4 @@
-"""A pillar detector small enough to be compiled in seconds, for tests of what runs it rather than of what it finds.
+"""A pillar detector small enough to be compiled in seconds, for tests of its execution rather than its detections.
 
 Stages and ports are PointPillars'; the grid is 25.6 m square, blocks are a convolution each.  Importing this makes its
 models known.

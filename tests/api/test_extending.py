@@ -1,4 +1,4 @@
-"""docs/extending.md: its package is installed as anybody's would be, and used through the command line."""
+"""docs/extending.md: its package is installed as any third-party package is, and used through the command line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def socsched(installed: Path, tmp_path: Path) -> Socsched:
-    """Return what runs the command line beside that package and returns what it prints."""
+    """Return a function that runs the command line with that package installed and returns its output."""
 
     def call(*words: str, code: int = 0) -> str:
         path = os.pathsep.join([str(installed), *filter(None, [os.environ.get("PYTHONPATH")])])

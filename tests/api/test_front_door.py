@@ -65,7 +65,7 @@ def four_ways(pipeline: str, platform: str, folder: Path) -> dict[str, str]:
 
 @pytest.mark.usefixtures("no_time_passes")
 @pytest.mark.parametrize(("pipeline", "platform"), QUICK)
-def test_a_plan_is_the_same_whoever_asks(pipeline: str, platform: str, tmp_path: Path) -> None:
+def test_every_entry_point_makes_the_same_plan(pipeline: str, platform: str, tmp_path: Path) -> None:
     ways = four_ways(pipeline, platform, tmp_path)
     assert len(set(ways.values())) == 1, sorted(ways)
 
@@ -74,7 +74,7 @@ def test_a_plan_is_the_same_whoever_asks(pipeline: str, platform: str, tmp_path:
 @pytest.mark.usefixtures("no_time_passes")
 @pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize("pipeline", pipeline_names())
-def test_all_plans_are_the_same_whoever_asks(pipeline: str, platform: str, tmp_path: Path) -> None:
+def test_every_entry_point_makes_the_same_plans(pipeline: str, platform: str, tmp_path: Path) -> None:
     ways = four_ways(pipeline, platform, tmp_path)
     assert len(set(ways.values())) == 1, sorted(ways)
 

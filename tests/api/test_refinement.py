@@ -64,7 +64,7 @@ def test_expected_times_are_the_simulators_within_one_percent(pipeline: str, pla
 
 
 @pytest.mark.slow
-def test_an_overloaded_plan_is_left_as_it_is() -> None:
+def test_an_overloaded_plan_is_left_unchanged() -> None:
     plan = make_plan(get_pipeline("centerpoint-pillar"), get_platform("jetson-agx-orin-64gb"), "15W", work=stage_work)
     assert plan.verdict == "infeasible"
     assert refine(plan) is plan

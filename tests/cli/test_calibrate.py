@@ -1,4 +1,4 @@
-"""`socsched calibrate`, and that a run uses what it wrote."""
+"""`socsched calibrate`, and runs that use its output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from socsched.runtime.backends.tvm_cpu import TvmCpuBackend
 
 @pytest.mark.slow
 def test_scales_of_the_shipped_pipeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On synthetic frames and seeded weights, which it says."""
+    """On synthetic frames and seeded weights, which are reported."""
     file = tmp_path / "scales.json"
     assert run(["calibrate", "pointpillars", "--frames", "1", "-o", str(file), "--json"]) == 0
     printed = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""What a shell completes: verbs, platforms, pipelines, modes, engines, stages, pins, policies, chains."""
+"""Shell completion: verbs, platforms, pipelines, modes, engines, stages, pins, policies, chains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BOARD = "jetson-agx-orin-64gb"
 
 
 def completed(line: str) -> list[str]:
-    """Return what the last word of a line may become."""
+    """Return the completions of the last word of a line."""
     *words, last = line.split(" ")
     return [item.value for item in ShellComplete(cli, {}, "socsched", "_X").get_completions(words, last)]
 

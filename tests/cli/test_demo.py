@@ -37,7 +37,7 @@ def test_every_stage_was_measured(demo: Path) -> None:
     assert result["chains"]["lidar-detection"]["released"] == 3
 
 
-def test_the_report_tells_simulated_from_measured_and_what_the_boxes_are(demo: Path) -> None:
+def test_the_report_separates_simulated_from_measured_and_explains_the_boxes(demo: Path) -> None:
     page = (demo / "report.html").read_text()
     assert len(page.encode()) < 1_000_000
     assert "no Jetson was involved" in page

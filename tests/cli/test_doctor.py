@@ -1,4 +1,4 @@
-"""`socsched doctor` on the targets: what is there, what is not, and what to do about it."""
+"""`socsched doctor` on the targets: present tools, missing tools, and the remedy for each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_target_has_a_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["Hexagon"]["status"] == "ok" and "never run" in found["Hexagon"]["found"]
 
 
-def test_what_is_missing_comes_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_missing_tool_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: object) -> None:
         raise OSError
 

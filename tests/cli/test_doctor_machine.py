@@ -1,4 +1,4 @@
-"""Each line of `socsched doctor` in each of its states, with fakes; and what the exit code depends on."""
+"""Each line of `socsched doctor` in each of its states, with fakes; and the states that determine the exit code."""
 
 from __future__ import annotations
 
@@ -182,9 +182,9 @@ def test_each_state(
     fake: Fake, check: Callable[[], Check], make: Callable[[Fake], Any], status: str, found: str, remedy: str
 ) -> None:
     make(fake)
-    told = check()
-    assert (told.status, found in told.found, told.name != "") == (status, True, True), told
-    assert remedy in told.remedy and bool(told.remedy) is (status != "ok"), told
+    reported = check()
+    assert (reported.status, found in reported.found, reported.name != "") == (status, True, True), reported
+    assert remedy in reported.remedy and bool(reported.remedy) is (status != "ok"), reported
 
 
 def test_the_core_lines_in_their_states(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_the_core_lines_in_their_states(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert (doctor._tvm().status, doctor._tvm().remedy.startswith("pip install")) == ("broken", True)
 
 
-def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *checks: Check) -> tuple[int, Any]:
+def reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *checks: Check) -> tuple[int, Any]:
     monkeypatch.setattr(doctor, "CHECKS", tuple(lambda c=c: c for c in checks))
     capsys.readouterr()
     code = root.run(["doctor", "--json"])
@@ -212,8 +212,8 @@ def test_only_what_the_main_job_needs_decides(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good, gone = Check("disk", "ok", "", "", "", True), Check("GPU", "broken", "", "", "mend it")
-    assert told(monkeypatch, capsys, good, gone)[0] == 0
-    code, document = told(monkeypatch, capsys, good, gone, Check("tvm", "missing", "", "", "pip install", True))
+    assert reported(monkeypatch, capsys, good, gone)[0] == 0
+    code, document = reported(monkeypatch, capsys, good, gone, Check("tvm", "missing", "", "", "pip install", True))
     assert (code, document["healthy"]) == (3, False)
 
 
@@ -230,7 +230,7 @@ def test_a_check_that_fails_is_a_finding_and_hides_no_other(
     assert "strange thing" in out and "ZeroDivisionError" in out and "plenty" in out
 
 
-def test_every_line_that_is_not_ok_says_how_to_mend_it(
+def test_every_line_that_is_not_ok_states_a_remedy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(doctor, "CHECKS", (lambda: Check("GPU", "broken", "asleep", "", "sudo modprobe nvidia"),))

@@ -1,4 +1,4 @@
-"""What is optional: one list for `doctor`, `make help` and README; and `doctor` fits whatever is missing."""
+"""Optional dependencies: one list for `doctor`, `make help` and README; the output of `doctor` for any missing tool."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from socsched.compiler.targets.opencl import device
 
 PROGRAMS = [tool for tool in OPTIONAL.values() if tool.programs]
 PACKAGES = [tool for tool in OPTIONAL.values() if tool.package]
-DEEP = "/opt/a/toolchain/of/somebody/with/a/long/name/bin/"
+DEEP = "/opt/a/toolchain/of/a/vendor/with/a/long/name/bin/"
 """Where the faked programs are: a path that fits no column."""
 COMPILERS = ("g++", "clang++", "c++")
 
@@ -73,7 +73,7 @@ class Machine:
         monkeypatch.setattr(doctor_targets, "_architectures", lambda _: {"sm_80", "sm_87", "sm_90"})
 
     def has(self, there: Iterable[str]) -> list[Check]:
-        """Return what `doctor` finds where only these tools are."""
+        """Return the findings of `doctor` where only these tools are installed."""
         self.there = frozenset(there)
         return doctor.examine()
 
@@ -103,7 +103,7 @@ def shown() -> Iterable[Callable[[list[Check], int], str]]:
 
 
 SWITCHES = [[tool.name] for tool in PROGRAMS] + [[tool.name for tool in PACKAGES]]
-"""What the table below switches: every program by itself; the Python packages, whose rows are alike, together."""
+"""The tools the test below removes: each program separately, the Python packages, whose rows are alike, together."""
 
 
 def test_it_fits_whatever_is_missing(machine: Machine, shown: Callable[[list[Check], int], str]) -> None:

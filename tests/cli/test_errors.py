@@ -1,4 +1,4 @@
-"""Every way the command line can fail, verb by verb: what it says, the exit code, and no traceback.
+"""Every way the command line can fail, verb by verb: the message, the exit code, and no traceback.
 
 Options whose values have a syntax are found by walking the commands, so that none can be forgotten; names and files are
 tables, and a test sees to it that every such option and every verb is in them.
@@ -148,13 +148,13 @@ def _command(path: tuple[str, ...]) -> click.Command:
 
 def test_no_verb_and_no_option_that_takes_a_name_or_file_is_left_out() -> None:
     assert set(WRONG) == set(verbs())
-    told = [line.split() for rows in WRONG.values() for line, _ in rows] + [row[0].split() for row in OUTPUTS]
+    reported = [line.split() for rows in WRONG.values() for line, _ in rows] + [row[0].split() for row in OUTPUTS]
     for path, command in commands(cli):
         for option in command.params:
             if option.param_type_name != "option" or getattr(option, "is_flag", False) or values(option):
                 continue
             # a seed is any number from 0 on, and so on: what is left are names and files
-            used = [words for words in told if words[: len(path)] == list(path)]
+            used = [words for words in reported if words[: len(path)] == list(path)]
             assert any(set(option.opts) & set(words) for words in used), f"{' '.join(path)} {option.opts}"
 
 
@@ -165,7 +165,7 @@ def test_what_cannot_be_written_is_named(
 ) -> None:
     place = UNWRITABLE / "socsched" if where == "unwritable" else Path(files["root"]) / "empty.json"
     if where == "unwritable" and not UNWRITABLE.is_dir():
-        pytest.skip("no folder here that nobody can write to")
+        pytest.skip("no folder here is read-only for this user")
     code, err = fails(capsys, [word.format(place=place, **files) for word in line.split()])
     assert code in (2, 3), err
     assert str(place) in err

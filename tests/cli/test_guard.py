@@ -61,7 +61,7 @@ class Runner:
     def __post_init__(self) -> None:
         tools = self.place / "tools"
         tools.mkdir()
-        # the install line is looked at, not run: what it installs is the code under test
+        # the install line is inspected, not run: it would install the code under test
         self._tool(tools / "pip", '#!/bin/sh\n[ "$1" = install ] && [ -f "$2/pyproject.toml" ]\n')
         self._tool(tools / "socsched", f"#!{sys.executable}\nfrom socsched.cli import main\nmain()\n")
         (self.place / "socsched").symlink_to(self.checkout)
@@ -90,7 +90,7 @@ class Runner:
 
 
 def left(place: Path, case: str) -> None:
-    """Assert that JUnit and summary are there and say what the case says."""
+    """Assert that JUnit and summary exist and agree with the case."""
     root = ElementTree.fromstring((place / "junit.xml").read_text(encoding="utf-8").split("\n", 1)[1])
     wrong = [*root.iter("failure"), *root.iter("error")]
     assert bool(wrong) == (case != "feasible")

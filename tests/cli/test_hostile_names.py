@@ -1,4 +1,4 @@
-"""Names from files on a terminal and in JUnit: what a terminal would obey is spelt out, XML stays valid."""
+"""Names from files on a terminal and in JUnit: control sequences are escaped, XML stays valid."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_simulate_writes_a_folder_that_report_and_compare_read(
     assert "no regression" in capsys.readouterr().out
 
 
-def test_a_fault_makes_frames_late_and_the_exit_code_tells(plan_file: Path, tmp_path: Path, said) -> None:
+def test_a_fault_makes_frames_late_and_sets_the_exit_code(plan_file: Path, tmp_path: Path, said) -> None:
     faults = tmp_path / "faults.yaml"
     faults.write_text("slowdowns:\n  - {engine: gpu, from: 0 s, until: 1 s, factor: 30}\n")
     code, document = said("simulate", str(plan_file), "--duration", "1s", "--faults", str(faults))

@@ -1,4 +1,4 @@
-"""`socsched platforms show`: what it prints of a board is what the descriptor says."""
+"""`socsched platforms show`: its output agrees with the descriptor."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def words(capsys: pytest.CaptureFixture[str], *arguments: str) -> set[str]:
 def test_a_board_is_shown_whole(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     platform = get_platform(name)
-    told = [platform.title, *platform.rails, *platform.thermal, *platform.sources]
+    reported = [platform.title, *platform.rails, *platform.thermal, *platform.sources]
     for engine in platform.engines:
-        told += [engine.id, engine.title]
+        reported += [engine.id, engine.title]
     for mode in platform.modes:
-        told += [mode.name, format_power(mode.cap_mw.value) if mode.cap_mw else "none stated"]
+        reported += [mode.name, format_power(mode.cap_mw.value) if mode.cap_mw else "none stated"]
     said = words(capsys, name)
-    assert not [text for text in told if not set(text.split()) <= said]
+    assert not [text for text in reported if not set(text.split()) <= said]
 
 
 def test_the_clocks_of_an_engine_are_those_of_its_operating_points(capsys: pytest.CaptureFixture[str]) -> None:

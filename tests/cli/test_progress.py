@@ -1,4 +1,4 @@
-"""Progress: on terminals only, after a second, with rate and remaining time, and never in the way of anything else."""
+"""Progress: on terminals only, after a second, with rate and remaining time, without disturbing other output."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_it_waits_a_second_draws_over_itself_and_leaves_nothing() -> None:
     assert screen.getvalue().count("\n") == 0
 
 
-def test_the_clock_goes_on_while_nothing_is_told() -> None:
+def test_the_clock_advances_without_reports() -> None:
     screen = io.StringIO()
     bar = Bar(screen, width=60)
     bar._begun -= 2
@@ -62,7 +62,7 @@ def test_the_clock_goes_on_while_nothing_is_told() -> None:
     assert screen.getvalue().count("proving") >= 2
 
 
-def test_a_step_told_before_the_first_second_appears_after_it() -> None:
+def test_a_step_reported_in_the_first_second_appears_after_it() -> None:
     """Work whose next step takes minutes would else show nothing, or stand still."""
     clock, screen = Clock(), io.StringIO()
     bar = Bar(screen, clock, width=60)
@@ -76,9 +76,9 @@ def test_a_step_told_before_the_first_second_appears_after_it() -> None:
     assert "measuring" in screen.getvalue()
 
 
-def test_who_does_not_listen_is_told_nothing_and_the_last_listener_is() -> None:
+def test_only_the_last_listener_receives_progress() -> None:
     heard: list[str] = []
-    progress.tell("nobody", 1, 2)
+    progress.tell("unheard", 1, 2)
     with progress.heard(lambda step: heard.append(f"outer {step.what}")):
         assert progress.listening()
         with progress.heard(lambda step: heard.append(f"inner {step.what}")):
@@ -113,7 +113,7 @@ def _read(terminal: int) -> Iterator[bytes]:
     while True:
         try:
             part = os.read(terminal, 65536)
-        except OSError:  # nobody holds the other end any more
+        except OSError:  # the other end is closed
             return
         if not part:
             return
@@ -140,7 +140,7 @@ def test_it_is_shown_on_terminals_unless_quiet(flags: list[str], env: dict[str, 
 
 
 @pytest.mark.slow
-def test_solving_tells_its_gap_and_is_not_changed_by_it() -> None:
+def test_solving_reports_its_gap_and_is_not_changed_by_it() -> None:
     pytest.importorskip("ortools")
     from socsched.planning.mapping.cpsat import Program
     from tests.literature.mapping.mapping_problems import random_problem

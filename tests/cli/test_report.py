@@ -1,4 +1,4 @@
-"""`socsched report` on plans, simulations and runs: what it draws on, and what it says where something is missing."""
+"""`socsched report` on plans, simulations and runs: its inputs, and its messages where one is missing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def section(page: str, heading: str) -> str:
-    """Return what follows a heading up to the next one."""
+    """Return the text from a heading to the next one."""
     begin = page.index(f">{heading}</h2>")
     return page[begin : page.find("<h2", begin)]
 
@@ -57,10 +57,10 @@ def test_the_command_that_made_a_folder_is_kept(simulated: Path) -> None:
     assert made["command"].startswith("socsched")
     assert {"socsched", "python", "machine", "apache-tvm"} <= set(made)
     page = (simulated / "report.html").read_text(encoding="utf-8")
-    told = section(page + "<h2", "How this was made")
-    assert made["machine"] in told
+    reported = section(page + "<h2", "How this was made")
+    assert made["machine"] in reported
     for name, digest in json.loads((simulated / "plan.json").read_text(encoding="utf-8"))["inputs"].items():
-        assert f"sha256 of {name}" in told and digest in told
+        assert f"sha256 of {name}" in reported and digest in reported
 
 
 FRONT = {
@@ -111,7 +111,7 @@ def test_other_descriptors_than_the_plan_s_are_not_drawn_upon(simulated: Path, t
     assert "no-such-pipeline" in missing.missing["roofline"]
 
 
-def test_a_run_is_held_against_the_simulation_beside_it(simulated: Path, tmp_path: Path) -> None:
+def test_a_run_is_compared_with_the_simulation_in_the_same_folder(simulated: Path, tmp_path: Path) -> None:
     from socsched.api import folders
 
     shutil.copytree(simulated, tmp_path / "simulated")

@@ -136,7 +136,7 @@ SHOWN = {
 
 @pytest.mark.parametrize("arguments", SHOWN.values(), ids=SHOWN)
 @pytest.mark.sampled(2)
-def test_a_reader_that_goes_away_ends_the_process_quietly(arguments: list[str]) -> None:
+def test_a_closed_pipe_ends_the_process_quietly(arguments: list[str]) -> None:
     """The exit code is the one shells give to what SIGPIPE ended, not that of a verdict."""
     reader, writer = os.pipe()
     os.close(reader)

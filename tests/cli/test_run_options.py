@@ -1,4 +1,4 @@
-"""`socsched run` with everything it can be told about how to run."""
+"""`socsched run` with all of its options."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_choices_are_the_executors_there_are() -> None:
     assert set(EXECUTORS) == set(KNOWN)
 
 
-def test_a_run_tells_where_every_frame_went_and_what_the_executor_cost(
+def test_a_run_accounts_for_every_frame_and_the_executor_overhead(
     plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "faults.yaml").write_text("dropouts: [{sensor: clock, from: 100 ms, until: 200 ms}]\n")
@@ -75,7 +75,7 @@ def test_power_modes_are_for_boards_that_have_them(plan: Path) -> None:
     assert root.run(command) == 2
 
 
-def test_what_the_command_line_says_is_what_the_run_is_told(plan: Path, tmp_path: Path) -> None:
+def test_options_of_the_command_line_reach_the_run(plan: Path, tmp_path: Path) -> None:
     from socsched.api import loading
     from socsched.cli import run_options
     from socsched.runtime.boards.local import LocalBoard

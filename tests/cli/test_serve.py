@@ -1,4 +1,4 @@
-"""A trace handed to the Perfetto UI: as its page may fetch it, once, and nothing else from this machine."""
+"""Serving a trace to the Perfetto UI: only its page can fetch it, once, and no other file is reachable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DATA = bytes(range(256)) * 5000
 
 
 def free_port() -> int:
-    """Return a port nobody listens on."""
+    """Return an unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -78,7 +78,7 @@ def test_ctrl_c_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not serve.serve(DATA, interrupt, free_port())
 
 
-def test_a_port_in_use_is_told() -> None:
+def test_a_port_in_use_is_reported() -> None:
     port = free_port()
     with serve.TraceServer(DATA, port), pytest.raises(MachineError, match=f"127.0.0.1:{port}") as caught:
         serve.TraceServer(DATA, port)
@@ -99,7 +99,7 @@ def test_report_open_opens_page_and_trace(tmp_path: Path, monkeypatch: pytest.Mo
         return 0
 
     monkeypatch.setattr(click, "launch", browser)
-    monkeypatch.setattr(serve, "serve", lambda data, told: original(data, told, port))
+    monkeypatch.setattr(serve, "serve", lambda data, opened: original(data, opened, port))
     assert run(["report", str(out), "--open", "-q"]) == 0
     readers[0].join(10)
     assert opened[0] == (out / "report.html").as_uri()

@@ -1,4 +1,4 @@
-"""What every verb prints fits a terminal of 80 columns and one of 60, without a colour where none is wanted."""
+"""The output of every verb fits terminals of 80 and 60 columns, and has no colour where none is wanted."""
 
 from __future__ import annotations
 

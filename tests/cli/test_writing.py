@@ -1,4 +1,4 @@
-"""What is written: whole or not at all, never over what is read, and of one simulation or run."""
+"""Output files: complete or absent, never overwriting an input, all from one simulation or run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def out(made: Path, tmp_path: Path) -> Path:
 
 
 def which(folder: Path, made: Path) -> str:
-    """Return which of the two results lies in a folder, plan and trace."""
+    """Return which of the two results a folder holds, plan and trace."""
     plan, trace, _ = folders.load(folder)
     text = (folder / folders.PLAN).read_bytes()
     (name,) = (name for name in ("one", "other") if (made / name / folders.PLAN).read_bytes() == text)
@@ -101,7 +101,7 @@ def test_an_error_while_a_file_is_made_leaves_the_old_one(tmp_path: Path) -> Non
     assert (tmp_path / "file").read_text() == "old" and not left_aside(tmp_path)
 
 
-def test_what_a_killed_process_left_aside_goes_after_an_hour(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_removed_after_an_hour(tmp_path: Path) -> None:
     old, fresh = (tmp_path / f"{files.PREFIX}{name}" for name in ("old", "fresh"))
     for path in (old, fresh):
         path.write_text("half")
@@ -126,7 +126,7 @@ def test_a_plan_that_does_not_fit_leaves_the_old_one(
 
 @pytest.mark.parametrize("name", ["null", "pipe"])
 @pytest.mark.parametrize("form", [[], ["--export", "stm"], ["--export", "linux"]], ids=["plan", "stm", "linux"])
-def test_what_is_no_regular_file_is_written_to_as_it_is(form: list[str], name: str, made: Path, tmp_path: Path) -> None:
+def test_special_files_are_written_directly(form: list[str], name: str, made: Path, tmp_path: Path) -> None:
     """As root, a device would be replaced by a file, or get other permissions."""
     if name == "null":
         if not ROOT:
@@ -190,8 +190,8 @@ def test_mixed_results_are_refused(
     if (verb, name) == (["compare"], folders.TRACE):
         shutil.copy(made / "one" / folders.MADE, out)  # compare reads plan and result, not the trace
     assert run(arguments) == EXIT_USAGE
-    told = capsys.readouterr().err
-    assert "not of the simulation or run that made.json tells of" in told and "run again with -o" in told
+    reported = capsys.readouterr().err
+    assert "not of the simulation or run that made.json tells of" in reported and "run again with -o" in reported
 
 
 def test_results_of_an_older_version_are_read_as_before(out: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_damaged_made_json_is_no_fault_of_ours(text: str, out: Path, capsys: p
     assert "made.json" in capsys.readouterr().err
 
 
-def test_a_result_goes_with_all_that_was_made_of_the_one_before(made: Path, out: Path) -> None:
+def test_a_new_result_removes_everything_made_from_the_previous_one(made: Path, out: Path) -> None:
     for name in (folders.FRAMES, folders.NOTES, folders.PICTURE, folders.JOURNAL):
         (out / name).write_text("old")
     (out / "mine.txt").write_text("stays")
@@ -278,7 +278,7 @@ def test_the_journal_of_another_run_is_refused(made: Path, tmp_path: Path, capsy
 
 
 def test_a_journal_cut_off_at_any_line_is_recovered(made: Path, tmp_path: Path) -> None:
-    """Releases come before the jobs they set off; those of journals written otherwise are not needed either."""
+    """Releases precede the jobs they start; journals written in another order do not need them either."""
     shutil.copy(made / "one" / folders.PLAN, tmp_path)
     whole = load_trace(made / "one" / folders.TRACE)
     trace = Trace("measured", 0, 0)
@@ -290,8 +290,8 @@ def test_a_journal_cut_off_at_any_line_is_recovered(made: Path, tmp_path: Path) 
     kinds = [next(iter(json.loads(line))) for line in lines]
     assert kinds.index("releases") < kinds.index("jobs")
     others = [line for line in lines if "releases" not in json.loads(line)]
-    for told in (*(lines[:end] for end in range(len(lines))), others, others[:1]):
-        (tmp_path / folders.JOURNAL).write_text("".join([head, *told]))
+    for reported in (*(lines[:end] for end in range(len(lines))), others, others[:1]):
+        (tmp_path / folders.JOURNAL).write_text("".join([head, *reported]))
         plan, recovered, figures = folders.load(tmp_path)
         released = sum(chain["released"] for chain in figures["chains"].values())
         if any(recovered.releases.values()):

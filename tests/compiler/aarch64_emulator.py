@@ -82,7 +82,7 @@ class Emulator:
 
 
 def emulator(folder: Path, cpu: str = CPU) -> Emulator:
-    """Build the harness in `folder`; Unavailable says what is missing and what to do."""
+    """Build the harness in `folder`; Unavailable names the missing tool and the remedy."""
     for tool, package in (("qemu-aarch64", "qemu-user"), (COMPILER, "g++-aarch64-linux-gnu")):
         if not shutil.which(tool):
             raise Unavailable(f"{tool} is not installed: sudo apt-get install -y {package}")

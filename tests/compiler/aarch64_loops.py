@@ -1,4 +1,4 @@
-"""Loops of aarch64 assembly: where a kernel's time goes, for looking at and for predicting cycles."""
+"""Loops of aarch64 assembly: the hot code of a kernel, for inspection and for predicting cycles."""
 
 from __future__ import annotations
 

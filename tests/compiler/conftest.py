@@ -1,4 +1,4 @@
-"""Engines to compile for, and the recorded scans with the weights they were computed with."""
+"""Fixtures: engines to compile for, and the recorded scans with the weights of their oracles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from socsched.models.weights import Weights, load_weights
 
 @pytest.fixture(scope="session")
 def make_engine() -> Callable[..., Engine]:
-    """Return a maker of engines that differ in what compilation looks at."""
+    """Return a factory of engines that differ in the fields compilation reads."""
 
     def make(
         target: Mapping[str, Any] | None = None,

@@ -75,7 +75,7 @@ def _called(text: str) -> str:
 
 
 def _operands(block: str, constraint: str) -> list[str]:
-    """What stands in parentheses behind each `constraint`."""
+    """The parenthesised expression after each `constraint`."""
     found = []
     for match in re.finditer(re.escape(constraint) + r"\(", block):
         found.append(block[match.end() : _closing(block, match.end() - 1)])

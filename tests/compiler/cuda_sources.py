@@ -1,4 +1,4 @@
-"""CUDA sources of scheduled functions, and what the compiler says of them."""
+"""CUDA sources of scheduled functions, and the compiler's report on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def source_of(functions: dict[str, Any], arch: str = "sm_87") -> str:
 
 
 def report(source: str, folder: Path, arch: str = "sm_87") -> str:
-    """What ptxas says about registers, stack and spills."""
+    """The report of ptxas on registers, stack and spills."""
     (folder / "k.cu").write_text(source)
     command = ["nvcc", "-cubin", f"-arch={arch}", "-O3", "-Xptxas", "-v", "-o", str(folder / "k.cubin"), "k.cu"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)

@@ -1,4 +1,4 @@
-"""Detections of the four network stages in one precision, and how many of them another precision finds again."""
+"""Detections of the four network stages in one precision, and the number that another precision reproduces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layers in plain numpy at float64: what compiled networks are compared with."""
+"""The layers in plain numpy at float64: the reference for compiled networks."""
 
 from __future__ import annotations
 

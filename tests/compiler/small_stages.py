@@ -71,7 +71,7 @@ def halved(arrays: list[Array]) -> list[Array]:
 
 
 def reference(stage: Stage, arrays: list[Array], precision: str = "fp32") -> list[Array]:
-    """Return what the host's code makes of plain fp32 inputs, in plain layout."""
+    """Return the outputs of the host's code for plain fp32 inputs, in plain layout."""
     compiled = load(compile_stage(stage, get_platform("host").engines[0], precision, threads=1))
     given = [convert(array, plain(t, array), t) for array, t in zip(arrays, compiled.inputs, strict=True)]
     found = zip(compiled(*given), compiled.outputs, strict=True)

@@ -1,4 +1,4 @@
-"""Artefacts: cache, provenance, targets, and what a loaded stage accepts."""
+"""Artefacts: cache, provenance, targets, and the inputs a loaded stage accepts."""
 
 from __future__ import annotations
 

@@ -73,13 +73,13 @@ result = stage(voxels, np.full(7, 32, np.int32), np.zeros((7, 2), np.int32))[0]
 print(stage.artifact.key, hashlib.sha256(result.tobytes()).hexdigest())
 """
     running = [program(text) for _ in range(4)]
-    told = {process.communicate()[0] for process in running}
+    reported = {process.communicate()[0] for process in running}
     assert [process.returncode for process in running] == [0] * 4
-    assert len(told) == 1
+    assert len(reported) == 1
     (entry,) = entries(fresh_cache)
     assert find(entry) is not None and not leftovers(fresh_cache)
     mine = load(compile_stage(PFN, make_engine()))(*pillars())[0]
-    assert told.pop().split()[1] == hashlib.sha256(mine.tobytes()).hexdigest()
+    assert reported.pop().split()[1] == hashlib.sha256(mine.tobytes()).hexdigest()
 
 
 @pytest.mark.parametrize("sign", ["work", "stage.so", META], ids=["compiling", "linked", "described"])
@@ -161,9 +161,9 @@ for prepare in (lambda: None, damaged):
 def test_killed_before_every_change_on_disk(fresh_cache: Path) -> None:
     """Every operation that changes the cache, in turn the last one of a process: building, and repairing an entry."""
     process = program(FAKE + KILLED_EVERYWHERE)
-    told, errors = process.communicate()
+    reported, errors = process.communicate()
     assert process.returncode == 0, errors
-    assert all(int(kills) > 15 for kills in told.split()) and len(told.split()) == 2
+    assert all(int(kills) > 15 for kills in reported.split()) and len(reported.split()) == 2
 
 
 CROWD = """
@@ -194,8 +194,8 @@ for round in range(30):
 def test_many_build_and_repair_at_once(fresh_cache: Path) -> None:
     """Six processes, thirty times, on an empty cache and on one whose entry is damaged."""
     process = program(FAKE + CROWD)
-    told, errors = process.communicate()
-    assert process.returncode == 0, told + errors
+    reported, errors = process.communicate()
+    assert process.returncode == 0, reported + errors
 
 
 def test_what_the_killed_leave_is_swept_after_a_while(
@@ -254,7 +254,7 @@ def test_a_full_disk_at_every_step(
     assert find(compile_stage(PFN, make_engine()).folder) is not None
 
 
-def test_too_little_space_is_told_before_the_compiler_starts(
+def test_too_little_space_is_reported_before_the_compiler_starts(
     fresh_cache: Path, make_engine: Make, stub: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LLVM would end the process."""
@@ -297,8 +297,8 @@ def test_the_command_line_ends_with_3(
     command = ["compile", "pointpillars", "-p", "host", "--stage", "pfn", "-q", "-o", str(tmp_path / "out")]
     monkeypatch.setattr(builder, "_space", lambda request: 1 << 60)
     assert run(command) == EXIT_MACHINE
-    told = capsys.readouterr().err
-    assert "no space left on device" in told and "set SOCSCHED_CACHE" in told
+    reported = capsys.readouterr().err
+    assert "no space left on device" in reported and "set SOCSCHED_CACHE" in reported
     monkeypatch.setattr(builder, "_space", lambda request: 0)
     assert run(command) == 0
 
@@ -322,8 +322,8 @@ try:
 except MachineError as error:
     print(error.exit_code, error)
 """)
-    told, errors = process.communicate()
-    assert told.startswith(f"{EXIT_MACHINE} ") and "No space left on device" in told, errors
+    reported, errors = process.communicate()
+    assert reported.startswith(f"{EXIT_MACHINE} ") and "No space left on device" in reported, errors
     assert not entries(cache) and not leftovers(cache)
 
 

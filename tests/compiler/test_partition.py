@@ -1,4 +1,4 @@
-"""Cuts: parts compose to the network, what crosses is counted, and compiled parts chain to the compiled whole."""
+"""Cuts: parts compose to the network, crossing tensors are counted, compiled parts compose to the compiled whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The passes of every target, in order, and that a target can be made of another's."""
+"""The passes of every target, in order, and targets that reuse passes of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processors and architectures that LLVM does not know are refused where they are read, not by a crash of TVM."""
+"""Processors and architectures that LLVM does not know are rejected when read instead of crashing TVM."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRIPLES = {
 
 
 def test_the_processors_are_those_of_the_llvm_in_use() -> None:
-    """Every triple is looked up in a process of its own: TVM ends in SIGSEGV for one it does not know."""
+    """Every triple is checked in a separate process: TVM crashes with SIGSEGV for an unknown one."""
     code = (
         "import sys\nfrom tvm.target import Target, codegen\n"
         "for triple in sys.argv[1:]:\n"

@@ -1,4 +1,4 @@
-"""A cache that cannot be used, or that others could have written to: time is lost, never a verdict or a loaded file."""
+"""A cache that is unusable or writable by others: only time is lost, no verdict changes, no such file is loaded."""
 
 from __future__ import annotations
 
@@ -139,8 +139,8 @@ def test_without_a_cache_long_simulations_are_interpreted_and_say_so(
     monkeypatch.setattr(build, "_loaded", {})
     monkeypatch.setattr(build, "_failed", {})
     assert build.load_kernel("auto", build.WORTH_COMPILING).__module__ == "socsched.sim.kernel.kernel"
-    told = capsys.readouterr().err
-    assert told.count("simulations are interpreted") == 1 and "cannot use this cache folder" in told
+    reported = capsys.readouterr().err
+    assert reported.count("simulations are interpreted") == 1 and "cannot use this cache folder" in reported
     with pytest.raises(MachineError, match="cannot be compiled"):
         build.load_kernel("compiled")
 
@@ -209,7 +209,7 @@ def test_a_shared_folder_gets_a_private_one_inside(fresh_cache: Path) -> None:
 def test_the_host_loops_of_another_user_are_not_loaded(
     fresh_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Nothing is loaded from a folder that everybody may write to: numpy does the work."""
+    """Nothing is loaded from a world-writable folder: numpy does the work."""
     monkeypatch.delenv("SOCSCHED_KERNEL", raising=False)
     fresh_cache.mkdir()
     fresh_cache.chmod(0o777)
@@ -260,7 +260,7 @@ compilers.run([sys.argv[1]], Path("."))
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGINT", "SIGHUP"])
 @pytest.mark.parametrize("when", ["starting", "working"])
 def test_no_compiler_outlives_the_process_it_works_for(number: str, when: str, tmp_path: Path) -> None:
-    """A compiler with a child of its own, as drivers have; the signal comes before Popen returns, or later."""
+    """A compiler with a child process, as drivers have; the signal arrives before Popen returns, or later."""
     slow = tmp_path / "cc"
     slow.write_text("#!/bin/sh\nsleep 300 &\necho $! > made\nmv made child\nwait\n")
     slow.chmod(0o755)
@@ -274,7 +274,7 @@ def test_no_compiler_outlives_the_process_it_works_for(number: str, when: str, t
 
 
 def appearing(file: Path) -> int:
-    """Return the number in a file as soon as it is there."""
+    """Return the number in a file as soon as the file exists."""
     until = time.monotonic() + 60
     while not file.exists():
         assert time.monotonic() < until, "it never started"
@@ -283,7 +283,7 @@ def appearing(file: Path) -> int:
 
 
 def gone(pid: int) -> bool:
-    """Return whether a process ends; one that nobody has waited for yet counts as ended."""
+    """Return whether a process ends; a zombie counts as ended."""
     for _ in range(3000):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

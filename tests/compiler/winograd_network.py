@@ -1,4 +1,4 @@
-"""A network whose second convolution may be computed by Winograd's method."""
+"""A network whose second convolution is eligible for Winograd's method."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from socsched.graph.operators import TensorType
 
 
 def network(channels: int, outputs: int, height: int, width: int, **attrs: Any) -> Network:
-    """A convolution behind another, so that its input lies blocked whatever the channels of the image."""
+    """A convolution after another, so that its input is blocked regardless of the channels of the image."""
     shape = TensorType((1, 3, height, width), "fp32", "NCHW")
     first = Layer("a", "conv2d", ("x",), {"weight": "a.w", "bias": "a.b"}, {"stride": 1, "padding": 1})
     second = Layer("c", "conv2d", ("a",), {"weight": "c.w", "bias": "c.b"}, {"stride": 1, "padding": 1, **attrs})

@@ -1,4 +1,4 @@
-"""Known times on other hardware: what they follow, and which of several is taken."""
+"""Known times on other hardware: how they are scaled, and which of several is used."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def test_memory_bound_code_follows_bandwidth() -> None:
     assert nothing and nothing.time_ns == 8e6
 
 
-def test_described_hardware_is_preferred_to_hardware_nobody_describes() -> None:
+def test_described_hardware_is_preferred_to_undescribed_hardware() -> None:
     found = find(slower(), anchor("some server", ms=1), anchor(ms=8, kind="assumed"))
     assert found and found.time_ns == 8e6 * 4 and found.provenance == "assumed"
 
 
-def test_where_nothing_ties_two_cpus_the_most_trusted_time_is_taken_as_it_is() -> None:
+def test_the_most_trusted_time_is_used_unchanged_if_nothing_relates_two_cpus() -> None:
     found = find(slower(performance=None), anchor(ms=8, kind="assumed"), anchor("some server", ms=1))
     assert found and found.time_ns == 1e6 and "some server" in found.source
 
@@ -114,7 +114,7 @@ def test_peaks_by_hand() -> None:
     assert total.dense == pytest.approx(137.7e12, rel=0.01) and total.sparse == pytest.approx(275e12, rel=0.01)
 
 
-def test_modes_are_found_by_what_people_call_them() -> None:
+def test_modes_are_found_by_their_short_names() -> None:
     mode = PowerMode("MODE_50W", (), 3, True, None, MAXN.base_mw, MAXN.dram, {})
     assert all(mode.called(name) for name in ("MODE_50W", "50W", "50w", "mode_50w"))
     assert not mode.called("50") and not mode.called("W")

@@ -1,4 +1,4 @@
-"""Contention models: by hand, against their bounds, with broken parameters, from the platform file to the plan."""
+"""Contention models: worked examples, bounds, faulty parameters, and the way from the platform file to the plan."""
 
 from __future__ import annotations
 
@@ -84,14 +84,14 @@ def test_the_worst_case_bounds_every_combination(
     quieter = [(name, replace(s, bytes=int(s.bytes * share))) for name, s in others]
     chosen = model(choice)
     worst = chosen.worst_pace(engine, (own, own), list(rivals.values()))
-    for beside in (others, quieter, others[:1], []):
-        pace = chosen.paces([(engine, own), *beside])[0]
+    for rivals in (others, quieter, others[:1], []):
+        pace = chosen.paces([(engine, own), *rivals])[0]
         assert own.time_ns <= pace <= worst // 2
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=lambda c: c.get("model", "default") + str(len(str(c))))
 @given(neighbourhoods())
-def test_who_runs_alone_or_moves_nothing_is_not_slowed(choice: dict[str, Any], around: Any) -> None:
+def test_a_segment_alone_or_without_traffic_is_not_slowed(choice: dict[str, Any], around: Any) -> None:
     jobs, _ = around
     chosen = model(choice, 10**19)
     assert chosen.paces(jobs[:1]) == (jobs[0][1].time_ns,)
@@ -130,10 +130,10 @@ def test_pccs_never_speeds_up_with_load(own: float, external: float, more: float
 
 def test_linear_by_hand() -> None:
     chosen = Linear(100 * GB, 0.1129, 0.7160, 0.3549, 0.0882, 0.8954)
-    # bert 4 beside bert 12 on the 2080 Ti: L2 14.0 and 17.9 %, DRAM 30.3 and 34.5 %.
+    # bert 4 co-running with bert 12 on the 2080 Ti: L2 14.0 and 17.9 %, DRAM 30.3 and 34.5 %.
     expected = 0.8954 + 0.1129 * 0.140 + 0.7160 * 0.179 + 0.3549 * 0.303 + 0.0882 * 0.345
     assert chosen.slowdown(0.140, 0.179, 0.303, 0.345) == pytest.approx(expected)
-    assert chosen.slowdown(0, 0, 0, 0) == 1.0, "nobody gets faster"
+    assert chosen.slowdown(0, 0, 0, 0) == 1.0, "no task gets faster"
     derived = replace(chosen, l2_per_dram=0.5)
     pace = derived.paces([("gpu0", segment(40)), ("dla0", segment(20))])[0]
     assert pace == math.ceil(1_000_000 * chosen.slowdown(0.2, 0.1, 0.4, 0.2))
@@ -230,7 +230,7 @@ def test_the_platform_file_chooses_and_the_plan_carries(checkout: Path, tmp_path
     file = tmp_path / "board.yaml"
     changed = text.replace("dram:\n", "dram:\n" + choice, 1).replace("name: jetson-agx-orin-64gb", "name: board", 1)
     file.write_text(changed, encoding="utf-8")
-    # Operator rules lie beside the shipped file.
+    # Operator rules are in the folder of the shipped file.
     (tmp_path / "rules").symlink_to(checkout / "platforms" / "rules")
     platform = load_platform(file)
     assert platform.dram.contention.parameters["cpu"] == {"gpu": 1.25, "dla": 1.1, "cpu": 1.02}

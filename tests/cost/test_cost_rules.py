@@ -1,4 +1,4 @@
-"""Costs by hand: bandwidth shares, stretching, rooflines, trust, anchors."""
+"""Worked examples of costs: bandwidth shares, stretching, rooflines, trust, anchors."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_trust_is_weighed_by_time() -> None:
     assert trust([]) == ("derived", 0.0)
 
 
-def test_anchor_is_used_as_it_is_and_scaled_by_the_roofline_elsewhere() -> None:
+def test_an_anchor_is_used_unchanged_and_scaled_by_the_roofline_elsewhere() -> None:
     from socsched.models.work import stage_work
 
     stage = get_pipeline("pointpillars").stage("decode")

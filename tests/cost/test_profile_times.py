@@ -1,4 +1,4 @@
-"""What jobs took is kept in a profile, drawn from by plans made with it, and shows in their simulation."""
+"""Measured job times are kept in a profile, and plans made with it draw from them in simulation."""
 
 from __future__ import annotations
 

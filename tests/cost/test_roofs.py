@@ -1,4 +1,4 @@
-"""Rooflines by hand: peaks, ridges, attainable rates, and where stages lie."""
+"""Worked examples of rooflines: peaks, ridges, attainable rates, and the positions of stages."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_the_figure(tmp_path: Path) -> None:
     assert {"gpu fp16: 42.6 Top/s, 168 GB/s", "voxelise", "pfn", "backbone", "head", "decode"} <= texts
     assert any(text.startswith("each of cpu0, cpu1, cpu2 fp32") for text in texts)
     assert any(text.startswith("each of dla0, dla1 int8") for text in texts)
-    told = {"".join(node.itertext()) for node in drawn.iter(f"{SVG}title")}
-    assert any(text.startswith("backbone on gpu fp16: 13.") and text.endswith("of 42.6 Top/s") for text in told)
+    reported = {"".join(node.itertext()) for node in drawn.iter(f"{SVG}title")}
+    assert any(text.startswith("backbone on gpu fp16: 13.") and text.endswith("of 42.6 Top/s") for text in reported)
 
 
 def test_roofs_and_stages_are_drawn_to_scale() -> None:
@@ -80,7 +80,7 @@ def test_roofs_and_stages_are_drawn_to_scale() -> None:
     assert {"a < b", "note & note", "<0.1>"} <= texts
 
 
-def test_what_cannot_be_drawn_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stages_that_cannot_be_drawn_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show = ["platforms", "show", "jetson-agx-orin-64gb", "-q", "--plot"]
     assert root.run([*show, str(tmp_path / "a.png")]) == 2
     assert "use FILE.svg" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Stages known by their time only: the slices they give way at, and the engines they are kept to."""
+"""Stages known by their time only: their preemption points, and the engines they are restricted to."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_a_stage_is_kept_to_its_engines_by_name_or_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pin", "said"), [("nobody=gpu", "has no stage 'nobody'"), ("backbone=tpu", "has no engine 'tpu'")]
+    ("pin", "said"), [("missing=gpu", "has no stage 'missing'"), ("backbone=tpu", "has no engine 'tpu'")]
 )
-def test_pins_name_what_is_there(pin: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pins_name_existing_stages_and_engines(pin: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert root.run(["plan", "pointpillars", "-p", "jetson-agx-orin-64gb", "--pin", pin]) == 2
     assert said in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Sources of costs: which one decides, what parts of a network get, and what is refused."""
+"""Sources of costs: precedence, parts of a network, and rejected sources."""
 
 from __future__ import annotations
 

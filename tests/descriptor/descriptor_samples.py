@@ -1,4 +1,4 @@
-"""Small valid descriptor files that tests break in one place at a time."""
+"""Small valid descriptor files into which tests insert one fault at a time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PLATFORM = """\
 schema_version: "1"
 name: board
 title: a board
-vendor: nobody
+vendor: acme
 sources:
   book: {title: a data sheet}
 dram:

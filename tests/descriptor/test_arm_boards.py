@@ -1,4 +1,4 @@
-"""Jetson AGX Xavier, TX2, Juno, HiKey960 and Odroid-XU4: what test_boards does not compare for every board.
+"""Jetson AGX Xavier, TX2, Juno, HiKey960 and Odroid-XU4: the figures that test_boards does not compare for every board.
 
 Expected values are written out from the vendors' files and the published logs, not read from the descriptors.
 """
@@ -146,7 +146,7 @@ def test_tx2_idles_at_what_its_meter_shows() -> None:
 
 
 def test_juno_has_no_milliwatts_from_relative_units() -> None:
-    """Its energy model says 616 for an A57 and 93 for an A53; only ratios of such numbers may be used."""
+    """Its energy model states 616 for an A57 and 93 for an A53; only ratios of such numbers may be used."""
     platform = get_platform("juno")
     for engine_id, slow, fast in (("a57", 168, 616), ("a53", 33, 93)):
         engine = platform.engine(engine_id)

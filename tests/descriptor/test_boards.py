@@ -60,7 +60,7 @@ def test_peaks(board: str, mode: str, engine: str, precision: str, tera: float) 
 
 
 @pytest.mark.parametrize("board", NAMES)
-def test_totals_the_vendor_states_come_out(board: str) -> None:
+def test_totals_equal_those_stated_by_the_vendor(board: str) -> None:
     platform = get_platform(board)
     for mode in platform.modes:
         stated = mode.stated_tops

@@ -1,4 +1,4 @@
-"""Descriptors by name, and the hashes a plan remembers them by."""
+"""Descriptors by name, and the hashes by which a plan identifies them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_hashes_are_of_the_files_and_name_no_folder(folder: Path) -> None:
 
 def test_a_platform_without_file_is_hashed_by_content(folder: Path) -> None:
     platform, pipeline = dataclasses.replace(catalog.get_platform("board"), file=""), catalog.get_pipeline("small")
-    other = dataclasses.replace(platform, vendor="somebody")
+    other = dataclasses.replace(platform, vendor="another")
     key = "platforms/board"
     assert catalog.input_hashes(platform, pipeline)[key] == catalog.input_hashes(platform, pipeline)[key]
     assert catalog.input_hashes(platform, pipeline)[key] != catalog.input_hashes(other, pipeline)[key]

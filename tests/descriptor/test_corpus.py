@@ -1,4 +1,4 @@
-"""Malformed descriptors: none ends in a traceback, each answer names the faulty line, and none takes a second.
+"""Malformed descriptors: none causes a traceback, every answer names the faulty line, and none takes a second.
 
 `malformed_*.txt` hold what people might write, each as a change of a valid file (`descriptor_samples`) and the finding
 it must lead to: a name, lines of that file as they stand ("  "), lines removed ("- ") and added ("+ "), and after "! "

@@ -1,4 +1,4 @@
-"""Preemption, capacities and memories of engines in platform files: what is read, what is refused, and where."""
+"""Preemption, capacities and memories of engines in platform files: accepted values, errors with positions."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ def test_declarations_are_read() -> None:
         (with_field("weights: {}"), "engines.cpu.weights.size: required field is missing"),
     ],
 )  # fmt: skip
-def test_nonsense_is_reported_where_it_stands(tmp_path: Path, text: str, expected: str) -> None:
+def test_invalid_values_are_reported_with_their_position(tmp_path: Path, text: str, expected: str) -> None:
     found = findings("platform", text, tmp_path)
     assert any(expected in finding for finding in found), found

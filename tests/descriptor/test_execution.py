@@ -1,4 +1,4 @@
-"""Execution times, late jobs and releases in pipeline files: what is read, what is refused, and where."""
+"""Execution times, late jobs and releases in pipeline files: accepted values, and errors with their positions."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_late_jobs_queues_and_releases() -> None:
         ("jitter: 1 ms", "stages.track.jitter", "belongs to a timer"),
     ],
 )
-def test_nonsense_is_reported_where_it_stands(tmp_path: Path, text: str, field: str, expected: str) -> None:
+def test_invalid_values_are_reported_with_their_position(tmp_path: Path, text: str, field: str, expected: str) -> None:
     found = findings("pipeline", with_fields("track", text), tmp_path)
     lines = with_fields("track", text).splitlines()
     line, _, rest = next((f for f in found if f": {field}: " in f), "0: nothing found").partition(":")

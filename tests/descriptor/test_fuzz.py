@@ -1,4 +1,4 @@
-"""Whatever is done to a descriptor, the answer is a descriptor or a list of findings with positions."""
+"""Any mutation of a descriptor gives a descriptor or a list of findings with positions."""
 
 from __future__ import annotations
 

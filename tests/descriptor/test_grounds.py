@@ -1,4 +1,4 @@
-"""Every number of a descriptor says where it is from, or is reported."""
+"""Every number of a descriptor states its source, or is reported."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_is_a_number() -> None:
     assert uncovered("sources: {book: {title: 2021, where: 5 W}}") == []
 
 
-def test_a_known_time_vouches_for_what_it_holds_for() -> None:
+def test_a_known_time_is_a_source_for_the_configurations_it_covers() -> None:
     cost = "{engine: cpu, units: 4, time: {value: 5 ms, kind: assumed, note: a guess}}"
     assert uncovered(f"costs: [{cost}]") == []
 

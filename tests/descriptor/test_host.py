@@ -63,7 +63,7 @@ def test_the_measured_rate_is_what_units_clock_and_operations_multiply_to() -> N
     assert cpu.bandwidth.value == FACTS.copy_all
 
 
-def test_every_figure_says_where_it_comes_from() -> None:
+def test_every_figure_states_its_source() -> None:
     platform = host.build(FACTS)
     for figure in figures(platform):
         assert figure.kind in PROVENANCE

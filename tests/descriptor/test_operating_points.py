@@ -1,4 +1,4 @@
-"""Power at operating points, masks, ranges: what files give and what becomes of it."""
+"""Power at operating points, masks, ranges: the statements of files and the derived values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that rules are about exist: a rule with a misspelt name would never apply."""
+"""The operators named by rules exist: a rule with a misspelt name would never apply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipeline files: what is read, and every way to get one wrong with the exact place and text of its finding."""
+"""Pipeline files: accepted values, and every kind of error with the exact position and text of its finding."""
 
 from __future__ import annotations
 
@@ -207,8 +207,8 @@ CASES = [
         "28:3: chains.command.deadline: required field is missing; expected longest time from the release at the start"
         " of the path to its end",
     ]),
-    ("    deadline: 200 ms\n", "    deadline: 200 ms\n    source: nobody\n", [
-        "31:13: chains.command.source: unknown source 'nobody'; expected one of bench",
+    ("    deadline: 200 ms\n", "    deadline: 200 ms\n    source: missing\n", [
+        "31:13: chains.command.source: unknown source 'missing'; expected one of bench",
     ]),
 ]  # fmt: skip
 

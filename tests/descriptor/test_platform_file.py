@@ -1,4 +1,4 @@
-"""Platform files: what is read, and every way to get one wrong with the exact place and text of its finding."""
+"""Platform files: accepted values, and every kind of error with the exact position and text of its finding."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_engine_setting_goes_before_its_groups(tmp_path: Path) -> None:
 
 CASES = [
     # structure
-    ("vendor: nobody\n", "", ["1:1: vendor: required field is missing; expected who makes it"]),
+    ("vendor: acme\n", "", ["1:1: vendor: required field is missing; expected who makes it"]),
     ("    shares: unit\n", "", [
         "15:3: engines.cpu.shares: required field is missing; expected a job occupies some units, or the engine"
         " as a whole",

@@ -1,4 +1,4 @@
-"""The files socsched ships: they load, every figure says why it may be believed, and the vendor's totals come out."""
+"""The shipped descriptor files: they load, every figure states its provenance, and totals equal the vendor's."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_file_loads_and_is_named_like_its_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
-def test_every_figure_says_why_it_may_be_believed(path: Path) -> None:
+def test_every_figure_states_its_provenance(path: Path) -> None:
     descriptor = load(path)
     found = list(figures(descriptor))
     assert found

@@ -1,4 +1,4 @@
-"""`platforms new`: a commented file that is valid as it is, and never takes the place of another."""
+"""`platforms new`: a commented file that is valid unchanged and never overwrites another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML with positions: what is read, where it is said to be, and what is refused without a traceback."""
+"""YAML with positions: values, their positions, and rejection without a traceback."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_field_names() -> None:
 @given(
     st.integers(-(10**17), 10**17) | st.floats(allow_nan=False, allow_infinity=False).filter(lambda x: abs(x) < 1e90)
 )
-def test_numbers_come_back(value: float) -> None:
+def test_numbers_survive_a_round_trip(value: float) -> None:
     text = repr(value)
     if "e" not in text or len(text.split("e")[1].lstrip("+-")) <= 2:
         assert resolve(text) == value

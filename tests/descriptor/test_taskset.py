@@ -1,4 +1,4 @@
-"""Task-set files: what research exchanges is read exactly, and what is wrong is named where it stands."""
+"""Task-set files: files as research exchanges them are read exactly, and errors are reported with their positions."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_decimals_are_exact_or_refused(tmp_path: Path) -> None:
     assert faults(write(tmp_path, task % "1.0000001")) == [
         "1:35 tasks[0].wcet expected a whole number of ns, got 1.0000001 ms; nothing is rounded"
     ]
-    # a float cannot tell it from 0.1
+    # equal to 0.1 as a float
     assert "nothing is rounded" in faults(write(tmp_path, task % "0.1000000000000000055"))[0]
 
 

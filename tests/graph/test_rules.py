@@ -117,7 +117,7 @@ def test_limits_of_a_job() -> None:
     assert not decide(heavy, DLA).runs and decide(replace(heavy, weight_bytes=2**29), DLA).runs
 
 
-def test_conditions_are_told_where_numbers_cannot_decide() -> None:
+def test_conditions_are_reported_where_numbers_cannot_decide() -> None:
     assert any("convolution buffer" in text for text in asked("conv2d", **CONV).conditions)
     assert any("one range" in text for text in asked("add", dtype="int8").conditions)
 
@@ -184,7 +184,7 @@ operators:
   conv2d:
     - {source: book, limits: {kernel_hh: [1, 3], kernel_w: [5, 3]}}
   relu:
-    - {note: nobody says so}
+    - {note: unsourced}
   tanh: []
   elu: [{source: bok}]
 refused:

@@ -52,7 +52,7 @@ def test_a_chain_is_cut_where_a_stage_samples() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stages", "told"),
+    ("stages", "message"),
     [
         ([stage("a", "b"), stage("b", "a")], "circle"),
         ([stage("a", "radar")], "radar"),
@@ -60,8 +60,8 @@ def test_a_chain_is_cut_where_a_stage_samples() -> None:
         ([stage("a", "lidar", "camera")], "different rates"),
     ],
 )
-def test_pipelines_that_make_no_sense(stages: list[Stage], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_pipelines_that_make_no_sense(stages: list[Stage], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         task_graph(pipeline(*stages))
 
 

@@ -1,4 +1,4 @@
-"""XAuto's program against an example by hand and against all schedules of small graphs."""
+"""XAuto's program against a worked example and against all schedules of small graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from socsched.literature.xauto import Node, schedule
 
 
 def test_the_second_best_engine_where_the_best_is_taken() -> None:
-    """Both are fastest on the gpu (4 each); one takes 7 on the dla, beside the other, rather than end at 8 there."""
+    """Both are fastest on the gpu (4 each); one takes 7 on the dla meanwhile rather than end at 8 on the gpu."""
     nodes = [
         Node("lidar", (("gpu", 4000), ("dla", 9000))), Node("camera", (("gpu", 4000), ("dla", 7000))),
         Node("fuse", (("cpu", 1000),), ("lidar", "camera")),
@@ -26,7 +26,7 @@ def test_the_second_best_engine_where_the_best_is_taken() -> None:
 
 
 def test_priorities_are_the_order_of_ends() -> None:
-    """On one engine the chain that goes on elsewhere comes first: 2 + 6 there, and 5 meanwhile."""
+    """On one engine the chain that continues elsewhere runs first: 2 + 6 there, and 5 meanwhile."""
     nodes = [
         Node("long", (("gpu", 5000),)),
         Node("first", (("gpu", 2000),)),

@@ -36,7 +36,7 @@ def overlap(a, b):
     return shared / union if union else 0.0
 
 
-def test_known_boxes_come_out_in_pixels_of_the_image():
+def test_known_boxes_are_decoded_in_pixels_of_the_image():
     output = quiet_map()
     put(output, 1, 5, 10, 2, terms=(0, 0, math.log(2), 0))
     put(output, 0, 2, 3, 0, objectness=1.0, terms=(2.0, -2.0, 0, 0))

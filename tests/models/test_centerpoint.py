@@ -64,7 +64,7 @@ def test_stages_fit_together():
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), count=st.integers(0, 400), most=st.integers(1, 40), slots=st.integers(1, 5))
-def test_voxelise_sorts_as_pointpillars_does_and_knows_no_age(seed, count, most, slots):
+def test_voxelise_sorts_as_pointpillars_does_without_age(seed, count, most, slots):
     points = np.random.default_rng(seed).uniform([-90, -90, -5, 0], [90, 90, 7, 1], (count, 4)).astype(np.float32)
     before = points.copy()
     voxels, counts, coords = voxelise(points, most, slots)
@@ -98,7 +98,7 @@ def put(maps, row, column, label, logit, **values):
             maps[index][:, row, column] = values[name]
 
 
-def test_known_boxes_come_out():
+def test_known_boxes_are_decoded():
     maps = quiet_maps(AUTOWARE)
     put(maps, 300, 100, 0, 2, reg=(0.25, 0.75), height=-0.8, dim=np.log([1.8, 4.4, 1.5]), rot=(1, 0), vel=(3, -1))
     put(maps, 20, 470, 4, 1, reg=(0, 0), height=0.1, dim=np.log([0.6, 0.7, 1.7]), rot=(-0.1, -0.1))

@@ -1,4 +1,4 @@
-"""Checkpoints of other projects: the same weights through each layout are the same weights again."""
+"""Checkpoints of other projects: the same weights survive a round trip through each layout."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def head(array: np.ndarray, name: str, part: str, layout: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("layout", checkpoints.LAYOUTS)
-def test_the_same_weights_come_through_every_layout(layout: str) -> None:
+def test_every_layout_preserves_the_weights(layout: str) -> None:
     ours = direct()
     if layout != "openpcdet":
         ours["pfn.weight"][:, :2] = 0  # these projects' networks do not see x and y themselves
@@ -128,7 +128,7 @@ def test_the_same_weights_come_through_every_layout(layout: str) -> None:
     assert (found.decode != {}) == (layout == "openpcdet")
 
 
-def test_openpcdets_boxes_come_out_as_its_own_decoding_gives_them() -> None:
+def test_openpcdets_boxes_equal_those_of_its_own_decoding() -> None:
     """A differential test of anchors, angles and directions against the definitions of the other project."""
     rng = np.random.default_rng(3)
     rows, columns = 248, 216
@@ -180,7 +180,7 @@ def test_height_above_the_pillars_centre_goes_into_z_and_bias() -> None:
     assert any("empty slots" in remark for remark in found.remarks)
 
 
-def test_what_is_missing_and_what_has_no_place_is_named() -> None:
+def test_missing_and_unused_tensors_are_named() -> None:
     state = theirs(direct(), "openpcdet")
     del state["backbone_2d.blocks.1.4.weight"]
     state["roi_head.shared_fc.weight"] = np.zeros(3)

@@ -1,4 +1,4 @@
-"""Weights and checkpoints from strangers: small files that claim large arrays, and what is no array at all."""
+"""Untrusted weights and checkpoints: small files that claim large arrays, and contents that are not arrays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def npy(header: str, data: bytes = b"") -> bytes:
 
 
 def npz(path: Path, **members: bytes) -> Path:
-    """Write an .npz of .npy files as they are."""
+    """Write an .npz of the given .npy contents."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
             archive.writestr(f"{name}.npy", content)
@@ -63,7 +63,7 @@ def test_a_header_is_believed_as_far_as_there_are_bytes(content: bytes, problem:
         read_npz(npz(tmp_path / "w.npz", w=content))
 
 
-def test_arrays_come_back_as_numpy_wrote_them(tmp_path: Path) -> None:
+def test_arrays_are_read_as_numpy_wrote_them(tmp_path: Path) -> None:
     arrays = {
         "c": np.arange(24.0).reshape(2, 3, 4), "f": np.asfortranarray(np.arange(6, dtype=np.int8).reshape(2, 3)),
         "scalar": np.array(7), "empty": np.zeros((0, 3), np.float16), "big": np.arange(3, dtype=">i4"),

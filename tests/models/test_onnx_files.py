@@ -1,4 +1,4 @@
-"""ONNX files from elsewhere: weights beside the model, constants that take no time, names, plain exports."""
+"""ONNX files from elsewhere: weights in files next to the model, constants that take no time, names, plain exports."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def relocated(file: Path, location: str, **entries: str) -> Path:
     return file
 
 
-def test_weights_beside_the_model_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_next_to_the_model_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "inside").mkdir()
     inside = load(small(tmp_path / "inside", external=False))
     file = small(tmp_path)

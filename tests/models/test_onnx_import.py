@@ -1,4 +1,4 @@
-"""Networks from ONNX files: the same numbers as ONNX Runtime, the same work as the file's own shapes say."""
+"""Networks from ONNX files: the same results as ONNX Runtime, and work that agrees with the shapes in the file."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_depthwise_convolutions_are_charged_as_such(files: dict[str, Path]) -> N
     npu = get_platform("rk3588").engine("npu0").precisions["int8"]
     assert efficiency(npu, "depthwise").value == 0.13 < efficiency(npu, "conv2d").value
     cpu = get_platform("rk3588").engine("a55").precisions["fp32"]
-    assert efficiency(cpu, "depthwise") == efficiency(cpu, "add"), "memory speed where nobody says better"
+    assert efficiency(cpu, "depthwise") == efficiency(cpu, "add"), "memory speed by default"
 
 
 def test_accelerators_judge_networks_from_files(files: dict[str, Path]) -> None:
@@ -114,7 +114,7 @@ def test_accelerators_judge_networks_from_files(files: dict[str, Path]) -> None:
     assert "global_avg_pool is not supported" in refused["dla0"]
 
 
-def test_a_pipeline_names_a_file_beside_it(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipeline_names_a_file_in_its_folder(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     folder = files["resnet"].parent
     (folder / "net.yaml").write_text(
         """\

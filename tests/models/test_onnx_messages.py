@@ -1,4 +1,4 @@
-"""What an ONNX file is refused for: the operator, the node, the operator set, and what would help."""
+"""Errors for rejected ONNX files: the operator, the node, the operator set, and the remedy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def single(folder: Path, make: Callable[[Builder], str]) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("make", "told", "helps"),
+    ("make", "message", "helps"),
     [
         (lambda b: b.op("Erf", "image"), "Erf_0: operator Erf is not known (Erf, opset 17)", "GELU"),
         (lambda b: b.op("DepthToSpace", "image", blocksize=2), "operator DepthToSpace is not known", "Reshape"),
@@ -87,10 +87,10 @@ def single(folder: Path, make: Callable[[Builder], str]) -> Path:
     ],
 )
 def test_a_refusal_says_where_and_what_helps(
-    tmp_path: Path, make: Callable[[Builder], str], told: str, helps: str
+    tmp_path: Path, make: Callable[[Builder], str], message: str, helps: str
 ) -> None:
     error = refusal(single(tmp_path, make))
-    assert "net.onnx: " in str(error) and told in str(error)
+    assert "net.onnx: " in str(error) and message in str(error)
     assert helps in error.hint
     assert error.exit_code == 2
 
@@ -118,7 +118,7 @@ def test_operators_of_other_domains(tmp_path: Path) -> None:
     assert "ONNX's own operators in place of those of com.vendor" in error.hint
 
 
-def test_a_form_nobody_thought_of_is_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unforeseen_form_is_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from socsched.models import onnx_operators
 
     def surprised(*args: object) -> None:

@@ -1,4 +1,4 @@
-"""`params: shapes` of an ONNX stage: what a file leaves open is set, what it states stays."""
+"""`params: shapes` of an ONNX stage: open dimensions are set, stated ones are kept."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def test_a_cast_scan_survives_the_file(tmp_path):
     np.testing.assert_array_equal(read_scan(tmp_path / "a.bin"), points)
 
 
-def test_a_survey_knows_whose_every_point_is():
+def test_a_survey_names_the_object_of_every_point():
     scene = make_scene(3)
     seen = look_at(scene, 3)
     assert (seen.hits <= seen.rays).all() and len(seen.owner) == len(seen.points)

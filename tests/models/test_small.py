@@ -1,4 +1,4 @@
-"""PointPillars-S: what is shipped fits, finds what is there, and its figures are those the pipeline counts with."""
+"""PointPillars-S: the shipped files agree, objects are detected, and the figures are those stated in the pipeline."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_shipped_weights_fit_and_are_small() -> None:
     assert set(read_pipeline_scales(Path(small.SCALES))) == {"backbone", "head"}
 
 
-def test_stages_say_what_comes_with_them() -> None:
+def test_stages_list_their_included_files() -> None:
     assert all(get_model(f"pointpillars-s.{name}").ready for name in ("pfn", "scatter", "backbone", "head"))
     assert get_model("pointpillars.scatter").ready and not get_model("pointpillars.backbone").ready
 
@@ -57,7 +57,7 @@ def test_the_pipeline_counts_with_the_measured_losses(figures: dict) -> None:
     assert dict(losses(pipeline, chosen)) == {"backbone": pipeline.stage("backbone").losses["int8"]}
 
 
-def test_the_card_says_what_the_figures_say(figures: dict) -> None:
+def test_the_model_card_agrees_with_the_figures(figures: dict) -> None:
     card = (CHECKOUT / "docs/models/pointpillars-s.md").read_text()
     for name, result in figures["synthetic"]["results"].items():
         for kind in CLASSES:

@@ -1,4 +1,4 @@
-"""Training's own parts against the rest of the project: voxels, targets that decode to the objects, folded norms."""
+"""Components of training against the rest of the project: voxels, targets that decode to the objects, folded norms."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_targets_decode_to_the_objects_they_are_of(scene: tuple[torch.Tensor, ..
     positive = torch.nonzero(targets.object >= 0)[:, 0]
     maps = {"reg": torch.zeros(1, 42, 248, 216, requires_grad=True), "cls": torch.zeros(1, 18, 248, 216)}
     maps["dir"] = torch.zeros(1, 12, 248, 216, requires_grad=True)
-    for step in range(120):  # every value goes by itself, so the sign of its gradient will do
+    for step in range(120):  # values are independent, so the signs of their gradients suffice
         found = pt.losses(maps, targets, boxes, labels)
         for name, slope in zip(
             ("reg", "dir"), torch.autograd.grad(found["box"] + found["dir"], [maps["reg"], maps["dir"]]), strict=True

@@ -1,4 +1,4 @@
-"""Labels of synthetic scenes, KITTI's files, and average precision against cases calculated by hand."""
+"""Labels of synthetic scenes, KITTI's files, and average precision against worked examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two processes on one DLA, simulated by hand: an event loop of its own, for the simulator to be compared with.
+"""Two processes on one DLA in an independent event loop, as a reference for the simulator.
 
 It knows nothing of plans, engines or policies; what is modelled says `tools.verify.boards.dla`.
 """

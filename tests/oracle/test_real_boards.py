@@ -1,4 +1,4 @@
-"""What is simulated against what was published of real boards (tools/verify/boards prints the same)."""
+"""Simulations against published measurements of real boards (tools/verify/boards prints the same)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_shared_dla_has_the_measured_latencies(data: Path) -> None:
                                  {"linger_ns": 900_000}, {"gated": False, "threshold": 1}])  # fmt: skip
 @pytest.mark.slow
 def test_another_simulator_of_two_processes_says_the_same(data: Path, how: dict[str, int]) -> None:
-    """An event loop written by hand, with random numbers of its own: each quantile within 2 %."""
+    """An independent event loop, with its own random numbers: each quantile within 2 %."""
     alone, _ = dla.load(data / "xsched" / "orin_dla.json")
     found, expected = (one(alone, dla.Sharing(**how), 4000, 1) for one in (dla.share, reference_dla.share))
     for place in (0.1, 0.25, 0.5, 0.75, 0.9, 0.99):
@@ -82,7 +82,7 @@ def test_another_simulator_of_two_processes_says_the_same(data: Path, how: dict[
 
 
 def test_simpler_disciplines_miss_the_tail(data: Path) -> None:
-    """Which is why contexts are modelled: first come first served stays too short at p99, by loadable or by request."""
+    """The reason to model contexts: first come first served is too short at p99, by loadable or by request."""
     alone, shared = dla.load(data / "xsched" / "orin_dla.json")
     for how in (dla.Sharing(gated=False), dla.Sharing(gated=False, whole_requests=True)):
         found = dla.share(alone, how, 2000, 1)

@@ -27,7 +27,7 @@ def test_no_bound_is_below_the_exact_response() -> None:
 
 
 def test_bound_of_the_lowest_priority_is_attained_on_one_processor() -> None:
-    """Nobody can block it, and the synchronous release of these sets is its critical instant."""
+    """No job can block it, and the synchronous release of these sets is its critical instant."""
     cases = read("sag/np_oracle.json.xz")["cases"]
     single = [case for case in cases if case["processors"] == 1]
     for case in single:

@@ -1,4 +1,4 @@
-"""What any analysis bounds is never exceeded by what is simulated: random task sets of every kind that both know."""
+"""No simulated response exceeds a bound of any analysis: random task sets of every kind that both support."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def given() -> tuple[Case, ...]:
 
 
 class Hyperperiod:
-    """The jobs of one hyperperiod, as tasks that come every `period` ns; `owner[i]` is the task job i belongs to."""
+    """The jobs of one hyperperiod, as tasks released every `period` ns; `owner[i]` is the task job i belongs to."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -73,7 +73,7 @@ class Hyperperiod:
         return found
 
     def responses(self, times: list[int]) -> list[int]:
-        """Return the response of every job on one processor, worked out here; it only proposes what to simulate."""
+        """Return the response of every job on one processor, computed here only to propose simulations."""
         order = sorted(range(len(self.jobs)), key=lambda i: self.jobs[i][1])
         ready: list[tuple[int, int, int]] = []
         found, now, at = [0] * len(order), 0, 0
@@ -151,7 +151,7 @@ def test_the_evaluation_that_proposes_agrees_with_the_simulator(given: tuple[Cas
         assert np.array_equal(most, hyper.responses(times)), case["id"]
 
 
-def test_task_sets_as_they_are_stay_within_the_bounds(given: tuple[Case, ...]) -> None:
+def test_unmodified_task_sets_stay_within_the_bounds(given: tuple[Case, ...]) -> None:
     """Through the task-set path, a thousand hyperperiods on end: schedulable sets leave no backlog between them."""
     for case in given:
         if not case["schedulable"]:

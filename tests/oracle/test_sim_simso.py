@@ -53,7 +53,7 @@ def published(name: str) -> dict[str, Any]:
 
 @lru_cache
 def trace_of(name: str) -> tuple[TaskSet, Trace]:
-    """Return what happens in the first ten seconds."""
+    """Return the events of the first ten seconds."""
     tasks = load_taskset(taskset_file(name))
     trace = simulate_taskset(tasks, min(tasks.horizon_ns or 0, SETTLED_NS), record=True).trace
     assert trace is not None
@@ -99,7 +99,7 @@ def test_every_listed_job_is_equal(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in SETS if name not in (GLOBAL, "x2_edf_uni_overload")], indirect=True)
 @pytest.mark.sampled(5)
 def test_interruptions_mean_the_same(name: str) -> None:
-    """SimSo counts every activation on the processor during a job as its preemption, even when the job goes on at once.
+    """SimSo counts every activation on the processor during a job as its preemption, even if it continues immediately.
 
     Ours counts a job that loses its lane, so SimSo's figure is rebuilt from the slices.  In overload SimSo delays
     activations behind late jobs, and under global EDF it picks processors in their order rather than where a job ran

@@ -1,4 +1,4 @@
-"""Schedules of published examples: what theory says happens in the worst case is what the simulator shows."""
+"""Schedules of published examples: the simulator reproduces the theoretical worst case."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_jitter_travels_down_a_chain_as_compositional_analysis_says(examples: di
 
 @pytest.mark.parametrize(("jitter", "bound"), [(0, 7), (8, 9), (15, 11)])
 def test_bursts_of_a_jittery_task_delay_as_its_arrival_curve_allows(jitter: int, bound: int) -> None:
-    """R = 5 + ceil((R + J) / 10) * 2 for a job of 5 below one of 2 every 10 with jitter J, SPP; by hand 7, 9, 11."""
+    """R = 5 + ceil((R + J) / 10) * 2 for a job of 5 below one of 2 every 10 with jitter J, SPP: 7, 9, 11."""
     found = []
     for offset in range(0, 20):
         data = {"policy": "FP", "tasks": [

@@ -1,4 +1,4 @@
-"""Every worked example of the reference data, to the digit, by the published test it is for."""
+"""Every worked example of the reference data, to the digit, by the published test it belongs to."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The WATERS 2019 challenge planned: what is refused and by which terms, what is feasible, and an hour of it simulated.
+"""The WATERS 2019 challenge planned: infeasible cases with their terms, feasible ones, and an hour of simulation.
 
-The same by hand:
+The same as commands:
     socsched plan waters2019 -p jetson-tx2 -m MAXN --pin sfm=gpu --pin localization=gpu --pin lane-detection=gpu
     socsched plan waters2019 -p jetson-tx2 -m MAXN --policy fp
 and, in a copy of the pipeline with a deadline of 15 ms for planner-deadline:

@@ -1,4 +1,4 @@
-"""Random pipelines near the border of what a platform can do: host code on some cores, small networks, chains."""
+"""Random pipelines near the limits of a platform: host code on some cores, small networks, chains."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ANCHOR = {"platform": "jetson-agx-orin-64gb", "mode": "MAXN", "precision": "fp3
 
 
 def random_pipeline(draw: Random, networks: bool = True) -> dict[str, Any]:
-    """Return a pipeline as its file says it: one or two sensors, a line of stages each, sometimes joined by a stage."""
+    """Return a pipeline as file content: one or two sensors, a line of stages each, sometimes joined by a stage."""
     period = draw.choice((20, 25, 50, 100))
     lines = draw.randint(1, 2)
     sensors = {
@@ -103,7 +103,7 @@ def load(draw: Random, networks: bool = True) -> Pipeline:
 
 
 def feasible_neighbour(plan: Plan, pipeline: Pipeline, model: CostModel) -> str:
-    """Return what makes a plan feasible that was called infeasible: a stage pinned, with another share, or moved."""
+    """Return a change that makes an infeasible plan feasible: a stage pinned, with another share, or moved."""
     for stage in pipeline.stages:
         changes: list[dict[str, Any]] = [{"engines": (engine.id,)} for engine in plan.engines]
         changes += [{"share": share} for share in (1, 2, 3, 4) if not stage.share or share < stage.share]

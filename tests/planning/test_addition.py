@@ -1,4 +1,4 @@
-"""Can another pipeline be added: in its place, with stages moved, or not."""
+"""The admission test for a second pipeline: with stages kept in place, with stages moved, or rejected."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_answers(first: dict[str, int], second: dict[str, int], answer: str, mov
     assert {chain.name for chain in found.plan.chains} == {"out", "new-out"}
 
 
-def test_equal_sensors_are_shared_and_others_are_told_apart() -> None:
+def test_equal_sensors_are_shared_and_others_are_renamed() -> None:
     own, new = one("own", {"acc": 4}, 20), one("new", {"acc": 4}, 20)
     both, names = join_pipelines(own, new)
     assert len(both.sensors) == 1 and names == ("new-work",) and both.stages[1].after == ("camera",)

@@ -1,4 +1,4 @@
-"""Which of two mappings is better: what is spared analysis could not have won; objectives in their order; accuracy."""
+"""Comparison of mappings: those not analysed could not have won; objectives in their order; accuracy."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_budget_no_precision_keeps_is_a_verdict_with_levers() -> None:
     assert violation.levers
 
 
-def test_caps_beside_the_modes_are_requirements() -> None:
+def test_caps_in_addition_to_the_modes_are_requirements() -> None:
     pipeline, platform = get_pipeline("camera-detection"), get_platform(ORIN)
     free = make_plan(pipeline, platform, "MAXN", work=stage_work, cuts=False)
     power, traffic = int(free.power.expected_mw), int(free.bandwidth.expected_gbps * 1e9)

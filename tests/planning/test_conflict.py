@@ -1,4 +1,4 @@
-"""Sets of requirements that conflict: minimal by the search that found them, proved where the fastest costs say so."""
+"""Sets of requirements that conflict: minimal by the search that found them, proved where the fastest costs suffice."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_what_no_mapping_can_do_is_proved_by_its_fastest_stages() -> None:
 
 
 def test_levers_close_the_gap_when_they_are_pulled() -> None:
-    """What a lever says is done to the pipeline by hand; a plan of that pipeline no longer violates the requirement."""
+    """The test applies a lever to the pipeline itself; a plan of that pipeline no longer violates the requirement."""
     pipeline = accelerated((6, 20, 8), (6, 20, 8))
     board = platform("full", "segment")
     plan = make_plan(pipeline, board, policy="fp", work=lambda *_: None, budget=20, time_limit=None)
@@ -113,7 +113,7 @@ def test_a_lower_rate_is_a_lever_for_an_overfull_engine() -> None:
     assert plan.conflicts[0].proved and plan.conflicts[0].requirements[0].requirement == "utilisation of acc"
 
 
-def test_an_engine_that_is_not_asked_for_has_lanes_for_everybody() -> None:
+def test_a_relaxed_engine_has_a_lane_for_every_task() -> None:
     load = workload(accelerated((12, 20, 20), (9, 20, 20)), "fp")
     everything = frozenset(all_keys(load))
     free = relax(load, everything - {"utilisation of acc"})

@@ -66,7 +66,7 @@ def test_the_file_names_parts_as_compile_does_and_comes_back(plan: Plan) -> None
     assert bindings(restored)["detect.1"] == {"camera_input": "camera"}
 
 
-def test_a_plan_tells_its_cuts_and_the_engines_shares(plan: Plan) -> None:
+def test_a_plan_reports_its_cuts_and_the_engines_shares(plan: Plan) -> None:
     ((stage, places, points),) = cuts(plan)
     assert stage == "detect" and len(places) == len(points) + 1
     parts = dict(shares(detector(4 * MS), plan, stage_work))
@@ -79,7 +79,7 @@ def test_loadables_are_counted_by_part(plan: Plan) -> None:
     assert tight.verdict == "feasible" and len(jobs) == len(set(jobs))
 
 
-def test_a_cut_that_gains_nothing_is_not_made_but_told() -> None:
+def test_a_cut_that_gains_nothing_is_reported_but_not_made() -> None:
     plan = make_plan(detector(33 * MS), get_platform(ORIN), "MAXN", work=stage_work)
     (task,) = plan.tasks
     assert task.name == "detect" and plan.solver.notes["detect"].startswith("cut after ")
@@ -87,7 +87,7 @@ def test_a_cut_that_gains_nothing_is_not_made_but_told() -> None:
 
 @pytest.mark.parametrize(("queue", "verdict"), [(1, "infeasible"), (2, "feasible")])
 def test_stages_on_different_engines_overlap_frames_as_far_as_queues_allow(queue: int, verdict: str) -> None:
-    """A frame takes longer than a period, no stage does: what may wait decides, and the violation says so."""
+    """A frame takes longer than a period, no stage does: the queue lengths decide, and the violation states it."""
     whole = get_pipeline("camera-detection")
     camera = replace(whole.sensors[0], period_ns=40 * MS)
     stages = tuple(replace(stage, queue=queue) for stage in whole.stages)

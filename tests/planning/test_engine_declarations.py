@@ -116,7 +116,7 @@ def test_a_governor_saves_energy_and_keeps_deadlines() -> None:
     assert {job.exec_ns for job in plain.jobs} == {2 * MS} and {job.exec_ns for job in saved.jobs} == {8 * MS}
 
 
-def test_no_engine_to_govern_is_said() -> None:
+def test_the_lack_of_a_governable_engine_is_reported() -> None:
     with pytest.raises(UsageError, match="operating points"):
         apply_governor(planned(board()), "ccedf")
     with pytest.raises(UsageError, match="no governor"):

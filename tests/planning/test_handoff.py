@@ -114,7 +114,7 @@ def test_the_script_for_linux_is_a_script_and_says_what_the_plan_says(
     assert subprocess.run(["sh", script, "apply", "nobody", "1"], capture_output=True, env=env).returncode == 2
 
 
-def test_reservations_the_kernel_refuses_are_told(plans: dict[str, Plan]) -> None:
+def test_reservations_the_kernel_refuses_are_reported(plans: dict[str, Plan]) -> None:
     from dataclasses import replace
 
     from socsched.planning.export.linux import linux

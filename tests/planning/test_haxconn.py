@@ -46,7 +46,7 @@ def test_latencies_of_single_runs_are_within_a_tenth(artefact: haxconn.Artefact)
 
 
 def test_a_dla_part_in_one_piece_contradicts_experiment_3(artefact: haxconn.Artefact) -> None:
-    """Without turns on the DLA, the rows where both networks use it come out a fifth too fast or more."""
+    """Without turns on the DLA, the rows where both networks use it are predicted at least a fifth too fast."""
     whole = corun.Sharing(dla_whole=True)
     turns, pieces = (corun.predict(artefact, artefact.experiments[1], how) for how in (corun.Sharing(), whole))
     for row, other in zip(turns, pieces, strict=True):
@@ -63,7 +63,7 @@ def test_a_cut_of_layer_groups_into_operations_keeps_their_sums(artefact: haxcon
             assert sum(getattr(p, field) for p in cut) == pytest.approx(sum(getattr(p, field) for p in parts))
 
 
-def test_a_network_fitted_to_another_takes_what_its_makers_say(artefact: haxconn.Artefact) -> None:
+def test_a_network_fitted_to_another_takes_the_published_time(artefact: haxconn.Artefact) -> None:
     """ResNet-101 alone on the GPU: the artefact's authors typed in 5.45 ms."""
     parts = artefact.resnet101()
     assert sum(part.gpu_ms for part in parts) == pytest.approx(5.45, rel=0.15)

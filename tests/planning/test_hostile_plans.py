@@ -1,4 +1,4 @@
-"""plan.json from strangers: nothing of it reaches a shell, and what does not fit is refused with its place."""
+"""Untrusted plan.json files: no text reaches a shell unquoted, and invalid values are rejected with their positions."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_a_circle_is_reported_at_a_task_in_it_not_at_one_that_follows_it() -> No
     assert plan.tasks[0].name == "decode" and found == ("tasks", 1, "after")
 
 
-def test_a_rich_plan_comes_back(tmp_path: Path) -> None:
+def test_a_rich_plan_survives_a_round_trip(tmp_path: Path) -> None:
     save(rich_plan(), tmp_path / "plan.json")
     assert load(tmp_path / "plan.json") == rich_plan()
 

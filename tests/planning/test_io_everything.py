@@ -1,4 +1,4 @@
-"""plan.json holds a plan whole: everything set, and random plans with everything the simulator knows."""
+"""plan.json preserves plans completely: one with every field set, and random ones with every feature."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_nothing_is_lost_of_a_plan_with_everything_set(tmp_path: Path) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.data())
-def test_random_plans_come_back_and_run_alike(data: st.DataObject) -> None:
+def test_random_plans_survive_a_round_trip_and_run_alike(data: st.DataObject) -> None:
     made = data.draw(plans(rich=True))
     again = from_document(json.loads(json.dumps(to_document(made))), "plan.json")
     assert again == made

@@ -1,4 +1,4 @@
-"""The published tests as a set: registry, what they say of themselves, textbook figures, order among competitors."""
+"""The published tests as a set: registry, metadata, textbook figures, order among competitors."""
 
 from __future__ import annotations
 

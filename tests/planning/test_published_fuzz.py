@@ -1,4 +1,4 @@
-"""Any task set there can be is analysed without an error, in little time, with terms that add up."""
+"""Every valid task set is analysed without an error, quickly, with terms that add up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pipelines check --platform` lists the operators that accelerators refuse, with who says so."""
+"""`pipelines check --platform` lists the operators that accelerators refuse, with the source of each rule."""
 
 from __future__ import annotations
 

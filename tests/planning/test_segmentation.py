@@ -1,4 +1,4 @@
-"""Ways to cut a network: shortest paths against all paths, and what the neighbourhood of a way holds."""
+"""Segmentations of a network: shortest paths against all paths, and the neighbourhood of a segmentation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLACES = tuple(Place(name, "fp16", 1) for name in ("a", "b", "c"))
 
 
 class Fake(Divisible):
-    """Units whose changes of place cost what a table says."""
+    """Units whose changes of engine cost the entries of a table."""
 
     def change(self, cut: int, source: int, sink: int) -> tuple[int, int] | None:
         """Return a made-up cost; going from c to a is impossible."""

@@ -161,7 +161,7 @@ def test_at_the_stated_growth_nothing_is_late_and_beyond_it_nothing_is_proved(po
 
 
 @pytest.mark.parametrize("policy", ["edf", "fp"])
-def test_beside_the_stated_traffic_nothing_is_late_and_beyond_it_nothing_is_proved(policy: str) -> None:
+def test_with_the_stated_traffic_nothing_is_late_and_beyond_it_nothing_is_proved(policy: str) -> None:
     plan = board_plan(policy)
     assert with_foreign_traffic(plan, 0) == plan, "without traffic the execution times are those of the plan"
     tight = replace(plan, chains=tuple(replace(c, deadline_ns=(c.bound_ns or 0) * 103 // 100) for c in plan.chains))

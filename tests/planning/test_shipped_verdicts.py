@@ -168,7 +168,9 @@ def test_plan_json_holds_the_documented_fields_and_loads_back(
         (lambda d: d["engines"].clear(), "engine"),
     ],
 )
-def test_a_damaged_plan_is_told_by_field(plans: dict[tuple[str, str | None], Plan], damage: object, field: str) -> None:
+def test_a_damaged_plan_is_reported_by_field(
+    plans: dict[tuple[str, str | None], Plan], damage: object, field: str
+) -> None:
     document = json.loads(json.dumps(to_document(plans["pointpillars", "MAXN"])))
     damage(document)  # type: ignore[operator]
     with pytest.raises(DescriptorError) as caught:

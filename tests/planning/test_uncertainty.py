@@ -1,4 +1,4 @@
-"""Ties and the measurement to make first, on systems small enough to say by hand what they are."""
+"""Ties and the measurement to make first, on systems small enough for worked examples."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_every_verb_takes_such_a_plan(pipeline: str, tmp_path: Path, capsys: pyt
         assert "an engine for stage encode" in capsys.readouterr().out, verb
 
 
-def test_check_finds_it_where_it_stands(pipeline: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_reports_its_position(pipeline: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert root.run(["pipelines", "check", pipeline]) == 0
     assert root.run(["pipelines", "check", pipeline, *BOARD]) == 2
     assert f"{pipeline}:7:3: stages.encode: no engine of jetson-agx-orin-64gb can run this" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What "infeasible" rests on: a proof that is named, and no change of a pin, a share, an engine or a cut that helps."""
+"""Evidence for "infeasible": a named proof, and no change of a pin, a share, an engine or a cut that helps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures over `report_samples`."""
+"""Fixtures made from `report_samples`."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def _task(row: tuple[Any, ...], priority: int) -> Task:
 
 
 def make_plan() -> Plan:
-    """Return the plan: a LiDAR chain over seven tasks and a timer task beside it."""
+    """Return the plan: a LiDAR chain over seven tasks, and a timer task."""
     tasks = [_task(row, i) for i, row in enumerate(STAGES)]
     planning = replace(
         _task(("planning", "stage", "cpu", (2,), "fp32", 4.0, (), "assumed"), 7),

@@ -81,12 +81,12 @@ class Seen:
         self.page.wait_for_selector(".gantt[data-from]", state="attached")
 
     def shown(self, chart: str = "#part0-steady") -> tuple[int, int]:
-        """Return what part of the trace (ns) a timeline shows."""
+        """Return the part of the trace (ns) that a timeline shows."""
         figure = self.page.locator(chart)
         return int(figure.get_attribute("data-from")), int(figure.get_attribute("data-to"))
 
     def scroll_width(self) -> int:
-        """Return how wide the page is."""
+        """Return the width of the page."""
         return int(self.page.evaluate("document.documentElement.scrollWidth"))
 
 
@@ -258,15 +258,15 @@ def test_a_job_is_selected_by_pointer_and_key(desktop: Seen) -> None:
     late = chart.locator(".slice.late", has_text="backbone").first
     assert (late.locator("text").text_content() or "").startswith("✗ ")
     late.locator("rect").first.click()
-    told = chart.locator(".detail").text_content() or ""
-    assert "backbone frame 7" in told and "ran 52.5 ms" in told
+    reported = chart.locator(".detail").text_content() or ""
+    assert "backbone frame 7" in reported and "ran 52.5 ms" in reported
     assert chart.locator(".flow").count() >= 4
     assert chart.locator("line.limit").count() == 1
     assert chart.locator(".slice.dimmed").count() > 0
     desktop.page.keyboard.press("n")
     assert "planning frame 38" in (chart.locator(".detail").text_content() or "")  # the next one to start
     desktop.page.keyboard.press("p")
-    assert chart.locator(".detail").text_content() == told
+    assert chart.locator(".detail").text_content() == reported
     desktop.page.keyboard.press("Escape")
     assert chart.locator(".flow").count() == 0
     assert "Select a job" in (chart.locator(".detail").text_content() or "")

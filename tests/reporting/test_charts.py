@@ -1,4 +1,4 @@
-"""Charts hold what they are drawn from: the tail of a distribution, every late frame, levels and bars to scale."""
+"""Charts show their data: the tail of a distribution, every late frame, levels and bars to scale."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_stage_lies_under_its_roof() -> None:
     assert distance > 15  # numbers of points that lie on one another do not
 
 
-def test_the_front_tells_feasible_from_not_by_shape() -> None:
+def test_the_front_distinguishes_feasible_modes_by_shape() -> None:
     entry = {"objective": "latency,energy", "energy_uj": 10**6, "operations": {"gpu": 1.0}}
     fast = {**entry, "mode": "A", "verdict": "feasible", "on_front": True, "latency_ns": 10 * MS, "power_mw": 20_000}
     slow = {**entry, "mode": "B", "verdict": "infeasible", "on_front": False, "latency_ns": 90 * MS, "power_mw": 9_000}

@@ -1,4 +1,4 @@
-"""Comparing results: what counts as a regression, and folders that hold no result."""
+"""Comparing results: the definition of a regression, and folders without a result."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from socsched.reporting.diagram import depths, mapping
 
 
 def boxes(plan: Plan) -> dict[str, tuple[float, float, str]]:
-    """Return left edge, upper edge and class of every box by what a pointer is told."""
+    """Return left edge, upper edge and class of every box, by its tooltip."""
     figure = ElementTree.fromstring(mapping(plan).partition(">")[2].removesuffix("</div>"))
     svg = "{http://www.w3.org/2000/svg}"
     found = {}

@@ -1,4 +1,4 @@
-"""Plans against each other: what moved, what got worse, and which move is responsible."""
+"""Comparison of plans: moved stages, worsened figures, and the responsible move."""
 
 from __future__ import annotations
 
@@ -51,25 +51,25 @@ def test_a_regression_names_the_move_that_is_responsible(plan: Plan) -> None:
     a, b = moved(plan)
     found = diff(a, b, 0.05)
     assert [(m.stage, m.before, m.after) for m in found.moves] == [("backbone", "dla0 int8", "gpu fp16")]
-    (told,) = found.regressions
+    (reported,) = found.regressions
     # 21 ms of its own, 4 of interference by it, 1 of the conversion into it
-    assert told == (
+    assert reported == (
         "lidar-detection bound 23 ms → 50 ms: backbone moved from dla0 int8 to gpu fp16, 17.5 ms → 41 ms "
         "(+26 ms, all else +1 ms)"
     )
     assert diff(b, a, 0.05).regressions == ()
 
 
-def test_a_change_that_cost_more_than_the_bound_grew_says_what_took_the_rest_away(plan: Plan) -> None:
+def test_a_change_that_cost_more_than_the_bound_grew_names_the_compensating_change(plan: Plan) -> None:
     a = bound(plan, {"pfn: interference by head": 18, "backbone: wcet": 20})
     b = bound(changed(plan, "backbone", engine="gpu", cost_ns=59 * MS), {"backbone: wcet": 59})
-    (told,) = diff(a, b, 0.05).regressions
-    assert "38 ms → 59 ms" in told
-    assert told.endswith("(+39 ms, all else −18 ms)")
+    (reported,) = diff(a, b, 0.05).regressions
+    assert "38 ms → 59 ms" in reported
+    assert reported.endswith("(+39 ms, all else −18 ms)")
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "reported"),
     [
         ({"precision": "fp16"}, "backbone runs in fp16 instead of int8 on dla0"),
         ({"engine": "gpu"}, "backbone moved from dla0 int8 to gpu int8"),
@@ -77,12 +77,12 @@ def test_a_change_that_cost_more_than_the_bound_grew_says_what_took_the_rest_awa
     ],
     ids=["precision", "engine", "cost"],
 )
-def test_a_change_is_called_what_it_is(plan: Plan, changes: dict[str, Any], told: str) -> None:
+def test_kinds_of_change_are_named(plan: Plan, changes: dict[str, Any], reported: str) -> None:
     (move,) = diff(plan, changed(plan, "backbone", **changes), 0.05).moves
-    assert move.told().startswith(told)
+    assert move.told().startswith(reported)
 
 
-def test_changed_requirements_are_named_and_a_worse_verdict_is_said_once(plan: Plan) -> None:
+def test_changed_requirements_are_named_and_a_worse_verdict_is_reported_once(plan: Plan) -> None:
     chain, sensor = plan.chains[0], plan.sensors[0]
     b = replace(
         plan,
@@ -120,10 +120,10 @@ def test_a_bound_regresses_exactly_above_the_allowance(factor: float, allowed: f
 
 def test_what_cannot_be_weighed_is_a_regression(plan: Plan) -> None:
     lost = replace(plan, verdict="undecided", chains=(replace(plan.chains[0], bound_ns=None),))
-    told = " ".join(diff(plan, lost, 9.0).regressions)
-    assert "verdict feasible → undecided" in told
-    assert "chain planning is gone" in told
-    assert "→ none" in told
+    reported = " ".join(diff(plan, lost, 9.0).regressions)
+    assert "verdict feasible → undecided" in reported
+    assert "chain planning is gone" in reported
+    assert "→ none" in reported
     assert diff(lost, plan, 9.0).regressions == ()
 
 
@@ -133,7 +133,7 @@ def test_power_and_traffic_count_and_name_their_largest_term(plan: Plan) -> None
     assert diff(a, b, 0.05).regressions == ("power expected 1 W → 2 W: mostly gpu dynamic",)
 
 
-def test_inputs_mode_and_stages_that_came_or_went_are_told(plan: Plan) -> None:
+def test_changed_inputs_modes_and_added_or_removed_stages_are_reported(plan: Plan) -> None:
     other = replace(plan, mode="15W", tasks=plan.tasks[1:], inputs={**plan.inputs, "pipelines/new.yaml": "0"})
     found = diff(plan, other, 0.05)
     assert {"mode: MAXN → 15W", "input pipelines/new.yaml is new"} <= set(found.changes)
@@ -157,10 +157,10 @@ def test_the_view_fits_and_says_all(plan: Plan, width: int) -> None:
 
 
 def test_markdown_says_the_same(plan: Plan) -> None:
-    told = markdown(diff(*moved(plan), 0.05), "main|x", "new", 0.05)
-    assert told.startswith("## ❌ 1 regression\n")
-    assert "| backbone | dla0 int8 | gpu fp16 | 17.5 ms | 41 ms |" in told
-    assert "main\\|x" in told
+    reported = markdown(diff(*moved(plan), 0.05), "main|x", "new", 0.05)
+    assert reported.startswith("## ❌ 1 regression\n")
+    assert "| backbone | dla0 int8 | gpu fp16 | 17.5 ms | 41 ms |" in reported
+    assert "main\\|x" in reported
     assert "## ✅ no regression" in markdown(diff(plan, plan, 0.05), "a", "b", 0.05)
 
 
@@ -172,9 +172,9 @@ def test_results_name_the_move_too(plan: Plan, result: dict[str, Any]) -> None:
     slower["chains"][name]["missed"] = slower["chains"][name]["released"]
     b = changed(plan, stage, engine="gpu")
     found = compare(result, slower, 0.05, (plan, b))
-    told = {row.name: row.because for row in found.rows if row.regressed}
-    assert told[stage].startswith("backbone moved from dla0 int8 to gpu int8")
-    assert told[name].startswith("backbone moved from dla0") and told[name].endswith("(its median +20 ms)")
+    reported = {row.name: row.because for row in found.rows if row.regressed}
+    assert reported[stage].startswith("backbone moved from dla0 int8 to gpu int8")
+    assert reported[name].startswith("backbone moved from dla0") and reported[name].endswith("(its median +20 ms)")
     assert any("lost frames" in line and "backbone moved" in line for line in found.regressions)
     unmoved = compare(result, slower, 0.05, (plan, plan))
     assert {row.name: row.because for row in unmoved.rows if row.regressed}[name] == (

@@ -1,4 +1,4 @@
-"""Records made short enough to draw: area and extremes stay, and so does the tail of a distribution."""
+"""Downsampling for drawing: area, extremes and the tail of a distribution are kept."""
 
 from __future__ import annotations
 

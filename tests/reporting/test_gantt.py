@@ -1,4 +1,4 @@
-"""Timelines: every stay once, nothing late lost where bars are joined, arrows as the data went."""
+"""Timelines: every execution interval once, no late job lost where bars are joined, arrows along the data flow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def busy(plan: Plan, count: int = 3000, late: tuple[int, ...] = (17, 2400)) -> T
     return trace
 
 
-def test_every_stay_of_the_window_appears_once(plan: Plan, trace: Trace) -> None:
+def test_every_execution_interval_in_the_window_appears_once(plan: Plan, trace: Trace) -> None:
     record = gantt_data.Recorded.of(plan, trace)
     window = (300 * MS, 600 * MS)
     data = gantt_data.document(record, window, window)
@@ -69,7 +69,7 @@ def test_arrows_lead_to_the_jobs_whose_data_was_used(plan: Plan, trace: Trace) -
     assert senders["voxelise", 5] == []
 
 
-def test_what_became_of_jobs_is_told(plan: Plan, trace: Trace) -> None:
+def test_the_outcome_of_jobs_is_shown(plan: Plan, trace: Trace) -> None:
     data = gantt_data.document(gantt_data.Recorded.of(plan, trace), (0, trace.duration_ns), (0, 1))
     states = {(data["tasks"][job[0]][0], job[1]): job[9] for job in data["jobs"]}
     assert (states["decode", 7], states["decode", 6]) == (1, 0)
@@ -78,7 +78,7 @@ def test_what_became_of_jobs_is_told(plan: Plan, trace: Trace) -> None:
 
 
 @pytest.mark.parametrize("room", [2000, 300, 20])
-def test_joined_bars_tell_how_many_they_are_and_leave_late_ones_alone(plan: Plan, room: int) -> None:
+def test_joined_bars_state_their_number_and_late_jobs_are_not_joined(plan: Plan, room: int) -> None:
     trace = busy(plan)
     data = gantt_data.document(gantt_data.Recorded.of(plan, trace), (0, trace.duration_ns), (0, 1), room)
     assert len(data["stays"]) <= room + 2
@@ -99,7 +99,7 @@ def test_what_is_shown_first_is_not_joined(plan: Plan) -> None:
     assert sum(1 if job >= 0 else -job for _, job, _, _ in data["stays"]) == 3000
 
 
-def test_of_too_many_late_jobs_the_latest_stay(plan: Plan) -> None:
+def test_of_too_many_late_jobs_the_latest_are_kept(plan: Plan) -> None:
     trace = busy(plan, 1000, tuple(range(1000)))
     trace.jobs[500].deadline_ns -= 500
     data = gantt_data.document(gantt_data.Recorded.of(plan, trace), (0, trace.duration_ns), (0, 1), 50)

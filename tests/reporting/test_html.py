@@ -1,4 +1,4 @@
-"""The page: complete, self-contained, escaped, and saying what happened."""
+"""The page: complete, self-contained, escaped, and correct."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_text_from_files_is_escaped(page: str) -> None:
     assert "cpu is the fastest that takes &lt;voxelise&gt;" in page
 
 
-def test_the_headline_tells_of_late_frames(page: str, plan: Plan, result: dict[str, Any]) -> None:
+def test_the_headline_reports_late_frames(page: str, plan: Plan, result: dict[str, Any]) -> None:
     assert "1 of 120 simulated frames were late or dropped" in page
     result["chains"]["lidar-detection"]["missed"] = 0
     good = render([Part("Simulated", plan, build_trace(plan, late_frame=-1), result)], "toy", {})
@@ -113,7 +113,7 @@ def test_prediction_is_set_against_measurement_only_in_a_run(page: str, plan: Pl
     assert "Measured over predicted time of every stage" in measured
 
 
-def test_the_worst_frame_is_named_and_told_job_by_job(page: str) -> None:
+def test_the_worst_frame_is_named_and_listed_job_by_job(page: str) -> None:
     assert "✗ Worst miss of lidar-detection: frame 7, 107.8 ms of 100 ms, 7.84 ms late" in page
     table = page[page.index("Worst miss of") :]
     table = table[table.index("<table>") : table.index("</table>")]

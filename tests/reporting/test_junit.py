@@ -68,11 +68,11 @@ def test_a_feasible_plan_has_a_case_per_requirement(plan: Plan, result: dict[str
 
 def test_failures_are_the_verdicts_terms(infeasible: Plan, result: dict[str, Any]) -> None:
     found = outcomes(valid(junit.render(infeasible, result)), "failure")
-    told = found[f"socsched.plan {junit.requirement(infeasible.violations[0])}"]
+    reported = found[f"socsched.plan {junit.requirement(infeasible.violations[0])}"]
     for term, value in infeasible.violations[0].terms:
-        assert term in told and value
-    assert "gap" in told.splitlines()[0]
-    assert "lever: " in told
+        assert term in reported and value
+    assert "gap" in reported.splitlines()[0]
+    assert "lever: " in reported
     assert "late and" in found["socsched.simulated deadline of chain lidar-detection"]
     assert len(found) == 2
 

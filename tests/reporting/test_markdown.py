@@ -1,4 +1,4 @@
-"""The Markdown summary and the page of `why`: what a reader of a pull request or terminal has to find."""
+"""The Markdown summary and the page of `why`: the content a reader of a pull request or terminal needs."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def test_a_summary_has_a_row_a_chain_and_says_why_the_worst_frame_was_late(
     plan: Plan, trace: Trace, result: dict[str, Any]
 ) -> None:
     assert sum(chain["missed"] for chain in result["chains"].values())
-    told = summary.render(plan, trace, result)
-    assert told.startswith("## ❌ toy on board, mode MAXN\n")
+    reported = summary.render(plan, trace, result)
+    assert reported.startswith("## ❌ toy on board, mode MAXN\n")
     for chain in plan.chains:
-        assert re.search(rf"^\| (❌ )?{chain.name} \|", told, re.MULTILINE)
-    assert re.search(r"^Worst: lidar-detection, frame \d+: [\d.]+ ms late", told, re.MULTILINE)
-    for line in [line for line in told.splitlines() if line.startswith("|")]:
+        assert re.search(rf"^\| (❌ )?{chain.name} \|", reported, re.MULTILINE)
+    assert re.search(r"^Worst: lidar-detection, frame \d+: [\d.]+ ms late", reported, re.MULTILINE)
+    for line in [line for line in reported.splitlines() if line.startswith("|")]:
         assert len(re.findall(r"(?<!\\)\|", line)) in (5, 9), line
 
 
 def test_a_summary_of_an_infeasible_plan_has_the_terms(infeasible: Plan, trace: Trace, result: dict[str, Any]) -> None:
-    told = summary.render(infeasible, trace, result)
-    assert "Plan: **infeasible**" in told
-    assert "lever: drop fp32" in told
+    reported = summary.render(infeasible, trace, result)
+    assert "Plan: **infeasible**" in reported
+    assert "lever: drop fp32" in reported
 
 
 def test_what_markdown_would_take_for_itself_is_escaped() -> None:
@@ -57,7 +57,7 @@ def test_the_page_of_why_fits_and_its_times_add_up(plan: Plan, trace: Trace, wid
     assert "ms late" in "\n".join(lines)
 
 
-def test_outcomes_have_their_own_words(plan: Plan, trace: Trace) -> None:
+def test_every_outcome_has_its_wording(plan: Plan, trace: Trace) -> None:
     found = Why(trace, plan).worst()
     in_time = replace(found, deadline_ns=found.response_ns + 1_000_000)
     assert "in time by 1 ms" in why.headline(in_time)

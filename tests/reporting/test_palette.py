@@ -1,4 +1,4 @@
-"""Colours of the page, in light and dark: contrast by WCAG 2.1 (4.5 for text, 3 for graphics), worked out here."""
+"""Colours of the page, in light and dark: contrast by WCAG 2.1 (4.5 for text, 3 for graphics), computed here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PALER, DIMMED = 0.85, 0.35
 
 
 def schemes() -> dict[str, dict[str, str]]:
-    """Return the variables of both schemes: the second :root, for dark screens, replaces what the first one says."""
+    """Return the variables of both schemes: the second :root, for dark screens, overrides the first."""
     light, dark = (
         dict(re.findall(r"--(\w+):(#[0-9a-f]{6})", block)) for block in re.findall(r":root\{([^}]*)\}", CSS)[:2]
     )
@@ -34,7 +34,7 @@ def contrast(a: str, b: str) -> float:
 
 
 def mixed(colour: str, below: str, share: float) -> str:
-    """Return what `colour` with an opacity shows on another."""
+    """Return the colour of `colour` drawn with an opacity on another."""
     pairs = ((int(colour[at : at + 2], 16), int(below[at : at + 2], 16)) for at in (1, 3, 5))
     return "#" + "".join(f"{round(a * share + b * (1 - share)):02x}" for a, b in pairs)
 

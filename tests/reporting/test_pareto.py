@@ -1,4 +1,4 @@
-"""The front over power modes: who is on it, its figure, and the verb that prints it."""
+"""The Pareto front over power modes: its members, its figure, and the verb that prints it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan, simulation and run lined up: errors, tolerances, what is missing."""
+"""Plan, simulation and run compared: errors, tolerances, missing values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_each_figure_has_its_own_tolerance(plan: Plan, result: dict[str, Any]) -
     assert predict(plan, result, scaled(result, 1.3), Tolerance(0.5, 0.5, 0.5)).beyond == ()
 
 
-def test_frames_lost_beyond_the_prediction_are_told(plan: Plan, result: dict[str, Any]) -> None:
+def test_frames_lost_beyond_the_prediction_are_reported(plan: Plan, result: dict[str, Any]) -> None:
     worse = copy.deepcopy(result)
     name = plan.chains[0].name
     worse["chains"][name]["dropped"] += 5
@@ -70,7 +70,7 @@ def test_without_a_simulation_the_plan_predicts(plan: Plan, result: dict[str, An
     assert all(line.predicted is None for line in found.lines if line.figure == "p99_9")
 
 
-def test_the_command_lines_them_up_and_its_exit_code_tells(
+def test_the_command_compares_them_and_sets_its_exit_code(
     plan: Plan, result: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     io.save(plan, tmp_path / "plan.json")
@@ -80,8 +80,8 @@ def test_the_command_lines_them_up_and_its_exit_code_tells(
     command = ["compare", str(tmp_path / "plan.json"), str(tmp_path / "simulated")]
     assert root.run([*command, str(tmp_path / "same")]) == 0
     assert root.run([*command, str(tmp_path / "slower"), "--json"]) == 1
-    told = capsys.readouterr().out
-    assert json.loads(told[told.index("{") :])["mean_absolute_errors"]["chain p50"] == pytest.approx(1 / 3)
+    reported = capsys.readouterr().out
+    assert json.loads(reported[reported.index("{") :])["mean_absolute_errors"]["chain p50"] == pytest.approx(1 / 3)
     assert root.run([*command, str(tmp_path / "slower"), "--tolerance", "40%"]) == 0
     assert root.run(["compare", str(tmp_path / "plan.json")]) == 2
     assert root.run(["compare", str(tmp_path / "same")]) == 2

@@ -1,4 +1,4 @@
-"""Tables on narrow terminals: nothing is lost, nothing is torn that need not be, nothing is wider than the screen."""
+"""Tables on narrow terminals: no content is lost, no word is split needlessly, no line is wider than the screen."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def shown(sheet: Sheet, width: int) -> list[str]:
     return [line.rstrip() for line in screen.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
 
-def test_what_fits_stands_side_by_side() -> None:
+def test_columns_that_fit_are_side_by_side() -> None:
     lines = shown(Sheet(COLUMNS, ROWS, (1, 2), (4,)), 120)
     assert len(lines) == 3
     assert lines[1] == "voxelise           3.705 ms  4.1 ms  cpu0    the fastest of three candidates that take it"
 
 
-def test_what_does_not_goes_below_its_row() -> None:
+def test_columns_that_do_not_fit_go_below_their_row() -> None:
     lines = shown(Sheet(COLUMNS, ROWS, (1, 2), (4,)), 50)
     assert lines == [
         "stage                  time    WCET  engine",
@@ -71,7 +71,7 @@ def test_nothing_is_lost_and_nothing_is_wider_than_the_screen(width: int, data: 
     lines = shown(Sheet(heads, rows, (), sorted(below)), width)
     assert max(map(len, lines), default=0) <= width
     # every word of every cell is there; none is longer than what may be broken
-    told = " ".join(lines).split()
+    reported = " ".join(lines).split()
     for row in rows:
         for cell in row:
-            assert all(word in told for word in cell.split())
+            assert all(word in reported for word in cell.split())

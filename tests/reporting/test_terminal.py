@@ -1,4 +1,4 @@
-"""Tables on the terminal: complete at any width, terms that add up, nothing styled by content."""
+"""Tables on the terminal: complete at any width, terms that add up, no styling by content."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_violation_shows_terms_and_levers(infeasible: Plan) -> None:
     assert "lever: drop fp32" in view
 
 
-def test_markup_in_names_is_printed_as_it_is(plan: Plan) -> None:
+def test_markup_in_names_is_printed_literally(plan: Plan) -> None:
     odd = replace(plan, tasks=(replace(plan.tasks[0], name="[red]x[/red]"),))
     assert "[red]x[/red]" in shown(terminal.stages(odd))
 

@@ -1,4 +1,4 @@
-"""The worst frame of a chain, and the way it took."""
+"""The worst frame of a chain, and its path."""
 
 from __future__ import annotations
 

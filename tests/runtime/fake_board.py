@@ -110,7 +110,7 @@ def tegrastats(*lines: str) -> tuple[str, ...]:
 
 
 def tensorrt(version: str = "8.6.2", cores: int = 2, strays: tuple[str, ...] = (), refuses: bool = False) -> Any:
-    """Return a module that stands in for TensorRT: it builds, audits and records what it was asked."""
+    """Return a module that stands in for TensorRT: it builds, audits and records requests."""
     log: list[tuple[str, Any]] = []
 
     class Config:

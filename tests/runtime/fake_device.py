@@ -1,4 +1,4 @@
-"""A device that queues work and does it as late as it may, in any order its streams and events allow."""
+"""A device that queues work and executes it as late as possible, in any order its streams and events allow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from socsched.graph.operators import TensorType
 
 @dataclass(eq=False)
 class Buffer:
-    """Device memory; what lies in it before anything was written is garbage."""
+    """Device memory; its initial contents are garbage."""
 
     array: np.ndarray[Any, Any]
 
@@ -54,8 +54,8 @@ class Event:
 class FakeDevice:
     """Runs compiled stages on this machine's processor; `done` lists what was carried out, in order.
 
-    Work is done only when somebody waits for it, and then other work that may go first is drawn in between: a missing
-    event or a slot used twice shows as wrong numbers.
+    Work is done only when a caller waits for it, preceded by a random choice of other work that may run first: a
+    missing event or a slot used twice then causes wrong results.
     """
 
     def __init__(self, seed: int = 0, fails: str = "") -> None:
@@ -145,7 +145,7 @@ class FakeDevice:
         event.operation = self._put(stream, "mark", lambda: None)
 
     def follow(self, stream: Stream, event: Event) -> None:
-        assert event.operation is not None, "an event nobody ever marks"
+        assert event.operation is not None, "an event that is never recorded"
         stream.waits.append(event.operation)
 
     def wait(self, start: Event, end: Event) -> tuple[int, int]:

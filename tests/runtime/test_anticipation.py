@@ -1,4 +1,4 @@
-"""Workers that are awake when their job comes: nothing is lost, nobody waits for long, nobody disturbs others."""
+"""Workers that are awake when their job arrives: no job is lost, no wait is long, other workers are not disturbed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from socsched.trace.trace import Trace
 needs_c = pytest.mark.skipif(futex_queue._code() is None, reason="parking.c needs a C compiler and futexes")
 
 
-def test_everything_put_into_a_mailbox_comes_out_in_order_whatever_is_expected() -> None:
+def test_a_mailbox_preserves_order_whatever_is_expected() -> None:
     for make in (mailbox, _Plain):
         box, found = make(), []
         owner = threading.Thread(target=lambda: [found.append(box.get()) for _ in range(3000)], daemon=True)  # noqa: B023
@@ -35,7 +35,7 @@ def test_everything_put_into_a_mailbox_comes_out_in_order_whatever_is_expected()
                 time.sleep(number % 4 * 1e-5)
             box.put(number)
         owner.join(20)
-        assert found == list(range(3000)), "none is lost, and nobody sleeps with one in the box"
+        assert found == list(range(3000)), "none is lost, and no worker sleeps with a job in its box"
 
 
 @needs_c
@@ -72,7 +72,7 @@ def test_an_owner_is_awake_only_while_something_is_expected_and_sleeps_otherwise
     assert first < 0.1 and 0.0 < second - first < 0.16, "asleep it takes no processor time, awake no more than allowed"
 
 
-def test_without_a_compiler_a_run_goes_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_a_compiler_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(futex_queue, "_code", lambda: None)
     assert isinstance(mailbox(), _Plain)
     made = plan(task("a", "s"), task("b", "a", lanes=(1,)), sensors={"s": 10 * MS})
@@ -82,14 +82,14 @@ def test_without_a_compiler_a_run_goes_as_before(monkeypatch: pytest.MonkeyPatch
 
 class _Worker:
     def __init__(self, pinned: bool = True) -> None:
-        self.pinned, self.told = pinned, []  # type: ignore[var-annotated]
+        self.pinned, self.announced = pinned, []  # type: ignore[var-annotated]
         self.cpus = {7}
 
     def expect(self, from_ns: int, until_ns: int) -> None:
-        self.told.append((from_ns, until_ns))
+        self.announced.append((from_ns, until_ns))
 
 
-def test_those_are_expected_to_work_whose_lanes_are_free_and_who_follow_another_lane() -> None:
+def test_workers_are_woken_if_their_lanes_are_free_and_they_follow_another_lane() -> None:
     made = plan(
         task("a", "s"), task("same", "a"), task("other", "a", lanes=(1,)), task("unpinned", "a", lanes=(2,)),
         task("clock", lanes=(3,)), sensors={"s": 10 * MS},
@@ -101,16 +101,16 @@ def test_those_are_expected_to_work_whose_lanes_are_free_and_who_follow_another_
     expected = Anticipation(version, 300_000)
     assert expected.released("s", 10 * MS, {("cpu", 1): None}) == {7}, "the processors that are kept awake"
     assert expected.released("clock", 20 * MS, {("cpu", 3): None}) == set()
-    told = {lane: worker.told for lane, worker in workers.items()}  # type: ignore[attr-defined]
-    assert told == {0: [(10 * MS - 150_000, 10 * MS + 300_000)], 1: [], 2: [], 3: []}, "the clock's lane is taken"
+    reported = {lane: worker.announced for lane, worker in workers.items()}  # type: ignore[attr-defined]
+    assert reported == {0: [(10 * MS - 150_000, 10 * MS + 300_000)], 1: [], 2: [], 3: []}, "the clock's lane is taken"
     expected.began("a", 30 * MS, ())
-    assert not told[1], "nobody knows how long it takes"
+    assert not reported[1], "its time is unknown"
     for lasted in (3 * MS, 2 * MS, 4 * MS):
         expected.ended("a", lasted)
     expected.began("a", 30 * MS, ())
-    ((start, end),) = told[1]
+    ((start, end),) = reported[1]
     assert 32 * MS - 150_000 <= start < 32.2 * MS and end - start == 450_000, "the shortest time of late"
-    assert len(told[0]) == 1, "who goes on with the next stage himself need not be woken"
+    assert len(reported[0]) == 1, "a worker that continues with the next stage need not be woken"
 
 
 def test_a_rehearsal_leaves_no_traces() -> None:
@@ -160,7 +160,7 @@ def _setting(made: Any) -> Any:
 
 
 @needs_c
-def test_who_releases_keeps_off_processors_that_are_awake_or_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_release_thread_avoids_processors_that_are_awake_or_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, tuple[set[int], ...], list[int]]] = []
     short: list[str] = []
 

@@ -20,7 +20,7 @@ def image() -> np.ndarray:
     return np.random.default_rng(1).standard_normal(PLAIN.shape).astype(np.float32)
 
 
-def test_a_tensor_that_lies_as_wanted_is_handed_on_untouched(image: np.ndarray) -> None:
+def test_a_tensor_in_the_required_layout_is_passed_on_unchanged(image: np.ndarray) -> None:
     laid = Placed(convert(image, PLAIN, BLOCKED), BLOCKED)
     assert to_layout(laid, BLOCKED) is laid.array
     assert plain(image) is image
@@ -42,7 +42,7 @@ def test_inputs_are_gathered_in_port_order(image: np.ndarray) -> None:
     assert laid.shape == (1, 2, 5, 7, 16)
 
 
-def test_a_load_uses_the_processor_time_it_was_told() -> None:
+def test_a_load_uses_the_requested_processor_time() -> None:
     before = time.thread_time_ns()
     burn(3_000_000)
     assert time.thread_time_ns() - before >= 3_000_000

@@ -75,7 +75,7 @@ def test_a_shield_keeps_less_critical_jobs_back_but_not_for_ever() -> None:
     assert names(shielded.start(7 * MS)) == ["soft"], "nothing more critical is left"
 
 
-def test_a_shield_keeps_jobs_back_that_would_still_run_when_a_more_critical_frame_comes() -> None:
+def test_a_shield_holds_back_jobs_that_would_still_run_at_a_more_critical_release() -> None:
     hard = task("hard", "a", period_ns=10 * MS, criticality="hard")
     soft = task("soft", "b", lanes=(1,), period_ns=10 * MS, criticality="soft")
     made = plan(hard, soft, sensors={"a": 10 * MS, "b": 10 * MS}, lanes=2)
@@ -85,7 +85,7 @@ def test_a_shield_keeps_jobs_back_that_would_still_run_when_a_more_critical_fram
         one.release("a", 0, 0, 0, {})
         one.finish(one.start(0)[0], 0, MS, {})
         one.release("b", 0, 2 * MS, 2 * MS, {})
-        (first,) = one.start(2 * MS)  # nobody knows how long it takes
+        (first,) = one.start(2 * MS)  # its time is unknown
         one.finish(first, 2 * MS, 5 * MS, {})
         one.release("b", 1, 6 * MS, 6 * MS, {})
     assert names(asap.start(7 * MS + 1)) == ["soft"], "without a clock nothing is due"

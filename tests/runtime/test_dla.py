@@ -74,7 +74,7 @@ def jetson(root: Path) -> JetsonBoard:
 
 @pytest.fixture(scope="module")
 def reference(pipe: Pipeline) -> dict[int, Any]:
-    """Return what is found frame by frame when every engine is simulated here."""
+    """Return the detections frame by frame, with every engine simulated on this machine."""
     made = on_dla(pipe)
     platform = as_simulated(get_platform("jetson-agx-orin-64gb"))
     trace = execute(made, pipe, platform=platform, frames=FRAMES, pace="asap", alone=True)

@@ -91,8 +91,8 @@ def test_a_run_that_its_input_ends_says_so_and_loops_if_asked_to(
     made = plan(task("a", "s"), sensors={"s": 5 * MS})
     ended = run(made, Scripted(), duration_ns=40 * MS)
     assert len(ended.releases["s"]) == 3
-    told = capsys.readouterr().err
-    assert "3 frames of s" in told and "15 ms of 40 ms" in told and "--loop" in told
+    reported = capsys.readouterr().err
+    assert "3 frames of s" in reported and "15 ms of 40 ms" in reported and "--loop" in reported
     looped = run(made, Scripted(), duration_ns=40 * MS, loop=True)
     assert len(looped.releases["s"]) == 8
     assert "--loop" not in capsys.readouterr().err
@@ -115,9 +115,9 @@ def test_chains_that_end_in_one_stage_are_reported_each_once_for_every_frame_of_
     )
     seen: list[FrameReport] = []
     run(replace(made, chains=chains), Scripted(), duration_ns=36 * MS, on_frame=seen.append)
-    told = {name: [report.frame for report in seen if report.chain == name] for name in "xy"}
-    assert told["y"] == list(range(9))
-    assert told["x"] == sorted(set(told["x"])) and set(told["x"]) <= {0, 1, 2} and told["x"]
+    reported = {name: [report.frame for report in seen if report.chain == name] for name in "xy"}
+    assert reported["y"] == list(range(9))
+    assert reported["x"] == sorted(set(reported["x"])) and set(reported["x"]) <= {0, 1, 2} and reported["x"]
 
 
 def test_a_failing_stage_ends_the_run_and_keeps_the_trace() -> None:
@@ -213,8 +213,8 @@ def scans(folder: Path) -> list[Path]:
 def test_unusable_scans_are_reported_and_dropped_and_the_run_goes_on(tmp_path: Path, capsys: Any) -> None:
     made, pipe = lidar()
     trace = execute(made, pipe, platform=HERE, scans=scans(tmp_path))
-    told = capsys.readouterr().err
-    assert all(f"{name}.bin" in told for name in "123") and "0.bin" not in told
+    reported = capsys.readouterr().err
+    assert all(f"{name}.bin" in reported for name in "123") and "0.bin" not in reported
     assert [job.frame for job in trace.jobs if job.task == "tracker"] == [0, 4]
     assert len(trace.releases["lidar"]) == 5
     assert [note.frame for note in trace.instants if note.kind == "input"] == [1, 2, 3]
@@ -231,7 +231,7 @@ def test_bad_scans_count_as_dropped_frames_of_the_chain(tmp_path: Path) -> None:
     assert (chain["released"], chain["completed"], chain["dropped"]) == (5, 2, 3)
 
 
-def test_scans_come_round_again_only_when_more_frames_are_asked_for(tmp_path: Path) -> None:
+def test_scans_are_repeated_only_if_more_frames_are_requested(tmp_path: Path) -> None:
     made, pipe = lidar()
     files = [scans(tmp_path)[0], scans(tmp_path)[4]]
     assert len(execute(made, pipe, platform=HERE, scans=files).releases["lidar"]) == 2
@@ -245,9 +245,9 @@ def test_figures_of_voxels_are_recorded_on_request(tmp_path: Path) -> None:
     good = [scans(tmp_path)[0]]
     plain = execute(made, pipe, platform=HERE, scans=good)
     assert "voxels_sha256" not in plain.details[0]
-    told = execute(made, pipe, platform=HERE, scans=good, stats=True, pace="asap").details[0]
-    assert (told["points"], told["pillars"], told["points_in_pillars"]) == (4, 1, 4)
-    assert len(told["voxels_sha256"]) == 64
+    reported = execute(made, pipe, platform=HERE, scans=good, stats=True, pace="asap").details[0]
+    assert (reported["points"], reported["pillars"], reported["points_in_pillars"]) == (4, 1, 4)
+    assert len(reported["voxels_sha256"]) == 64
 
 
 def test_a_shielded_job_starts_in_the_end_though_nothing_else_happens() -> None:
@@ -257,5 +257,5 @@ def test_a_shielded_job_starts_in_the_end_though_nothing_else_happens() -> None:
     script = Scripted(lambda name, number: sleep(110) if name == "soft" else None)
     trace = run(made, script, duration_ns=250 * MS, options=Options(shield=True))
     jobs = {(job.task, job.frame): job for job in trace.jobs}
-    assert {job.status for job in jobs.values()} == {"done"}, "nobody waits for a release that does not come"
+    assert {job.status for job in jobs.values()} == {"done"}, "no job waits for a release that does not come"
     assert jobs["soft", 1].start_ns >= 400 * MS, "at 200 ms it would have been in the way of a frame at 300"

@@ -1,4 +1,4 @@
-"""Several frames under way: what is found does not depend on it, memory is handed on and taken again, not copied."""
+"""Several frames in flight: detections do not change, and memory is passed on and reused, not copied."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def found(planned: tuple[Plan, Pipeline], given: Recorded, options: Options) -> 
 
 @pytest.fixture(scope="module")
 def reference(planned: tuple[Plan, Pipeline], detector: Recorded) -> dict[int, Any]:
-    """Return what is found frame by frame, one stage after the other."""
+    """Return the detections frame by frame, one stage after the other."""
     _trace, boxes = found(planned, detector, Options("sequential"))
     assert len(boxes) == FRAMES and all(boxes.values())
-    assert len({str(found) for found in boxes.values()}) == len(detector.scans), "frames can be told apart"
+    assert len({str(found) for found in boxes.values()}) == len(detector.scans), "frames are distinguishable"
     return boxes
 
 
@@ -64,7 +64,7 @@ def test_detections_are_the_same_whatever_the_executor_and_frames_in_flight(
     assert all(job.status == "done" for job in trace.jobs)
 
 
-def test_a_run_does_not_end_before_what_was_found_is_kept(
+def test_a_run_does_not_end_before_its_detections_are_kept(
     planned: tuple[Plan, Pipeline], detector: Recorded, reference: dict[int, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add = Collector.add
@@ -208,7 +208,7 @@ def test_tensors_are_handed_on_without_copies_into_memory_that_exists(
     assert runs >= 3, "one frame at a time: its memory is that of frames before"
 
 
-def test_memory_of_stages_goes_round_however_many_frames_pass(
+def test_memory_of_stages_is_reused_for_any_number_of_frames(
     planned: tuple[Plan, Pipeline], detector: Recorded
 ) -> None:
     made, pipe = planned

@@ -1,4 +1,4 @@
-"""Plans for boards that are not here, computed: the numbers are the engines', the times the model's."""
+"""Functional simulation of plans for absent boards: results are those of the engines, times those of the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles, scales, overload files and manifests from strangers: each fault with its place, no traceback."""
+"""Profiles, scales, overload files and manifests from untrusted sources: each fault with its position, no traceback."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CASES: list[tuple[str, Callable[[Path], Any], tuple[Any, ...], Any, str]] = [
     ("overload", _overload, ("stages", "net", "policy"), "explode", "stages.net.policy: expected one of"),
     ("overload", _overload, ("stages", "net", "params"), 3, "stages.net.params: expected a mapping"),
     ("overload", _overload, ("stages", "net"), {"policy": "degrade"}, "expected precision or params"),
-    ("overload", _overload, ("stages", "nobody"), {"policy": "skip"}, "unknown task 'nobody'"),
+    ("overload", _overload, ("stages", "missing"), {"policy": "skip"}, "unknown task 'missing'"),
     ("overload", _overload, ("shed", "for"), [1], "shed.for: expected a duration"),
     ("overload", _overload, ("shed", "below"), "soft", "shed.below: expected one of"),
     ("manifest", _bundle, ("stages",), ..., "stages is missing"),

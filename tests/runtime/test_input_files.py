@@ -1,4 +1,4 @@
-"""Frames from files: which sensor takes which file, rows of arrays, and what is refused before anything runs."""
+"""Frames from files: assignment of files to sensors, rows of arrays, and errors before the run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_scans_go_to_the_lidar_and_images_to_the_camera(stack: Pipeline, tmp_pat
     assert not any(feed.count for name, feed in feeds.items() if name not in ("lidar", "camera"))
 
 
-def test_a_sensor_without_files_sees_what_is_made_up(stack: Pipeline, tmp_path: Path) -> None:
+def test_a_sensor_without_files_gets_synthetic_frames(stack: Pipeline, tmp_path: Path) -> None:
     feeds = sources(stack, bindings(stack), [picture(tmp_path / "b.png")], 0)
     assert feeds["lidar"].count == 0 and len(feeds["lidar"].frame(0).outputs["points"]) > 1000
 
@@ -103,7 +103,7 @@ def test_an_archive_larger_than_memory_is_refused_by_its_headers(
         fed(arrays(tmp_path / "a.npz", x=np.zeros((9, 3, 4, 6), np.float32)))
 
 
-def test_a_frame_with_nan_is_skipped_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_frame_with_nan_is_skipped_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = np.zeros((2, 3, 4, 6), np.float32)
     rows[0, 0, 0, 0] = np.nan
     frames = fed(arrays(tmp_path / "a.npz", x=rows))

@@ -83,9 +83,9 @@ def test_the_last_sample_before_the_start_is_the_first_step() -> None:
     assert as_steps([(1, {"x": 1.0}), (5, {"x": 2.0}), (12, {"x": 3.0})], 10) == {"x": [(0, 2.0), (2, 3.0)]}
 
 
-def test_nvml_tells_power_and_clocks_or_nothing() -> None:
+def test_nvml_reports_power_and_clocks_or_nothing() -> None:
     class Library:
-        """NVML as the driver has it, with a device that tells no memory clock."""
+        """NVML as the driver has it, with a device that reports no memory clock."""
 
         def nvmlInit_v2(self) -> int:
             return 0
@@ -130,7 +130,7 @@ def test_mode_and_clocks_are_read_and_agree_with_the_plan(tmp_path: Path, l4t: i
     assert facts["model"] == "NVIDIA Jetson AGX Orin Developer Kit" and facts["mode"] == {"name": "MAXN", "id": 0}
 
 
-def test_another_mode_is_refused_and_never_set_without_being_told_to(tmp_path: Path) -> None:
+def test_another_mode_is_refused_and_never_set_unless_requested(tmp_path: Path) -> None:
     mode = Nvpmodel("MODE_30W")
     jetson = board(orin(tmp_path), mode)
     with pytest.raises(UsageError, match="in mode 30W") as caught, jetson.prepared(planned()):
@@ -239,7 +239,7 @@ def test_layers_no_dla_takes_are_named_before_anything_is_built(package: Package
     assert not [what for what, _ in trt.log if what == "built"]
 
 
-def test_what_can_go_wrong_with_an_engine_is_told(package: Package) -> None:
+def test_failures_to_build_an_engine_are_reported(package: Package) -> None:
     with pytest.raises(MachineError, match="DLA core 2 was asked for, there are 2"):
         DlaBuilder(tensorrt()).engine(package, 2)
     with pytest.raises(MachineError, match="built no engine"):

@@ -1,4 +1,4 @@
-"""Of runs that go on and on: what is found in frames goes to a file, what happened to a journal, nothing is kept."""
+"""Long runs: detections go to a file, events to a journal, and neither stays in memory."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_parts_of_a_frame_are_put_together_and_torn_lines_left_out(tmp_path: Pat
     assert [json.loads(line) for line in file.read_text().splitlines()] == expected
 
 
-def test_a_slow_disk_keeps_whoever_adds_waiting_and_a_full_one_nobody(
+def test_a_slow_disk_makes_writers_wait_and_a_full_one_releases_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frames_file, "_BACKLOG", 4)
@@ -81,7 +81,7 @@ def test_a_slow_disk_keeps_whoever_adds_waiting_and_a_full_one_nobody(
     assert not thread.is_alive() and isinstance(file.error, OSError)
 
 
-def test_a_run_with_files_tells_what_one_without_does_and_keeps_nothing_meanwhile(
+def test_a_run_with_files_reports_the_same_and_keeps_nothing_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "class_names", lambda pipeline: CLASSES)

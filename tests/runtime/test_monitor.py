@@ -1,4 +1,4 @@
-"""What goes wrong while running: told, bounded, survived."""
+"""Failures during a run: reported, bounded, survived."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_hanging_engine_is_noticed_before_its_period_is_over_when_a_plan_can_t
     assert hang_limit(quick, False) >= 10**10 and hang_limit(quick, True, 5) == 5
 
 
-def test_overruns_late_jobs_and_growing_queues_are_told_while_they_happen() -> None:
+def test_overruns_late_jobs_and_growing_queues_are_reported_while_they_happen() -> None:
     slow = task("slow", "s", wcet_ns=2 * MS, deadline_ns=20 * MS, queue=50)
     calls = iter(range(10**6))
     trace = run(plan(slow, sensors={"s": 10 * MS}), Scripted(lambda *_: sleep(45 if next(calls) > 1 else 1)), frames=16)
@@ -96,7 +96,7 @@ def test_overruns_late_jobs_and_growing_queues_are_told_while_they_happen() -> N
         job.deadline_ns for job in trace.jobs if job.frame == note.frame) for note in late)  # fmt: skip
     assert any(
         job.start_ns <= note.time_ns < job.finish_ns for note in late for job in trace.jobs if job.frame == note.frame
-    ), "told before the job ended"
+    ), "reported before the job ended"
     assert any(note.kind == "overload" and "its queue grew" in note.text for note in trace.instants)
 
 
@@ -184,12 +184,12 @@ def test_degrade_runs_the_cheaper_variant_when_time_is_short() -> None:
     assert "fp32" in seen.values()
 
 
-def test_work_of_less_weight_is_shed_while_critical_stages_are_late_and_comes_back() -> None:
+def test_less_critical_work_is_shed_while_critical_stages_are_late_and_then_resumed() -> None:
     overload = Overload(Policies(shed_below="hard", shed_ns=100))
     hard, soft = task("h", "s", criticality="hard"), task("x", "s", criticality="soft")
     assert not overload.sheds(soft, 0)
     assert not overload.missed(soft, 10) and not overload.sheds(soft, 11), "soft misses shed nothing"
-    assert overload.missed(hard, 20) and not overload.missed(hard, 30), "told when it begins"
+    assert overload.missed(hard, 20) and not overload.missed(hard, 30), "reported when it begins"
     assert overload.sheds(soft, 129) and not overload.sheds(hard, 129) and not overload.sheds(soft, 130)
 
 
@@ -360,6 +360,6 @@ def test_a_killed_run_leaves_its_trace_up_to_the_last_second(tmp_path: Path, che
     settled = {job.frame for job in trace.jobs if job.task == "b"}
     early = [n for n, at in enumerate(trace.releases["s"]) if at < trace.duration_ns - 1000 * MS]
     assert len(settled.intersection(early)) > 0.5 * len(early)
-    told = {entry["frame"] for entry in read_frames(tmp_path / "frames.jsonl") if len(entry["detections"]) == 3}
+    shown = {entry["frame"] for entry in read_frames(tmp_path / "frames.jsonl") if len(entry["detections"]) == 3}
     settled = {job.frame for job in trace.jobs if job.task == "b" and job.finish_ns < trace.duration_ns - 1000 * MS}
-    assert settled and settled <= told, "and so is what was found in them"
+    assert settled and settled <= shown, "and so is what was found in them"

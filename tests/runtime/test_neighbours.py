@@ -1,4 +1,4 @@
-"""What others took of the machine: from made-up counters, and beside a process that spins."""
+"""The share of the machine taken by other processes: from artificial counters, and with a process that spins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def stat(busy: int) -> str:
     return f"cpu  {busy} {busy} {busy} 99999 7777 {busy} {busy} {busy} 0 0\ncpu0 1 2 3\n"
 
 
-def test_what_is_busy_and_not_our_own_is_the_others() -> None:
+def test_busy_time_that_is_not_ours_belongs_to_other_processes() -> None:
     texts, own, now = iter([stat(0), stat(10 * TICK)]), iter([5.0, 35.0]), iter([100.0, 120.0])
     neighbours = Neighbours(lambda: next(texts), lambda: next(own), lambda: next(now))
     assert neighbours.taken() == pytest.approx((60 - 30) / 20)
@@ -34,7 +34,7 @@ def test_nothing_is_known_without_the_counters() -> None:
 
 
 @pytest.mark.skipif(not STAT.exists(), reason="no /proc/stat")
-def test_our_own_work_is_not_counted_and_a_neighbours_is() -> None:
+def test_only_work_of_other_processes_is_counted() -> None:
     neighbours = Neighbours()
     before = time.process_time()
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:

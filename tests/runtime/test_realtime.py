@@ -1,4 +1,4 @@
-"""Real-time settings: derived from the plan, asked for, taken back; refusals are told and not fatal."""
+"""Real-time settings: derived from the plan, requested, restored; refusals are reported and not fatal."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ def test_refusal_is_a_notice_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch
     made = plan(task("a", "s"), task("b", "a", lanes=(1,)), sensors={"s": 5 * MS})
     trace = run(made, Scripted(), frames=3, options=Options(realtime="fifo"))
     assert len(trace.jobs) == 6
-    told = capsys.readouterr().err
-    assert told.count("no real-time scheduling") == 1 and "ulimit -r" in told and "ulimit -l" in told
+    shown = capsys.readouterr().err
+    assert shown.count("no real-time scheduling") == 1 and "ulimit -r" in shown and "ulimit -l" in shown
 
 
-def test_auto_leaves_a_processor_to_everybody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_leaves_a_processor_to_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(realtime, "refusal", lambda: "")
     usable = len(os.sched_getaffinity(0))
     kind, notice = realtime.choose_class("auto", usable)
@@ -153,7 +153,7 @@ def test_a_run_under_real_time_settings_finds_what_any_run_finds() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no processor affinity here")
-def test_a_thread_stays_off_what_is_taken_as_long_as_something_is_left() -> None:
+def test_a_thread_avoids_taken_processors_while_others_are_free() -> None:
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < 2:
         pytest.skip("a single processor")
@@ -168,7 +168,7 @@ def test_a_thread_stays_off_what_is_taken_as_long_as_something_is_left() -> None
     assert in_thread(lambda: kept(set(allowed))) == set(allowed), "nothing would be left"
 
 
-def test_short_turns_are_asked_for_in_the_calling_thread_only() -> None:
+def test_short_time_slices_are_requested_for_the_calling_thread_only() -> None:
     if tuple(map(int, os.uname().release.split(".")[:2])) < (6, 12):
         pytest.skip("the length of a turn cannot be asked for before Linux 6.12: boot a newer kernel (uname -r)")
 

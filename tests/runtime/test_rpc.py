@@ -1,4 +1,4 @@
-"""Stages on a machine reached over RPC, which is this one: a server in a process of its own."""
+"""Stages on a machine reached over RPC, which is this one: a server in a separate process."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def test_network_stages_are_measured_there_into_a_profile(port: int, recorded: R
     platform = host.detect()
     made = make_plan(pipe, platform, work=stage_work)
     made = replace(made, tasks=tuple(replace(t, lanes=t.lanes[:1]) for t in made.tasks))
-    told: list[str] = []
+    reported: list[str] = []
     scans = recorded.scans[:1]
-    profile = measure_remotely(made, pipe, platform, port, repeat=3, scans=scans, note=told.append)
-    assert [cost.stage for cost in profile.costs] == ["pfn", "scatter", "backbone", "head"] and len(told) == 4
+    profile = measure_remotely(made, pipe, platform, port, repeat=3, scans=scans, note=reported.append)
+    assert [cost.stage for cost in profile.costs] == ["pfn", "scatter", "backbone", "head"] and len(reported) == 4
     assert all(0 < cost.median_ns <= cost.time_ns and cost.samples == 3 for cost in profile.costs)
     assert max(profile.costs, key=lambda cost: cost.median_ns).stage == "backbone"
 

@@ -1,4 +1,4 @@
-"""The whole line against a plain fp32 reference: plan for this machine, compile, run, compare every tensor between."""
+"""The whole toolchain against a plain fp32 reference: plan for this machine, compile, run, compare every tensor."""
 
 from __future__ import annotations
 

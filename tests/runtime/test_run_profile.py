@@ -60,21 +60,21 @@ def test_an_interrupt_ends_the_measurement_and_not_only_the_run_under_way() -> N
 
 def test_stages_with_a_model_are_measured_at_their_share_and_on_one_lane(tmp_path: Path) -> None:
     made = plan(task("net", "lidar", lanes=(0, 1)), task("track", "net"), sensors={"lidar": 5 * MS})
-    told: list[str] = []
+    reported: list[str] = []
 
     def script(name: str, number: int) -> None:
         sleep(8 if number == WARMUP_FRAMES + 1 else 2)
 
     backend = Scripted(script)
     profile = measure(
-        made, modelled(pipeline(made), "net"), repeat=4, platform=HERE, backends=backends(backend), note=told.append
+        made, modelled(pipeline(made), "net"), repeat=4, platform=HERE, backends=backends(backend), note=reported.append
     )
     assert [(cost.stage, cost.share, cost.samples) for cost in profile.costs] == [("net", 2, 4), ("net", 1, 4)]
     slow, fast = profile.costs
     assert slow.time_ns >= 8 * MS, "a bound rests on the slow frame"
     assert slow.error > 0.3, "and the error reaches down to the usual one"
     assert fast.time_ns >= 2 * MS
-    assert [line.split(":")[0] for line in told] == ["net on 2 of cpu", "net on 1 of cpu"]
+    assert [line.split(":")[0] for line in reported] == ["net on 2 of cpu", "net on 1 of cpu"]
     save_profile(profile, tmp_path / "profile.json")
     assert load_profile(tmp_path / "profile.json") == profile
 
@@ -122,20 +122,20 @@ def test_alone_nothing_is_written_down_while_a_stage_is_measured(monkeypatch: py
     assert any(written), "otherwise it writes while it waits for room"
 
 
-def test_alone_a_stage_runs_right_behind_its_producer_as_it_does_on_lanes_of_its_own() -> None:
+def test_a_stage_profiled_alone_runs_right_after_its_producer_as_on_dedicated_lanes() -> None:
     tasks = [
         task("first", "s"),
         task("camera", "c"),
         task("second", "first"),
         task("third", "second"),
-        task("beside", "c"),
+        task("second-of-camera", "c"),
     ]
     made = plan(*tasks, sensors={"s": 5 * MS, "c": 5 * MS})
     trace = execute(
         made, pipeline(made), platform=HERE, backends=backends(Scripted()), frames=3, pace="asap", alone=True
     )
     order = [trace.jobs[piece.job].task for piece in sorted(trace.slices, key=lambda piece: piece.start_ns)]
-    assert order == ["first", "second", "third", "camera", "beside"] * 3
+    assert order == ["first", "second", "third", "camera", "second-of-camera"] * 3
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ def test_frames_are_added_until_medians_are_known_well_enough() -> None:
     assert 0 < loose.costs[0].median_ns <= loose.costs[0].time_ns
 
 
-def test_the_interval_of_a_median_holds_it_as_often_as_it_says() -> None:
+def test_the_interval_of_a_median_has_the_stated_coverage() -> None:
     """By simulation: for 2000 samples of 50 exponential times it holds the true median 93 to 98 % of the time."""
     generator = random.Random(5)
     hits = 0
@@ -164,9 +164,7 @@ def test_the_interval_of_a_median_holds_it_as_often_as_it_says() -> None:
     assert half_width([5, 5]) == math.inf and half_width([7] * 30) == 0.0
 
 
-def test_what_runs_beside_a_stage_slows_it_down_by_what_is_measured(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_co_runners_slow_a_stage_down_by_the_measured_factor(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two stages take twice as long while the other one is at work; a third takes as long as ever.
 
     Every thread has a clock of its own, which only its calls move.
@@ -206,7 +204,7 @@ def test_what_runs_beside_a_stage_slows_it_down_by_what_is_measured(
     assert factors == {pair: 2.0 if pair in twice else 1.0 for pair in factors}
 
 
-def test_conversions_are_timed_on_what_stages_put_out_and_kept_in_the_profile(tmp_path: Path) -> None:
+def test_conversions_are_timed_on_outputs_of_stages_and_kept_in_the_profile(tmp_path: Path) -> None:
     heard = corun.Recorded({})
     blocked = TensorType((1, 20, 30, 50), "fp32", "NCHW16c")
     heard.made = {"head": {"cls": Placed(np.zeros((1, 2, 30, 50, 16), np.float32), blocked), "n": np.zeros(3)}}

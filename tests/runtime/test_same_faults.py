@@ -1,4 +1,4 @@
-"""One file of faults: what a simulation and a run make of it, and what only one of them can inject."""
+"""One file of faults: the same effects in a simulation and a run, and the faults that only one of them can inject."""
 
 from __future__ import annotations
 

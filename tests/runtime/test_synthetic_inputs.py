@@ -1,4 +1,4 @@
-"""Frames made up for pipelines run without recordings, and what their detectors find, by class name."""
+"""Synthetic frames for pipelines run without recordings, and the detections in them, by class name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How soon another plan takes over, on a clock of its own: no thread, no sleep, the same on any machine."""
+"""Failover time to another plan, on a simulated clock: no thread, no sleep, the same on any machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from socsched.trace.trace import Trace
 
 
 class Machine:
-    """A session without threads: jobs take as long as they are told, releases and looks come at their instants."""
+    """A session without threads: jobs take the times they are given, releases and sampling occur at their instants."""
 
     def __init__(self, plans: list[Plan], cost: Callable[[str, int], int | None]) -> None:
         self.now, self.cost = 0, cost
@@ -44,10 +44,10 @@ class Machine:
 
     def version(self, made: Plan) -> Version:
         rules = EventChained(made)
-        nobody = {t.name: frozenset[str]() for t in made.tasks}
+        unwatched = {t.name: frozenset[str]() for t in made.tasks}
         setting: Setting = SimpleNamespace()  # type: ignore[assignment]
         workers: Any = {key: Lane(self) for key in rules.crews()}
-        return Version(made, setting, rules, nobody, nobody, {t.name: t.name for t in made.tasks}, workers)
+        return Version(made, setting, rules, unwatched, unwatched, {t.name: t.name for t in made.tasks}, workers)
 
     def at(self, time: int, what: Callable[[], None]) -> None:
         self.serial += 1

@@ -1,4 +1,4 @@
-"""The journal of a run that was killed: wherever it ends, what is there can be read and reported."""
+"""The journal of a run that was killed: wherever it ends, the part that was written can be read and reported."""
 
 from __future__ import annotations
 

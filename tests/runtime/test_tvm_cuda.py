@@ -1,4 +1,4 @@
-"""The CUDA backend against a fake device that works as late and in as odd an order as its events allow."""
+"""The CUDA backend against a fake device that works as late, and in as unusual an order, as its events allow."""
 
 from __future__ import annotations
 
@@ -93,20 +93,20 @@ def run(
 
 @pytest.fixture(scope="module")
 def reference(planned: tuple[Plan, Platform, Pipeline], detector: Recorded) -> dict[int, Any]:
-    """Return what the processor finds in the scans, one stage after the other, on one thread each as on the fake."""
+    """Return the detections of the CPU in the scans, one stage after the other, on one thread each as on the fake."""
     pipe = planned[2]
     made = make_plan(pipe, roomy(), work=stage_work)
     made = replace(made, tasks=tuple(replace(t, lanes=t.lanes[:1]) for t in made.tasks))
     scans = detector.scans[:SCANS]
     trace = execute(made, pipe, scans=scans, weights=detector.weights, pace="asap", alone=True, platform=roomy())
     boxes = {frame: found["detections"] for frame, found in trace.details.items()}
-    assert len({str(found) for found in boxes.values()}) == SCANS, "frames can be told apart"
+    assert len({str(found) for found in boxes.values()}) == SCANS, "frames are distinguishable"
     return boxes
 
 
 @pytest.mark.parametrize(("executor", "in_flight"), [("event-chained", 1), *((name, 3) for name in EXECUTORS)])
 @pytest.mark.sampled(3)
-def test_frames_on_the_device_come_out_as_the_reference_has_them(
+def test_frames_on_the_device_equal_the_reference(
     planned: Any, detector: Recorded, reference: dict[int, Any], executor: str, in_flight: int
 ) -> None:
     device = FakeDevice(seed=in_flight)
@@ -121,7 +121,7 @@ def test_frames_on_the_device_come_out_as_the_reference_has_them(
 
 
 def test_stages_are_chained_on_the_device_before_their_producers_have_ended(planned: Any, detector: Recorded) -> None:
-    """Nobody waits between the first copy in and the last copy out, so all of it is queued at once."""
+    """The host does not wait between the first copy in and the last copy out, so everything is queued at once."""
     device = FakeDevice()
     deepest: list[int] = []
     plain = device.wait
@@ -169,7 +169,7 @@ def test_streams_are_those_of_the_stages_weight_and_different_ones_wait_for_even
 
 
 def test_a_missing_event_would_be_seen(planned: Any, detector: Recorded, reference: dict[int, Any]) -> None:
-    """The fake is an oracle only if it punishes: without `follow` frames come out wrong."""
+    """The fake is an oracle only if it detects errors: without `follow`, frames are wrong."""
     made, platform, pipe = planned
     mixed = replace(
         made, tasks=tuple(replace(t, criticality="soft") if t.name in ("scatter", "head") else t for t in made.tasks)
@@ -188,7 +188,7 @@ def test_a_stage_that_cannot_be_loaded_is_named(planned: Any, detector: Recorded
         run(planned, detector, FakeDevice(fails="backbone"), Options())
 
 
-def test_slots_are_used_again_once_nobody_holds_anything_of_them() -> None:
+def test_slots_are_reused_once_none_of_their_data_is_held() -> None:
     slots = Slots()
     first, second = slots.take(), slots.take()
     assert (first.number, second.number, slots.made) == (0, 1, 2)
@@ -254,7 +254,9 @@ def test_a_device_that_hangs_takes_the_jobs_queued_behind_with_it(planned: Any, 
         execute(made, pipe, platform=platform, scans=scans, weights=weights, frames=8, pace="asap", options=options,
                 accounts=accounts, backends={"cuda": TvmCudaBackend(device, compiled)},
                 on_frame=lambda report: begun.set())  # fmt: skip
-        assert not gave_up, "the run ended while the device still hung: nobody who waits for it keeps what others need"
+        assert not gave_up, (
+            "the run ended while the device still hung: no thread that waits for it holds what others need"
+        )
     finally:
         freed.set()
     account = accounts["lidar"]

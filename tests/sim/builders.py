@@ -1,4 +1,4 @@
-"""Plans by hand, for tests of the simulator and of what is computed from its traces."""
+"""Small plans built directly, for tests of the simulator and of figures computed from its traces."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def task_set(data: dict[str, Any], unit_ns: int = 1000, **engine_changes: Any) -
 
 
 def spans(trace: Trace, name: str | None = None) -> list[tuple[str, int, int]]:
-    """Return what ran, as (segment, start, end) in the order of starts; only that of task `name` if given.
+    """Return the executions as (segment, start, end) in the order of starts; only those of task `name` if given.
 
     At an instant, pieces that held their lanes for no time are left out.
     """
@@ -82,7 +82,7 @@ def spans(trace: Trace, name: str | None = None) -> list[tuple[str, int, int]]:
 
 
 def places(trace: Trace, name: str) -> list[tuple[tuple[int, ...], int, int]]:
-    """Return where and when task `name` ran, as (lanes, start, end)."""
+    """Return the executions of task `name` as (lanes, start, end)."""
     pieces = [s for s in trace.slices if trace.jobs[s.job].task == name]
     return [(tuple(s.lanes), s.start_ns, s.end_ns) for s in sorted(pieces, key=lambda s: s.start_ns)]
 

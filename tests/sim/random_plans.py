@@ -1,4 +1,4 @@
-"""Random small plans and faults, for tests of what must hold of all of them."""
+"""Random small plans and faults, for property tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One plan and one set of faults in which everything the simulator knows happens; times in ns."""
+"""One plan and one set of faults that exercise every feature of the simulator; times in ns."""
 
 from __future__ import annotations
 

@@ -76,6 +76,6 @@ def test_an_engine_with_one_operating_point_is_left_alone() -> None:
     assert not notes(simulate(made, 500 * MS))
 
 
-def test_a_board_that_never_looks_is_refused() -> None:
+def test_a_board_without_sampling_is_refused() -> None:
     with pytest.raises(UsageError, match=r"throttle\.period_ns: expected from 1 to"):
         simulate(busy(Throttle(0, cap_mw=1)), MS)

@@ -1,4 +1,4 @@
-"""Bounds hold when jobs take other times than planned, come at other times, degrade, or are given up when late."""
+"""Bounds hold when jobs take other times than planned, arrive at other times, degrade, or are abandoned when late."""
 
 from __future__ import annotations
 

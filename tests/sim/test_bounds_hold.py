@@ -1,4 +1,4 @@
-"""What the analysis bounds, the simulation must not exceed: random workloads, every preemption kind, both policies."""
+"""The simulation must not exceed the bounds of the analysis: random workloads, every preemption kind, both policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulation under every contention model: by hand, repeatable, and never beyond what the analysis charges."""
+"""Simulation under every contention model: worked examples, repeatable, and never beyond what the analysis charges."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def finishes(trace: Trace) -> dict[str, int]:
 
 
 def test_factors_hold_while_both_run_and_no_longer() -> None:
-    """The GPU takes 20 % longer beside a core: 0.9 ms of 1 ms are left when the core ends after 1.4 ms of its own."""
+    """The GPU takes 20 % longer while a core runs: 0.9 ms of 1 ms are left when the core ends after its 1.4 ms."""
     tasks = [
         task("long", 3 * MS, bytes=10**6, engine="gpu", period_ns=100 * MS),
         task("short", 1 * MS, bytes=10**6, period_ns=100 * MS),
     ]
     found = finishes(simulate(made_of(tasks, CHOICES["pairwise"]), 50 * MS))
-    # The short one runs beside the long one throughout; the long one gets 1.4 / 1.2 of its 3 ms done meanwhile.
+    # The short one co-runs with the long one throughout; the long one gets 1.4 / 1.2 of its 3 ms done meanwhile.
     assert found["short"] == 1_400_000
     assert found["long"] == pytest.approx(1_400_000 + 3_000_000 - 1_400_000 / 1.2, abs=2)
 
 
 def test_the_curve_of_the_engine_counts() -> None:
-    """4 GB/s beside 4 GB/s are 3 above the 5 at which contention starts: 18 % of the speed are lost, by both."""
+    """4 GB/s and 4 GB/s are 3 above the 5 at which contention starts: both lose 18 % of their speed."""
     tasks = [
         task("one", 1 * MS, bytes=4 * 10**6, engine="gpu", period_ns=100 * MS),
         task("other", 1 * MS, bytes=4 * 10**6, period_ns=100 * MS),

@@ -1,4 +1,4 @@
-"""Declared controllers do in the kernel what their classes do in Python, and neither costs a deadline."""
+"""Declared controllers behave in the kernel as their classes do in Python, and neither causes a deadline miss."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_and_so_they_do_on_any_plan_with_faults(data: st.DataObject) -> None:
 
 
 def steered(made: Plan, control: Switching | Choosing, **changes: Any) -> int:
-    """Return what kind of controller the kernel has on the first unit of a plan."""
+    """Return the kind of controller the kernel has on the first unit of a plan."""
     first = control.safe if isinstance(control, Switching) else control.choices[0][0]
     with known(own=Policy("own", first, controller=control, **changes)):
         return int(lower(made, 0, "own").tables["u_controller"][0])

@@ -1,4 +1,4 @@
-"""What the simulator means, by small examples worked out by hand."""
+"""The simulator's semantics, by small worked examples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def times(trace: Trace, name: str) -> list[tuple[int, int]]:
 
 
 def pair(preemption: str, switch_ns: int = 0) -> Plan:
-    """A long job of three segments, and a short one of higher priority that comes in the middle of the second."""
+    """A long job of three segments, and a short one of higher priority that arrives in the middle of the second."""
     parts = tuple(Segment(f"k{i}", 10, 0, 0) for i in range(3))
     low = task("low", segments=parts, period_ns=1000, priority=1)
     high = task("high", 4, period_ns=1000, offset_ns=15)
@@ -46,7 +46,7 @@ def test_preemption_kinds(
     assert [job.preemptions for job in trace.jobs] == [preemptions, 0]
 
 
-def test_switch_is_paid_by_the_one_who_resumes() -> None:
+def test_the_resuming_job_pays_for_the_switch() -> None:
     trace = simulate(pair("full", switch_ns=3), 100)
     assert spans(trace) == [
         ("k0", 0, 10),
@@ -207,7 +207,7 @@ def test_policies_by_name() -> None:
     [
         ({"engine": "npu"}, "engine 'npu'"),
         ({"lanes": (3,)}, r"lanes \[3\]"),
-        ({"after": ("nobody",)}, "'nobody' is no task"),
+        ({"after": ("missing",)}, "'missing' is no task"),
         ({"timer": False}, "must trigger"),
         ({"period_ns": 0}, "period above 0"),
     ],

@@ -1,4 +1,4 @@
-"""Accelerators: how what runs is stopped, jobs that alternate between engines, regrouped lanes, weights in memory."""
+"""Accelerators: forms of preemption, jobs that alternate between engines, regrouped lanes, weights in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from socsched.sim.engine import simulate
 
 
 def kernels(count: int, each: int = 10, **changes: object) -> Plan:
-    """A job of several kernels, and a short one of higher priority that comes in the middle of the second."""
+    """A job of several kernels, and a short one of higher priority that arrives in the middle of the second."""
     parts = tuple(Segment(f"k{i}", each, 0, 0) for i in range(count))
     low = task("low", segments=parts, period_ns=1000, priority=1)
     high = task("high", 4, period_ns=1000, offset_ns=15)
@@ -58,7 +58,7 @@ def test_suspension_gives_the_core_to_others() -> None:
 
 
 @pytest.mark.parametrize(("cost", "post"), [(4, (15, 18)), (12, (19, 22))])
-def test_who_waits_busily_can_be_preempted(cost: int, post: tuple[int, int]) -> None:
+def test_a_busy_waiting_job_can_be_preempted(cost: int, post: tuple[int, int]) -> None:
     """An urgent job at 7: its 4 are over before the kernel is, 12 are not, and then it is `post` that waits."""
     urgent = task("urgent", cost, offset_ns=7, priority=0, period_ns=1000)
     trace = simulate(two_engines(offloading(True), urgent), 100)

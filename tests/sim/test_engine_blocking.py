@@ -1,4 +1,4 @@
-"""Who cannot be preempted blocks, until its end and no longer."""
+"""A job that cannot be preempted blocks until its end and no longer."""
 
 from __future__ import annotations
 

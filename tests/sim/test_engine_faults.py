@@ -1,4 +1,4 @@
-"""Faults on the clock: engines that stand still, fail or run hot, frames that come late or at once, foreign traffic."""
+"""Faults on the clock: engines that stall, fail or throttle, frames that arrive late or in bursts, foreign traffic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def once(name: str, cost: int, **changes: object) -> Task:
     return task(name, cost, **{"period_ns": 1000, **changes})
 
 
-def test_a_stalled_engine_goes_on_where_it_stopped() -> None:
+def test_a_stalled_engine_resumes_where_it_stopped() -> None:
     tasks = [once("a", 10), once("b", 1, offset_ns=6, deadline_ns=5)]
     trace = simulate(plan(tasks), 100, faults=Faults(stalls=(Stall("cpu", 5, 8),)))
     # b comes meanwhile and has the earlier deadline: it goes first when the engine moves again
@@ -28,7 +28,7 @@ def test_a_stall_touches_its_engine_only() -> None:
     assert [job.finish_ns for job in trace.jobs] == [10, 13]
 
 
-def test_a_dead_engine_loses_what_runs_and_serves_what_came_meanwhile() -> None:
+def test_a_dead_engine_loses_running_jobs_and_serves_those_that_arrived_meanwhile() -> None:
     often = task("often", 4, period_ns=10)
     trace = simulate(plan([often]), 40, faults=Faults(stalls=(Stall("cpu", 12, 26, lost=True),)))
     # 10 is lost at 12; 20 waits for 26
@@ -49,7 +49,7 @@ def test_slow_engines_take_longer_while_they_are_slow() -> None:
     assert spans(simulate(plan([once("a", 10)]), 100, faults=both)) == [("a", 0, 17)]
 
 
-def test_a_lost_frame_is_seen_by_nobody() -> None:
+def test_a_lost_frame_reaches_no_stage() -> None:
     stage = task("t", 5, after=("s",), period_ns=100)
     trace = simulate(plan([stage], sensors=[sensor("s", 100)]), 300, faults=Faults(dropouts=(Dropout("s", 50, 150),)))
     assert [(job.frame, job.activation_ns) for job in trace.jobs] == [(0, 0), (2, 200)]
@@ -64,7 +64,7 @@ def test_frames_of_a_delay_arrive_late_and_keep_their_deadline() -> None:
 
 
 def test_a_frame_overtaken_by_none_arrives_with_those_that_caught_up() -> None:
-    """Delayed by more than a period, frame 1 comes at 350 and those due meanwhile come with it, in their order."""
+    """Delayed by more than a period, frame 1 arrives at 350, together with those due meanwhile, in order."""
     stage = task("t", 5, after=("s",), period_ns=100, deadline_ns=50)
     faults = Faults(delays=(Delay("s", 50, 150, 250),))
     trace = simulate(plan([stage], sensors=[sensor("s", 100)]), 500, faults=faults)
@@ -83,7 +83,7 @@ def test_a_burst_brings_frames_at_once() -> None:
 
 
 def test_foreign_traffic_takes_its_share_of_the_memory() -> None:
-    """1 byte/ns wanted of 1: beside a hog that wants half, half is left (max-min), so 50 ns do 25 ns of work."""
+    """1 byte/ns demanded of 1: a hog that demands half leaves half (max-min), so 50 ns do 25 ns of work."""
     job = once("a", 100, bytes=100)
     made = plan([job], dram_bandwidth=10**9)
     trace = simulate(made, 1000, faults=Faults(hogs=(Hog("cpu", 50, 100, 5 * 10**8),)))

@@ -1,4 +1,4 @@
-"""Jobs on several lanes: global, clustered and partitioned, what a migration costs, cores of different speed."""
+"""Jobs on several lanes: global, clustered and partitioned, the cost of migration, cores of different speed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_wide_jobs_take_as_many_lanes_as_they_need(width: int, end: int) -> None
 
 
 def test_faster_cores_are_taken_first_and_slower_ones_take_longer() -> None:
-    """Capacities 512 and 1024: twice the time on the little core, and whoever runs there stays."""
+    """Capacities 512 and 1024: twice the time on the little core, and a job that runs there stays."""
     made = plan([free("a", 10), free("b", 10), free("c", 10, offset_ns=12)], [engine(lanes=2, capacities=(512, 1024))])
     trace = simulate(made, 100)
     assert [places(trace, name) for name in "abc"] == [[((1,), 0, 10)], [((0,), 0, 20)], [((1,), 12, 22)]]

@@ -1,4 +1,4 @@
-"""Overload: what a task does with a job that will be late, and which frame a full queue gives up."""
+"""Overload: the treatment of a job that will be late, and the frame a full queue drops."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def overloaded(on_late: str) -> Trace:
     return simulate(plan([job]), 49)
 
 
-def test_late_jobs_go_on_unless_told_otherwise() -> None:
+def test_late_jobs_continue_by_default() -> None:
     trace = overloaded("continue")
     assert times(trace, "t")[:4] == [(0, 12), (12, 24), (24, 36), (36, 48)]
     assert [frame for _, _, frame in notes(trace, "miss")] == [1, 2, 3]
 
 
 def test_a_job_that_cannot_end_in_time_is_skipped() -> None:
-    """Frame 1 would end at 24, due 23; frame 2 starts when it comes; frame 3 would end at 44, due 43."""
+    """Frame 1 would end at 24, due 23; frame 2 starts on arrival; frame 3 would end at 44, due 43."""
     trace = overloaded("skip")
     assert times(trace, "t") == [(0, 12), (-1, -1), (20, 32), (-1, -1), (40, -1)]
     assert [job.status for job in trace.jobs] == ["done", "dropped", "done", "dropped", "unfinished"]
@@ -97,7 +97,7 @@ def test_a_dropped_job_that_takes_others_with_it_is_dropped_once() -> None:
 
 @pytest.mark.parametrize("implementation", ["auto", "python"])
 def test_a_queue_that_overflows_with_hopeless_jobs_is_emptied_once(implementation: str) -> None:
-    """Frames come three at a time to where none may wait; half of those taken up turn out hopeless and are skipped."""
+    """Frames arrive three at a time and none may wait; half of those accepted cannot be in time and are skipped."""
     times = ExecutionTimes((10, 500))
     late = task("late", 10, after=("s",), period_ns=100, deadline_ns=90, queue=0, on_late="skip", times=times)
     blocker = task("busy", 90, period_ns=100, deadline_ns=1)

@@ -1,4 +1,4 @@
-"""Every policy on an example that tells it from the others, worked out by hand."""
+"""Every policy on a worked example that distinguishes it from the others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_round_robin_takes_turns_of_a_quantum() -> None:
 
 @pytest.mark.parametrize("policy", ["fifo", "edf", "fp", "llf"])
 def test_a_quantum_means_nothing_to_policies_without_turns(policy: str) -> None:
-    """Whatever an engine's file says besides: equals do not take turns, and nobody is interrupted."""
+    """Whatever else an engine's file states, equals do not take turns and no job is interrupted."""
     tasks = [once("a", 7), once("b", 4), once("c", 5, offset_ns=2)]
     plain, left_over = (simulate(plan(tasks, [engine(policy=policy, quantum_ns=ns)]), 100) for ns in (0, 3))
     assert spans(left_over) == spans(plain) and left_over == plain
@@ -48,7 +48,7 @@ def test_round_robin_lets_a_late_comer_wait_for_its_turn() -> None:
     assert spans(simulate(made, 100)) == expected
 
 
-def test_least_laxity_first_looks_again_every_millisecond() -> None:
+def test_least_laxity_first_is_evaluated_every_millisecond() -> None:
     """Laxities 4 (b) and 6 (a): a waits until its own is smaller, then both take turns; of equals the first listed."""
     made = plan([task("b", 6 * MS, deadline_ns=10 * MS, period_ns=100 * MS),
                  task("a", 3 * MS, deadline_ns=9 * MS, period_ns=100 * MS)])  # fmt: skip
@@ -93,7 +93,7 @@ def test_non_preemptive_variants_start_in_order_and_run_to_the_end() -> None:
 
 
 def test_a_reservation_is_served_until_its_budget_is_spent_and_again_at_its_deadline() -> None:
-    """Budget 2 in every 5, hard: 2 of 4 by its deadline 5, the rest from 5; nobody else is there to use the gap."""
+    """Budget 2 in every 5, hard: 2 of 4 by its deadline 5, the rest from 5; no other job uses the gap."""
     served = once("served", 4, budget_ns=2, server_ns=5)
     plain = once("plain", 2, deadline_ns=4)
     trace = simulate(plan([served, plain], [engine(policy="cbs")]), 100)

@@ -1,4 +1,4 @@
-"""What processes that share an accelerator do: closed loops, an engine that stays with one, work launched ahead."""
+"""Processes that share an accelerator: closed loops, an engine that stays with one process, work launched ahead."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_closed_loop_releases_when_the_last_frame_ended(implementation: str) -
 
 
 def test_a_closed_loop_outlives_frames_it_loses() -> None:
-    """The net could never be in time and is skipped: frames that are lost let the next one come."""
+    """The net could never be in time and is skipped: a lost frame releases the next one."""
     front = task("decode", 4, period_ns=5, closed_by="net")
     net = task("net", 1, after=("decode",), engine="gpu", period_ns=10, deadline_ns=3, on_late="skip")
     trace = simulate(plan([front, net], [engine(), engine("gpu")]), 30)
@@ -50,7 +50,7 @@ def test_think_time_counts_from_the_last_release() -> None:
 
 def test_a_loop_must_be_closed_by_what_its_data_leads_to() -> None:
     stranger = task("b", 5)
-    for made in ([task("a", 5, closed_by="b"), stranger], [task("a", 5, closed_by="nobody")]):
+    for made in ([task("a", 5, closed_by="b"), stranger], [task("a", 5, closed_by="missing")]):
         with pytest.raises(UsageError, match="closed by"):
             simulate(plan(made), 100)
 
@@ -78,7 +78,7 @@ def contexts(linger_ns: int, slice_ns: int, *, process: str = "", policy: str = 
         (1000, 1000, [(1000, 1007), (1007, 1014)]),  # a's second submission at 30 keeps it
     ],
 )
-def test_a_context_stays_until_it_lingered_or_its_slice_ends(
+def test_a_context_stays_for_its_linger_time_or_until_its_slice_ends(
     implementation: str, linger_ns: int, slice_ns: int, starts: list[tuple[int, int]]
 ) -> None:
     trace = run(contexts(linger_ns, slice_ns), 1100, implementation=implementation).trace
@@ -96,7 +96,7 @@ def test_tasks_of_one_process_share_their_context() -> None:
 def test_what_was_launched_ahead_runs_before_an_urgent_job_elsewhere(
     implementation: str, in_flight: int, low: list[int], high: int
 ) -> None:
-    """XSched's level 1 across engines: submissions and kernels alternate, the urgent job comes at 5 ns."""
+    """XSched's level 1 across engines: submissions and kernels alternate, the urgent job arrives at 5 ns."""
     parts = (Segment("submit", 0, 0, 0, "cpu", (0,)), Segment("kernel", 10, 0, 0))
     slow = task("slow", segments=parts * 4, engine="gpu", period_ns=1000, priority=1)
     urgent = task("urgent", segments=parts[1:] * 2, engine="gpu", period_ns=1000, offset_ns=5)

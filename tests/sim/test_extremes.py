@@ -95,6 +95,6 @@ def test_task_sets_up_to_the_limits_agree(part: int) -> None:
         check_task_set(seed)
 
 
-def test_the_borders_of_words_are_among_what_is_tried() -> None:
+def test_word_boundaries_are_among_the_samples() -> None:
     assert {31, 32, 33, 62, 63, 64, 65, 1023, 1024} <= set(LANES)
     assert content is not None

@@ -1,4 +1,4 @@
-"""The faults file: every fault in it is reported at once, and what is right arrives as written."""
+"""The faults file: all errors in it are reported at once, and valid content is read as written."""
 
 from __future__ import annotations
 

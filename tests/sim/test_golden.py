@@ -1,4 +1,4 @@
-"""Same seed, same bytes: on any machine and Python version, compiled and interpreted, again and again.
+"""Same seed, same bytes: on any machine and Python version, compiled and interpreted, in every repetition.
 
 `tests/golden/simulation_*.txt` hold what simulations leave, in words: figures, totals over the whole trace and how it
 begins.  A run with SOCSCHED_UPDATE_GOLDEN=1 rewrites them, which is right only after a change of meaning that the

@@ -69,7 +69,7 @@ def load_kernel(implementation, *rest):
     return found(implementation)
 
 engine.load_kernel = load_kernel
-# whoever started the tests in the background may have had interrupts ignored
+# a background start of the tests may have set interrupts to be ignored
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(run(sys.argv[1:]))
 """

@@ -1,4 +1,4 @@
-"""What the C compiler gets of the kernel: every layer's methods in one class, every named number once."""
+"""The kernel as compiled: every layer's methods in one class, every named number once."""
 
 from __future__ import annotations
 

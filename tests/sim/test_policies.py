@@ -1,4 +1,4 @@
-"""Policies are found by name, third parties' ones through their entry point, in both forms, in both kernels."""
+"""Policies are found by name, third-party ones by their entry point, in both forms, in both kernels."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_an_installed_policy_is_used_like_a_built_in_one(simulate: Simulate, nam
     assert simulate(pair(), 500, name) == simulate(pair(), 500, "edf")
 
 
-def test_a_policy_of_ones_own_order_and_without_preemption(simulate: Simulate) -> None:
+def test_a_custom_order_without_preemption(simulate: Simulate) -> None:
     tasks = [task(f"t{i}", 4, offset_ns=i, deadline_ns=20 + i, period_ns=100) for i in range(3)]
     assert spans(simulate(plan(tasks), 50, "latest")) == [("t0", 0, 4), ("t2", 4, 8), ("t1", 8, 12)]
     assert spans(simulate(plan(tasks), 50, "edf")) == [("t0", 0, 4), ("t1", 4, 8), ("t2", 8, 12)]

@@ -1,4 +1,4 @@
-"""The policy that docs/policies.md shows being written does what the page says, and the page lists what there is."""
+"""The example policy of docs/policies.md behaves as described, and the page lists every policy."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def test_results_on_the_page_are_whole() -> None:
     known = literature.systems()
     assert set(shown) <= set(known)
     assert literature.rewritten(text, {}, known) == text
-    changed = literature.rewritten(text, {"prema": "**PREMA** anew\n\n"}, known)
-    assert changed.count("<!-- system reef -->") == 1 and "anew" in changed
+    changed = literature.rewritten(text, {"prema": "**PREMA** rewritten\n\n"}, known)
+    assert changed.count("<!-- system reef -->") == 1 and "rewritten" in changed
     assert "<!-- system irina -->" not in literature.rewritten(text, {}, ["prema"])
 
 
 def test_a_claim_that_fails_says_why() -> None:
-    with pytest.raises(ValueError, match="nothing says why"):
+    with pytest.raises(ValueError, match="no reason is given"):
         Claim("A", "B", "c", "d", "e", "f", False)
     with pytest.raises(ValueError, match="one line"):
         Claim("A", "B", "c | d", "d", "e", "f", True)

@@ -1,4 +1,4 @@
-"""Policies from a file of one's own: served like built-in ones, and refused where they would take a name."""
+"""Custom policies from a file: served like built-in ones, and refused if their name is taken."""
 
 from __future__ import annotations
 

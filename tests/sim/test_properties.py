@@ -1,4 +1,4 @@
-"""What must hold of every plan, tried on random small ones."""
+"""Properties of every plan, tested on random small ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of every plan with everything the simulator knows, faults included, tried on random small ones."""
+"""Properties of plans with every feature of the simulator, faults included, tested on random small ones."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_no_deadline_inversion_under_edf(made: Plan) -> None:
 
 
 def _heads(trace: Trace, now: int) -> list[tuple[int, Job]]:
-    """Return the job every task works on at an instant, as its frames come one at a time."""
+    """Return the job each task is executing at an instant, at most one per task."""
     seen: set[str] = set()
     found = []
     for number, job in enumerate(trace.jobs):

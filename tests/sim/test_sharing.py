@@ -1,4 +1,4 @@
-"""Bandwidth sharing against exact rational arithmetic: what finishes when, for any overlap of memory-bound jobs."""
+"""Bandwidth sharing against exact rational arithmetic: completion times for any overlap of memory-bound jobs."""
 
 from __future__ import annotations
 

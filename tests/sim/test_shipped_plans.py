@@ -1,4 +1,4 @@
-"""The shipped pipelines on the shipped board: what is simulated keeps to what was planned."""
+"""The shipped pipelines on the shipped board: the simulation conforms to the plan."""
 
 from __future__ import annotations
 

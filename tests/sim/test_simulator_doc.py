@@ -1,4 +1,4 @@
-"""What docs/simulator.md and docs/descriptors.md show can be read as it stands there."""
+"""The examples of docs/simulator.md and docs/descriptors.md are valid as written."""
 
 from __future__ import annotations
 

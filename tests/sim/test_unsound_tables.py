@@ -1,4 +1,4 @@
-"""Hostile plans: refused before the kernel starts, or simulated alike by all kernels and never out of bounds."""
+"""Hostile plans: rejected before the kernel starts, or simulated alike by all kernels without out-of-bounds access."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def mutated(seed: int) -> Plan:
     rng = Random(seed)
     made = rich_plan() if seed % 2 else case(seed).plan
     paths = [path for path in _paths(made) if path]
-    names = [t.name for t in made.tasks] + [e.id for e in made.engines] + ["s", "nobody", ""]
+    names = [t.name for t in made.tasks] + [e.id for e in made.engines] + ["s", "missing", ""]
     for _ in range(rng.randint(1, 3)):
         path = rng.choice(paths)
         try:

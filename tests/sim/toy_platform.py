@@ -1,4 +1,4 @@
-"""A platform of four cores and an accelerator, and random pipelines with times of their own for it."""
+"""A platform of four cores and an accelerator, and random pipelines with their times on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What two simulations of the same plan must agree on."""
+"""The agreement required of two simulations of the same plan."""
 
 from __future__ import annotations
 

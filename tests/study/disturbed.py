@@ -1,4 +1,4 @@
-"""A sweep long enough to be disturbed in the middle, and what it has left so far."""
+"""A sweep long enough to be interrupted, and its output so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers of a pool do in tests: modules, since processes import them by name."""
+"""Jobs of pool workers in tests; in a module, since processes import them by name."""
 
 from __future__ import annotations
 

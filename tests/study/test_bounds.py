@@ -48,7 +48,7 @@ def test_published_intervals() -> None:
     assert bounds.interval(0, 0, 0.95) == (0.0, 1.0)
 
 
-def test_long_counts_come_quickly_and_agree_with_the_normal_limit() -> None:
+def test_large_counts_are_fast_and_agree_with_the_normal_limit() -> None:
     low, high = bounds.interval(30_000, 10_000_000, 0.95)
     spread = 1.959964 * (0.003 * 0.997 / 1e7) ** 0.5
     assert (low, high) == pytest.approx((0.003 - spread, 0.003 + spread), rel=1e-4)

@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes, one of which goes away in the middle: the table is that of the local engine."""
+"""A Ray cluster of two nodes, one of which fails during the sweep: the table is that of the local engine."""
 
 from __future__ import annotations
 

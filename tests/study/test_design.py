@@ -1,4 +1,4 @@
-"""Which configurations a study has: grids, samples, modes; fields by path."""
+"""The configurations of a study: grids, samples, modes; fields by path."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def test_fields_are_found_by_path_index_and_name(checkout: Path) -> None:
     changed = replace_fields(data, [("modes[15W].cap.value", "20 W"), ("a.b.new", 3)])
     assert changed["modes"][0]["cap"]["value"] == "20 W" and changed["a.b"]["new"] == 3
     assert data["modes"][0]["cap"]["value"] == "15 W", "the original stays"
-    for path, told in (
+    for path, reported in (
         ("modes[7].cap", r"no item \[7\]; there are 15W, 1"),
         ("modes.cap", r"expected \[index\] or \[name\]"),
         ("a.b.c.d", "nothing lies below 1"),
         ("x.y", "there is no 'x'"),
     ):
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=reported):
             replace_fields(data, [(path, 0)])

@@ -1,4 +1,4 @@
-"""Fleets: vehicles by their seed, intervals, replays, the same table whoever simulates."""
+"""Fleets: vehicles by their seed, intervals, replays, the same table from every engine."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_every_vehicle_has_faults_of_its_own(driven: Path) -> None:
     assert 0 <= min(rates) < 3 and 7 < max(rates) <= 10
 
 
-def test_the_page_tells_what_more_would_cost(driven: Path) -> None:
+def test_the_page_estimates_the_cost_of_a_larger_fleet(driven: Path) -> None:
     page = (driven / "out" / "report.html").read_text()
     for text in ("frames missed", "Worst vehicles", "--vehicle", "design effect", "worst response against load"):
         assert text in page

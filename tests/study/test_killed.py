@@ -1,4 +1,4 @@
-"""Sweeps whose workers, driver or disk go away in the middle end with the table of an undisturbed one."""
+"""Sweeps whose workers, driver or disk fail midway end with the table of an undisturbed one."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def resumed(folder: Path, name: str, *more: str) -> None:
     assert 0 < before < ROWS
     assert start(folder, name, "--resume", *more).wait() in (0, 1)
     assert digest(folder / name) == digest(folder / "out")
-    assert ROWS <= rows(folder / name) <= ROWS + 1, "at most a torn line beside the rows"
+    assert ROWS <= rows(folder / name) <= ROWS + 1, "at most a torn line in addition to the rows"
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_sweep_goes_on(place: Path, how: signal.Signals) -> None:
+def test_a_killed_sweep_resumes(place: Path, how: signal.Signals) -> None:
     name = how.name
     process = start(place, name)
     await_rows(process, place / name, ROWS // 4)
@@ -87,7 +87,7 @@ def test_a_killed_worker_is_replaced(place: Path) -> None:
 
 
 @pytest.mark.needs("mounting")
-def test_a_full_disk_ends_the_sweep_and_room_lets_it_go_on(place: Path) -> None:
+def test_a_full_disk_ends_the_sweep_and_free_space_lets_it_resume(place: Path) -> None:
     folder = place / "full"
     folder.mkdir()
     size = 40 * 1024 + sum(file.stat().st_size + 4096 for file in (place / "out" / "inputs").rglob("*"))
@@ -115,7 +115,7 @@ def test_ray_makes_the_same_table_though_a_worker_dies(place: Path) -> None:
     assert rows(place / "ray") == ROWS
 
 
-def test_a_killed_driver_of_ray_goes_on_with_either_engine(place: Path) -> None:
+def test_a_sweep_with_a_killed_ray_driver_resumes_with_either_engine(place: Path) -> None:
     pytest.importorskip("ray", reason="the engine needs Ray")
     for name, again in (("driver-ray", "ray"), ("driver-local", "local")):
         process = start(place, name, "--engine", "ray")

@@ -109,14 +109,14 @@ def test_host_stages_are_measured_though_a_board_dies(
     killer.start()
     command = ["sweep", str(tmp_path / "boards.yaml"), "-o", str(tmp_path / "out"), "--workers", "1"]
     assert run([*command, "--measure", f"127.0.0.1:{farm.port}"]) in (0, 1)
-    told = capsys.readouterr().err
-    assert killed and "was lost, its work goes to another" in told, told
+    reported = capsys.readouterr().err
+    assert killed and "was lost, its work goes to another" in reported, reported
     (row,) = table.read(tmp_path / "out" / "table.parquet")
     assert row["measured"] and row["measured_stages"] == 4
     assert row["measured_ns"] > 1_000_000 and row["measured_planned_ns"] > 0
     assert len(list((tmp_path / "out" / "measured").glob("*.json"))) == 4
     assert boards("127.0.0.1", farm.port) == {"x86": 1}
-    # what is known is not measured again: nobody is left to do it
+    # known values are not measured again: no board is left to do it
     farm.kill(3 - killed[0])
     run([*command, "--resume", "-q"])
     (row,) = table.read(tmp_path / "out" / "table.parquet")

@@ -1,4 +1,4 @@
-"""Where a Ray that a sweep starts here listens."""
+"""The listening address of a Ray started by a sweep."""
 
 from __future__ import annotations
 

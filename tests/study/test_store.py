@@ -15,7 +15,7 @@ from socsched.study.store import create, decode, encode
 ROWS = [{"config": n, "rung": 0, "text": f"row {n}"} for n in range(20)]
 
 
-def test_rows_come_back_and_are_never_doubled(tmp_path: Path) -> None:
+def test_rows_are_restored_and_never_duplicated(tmp_path: Path) -> None:
     first = create(tmp_path, "a", False)
     first.add(ROWS[:5])
     first.add(ROWS[3:8])

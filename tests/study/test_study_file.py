@@ -1,4 +1,4 @@
-"""Study files: every fault with its place, units in the names of columns, the shipped study."""
+"""Study files: every fault with its position, units in the names of columns, the shipped study."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from socsched.study.inputs import gather
 
 
 @pytest.mark.parametrize(
-    ("more", "parameters", "line", "told"),
+    ("more", "parameters", "line", "message"),
     [
         ("", "  polcy: edf", 7, "unknown parameter 'polcy'; did you mean 'policy'"),
         ("", "  load: []", 7, "expected at least one value"),
@@ -34,11 +34,13 @@ from socsched.study.inputs import gather
         ("simulate: {duration: 10}", "", 8, "the unit is missing"),
     ],
 )
-def test_a_fault_is_told_with_its_place(write: Writer, more: str, parameters: str, line: int, told: str) -> None:
+def test_a_fault_is_reported_with_its_position(
+    write: Writer, more: str, parameters: str, line: int, message: str
+) -> None:
     with pytest.raises(DescriptorError) as caught:
         load_study(write(more, parameters))
     assert {finding.line for finding in caught.value.findings} == {line}
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_names_are_looked_up(write: Writer) -> None:
@@ -51,15 +53,15 @@ def test_names_are_looked_up(write: Writer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "told"),
+    ("parameters", "message"),
     [
         ("  platform.engines.gpu.clok.value: 1 GHz", "there is no 'clok'"),
         ("  rate.lidar: 10", "there is no sensor or timer 'lidar'; there are camera"),
         ("  pipeline.stages.camera-detect.params.x.y: 1", "there is no"),
     ],
 )
-def test_fields_that_nothing_has_are_told_before_anything_runs(write: Writer, parameters: str, told: str) -> None:
-    with pytest.raises(DescriptorError, match=told) as caught:
+def test_unknown_fields_are_reported_before_anything_runs(write: Writer, parameters: str, message: str) -> None:
+    with pytest.raises(DescriptorError, match=message) as caught:
         gather(load_study(write(parameters=parameters)))
     assert caught.value.findings[0].line == 7
 

@@ -1,4 +1,4 @@
-"""Sweeps by the command line: the same table whatever works on it, resumed, replayed, settled, halved, reported."""
+"""Sweeps by the command line: the same table from every engine, resumed, replayed, settled, halved, reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sweep(study: Path, folder: Path, *more: str) -> int:
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a small sweep by one worker; the study lies beside it."""
+    """Return the folder of a small sweep by one worker; the study is in the same parent folder."""
     folder = tmp_path_factory.mktemp("swept")
     study = folder / "small.yaml"
     study.write_text(f"""schema_version: "1"
@@ -92,7 +92,7 @@ def test_two_workers_and_a_second_session_make_the_same_bytes(swept: Path) -> No
     assert sweep(study, swept / "two", "--resume", "--workers", "1") == 0
     assert digest(swept / "two") == digest(swept / "out")
     written = sum(len(path.read_bytes().splitlines()) for path in (swept / "two" / "parts").iterdir())
-    assert written == len(rows) + 1, "11 rows were done again, beside the torn line"
+    assert written == len(rows) + 1, "11 rows were computed again, in addition to the torn line"
     assert encode(json.loads(lines[0].partition(b" ")[2])) == lines[0]
 
 

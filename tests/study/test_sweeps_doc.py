@@ -1,4 +1,4 @@
-"""docs/sweeps.md: its columns are the table's, its study is one, its options exist."""
+"""docs/sweeps.md: its columns are those of the table, its study is valid, its options exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces at random, by hypothesis: as tangled as the record allows, more so than a simulator would leave them."""
+"""Random traces by hypothesis: as irregular as the format allows, more so than those of a simulator."""
 
 from __future__ import annotations
 

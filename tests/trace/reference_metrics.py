@@ -1,4 +1,4 @@
-"""The figures of a trace worked out one record after the other: slow, plain, and what the fast way must agree with."""
+"""The figures of a trace computed record by record: slow and simple, as the reference for the fast code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def result(trace: Trace, plan: Plan) -> dict[str, Any]:
 
 
 def chain_figures(trace: Trace, plan: Plan, chain: ChainResult) -> dict[str, Any]:
-    """Return what became of every frame of a chain's source, and how old the data was its last stage finished with.
+    """Return the outcome of every frame of a chain's source, and the age of the data at the end of its last stage.
 
     Where every stage of the path is triggered by the one before, the response of frame k is that of the last stage's
     job k.  Where a stage samples instead, it is the reaction time: from the release of frame k to the first completion

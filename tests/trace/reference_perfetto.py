@@ -1,4 +1,4 @@
-"""A trace written packet by packet with Perfetto's own classes: slow, and what the fast writer must agree with."""
+"""A trace written packet by packet with Perfetto's own classes: slow, as the reference for the fast writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns say what lists say, both ways, and texts and lanes are those of the codes."""
+"""Columns and lists hold the same data, in both directions, and codes map to their texts and lanes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_lists_survive_as_columns(drawn: tuple[Plan, Trace]) -> None:
     assert {array.dtype for array in arrays} == {np.dtype(np.int64)}
 
 
-def test_a_trace_set_anew_is_one_of_lists() -> None:
+def test_lists_assigned_to_a_trace_replace_its_columns() -> None:
     trace = Trace("simulated", 5, 0, [Job("t", 0, 0, 5)], releases={"s": [0]})
     folded = Trace.from_columns("simulated", 5, 0, trace.columns)
     folded.releases = {"s": [0, 3]}

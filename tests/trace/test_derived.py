@@ -50,7 +50,7 @@ def test_engines_base_and_dram_add_up_to_the_module(throttle: Throttle | None) -
     np.testing.assert_allclose(deployment.base_mw + engines + dram, at("power_mw"), rtol=1e-9)
 
 
-def test_clocks_that_never_move_are_told_once() -> None:
+def test_constant_clocks_are_recorded_once() -> None:
     deployment = made()
     columns = complete_columns(simulate(deployment, 5000), deployment)
     times, clocks = columns.counters["clock_hz.gpu"]

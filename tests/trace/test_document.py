@@ -1,4 +1,4 @@
-"""result.json is what its types say, whether it comes from a trace, from totals or from a run."""
+"""result.json conforms to its types, whether made from a trace, from totals or from a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saving a trace loses nothing, gives the same bytes again, and a damaged file is refused in words."""
+"""Saving a trace loses nothing, gives the same bytes again, and a damaged file is rejected with a message."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_files_of_the_version_before_are_read(tmp_path: Path) -> None:
     ("table", "column", "value"), [("jobs", "status", 0), ("slices", "job", 10**6), ("jobs", "frame", 2**60)]
 )
 def test_a_damaged_file_of_the_version_before_is_refused(tmp_path: Path, table: str, column: str, value: int) -> None:
-    """Each ended in a traceback once the trace was looked at."""
+    """Each once caused a traceback when the trace was read."""
     reference_io.save(sample(), tmp_path / "old.json")
     data = json.loads((tmp_path / "old.json").read_bytes())
     data[table][column][0] = value

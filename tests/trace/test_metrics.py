@@ -1,4 +1,4 @@
-"""``result.json`` against figures worked out by hand."""
+"""``result.json`` against worked examples."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_chain_through_a_conversion_follows_frames() -> None:
     ]
     made = plan(stages, [engine(lanes=2)], sensors=[sensor("s", 10)], chains=[chain("c", ("s", "a", "b"), 30)])
     figures = result(simulate(made, 100), made)["chains"]["c"]
-    # b takes 20 and nobody may wait: every second frame is lost, the last one that started is not done by 100.
+    # b takes 20 and no frame may wait: every second frame is lost, the last one that started is not done by 100.
     assert (figures["released"], figures["completed"], figures["missed"], figures["dropped"]) == (10, 4, 0, 5)
 
 
@@ -122,7 +122,7 @@ MADE = plan(
 )
 
 
-def test_late_lost_open_and_pending_frames_are_told_apart() -> None:
+def test_late_lost_open_and_pending_frames_are_distinguished() -> None:
     figures = result(hand_made(), MADE)
     assert figures["chains"]["c"] == {
         "released": 5,

@@ -1,4 +1,4 @@
-"""Figures from columns are those that following record after record gives, to the byte."""
+"""Figures from columns equal those computed record by record, to the byte."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def packets(deployment: Plan, trace: Trace, tmp_path_factory: pytest.TempPathFac
 
 
 def unknown(message: Any) -> int:
-    """Return how many fields of a message, and of those inside, its schema does not know."""
+    """Return the number of fields of a message and its submessages that are not in its schema."""
     from google.protobuf.unknown_fields import UnknownFieldSet
 
     count = len(UnknownFieldSet(message))
@@ -75,7 +75,7 @@ def test_no_packet_is_malformed(packets: Any) -> None:
     assert all(packet.HasField("interned_data") for packet in packets if packet.WhichOneof("data") is None)
 
 
-def test_names_and_tracks_are_told_before_they_are_used(packets: Any) -> None:
+def test_names_and_tracks_are_declared_before_they_are_used(packets: Any) -> None:
     tracks, names = set(), set()
     for packet in packets:
         if packet.HasField("track_descriptor"):
@@ -128,7 +128,7 @@ def read(packets: Any) -> tuple[Counter[tuple[Any, ...]], dict[tuple[str, int], 
 
 
 def expected(trace: Trace, plan: Plan) -> Counter[tuple[Any, ...]]:
-    """Return the slices that a trace's record makes, worked out record by record."""
+    """Return the slices of a trace, computed record by record."""
     kinds = {task.name: task.kind for task in plan.tasks}
     stays: list[list[Slice]] = []
     by_job: dict[int, list[Slice]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""The file holds what one written with Perfetto's own classes, packet by packet, holds, in the same order."""
+"""The file has the same content and order as one written packet by packet with Perfetto's own classes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLES = ("event_names", "event_categories", "debug_annotation_names")
 
 
 def events(file: Path) -> list[Any]:
-    """Return descriptors and events in order, every number replaced by what it stands for."""
+    """Return descriptors and events in order, every number replaced by its meaning."""
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as Proto
 
     proto = Proto()
@@ -95,11 +95,11 @@ def test_random_traces(folder: Path, drawn: tuple[Plan, Trace]) -> None:
             same(clean(trace), made, folder)
 
 
-def test_migrations_are_told_where_there_are_any(folder: Path) -> None:
+def test_migrations_are_reported_where_there_are_any(folder: Path) -> None:
     made, trace = example()
     jobs = trace.jobs
     jobs[3].migrations = 2
     trace.jobs = jobs
     perfetto.write_perfetto(trace, made, folder / "t.pftrace")
-    told = [dict(event[-1]) for event in events(folder / "t.pftrace") if isinstance(event, tuple) and event[0] >= 0]
-    assert {args["migrations"] for args in told if "migrations" in args} == {0, 2}
+    reported = [dict(event[-1]) for event in events(folder / "t.pftrace") if isinstance(event, tuple) and event[0] >= 0]
+    assert {args["migrations"] for args in reported if "migrations" in args} == {0, 2}

@@ -1,4 +1,4 @@
-"""Padded numbers are read by Protocol Buffers' own parser as what they are, and blocks keep order."""
+"""Protocol Buffers' own parser reads padded numbers correctly, and blocks keep their order."""
 
 from __future__ import annotations
 

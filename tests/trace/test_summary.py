@@ -1,4 +1,4 @@
-"""Histograms are as fine as they say, and figures from totals are those of the trace but for percentiles."""
+"""Histograms have the stated resolution, and figures from totals equal those of the trace except percentiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a response worked out by hand, one kind after the other."""
+"""Worked examples of the parts of a response, one kind after the other."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def explain(made: Plan, name: str = "c", frame: int = 0, end: int = 1_000, fault
     return found
 
 
-def told(found: Explanation) -> list[tuple[str, str, str, int, int]]:
-    """Task, kind, by whom, which frame of it, and how long."""
+def parts_of(found: Explanation) -> list[tuple[str, str, str, int, int]]:
+    """Return task, kind, causing task, its frame, and duration of every part."""
     return [(part.task, part.kind, part.by, part.frame, part.ns) for part in found.parts]
 
 
 def two(*, b: int = 30, at: int = 0, deadline: int = 50, engine_changes: object = None, **changes: object) -> Plan:
-    """Return a timer `a` of 10 ns at 5 ns with a chain, beside a timer `b` on the same lane."""
+    """Return a timer `a` of 10 ns at 5 ns with a chain, and a timer `b` on the same lane."""
     host = engine(**{"preemption": "none", **(engine_changes or {})})  # type: ignore[dict-item]
     first = task("a", 10, offset_ns=5, period_ns=500, deadline_ns=deadline, **changes)
     other = task("b", b, offset_ns=at, period_ns=500, deadline_ns=100)
@@ -48,37 +48,37 @@ def two(*, b: int = 30, at: int = 0, deadline: int = 50, engine_changes: object 
 
 def test_a_less_urgent_job_that_cannot_be_stopped_blocks() -> None:
     found = explain(two())
-    assert told(found) == [("a", "blocking", "b", 0, 25), ("a", "execution", "", -1, 10)]
+    assert parts_of(found) == [("a", "blocking", "b", 0, 25), ("a", "execution", "", -1, 10)]
     assert (found.response_ns, found.lateness_ns, found.planned_ns) == (35, 15, 10)
 
 
 def test_a_more_urgent_job_is_waited_for() -> None:
-    assert told(explain(two(deadline=200)))[0] == ("a", "waiting", "b", 0, 25)
+    assert parts_of(explain(two(deadline=200)))[0] == ("a", "waiting", "b", 0, 25)
 
 
-def test_orders_that_change_with_time_tell_no_blocking() -> None:
-    assert told(explain(two(engine_changes={"policy": "rr"})))[0] == ("a", "waiting", "b", 0, 25)
+def test_orders_that_change_with_time_report_no_blocking() -> None:
+    assert parts_of(explain(two(engine_changes={"policy": "rr"})))[0] == ("a", "waiting", "b", 0, 25)
 
 
 def test_a_more_urgent_job_preempts_and_the_switch_back_is_paid() -> None:
     host = {"preemption": "full", "switch_ns": 3}
-    assert told(explain(two(at=8, deadline=300, engine_changes=host))) == [
+    assert parts_of(explain(two(at=8, deadline=300, engine_changes=host))) == [
         ("a", "preemption", "b", 0, 30),
         ("a", "switch", "", -1, 3),
         ("a", "execution", "", -1, 10),
     ]
 
 
-def test_where_work_is_lost_it_is_charged_to_who_took_over() -> None:
+def test_lost_work_is_charged_to_the_preempting_job() -> None:
     host = {"preemption": "restart"}
     found = explain(two(at=8, deadline=300, engine_changes=host))
-    assert ("a", "restart", "b", 0, 3) in told(found)
+    assert ("a", "restart", "b", 0, 3) in parts_of(found)
     assert found.response_ns == 3 + 30 + 10
 
 
 def test_an_earlier_frame_of_the_same_stage_is_waited_for() -> None:
     made = plan([task("a", 10, period_ns=6)], chains=[chain("c", ["a"], 8)])
-    assert told(explain(made, frame=1, end=40)) == [("a", "waiting", "a", 0, 4), ("a", "execution", "", -1, 10)]
+    assert parts_of(explain(made, frame=1, end=40)) == [("a", "waiting", "a", 0, 4), ("a", "execution", "", -1, 10)]
 
 
 def test_traffic_of_others_is_shared_out_by_their_demand() -> None:
@@ -95,20 +95,20 @@ def test_traffic_of_others_is_shared_out_by_their_demand() -> None:
 def test_foreign_traffic_is_named() -> None:
     made = plan([task("a", 100, bytes=100, period_ns=900)], chains=[chain("c", ["a"], 100)], dram_bandwidth=GB)
     found = explain(made, faults=Faults(hogs=(Hog("cpu", 0, 900, GB),)))
-    assert told(found) == [("a", "bandwidth", "foreign traffic", -1, 100), ("a", "execution", "", -1, 100)]
+    assert parts_of(found) == [("a", "bandwidth", "foreign traffic", -1, 100), ("a", "execution", "", -1, 100)]
 
 
 def test_a_segment_that_asks_for_more_than_there_is_slows_itself() -> None:
     made = plan([task("a", 100, bytes=200, period_ns=900)], chains=[chain("c", ["a"], 100)], dram_bandwidth=GB)
-    assert told(explain(made)) == [("a", "bandwidth", "", -1, 100), ("a", "execution", "", -1, 100)]
+    assert parts_of(explain(made)) == [("a", "bandwidth", "", -1, 100), ("a", "execution", "", -1, 100)]
 
 
 def test_a_slow_engine_is_a_fault_and_a_hot_one_throttles() -> None:
     made = plan([task("a", 100, period_ns=900)], chains=[chain("c", ["a"], 100)])
     slow = Faults(slowdowns=(Slowdown("cpu", 0, 900, Fraction(3, 2)),))
-    assert told(explain(made, faults=slow)) == [("a", "fault", "", -1, 50), ("a", "execution", "", -1, 100)]
+    assert parts_of(explain(made, faults=slow)) == [("a", "fault", "", -1, 50), ("a", "execution", "", -1, 100)]
     hot = Faults(slowdowns=(Slowdown("cpu", 0, 900, Fraction(3, 2), throttle=True),))
-    assert told(explain(made, faults=hot)) == [("a", "throttling", "", -1, 50), ("a", "execution", "", -1, 100)]
+    assert parts_of(explain(made, faults=hot)) == [("a", "throttling", "", -1, 50), ("a", "execution", "", -1, 100)]
 
 
 def test_a_board_above_its_cap_throttles_by_the_clock() -> None:
@@ -118,29 +118,29 @@ def test_a_board_above_its_cap_throttles_by_the_clock() -> None:
     made = replace(made, throttle=Throttle(period_ns=40, cap_mw=50))
     # at 40 ns the clock is halved, at 80 ns (20 of 60 ns done) it recovers: 10 mW is below 90 % of the cap
     found = explain(made)
-    assert told(found) == [("a", "throttling", "", -1, found.response_ns - 100), ("a", "execution", "", -1, 100)]
+    assert parts_of(found) == [("a", "throttling", "", -1, found.response_ns - 100), ("a", "execution", "", -1, 100)]
     assert found.response_ns > 100
 
 
-def test_slower_lanes_are_told_from_the_estimate() -> None:
+def test_slower_lanes_are_distinguished_from_the_estimate() -> None:
     host = engine(lanes=2, capacities=(1024, 512))
     made = plan([task("a", 100, lanes=(1,), period_ns=900)], [host], chains=[chain("c", ["a"], 100)])
-    assert told(explain(made)) == [("a", "lanes", "", -1, 100), ("a", "execution", "", -1, 100)]
+    assert parts_of(explain(made)) == [("a", "lanes", "", -1, 100), ("a", "execution", "", -1, 100)]
 
 
 def test_an_engine_that_stands_still_is_a_fault() -> None:
     made = plan([task("a", 100, period_ns=900)], chains=[chain("c", ["a"], 100)])
     found = explain(made, faults=Faults(stalls=(Stall("cpu", 30, 70, False),)))
-    assert told(found) == [("a", "fault", "", -1, 40), ("a", "execution", "", -1, 100)]
+    assert parts_of(found) == [("a", "fault", "", -1, 40), ("a", "execution", "", -1, 100)]
 
 
 def test_jobs_take_more_or_less_than_the_estimate() -> None:
     made = plan([task("a", 100, period_ns=900)], chains=[chain("c", ["a"], 100)])
     over = Faults(overruns=(Overrun("a", Fraction(1), Fraction(2)),))
-    assert told(explain(made, faults=over)) == [("a", "execution", "", -1, 100), ("a", "above", "", -1, 100)]
+    assert parts_of(explain(made, faults=over)) == [("a", "execution", "", -1, 100), ("a", "above", "", -1, 100)]
     short = replace(made, tasks=(replace(made.tasks[0], times=ExecutionTimes((60,))),))
     found = explain(short)
-    assert told(found) == [("a", "execution", "", -1, 100), ("a", "above", "", -1, -40)]
+    assert parts_of(found) == [("a", "execution", "", -1, 100), ("a", "above", "", -1, -40)]
     assert (found.response_ns, found.lateness_ns) == (60, -40)
 
 
@@ -154,9 +154,9 @@ def line(**changes: object) -> Plan:
     return plan(tasks, [engine(), engine("y")], sensors=[sensor("s", 100)], chains=[chain("c", ["s", "a", "b"], 30)])
 
 
-def test_conversions_on_the_way_are_told_as_such() -> None:
+def test_conversions_on_the_path_are_reported_as_such() -> None:
     found = explain(line())
-    assert told(found) == [
+    assert parts_of(found) == [
         ("a", "execution", "", -1, 10),
         ("a>b", "conversion", "", -1, 4),
         ("b", "execution", "", -1, 20),
@@ -176,7 +176,11 @@ def sampling(a: int = 10, **changes: object) -> Plan:
 
 def test_a_stage_that_samples_lets_data_wait() -> None:
     found = explain(sampling())
-    assert told(found) == [("a", "execution", "", -1, 10), ("b", "sampling", "", -1, 17), ("b", "execution", "", -1, 5)]
+    assert parts_of(found) == [
+        ("a", "execution", "", -1, 10),
+        ("b", "sampling", "", -1, 17),
+        ("b", "execution", "", -1, 5),
+    ]
     assert found.jobs == (("a", 0), ("b", 1))
 
 
@@ -185,7 +189,7 @@ def test_a_sampler_that_was_given_up_lets_it_wait_for_the_next() -> None:
     made = sampling(queue=0)
     slow = replace(made.tasks[1], segments=(Segment("b", 30, 0, 0),), cost_ns=30)
     found = explain(replace(made, tasks=(made.tasks[0], slow)))
-    assert told(found) == [
+    assert parts_of(found) == [
         ("a", "execution", "", -1, 10),
         ("b", "sampling", "", -1, 17),
         ("b", "lost", "b", 1, 20),
@@ -196,14 +200,14 @@ def test_a_sampler_that_was_given_up_lets_it_wait_for_the_next() -> None:
 
 def test_a_frame_the_sensor_lost_is_answered_by_a_newer_one_where_the_chain_samples() -> None:
     found = explain(sampling(), faults=Faults(dropouts=(Dropout("s", 0, 50),)))
-    assert told(found)[0] == ("a", "lost", "s", 0, 100)
+    assert parts_of(found)[0] == ("a", "lost", "s", 0, 100)
     assert found.jobs == (("a", 1), ("b", 6))
     assert found.outcome == "completed"
 
 
 def test_and_dropped_where_it_does_not() -> None:
     found = explain(line(), faults=Faults(dropouts=(Dropout("s", 0, 50),)))
-    assert (found.outcome, found.response_ns, told(found), found.met) == ("dropped", 0, [], False)
+    assert (found.outcome, found.response_ns, parts_of(found), found.met) == ("dropped", 0, [], False)
 
 
 def test_a_join_waits_for_its_other_input() -> None:
@@ -214,7 +218,7 @@ def test_a_join_waits_for_its_other_input() -> None:
     ]
     chains = [chain("c", ["s", "a", "j"], 30)]
     made = plan(tasks, [engine(), engine("y")], sensors=[sensor("s", 100)], chains=chains)
-    assert told(explain(made)) == [
+    assert parts_of(explain(made)) == [
         ("a", "execution", "", -1, 10),
         ("j", "join", "b", 0, 30),
         ("j", "execution", "", -1, 5),
@@ -231,7 +235,7 @@ def test_a_frame_whose_queue_was_full_says_so() -> None:
 def test_a_frame_unfinished_at_the_end_is_explained_up_to_there() -> None:
     found = explain(line(), end=12)
     assert (found.outcome, found.response_ns) == ("unfinished", 12)
-    assert told(found) == [("a", "execution", "", -1, 10), ("a>b", "conversion", "", -1, 2)]
+    assert parts_of(found) == [("a", "execution", "", -1, 10), ("a>b", "conversion", "", -1, 2)]
 
 
 def test_a_process_that_lingers_keeps_an_idle_engine() -> None:
@@ -239,7 +243,7 @@ def test_a_process_that_lingers_keeps_an_idle_engine() -> None:
     made = plan(
         [task("b", 10, period_ns=500), task("a", 10, offset_ns=5, period_ns=500)], [host], chains=[chain("c", ["a"], 9)]
     )
-    assert [row[1:] for row in told(explain(made))] == [
+    assert [row[1:] for row in parts_of(explain(made))] == [
         ("waiting", "b", 0, 5),
         ("held", "", -1, 15),
         ("execution", "", -1, 10),
@@ -254,9 +258,9 @@ def test_a_gang_waits_for_the_last_to_leave_its_lanes() -> None:
         task("a", 10, lanes=(0, 1), offset_ns=1, period_ns=900, deadline_ns=800),
     ]
     made = plan(tasks, [host], chains=[chain("c", ["a"], 20)])
-    assert told(explain(made))[:2] == [("a", "waiting", "v", 0, 19), ("a", "waiting", "v", 0, 30)]
+    assert parts_of(explain(made))[:2] == [("a", "waiting", "v", 0, 19), ("a", "waiting", "v", 0, 30)]
     any_lane = replace(made, tasks=(*made.tasks[:2], replace(made.tasks[2], width=1)))
-    assert told(explain(any_lane))[0] == ("a", "waiting", "u", 0, 19)
+    assert parts_of(explain(any_lane))[0] == ("a", "waiting", "u", 0, 19)
 
 
 def test_a_measured_trace_needs_no_segments() -> None:
@@ -269,7 +273,7 @@ def test_a_measured_trace_needs_no_segments() -> None:
     made = two(at=0)
     found = Why(trace, made).explain("c", 0)
     check(found, trace, made)
-    assert told(found) == [
+    assert parts_of(found) == [
         ("a", "blocking", "b", 0, 30),
         ("a", "held", "", -1, 3),
         ("a", "execution", "", -1, 10),
@@ -285,7 +289,7 @@ def test_an_aborted_frame_is_explained_up_to_its_end() -> None:
     )  # fmt: skip
     found = Why(trace, two()).explain("c", 0)
     assert (found.outcome, found.response_ns) == ("aborted", 40)
-    assert told(found) == [("a", "held", "", -1, 10), ("a", "execution", "", -1, 10), ("a", "above", "", -1, 20)]
+    assert parts_of(found) == [("a", "held", "", -1, 10), ("a", "execution", "", -1, 10), ("a", "above", "", -1, 20)]
 
 
 def test_the_worst_frame_is_the_latest_for_its_deadline() -> None:
@@ -316,7 +320,7 @@ def test_what_is_not_there_is_named(chain_name: str | None, frame: int, message:
         Why(simulated(made), made).explain(chain_name, frame)
 
 
-def test_nothing_released_or_no_chain_is_said() -> None:
+def test_missing_releases_and_unknown_chains_are_reported() -> None:
     made = replace(line(), sensors=(sensor("s", 100, offset_ns=5_000),))
     with pytest.raises(UsageError, match="no frame was released"):
         Why(simulated(made), made).worst()

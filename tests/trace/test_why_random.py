@@ -1,4 +1,4 @@
-"""Random frames of random plans: the parts of a response add up to it, and whoever is named was there."""
+"""Random frames of random plans: the parts of a response add up to it, and every job that is named exists."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LATE = 1_000
 
 @st.composite
 def simulations(draw: st.DrawFn, rich: bool, certain: bool = False) -> tuple[Plan, Faults, Trace]:
-    """Draw a plan with faults, and its simulation; where `certain` every job takes what the plan says."""
+    """Draw a plan with faults, and its simulation; if `certain`, every job takes its planned time."""
     made = draw(plans(rich=rich))
     harm: Faults = draw(faults(made, rich=rich))
     if certain:

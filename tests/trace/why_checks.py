@@ -1,4 +1,4 @@
-"""What must hold of every explanation, whatever it is of."""
+"""Properties of every explanation."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ RED, ORANGE, GREEN, BLUE, VIOLET, GREY = "#c0392b", "#d68910", "#1e8449", "#1f61
 
 @dataclass(frozen=True)
 class Curve:
-    """A test under a policy, and how its line looks."""
+    """A test under a policy, and the style of its line."""
 
     label: str
     test: str

@@ -103,7 +103,7 @@ def check_scatter(arch: str, pillars: int = 6000) -> float:
 
 
 def check_together(arch: str) -> float:
-    """Return how far results move when stages run at once, each on its stream: 0, or they share memory."""
+    """Return the difference of results when stages run concurrently on separate streams: 0 unless they share memory."""
     stages, first = [], []
     for number, network in enumerate((backbone_network(), bench.resnet50(), head_network(), backbone_network(True))):
         stage, _ = bench.stage_of(network, bench.random_weights(network, number), arch)
@@ -162,7 +162,7 @@ def compare(network: Any, arch: str, repeats: int, layers: bool) -> dict[str, fl
 
 
 def check_shares(network: Any, arch: str, repeats: int) -> tuple[float, list[str]]:
-    """Return how far results move with the share of SMs (0, or work is lost) and a line a share with its time.
+    """Return the difference of results by share of SMs (0 unless work is lost) and one line per share with its time.
 
     The last line is two stages at once, each on SMs of its own.
     """

@@ -38,7 +38,7 @@ HOST = {"kind": "llvm", "host": True}
 
 @dataclass(frozen=True)
 class Case:
-    """A network with weights; `signed` says which inputs may be negative, scales None have it calibrated."""
+    """A network with weights; `signed`: inputs that may be negative; with scales None the network is calibrated."""
 
     name: str
     network: Network
@@ -106,7 +106,7 @@ def _artifact(found: Compilation, target: str) -> Artifact:
 
 
 def plain(tensor: TensorType) -> TensorType:
-    """Return a tensor as it lies in a network's definition."""
+    """Return a tensor in the layout of the network's definition."""
     return TensorType(tensor.shape, tensor.dtype, "NCHW" if len(tensor.shape) == 4 else "")
 
 

@@ -258,7 +258,7 @@ def onnx_node(layer: Any, weights: dict[str, Array]) -> Any:
 
 
 def onnx_session(model: bytes, threads: int) -> Any:
-    """Return an ONNX Runtime session with `threads` threads, everything else as it comes."""
+    """Return an ONNX Runtime session with `threads` threads, all other settings by default."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()

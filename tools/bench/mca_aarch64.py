@@ -2,19 +2,18 @@
 
     python -m tools.bench.mca_aarch64 [--cpu neoverse-n1] [--dispatch 8] [--mcpu cortex-a78ae] [--mca llvm-mca-19]
 
-A static prediction, no measurement: LLVM's machine code analyser runs the inner loop of every kernel, as it is
-compiled, on its model of a processor with all data in the first-level cache.  `neoverse-n1` is the model of the
-Cortex-A76 (its server twin); the Cortex-A78 has the same two vector pipes and latencies.  It dispatches eight
-micro-operations a cycle (Neoverse N1 Software Optimization Guide, section 4.1), which LLVM 16 to 19 have too; newer
-models say three, to guide the compiler: `--dispatch 3` shows how much hangs on that.  `-mcpu=cortex-a76` and
-`cortex-a78` are refused: LLVM times them as a Cortex-A57, whose fp32 vector instructions take two steps, so that half
-precision looks four times as fast.  Needs llvm-mca 16 or newer (Debian: llvm-19); without one it says so and exits
-with 0.
+A static prediction, no measurement: LLVM's machine code analyser runs the compiled inner loop of every kernel on its
+model of a processor with all data in the first-level cache.  `neoverse-n1` is the model of the Cortex-A76 (its server
+twin); the Cortex-A78 has the same two vector pipes and latencies.  It dispatches eight micro-operations a cycle
+(Neoverse N1 Software Optimization Guide, section 4.1), which LLVM 16 to 19 have too; newer models say three, to guide
+the compiler: `--dispatch 3` shows how much depends on that.  `-mcpu=cortex-a76` and `cortex-a78` are refused: LLVM
+times them as a Cortex-A57, whose fp32 vector instructions take two steps, so that half precision looks four times as
+fast.  Needs llvm-mca 16 or newer (Debian: llvm-19); without it the tool reports that and exits with 0.
 
 Of every PointPillars layer and every way to compute it: the instructions, multiply-adds and cycles of an iteration of
 the inner loop; its share of the peak (two vector multiply-adds a cycle); and cycles for 1000 multiply-adds of the
 direct convolution, with what surrounds the loop (additions into fp32 totals, by the analyser) and Winograd's transforms
-(by their count of vector instructions, `compile.cpu.half`).  `*` marks what is compiled for fp16.
+(by their count of vector instructions, `compiler.targets.llvm.half`).  `*` marks what is compiled for fp16.
 """
 
 from __future__ import annotations
@@ -129,7 +128,7 @@ def ways(shape: Shape) -> Iterator[tuple[Method, Vector]]:
 
 
 def chosen(shape: Shape) -> Method:
-    """Return what the rules take for fp16."""
+    """Return the method the rules choose for fp16."""
     if shape.kernel != 3 or shape.stride != 1:
         return Method(0, "float16")
     choices = [Method(0, "float16"), *(Method(m, t) for m, t in half.WINOGRAD)]
@@ -162,7 +161,7 @@ def kernel(shape: Shape, method: Method, vector: Vector) -> Any:
 
 
 def steps(shape: Shape, method: Method) -> int:
-    """Return how often the inner loop runs before what surrounds it."""
+    """Return the number of iterations of the inner loop per execution of the surrounding code."""
     blocks, kernel = shape.inputs // BLOCK, 1 if shape.transposed or method.m else shape.kernel**2
     if method.dtype == "float16":
         return half.runs(blocks * kernel, BLOCK, half.TERMS)[1]
@@ -186,7 +185,7 @@ Prediction = tuple[int, int, float, float, float]
 
 
 def predict(shape: Shape, method: Method, vector: Vector, target: Any, mca: Analyser) -> Prediction:
-    """Return what is foreseen of a layer computed in one way."""
+    """Return the prediction for a layer computed by one method."""
     module = tvm.IRModule({"kernel": kernel(shape, method, vector).with_attr("global_symbol", "kernel")})
     loops = products(tvm.compile(module, target=target).mod.inspect_source("asm"))
     loop = max(loops, key=lambda loop: sum("fmla" in line for line in loop.body))

@@ -1,4 +1,4 @@
-"""Measure the mapping search: optimal or not, how soon, beside Z3's Optimize on the same problem in the same run.
+"""Measure the mapping search: whether it is optimal, and how soon, compared with Z3's Optimize in the same run.
 
     python -m tools.bench.plan [--z3-limit 120] [--proof-limit 120] [--time-limit 60] [--repeat 5]
                                [--only pair,large,scaling,experiments]
@@ -6,7 +6,7 @@
 pair: GoogleNet and AlexNet on GPU and DLA (tools/literature/haxconn.py), one transition a network at most or any
 number, without and with contention.  large: networks of random groups, three engines, contention.  scaling: up to 20
 networks of 30 groups on four engines.  experiments: the measured schedules of the artefact, predicted.  Z3 (z3-solver)
-is a peer only; it runs in a process of its own, which is ended at the limit.
+serves only as a comparison; it runs in a separate process, which is killed at the limit.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
     python -m tools.bench.policy_speed [--repeat 7] [--seconds 300] [--only NAME,NAME]
 
 The task sets of tools/bench/sim.py on one CPU and on four.  Every policy takes turns with EDF, in processor time;
-medians of the ratios of jobs a second, and of events a second, since a policy that looks more often has more of them;
-and how often a job was started, the first time or again, which is work of the policy and not of the simulator.
-`learned` chooses nothing without weights, so it is measured with random ones too (training would find these sets met
-by the safe order, and return that).  The last set is one of low load, where slack lets both controllers do as they
-like.  `calm` is the example of docs/policies.md, whose every key Python is asked for.
+medians of the ratios of jobs a second, and of events a second, since a policy with more sampling instants has more of
+them; and starts and resumptions per job, which are a property of the policy and not of the simulator. `learned` chooses
+nothing without weights, so it is measured with random ones too (training would find these sets met by the safe order,
+and return that).  The last set is one of low load, where slack leaves both controllers free to choose.  `calm` is the
+example of docs/policies.md, whose keys are all computed in Python.
 """
 
 from __future__ import annotations

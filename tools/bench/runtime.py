@@ -1,15 +1,15 @@
-"""PointPillars frames pipelined across this machine's processor and its GPU: how fast, against whom, how undisturbed.
+"""PointPillars frames pipelined across this machine's processor and its GPU: throughput, comparisons, disturbance.
 
     python -m tools.bench.runtime [--weights FILE.npz] [--frames 300] [--rounds 3] [--arch sm_90a]
 
-needs an NVIDIA GPU, nvcc, a C++ compiler and, for the comparison, PyTorch.  Voxelisation and decoding run on the
+Needs an NVIDIA GPU, nvcc, a C++ compiler and, for the comparison, PyTorch.  Voxelisation and decoding run on the
 processor, everything between in fp16 on the GPU, on synthetic scans.  Throughput: frames released as fast as they are
-taken, `--in-flight` at once, under every executor in turn, and a PyTorch loop with the same functions before and behind
-(cuDNN, channels last, one CUDA graph from pillar net to heads, page-locked copies); medians of rounds that alternate.
-What is found must be the same bit for bit under every executor.  Latency: a pipeline of hard stages at a fixed rate,
-alone and beside one of soft stages at a rate that keeps the machine busy (with a shield, as `socsched run --shield`).
-Soft frames come in every other half second of a run, so that what else the machine does meets both alike.  Exit code 1
-when a bar is missed.
+accepted, `--in-flight` at once, under every executor in turn, and a PyTorch loop with the same functions before and
+after (cuDNN, channels last, one CUDA graph from pillar net to heads, page-locked copies); medians of rounds that
+alternate. Detections must be bit-identical under every executor.  Latency: a pipeline of hard stages at a fixed rate,
+alone and co-running with one of soft stages at a rate that keeps the machine busy (with a shield, as `socsched run
+--shield`).  Soft frames arrive in every other half second of a run, so that other load on the machine affects both
+alike.  Exit code 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class TorchLoop:
 
 
 def throughput(args: argparse.Namespace, here: Platform) -> Iterator[tuple[str, bool]]:
-    """Print frames a second of everybody; yield what was required and whether it holds."""
+    """Print frames per second of every executor; yield each requirement and whether it holds."""
     pipe = pipeline({"": ("hard", 100 * MS)})
     found: dict[str, list[float]] = {}
     boxes: dict[str, Any] = {}
@@ -258,10 +258,10 @@ def throughput(args: argparse.Namespace, here: Platform) -> Iterator[tuple[str, 
 
 
 def undisturbed(args: argparse.Namespace, here: Platform) -> Iterator[tuple[str, bool]]:
-    """Print response times of the hard pipeline, alone and beside the soft one; yield whether the bar holds."""
+    """Print response times of the hard pipeline, alone and with the soft one; yield whether the bar holds."""
     names = {"": ("hard", args.period * MS), "be_": ("soft", args.busy * MS)}
-    found: dict[str, list[int]] = {"alone": [], "beside": []}
-    parts: dict[str, dict[str, list[int]]] = {"alone": {}, "beside": {}}
+    found: dict[str, list[int]] = {"alone": [], "corun": []}
+    parts: dict[str, dict[str, list[int]]] = {"alone": {}, "corun": {}}
     ratios: list[float] = []
     duration = 2 * args.seconds * 10**9
     silent = tuple(Dropout("be_lidar", at, at + WINDOW) for at in range(0, duration, 2 * WINDOW))
@@ -274,26 +274,26 @@ def undisturbed(args: argparse.Namespace, here: Platform) -> Iterator[tuple[str,
         for title, taken in each.items():
             found[title] += taken.values()
             account(trace, parts[title], set(taken))
-        ratios.append(rank([*each["beside"].values()], 99) / rank([*each["alone"].values()], 99))
+        ratios.append(rank([*each["corun"].values()], 99) / rank([*each["alone"].values()], 99))
         soft = sum(job.task == "be_decode" and job.status == "done" for job in trace.jobs)
-        print(f"best effort beside it: {soft / args.seconds:.0f} frames/s; p99 ratio {ratios[-1]:.2f}", flush=True)
+        print(f"co-running best effort: {soft / args.seconds:.0f} frames/s; p99 ratio {ratios[-1]:.2f}", flush=True)
     for title, values in found.items():
         figures = ", ".join(f"p{share} {rank(values, share) / MS:.2f} ms" for share in (50, 90, 95, 99))
         print(f"hard pipeline {title}: {figures}, n = {len(values)}", flush=True)
-    print(f"{'ms':24}{'alone p50':>12}{'p99':>8}{'beside p50':>12}{'p99':>8}")
+    print(f"{'ms':24}{'alone p50':>12}{'p99':>8}{'co-run p50':>12}{'p99':>8}")
     for name in parts["alone"]:
         cells = [rank(parts[title][name], share) / MS for title in parts for share in (50, 99)]
         print(f"{name:24}{cells[0]:12.3f}{cells[1]:8.3f}{cells[2]:12.3f}{cells[3]:8.3f}")
-    ratio, pooled = statistics.median(ratios), rank(found["beside"], 99) / rank(found["alone"], 99)
+    ratio, pooled = statistics.median(ratios), rank(found["corun"], 99) / rank(found["alone"], 99)
     each_ = ", ".join(f"{value:.2f}" for value in ratios)
     yield (
-        f"p99 beside best effort / alone = {ratio:.2f} (bar {DISTURBED}; rounds {each_}; of all frames {pooled:.2f})",
+        f"p99 with best effort / alone = {ratio:.2f} (bar {DISTURBED}; rounds {each_}; of all frames {pooled:.2f})",
         ratio <= DISTURBED,
     )
 
 
 def responses(trace: Trace, title: str) -> dict[int, int]:
-    """Return the response times (ns) of the hard frames of the windows with soft ones (beside) or without (alone).
+    """Return the response times (ns) of the hard frames of the windows with soft ones (corun) or without (alone).
 
     The first frames of a window are left out: something of the window before may be under way.
     """
@@ -302,7 +302,7 @@ def responses(trace: Trace, title: str) -> dict[int, int]:
     return {
         frame: end - releases[frame]
         for frame, end in ends.items()
-        if (releases[frame] // WINDOW % 2 == 1) == (title == "beside") and releases[frame] % WINDOW >= SEAM
+        if (releases[frame] // WINDOW % 2 == 1) == (title == "corun") and releases[frame] % WINDOW >= SEAM
     }
 
 
@@ -339,7 +339,7 @@ def main() -> int:
     parser.add_argument("--frames", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--in-flight", type=int, default=4)
-    parser.add_argument("--seconds", type=int, default=8, help="of a round, alone and beside each")
+    parser.add_argument("--seconds", type=int, default=8, help="per round, for each of alone and co-running")
     parser.add_argument("--period", type=int, default=20, help="ms between frames of the hard pipeline")
     parser.add_argument("--busy", type=int, default=20, help="ms between frames of the soft pipeline")
     parser.add_argument("--no-torch", action="store_true")

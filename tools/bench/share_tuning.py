@@ -112,7 +112,7 @@ def tuned(stage: Stage, shares: list[int], repeat: int) -> dict[int, Tuning]:
         in_block = vector.block if layer.inputs % vector.block == 0 else layer.inputs
         ways: list[Choice | None] = [None, *candidates(layer, vector, in_block)]
         runs = [single(layer, way, dict(spec.tvm), vector) for way in ways]
-        told = []
+        shown = []
         for k in shares:
             times = measured(runs, k, repeat)
             order = sorted(range(len(ways)), key=times.__getitem__)
@@ -120,12 +120,12 @@ def tuned(stage: Stage, shares: list[int], repeat: int) -> dict[int, Tuning]:
             # Within the noise of one another the rules' own choice stays.
             if chosen is not None and times[order[0]] < 0.98 * times[0]:
                 best[k][key] = chosen
-            told.append(f"{k}: {times[0] * 1e6:.0f} -> {min(times) * 1e6:.0f} us {_told(best[k].get(key))}")
-        print(f"{key:32} x{count}  {len(ways)} ways  " + "   ".join(told), flush=True)
+            shown.append(f"{k}: {times[0] * 1e6:.0f} -> {min(times) * 1e6:.0f} us {_describe(best[k].get(key))}")
+        print(f"{key:32} x{count}  {len(ways)} ways  " + "   ".join(shown), flush=True)
     return {k: Tuning(k, choices) for k, choices in best.items()}
 
 
-def _told(choice: Choice | None) -> str:
+def _describe(choice: Choice | None) -> str:
     if choice is None:
         return "(rules)"
     if choice.winograd:
@@ -205,12 +205,12 @@ def compared(stage: Stage, tables: dict[int, Tuning], rounds: int) -> None:
                 variants[name](image)
                 seen[name].append(time.perf_counter() - start)
         base = seen[f"tuned for {whole}"]
-        told = [
+        shown = [
             f"{name} {_typical(times) * 1e3:.2f} (x{_typical(base) / _typical(times):.3f}, in a round "
             f"x{float(np.median(np.array(base) / np.array(times))):.3f})"
             for name, times in seen.items()
         ]
-        print(f"  at {k} cores: " + ", ".join(told), flush=True)
+        print(f"  at {k} cores: " + ", ".join(shown), flush=True)
     first = np.asarray(variants["rules"](image)[0])
     for name, run in variants.items():
         error = float(np.abs(np.asarray(run(image)[0]) - first).max() / np.abs(first).max())
@@ -231,7 +231,7 @@ def gpu_tiles(stage: Stage, arch: str = "sm_87") -> None:
         (kh, _), (sh, _), (ph, _) = layer.window.kernel, layer.window.stride, layer.window.pad
         rows, columns = (layer.rows - 1) * sh + kh - 2 * ph, (layer.columns - 1) * sh + kh - 2 * ph
         shape = _convolution(Convolution, layer, rows, columns, kh, sh, ph)
-        told = []
+        shown = []
         base = None
         for sms in (whole.sms, whole.sms // 2, whole.sms // 4):
             tiles.GPUS[tiles.capability(arch)] = replace(whole, sms=sms)
@@ -239,10 +239,10 @@ def gpu_tiles(stage: Stage, arch: str = "sm_87") -> None:
             chosen = tiles.fastest_tile(shape, arch)
             base = base or chosen
             gain = tiles.estimate(shape, base, arch) / tiles.estimate(shape, chosen, arch)
-            told.append(f"{sms} SMs {chosen.rows}x{chosen.columns}x{chosen.depth}/{chosen.splits} (x{gain:.3f})")
+            shown.append(f"{sms} SMs {chosen.rows}x{chosen.columns}x{chosen.depth}/{chosen.splits} (x{gain:.3f})")
         tiles.GPUS[tiles.capability(arch)] = whole
         tiles.fastest_tile.cache_clear()
-        print(f"{key:32} " + ", ".join(told), flush=True)
+        print(f"{key:32} " + ", ".join(shown), flush=True)
 
 
 def _convolution(kind: Any, layer: Layer, rows: int, columns: int, kernel: int, stride: int, pad: int) -> Any:

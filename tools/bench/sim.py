@@ -1,13 +1,13 @@
-"""Measure the simulator: jobs and events a second on task sets and on a whole board, beside SimSo in the same run.
+"""Measure the simulator: jobs and events per second on task sets and on a whole board, compared with SimSo.
 
     python -m tools.bench.sim [--repeat 5] [--simso-seconds 10] [--no-simso] [--cpu]
 
 Workloads: 10 tasks on one CPU under EDF, 40 tasks on four under global EDF and under partitioned rate monotonic
 (periods of 5 to 100 ms, log-uniform, random offsets), and perception-stack on a Jetson AGX Orin with contention and
-power, without a trace for an hour, and with a trace that is written for Perfetto.  SimSo (pip install simso; Python
-3.11 or older, for its release imports `imp`) gets the same task sets for a shorter time.  Medians; one process, one
-core, wall-clock time or with --cpu the time of the processor, which others on the machine disturb less.  The last
-lines say how memory grows with simulated time when no trace is asked for.
+power, without a trace for an hour, and with a trace written for Perfetto.  SimSo (pip install simso; Python 3.11 or
+older, for its release imports `imp`) gets the same task sets for a shorter time.  Medians; one process, one core,
+wall-clock time or with --cpu processor time, which other load on the machine disturbs less.  The last lines show the
+growth of memory with simulated time when no trace is recorded.
 """
 
 from __future__ import annotations

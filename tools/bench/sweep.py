@@ -3,10 +3,10 @@
     python -m tools.bench.sweep [--configurations 48] [--cores 1,2,4] [--no-ray]
     python -m tools.bench.sweep --ten-thousand
 
-The first plans and simulates perception-stack for 60 s, every configuration with a plan of its own, after a warm-up of
-each worker.  The ceiling is what as many processes do with nothing between them, in the same round: what the machine
-gives.  Efficiency is the rate over the ceiling, and over that of one local worker times the workers; overhead of Ray is
-against the local engine with as many.  Ceiling, local and Ray take turns; medians over rounds are told.
+The first plans and simulates perception-stack for 60 s, every configuration with its own plan, after a warm-up of each
+worker.  The ceiling is the rate of as many independent processes, in the same round.  Efficiency is the rate over the
+ceiling, and over that of one local worker times the workers; overhead of Ray is against the local engine with as many.
+Ceiling, local and Ray take turns; medians over rounds are printed.
 The second runs `socsched sweep` on one study with both engines and compares the tables byte for byte.
 """
 

@@ -52,8 +52,8 @@ def main() -> None:
             for candidate in candidates(vector, target.blocks, target.width)
         ]
         best = sorted(rates, key=lambda found: -found[0])
-        told = (f"{t.pixels}x{t.blocks}{'*' if t == chosen else ''} {gflops:.0f}" for gflops, t in best)
-        print(f"{name:24} {', '.join(told)}", flush=True)
+        shown = (f"{t.pixels}x{t.blocks}{'*' if t == chosen else ''} {gflops:.0f}" for gflops, t in best)
+        print(f"{name:24} {', '.join(shown)}", flush=True)
 
 
 def lying(shape: tuple[int, ...], vector: Vector) -> tuple[Lying, Lying, Window, Order]:

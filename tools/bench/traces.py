@@ -1,8 +1,8 @@
-"""Measure what comes behind a simulation: figures, Perfetto file and trace file, against record-by-record code.
+"""Measure the processing of a simulated trace: figures, Perfetto file and trace file, against record-by-record code.
 
 The trace is synthetic: a pipeline like the shipped perception stack (sensors, gangs, segments, conversions, sampled
-links, counters that change with every slice).  The other way is the tests' oracle, run on a shorter trace of the same
-kind, for it is slow; both in this process, one after the other, medians of `--repeat`.
+links, counters that change with every slice).  The record-by-record code is the tests' oracle, run on a shorter trace
+of the same kind because it is slow; both run in this process, in turn, medians of `--repeat`.
 
     python -m tools.bench.traces [--slices 1000000] [--old-slices 50000] [--repeat 3]
 """

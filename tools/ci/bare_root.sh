@@ -34,7 +34,7 @@ kept=$folder handler=""
 [ -n "$folder" ] || folder=$(mktemp -d)
 mkdir -p "$folder" && folder=$(cd "$folder" && pwd)
 root=$folder/$arch
-# mounts are made in a namespace of their own and gone with it: nothing but the root is removed here
+# mounts are made in a namespace of their own and end with it: only the root is removed here
 clean() {
   [ -z "$handler" ] || echo -1 >"$handler"
   [ -n "$kept" ] || rm -rf "$folder"

@@ -7,7 +7,7 @@ pip="$venv/bin/python -m pip --disable-pip-version-check --no-input"
 
 test -x "$venv/bin/python" || "$python" -m venv "$venv"
 echo "installing $lock into $venv (once): about $size to download, less what pip has kept" >&2
-# pip's own words go to stderr as they are; of its progress only the wheels and their sizes are shown.
+# pip's messages go to stderr unchanged; of its progress only the wheels and their sizes are shown.
 { $pip install --no-compile --progress-bar off --only-binary :all: --require-hashes -r "$lock" && echo done; } | awk '
   /(Downloading|Using cached) .*\.whl \(/ {
     size = $(NF - 1); sub(/\(/, "", size); unit = $NF

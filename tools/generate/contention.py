@@ -38,9 +38,9 @@ def factors(file: Path) -> str:
     found = fit_pairwise(rows)
     error = mean(abs(predict(found, row) / row.slowdown - 1) for row in rows)
     text = f"  contention:\n    model: pairwise\n    source: KEY\n    parameters:\n      error: {error:.3f}\n"
-    for kind, beside in sorted(found.items()):
-        told = ", ".join(f"{other}: {factor:.4g}" for other, factor in sorted(beside.items()))
-        text += f"      {kind}: {{{told}}}\n"
+    for kind, co_runners in sorted(found.items()):
+        listed = ", ".join(f"{other}: {factor:.4g}" for other, factor in sorted(co_runners.items()))
+        text += f"      {kind}: {{{listed}}}\n"
     return text
 
 

@@ -2,9 +2,9 @@
 
     python -m tools.generate.gpu_tiles [--arch sm_90a] [--tries 60] [--jobs 16] [--only SUBSTRING] [-o FILE]
 
-builds the `tries` most promising tiles (by the model in `compile.gpu.tiles`) of each shape in parallel, checks that all
-give the same result on random data, times them as graphs of twenty launches, and rewrites the table: shapes measured
-now replace their old entries, others stay.  A tile must beat the model's choice by 1 % to be written.
+builds the `tries` most promising tiles (by the model in `compiler.targets.cuda.tiles`) of each shape in parallel,
+checks that all give the same result on random data, times them as graphs of twenty launches, and rewrites the table:
+shapes measured now replace their old entries, others stay.  A tile must beat the model's choice by 1 % to be written.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def build(job: tuple[Convolution, Tile | Patch, str, str]) -> str:
 
 
 def tries(shape: Convolution, arch: str, count: int) -> list[Tile | Patch]:
-    """Return what to build for a shape: the known tile and its neighbours, the model's favourites, every patch."""
+    """Return the tiles to build for a shape: the known one and its neighbours, the best by the model, every patch."""
     tiles = sorted(candidates(shape, arch), key=lambda tile: estimate(shape, tile, arch))
     fields = TABLE.get(arch.rstrip("a"), {}).get(shape.key)
     near: list[Tile] = []
@@ -202,7 +202,7 @@ def main() -> int:
 
 
 def spread(tiles: list[Tile], count: int) -> list[Tile]:
-    """Return the most promising tiles, at most two that differ in nothing but depth and stages."""
+    """Return the most promising tiles, at most two that differ only in depth and stages."""
     picked: list[Tile] = []
     seen: dict[tuple[int, ...], int] = {}
     for tile in tiles:

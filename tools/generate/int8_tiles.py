@@ -93,7 +93,7 @@ def build(job: tuple[Convolution, Tile, str, str]) -> str:
 
 
 def tries(shape: Convolution, arch: str, count: int) -> list[Tile]:
-    """Return what to build for a shape: the known tile, then the model's favourites."""
+    """Return the tiles to build for a shape: the known tile, then the best by the model."""
     known = INT8_TABLE.get(arch, {}).get(shape.key)
     near = [Tile(*known)] if known else []
     tiles = sorted(candidates(shape, arch), key=lambda tile: estimate(shape, tile, arch))

@@ -1,4 +1,4 @@
-"""Put what `socsched demo` prints on this machine, now, into README.md between its demo marks.
+"""Run `socsched demo` on this machine and write its output into README.md between the demo marks.
 
 usage: python -m tools.generate.readme        (on an otherwise idle machine)
 """

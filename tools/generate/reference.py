@@ -100,9 +100,9 @@ def _value(option: click.Option) -> str:
 
 def _default(option: click.Option) -> str:
     shown = option.show_default if isinstance(option.show_default, str) else option.default
-    told = "" if option.is_flag or shown in (None, "") or not isinstance(shown, (str, int, float)) else f"`{shown}`"
+    stated = "" if option.is_flag or shown in (None, "") or not isinstance(shown, (str, int, float)) else f"`{shown}`"
     names = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
-    return " ".join(filter(None, [told, *(f"`${name}`" for name in names), "required" if option.required else ""]))
+    return " ".join(filter(None, [stated, *(f"`${name}`" for name in names), "required" if option.required else ""]))
 
 
 # -- files
@@ -146,7 +146,7 @@ def _type(node: Mapping[str, Any]) -> str:
 
 
 def dataclass_section(kind: type[Any], level: int = 2) -> str:
-    """Return what a dataclass says of itself, and its fields."""
+    """Return the docstring of a dataclass, and its fields."""
     own = [field for field in dataclasses.fields(kind) if field.name in inspect.get_annotations(kind)]
     found = [(f"`{field.name}`", _annotation(field.type), _initial(field)) for field in own]
     return f"{'#' * level} {kind.__name__}\n\n{prose(kind.__doc__)}\n\n" + rows(("field", "type", "default"), found)
@@ -174,13 +174,13 @@ PLAN = (
 
 
 def types_section() -> str:
-    """Return what the named types of fields hold, from their annotations."""
+    """Return the contents of the named types of fields, from their annotations."""
     found = []
     for name, kind in vars(limits).items():
         if get_origin(kind) is Annotated:
             base, *notes = get_args(kind)
-            told = [_limit(item) for note in notes for item in getattr(note, "metadata", ())]
-            found.append((f"`{name}`", _annotation(base), ", ".join(told)))
+            stated = [_limit(item) for note in notes for item in getattr(note, "metadata", ())]
+            found.append((f"`{name}`", _annotation(base), ", ".join(stated)))
     return "## Types\n\n" + rows(("type", "of", "limits"), sorted(found))
 
 
@@ -270,7 +270,7 @@ PAGES = {
 
 
 def stale() -> list[str]:
-    """Return the pages that are not what the code says."""
+    """Return the pages that differ from the code."""
     return [name for name, make in PAGES.items() if _read(name) != tidy(make())]
 
 

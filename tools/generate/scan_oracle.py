@@ -45,7 +45,7 @@ def pack(points: Array) -> bytes:
 
 
 def frame(points: Array, weights: dict[str, Array]) -> tuple[dict[str, Any], bytes]:
-    """Return what the oracle says of a scan, and samples of its tensors as an .npz file."""
+    """Return the oracle's results for a scan, and samples of its tensors as an .npz file."""
     found = reference.network(points, weights)
     boxes, margin = reference.detections(found["cls"], found["reg"], found["dir"])
     if min(margin) < LEAST_MARGIN:

@@ -1,4 +1,4 @@
-"""Write synthetic street scans as KITTI's files have them, and say how many a second.
+"""Write synthetic street scans in KITTI's format, and print the rate.
 
     python -m tools.generate.scenes FOLDER --count 100 --processes 4
 

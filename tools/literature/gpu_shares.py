@@ -1,4 +1,4 @@
-"""How long networks take on a share of a GPU's multiprocessors (SMs), and how much two disturb each other.
+"""Measure networks on a share of a GPU's multiprocessors (SMs), and the interference between two of them.
 
     python -m tools.literature.gpu_shares -o shares.json [--runs 50] [--only lenet,bert] [--shares 8,16,...]
                                           [--no-pairs]
@@ -7,9 +7,9 @@
         python -m tools.literature.gpu_shares --only ssd --batches 1,8 --kernels > ssd.csv
     python -m tools.literature.gpu_shares --only ssd --batches 1,8 --counters ssd.csv -o shares.json
 
-needs an NVIDIA GPU with green contexts (a driver of CUDA 12.4 or later, no MIG), nvcc, PyTorch and torchvision.  The
-networks are those of `served_networks.py`.  Each is captured as a CUDA graph on a stream that has some of the SMs
-(`compiler.targets.cuda.sm_share`); a kernel that writes %smid tells which SMs really ran.  Runs are queued behind a
+Needs an NVIDIA GPU with green contexts (a driver of CUDA 12.4 or later, no MIG), nvcc, PyTorch and torchvision.  The
+networks are those of `served_networks.py`.  Each is captured as a CUDA graph on a stream with some of the SMs
+(`compiler.targets.cuda.sm_share`); a kernel that records %smid shows which SMs actually ran.  Runs are queued behind a
 kernel that waits, so that launching costs nothing, and timed by events; the file has medians and the 10th and 90th
 percentile in ms, and of how many networks the results on a share are those on all SMs bit for bit.  The whole GPU is
 measured first and last.  Pairs: two streams launch without end, and runs count while both are busy.  With counters, the
@@ -53,7 +53,7 @@ METRICS = {
 }
 """`achieved` counts SMs while they have something to run, as nvprof's occupancy does; `achieved_of_all` all SMs."""
 MARK = "spin_kernel"
-"""The name of the kernel that stands between two networks where kernels are counted."""
+"""The name of the kernel that separates two networks when kernels are counted."""
 WHERE = """
 __global__ void where(unsigned *seen, long long cycles) {
     unsigned sm;
@@ -94,7 +94,7 @@ class Bench:
 
     @cached_property
     def where(self) -> Any:
-        """Return the compiled kernel that tells on which SMs it runs."""
+        """Return the compiled kernel that records the SMs it runs on."""
         folder = Path(tempfile.mkdtemp())
         (folder / "where.cu").write_text(WHERE)
         build = ["nvcc", "-arch=native", "-shared", "-Xcompiler", "-fPIC", "-o", "where.so", "where.cu"]
@@ -236,7 +236,7 @@ def paired(bench: Bench, wanted: list[tuple[str, int]]) -> list[dict[str, Any]]:
             )  # fmt: skip
             for side, me, you in ((0, a, b), (1, b, a)):
                 if len(both[side]) < 2:
-                    raise RuntimeError(f"{me} beside {you}: {len(both[side])} runs while both were busy")
+                    raise RuntimeError(f"{me} co-running with {you}: {len(both[side])} runs while both were busy")
                 row = {"me": me, "share": split[side], "you": you, "beside": split[1 - side]}
                 found.append({**row, "alone": alone[side][me], "together": summary(both[side]), "n": len(both[side])})
         slower = [one["together"][0] / one["alone"][0] for one in found if one["share"] + one["beside"] == sum(split)]
@@ -249,7 +249,7 @@ def paired(bench: Bench, wanted: list[tuple[str, int]]) -> list[dict[str, Any]]:
 
 
 def counted(file: Path, order: list[tuple[str, int]]) -> dict[str, dict[str, dict[str, float]]]:
-    """Return what the kernels of each network and batch fill and load (percent, means by time) from ncu's CSV."""
+    """Return occupancy and load of the kernels of each network and batch (percent, means by time) from ncu's CSV."""
     lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.startswith('"')]
     rows = list(csv.DictReader(lines))
     units = rows.pop(0)
@@ -297,11 +297,11 @@ def source(torch: Any, runs: int) -> dict[str, Any]:
     """Return device, versions, command and date."""
     asked = "name,driver_version,mig.mode.current,clocks.max.sm,power.limit"
     query = ["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader"]
-    told = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip().split(", ")
+    values = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip().split(", ")
     return {
         "command": "python -m tools.literature.gpu_shares " + " ".join(sys.argv[1:]),
         "date": date.today().isoformat(),
-        **dict(zip(asked.split(","), told, strict=True)),
+        **dict(zip(asked.split(","), values, strict=True)),
         "multiprocessors": torch.cuda.get_device_properties(0).multi_processor_count,
         "torch": torch.__version__,
         "cuda": torch.version.cuda,

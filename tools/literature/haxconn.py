@@ -1,9 +1,10 @@
 """The GPU/DLA problems of the HaX-CoNN artefact (Jetson AGX Xavier), from its measurements in tests/data/haxconn.
 
 GoogleNet: measured layer groups (GPU: reformat kernels were left out, so all groups are scaled to the measured whole).
-AlexNet: the artefact has eight times its authors typed in; which layers they stand for is our reading (convolution and
-activation apart from normalisation and pooling, conv3-5 together, each dense layer).  ResNet-101: no layer times exist;
-a block's time is a * convolutions + b * GFLOP, fitted to the ten groups of GoogleNet on either engine.
+AlexNet: the artefact has eight times entered by its authors; their assignment to layers is our interpretation
+(convolution and activation apart from normalisation and pooling, conv3-5 together, each dense layer).  ResNet-101: no
+layer times exist; a block's time is a * convolutions + b * GFLOP, fitted to the ten groups of GoogleNet on either
+engine.
 
 Traffic is not measured by layer either: convolutions draw what GoogleNet draws on average (the memory-controller load
 measured for single convolutions of its image sizes), a dense layer reads its weights once.  How much more the DLA
@@ -139,7 +140,7 @@ class Artefact:
             parts.append(Part(first, end, gpu, dla, *moved, 2 * 256 * side * side))
         for (first, end, inputs, outputs), (gpu, dla) in zip(ALEXNET_DENSE, times[5:], strict=True):
             # The typed-in times would need more than the DLA draws: so AlexNet takes 5.9 ms there, and the
-            # artefact's logs of AlexNet on the DLA beside twelve others say 5.7 to 6.4.
+            # artefact's logs of AlexNet on the DLA co-running with twelve others give 5.7 to 6.4.
             dla = dla if self.typed_dense else max(dla, 2 * inputs * outputs / self.knee / 1e6)
             # Alone it must take the time measured, so it cannot draw more than there is to share.
             gpu_bytes, dla_bytes = (min(2 * inputs * outputs, int(self.bandwidth * ms * 1e6)) for ms in (gpu, dla))
@@ -217,7 +218,7 @@ def _cuts(experiment: dict[str, Any], name: str) -> tuple[int, ...]:
 
 _COMPUTING = ("Convolution", "InnerProduct")
 _SIDES = {0: "conv5", 56: "conv4", 112: "conv2"}
-"""Image side from which on a measured convolution stands for others."""
+"""Image side from which on a measured convolution represents others."""
 
 
 def _shape(network: str, name: str) -> tuple[int, int, int, int]:

@@ -1,11 +1,11 @@
-"""The measured co-runs of the HaX-CoNN artefact: what each schedule ran, and what our model says it takes.
+"""The measured co-runs of the HaX-CoNN artefact: what each schedule ran, and the time our model predicts.
 
 What the artefact's scripts and its modified trtexec do (collect_data_multidnn_experiment.sh, sampleInference[12].cpp):
 
 - a process a network, an engine file each; the layers before the transition on one engine, the others on the other;
-- before every inference both wait for a flag in shared memory, by usleep(1): whoever comes last goes on at once, the
+- before every inference both wait for a flag in shared memory, by usleep(1): the later one continues at once, the
   other up to a poll later.  With --dumpProfile an enqueue returns when the inference has ended, so rounds do not
-  overlap and the longer network, here always ResNet-101, is the last to come;
+  overlap and the longer network, here always ResNet-101, arrives last;
 - a row is the larger of the two mean "GPU Compute" times of 1000 rounds, or their sum.
 
 How two processes share an engine is the one thing no table gives.  GPU contexts take turns of a time slice.  On the DLA
@@ -17,7 +17,7 @@ measured).  `report` prints what every such choice matters.
 
 The row "GPU only" of experiment 1 is labelled a sum in the data, its first term read from another run's log.  The
 version of summarize_multi_dnn_executions.py that was committed with the published figures (e415204) takes the maximum.
-A sum could not be: beside GoogleNet's 1.9 ms on the GPU ResNet-101 would have to take no longer than alone.
+It cannot be a sum: next to GoogleNet's 1.9 ms on the GPU, ResNet-101 would then take no longer than alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ POLL_MS = 0.06
 SLICE_MS = 1.024
 """Default time slice of a GPU context (nvgpu)."""
 NOISE = 0.016
-"""Root mean square difference of two runs of the same pair: twelve networks beside AlexNet on the DLA, each measured
+"""Root mean square difference of two runs of the same pair: twelve networks with AlexNet on the DLA, each measured
 twice (output_expected/z3_overhead.txt; a solver ran on a CPU core in one of the two).  The schedule HaX-CoNN of
 experiment 1 was published as 7.8 and as 7.9 ms."""
 
@@ -61,7 +61,7 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A measured schedule beside its prediction (ms); `as_labelled`: predicted as the data's label would have it."""
+    """A measured schedule and its prediction (ms); `as_labelled`: predicted as the data's label would have it."""
 
     label: str
     measured_ms: float
@@ -73,7 +73,7 @@ class Row:
 def predict(
     artefact: Artefact, experiment: Mapping[str, Any], sharing: Sharing | None = None, contention: bool = True
 ) -> list[Row]:
-    """Return the five measured schedules of an experiment with what the model says they take."""
+    """Return the five measured schedules of an experiment with the times the model predicts."""
     sharing = sharing or Sharing()
     networks = artefact.networks(dict(experiment))
     if sharing.operations:
@@ -84,7 +84,7 @@ def predict(
     for row in rows:
         evaluated = evaluate(problem, measured(problem, networks, row, sharing)).latencies
         found[row["label"]] = {name: value / 1e6 for name, value in evaluated.items()}
-    told = []
+    evaluated_rows = []
     for row in rows:
         latencies = found[row["label"]]
         predicted = labelled = sum(latencies.values()) if row["aggregate"] == "sum" else max(latencies.values())
@@ -92,12 +92,12 @@ def predict(
             name = row["dnn1"]["net"]
             predicted = max(found["GPU&DLA"][name], latencies[row["dnn2"]["net"]])
             labelled = found["GPU&DLA"][name] + latencies[row["dnn2"]["net"]]
-        told.append(Row(row["label"], row["latency_ms"], latencies, predicted, labelled))
-    return told
+        evaluated_rows.append(Row(row["label"], row["latency_ms"], latencies, predicted, labelled))
+    return evaluated_rows
 
 
 def operations(artefact: Artefact, name: str, parts: Sequence[Part]) -> list[Part]:
-    """Return layer groups cut into their convolutions, equally long as nothing says otherwise."""
+    """Return layer groups cut into their convolutions, of equal length, since no other figures are known."""
     found = []
     for part in parts:
         kinds = [kind for _, _, kind in artefact.layers[name][part.first : part.end]]
@@ -140,7 +140,7 @@ def measured(
 def _dispatched(
     parts: Sequence[Sequence[Part]], ways: Sequence[Sequence[int]], sharing: Sharing
 ) -> list[tuple[float, int, int]]:
-    """Return (start ms, network, place) of every part: an engine serves whoever came first, in turns of a slice."""
+    """Return (start ms, network, place) of every part: an engine serves in order of arrival, in turns of a slice."""
     turn = (sharing.slice_ms, float("inf") if sharing.dla_whole else 0.0)
     places = [0] * len(parts)
     # The last network of an experiment is the longest one, which is the last to come.
@@ -178,8 +178,8 @@ def swapped(rows: Sequence[Row]) -> list[tuple[str, str, float, float]]:
     for a in rows:
         for b in rows:
             if a.measured_ms < b.measured_ms and a.predicted_ms >= b.predicted_ms:
-                told = (b.predicted_ms - a.predicted_ms) / b.predicted_ms
-                found.append((a.label, b.label, 1 - a.measured_ms / b.measured_ms, told))
+                expected = (b.predicted_ms - a.predicted_ms) / b.predicted_ms
+                found.append((a.label, b.label, 1 - a.measured_ms / b.measured_ms, expected))
     return found
 
 
@@ -193,8 +193,8 @@ def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
 
 def rho(rows: Sequence[Row], labelled: bool = False) -> float:
     """Return the rank correlation of an experiment's predictions with its measurements."""
-    told = [row.as_labelled_ms if labelled else row.predicted_ms for row in rows]
-    return rank_correlation([row.measured_ms for row in rows], told)
+    expected = [row.as_labelled_ms if labelled else row.predicted_ms for row in rows]
+    return rank_correlation([row.measured_ms for row in rows], expected)
 
 
 def report(path: Path, time_limit: float = 60.0) -> None:
@@ -236,9 +236,9 @@ def _predictions(title: str, rows: Sequence[Row]) -> None:
             f"  {row.label:<10}{row.measured_ms:>6.1f} measured{row.predicted_ms:>7.2f} {error:+6.1%}  ({each}{note})"
         )
     print(f"  rank correlation {rho(rows):.2f}; with sums where the data says so {rho(rows, labelled=True):.2f}")
-    for faster, slower, seen, told in swapped(rows):
+    for faster, slower, seen, expected in swapped(rows):
         where = "within" if seen < NOISE else "beyond"
         print(
             f"  swapped: {slower} was {seen:.1%} slower than {faster} ({where} the noise of {NOISE:.1%}), "
-            f"{-told:.1%} faster predicted"
+            f"{-expected:.1%} faster predicted"
         )

@@ -1,4 +1,4 @@
-"""Set every scheduler's paper beside what it does here, and write the results section of docs/policies.md.
+"""Compare the claims of every paper with the results here, and write the results section of docs/policies.md.
 
     python -m tools.literature.policies [--list] [--print] [SYSTEM ...]
 

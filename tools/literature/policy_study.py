@@ -50,8 +50,8 @@ def section(found: Study) -> str:
     verdicts = []
     for load in found.loads:
         beaten = found.beats(load)
-        told = "is beaten by " + ", ".join(f"`{name}`" for name in beaten) if beaten else "is on the front"
-        verdicts.append(f"at load {load:g} the plan as it is {told}")
+        outcome = "is beaten by " + ", ".join(f"`{name}`" for name in beaten) if beaten else "is on the front"
+        verdicts.append(f"at load {load:g} the unmodified plan {outcome}")
     left = "; ".join(f"`{name}` {why}" for name, why in found.left_out.items())
     return (
         f"{found.seeds} seeds of {found.duration_ns // 10**9} s each; of misses and energy, {'; '.join(verdicts)}. "

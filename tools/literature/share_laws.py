@@ -1,8 +1,8 @@
-"""How far laws of shares (`sharing.profile`) are from what was measured on a GPU, and models of neighbours.
+"""How far laws of shares (`literature.sharing.profile`) are from what was measured on a GPU, and models of neighbours.
 
     python -m tools.literature.share_laws
 
-needs no GPU: it reads the file in literature/sharing that gpu_shares.py wrote.  Mean and worst error of the
+Needs no GPU: it reads the file in literature/sharing that gpu_shares.py wrote.  Mean and worst error of the
 time on a share relative to the measured one, over all networks, batches with counters and shares below the whole; f of
 the laws is once the occupancy of SMs that have something to run (as the profiles that gpulet's authors published count
 it), once that of all SMs, and with the published profiles of a 3080 (tests/data/gpulet).
@@ -25,7 +25,7 @@ LAWS: tuple[ShareLaw, ...] = ("amdahl", "fixed", "fill", "measured")
 
 
 def fills(found: measured.Measurements) -> Iterator[tuple[str, list[Profile]]]:
-    """Yield what f is, and the measured networks with it."""
+    """Yield each definition of f, and the measured networks with it."""
     own = measured.profiles()
     yield "occupancy of SMs in use", own
     everywhere = []
@@ -102,7 +102,7 @@ def main() -> int:
             )
     slower = [pair.together[0] / pair.alone[0] for pair in found.pairs]
     print(
-        f"beside a neighbour, {len(slower)} cases: median {median(slower):.3f}, mean {fmean(slower):.3f}, "
+        f"with a co-runner, {len(slower)} cases: median {median(slower):.3f}, mean {fmean(slower):.3f}, "
         f"most {max(slower):.3f}"
     )
     for title, model in neighbours(found):

@@ -112,7 +112,7 @@ def synthetic(count: int) -> Iterator[tuple[Array, list[Truth], Calibration]]:
 
 
 def recorded(folder: Path) -> Iterator[tuple[Array, list[Truth], Calibration]]:
-    """Yield KITTI scans with calibration and labels beside them."""
+    """Yield KITTI scans with their calibration and labels."""
     for file in sorted(folder.glob("*.bin")):
         calibration = read_calibration(file.with_name(f"{file.stem}_calib.txt"))
         yield read_scan(file), read_labels(file.with_name(f"{file.stem}_label.txt"), calibration), calibration

@@ -4,7 +4,7 @@
 
 LLVM carries half precision out on any processor, slowly: a multiply-add rounds twice here and once on Arm.  Errors are
 the largest difference from fp32 relative to the largest output, with dense random weights: of fp16 as storage at the
-stage's border (what processors without half arithmetic get), of half-precision arithmetic as it is compiled, and of it
+stage's border (what processors without half arithmetic get), of half-precision arithmetic as compiled, and of it
 with sums of eight products only, most of which is what storing every activation in half precision costs.  A network
 whose activations leave half precision's range (65504) gives no finite number.
 """

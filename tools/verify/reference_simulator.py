@@ -1,4 +1,4 @@
-"""A second, slow simulator for checking bounds: one step a ns, nothing clever, every kind of task set there is.
+"""A second, slow simulator for checking bounds: one step per ns, no optimisation, every kind of task set.
 
 It shares no code with the simulator of the product.  Task sets have to be small: times of some tens of ns.
 """
@@ -66,7 +66,7 @@ class Simulation:
         self.seen = Seen({}, {task.name: [] for task in taskset.tasks})
 
     def run(self, until: int) -> Seen:
-        """Return what is seen up to an instant."""
+        """Return the observations up to an instant."""
         for now in range(until):
             if self.taskset.memguard is not None and now % self.taskset.memguard.period_ns == 0:
                 self.spent.clear()
@@ -149,7 +149,7 @@ class Simulation:
             self._wake(now)
 
     def _mark(self, job: Job, now: int) -> bool:
-        """Begin what the job comes upon at this point of its execution; return whether it did."""
+        """Begin the action due at this point of the job's execution; return whether there was one."""
         if not job.marks or job.marks[0][0] > job.pieces[0].done or job.start < 0:
             return False
         _, kind, first, second = job.marks.pop(0)
@@ -253,7 +253,7 @@ class Simulation:
 
 
 def simulate(taskset: TaskSet, offsets: Sequence[int], until: int, seed: int, worst: bool) -> Seen:
-    """Return what one run shows: `worst` takes every job at its WCET and jitter only at the first release."""
+    """Return the observations of one run: `worst` takes every job at its WCET and jitter only at the first release."""
     return Simulation(taskset, offsets, seed, worst).run(until)
 
 

@@ -1,13 +1,13 @@
-"""Predict a run of a pipeline on this machine, run it, and hold one against the other.
+"""Predict a run of a pipeline on this machine, run it, and compare the two.
 
     python -m tools.verify.run [PIPELINE] [--seconds 60] [--repeat 100] [-o FOLDER]
 
-Every stage is profiled alone, for --repeat frames, on the very lanes the plan gives it, for a stage that reads much is
-a third faster where its producer ran: plan, profile and plan again until the lanes stay.  All rates and deadlines are
-stretched by the smallest of a few factors for which the plan is feasible, with stages on as many lanes as the planner
-likes, or on one each.  The plan is then simulated, with execution times drawn from the profile, twenty times as long as
-it is then run, so that its percentiles are no matter of luck.  Printed: every chain and stage as predicted and as
-measured, and the bars:
+Every stage is profiled alone, for --repeat frames, on the lanes of the plan, since a stage that reads much data is a
+third faster on its producer's processor: plan, profile and plan again until the lanes are stable.  All rates and
+deadlines are stretched by the smallest of a few factors for which the plan is feasible, with stages on as many lanes as
+the planner chooses, or on one each.  The plan is then simulated, with execution times drawn from the profile, twenty
+times as long as it is then run, so that its percentiles are significant.  Printed: every chain and stage as predicted
+and as measured, and the bars:
 
   misses           late or lost frames of the run <= those of the simulation + 0.1 %
   stage medians    median over stages of the error of the profiled median <= 10 %, and the largest
@@ -15,7 +15,7 @@ measured, and the bars:
   dispatch         median <= 30 us; release jitter is printed
   accounts         released = completed + dropped + aborted
 
-Exit code 1 when a bar is missed.  Use a quiet machine: what others take of it nobody can predict.
+Exit code 1 when a bar is missed.  Use an idle machine: the effects of other load cannot be predicted.
 """
 
 from __future__ import annotations
@@ -189,8 +189,8 @@ def main() -> int:
     print("lanes: " + ", ".join(f"{name} {place}" for name, place in where.items()))
     for source, late in figures["release_jitter_ns"].items():
         if late:
-            told = ", ".join(f"{key} {late[key] / 1e3:.0f}" for key in ("p50", "p99", "max"))
-            print(f"release jitter of {source} (us): {told}; {accounts[source]}")
+            delays = ", ".join(f"{key} {late[key] / 1e3:.0f}" for key in ("p50", "p99", "max"))
+            print(f"release jitter of {source} (us): {delays}; {accounts[source]}")
     rows = list(verdicts(plan, profile, result(foreseen, plan), result(trace, plan), figures, accounts))
     for text, held in rows:
         print(("ok      " if held else "MISSED  ") + text)

@@ -1,4 +1,4 @@
-"""Run a pipeline on this machine at full rate for a long time and watch what grows: memory, open files, threads.
+"""Run a pipeline on this machine at full rate for a long time and monitor growth of memory, open files and threads.
 
     python -m tools.verify.soak [PIPELINE] [--minutes 30] [--executor event-chained]
 
@@ -110,7 +110,7 @@ class Watch:
         return [(row[0], *(int(value) for value in row[1:])) for row in rows]  # type: ignore[misc]
 
     def slope(self, column: int, after: float) -> float:
-        """Return how many bytes a column grew from `after` to the end, on the least-squares line."""
+        """Return the growth of a column in bytes from `after` to the end, on the least-squares line."""
         points = [(row[0], row[column]) for row in self.samples if row[0] >= after]
         if len(points) < 3:
             return 0.0
@@ -204,7 +204,7 @@ def main() -> int:
 
 
 def _until(seconds: float, going: threading.Event) -> Any:
-    """Return what ends the run, as an interrupt does, `seconds` after its first frame; `going` is set between."""
+    """Return a callback that interrupts the run `seconds` after its first frame; `going` is set between."""
     began: list[float] = []
 
     def on_frame(report: Any) -> None:

@@ -98,7 +98,7 @@ def _chain(taskset: TaskSet, seen: Seen) -> dict[str, int]:
 
 
 def check(taskset: TaskSet, runs: int, seed: int) -> Tally:
-    """Return what running a task set says about the bounds of every test that applies to it."""
+    """Return the result of checking simulations of a task set against the bounds of every applicable test."""
     analysis, tally = analyse(taskset), Tally(1)
     seen = responses_seen(taskset, runs, seed)
     chain = chains_seen(taskset, seed) if taskset.chain else {}
@@ -121,7 +121,7 @@ def check(taskset: TaskSet, runs: int, seed: int) -> Tally:
 
 
 def _check_miss(taskset: TaskSet, analysis: Analysis, seed: int, tally: Tally) -> None:
-    """An exact test that says no has to be right about the set as it is."""
+    """A negative answer of an exact test must be correct for the unmodified set."""
     said = [o.test.name for o in analysis.outcomes if o.test.exact and o.answer and o.answer.schedulable is False]
     if not said or any(task.jitter_ns for task in taskset.tasks):
         return

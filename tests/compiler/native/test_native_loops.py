@@ -1,4 +1,4 @@
-"""Compiled host loops against the numpy code they stand in for: equal bit by bit, whatever the data."""
+"""Compiled host loops against the numpy code they replace: bit-identical for all data."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_without_a_compiler_host_functions_are_numpys(monkeypatch: pytest.Monkey
     assert FunctionBackend.real
 
 
-def test_voxels_lie_in_memory_that_goes_round_but_never_where_somebody_still_reads() -> None:
+def test_voxel_buffers_are_reused_but_never_while_still_read() -> None:
     assert LOOPS is not None
     rng = np.random.default_rng(2)
     scans = [(rng.random((800, 4)) * [7, 8, 5, 1] - [1, 4, 3.5, 0]).astype(np.float32) for _ in range(6)]
@@ -143,5 +143,5 @@ def test_voxels_lie_in_memory_that_goes_round_but_never_where_somebody_still_rea
     assert len(places) == 6 and all(view.ctypes.data % 4 == 0 for view in views)
     del views
     again = [voxelise(points, grid=SMALL, loops=LOOPS)[0] for points in scans]
-    assert {voxels[3:, :, 1].ctypes.data for voxels in again} == places, "and nothing is allocated anew"
+    assert {voxels[3:, :, 1].ctypes.data for voxels in again} == places, "and no memory is allocated"
     assert all(voxels.ctypes.data % 64 == 0 for voxels in again)

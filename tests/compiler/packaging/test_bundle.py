@@ -1,4 +1,4 @@
-"""Bundles: what `socsched compile` writes starts with TVM's runtime alone and computes what the ordinary path does."""
+"""Bundles: the output of `socsched compile` needs only TVM's runtime and computes the same results as a run."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def scan(path: Path) -> Path:
 
 
 def start(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the bundle as its start script does, in a process that has only what a board has, and says what it loaded."""
+    """Run the bundle as its start script does, with only what a board has, in a process that reports what it loaded."""
     given = {**os.environ, "TVM_USE_RUNTIME_LIB": "1", "PYTHONPATH": str(folder / "lib"), **environment}
     command = [sys.executable, "-c", ON_A_BOARD, str(folder), *arguments]
     return subprocess.run(command, env=given, capture_output=True, text=True, cwd=folder)
@@ -192,7 +192,7 @@ def test_frames_from_arrays(pipeline: Pipeline, board: Platform, tmp_path: Path)
     assert wrong.returncode == EXIT_USAGE and "no array 'points'" in wrong.stderr and "there are: image" in wrong.stderr
 
 
-def test_damage_and_strangers_are_told(pipeline: Pipeline, board: Platform, tmp_path: Path) -> None:
+def test_damaged_and_foreign_files_are_reported(pipeline: Pipeline, board: Platform, tmp_path: Path) -> None:
     folder = tmp_path / "b"
     manifest = compile_bundle(pipeline, board, Request(), folder)
     library = folder / manifest["artifacts"][0]["files"][0]
@@ -212,7 +212,7 @@ def test_damage_and_strangers_are_told(pipeline: Pipeline, board: Platform, tmp_
 
 
 def test_only_what_a_board_has_is_imported() -> None:
-    """The program's sources need nothing but the standard library, numpy and TVM."""
+    """The program's sources need only the standard library, numpy and TVM."""
     files = sources(
         ["socsched.compiler.packaging.bundle_runner", "socsched.models.camera", "socsched.models.centerpoint.decode"]
     )
@@ -228,7 +228,7 @@ def test_only_what_a_board_has_is_imported() -> None:
 
 
 def test_a_board_with_a_dla(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The head for Orin: code for the CPU, a hand-over for the DLA, and a program that says what it cannot run here."""
+    """The head for Orin: code for the CPU, a hand-over for the DLA, and a program that names stages it cannot run."""
     folder = tmp_path / "orin"
     command = ["compile", "pointpillars", "-p", "jetson-agx-orin-64gb", "--stage", "head", "-o", str(folder)]
     assert run([*command, "--engine", "dla1", "--json"]) == 0
@@ -243,7 +243,7 @@ def test_a_board_with_a_dla(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_scales_let_int8_through(board: Platform, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A stage that accepts int8 best is built in fp16 for a DLA as long as nobody knows its scales."""
+    """A stage that accepts int8 best is built in fp16 for a DLA as long as its scales are unknown."""
     stages = (Stage("head", "head", "pointpillars.head", after=("lidar",), precisions=("int8", "fp16")),)
     demo = Pipeline("demo", "demo", (Sensor("lidar", "lidar", 10**8),), stages, ())
     orin = get_platform("jetson-agx-orin-64gb")
@@ -271,13 +271,15 @@ def test_a_part_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "has no layer 'nose'" in capsys.readouterr().err
 
 
-def test_what_falls_back_is_told_before_anything_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fallbacks_are_reported_before_anything_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "out"
     command = ["compile", "pointpillars", "-p", "jetson-agx-orin-64gb", "--engine", "dla0", "-o", str(folder)]
     assert run(command) == EXIT_USAGE
-    told = capsys.readouterr().err
-    assert "stage pfn would not run whole on dla0" in told.replace("'", "")
-    assert "stage scatter would not run whole" in told.replace("'", "") and "ONNX operators by DLA release" in told
+    reported = capsys.readouterr().err
+    assert "stage pfn would not run whole on dla0" in reported.replace("'", "")
+    assert (
+        "stage scatter would not run whole" in reported.replace("'", "") and "ONNX operators by DLA release" in reported
+    )
     assert not folder.exists()
 
 

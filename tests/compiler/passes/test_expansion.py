@@ -1,4 +1,4 @@
-"""Networks expanded and fused without a compiler, against what Relax reads back of every one of them."""
+"""Networks expanded and fused without a compiler, against the operators read back from Relax."""
 
 from __future__ import annotations
 

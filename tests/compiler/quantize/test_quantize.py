@@ -1,4 +1,4 @@
-"""Scales: the rule's arithmetic, choosing them from data, their file, and what they do to an artefact."""
+"""Scales: arithmetic of the rule, calibration from data, their file, and their effect on an artefact."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_the_file_keeps_everything(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_scales_of_a_pipeline_and_of_vendors_tools(tmp_path: Path) -> None:
-    """Both forms of the file are read; a fused layer's inside has the step of what comes out of it."""
+    """Both forms of the file are read; tensors inside a fused layer have the scale of its output."""
     network = backbone_network(ny=16, nx=24)
     scales = calibrate(network, draw_weights(network, 0), seeded_samples(network))
     write_pipeline_scales(tmp_path / "s.json", {"backbone": scales})
@@ -191,7 +191,7 @@ def test_scales_are_part_of_the_artefact(make_engine: Make) -> None:
 
 
 @pytest.mark.slow
-def test_without_data_the_default_is_said_and_close(make_engine: Make) -> None:
+def test_without_data_the_default_is_reported_and_close(make_engine: Make) -> None:
     artifact = compile_stage(HEAD, make_engine(), "int8")
     assert any("seeded normal inputs: no calibration data" in note for note in artifact.notes)
     network = head_network()
@@ -212,7 +212,7 @@ def test_stages_of_coordinates_stay_fp32(make_engine: Make) -> None:
     assert any("computed in fp32" in note for note in eight.notes)
 
 
-def test_what_cannot_be_done_is_said(make_engine: Make) -> None:
+def test_impossible_requests_are_reported(make_engine: Make) -> None:
     with pytest.raises(CompileError, match="no compilation in int8 for cuda"):
         compile_stage(HEAD, make_engine({"kind": "cuda", "arch": "sm_72"}), "int8")
     with pytest.raises(CompileError, match="no compilation in int8 for opencl"):

@@ -18,7 +18,7 @@ from socsched.models.registry import get_model
 
 
 def calibrated(stage: Stage) -> dict[str, Scales]:
-    """Return what calibration gives a stage, every value with a step of its own."""
+    """Return the calibration of a stage, every value with its own scale."""
     assert stage.model is not None
     found = get_model(stage.model, stage.params).network
     assert found is not None

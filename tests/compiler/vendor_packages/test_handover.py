@@ -1,4 +1,4 @@
-"""Hand-over to vendors' toolchains: the model computes what ours does, scripts are sound, fallbacks are told."""
+"""Hand-over to vendors' toolchains: the model computes what ours does, scripts are sound, fallbacks are reported."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def shell_is_sound(folder: Path) -> None:
 @pytest.mark.parametrize("text", ["x\ntouch PWNED\n#", "$(touch PWNED)", "`touch PWNED`", "a\r\x1b[2J"])
 @pytest.mark.parametrize("board", ["jetson-agx-orin-64gb dla0", "qcs8550 npu"])
 def test_no_text_of_a_descriptor_is_executed_by_a_script(board: str, text: str, tmp_path: Path) -> None:
-    """The names of stages and engines come from files of others."""
+    """The names of stages and engines are from untrusted files."""
     taker = engine(*board.split())
     evil = replace(taker, title=text, id=taker.id + text)
     hand_over(replace(CAMERA, name=text, title=text), evil, "fp16", tmp_path)
@@ -255,20 +255,20 @@ exec(compile(open(sys.argv[0]).read(), sys.argv[0], 'exec'), {'__name__': '__mai
 
 
 @pytest.mark.parametrize(
-    ("precision", "told"),
+    ("precision", "message"),
     [
         ("fp16", ["['DIRECT_IO', 'FP16'] DLA STANDALONE", "[('neck', 'half', 16)]", "[None]"]),
         ("int8", ["['DIRECT_IO', 'INT8'] DLA STANDALONE", "[('neck', 'int8', 32)]", "[(-2.0, 2.0)]"]),
     ],
 )
-def test_the_python_script_builds_so(dla: Engine, tmp_path: Path, precision: str, told: list[str]) -> None:
+def test_the_python_script_builds_so(dla: Engine, tmp_path: Path, precision: str, message: list[str]) -> None:
     """Run against a stand-in for TensorRT, which is nowhere to be had without a board."""
     hand_over(HEAD, dla, precision, tmp_path, scales=unit_scales(HEAD))
     compile((tmp_path / "build.py").read_text(), "build.py", "exec")
     command = [sys.executable, "-c", STAND_IN, str(tmp_path / "build.py"), str(tmp_path / "model.onnx")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[:3] == told and (tmp_path / "model.dla").read_bytes() == b"loadable"
+    assert done.stdout.splitlines()[:3] == message and (tmp_path / "model.dla").read_bytes() == b"loadable"
     (tmp_path / "model.dla").unlink()
     refused = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "REFUSED": "reg"})
     assert refused.returncode == 1 and "the DLA does not take: reg" in refused.stderr
@@ -378,7 +378,7 @@ def test_int8_needs_all_scales(dla: Engine, tmp_path: Path) -> None:
 # What would fall back.
 
 
-def test_fallbacks_are_told_before_anything_is_written(dla: Engine, tmp_path: Path) -> None:
+def test_fallbacks_are_reported_before_anything_is_written(dla: Engine, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         hand_over(Stage("pfn", "pfn", "pointpillars.pfn"), dla, "fp16", tmp_path / "out")
     assert caught.value.exit_code == 2
@@ -429,7 +429,7 @@ def test_every_stage_is_handed_over_or_refused_in_words(tmp_path: Path, platform
     assert handed >= 3
 
 
-def test_who_gets_a_hand_over(dla: Engine, make_engine: Make, tmp_path: Path) -> None:
+def test_which_engines_get_a_hand_over(dla: Engine, make_engine: Make, tmp_path: Path) -> None:
     assert has_toolchain(dla) and not has_toolchain(make_engine())
     with pytest.raises(UsageError, match="no vendor toolchain is known"):
         hand_over(HEAD, make_engine(), "fp16", tmp_path)

@@ -1,4 +1,4 @@
-"""The exact evaluator of schedules, against the simulator and by hand."""
+"""The exact evaluator of schedules, against the simulator and worked examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds by exhaustion against CP-SAT and against enumeration, on small problems of every kind they take."""
+"""Bounds by exhaustion against CP-SAT and against enumeration, on small problems of every supported kind."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_limit_below_the_optimum_is_exhausted(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.sampled(3)
-def test_what_led_enumeration_finds_is_what_plain_enumeration_finds(seed: int) -> None:
+def test_guided_enumeration_finds_the_same_as_plain_enumeration(seed: int) -> None:
     problem = chain_problem(seed)
     relaxed = relax(problem, "makespan", linear())
     plain = replace(problem, bandwidth=0)
@@ -133,7 +133,7 @@ def test_engines_that_differ_in_delays_only_do_not_swap_names(seed: int) -> None
     assert evaluate(problem, found).makespan_ns == answer.value
 
 
-def test_time_and_room_end_a_sweep_with_what_is_known() -> None:
+def test_limits_of_time_and_memory_end_a_sweep_with_the_bounds_so_far() -> None:
     problem = replace(chain_problem(1), bandwidth=0)
     relaxed = relax(problem, "makespan", linear())
     for width, until in ((10**6, time.monotonic() - 1), (1, FOREVER)):
@@ -141,7 +141,7 @@ def test_time_and_room_end_a_sweep_with_what_is_known() -> None:
         assert not shown.complete and shown.schedule is None and shown.bound >= relaxed.bound
 
 
-def test_more_allowance_knows_no_less() -> None:
+def test_a_larger_allowance_gives_no_weaker_bounds() -> None:
     problem = replace(chain_problem(3), bandwidth=0)
     shown = exhaust(problem, relax(problem, "makespan", linear()), 10**9, 0.03, FOREVER)
     assert isinstance(shown.ends, Backwards)

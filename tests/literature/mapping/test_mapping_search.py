@@ -1,4 +1,4 @@
-"""The mapping search: against brute force, and what it says when something is missing or cannot hold."""
+"""The mapping search: against brute force, and its messages for missing or infeasible input."""
 
 from __future__ import annotations
 

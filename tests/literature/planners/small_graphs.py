@@ -1,4 +1,4 @@
-"""Small lines and operator graphs for planners, with nothing of a platform in them."""
+"""Small lines and operator graphs for planners, independent of any platform."""
 
 from __future__ import annotations
 

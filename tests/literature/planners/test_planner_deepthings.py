@@ -1,4 +1,4 @@
-"""DeepThings: tiles against the network they were cut from, receptive fields and work stealing by hand, its plans."""
+"""DeepThings: tiles against the whole network, worked examples of receptive fields and work stealing, plans."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_stealing_beats_sharing_where_workers_differ(seed: int) -> None:
     queues = deal_tiles(12, 2)
     found = work_stealing(times, queues)
     assert found.makespan_ns < work_sharing(times, queues)
-    # Nobody idles while a tile waits: all workers end within one tile of one another.
+    # No worker idles while a tile waits: all workers end within one tile of one another.
     ends = [0, 0]
     for tile, (start, worker) in enumerate(zip(found.start_ns, found.worker, strict=True)):
         ends[worker] = max(ends[worker], start + times[tile][worker])

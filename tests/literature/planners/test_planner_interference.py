@@ -1,4 +1,4 @@
-"""Placement by predicted degradation: what is learned, that it is learned alike, and a choice worked out by hand."""
+"""Placement by predicted degradation: the learned model, its reproducibility, and a worked example of the choice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COSTS = [cost(f"e{n % 4}", 1000 * (n + 1), 1.5 * (n % 7), f"s{n}") for n in rang
 
 
 def test_degradation_is_that_of_the_contention_model() -> None:
-    """8 GB/s beside 6 under 10: max-min leaves 5 to either, 8/5 of the time."""
+    """8 GB/s and 6 GB/s share 10: max-min gives 5 to each, so the first takes 8/5 of its time."""
     assert measure_slowdown(cost("a", 1000, 8), [cost("b", 1000, 6)], MaxMin(CAPACITY)) == pytest.approx(1.6)
     assert measure_slowdown(cost("a", 1000, 2), [cost("b", 1000, 6)], MaxMin(CAPACITY)) == 1.0
     seen = features(cost("a", 1000, 8), [cost("b", 1000, 6), cost("c", 1000, 1)], CAPACITY)
@@ -43,15 +43,15 @@ def test_training_is_reproducible_and_predicts_co_runs_it_has_not_seen() -> None
     pairs = [(me, [a, b]) for me in COSTS for a in COSTS[::3] for b in COSTS[::5]]
     pairs = [(me, others) for me, others in pairs if len({me.engine, *(o.engine for o in others)}) == 3]
     truth = np.array([measure_slowdown(me, others, model) for me, others in pairs])
-    told = np.array([first.degradation(me, others, CAPACITY) for me, others in pairs])
+    reported = np.array([first.degradation(me, others, CAPACITY) for me, others in pairs])
     assert truth.max() > 1.5
-    assert np.abs(told - truth).mean() < 0.4 * np.abs(truth - truth.mean()).mean()
+    assert np.abs(reported - truth).mean() < 0.4 * np.abs(truth - truth.mean()).mean()
     assert first.error < 0.15
 
 
 def test_the_engine_with_the_least_predicted_time_is_chosen() -> None:
-    """Post-processing takes as long on either free CPU cluster: beside the detector and pre-processing it suffers twice
-    if company costs, with pre-processing on its own cluster only once.
+    """Post-processing takes as long on either free CPU cluster.  Co-running with the detector and pre-processing it is
+    slowed twice if co-runners count, on the cluster of pre-processing only once.
     """
     platform = get_platform("jetson-agx-orin-64gb")
     model = CostModel(platform, platform.mode("50W"), stage_work)

@@ -1,4 +1,4 @@
-"""IOS: its dynamic programming against every schedule there is, its baselines, and what becomes of a schedule."""
+"""IOS: its dynamic programming against all schedules, its baselines, and the plan of a schedule."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_dynamic_programming_finds_what_brute_force_finds(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_endings_are_the_sets_nobody_outside_follows(seed: int) -> None:
+def test_endings_are_the_sets_closed_under_successors(seed: int) -> None:
     made = random_graph(Random(seed), 6)
     everything = frozenset(range(6))
     expected = {
@@ -86,9 +86,9 @@ def test_endings_are_the_sets_nobody_outside_follows(seed: int) -> None:
 def test_the_example_by_hand() -> None:
     """The paper's figure 2 in small: a (fills half), then b and c (a half each), d after b; one launch each of 2 ns.
 
-    Sequential: 4 x (10 + 2) = 48.  Best: {a} 12, then {b, c} side by side 12 and a barrier of 1, then {d} 12: 37;
-    {b, d} beside {c} takes 24 + 1 after a, as long, and one stage less: also 37.  Greedy takes {a}, {b, c}, {d}: 37.
-    With c twice as long {b, d} beside c takes 24 + 1: 37 in all, greedy 12 + 22 + 1 + 12 = 47.
+    Sequential: 4 x (10 + 2) = 48.  Best: {a} 12, then {b, c} concurrently 12 and a barrier of 1, then {d} 12: 37;
+    {b, d} and {c} take 24 + 1 after a, as long, and one stage less: also 37.  Greedy takes {a}, {b, c}, {d}: 37.
+    With c twice as long {b, d} and c take 24 + 1: 37 in all, greedy 12 + 22 + 1 + 12 = 47.
     """
     needs = ((), (0,), (0,), (1,))
     even = graph(needs, [kernel(name, 10, 2, 2) for name in "abcd"])

@@ -1,4 +1,4 @@
-"""Planners over lines of layer groups: AxoNN, Jedi, Herald, H2H, HaX-CoNN against examples by hand and brute force."""
+"""Planners over lines of layer groups: AxoNN, Jedi, Herald, H2H, HaX-CoNN against worked examples and brute force."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_herald_by_hand() -> None:
     assert best == makespan_ns(problem, two, places) < 8
 
 
-def test_herald_chooses_by_energy_when_told() -> None:
+def test_herald_chooses_by_energy_when_requested() -> None:
     one = [line([[2, 3]], [[9, 1]])]
     assert assign_groups(one, "breadth", "energy", 9.0) == [[1]]
     assert assign_groups(one, "breadth", "edp", 9.0) == [[1]]

@@ -1,4 +1,4 @@
-"""Runtime-aware: pointers by hand, against all settings, and barriers in a simulated plan."""
+"""Runtime-aware: worked examples of pointers, comparison with all settings, and barriers in a simulated plan."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_pointers_by_hand() -> None:
 
 def test_a_barrier_pays_where_shares_should_change() -> None:
     """First a fills one unit and b three, then the other way round: with one barrier both always have what they fill,
-    60 + 1 + 60 + 1; without, whoever fills three takes 90 on two: 150.
+    60 + 1 + 60 + 1; without a barrier the kernel that fills three takes 90 on two: 150.
     """
     a = chain(kernel("a0", 60, 1), kernel("a1", 60, 3))
     b = chain(kernel("b0", 60, 3), kernel("b1", 60, 1))

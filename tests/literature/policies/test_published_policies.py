@@ -1,4 +1,4 @@
-"""Published policies on examples worked out by hand, in both forms of the kernel."""
+"""Published policies on worked examples, in both forms of the kernel."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def on_gpu(name: str, *costs: int, **changes: object) -> Task:
 
 
 def pair(at: int, *best_effort: int) -> Plan:
-    """A best-effort job of several kernels, and a real-time one of 50 us that comes at `at` (all in us)."""
+    """A best-effort job of several kernels, and a real-time one of 50 us that arrives at `at` (all in us)."""
     costs = [cost * US for cost in best_effort]
     urgent = on_gpu("rt", 50 * US, offset_ns=at * US, criticality="hard")
     return plan([on_gpu("be", *costs, criticality="soft"), urgent], [gpu()])
@@ -72,7 +72,7 @@ def shown(trace: Trace, unit: int = US) -> list[tuple[str, float, float]]:
 
 
 def test_reef_kills_what_runs_and_starts_that_kernel_again(simulate: Simulate) -> None:
-    """At 130 the second kernel has run for 30: it is lost, the reset takes 35, and the job goes on with that kernel."""
+    """At 130 the second kernel has run for 30: it is lost, the reset takes 35, and the job repeats that kernel."""
     trace = simulate(pair(130, 100, 100, 100, 100, 100, 100), 2000 * US, "reef")
     assert shown(trace)[:6] == [
         ("be.0", 0, 100), ("be.1", 100, 130), ("switch", 130, 165), ("rt.0", 165, 215), ("be.1", 215, 315),
@@ -80,7 +80,7 @@ def test_reef_kills_what_runs_and_starts_that_kernel_again(simulate: Simulate) -
     ]  # fmt: skip
 
 
-def test_reef_goes_back_by_what_was_in_flight_near_the_end(simulate: Simulate) -> None:
+def test_reef_repeats_the_segments_in_flight_near_the_end(simulate: Simulate) -> None:
     """In the fifth of six kernels all six are launched, so that 6 - 4 = 2 is the first that may not have finished."""
     trace = simulate(pair(430, 100, 100, 100, 100, 100, 100), 2000 * US, "reef")
     assert [name for name, _, _ in shown(trace)] == [
@@ -123,12 +123,12 @@ def test_reef_s_two_rules_of_padding() -> None:
     assert reef.padding_workgroups(host, reef.Kernel(100, 400, (21, 30))) == 0
     # rule 2: merged, one workgroup a unit is the most, and the host needs two
     assert reef.padding_workgroups(host, reef.Kernel(100, 400, (6,))) == 0
-    # nothing is left beside whole layers
+    # full layers leave no room for padding
     assert reef.padding_workgroups(reef.Kernel(20, 120, (5, 9)), reef.Kernel(100, 400, (6, 8))) == 0
 
 
 def test_padded_kernels_advance_while_the_real_time_ones_run(simulate: Simulate) -> None:
-    """Beside every kernel of 100 us half of be.0 is done: it ends at 202, as rt is 1 % slower, and be.1 begins."""
+    """Every kernel of 100 us co-runs with half of be.0, which ends at 202, as rt is 1 % slower; then be.1 begins."""
     corun = CoRunning(
         lambda host, its, guest, other: (
             (101 * US, 202 * US) if host.criticality != "soft" and guest.criticality == "soft" else None
@@ -152,13 +152,13 @@ def test_one_segment_a_kernel_where_that_is_the_rule(simulate: Simulate) -> None
     for rule in (True, False):
         corun = CoRunning(lambda host, its, guest, other: (100 * US, 40 * US), once_per_segment=rule)
         made = plan([on_gpu("a", 100 * US, 100 * US, priority=0), on_gpu("b", 40 * US, 40 * US, priority=1)], [gpu()])
-        policy = Policy(f"beside-{rule}", (Term.PRIORITY, Term.NOTHING), corun=corun)
+        policy = Policy(f"corun-{rule}", (Term.PRIORITY, Term.NOTHING), corun=corun)
         found[rule] = times(simulate(made, 2000 * US, policy), "b")
     assert found == {True: [(0, 140 * US)], False: [(0, 80 * US)]}
 
 
 def test_a_guest_goes_on_alone_when_its_host_ends(simulate: Simulate) -> None:
-    """Both twice as slow: 30 of the guest's 100 are done beside a host of 30; the other 70 take 70."""
+    """Both twice as slow: 30 of the guest's 100 are done while a host of 30 runs; the other 70 take 70."""
     corun = CoRunning(lambda host, its, guest, other: (2 * its.time_ns, 2 * other.time_ns))
     rule = Policy("half", (Term.PRIORITY, Term.NOTHING), corun=corun)
     made = plan([on_gpu("a", 30, priority=0), on_gpu("b", 100, priority=1)], [gpu()])
@@ -196,7 +196,7 @@ def test_prema_makes_candidates_of_those_that_waited(simulate: Simulate) -> None
 
 
 def test_prema_with_tokens_above_the_threshold(simulate: Simulate) -> None:
-    """With "more than" nobody is a candidate at first, so the shortest of all begins; the bar is reached later."""
+    """With "more than" no job is a candidate at first, so the shortest begins; the threshold is reached later."""
     made = three(("long", 40, 0, "hard"), ("low", 10, 0, "soft"))
     strict = simulate(made, 1000 * US, f"np-prema:strict=yes:{FREE}")
     assert shown(strict) == [("low", 0, 10), ("long", 10, 50)]
@@ -216,7 +216,7 @@ def test_prema_drains_or_checkpoints(simulate: Simulate) -> None:
     assert shown(other) == [("first", 0, 80), ("second", 80, 140), ("first", 140, 160)]
 
 
-def test_prema_s_mechanisms_cost_what_they_cost(simulate: Simulate) -> None:
+def test_prema_s_mechanisms_have_their_stated_costs(simulate: Simulate) -> None:
     made = three(("first", 100, 0, "firm"), ("second", 30, 10, "hard"))
     saved = simulate(made, 1000 * US, "prema:mechanism=checkpoint:save=5us:restore=3us")
     assert shown(saved) == [
@@ -245,8 +245,8 @@ def test_shortest_job_first_by_planned_cost(simulate: Simulate) -> None:
 
 
 def test_levels_of_preemption(simulate: Simulate) -> None:
-    """Commands of 100; the urgent one comes at 130.  Level 1 with 3 in flight ends those launched, level 2 the running
-    one, level 3 interrupts it for 32 us."""
+    """Commands of 100; the urgent one arrives at 130.  Level 1 with 3 in flight ends those launched, level 2 the
+    running one, level 3 interrupts it for 32 us."""
     tasks = [on_gpu("low", *[100 * US] * 6, priority=1), on_gpu("high", 50 * US, offset_ns=130 * US, priority=0)]
     made = plan(tasks, [gpu()])
     begun = {
@@ -276,8 +276,8 @@ def test_weighted_shares_of_an_accelerator(simulate: Simulate) -> None:
     assert sum(e - s for name, s, e in spans(fair) if name == "x") == 20_000 * US
 
 
-def test_who_was_away_has_no_lead(simulate: Simulate) -> None:
-    """y comes at 20 ms and shares evenly from there, instead of running until it has had as much as x."""
+def test_a_task_that_was_idle_gains_no_lead(simulate: Simulate) -> None:
+    """y arrives at 20 ms and shares evenly from then on, instead of running until it has received as much as x."""
     made = plan([once("x", 100_000 * US), once("y", 100_000 * US, offset_ns=20_000 * US)])
     trace = simulate(made, 40_000 * US, "xsched-fair:tick=1ms")
     assert sum(e - s for name, s, e in spans(trace) if name == "y") == pytest.approx(10_000 * US, abs=1_001 * US)
@@ -308,8 +308,8 @@ def test_irina_preempts_for_a_shorter_job_unless_finishing_is_better(simulate: S
 
 
 def test_irina_stacks_where_both_gain(simulate: Simulate) -> None:
-    """At 1.2 times as long beside each other, 60 and 60 end at 72 and 72 instead of 60 and 120; at 1.6 they would at 96
-    and 96, which is later in sum."""
+    """Slowed 1.2 times by each other, 60 and 60 end at 72 and 72 instead of 60 and 120; slowed 1.6 times they would end
+    at 96 and 96, which is later in sum."""
     made = plan([on_gpu("a", 60 * US), on_gpu("b", 60 * US)], [gpu()])
     stacked = simulate(made, 1000 * US, "irina:slowdown=1200:batch=1")
     assert times(stacked, "a") == times(stacked, "b") == [(0, 72 * US)]
@@ -370,7 +370,7 @@ def test_batches_end_together_and_hand_every_frame_on(simulate: Simulate) -> Non
 
 
 def test_guests_take_the_energy_and_the_traffic_of_their_work(simulate: Simulate) -> None:
-    """Alone 100 us each at 1 W, and 50 kB of the guest; beside each other the same, with a trace and without."""
+    """Alone 100 us each at 1 W, and 50 kB of the guest; the same when co-running, with a trace and without."""
     from socsched.sim.totals import totals
     from socsched.trace.metrics import result
 
@@ -381,20 +381,20 @@ def test_guests_take_the_energy_and_the_traffic_of_their_work(simulate: Simulate
     energy = {}
     for name, rule in (
         ("apart", Policy("apart", (Term.PRIORITY, Term.NOTHING))),
-        ("beside", Policy("together", (Term.PRIORITY, Term.NOTHING), corun=corun)),
+        ("corun", Policy("together", (Term.PRIORITY, Term.NOTHING), corun=corun)),
     ):
         trace = simulate(made, 400 * US, rule)
         energy[name] = result(trace, made)["energy_mj"]
         untraced = run(made, 400 * US, policy=rule.name, record=False)
         assert totals(untraced).energy_mj == pytest.approx(energy[name], abs=1e-6)
-    # 0.5 W for 400 us; 1 W for 200 us alone; beside, 120 us of the host, 75 of 100 us of the guest, and 25 alone
+    # 0.5 W for 400 us; 1 W for 200 us alone; co-running, 120 us of the host, 75 of 100 us of the guest, and 25 alone
     assert energy["apart"] == pytest.approx(0.2 + 0.2 + 0.0005, abs=1e-6)
-    assert energy["beside"] == pytest.approx(0.2 + (0.120 + 0.075 + 0.025) + 0.0005, abs=1e-5)
+    assert energy["corun"] == pytest.approx(0.2 + (0.120 + 0.075 + 0.025) + 0.0005, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["llf", "prema", "token", "xsched-lax:margin=2ms", "xsched-share", "xsched-fair"])
 def test_looking_only_when_it_matters_is_looking_at_every_tick(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The kernel skips looks at which no order can have changed: the schedule is that of all looks."""
+    """The kernel skips sampling instants at which no order can have changed; the schedule is the same."""
     from random import Random
 
     from socsched.sim.kernel.kernel import Kernel

@@ -1,4 +1,4 @@
-"""Kernels side by side by hand, and what Orion's and the paddings' rules let start."""
+"""Worked examples of co-running kernels, and which kernels Orion's and the paddings' rules admit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_orion_wants_the_opposite_class_and_room() -> None:
     assert Orion().admit(kernel("compute", units=20), 1.0, view(arithmetic, 20)) == (0, 0.0)
     assert Orion().admit(kernel("unknown", units=20), 1.0, view(arithmetic, 20)) == (20, 1.0)
     assert Orion().admit(kernel("compute"), 1.0, view(None, 60)) == (40, 1.0)
-    # 30 units run beside already: 30 + 20 of 60 are within a threshold of 1, not within one of 0.8 of them.
+    # 30 units are in use already: 30 + 20 of 60 are within a threshold of 1, not within one of 0.8 of them.
     busy = (Active(0, kernel("memory", units=30), 1.0, 30, 1.0),)
     assert Orion().admit(memory, 1.0, view(arithmetic, 10, running=busy)) == (10, 1.0)
     assert Orion(unit_share=0.8).admit(memory, 1.0, view(arithmetic, 10, running=busy)) == (0, 0.0)
@@ -96,7 +96,7 @@ def test_disjoint_units_and_opposite_classes_do_not_disturb() -> None:
 
 
 def test_a_kernel_in_real_time_gets_only_what_is_free_until_others_end() -> None:
-    """Best effort holds 60 units for 300 us when the request comes; on its heels the request has all it needs."""
+    """Best effort holds 60 units for 300 us when the request arrives; after that the request has all it needs."""
     urgent = [kernel("compute", 100, 60)]
     latencies, _ = serve(Streams(), urgent, [kernel("memory", 300, 60)], ms=10, rate=200.0)
     alone, _ = serve(Nobody(), urgent, [kernel("memory", 300, 60)], ms=10, rate=200.0)
@@ -131,7 +131,7 @@ def test_published_traces(data: Path) -> None:
     assert padded.rate > 300
 
 
-def test_what_is_no_trace_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_no_trace_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "x.json"
     file.write_text('{"model": "x", "kernels": [{"kernel": "k"}]}')
     with pytest.raises(InputError, match=r"x\.json"):

@@ -1,4 +1,4 @@
-"""Subarrays: layers and networks against published operation counts, Planaria and PREMA by hand, and side by side."""
+"""Subarrays: operation counts against published ones, worked examples of Planaria and PREMA, and their comparison."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_tasks_that_do_not_fit_are_ranked() -> None:
     """Needs 3, 3 and none: scores 1 / 1500 / 3 and 1 / 1400 / 3, the tighter one first, one is left for the other."""
     found = Planaria().assign([task(0, 1500), task(1, 1400), task(2, 500)], 0, SMALL)
     assert found == {0: (1, False), 1: (3, False), 2: (0, False)}
-    # Nobody can be in time: in proportion to 1 / remaining, or all for the shortest.
+    # No task can be in time: in proportion to 1 / remaining, or all for the shortest.
     late = [task(0, 500), task(1, 400)]
     assert Planaria().assign(late, 0, SMALL) == {0: (2, False), 1: (2, False)}
     assert Planaria("shortest").assign(late, 0, SMALL) == {0: (4, False)}
@@ -111,7 +111,7 @@ def test_no_more_subarrays_than_there_are(drawn: list[tuple[int, int, int]]) -> 
 
 
 def test_a_timeline_by_hand() -> None:
-    """Alone on all four: 100 cycles a tile.  At 250 another comes, and the tile that runs ends first, at 300.
+    """Alone on all four: 100 cycles a tile.  At 250 another arrives, and the tile that runs ends first, at 300.
 
     Of 700 cycles to do on four, the first then has 7 tiles; with slack it needs 2 (200 a tile), the second 2.
     """
@@ -132,7 +132,7 @@ def test_prema_by_hand() -> None:
     assert Prema().assign(waiting, 0, SMALL) == {1: (4, True)}
     equal = [Task(0, long, 3, 0, 9**9), Task(1, EVEN, 3, 0, 9**9)]
     assert Prema().assign(equal, 0, SMALL) == {1: (4, True)}
-    # Who waited 2000 of its 1000 cycles at priority 3 has 3 + 6 tokens and reaches the highest level.
+    # A task of 1000 cycles that waited 2000 at priority 3 has 3 + 6 tokens and reaches the highest level.
     patient = [Task(0, long, 9, 0, 9**9), Task(1, EVEN, 3, 0, 9**9)]
     patient[0].have, patient[0].whole = 4, True
     patient[0].part = 0.1

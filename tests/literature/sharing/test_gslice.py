@@ -1,4 +1,4 @@
-"""GSLICE's rule by hand, and that it ends at shares that meet objectives."""
+"""Worked examples of GSLICE's rule, and its convergence to shares that meet objectives."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_granted_shares_fit(wanted: dict[str, float]) -> None:
     assert sum(granted.values()) <= 100 and all(5 <= share <= 100 and share % 5 == 0 for share in granted.values())
     for name, wish in wanted.items():
         if granted[name] < wish:
-            # Who gets less than it wants gets no less than anybody else who wants more than the least.
+            # A network that gets less than it wants gets no less than any other that wants more than the minimum.
             assert all(granted[name] >= share - 5 or wanted[other] >= wish for other, share in granted.items()
                        if share > 5)  # fmt: skip
 

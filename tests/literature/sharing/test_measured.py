@@ -1,4 +1,4 @@
-"""The law `measured`: the curves meet the measured points, never rise, and say where there are none."""
+"""The law `measured`: the curves meet the measured points, never rise, and report missing measurements."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_between_and_below_measured_shares_by_hand() -> None:
     assert profile.latency(2, 10) == 15 * 7 * MS
 
 
-def test_a_network_that_was_not_measured_is_refused_or_told(tmp_path: Path) -> None:
+def test_a_network_that_was_not_measured_is_refused_or_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'elsewhere' was not measured on shares"):
         Profile("elsewhere", MS, (Sample(1, MS, 0.5),), "measured")
     file = tmp_path / "profiles.csv"

@@ -1,4 +1,4 @@
-"""Planners of parts: squishy bin packing, gpulet and MIG-Serving by hand, against bounds, and served as planned."""
+"""Planners of parts: worked examples of squishy bin packing, gpulet and MIG-Serving, bounds, and serving as planned."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_knee_by_hand() -> None:
 
 
 def test_gpulet_splits_a_gpu_and_fits_best() -> None:
-    """a needs 40 % (57 of its 50 requests a second), b 50 %: one GPU is cut 40 / 60, and b takes the 60 as it is."""
+    """a needs 40 % (57 of its 50 requests a second), b 50 %: one GPU is cut 40 / 60, and b takes all of the 60."""
     a, b = net("a", 1000, 10, 0, largest=1), net("b", 2000, 10, 0, largest=1)
     made = gpulet.schedule([Demand(a, 50.0), Demand(b, 60.0)], 2, options=gpulet.Options(slack=1.0))
     assert made.complete
@@ -110,15 +110,15 @@ def test_gpulet_takes_several_parts_for_a_high_rate() -> None:
 
 
 def test_gpulet_keeps_away_from_a_neighbour_that_would_be_late() -> None:
-    """Half of a GPU is free beside a, but both would take 1.8 times as long; the second GPU is taken instead."""
+    """Half of the GPU of a is free, but both would take 1.8 times as long; the second GPU is taken instead."""
     tight = Profile("a", 31 * MS, (Sample(1, 10 * MS, 0.5),))
     loose = Profile("b", 1000 * MS, (Sample(1, 10 * MS, 0.5),))
     demands = [Demand(tight, 40.0), Demand(loose, 50.0)]
     options = gpulet.Options(slack=1.0, sizes=(50, 100))
     alone = gpulet.schedule(demands, 2, options=options)
     assert {part.device for part in alone.parts if part.served} == {0}
-    beside = gpulet.schedule(demands, 2, LinearInterference(0, 0, 0, 0, 1.8), options)
-    assert beside.complete and {part.device for part in beside.parts if part.served} == {0, 1}
+    separate = gpulet.schedule(demands, 2, LinearInterference(0, 0, 0, 0, 1.8), options)
+    assert separate.complete and {part.device for part in separate.parts if part.served} == {0, 1}
 
 
 @settings(max_examples=40, deadline=None)
@@ -174,7 +174,7 @@ def test_capacity_is_looked_for_beyond_loads_a_planner_cannot_place_all_of() -> 
 
 
 def test_guests_go_to_the_part_that_is_used_least() -> None:
-    """a is busy 80 %, b 20 %; c found no place: it joins b, and d the third accelerator, which nobody uses."""
+    """a is busy 80 %, b 20 %; c found no place: it joins b, and d gets the third accelerator, which is unused."""
     a, b, c, d = (net(name, 500, 10, 0, largest=1) for name in "abcd")
     parts = (Part(0, 100, (nexus.Served(a, 1, 80.0),)), Part(1, 100, (nexus.Served(b, 1, 20.0),)))
     made = with_guests(Deployment(parts, (Demand(c, 30.0),)), 2)
@@ -328,7 +328,7 @@ def test_gpulet_serves_more_of_the_published_networks_than_time_sharing(data: Pa
     assert found["space"] >= 1.5 * found["time"] > 0
 
 
-def test_a_part_tells_who_is_in_it() -> None:
+def test_a_part_names_its_networks() -> None:
     made = gpulet.schedule([Demand(net("a", 1000, 10, 0, largest=1), 50.0)], 1, options=gpulet.Options(slack=1.0))
     assert str(made.parts[0]) == "0:60% free" and "a b1 50/s" in str(made.parts[1])
     assert str(Part(2, 100, ())) == "2:100% free"

@@ -1,4 +1,4 @@
-"""Ways to share as data: what each admits, what MIG allows where, how latency grows on a share, and who slows whom."""
+"""Ways to share as data: admission by each, MIG placements, growth of latency on a share, and interference."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_the_model_predicts_little_interference_between_published_networks(data:
         ("h\n", "no networks"),
     ],
 )
-def test_a_faulty_profile_is_told_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_a_faulty_profile_is_reported_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "profile.csv"
     file.write_text(text)
     with pytest.raises(InputError, match=message):

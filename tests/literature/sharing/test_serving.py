@@ -1,4 +1,4 @@
-"""The serving simulation: queueing theory, hand-made timelines, the kernel on what both have, and changes of shares."""
+"""The serving simulation: queueing theory, worked timelines, agreement with the kernel, changes of shares."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_kernel_answers_the_same(tasks: list[tuple[int, int, int]], horizon:
 
 
 def test_batches_by_hand() -> None:
-    """L(b) = 8 + 2 b ms.  One at 0 alone; three come while it runs and go together: 10 + 14 = 24; two are the limit."""
+    """L(b) = 8 + 2 b ms.  One at 0 alone; three arrive meanwhile and are batched: 10 + 14 = 24; two are the limit."""
     one = net("a", 10, largest=8, more_ms=2)
     asked = at((0, "a"), (1, "a"), (2, "a"), (3, "a"))
     served = Deployment((Part(0, 100, (Served(one, 8, 1),)),))
@@ -182,7 +182,7 @@ def test_shares_a_mechanism_does_not_have_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "standby", "late"),
     [
-        # A new process takes 10 s beside the old one, then 0.1 ms are lost; without a standby all of it is.
+        # A new process starts for 10 s while the old one serves, then 0.1 ms are lost; without a standby all is lost.
         ("mps", True, 0.0), ("mps", False, 1.0), ("green-contexts", True, 0.0), ("mig", True, 0.1),
     ],
 )  # fmt: skip
@@ -232,7 +232,7 @@ def test_every_request_is_answered_or_dropped_once(
     for one, profile in zip(done.models, nets, strict=True):
         assert len(one.latencies) + one.dropped == one.arrived and (drop or not one.dropped)
         assert one.within <= len(one.latencies) and one.batches <= len(one.latencies)
-        # Nobody is faster than alone on the whole of the accelerator.
+        # No request is faster than alone on the whole accelerator.
         assert all(latency >= profile.latency(1, 100) for latency in one.latencies)
     assert all(busy <= done.end_ns for busy in done.busy_ns.values())
     assert sum(one.busy_ns for one in done.models) == sum(done.busy_ns.values())

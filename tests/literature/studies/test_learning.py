@@ -1,4 +1,4 @@
-"""Controllers never cost a deadline that their safe order would meet; environment and agent do what they say."""
+"""Controllers never cost a deadline that their safe order would meet; environment and agent behave as documented."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def view_of(made: Plan, frames: dict[str, tuple[int, int]]) -> View:
 
 
 def test_slack_by_hand() -> None:
-    """Nothing is ready; 2 of every 10 come at 4, 3 of every 20 at 0 with deadline 8: 3 by 8, 5 by 14, 7 by 24 ..."""
+    """Nothing is ready; 2 of every 10 arrive at 4, 3 of every 20 at 0 with deadline 8: 3 by 8, 5 by 14, 7 by 24 ..."""
     made = plan([task("a", 2 * MS, period_ns=10 * MS),
                  task("b", 3 * MS, period_ns=20 * MS, deadline_ns=8 * MS)])  # fmt: skip
     guard = SlackStealer(made, (0, 1), (0, 1))
@@ -119,7 +119,7 @@ def test_no_slack_where_nothing_is_known() -> None:
 
 
 def test_frames_under_way_elsewhere_count() -> None:
-    """The sensor's next frame, 5, comes at 40; frame 4, of 30, may still be upstream until its deadline at 38."""
+    """The sensor's next frame, 5, arrives at 40; frame 4, of 30, may still be upstream until its deadline at 38."""
     made = plan(
         [task("c", 2 * MS, after=("s",), period_ns=10 * MS, deadline_ns=8 * MS)], sensors=(sensor("s", 10 * MS),)
     )
@@ -221,7 +221,7 @@ def test_the_command_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert command_line(["simulate", str(file), "--duration", "100ms", "--policy", policy]) in (0, 1)
 
 
-def test_a_controller_of_one_s_own_serves_every_unit() -> None:
+def test_a_custom_controller_serves_every_unit() -> None:
     """Two units, one controller each; the order it gives is what is served."""
 
     class Alternating:

@@ -1,4 +1,4 @@
-"""Metrics by hand, what a seed and a load change, and the command end to end."""
+"""Worked examples of metrics, effects of seed and load, and the command end to end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_intervals_are_students() -> None:
 
 
 def small() -> Plan:
-    """Two chains on one engine that does one thing at a time."""
+    """Two chains on one engine that runs one job at a time."""
     stages = [
         task("see", 4 * MS, after=("cam",), engine="gpu", period_ns=10 * MS, priority=1, criticality="soft"),
         task("act", 2 * MS, engine="gpu", period_ns=8 * MS, priority=0, criticality="hard", deadline_ns=4 * MS),
@@ -69,7 +69,7 @@ def test_a_seed_draws_phases_and_times_that_never_exceed_the_plan() -> None:
     assert all(t.times is None for t in variation.vary_plan(small(), 1, 0).tasks)
 
 
-def test_a_chain_alone_keeps_what_it_needs() -> None:
+def test_a_chain_alone_keeps_the_tasks_it_needs() -> None:
     made = small()
     reading = plan(
         [*made.tasks, task("end", 1, engine="gpu", reads=("see",))], made.engines, sensors=made.sensors,
@@ -89,8 +89,8 @@ def test_policies_that_change_nothing_are_left_out_with_the_reason() -> None:
         policies.select_policies(small(), ["nothing"])
 
 
-def test_a_study_tells_policies_apart() -> None:
-    """Two chains with 4 of 10 and 2 of 8 ms: within limits, but who waits for most of the 4 ms is late for its own."""
+def test_a_study_distinguishes_policies() -> None:
+    """Two chains with 4 of 10 and 2 of 8 ms: within limits, but a job that waits for most of the 4 ms is late."""
     found = policies.study(small(), ["np-fifo", "fp", "xauto:gpu=1us"], (1.0, 1.3), 12, 400 * MS, 0.3)
     late = {name: found.cell(name, 1.0).figures["misses"][0] for name in ("np-fifo", "fp", "xauto:gpu=1us")}
     assert late["np-fifo"] == late["fp"] > 0 and late["xauto:gpu=1us"] == 0

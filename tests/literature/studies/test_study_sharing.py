@@ -1,4 +1,4 @@
-"""`socsched study sharing`: networks from a pipeline and from a file, the table, the figure, and what it refuses."""
+"""`socsched study sharing`: networks from a pipeline and from a file, the table, the figure, and rejected input."""
 
 from __future__ import annotations
 

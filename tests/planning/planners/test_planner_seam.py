@@ -1,4 +1,4 @@
-"""The seam: every planner's plans are ordinary ones, options and names are checked, one from outside is one of them."""
+"""The planner interface: ordinary plans from every planner, checks of options and names, third-party planners."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPTIONS = {"axonn": {"stage": "camera-detect"}, "jedi": {"stage": "backbone"}, "
 @pytest.mark.parametrize("name", [name for name in planners.planner_names() if name != "runtime-aware"])
 @pytest.mark.sampled(8)
 def test_plans_are_bounded_simulated_and_written_like_ours(name: str) -> None:
-    """The perception stack: what the simulator shows never exceeds a bound, and the file comes back as it was."""
+    """The perception stack: simulation never exceeds a bound, and the file survives a round trip."""
     if name == "haxconn":
         pytest.importorskip("ortools", reason="the exact solver needs OR-Tools")
     pipeline = get_pipeline("perception-stack")
@@ -45,7 +45,7 @@ def test_plans_are_bounded_simulated_and_written_like_ours(name: str) -> None:
         assert not any(each["missed"] or each["dropped"] for each in seen.values())
 
 
-def test_axonn_keeps_its_cap_or_says_what_it_would_take() -> None:
+def test_axonn_keeps_its_cap_or_reports_the_least_possible_one() -> None:
     pipeline, platform = get_pipeline("camera-detection"), get_platform(ORIN)
 
     def made(**options: str):  # type: ignore[no-untyped-def]

@@ -1,12 +1,12 @@
 """Discrete-event simulation of a plan: the same tasks, lanes, policies and costs, on a clock of integer nanoseconds.
 
 Meaning.  Events are ordered by (time, kind, id), completions before sensor releases before timers; what happens at one
-instant is handled as a whole before anybody is dispatched.  A task serves its frames in order, one job at a time; at
+instant is handled as a whole before any job is dispatched.  A task serves its frames in order, one job at a time; at
 most `queue` frames wait, and one that still finds the queue full after the instant's dispatching is dropped.  A
 dispatcher serves the lanes of an engine greedily by policy order: a job takes its fixed lanes together, jobs of lower
-priority fill lanes that are left.  An engine gives a job up at any instant (preemption `full`), at ends of segments
-(`segment`) or never (`none`); who resumes pays `switch_ns` first.  Running segments share the DRAM bandwidth
-(`sim.memory`).  What is left of a segment is kept in 2**-64 ns of its present pace and rounded up when the pace
+priority fill lanes that are left.  A running job can be preempted at any instant (preemption `full`), at ends of
+segments (`segment`) or never (`none`); a resuming job pays `switch_ns` first.  Running segments share the DRAM
+bandwidth (`memory`).  What is left of a segment is kept in 2**-64 ns of its present pace and rounded up when the pace
 changes: nothing finishes early, and at one pace a segment takes exactly that long, however often it is preempted.
 """
 
@@ -391,7 +391,7 @@ def _slowed(time_ns: int, slow: Fraction | None) -> int:
 
 
 def _repaced(state: TaskState) -> int:
-    """Return what is left of the running piece in time at its present pace, rounded up."""
+    """Return the remaining time of the running piece at its present pace, rounded up."""
     return -(-state.left * state.pace_ns // state.base_ns)
 
 

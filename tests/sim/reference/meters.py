@@ -1,4 +1,4 @@
-"""What instruments on the board would show: power, DRAM traffic and queue depths as step functions of time."""
+"""The readings of a board's meters: power, DRAM traffic and queue depths as step functions of time."""
 
 from __future__ import annotations
 

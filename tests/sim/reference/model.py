@@ -59,8 +59,8 @@ class TaskState:
 
     Progress: the job is in `piece`, the one at `position` of `todo`, which takes `pace_ns` as a whole as things are; as
     of `since_ns`, `left` (2**-64 ns) would remain if it took `base_ns`; `timed` once its completion is expected.
-    `generation` tells current completion events from outdated ones.  `depth` is the recorded queue depth, `power` the
-    metered load.
+    `generation` distinguishes current completion events from outdated ones.  `depth` is the recorded queue depth,
+    `power` the metered load.
     """
 
     index: int
@@ -106,7 +106,7 @@ Entry = tuple[tuple[int, ...], int, Any]
 
 @dataclass(slots=True, eq=False)
 class Source:
-    """A sensor or timer: when frames are released, and who starts on them."""
+    """A sensor or timer: when frames are released, and which tasks they start."""
 
     name: str
     period_ns: int

@@ -1,4 +1,4 @@
-"""Periodic tasks on identical processors, written anew: at every event the most urgent jobs run, and that is all."""
+"""Periodic tasks on identical processors, implemented independently: at every event the most urgent jobs run."""
 
 from __future__ import annotations
 

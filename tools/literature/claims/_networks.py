@@ -162,7 +162,7 @@ def _resnet(name: str, blocks: Sequence[int], bottleneck: bool) -> Model:
 def _model(name: str, b: Builder, last: str, side: int) -> Model:
     image = TensorType((1, 3, side, side), "fp32", "NCHW")
     network = Network(name, {"image": image}, tuple(b.layers), (last,), b.params)
-    # Nobody reads the result; its size is worked out by the compiler, not here.
+    # The result is not read; the compiler derives its size.
     result = Port(f"{name}.features", TensorType((1, b.channels[last], -1, -1), "fp32", "NCHW"))
     return Model(name, (Port("image", image),), (result,), network=lambda: network)
 

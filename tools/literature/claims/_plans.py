@@ -1,4 +1,4 @@
-"""Plans by hand for workloads after papers: inference requests, closed loops, and what becomes of them."""
+"""Plans built directly for workloads of papers: inference requests, closed loops, and their outcomes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def tail(done: SimulationRun, number: int, per_mille: int) -> float:
 
 
 def jobs_done(done: SimulationRun) -> list[int]:
-    """Return how many jobs of every task were done."""
+    """Return the number of completed jobs of every task."""
     return [int(count) for count in done.outcome.ints("done")]
 
 

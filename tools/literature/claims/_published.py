@@ -1,4 +1,4 @@
-"""Where the published measurements lie that claims are checked with."""
+"""The folder of published measurements that claims are checked against."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def claims() -> list[Claim]:
     whole = System("time", lambda demands: nexus.schedule(demands, GPUS), mps, neighbours)
     parts = System("space", lambda demands: gpulet.schedule(demands, GPUS, neighbours), mps, neighbours)
     gains: dict[str, list[float]] = {}
-    told: list[str] = []
+    rates: list[str] = []
     seen: list[str] = []
     served: list[float] = []
     only_parts = 0
@@ -52,7 +52,7 @@ def claims() -> list[Claim]:
             most = [capacity(system, scenario, profiles, lowest=0.02) for system in (whole, parts)]
             before, after = (one.load * scenario.total if one else 0.0 for one in most)
             if law == "fixed":
-                told.append(f"{scenario.name} {before:.0f} to {after:.0f}/s")
+                rates.append(f"{scenario.name} {before:.0f} to {after:.0f}/s")
             if law == "measured":
                 seen.append(f"{scenario.name} {before:.0f} to {after:.0f}/s")
             if before:
@@ -82,7 +82,7 @@ def claims() -> list[Claim]:
             "(the authors' rule), 4 GPUs, the paper's three mixes and two applications, Poisson requests, most load with "
             "99 % in time; baseline squishy bin packing; latency on a share reconstructed from occupancies",
             "2.03x on average (2080 Ti, measured)",
-            f"{mean:.2f}x ({'; '.join(told)}); with the other two assumed laws of shares {means['amdahl']:.2f}x and "
+            f"{mean:.2f}x ({'; '.join(rates)}); with the other two assumed laws of shares {means['amdahl']:.2f}x and "
             f"{means['fill']:.2f}x, with the law measured on an H100 {means['measured']:.2f}x ({'; '.join(seen)}); game has seven networks, more than time sharing finds GPUs for",
             mean >= 1.5,
             "where it gains least (long networks only) batches of 32 fill the GPU, and a part is as fast for its size",
@@ -93,7 +93,7 @@ def claims() -> list[Claim]:
             "no figure", f"{geometric_mean(served):.2f}x requests within their objectives", geometric_mean(served) > 1,
         ),
         Claim(
-            SYSTEM, PAPER, "the gain holds where nobody is refused",
+            SYSTEM, PAPER, "the gain holds where no request is refused",
             "as in the first row, but networks for which a planner finds no place go to its least used part all the same, "
             "for both",
             "no figure",
@@ -174,7 +174,7 @@ def tightened(whole: System, parts: System, law: ShareLaw) -> float:
 
 
 def schedulable(whole: System, parts: System, law: ShareLaw) -> tuple[int, int]:
-    """Return how many combinations of rates each planner finds a place for."""
+    """Return the number of combinations of rates for which each planner finds a placement."""
     profiles = networks(law)
     counts = [0, 0]
     for rates in product((0.0, 200.0, 400.0, 600.0), repeat=len(FIVE)):

@@ -1,4 +1,4 @@
-"""GSLICE: shares and batches learned while requests come."""
+"""GSLICE: shares and batches adapted while requests arrive."""
 
 # ruff: noqa: E501 - sentences of a table
 
@@ -88,7 +88,7 @@ def converged(
 
 
 def most_at_once(mix: dict[str, float], neighbours: Interference, law: ShareLaw = "fixed") -> float:
-    """Return the share of requests in time with everybody on streams and single requests."""
+    """Return the fraction of requests in time with all networks on streams and single requests."""
     profiles = {one.name: one for one in read_profiles(data("gpulet", "3080_UTIL.CSV"), law=law)}
     parts = tuple(whole([(profiles[name], rate)], batch=1) for name, rate in mix.items())
     asked = requests(mix, 100 * SECOND, seed=2)

@@ -17,7 +17,7 @@ def claims() -> list[Claim]:
         steps = planned("h2h", what, None, XAVIER).solver.facts["steps_ns"]
         gain = steps[0] / steps[-1]
         where = f"{' + '.join(mix)} on GPU and DLAs of AGX Xavier by roofline, fp16"
-        told = " ".join(f"{step / 1e6:.2f}" for step in steps)
+        steps_ms = " ".join(f"{step / 1e6:.2f}" for step in steps)
         found.append(
             Claim(
                 SYSTEM,
@@ -25,7 +25,7 @@ def claims() -> list[Claim]:
                 "steps 2 to 4 lower the latency that computation-prioritised mapping leaves",
                 where,
                 "15 to 74 % less latency",
-                f"{told} ms after each step, {1 - 1 / gain:.0%} less",
+                f"{steps_ms} ms after each step, {1 - 1 / gain:.0%} less",
                 gain >= 1.0,
                 "little of it: engines share the DRAM here, the paper's accelerators exchange data over links"
                 if gain < 1.15

@@ -23,10 +23,10 @@ def _artefact() -> list[Claim]:
     for experiment in artefact.experiments:
         rows = haxconn_corun.predict(artefact, experiment)
         ours = solve(artefact.problem(artefact.networks(experiment)), "auto", 20.0).evaluation.makespan_ns / 1e6
-        told = {row.label: row for row in rows}
-        theirs = told.pop("HaX-CoNN")
-        best = min(told.values(), key=lambda row: row.predicted_ms)
-        measured = min(row.measured_ms for row in told.values())
+        by_label = {row.label: row for row in rows}
+        theirs = by_label.pop("HaX-CoNN")
+        best = min(by_label.values(), key=lambda row: row.predicted_ms)
+        measured = min(row.measured_ms for row in by_label.values())
         names = " + ".join(theirs.latencies_ms)
         gain = best.predicted_ms / theirs.predicted_ms
         found.append(
@@ -57,7 +57,7 @@ def _artefact() -> list[Claim]:
 
 
 def _networks() -> list[Claim]:
-    """HaX-CoNN makes the last end early; ours the sum of latencies, which is also told."""
+    """HaX-CoNN minimises the last end; the built-in search the sum of latencies, which is also reported."""
     found = []
     alone = ("resnet50", "resnet101"), ("resnet50", "vgg16"), ("resnet18", "resnet50", "resnet101")
     for mix in alone:

@@ -17,7 +17,7 @@ MODELS = ("mobilenet", "resnet18", "vgg", "densenet", "alexnet")
 HORIZON = 4 * SECOND
 WORKLOAD = (
     "20 draws of 5 networks as profiled, requests of each in bursts of 1 to 8 at random phases, 85 % of the GPU in the "
-    "mean; a further request of a batch takes 0.4 of one alone, two beside each other 1.4 times as long each"
+    "mean; a further request of a batch takes 0.4 of one alone, two co-running 1.4 times as long each"
 )
 VARIANTS = {
     "queue (FIFO)": "np-fifo", "preempting only": "irina:batch=1:slowdown=2000",
@@ -26,7 +26,7 @@ VARIANTS = {
 
 
 def draw(seed: int) -> tuple[Plan, Faults]:
-    """Return a workload: one task a network, fed by a source whose frames come in bursts."""
+    """Return a workload: one task per network, fed by a source whose frames arrive in bursts."""
     rng = Random(f"irina:{seed}")
     sensors, tasks, bursts = [], [], []
     for name in MODELS:
@@ -49,7 +49,7 @@ def completion(made: Plan, bursts: Faults, policy: str) -> float:
 
 
 def claims() -> list[Claim]:
-    """Return what holds of Irina's claims."""
+    """Return Irina's claims with the results here."""
     found: dict[str, list[float]] = {}
     for seed in range(20):
         made, bursts = draw(seed)

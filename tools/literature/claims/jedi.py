@@ -10,7 +10,7 @@ SYSTEM, PAPER = "Jedi", "Jeong et al., ACM TECS 2022"
 
 
 def claims() -> list[Claim]:
-    """Return the gain in throughput over the GPU alone, and that frames really come at that rate."""
+    """Return the gain in throughput over the GPU alone, and whether the simulation reaches that rate."""
     found = []
     for network in ("resnet50", "vgg16"):
         what = pipeline(network, engines=("gpu", "dla"))

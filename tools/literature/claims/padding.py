@@ -86,7 +86,7 @@ def claims() -> list[Claim]:
             if slower["reef"] > 0.02 else "",
         ),
         Claim(
-            SYSTEM, PAPERS, "Miriam: shards beside critical kernels add throughput at less than 10 % of "
+            SYSTEM, PAPERS, "Miriam: shards co-running with critical kernels add throughput at less than 10 % of "
             "latency", workload, "+92 % throughput, below 10 % overhead",
             f"mean latency {slower['miriam']:+.1%}, at best effort {over['miriam']:.2f}x time sharing; opposite classes only "
             f"{slower['opposite']:+.1%} and {over['opposite']:.2f}x",
@@ -107,5 +107,5 @@ def mean(run: CoRun) -> float:
 
 
 def total(run: CoRun) -> float:
-    """Return requests a second of everybody."""
+    """Return requests per second of every client."""
     return len(run.latencies) * 1e9 / run.duration_ns + run.rate

@@ -37,7 +37,7 @@ def claims() -> list[Claim]:
             for name, workload in WORKLOADS.items()
         }
         gain = geometric_mean([planaria / prema for _, prema, planaria in most.values()])
-        told = "; ".join(
+        details = "; ".join(
             f"{name}: {planaria:.0f} against {prema:.0f} (FCFS {fcfs:.0f})"
             for name, (fcfs, prema, planaria) in most.items()
         )
@@ -47,9 +47,9 @@ def claims() -> list[Claim]:
                 "NPU of 16 subarrays of 32 x 32 at 700 MHz, cycles by a systolic model without memory; three mixes of five "
                 "networks (long, short, all), priorities 1, 3 and 9, Poisson requests, most with 99 % in time; objectives "
                 f"of MLPerf over {divisor}",
-                f"{PAPERS[level]}x", f"{gain:.1f}x in requests a second ({told})", gain >= 1,
+                f"{PAPERS[level]}x", f"{gain:.1f}x in requests a second ({details})", gain >= 1,
                 "less than the paper's, whose cycle tables come from a simulator with buffers and memory and whose mixes have "
-                "nine networks; neither is at hand" if gain < PAPERS[level] else "",
+                "nine networks; neither is available" if gain < PAPERS[level] else "",
             )
         )  # fmt: skip
     return rows

@@ -25,7 +25,7 @@ POLICIES = {
 
 
 def draw(seed: int) -> Plan:
-    """Return a workload: requests as tasks that come once."""
+    """Return a workload: requests as tasks with a single job."""
     rng = Random(f"prema:{seed}")
     wanted = [(rng.choice(NETWORKS), rng.choice((1, 3, 10)), rng.choice(("hard", "firm", "soft"))) for _ in range(8)]
     work = [sum(time for _, time in kernels(name)) * times for name, times, _ in wanted]
@@ -59,7 +59,7 @@ def measured() -> dict[str, dict[str, list[float]]]:
 
 
 def claims() -> list[Claim]:
-    """Return what holds of PREMA's claims."""
+    """Return PREMA's claims with the results here."""
     found = measured()
     mean = {name: {key: interval(values)[0] for key, values in row.items()} for name, row in found.items()}
 

@@ -27,7 +27,7 @@ PAIRS = [
     if real_time != other
 ]
 LOADS = (1.1, 1.25, 4.0)
-"""A real-time request comes every so many times its own latency: 91, 80 and 25 % of the GPU."""
+"""Interval of real-time requests as a multiple of their latency: 91, 80 and 25 % of the GPU."""
 WORKLOAD = (
     f"{len(PAIRS)} pairs of networks as profiled: a real-time client at 91, 80 and 25 % of the GPU, a best-effort one "
     "that always has a request; 5 s"
@@ -60,7 +60,7 @@ def slowdowns(found: list[SimulationRun], percentile: int = 0) -> list[float]:
 
 
 def claims() -> list[Claim]:
-    """Return what holds of REEF's claims."""
+    """Return REEF's claims with the results here."""
     padded = {every: with_others(f"reef:profiles={data('reef')}", every) for every in LOADS}
     reset = {every: with_others("reef:mode=reset", every) for every in LOADS}
     waits = with_others("reef:mode=wait", 1.25)

@@ -40,13 +40,15 @@ def claims() -> list[Claim]:
 
 def _why(gain: float, other: str, searched: float) -> str:
     if "multi-stream" in other and gain < 1.3:
-        told = "streams here have SMs of their own and do not fight for blocks and caches; barriers only change shares"
+        reason = (
+            "streams here have SMs of their own and do not fight for blocks and caches; barriers only change shares"
+        )
         if gain < 1.0:
-            told += (
+            reason += (
                 f"; the search expects {searched:.2f}x, and traffic of stretches side by side, which it counts in sum, "
             )
-            told += "costs as much"
-        return told
+            reason += "costs as much"
+        return reason
     if gain < 1.3:
         return "below the paper's range: layers of a large network leave few of 16 SMs idle (its Titan V has 80)"
     return ""

@@ -72,7 +72,7 @@ def heft(graph: list[Node]) -> dict[str, str]:
 
 
 def claims() -> list[Claim]:
-    """Return what holds of XAuto's claims."""
+    """Return XAuto's claims with the results here."""
     found: dict[str, list[float]] = {}
     proved = 0
     for seed in range(20):

@@ -66,7 +66,7 @@ def share() -> float:
 
 
 def claims() -> list[Claim]:
-    """Return what holds of XSched's claims."""
+    """Return XSched's claims with the results here."""
     found = waiting()
     tails = [tail for _, tail in found.values()]
     shown = ", ".join(f"{name} {tail:.3f}" for name, (_, tail) in found.items())
@@ -79,7 +79,7 @@ def claims() -> list[Claim]:
               "" if falling else "level 3 pays 32 us for each interruption, more than the rest of a kernel takes here: "
               "kernels of ResNet-152 last 10 to 240 us"),
         Claim("XSched", PAPER, "bandwidth is divided as the weights say",
-              "two clients of ResNet-152 that always have a request, 75 to 25, looked at every 2 ms; 20 s",
+              "two clients of ResNet-152 that always have a request, 75 to 25, sampled every 2 ms; 20 s",
               "109.8 to 37.1 requests/s, 74.7 %", f"{part:.1%} of requests", abs(part - 0.75) < 0.02,
               "" if abs(part - 0.75) < 0.02 else "ends of segments are coarse"),
     ]  # fmt: skip

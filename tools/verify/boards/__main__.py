@@ -1,4 +1,4 @@
-"""Compare what is simulated with what was published of real boards, and print both with their differences.
+"""Compare simulations with published measurements of real boards, and print both with their differences.
 
     python -m tools.verify.boards [--data FOLDER] [--requests 5000] [--seed 1]
 
@@ -38,7 +38,7 @@ def splits(data: Path) -> bool:
 def sharing(data: Path, requests: int, seed: int) -> bool:
     """Print the shared DLA; say whether the bar is met."""
     alone, shared = dla.load(data / "xsched" / "orin_dla.json")
-    print("ResNet-152 in 8 loadables beside another on the DLA of AGX Orin: latency in ms at min, p50, p90, p99, max")
+    print("ResNet-152 in 8 loadables with another on the DLA of AGX Orin: latency in ms at min, p50, p90, p99, max")
     places = (0.0, 0.5, 0.9, 0.99, 1.0)
     published = [shared.at(place) for place in places]
     _line("published", published)

@@ -1,6 +1,6 @@
 """Networks on GPU and DLA at the same time: published times alone and together, and what calibrated factors predict.
 
-Rows are those of NVIDIA/TensorRT issue 2745 (Jetson Orin, int8: GPU beside one DLA, GPU beside both) and of
+Rows are those of NVIDIA/TensorRT issue 2745 (Jetson Orin, int8: GPU with one DLA, GPU with both) and of
 jkjung-avt/tensorrt_demos issue 364 (Xavier NX, YOLOv4 on GPU and DLA, given as frames a second), in this order.
 
 Rule: rows 1, 3, 5, ... calibrate and the others are predicted, then the other way round.  As there are few rows, all
@@ -52,7 +52,7 @@ class Prediction:
 
 
 def predict(fitted: tuple[Row, ...], held: tuple[Row, ...]) -> list[Prediction]:
-    """Return what the ``pairwise`` model gives for held rows when its factors are those of the fitted ones."""
+    """Return the predictions of the ``pairwise`` model for held rows, with factors from the fitted ones."""
     result = []
     for row in held:
         factors = fit_pairwise([other for other in fitted if other.board == row.board])

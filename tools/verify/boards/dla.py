@@ -1,6 +1,6 @@
-"""Two processes sharing one DLA of a Jetson AGX Orin: what each request waits for, loadable by loadable.
+"""Two processes sharing one DLA of a Jetson AGX Orin: the waits of each request, loadable by loadable.
 
-What is modelled, and who says so:
+The model and its sources:
 
 - the DLA runs one loadable at a time, first come first served, to its end (NVIDIA Deep-Learning-Accelerator-SW, FAQ):
   an engine preempted at ends of segments, under `rr` with a quantum of 1 ns;
@@ -9,9 +9,8 @@ What is modelled, and who says so:
   loadable and after the last.  The FAQ names late submission and late completion signals as the interference of
   processes that share a DLA;
 - GPU contexts take turns: one that wants the GPU gets it when the time slice of the present one ends (nvgpu, 1024 us
-  by default), or once that one has given the GPU nothing to do for 800 us ("the GPU still keeps that CUDA context for
-  a short while of 800us" after handing over to the DLA, forums.developer.nvidia.com, topic 181203): an engine that
-  lingers;
+  by default), or once that one has left the GPU idle for 800 us ("the GPU still keeps that CUDA context for a short
+  while of 800us" after handing over to the DLA, forums.developer.nvidia.com, topic 181203): an engine with `linger_ns`;
 - the foreground releases requests after U{12..33} ms, the background the next one when one ends: closed loops.
 
 Nothing is fitted.  The DLA itself hardly varies (FAQ: "minimum variance from inference to inference"), so a loadable
@@ -79,7 +78,7 @@ class Sharing:
 
 
 def plan(alone: Latency, how: Sharing, offset_ns: int = 0) -> Plan:
-    """Return the plan of a foreground (its first request at `offset_ns`) and a background that share as `how` says."""
+    """Return the plan of a foreground (its first request at `offset_ns`) and a background that share by `how`."""
     together = how.threshold is not None
     engines = (
         _engine("cpu", 2, "fp", quantum_ns=0),

@@ -167,7 +167,7 @@ def _plan(tasks: list[Task]) -> Plan:
 
 
 def simulated_ms(plan: Plan) -> float:
-    """Return how long one frame takes from the start of its first task to the end of its last."""
+    """Return the time of one frame from the start of its first task to the end of its last."""
     jobs = simulate(plan, _FRAME).jobs
     return (max(job.finish_ns for job in jobs) - min(job.start_ns for job in jobs)) / MS
 

@@ -1,1 +1,1 @@
-"""Hostile files: structure-aware mutations of every format socsched reads, and what its loaders make of them."""
+"""Hostile files: structure-aware mutations of every format socsched reads, and the reactions of its loaders."""

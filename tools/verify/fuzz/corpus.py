@@ -1,4 +1,4 @@
-"""Make the seeds of the fuzzer anew from shipped files and small ones made here: python -m tools.verify.fuzz.corpus.
+"""Regenerate the seeds of the fuzzer from shipped files and small generated ones: python -m tools.verify.fuzz.corpus.
 
 They lie in corpus.tar.xz, FORMAT/NAME.
 """
@@ -42,7 +42,7 @@ def make(folder: Path) -> dict[str, bytes]:
 
 
 def _results(folder: Path) -> dict[str, bytes]:
-    """Return what a simulation leaves behind."""
+    """Return the files of a simulation."""
     from socsched.planning.io import save
     from socsched.runtime.journal import Journal
     from socsched.sim.engine import simulate

@@ -1,4 +1,4 @@
-"""Every format socsched reads: its seeds, how they are mutated, and what reads them and goes on with what was read."""
+"""Every format socsched reads: its seeds, how they are mutated, and the functions that read and use them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Mutate = Callable[[bytes, Random], bytes]
 
 @dataclass(frozen=True)
 class Format:
-    """`read` loads a file and uses what it holds; `plain`: its messages show no text of the file as it is."""
+    """`read` loads a file and uses what it holds; `plain`: its messages show no text of the file unescaped."""
 
     name: str
     suffix: str
@@ -110,9 +110,9 @@ def _checkpoint(file: Path) -> None:
 def _onnx(file: Path) -> None:
     from socsched.models.onnx_import import _load
 
-    beside = file.with_name("onnx.data")
-    if not beside.exists():
-        beside.write_bytes(corpus.read()["beside"][0])
+    weights = file.with_name("onnx.data")
+    if not weights.exists():
+        weights.write_bytes(corpus.read()["beside"][0])
     try:
         _load.__wrapped__(file, (0, 0))
     finally:
@@ -185,7 +185,7 @@ def _loader(module: str, name: str, with_plan: bool = False) -> Callable[[Path],
 
 
 def formats(folder: Path) -> list[Format]:
-    """Return all formats; `folder` is unused but for the names of seeds that lie beside others."""
+    """Return all formats; `folder` is used only for seeds that consist of several files."""
     found = corpus.read()
 
     def one(name: str, suffix: str, how: Mutate, read: Callable[[Path], Any], seeds: str = "") -> Format:

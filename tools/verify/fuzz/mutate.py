@@ -27,7 +27,7 @@ DTYPES = ("<f4", "|O", "<f8", "|S10", "<U5", "<c16", "<i8", "|b1", ">f4", "<M8[s
 
 
 def value(random: Random) -> Any:
-    """Return a value nobody expects."""
+    """Return an unexpected value."""
     return random.choice(
         (
             lambda: random.choice(NUMBERS), lambda: random.choice(TEXTS), lambda: None, lambda: random.random() < 0.5,

@@ -1,4 +1,4 @@
-"""Batches of mutations in a process of its own, watched for time and memory from outside; repeatable by seed."""
+"""Batches of mutations in a separate process, whose time and memory are monitored; repeatable by seed."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _spent(pid: int) -> tuple[float, int]:
 
 
 def batch(form: Format, seed: int, numbers: range, folder: Path, until: float = float("inf")) -> Tally:
-    """Return what became of mutations `numbers` of a format; a process that hangs, grows or dies costs one of them."""
+    """Return the outcomes of mutations `numbers` of a format; a process that hangs, grows or dies costs one of them."""
     tally = Tally()
     first = numbers.start
     while first < numbers.stop and time.monotonic() < until:

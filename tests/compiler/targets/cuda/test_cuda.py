@@ -1,4 +1,4 @@
-"""Device code for a GPU this machine need not have."""
+"""Device code for a GPU that this machine may lack."""
 
 from __future__ import annotations
 

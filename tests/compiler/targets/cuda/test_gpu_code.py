@@ -1,4 +1,4 @@
-"""Device code of the GPU rules as nvcc sees it, the choice of tiles, and what the rules leave to general schedules."""
+"""Device code of the GPU rules as compiled by nvcc, the choice of tiles, and operators left to general schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Device code of the int8 GPU rules: run on an emulator against the same function as plain loops, and seen by nvcc."""
+"""Device code of the int8 GPU rules: run on an emulator against the function as plain loops, and compiled by nvcc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The GPU rules' indices, run unbound on the CPU; the device code is looked at in test_gpu_code.py."""
+"""The GPU rules' indices, run unbound on the CPU; test_gpu_code.py inspects the device code."""
 
 from __future__ import annotations
 

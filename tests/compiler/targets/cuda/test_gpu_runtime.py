@@ -1,4 +1,4 @@
-"""What the GPU runtime does that no GPU is needed for."""
+"""The parts of the GPU runtime that need no GPU."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_without_the_cuda_runtime_it_is_named(monkeypatch: pytest.MonkeyPatch) -
         cuda_api.cudart()
 
 
-def test_errors_of_the_runtime_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_runtime_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing:
         """A CUDA runtime where every call fails."""
 
@@ -70,7 +70,7 @@ def test_errors_of_the_runtime_are_told(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 class Driver:
-    """A driver of a GPU with 20 SMs that come in groups of four; it knows which contexts got which."""
+    """A driver of a GPU with 20 SMs in groups of four, which records the SMs of every context."""
 
     def __init__(self) -> None:
         self.contexts: list[list[int]] = []
@@ -85,7 +85,7 @@ class Driver:
 
     def cuDevSmResourceSplitByCount(self, groups: Any, count: Any, *rest: Any) -> int:
         for index in range(count._obj.value):
-            groups[index].sms, groups[index].alignment = 4, index  # the index tells groups apart
+            groups[index].sms, groups[index].alignment = 4, index  # the index distinguishes the groups
         return 0
 
     def cuDevResourceGenerateDesc(self, description: Any, groups: Any, count: int) -> int:

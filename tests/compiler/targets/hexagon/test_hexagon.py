@@ -1,4 +1,4 @@
-"""The hexagon target: objects for the DSP and for nothing else, with the symbols a loader looks for."""
+"""The hexagon target: objects for the DSP only, with the symbols a loader needs."""
 
 from __future__ import annotations
 

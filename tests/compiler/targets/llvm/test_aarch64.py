@@ -1,4 +1,4 @@
-"""aarch64 code: run under qemu against the host's results, and looked at where an emulator's time says nothing."""
+"""aarch64 code: run under qemu against the host's results, and inspected where an emulator's time is meaningless."""
 
 from __future__ import annotations
 

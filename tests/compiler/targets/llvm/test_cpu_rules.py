@@ -46,8 +46,8 @@ GENERAL = {"softmax between convolutions": ("softmax",), "divide": ("divide",)}
     "name", [n for n in CASES if n not in ("hard_swish", "hard_sigmoid", "concatenation of odd channels")]
 )
 @pytest.mark.slow
-def test_who_needs_general_schedules(name: str) -> None:
-    """Only what has no rule, and never the convolutions beside it."""
+def test_which_operators_need_general_schedules(name: str) -> None:
+    """Only operators without a rule, and never the convolutions in the same network."""
     net = CASES[name]
     lowered = lower(read(import_network(net), net), weights_of(net), AVX512)
     assert lowered.general == GENERAL.get(name, ())

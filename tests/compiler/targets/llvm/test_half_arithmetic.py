@@ -1,4 +1,4 @@
-"""Half-precision arithmetic: the aarch64 kernels' own numbers, computed by this machine, and what decides between them.
+"""Half-precision arithmetic: results of the aarch64 kernels, computed on this machine, and the choice between them.
 
 LLVM carries half precision out on any processor (here a multiplication and an addition with a rounding each, where
 Arm's fused multiply-add rounds once), so that accuracy is tested on sizes an emulator would take hours for.
@@ -75,7 +75,7 @@ def test_operators_against_fp32(name: str) -> None:
 )
 @pytest.mark.slow
 def test_winograd_in_half(channels: int, outputs: int, size: tuple[int, int]) -> None:
-    """Partial sums of several lengths, blocks that come in pairs or not, and images no tile divides."""
+    """Partial sums of several lengths, blocks in pairs or not, and images no tile divides."""
     net = winograd_network(channels, outputs, *size)
     given = inputs_of(net)
     lowered = lower(read(import_network(net), net), draw_weights(net), NEON_HALF)
@@ -155,7 +155,7 @@ def test_tiles_fit_registers(blocks: int, width: int) -> None:
     assert chosen.pixels * chosen.blocks + chosen.pixels + chosen.blocks <= NEON_HALF.registers
 
 
-def test_who_computes_in_half() -> None:
+def test_which_processors_compute_in_half_precision() -> None:
     def unit(**target: Any) -> Any:
         return half_unit(resolve({"kind": "llvm", "mtriple": "aarch64-linux-gnu", **target}))
 
@@ -168,7 +168,7 @@ def test_who_computes_in_half() -> None:
         assert half_unit(resolve(target)) is None, target
 
 
-def test_an_arm_host_is_asked_for_half_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_arm_host_is_probed_for_half_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info = tmp_path / "cpuinfo"
     for features, added in (("fp asimd asimdhp asimddp", ["+fullfp16"]), ("fp asimd", None)):
         info.write_text(f"processor\t: 0\nFeatures\t: {features}\n")
@@ -290,6 +290,6 @@ def test_static_prediction_prefers_what_is_compiled() -> None:
 
 
 def test_the_wrong_processor_model_is_refused() -> None:
-    """LLVM times a Cortex-A78 as a Cortex-A57, which would make fp32 look twice as slow as it is."""
+    """LLVM times a Cortex-A78 as a Cortex-A57, which would make fp32 appear to take twice its time."""
     found = mca_aarch64.analyser(None, "cortex-a78")
     assert isinstance(found, str) and ("not installed" in found or "no model of its own" in found)

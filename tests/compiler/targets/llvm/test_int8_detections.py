@@ -14,7 +14,7 @@ from socsched.descriptor.platform import Engine
 from socsched.models.weights import Weights
 
 CALIBRATED = 2
-# The small network gives up more in int8 (40 of 53 boxes): its first layer's range is 40 times a background value.
+# The small network keeps fewer boxes in int8 (40 of 53): its first layer's range is 40 times a background value.
 BARS = {
     ("fp16", "pointpillars"): 0.99,
     ("fp16", "pointpillars-s"): 0.99,

@@ -292,7 +292,7 @@ def test_operators_without_an_int8_form_are_computed_in_fp32(name: str, tmp_path
 
 
 def test_a_sum_of_much_smaller_range_than_what_is_added() -> None:
-    """The added value's step is too coarse for the convolution's fixed point: the addition stands alone."""
+    """The added value's step is too coarse for the convolution's fixed point: the addition is not fused."""
     layers = (
         Layer("a", "conv2d", ("x",), {"weight": "a.weight", "bias": "a.bias"}, {"stride": 1, "padding": 1}),
         Layer("sum", "add", ("a", "x")),

@@ -1,4 +1,4 @@
-"""Compiled stages on whole scans against what an independent implementation computed (oracle.json)."""
+"""Compiled stages on whole scans against the results of an independent implementation (oracle.json)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles for a share: any choice computes the same, tables belong to their share and to the key, GPU tiles too."""
+"""Tiles for a share: every choice gives the same result, tables enter the cache key with their share, GPU tiles too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The opencl target: launch plans that hold together, and kernels run on an OpenCL device (PoCL) against the host."""
+"""The opencl target: consistent launch plans, and kernels run on an OpenCL device (PoCL) against the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published tests applied to plans: nothing simulated takes longer than the bounds shown beside the plan's own."""
+"""Published tests applied to plans: no simulated response exceeds the bounds listed in addition to the plan's own."""
 
 from __future__ import annotations
 

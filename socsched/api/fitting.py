@@ -60,7 +60,9 @@ def fit(
         pairs += [pair for path in profiles for pair in read_profile(path, known)]
     for text in anchors:
         network, time_us = parse_anchor(text)
-        pairs.append(Pair(described.name, engine or "", precision or "", mode or "", 0, network, time_us, source="anchor"))
+        pairs.append(
+            Pair(described.name, engine or "", precision or "", mode or "", 0, network, time_us, source="anchor")
+        )
     if (measurements or anchors) and networks is None:
         raise UsageError("the networks of the measurements are needed", "add --networks FOLDER with NAME.onnx files")
     if networks is not None and not networks.is_dir():
@@ -97,10 +99,10 @@ def parse_host(text: str) -> Host:
 
 def stage_passes(pipeline: str) -> dict[str, tuple[Pass, ...]]:
     """Return the passes of a pipeline's networks by stage."""
-    models = {stage.name: get_model(stage.model, stage.params) for stage in get_pipeline(pipeline).stages if stage.model}
-    return {
-        name: passes(fuse_network(model.network())) for name, model in models.items() if model.network is not None
+    models = {
+        stage.name: get_model(stage.model, stage.params) for stage in get_pipeline(pipeline).stages if stage.model
     }
+    return {name: passes(fuse_network(model.network())) for name, model in models.items() if model.network is not None}
 
 
 def read_profile(path: Path, stages: Iterable[str]) -> list[Pair]:

@@ -27,7 +27,9 @@ FILE = click.Path(path_type=Path)
 @click.option("--anchor", "anchors", multiple=True, metavar="NETWORK=TIME", help="One measured time; may be repeated.")
 @click.option("--family", metavar="NAME", help="Engine family, where the descriptor does not tell it.")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out rows, e.g. 'engine=gpu,source=a/*|b/*'.")
-@click.option("--host", "hosts", multiple=True, metavar="PATTERN=LAUNCH+SUBMIT", help="Rows under a known host program.")
+@click.option(
+    "--host", "hosts", multiple=True, metavar="PATTERN=LAUNCH+SUBMIT", help="Rows under a known host program."
+)
 @click.option("--joined", multiple=True, metavar="PATTERN", help="Rows that used all clusters of the same core.")
 @click.option("--source", default="measurements", show_default=True, help="Key of the descriptor's sources to state.")
 @click.option("--date", type=click.DateTime(["%Y-%m-%d"]), help="Day to state; default: today.")
@@ -36,7 +38,14 @@ FILE = click.Path(path_type=Path)
 @output_options
 @click.pass_obj
 def command(
-    output: Output, platform: str, source: str, date: Any, file: Path | None, write: bool, **given: Any
+    output: Output,
+    /,
+    platform: str,
+    source: str,
+    date: Any,
+    file: Path | None,
+    write: bool,
+    **given: Any,
 ) -> None:
     """Fit the cost model of PLATFORM's engines to measured times of networks, on it and on boards of its families.
 
@@ -53,7 +62,9 @@ def command(
     if not NAME.fullmatch(source):
         raise UsageError(f"--source {source[:50]!r}: expected a key such as boards-2026")
     if write and not Path(platform).is_file():
-        raise UsageError(f"--write: {platform} is not a file", "socsched platforms new copies a descriptor; use -o otherwise")
+        raise UsageError(
+            f"--write: {platform} is not a file", "socsched platforms new copies a descriptor; use -o otherwise"
+        )
     if file is not None:
         ready_to_write(file=file)
     report = fit(platform, **given)
@@ -105,7 +116,11 @@ def _show(report: Report) -> None:
     for found in report.families:
         if found.rows:
             rows = [
-                [row.name, str(len(row.networks)), *(f"{100 * v:.1f}" for v in (row.fitted, row.network, row.design, row.board))]
+                [
+                    row.name,
+                    str(len(row.networks)),
+                    *(f"{100 * v:.1f}" for v in (row.fitted, row.network, row.design, row.board)),
+                ]
                 for row in found.rows
             ]
             columns = ["cell", "networks", "fit %", "network out %", "design out %", "board out %"]
@@ -130,4 +145,6 @@ def _show(report: Report) -> None:
             screen.print(f"  networks: {', '.join(one.networks)}")
     reasons = Counter(one.reason for one in report.refused)
     if reasons:
-        screen.print(table("Not used", ["rows", "reason"], [[str(n), reason] for reason, n in reasons.most_common()], (0,)))
+        screen.print(
+            table("Not used", ["rows", "reason"], [[str(n), reason] for reason, n in reasons.most_common()], (0,))
+        )

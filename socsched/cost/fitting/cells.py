@@ -75,7 +75,7 @@ def make_cells(
     `forced` names the family of a row whose engine is not to be recognised by its descriptor.
     """
     data = Data()
-    groups: dict[tuple[object, ...], tuple[Use, Family, Host | None, list[Pair]]] = {}
+    groups: dict[tuple[str, str, str, int, int], tuple[Use, Family, Host | None, list[Pair]]] = {}
     for pair in pairs:
         what = f"{pair.platform} {pair.engine} {pair.precision} {pair.network}"
         try:
@@ -91,10 +91,10 @@ def make_cells(
             continue
         number = next((n for n, host in enumerate(choice.hosts) if host.rows.holds(pair)), -1)
         host = choice.hosts[number] if number >= 0 else None
-        key = (family.name, use.platform.name, use.engine.id, use.mode.name, use.precision, use.running(), use.joined)
-        groups.setdefault((*key, number), (use, family, host, []))[3].append(pair)
-    for key in sorted(groups, key=str):
-        _add(data, networks, *groups[key])
+        key = (family.name, board_name(use), use.mode.name, use.running(), number)
+        groups.setdefault(key, (use, family, host, []))[3].append(pair)
+    for _, group in sorted(groups.items()):
+        _add(data, networks, *group)
     return data
 
 
@@ -109,7 +109,10 @@ def _use(
         raise UsageError(f"no descriptor of {pair.platform}")
     joined = any(one.holds(pair) for one in choice.joined)
     use = use_of(described, pair.engine, pair.mode, pair.precision, pair.share, joined)
-    return use, forced(pair) or family_of(use)
+    family = forced(pair)
+    if family is None or family.match.get("threads", use.threads) != use.threads:
+        family = family_of(use)
+    return use, family
 
 
 def _reason(pair: Pair, choice: Choice) -> str:
@@ -135,7 +138,11 @@ def _add(data: Data, networks: Networks, use: Use, family: Family, host: Host | 
             data.refused.append(Refused(f"{board} {use.mode.name} {network}", str(error)))
     if not works:
         return
-    tail = [use.mode.name, *([str(use.running())] if use.engine.shares == "unit" else []), *([host.rows.text] if host else [])]
+    tail = [
+        use.mode.name,
+        *([str(use.running())] if use.engine.shares == "unit" else []),
+        *([host.rows.text] if host else []),
+    ]
     terms = {"core": core_name(use), "precision": f"precision {use.precision}"}
     cell = Cell(
         " ".join([board, *tail]),

@@ -40,9 +40,10 @@ class Family:
     """Engines fitted together: how to recognise them, fixed costs (us), native blocks by precision, and priors.
 
     `taps` and `copies` as in `timing.Nominal`; `memory`: bandwidth is relative to the mode's "dram" or to the
-    "engine"'s own; `keeps`: activations stay on chip between passes; `unseen`: mean error and half width of the interval
-    for boards without measurements; `noise`: spread (log) among measurements of one cell; `shares`: which terms cells have in common,
-    "core" or "precision"; `own`: spread of each parameter between engines; `notes`: the argument for each prior.
+    "engine"'s own; `keeps`: activations stay on chip between passes; `unseen`: mean error and half width of the
+    interval for boards without measurements; `noise`: spread (log) among measurements of one cell; `shares`: terms
+    that cells have in common, "core" or "precision"; `own`: spread of each parameter between engines; `notes`: the
+    argument for each prior.
     """
 
     name: str

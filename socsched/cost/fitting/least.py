@@ -18,6 +18,10 @@ BEND = 2.0
 """Residual, in spreads, beyond which a measurement counts less (an outlier)."""
 ALONE = 0.4
 """Share of a board's own spread that remains where its core and its precision have terms as well."""
+MANY = 5
+"""Networks of a cell from which its family's noise holds; fewer (anchors) are believed no better than `LOOSE`."""
+LOOSE = 0.12
+"""Spread (log) of a few measurements: an error of the model must not be taken for a property of the board."""
 SIZE = len(NAMES)
 
 
@@ -96,7 +100,7 @@ class _Problem:
     """Residuals over x = the family's logarithms, then those of every shared term and of every board."""
 
     def __init__(self, cells: Sequence[Cell], family: Family, keep: Mapping[str, Array] | None) -> None:
-        self.cells, self.noise = list(cells), family.noise
+        self.cells = list(cells)
         shared = dict.fromkeys(name for cell in cells for name in cell.shares)
         boards = {cell.terms[-1]: ALONE if cell.shares else 1.0 for cell in cells}
         self.blocks = ["family", *shared, *boards]
@@ -106,6 +110,7 @@ class _Problem:
         spread = np.array([family.prior[name][1] for name in NAMES])
         self.spread = np.concatenate([spread, *(own for _ in shared), *(own * share for share in boards.values())])
         self.keep = [np.ones(cell.work.count, bool) if keep is None else keep[cell.name] for cell in cells]
+        self.noises = [family.noise if keep.sum() >= MANY else max(LOOSE, family.noise) for keep in self.keep]
         self.macs = [padded(cell.work, cell.engine.block) for cell in cells]
         at = {name: slice(SIZE * n, SIZE * (n + 1)) for n, name in enumerate(self.blocks)}
         self.places = [[at[name] for name in cell.terms] for cell in cells]
@@ -114,17 +119,19 @@ class _Problem:
         """Return the cost, the residuals weighted as soft L1 (2 b^2 (sqrt(1 + (r/b)^2) - 1)), and their Jacobian."""
         pulled = (x - self.centre) / self.spread
         rows, columns, cost = [pulled], [np.diag(1 / self.spread)], float(pulled @ pulled)
-        for cell, places, keep, macs in zip(self.cells, self.places, self.keep, self.macs, strict=True):
+        for cell, places, keep, macs, noise in zip(
+            self.cells, self.places, self.keep, self.macs, self.noises, strict=True
+        ):
             if not keep.any():
                 continue
             parameters = from_logs(np.sum([x[place] for place in places], axis=0))
             times, change = slopes(cell.work, cell.engine, parameters, macs)
-            scaled = np.log(times / cell.measured_us)[keep] / self.noise
+            scaled = np.log(times / cell.measured_us)[keep] / noise
             root = np.sqrt(1 + (scaled / BEND) ** 2)
             weight = np.sqrt(1 / root)
             block = np.zeros((len(scaled), len(x)))
             for place in places:
-                block[:, place] = (change / times[:, None])[keep] / self.noise * weight[:, None]
+                block[:, place] = (change / times[:, None])[keep] / noise * weight[:, None]
             rows.append(scaled * weight)
             columns.append(block)
             cost += float(np.sum(2 * BEND**2 * (root - 1)))

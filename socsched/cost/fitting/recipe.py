@@ -130,7 +130,7 @@ def fit_platform(request: Request, pairs: Sequence[Pair], networks: Networks) ->
 
 
 def _uses(request: Request, pairs: Sequence[Pair], refused: list[Refused]) -> list[tuple[Use, Family]]:
-    """Return the uses that get a section: each engine alone, on one core where a job may take single cores of a CPU."""
+    """Return the uses that get a section: one core of a CPU unless the family is of several, all units of others."""
     platform = request.platform
     if request.engine is not None and request.engine not in {engine.id for engine in platform.engines}:
         known = ", ".join(engine.id for engine in platform.engines)
@@ -143,8 +143,12 @@ def _uses(request: Request, pairs: Sequence[Pair], refused: list[Refused]) -> li
         for precision in dict.fromkeys([*engine.precisions, *sorted(measured)]):
             if request.precision not in (None, precision):
                 continue
-            use = use_of(platform, engine.id, request.mode or "", precision, 1 if engine.kind == "cpu" else 0)
-            family = get_family(request.family) if request.family else find_family(engine, use.threads)
+            family = get_family(request.family) if request.family else None
+            many = family is not None and family.match.get("threads") == "many"
+            units = 1 if engine.kind == "cpu" and not many else 0
+            joined = many and bool(request.choice.joined)
+            use = use_of(platform, engine.id, request.mode or "", precision, units, joined)
+            family = family or find_family(engine, use.threads)
             if family is None:
                 refused.append(Refused(board_name(use), "no engine family is known for it; choose --family"))
             else:

@@ -50,7 +50,9 @@ def note(section: Section) -> str:
     family = f"family {section.family.name}"
     if not section.networks:
         return f"{family}, no measurement of this board"
-    design = "" if section.error_design is None else f"; error with designs of networks left out {section.error_design:.3g}"
+    design = (
+        "" if section.error_design is None else f"; error with designs of networks left out {section.error_design:.3g}"
+    )
     return f"{family}{design}"
 
 
@@ -59,7 +61,9 @@ def document(sections: Sequence[Section], source: str, date: str) -> str:
     engines: dict[str, list[Section]] = {}
     for section in sections:
         engines.setdefault(section.use.engine.id, []).append(section)
-    text = [f"# {sections[0].use.platform.name}: paste each `fitted` into its precision; `{source}` is a key of sources"]
+    text = [
+        f"# {sections[0].use.platform.name}: paste each `fitted` into its precision; `{source}` is a key of sources"
+    ]
     text.append("engines:")
     for name, own in engines.items():
         text += [f"  {name}:", "    precisions:"]
@@ -94,11 +98,12 @@ def _placed(text: str, file: str, path: tuple[str, ...], block: Sequence[str]) -
     key, first = found.keys[path], found.values[path]
     if first.line <= key.line or rows[key.line - 1].rstrip().endswith("{"):
         raise UsageError(f"{file}:{key.line}: {where}: is written on one line", "write it as a block")
-    head = block[0].split(":")[0]
-    indent = found.keys[(*path, next(iter(_value(found.data, path))))].column - 1
+    head = (*path, block[0].split(":")[0])
+    child = (*path, next(iter(_value(found.data, path))))
+    indent = found.keys[child].column - 1
     new = [" " * indent + row for row in block]
-    if (*path, head) in found.keys:
-        start = found.keys[(*path, head)].line
+    if head in found.keys:
+        start = found.keys[head].line
         rows[start - 1 : _end(rows, start, indent)] = new
     else:
         end = _end(rows, key.line, key.column - 1)

@@ -27,6 +27,7 @@ VERBS = (
     "simulate",
     "run",
     "profile",
+    "fit",
     "report",
     "why",
     "weights",

@@ -221,6 +221,7 @@ WHERE_INTERRUPTED = {
     "simulate": ("socsched.api.simulation.run", "simulate {root}/plan.json"),
     "run": ("socsched.api.execution.run", "run {root}/plan.json"),
     "profile": ("socsched.api.profiling.profile", "profile pointpillars -p host"),
+    "fit": ("socsched.api.fitting.fit", "fit qcs8550"),
     "compile": ("socsched.compiler.packaging.deploy.compile_bundle", "compile {root}/plan.json"),
     "report": ("socsched.api.folders.render", "report {root}/good -o {root}/x.html"),
     "why": ("socsched.api.folders.load", "why {root}/good"),

@@ -25,6 +25,7 @@ LINES = {
     "doctor": ["doctor"],
     "plugins": ["plugins", "plugins models"],
     "profile": [],  # its table is that of `plan`, and making it takes a minute
+    "fit": ["fit qcs8550 --engine npu"],
     "run": [],
     "compile": [],
     "calibrate": [],

@@ -1,0 +1,154 @@
+"""Engine families: which engines share a runtime and a kind of hardware, with priors and figures no descriptor has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from socsched.cost.timing import NAMES, Prior
+from socsched.descriptor.platform import Engine
+from socsched.descriptor.source import read
+from socsched.errors import UsageError
+from socsched.units import parse_duration
+
+FILE = Path(__file__).with_name("families.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """Figures of engines whose platform and precision fit the patterns; None leaves a figure as it is.
+
+    `ops_per_cycle` as in descriptors, or `times` that of the precision `like`; times in us.
+    """
+
+    platform: str = "*"
+    precision: str = "*"
+    launch: float | None = None
+    submit: float | None = None
+    ops_per_cycle: float | None = None
+    like: str = ""
+    times: float = 1.0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Engines fitted together: how to recognise them, fixed costs (us), native blocks by precision, and priors.
+
+    `taps` and `copies` as in `timing.Nominal`; `memory`: bandwidth is relative to the mode's "dram" or to the
+    "engine"'s own; `keeps`: activations stay on chip between passes; `unseen`: mean error and half width of the
+    interval for boards without measurements; `noise`: spread (log) among measurements of one cell; `shares`: terms
+    that cells have in common, "core" or "precision"; `own`: spread of each parameter between engines; `notes`: the
+    argument for each prior.
+    """
+
+    name: str
+    title: str
+    match: Mapping[str, str]
+    launch: float
+    submit: float
+    block: Mapping[str, int]
+    taps: float
+    copies: bool
+    memory: str
+    keeps: bool
+    unseen: tuple[float, float]
+    noise: float
+    shares: tuple[str, ...]
+    prior: Prior
+    own: Mapping[str, float]
+    notes: Mapping[str, str] = field(default_factory=dict)
+    figures: tuple[Override, ...] = ()
+
+    def holds(self, engine: Engine, threads: str) -> bool:
+        """Return whether an engine belongs here, used by `threads` "one" or "many"."""
+        facts = {
+            "kind": engine.kind,
+            "rules": engine.operators.name,
+            "target": str(engine.target.get("kind", "")),
+            "title": engine.title,
+            "threads": threads,
+        }
+        return all(fnmatchcase(facts[name], pattern) for name, pattern in self.match.items())
+
+    def override(self, platform: str, precision: str, name: str) -> Override | None:
+        """Return the first override that states the figure `name` for a platform and precision."""
+        for one in self.figures:
+            stated = getattr(one, name) is not None or (name == "ops_per_cycle" and one.like)
+            if stated and fnmatchcase(platform, one.platform) and fnmatchcase(precision, one.precision):
+                return one
+        return None
+
+    def block_of(self, precision: str) -> int:
+        """Return the channels of the native block."""
+        return self.block.get(precision, self.block["default"])
+
+
+@lru_cache(maxsize=1)
+def families() -> dict[str, Family]:
+    """Return the shipped families by name."""
+    return {name: _family(name, _inherited(name)) for name in _document()["families"]}
+
+
+@lru_cache(maxsize=1)
+def _document() -> dict[str, Any]:
+    return dict(read(FILE).data)
+
+
+def _inherited(name: str) -> dict[str, Any]:
+    """Return what a family states over that of the family it is like and over what all have in common."""
+    given = dict(_document()["families"][name])
+    base = _inherited(given.pop("like")) if "like" in given else _document()["common"]
+    return {**base, **given, "prior": {**base["prior"], **given.get("prior", {})}}
+
+
+def _family(name: str, given: Mapping[str, Any]) -> Family:
+    prior = given["prior"]
+    return Family(
+        name,
+        given["title"],
+        given["match"],
+        parse_duration(given["launch"]) / 1e3,
+        parse_duration(given["submit"]) / 1e3,
+        given["block"],
+        float(given["taps"]),
+        given["copies"],
+        given["memory"],
+        given["keeps"],
+        (float(given["unseen"]["error"]), float(given["unseen"]["interval"])),
+        given["noise"],
+        tuple(given["shares"]),
+        {key: (float(prior[key]["median"]), float(prior[key]["spread"])) for key in NAMES},
+        {key: float(prior[key]["own"]) for key in NAMES},
+        {key: prior[key]["note"] for key in NAMES},
+        tuple(_override(one) for one in given.get("figures", [])),
+    )
+
+
+def _override(given: Mapping[str, Any]) -> Override:
+    times = {key: parse_duration(given[key]) / 1e3 for key in ("launch", "submit") if key in given}
+    return Override(**{**given, **times})
+
+
+def get_family(name: str) -> Family:
+    """Return a family by name; UsageError when there is none."""
+    if name not in families():
+        raise UsageError(f"no engine family {name!r}", f"families: {', '.join(families())}")
+    return families()[name]
+
+
+def find_family(engine: Engine, threads: str) -> Family | None:
+    """Return the family an engine belongs to, None for engines of no known family."""
+    return next((family for family in families().values() if family.holds(engine, threads)), None)
+
+
+def design(network: str) -> str:
+    """Return the name of the networks that share a network's design, which are left out together."""
+    for name, prefixes in _document()["designs"].items():
+        if network.lower().startswith(tuple(prefixes)):
+            return str(name)
+    return network

@@ -88,6 +88,17 @@ def test_windows_axes_and_factors() -> None:
     assert not asked("softmax", XAVIER, axis_dim=10).runs, "on Orin only"
 
 
+def test_means_of_small_images_are_pooling() -> None:
+    image = {"kernel_h": 7, "kernel_w": 7, "window": 7}
+    for engine in (DLA, XAVIER):
+        assert asked("global_avg_pool", engine, "int8", **image).runs
+        assert asked("reduce_mean", engine, "int8", **image, spatial=1).runs
+        assert not asked("global_avg_pool", engine, "int8", **{**image, "kernel_w": 9}).runs
+        assert not asked("reduce_mean", engine, "int8", **{**image, "kernel_h": 9}, spatial=1).runs
+        assert not asked("reduce_mean", engine, "int8", axis=1, window=7, spatial=0).runs, "over channels"
+    assert "average pool of this window" in asked("global_avg_pool", **image).conditions[0]
+
+
 def test_data_types() -> None:
     assert asked("sigmoid", dtype="int8").dtype == "fp16", "promoted inside"
     assert asked("sigmoid").dtype == "fp16" and asked("conv2d", dtype="int8", **CONV).dtype == "int8"

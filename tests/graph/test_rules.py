@@ -148,8 +148,16 @@ def test_other_accelerators() -> None:
     assert not asked("conv2d_transpose", NPU, "int8", **strided).runs, "strides 2, 4 and 8"
     assert not asked("conv2d", NPU, "int8", **{**CONV, "kernel_h": 32}).runs
     assert not asked("scatter", NPU, "int8").runs
+    assert asked("softmax", NPU, "int8", axis=3, axis_dim=400).runs
+    assert not asked("softmax", NPU, "int8", axis=3, axis_dim=8192).runs
+    long = TensorType((1, 64, 8400), "int8")
+    assert decide(Operator("sum", "add", "int8", (long,), (long,), 0, 0, 0), NPU).runs
+    assert asked("layer_norm", NPU, "int8").runs and asked("gather", NPU, "int8").runs
+    assert not asked("sqrt", NPU).conditions and "layer norm" in asked("sqrt", NPU, "int8").conditions[0]
+    assert "within a GELU" in asked("erf", NPU, "int8").conditions[0]
     htp = get_platform("qcs8550").engine("npu")
     assert asked("conv2d", htp, "fp16", **CONV).runs
+    assert all(asked(kind, htp).runs for kind in ("layer_norm", "erf", "gather", "sqrt", "exp"))
     assert "QNN 2.49" in asked("scatter", htp, "int8").reasons[0]
     assert not asked("conv2d", get_platform("qcs6490").engine("npu"), "fp16", **CONV).runs, "integers only"
 

@@ -8,7 +8,7 @@ OPERATOR_ATTRS = frozenset(
     (
         *("kernel_h", "kernel_w", "stride_h", "stride_w", "pad", "pad_h", "pad_w", "dilation"),
         *("dilation_h", "dilation_w", "groups", "in_channels", "out_channels", "window", "axis", "axis_dim"),
-        *("other_dims", "scale", "scale_h", "scale_w", "bilinear"),
+        *("other_dims", "scale", "scale_h", "scale_w", "bilinear", "spatial"),
     )
 )
 """Attributes of operators that rules can name (`graph.operators.Operator.attrs`)."""
@@ -17,11 +17,12 @@ OPERATOR_ATTRS = frozenset(
 OPERATORS = frozenset(
     (
         *("abs", "add", "avg_pool", "batch_norm", "clip", "concat", "conv2d", "conv2d_transpose", "cos", "dense"),
-        *("divide", "elu", "equal", "exp", "function", "gather", "gather_nd", "gelu", "global_avg_pool", "greater"),
-        *("group_norm", "hard_sigmoid", "hard_swish", "instance_norm", "layer_norm", "leaky_relu", "less", "log"),
-        *("lrn", "matmul", "max_pool", "maximum", "minimum", "multiply", "nms", "one_hot", "pad", "pillar_features"),
-        *("prelu", "reduce_max", "reduce_mean", "reduce_sum", "relu", "reshape", "resize2d", "scatter", "sigmoid"),
-        *("sin", "slice", "softmax", "softplus", "split", "sqrt", "subtract", "tanh", "topk", "transpose"),
+        *("divide", "elu", "equal", "erf", "exp", "function", "gather", "gather_nd", "gelu", "global_avg_pool"),
+        *("greater", "group_norm", "hard_sigmoid", "hard_swish", "instance_norm", "layer_norm", "leaky_relu", "less"),
+        *("log", "lrn", "matmul", "max_pool", "maximum", "minimum", "multiply", "nms", "one_hot", "pad"),
+        *("pillar_features", "prelu", "reduce_max", "reduce_mean", "reduce_sum", "relu", "reshape", "resize2d"),
+        *("scatter", "sigmoid", "sin", "slice", "softmax", "softplus", "split", "sqrt", "subtract", "tanh", "topk"),
+        "transpose",
     )
 )
 """Operators that rules can name (`graph.operators.Operator.kind`, and others that vendors list)."""

@@ -14,7 +14,7 @@ from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import DTYPE_BYTES, Operator, TensorType
 
 ELEMENTWISE = frozenset(
-    ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt", "clip",
+    ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt", "erf", "clip",
      "leaky_relu")
 )  # fmt: skip
 """Operators with one operation per element of their result."""
@@ -55,6 +55,8 @@ class _Analysis:
             reads = 0
         params = self.graph.network.params
         weight_bytes = sum(prod(params[name]) for name in group.weights.values()) * DTYPE_BYTES[self.precision]
+        if group.kind == "gather":  # of a table only the rows that are looked up
+            reads, weight_bytes = (writes, 0) if not weight_bytes else (reads, writes)
         flops = _flops(
             group, inputs, output, [params[name] for role, name in group.weights.items() if role == "weight"]
         )
@@ -105,10 +107,12 @@ def _flops(group: Group, inputs: tuple[TensorType, ...], output: TensorType, wei
             return elements * int(group.attrs["kernel_h"] * group.attrs["kernel_w"])
         case "reduce_max" | "reduce_mean" | "reduce_sum" | "relu":
             return prod(inputs[0].shape)
-        case "concat" | "scatter" | "slice" | "reshape" | "transpose" | "pad":
+        case "concat" | "scatter" | "slice" | "gather" | "reshape" | "transpose" | "pad":
             return 0
         case "softmax":
             return 4 * elements
+        case "layer_norm":  # sum, sum of squares, scale, shift
+            return 6 * elements
         case "resize2d":
             return elements * (6 if group.attrs["bilinear"] else 0)
         case kind if kind in ELEMENTWISE:

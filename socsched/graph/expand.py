@@ -127,6 +127,22 @@ class _Expansion:
         gate = self.gate(layer, "gate", inputs, shape)
         self.emit(layer, "", "multiply", [*inputs, gate], shape)
 
+    def layer_norm(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
+        axis = int(layer.attrs["axis"]) % len(shape)
+        attrs = {"axis": axis, "axis_dim": prod(shape[axis:])}
+        weights = tuple(layer.weights[role] for role in ("scale", "shift"))
+        self.emit(layer, "", "layer_norm", inputs, shape, attrs=attrs, weights=weights)
+
+    def gather(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
+        axis, table = int(layer.attrs["axis"]), layer.weights.get("table")
+        if table is None:
+            result = (*shape[:axis], len(layer.attrs["indices"]), *shape[axis + 1 :])
+            self.emit(layer, "", "gather", inputs, result, self.type[layer.inputs[0]].dtype, attrs={"axis": axis})
+            return
+        rows = self.network.params[table]
+        result = (*rows[:axis], *shape, *rows[axis + 1 :])
+        self.emit(layer, "", "gather", inputs, result, attrs={"axis": axis}, weights=(table,), weight_first=True)
+
     def gate(self, layer: Layer, part: str, inputs: list[str], shape: Shape) -> str:
         scaled = self.emit(layer, "scaled", "multiply", inputs, shape)
         moved = self.emit(layer, "moved", "add", [scaled], shape)
@@ -203,10 +219,12 @@ _SPELT_OUT: dict[str, Callable[[_Expansion, Layer, list[str], Shape], None]] = {
     "batch_norm": _Expansion.batch_norm,
     "hard_sigmoid": _Expansion.hard_sigmoid,
     "hard_swish": _Expansion.hard_swish,
+    "layer_norm": _Expansion.layer_norm,
+    "gather": _Expansion.gather,
 }
 _ELEMENTWISE = frozenset(
-    ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt", "clip", "relu",
-     "leaky_relu")
+    ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt", "erf", "clip",
+     "relu", "leaky_relu")
 )  # fmt: skip
 
 
@@ -244,7 +262,15 @@ def _reduce(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:
     gone = {one % len(shape) for one in axes}
     kept = bool(attrs.get("keepdims", False))
     result = tuple(1 if n in gone else size for n, size in enumerate(shape) if kept or n not in gone)
-    return result, {"axis": axes[0], "window": prod(shape[one] for one in axes)}, {"axes": tuple(axes)}
+    return result, reduction(shape, axes), {"axes": tuple(axes)}
+
+
+def reduction(shape: Shape, axes: list[int]) -> dict[str, float]:
+    """Return the attributes of a reduction: `spatial` is 1 where it is over height and width of an image, a pooling."""
+    found: dict[str, float] = {"axis": axes[0], "window": prod(shape[one] for one in axes), "spatial": 0}
+    if len(shape) == 4 and {one % 4 for one in axes} == {2, 3}:
+        found |= {"spatial": 1, "kernel_h": shape[2], "kernel_w": shape[3]}
+    return found
 
 
 def _concat(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:

@@ -126,7 +126,7 @@ class _Fusion:
         elif op.kind == "reduce_max" and producer and self.fuse_pillars(producer, op):
             return
         else:
-            weights = {"weight": op.weights[0]} if op.weights else {}
+            weights = dict(zip(("weight", "bias"), op.weights, strict=False))
             name = op.name.removesuffix("_linear")
             self.groups.append(Group(name, op.kind, op.inputs, op.name, weights, op.attrs, op.options))
 

@@ -16,11 +16,13 @@ class Layer:
     Ops and attributes: conv2d (stride, padding, dilation, groups; weight OIHW, bias), conv2d_transpose (the same;
     weight IOHW, bias), dense (weight [out, in], bias), relu, reduce_max (axis), concat (axis), max_pool and avg_pool
     (kernel, stride, padding, ceil, count_padding), add, pillar_features, scatter (see models.pointpillars.network).
-    Of networks from files also: matmul, batch_norm (weights scale, shift), sigmoid, tanh, exp, sqrt, leaky_relu
-    (alpha), hard_sigmoid (alpha, beta), hard_swish, clip (low, high), subtract, multiply, divide, maximum, minimum (any
-    of these and add with a weight `constant` instead of the second input; swapped when it is the first),
-    global_avg_pool, reduce_mean, reduce_sum (axis, keepdims), slice (axes, begin, end, step), resize2d (size, bilinear,
-    coordinates, rounding), reshape (shape), transpose (order), softmax (axis), pad (pads, value).
+    Of networks from files also: matmul, batch_norm (weights scale, shift), layer_norm (axis, the first one normalised;
+    epsilon; weights scale, shift), sigmoid, tanh, exp, sqrt, erf, leaky_relu (alpha), hard_sigmoid (alpha, beta),
+    hard_swish, clip (low, high), subtract, multiply, divide, maximum, minimum (any of these and add with a weight
+    `constant` instead of the second input; swapped when it is the first), global_avg_pool, reduce_mean, reduce_sum
+    (axis, keepdims), slice (axes, begin, end, step), gather (axis, indices; or axis and a weight `table` that the input
+    indexes), resize2d (size, bilinear, coordinates, rounding), reshape (shape), transpose (order), softmax (axis), pad
+    (pads, value).
     Stride, dilation and kernel are one number or (height, width), padding one number or (top, left, bottom, right).
     """
 

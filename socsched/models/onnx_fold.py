@@ -61,9 +61,9 @@ SIZES: dict[str, Size] = {
          "GreaterOrEqual", "And", "Or"), _broadcast,
     ),
     **dict.fromkeys(
-        ("Abs", "Cast", "Ceil", "Concat", "Exp", "Flatten", "Floor", "Identity", "Log", "Neg", "Not", "Reciprocal",
-         "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Round", "Shape", "Size", "Slice", "Split",
-         "Sqrt", "Squeeze", "Transpose", "Unsqueeze"), _moved,
+        ("Abs", "Cast", "Ceil", "Concat", "Cos", "Exp", "Flatten", "Floor", "Identity", "Log", "Neg", "Not",
+         "Reciprocal", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Round", "Shape", "Sin", "Size",
+         "Slice", "Split", "Sqrt", "Squeeze", "Transpose", "Unsqueeze"), _moved,
     ),
     "ConstantOfShape": _stated,
     "Expand": _expanded,

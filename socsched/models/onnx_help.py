@@ -8,11 +8,10 @@ _CONTROL = "export by tracing, so that control flow is unrolled for the fixed sh
 _GATHER = "indices known beforehand can be written as Slice, Split or a 1x1 convolution; others belong into host code"
 _KINDS: dict[str, tuple[str, ...]] = {
     _CUT: ("NonMaxSuppression", "TopK", "NonZero", "ArgMax", "ArgMin", "Unique", "RoiAlign", "MaxRoiPool"),
-    _NORM: ("LayerNormalization", "InstanceNormalization", "GroupNormalization", "LpNormalization", "LRN"),
+    _NORM: ("InstanceNormalization", "GroupNormalization", "LpNormalization", "LRN"),
     _CONTROL: ("If", "Loop", "Scan", "SequenceEmpty", "SequenceInsert", "SequenceAt", "ConcatFromSequence"),
-    _GATHER: ("Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND", "GridSample", "OneHot"),
+    _GATHER: ("GatherElements", "GatherND", "ScatterElements", "ScatterND", "GridSample", "OneHot"),
     "unroll it into MatMul, Add, Sigmoid and Tanh for the fixed length": ("LSTM", "GRU", "RNN"),
-    "write GELU as x * Sigmoid(1.702 x), or with its Tanh form": ("Erf", "Gelu"),
     "write it with Exp, Mul and Div, or retrain with LeakyRelu, HardSwish or Sigmoid": (
         "Elu",
         "Selu",
@@ -25,17 +24,16 @@ _KINDS: dict[str, tuple[str, ...]] = {
         "ThresholdedRelu",
     ),
     "write it as Reshape, Transpose, Reshape": ("DepthToSpace", "SpaceToDepth"),
-    "write squares as x * x and roots as Sqrt": ("Pow", "Reciprocal", "Log", "Abs", "Neg"),
+    "write it with Mul, Div and Exp": ("Reciprocal", "Log", "Abs", "Neg"),
     "fix the shapes on export, so that it folds to a constant": (
         "Shape",
         "ConstantOfShape",
         "Range",
-        "Expand",
         "Tile",
         "Size",
         "EyeLike",
     ),
-    "export in fp32 throughout": ("Cast", "CastLike"),
+    "export in fp32 throughout": ("CastLike",),
     "write it as several MatMul and Transpose": ("Einsum",),
     "train and export without it": ("RandomNormal", "RandomUniform", "RandomNormalLike", "Bernoulli"),
 }

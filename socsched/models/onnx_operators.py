@@ -105,6 +105,84 @@ def _batch_norm(t: Translation, node: Node) -> None:
     t.emit(node, "batch_norm", [t.source(node.inputs[0])], weights=params)
 
 
+def _layer_norm(t: Translation, node: Node) -> None:
+    axis = t.axis(node, -1)
+    scale, shift = t.constant(node, 1, "the scale"), t.constant(node, 2, "the bias")
+    normalised = t.graph.tensor(node.inputs[0]).shape[axis:]
+    assert scale is not None, "no scale"
+    if any(given is not None and given.shape != normalised for given in (scale, shift)):
+        raise t.refused(f"a scale or bias of another shape than {list(normalised)} is not known", "expand it")
+    params = {"scale": t.param(scale), "shift": t.param(np.zeros(normalised) if shift is None else shift)}
+    epsilon = float(node.attrs.get("epsilon", 1e-5))
+    t.emit(node, "layer_norm", [t.source(node.inputs[0])], weights=params, axis=axis, epsilon=epsilon)
+
+
+def _gelu(t: Translation, node: Node) -> None:
+    """Emit x / 2 (1 + erf(x / sqrt 2)), or its approximation by tanh."""
+
+    def with_constant(op: str, source: str, value: float) -> str:
+        return t.emit(node, op, [source], weights={"constant": t.param(np.float32(value))})
+
+    x = t.source(node.inputs[0])
+    if node.attrs.get("approximate", "none") == "tanh":
+        cube = t.emit(node, "multiply", [t.emit(node, "multiply", [x, x]), x])
+        bent = t.emit(node, "add", [x, with_constant("multiply", cube, 0.044715)])
+        gate = t.emit(node, "tanh", [with_constant("multiply", bent, np.sqrt(2 / np.pi))])
+    else:
+        gate = t.emit(node, "erf", [with_constant("multiply", x, np.sqrt(0.5))])
+    both = t.emit(node, "multiply", [x, with_constant("add", gate, 1.0)])
+    with_constant("multiply", both, 0.5)
+
+
+def _pow(t: Translation, node: Node) -> None:
+    exponent = t.constant(node, 1, "the exponent")
+    value = _scalar(exponent) if exponent is not None and exponent.size == 1 else 0.0
+    x = t.source(node.inputs[0])
+    if value == 0.5:
+        t.emit(node, "sqrt", [x])
+    elif value in (2.0, 3.0):
+        square = t.emit(node, "multiply", [x, x])
+        if value == 3.0:
+            t.emit(node, "multiply", [square, x])
+    else:
+        raise t.refused("only powers of 0.5, 2 and 3 are known", "write other powers with Exp and Mul")
+
+
+def _gather(t: Translation, node: Node) -> None:
+    table = t.graph.constants.get(node.inputs[0])
+    if table is not None:
+        axis = int(node.attrs.get("axis", 0)) % table.ndim
+        t.emit(node, "gather", [t.source(node.inputs[1])], weights={"table": t.param(table)}, axis=axis)
+        return
+    indices, axis = t.constant(node, 1, "the index"), t.axis(node, 0)
+    assert indices is not None, "no indices"
+    x, size = t.source(node.inputs[0]), t.graph.tensor(node.inputs[0]).shape[axis]
+    places = [int(place) for place in indices.reshape(-1)]
+    if not places or not all(-size <= place < size for place in places):
+        raise t.refused(f"an index is outside of -{size} to {size - 1}", "check the file with onnx.checker")
+    places = [place % size for place in places]
+    step = places[1] - places[0] if len(places) > 1 else 1
+    if step > 0 and places == list(range(places[0], places[-1] + 1, step)):
+        x = t.emit(node, "slice", [x], axes=(axis,), begin=(places[0],), end=(places[-1] + 1,), step=(step,))
+    else:
+        x = t.emit(node, "gather", [x], axis=axis, indices=tuple(places))
+    if indices.ndim != 1:
+        t.emit(node, "reshape", [x], shape=t.graph.tensor(node.outputs[0]).shape)
+
+
+def _expand(t: Translation, node: Node) -> None:
+    if t.graph.tensor(node.inputs[0]).shape != t.graph.tensor(node.outputs[0]).shape:
+        raise t.refused("repeating computed values is not known", "leave it out: operators broadcast by themselves")
+    _same(t, node)
+
+
+def _cast(t: Translation, node: Node) -> None:
+    types = [t.graph.tensor(name).dtype for name in (node.inputs[0], node.outputs[0])]
+    if types[0] != types[1] and not all(dtype in ("fp32", "fp16") for dtype in types):
+        raise t.refused(f"a conversion of {types[0]} to {types[1]} is not known", "export in fp32 throughout")
+    _same(t, node)  # the planner chooses the precision
+
+
 def _unary(op: str, **defaults: float) -> Handler:
     def handle(t: Translation, node: Node) -> None:
         attrs: dict[str, Any] = {name: float(node.attrs.get(name, value)) for name, value in defaults.items()}
@@ -255,6 +333,11 @@ HANDLERS: dict[str, Handler] = {
     "Tanh": _unary("tanh"),
     "Exp": _unary("exp"),
     "Sqrt": _unary("sqrt"),
+    "Erf": _unary("erf"),
+    "Gelu": _gelu,
+    "Pow": _pow,
+    "LayerNormalization": _layer_norm,
+    "Gather": _gather,
     "LeakyRelu": _unary("leaky_relu", alpha=0.01),
     "HardSigmoid": _unary("hard_sigmoid", alpha=0.2, beta=0.5),
     "HardSwish": _unary("hard_swish"),
@@ -283,6 +366,8 @@ HANDLERS: dict[str, Handler] = {
     "Unsqueeze": _reshape,
     "Transpose": _transpose,
     "Pad": _pad,
+    "Expand": _expand,
+    "Cast": _cast,
     "Identity": _same,
     "Dropout": _same,
 }

@@ -27,7 +27,8 @@ def test_roofs_by_hand() -> None:
     assert gpu.ridge == pytest.approx(16 * 1300.5e6 * 2048 / 168e9)
     assert gpu.attainable(1) == 168e9 and gpu.attainable(1e6) == gpu.peak
     assert found[("dla0", "dla1"), "int8"].peak == 16384 * 1.6e9, "one of two equal cores"
-    assert (("cpu0", "cpu1", "cpu2"), "int8") not in found
+    cores = ("cpu0", "cpu1", "cpu2")
+    assert found[cores, "int8"].peak == 4 * found[cores, "fp32"].peak, "dot products of four bytes"
 
 
 def test_a_mode_changes_peaks_and_memory() -> None:

@@ -88,6 +88,17 @@ def test_windows_axes_and_factors() -> None:
     assert not asked("softmax", XAVIER, axis_dim=10).runs, "on Orin only"
 
 
+def test_means_of_small_images_are_pooling() -> None:
+    image = {"kernel_h": 7, "kernel_w": 7, "window": 7}
+    for engine in (DLA, XAVIER):
+        assert asked("global_avg_pool", engine, "int8", **image).runs
+        assert asked("reduce_mean", engine, "int8", **image, spatial=1).runs
+        assert not asked("global_avg_pool", engine, "int8", **{**image, "kernel_w": 9}).runs
+        assert not asked("reduce_mean", engine, "int8", **{**image, "kernel_h": 9}, spatial=1).runs
+        assert not asked("reduce_mean", engine, "int8", axis=1, window=7, spatial=0).runs, "over channels"
+    assert "average pool of this window" in asked("global_avg_pool", **image).conditions[0]
+
+
 def test_data_types() -> None:
     assert asked("sigmoid", dtype="int8").dtype == "fp16", "promoted inside"
     assert asked("sigmoid").dtype == "fp16" and asked("conv2d", dtype="int8", **CONV).dtype == "int8"
@@ -137,8 +148,16 @@ def test_other_accelerators() -> None:
     assert not asked("conv2d_transpose", NPU, "int8", **strided).runs, "strides 2, 4 and 8"
     assert not asked("conv2d", NPU, "int8", **{**CONV, "kernel_h": 32}).runs
     assert not asked("scatter", NPU, "int8").runs
+    assert asked("softmax", NPU, "int8", axis=3, axis_dim=400).runs
+    assert not asked("softmax", NPU, "int8", axis=3, axis_dim=8192).runs
+    long = TensorType((1, 64, 8400), "int8")
+    assert decide(Operator("sum", "add", "int8", (long,), (long,), 0, 0, 0), NPU).runs
+    assert asked("layer_norm", NPU, "int8").runs and asked("gather", NPU, "int8").runs
+    assert not asked("sqrt", NPU).conditions and "layer norm" in asked("sqrt", NPU, "int8").conditions[0]
+    assert "within a GELU" in asked("erf", NPU, "int8").conditions[0]
     htp = get_platform("qcs8550").engine("npu")
     assert asked("conv2d", htp, "fp16", **CONV).runs
+    assert all(asked(kind, htp).runs for kind in ("layer_norm", "erf", "gather", "sqrt", "exp"))
     assert "QNN 2.49" in asked("scatter", htp, "int8").reasons[0]
     assert not asked("conv2d", get_platform("qcs6490").engine("npu"), "fp16", **CONV).runs, "integers only"
 

@@ -155,4 +155,60 @@ def pillar_net(path: Path) -> Path:
     return path
 
 
-FILES = {"resnet": resnet, "trunk": trunk, "mobilenet": mobilenet, "yolo": yolo, "odd": odd}
+def transformer(path: Path) -> Path:
+    """A block of a vision transformer as plain exports write it: shapes computed, GELU with Erf, norms old and new."""
+    b = Builder(7)
+
+    def norm(x: str) -> str:
+        scale, shift = (b.constant(b.random.uniform(0.5, 1.5, 32).astype(np.float32)) for _ in range(2))
+        return str(b.op("LayerNormalization", x, scale, shift, axis=-1, epsilon=1e-6))
+
+    def spelt_out(x: str) -> str:
+        centred = b.op("Sub", x, b.op("ReduceMean", x, axes=[-1]))
+        spread = b.op("ReduceMean", b.op("Pow", centred, b.constant(np.float32(2))), axes=[-1])
+        moved = b.op("Add", spread, b.constant(np.float32(1e-6)))
+        scale = b.constant(b.random.uniform(0.5, 1.5, 32).astype(np.float32))
+        return str(b.op("Mul", b.op("Div", centred, b.op("Pow", moved, b.constant(np.float32(0.5)))), scale))
+
+    def linear(x: str, inputs: int, outputs: int) -> str:
+        return str(b.op("Add", b.op("MatMul", x, b.constant(b.normal(inputs, outputs))), b.constant(b.normal(outputs))))
+
+    x = b.conv("image", 3, 32, 4, 4, pads=[0] * 4, norm=False)
+    first, axis = b.constant(np.array(0)), b.constant(np.array([0]))
+    batch = b.op("Unsqueeze", b.op("Gather", b.op("Shape", x), first, axis=0), axis)
+    x = b.op("Reshape", x, b.op("Concat", batch, b.constant(np.array([32, -1])), axis=0))
+    x = b.op("Transpose", x, perm=[0, 2, 1])
+    sizes = b.op("Concat", batch, *(b.constant(np.array([n])) for n in (24, 3, 4, 8)), axis=0)
+    heads = b.op("Transpose", b.op("Reshape", linear(norm(x), 32, 96), sizes), perm=[2, 0, 3, 1, 4])
+    query, key, value = (b.op("Gather", heads, b.constant(np.array(i)), axis=0) for i in range(3))
+    scores = b.op("MatMul", query, b.op("Transpose", key, perm=[0, 1, 3, 2]))
+    scores = b.op("Softmax", b.op("Div", scores, b.constant(np.float32(8**0.5))), axis=-1)
+    mixed = b.op("Transpose", b.op("MatMul", scores, value), perm=[0, 2, 1, 3])
+    x = b.op("Add", x, b.op("Reshape", mixed, b.constant(np.array([0, -1, 32]))))
+    y = linear(spelt_out(x), 32, 64)
+    gate = b.op("Add", b.op("Erf", b.op("Div", y, b.constant(np.float32(2**0.5)))), b.constant(np.float32(1)))
+    y = b.op("Mul", b.op("Mul", y, gate), b.constant(np.float32(0.5)))
+    x = norm(b.op("Add", x, linear(y, 64, 32)))
+    some = b.op("Gather", x, b.constant(np.array([[5, 2], [-1, 7]])), axis=1)
+    return b.save(path, ["n", 3, 16, 24], [x, some])
+
+
+def padded(path: Path) -> Path:
+    """TensorFlow's padding: more at the end where a size asks for an odd number, or more at the beginning."""
+    b = Builder(8)
+
+    def conv(x: str, inputs: int, outputs: int, groups: int = 1, side: str = "SAME_UPPER", stride: int = 2) -> str:
+        weight = b.constant(b.normal(outputs, inputs // groups, 3, 3))
+        return str(b.op("Conv", x, weight, auto_pad=side, strides=[stride] * 2, group=groups))
+
+    x = b.op("Relu", conv("image", 3, 16))
+    x = b.op("Clip", conv(x, 16, 16, 16), b.constant(np.float32(0)), b.constant(np.float32(6)))
+    x = b.op("MaxPool", conv(x, 16, 16, stride=1), kernel_shape=[2, 2], auto_pad="SAME_LOWER", strides=[1, 1])
+    x = b.op("AveragePool", x, kernel_shape=[3, 3], auto_pad="SAME_UPPER", strides=[2, 2])
+    return b.save(path, [1, 3, 42, 60], [conv(x, 16, 8, side="SAME_LOWER")])
+
+
+FILES = {
+    "resnet": resnet, "trunk": trunk, "mobilenet": mobilenet, "yolo": yolo, "odd": odd, "transformer": transformer,
+    "padded": padded,
+}  # fmt: skip

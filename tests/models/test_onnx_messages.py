@@ -34,7 +34,20 @@ def single(folder: Path, make: Callable[[Builder], str]) -> Path:
 @pytest.mark.parametrize(
     ("make", "message", "helps"),
     [
-        (lambda b: b.op("Erf", "image"), "Erf_0: operator Erf is not known (Erf, opset 17)", "GELU"),
+        (lambda b: b.op("Elu", "image"), "Elu_0: operator Elu is not known (Elu, opset 17)", "LeakyRelu"),
+        (lambda b: b.op("Pow", "image", b.constant(np.float32(1.5))), "only powers of 0.5, 2 and 3", "Exp"),
+        (lambda b: b.op("Gather", "image", b.constant(np.array([8])), axis=2), "an index is outside of -8", "checker"),
+        (
+            lambda b: b.op("LayerNormalization", "image", b.constant(np.ones(1, np.float32))),
+            "a scale or bias of another shape than [8] is not known",
+            "expand",
+        ),
+        (
+            lambda b: b.op("Expand", "image", b.constant(np.array([5, 4, 8, 8]))),
+            "repeating computed values is not known",
+            "broadcast",
+        ),
+        (lambda b: b.op("Cast", "image", to=6), "a conversion of fp32 to int32 is not known", "fp32"),
         (lambda b: b.op("DepthToSpace", "image", blocksize=2), "operator DepthToSpace is not known", "Reshape"),
         (lambda b: b.op("Ceil", "image"), "operator Ceil is not known", "known are Add, AveragePool,"),
         (
@@ -96,8 +109,8 @@ def test_a_refusal_says_where_and_what_helps(
 
 
 def test_all_unknown_operators_at_once(tmp_path: Path) -> None:
-    path = single(tmp_path, lambda b: b.op("Floor", b.op("Erf", b.op("Relu", b.op("Erf", "image")))))
-    assert "Erf_0: operator Erf is not known; nor are Floor (Floor_3)" in str(refusal(path))
+    path = single(tmp_path, lambda b: b.op("Floor", b.op("Elu", b.op("Relu", b.op("Elu", "image")))))
+    assert "Elu_0: operator Elu is not known; nor are Floor (Floor_3)" in str(refusal(path))
 
 
 def test_one_dimension_is_refused_in_words(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from socsched.compiler.passes.relax_import import DTYPES
 from socsched.compiler.target import Compilation
 from socsched.errors import CompileError
 from socsched.graph import fusion
+from socsched.graph.expand import reduction
 from socsched.graph.fusion import Graph, Operation
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
@@ -145,7 +146,7 @@ def _max_pool(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
 
 def _reduce(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
     axes = [int(a) for a in call.attrs.axis] if call.attrs.axis is not None else list(range(len(inputs[0])))
-    return {"axis": axes[0], "window": prod(inputs[0][axis] for axis in axes)}
+    return reduction(inputs[0], axes)
 
 
 def _global_pool(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
@@ -158,6 +159,11 @@ def _softmax(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
     axis = int(call.attrs.axis) % len(inputs[0])
     length = inputs[0][axis]
     return {"axis": axis, "axis_dim": length, "other_dims": prod(inputs[0]) // max(length, 1)}
+
+
+def _layer_norm(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
+    axis = min(int(one) % len(inputs[0]) for one in call.attrs.axes)
+    return {"axis": axis, "axis_dim": prod(inputs[0][axis:])}
 
 
 def _resize(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
@@ -188,6 +194,8 @@ _KINDS: dict[str, tuple[str, Any]] = {
     "relax.mean": ("reduce_mean", _reduce),
     "relax.sum": ("reduce_sum", _reduce),
     "relax.nn.softmax": ("softmax", _softmax),
+    "relax.nn.layer_norm": ("layer_norm", _layer_norm),
+    "relax.take": ("gather", lambda call, i, w: {"axis": int(call.attrs.axis)}),
     "relax.image.resize2d": ("resize2d", _resize),
     "relax.strided_slice": ("slice", _nothing),
     "relax.permute_dims": ("transpose", _nothing),
@@ -196,6 +204,6 @@ _KINDS: dict[str, tuple[str, Any]] = {
         f"relax.{op}": (op, _nothing)
         for op in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt")
     },
-    **{f"relax.{op}": (op, _nothing) for op in ("clip", "reshape")},
+    **{f"relax.{op}": (op, _nothing) for op in ("erf", "clip", "reshape")},
     **{f"relax.nn.{op}": (op, _nothing) for op in ("relu", "pad")},
 }

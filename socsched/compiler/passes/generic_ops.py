@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from socsched.compiler.environment import relax
 from socsched.graph.network import Layer
 
@@ -41,6 +43,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "tanh": lambda x: relax.op.tanh(x),
     "exp": lambda x: relax.op.exp(x),
     "sqrt": lambda x: relax.op.sqrt(x),
+    "erf": lambda x: relax.op.erf(x),
     "global_avg_pool": lambda x: relax.op.nn.adaptive_avg_pool2d(x, (1, 1)),
 }
 
@@ -71,6 +74,17 @@ def _hard_swish(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit:
 def _batch_norm(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
     scaled = emit(f"{layer.name}.scaled", relax.op.multiply(args[0], weights["scale"]))
     return relax.op.add(scaled, weights["shift"])
+
+
+def _layer_norm(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    axes = list(range(-len(weights["scale"].ty.shape), 0))
+    return relax.op.nn.layer_norm(args[0], weights["scale"], weights["shift"], axes, layer.attrs["epsilon"])
+
+
+def _gather(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    if "table" in weights:  # computed indices stay inside the table whatever they are
+        return relax.op.take(weights["table"], args[0], layer.attrs["axis"], mode="clip")
+    return relax.op.take(args[0], relax.const(np.array(layer.attrs["indices"], np.int64)), layer.attrs["axis"])
 
 
 def _reduce(op: str) -> Callable[..., Any]:
@@ -124,6 +138,8 @@ _OTHERS: dict[str, Callable[..., Any]] = {
     "hard_sigmoid": _hard_sigmoid,
     "hard_swish": _hard_swish,
     "batch_norm": _batch_norm,
+    "layer_norm": _layer_norm,
+    "gather": _gather,
     "reduce_mean": _reduce("mean"),
     "reduce_sum": _reduce("sum"),
     "slice": _slice,

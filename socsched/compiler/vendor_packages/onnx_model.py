@@ -17,6 +17,8 @@ from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 
 OPSET, IR_VERSION = 13, 7
+_WINDOW = 8
+"""Largest window of average pooling that every accelerator takes."""
 Array = np.ndarray[Any, Any]
 
 
@@ -43,9 +45,9 @@ def to_onnx(network: Network, weights: Mapping[str, Array], types: Mapping[str, 
 def _value(name: str, tensor: TensorType, nominal: int) -> Any:
     from onnx import TensorProto, helper
 
-    dtypes = {"fp32": TensorProto.FLOAT, "int32": TensorProto.INT32, "uint8": TensorProto.UINT8}
+    dtypes = {"fp32": "FLOAT", "int32": "INT32", "int64": "INT64", "uint8": "UINT8"}
     shape = [nominal if size < 0 else size for size in tensor.shape]
-    return helper.make_tensor_value_info(name, dtypes[tensor.dtype], shape)
+    return helper.make_tensor_value_info(name, TensorProto.DataType.Value(dtypes[tensor.dtype]), shape)
 
 
 class _Export:
@@ -168,9 +170,53 @@ def _batch_norm(export: _Export, layer: Layer) -> None:
     export.node("Add", layer, [scaled, export.weight(layer.weights["shift"])])
 
 
+def _layer_norm(export: _Export, layer: Layer) -> None:  # one operator from opset 17 on
+    name, (x,) = layer.name, layer.inputs
+    rank = export.rank(layer)
+    axes = list(range(int(layer.attrs["axis"]) % rank, rank))
+    mean = export.node("ReduceMean", layer, [x], output=f"{name}.mean", axes=axes, keepdims=1)
+    centred = export.node("Sub", layer, [x, mean], output=f"{name}.centred")
+    two = export.constant(layer, "two", 2.0, np.float32)
+    square = export.node("Pow", layer, [centred, two], output=f"{name}.square")
+    variance = export.node("ReduceMean", layer, [square], output=f"{name}.variance", axes=axes, keepdims=1)
+    epsilon = export.constant(layer, "epsilon", layer.attrs["epsilon"], np.float32)
+    moved = export.node("Add", layer, [variance, epsilon], output=f"{name}.moved")
+    deviation = export.node("Sqrt", layer, [moved], output=f"{name}.deviation")
+    normal = export.node("Div", layer, [centred, deviation], output=f"{name}.normal")
+    scaled = export.node("Mul", layer, [normal, export.weight(layer.weights["scale"])], output=f"{name}.scaled")
+    export.node("Add", layer, [scaled, export.weight(layer.weights["shift"])])
+
+
+def _gather(export: _Export, layer: Layer) -> None:
+    axis = int(layer.attrs["axis"])
+    if "table" in layer.weights:
+        export.node("Gather", layer, [export.weight(layer.weights["table"]), *layer.inputs], axis=axis)
+    else:
+        indices = export.constant(layer, "indices", layer.attrs["indices"], np.int64)
+        export.node("Gather", layer, [*layer.inputs, indices], axis=axis)
+
+
 def _clip(export: _Export, layer: Layer) -> None:
     bounds = [export.constant(layer, side, layer.attrs[side], np.float32) for side in ("low", "high")]
     export.node("Clip", layer, [layer.inputs[0], *bounds])
+
+
+def _whole_image(export: _Export, layer: Layer, kept: bool) -> bool:
+    """Write the mean of a small image as average pooling, which accelerators take where they take no other mean."""
+    size = list(export.types[layer.inputs[0]].shape[2:])
+    if not 1 <= min(size) <= max(size) <= _WINDOW:
+        return False
+    name = layer.name if kept else f"{layer.name}.pooled"
+    export.node("AveragePool", layer, list(layer.inputs), output=name, kernel_shape=size)
+    if not kept:
+        shape = export.constant(layer, "shape", export.types[layer.name].shape, np.int64)
+        export.node("Reshape", layer, [name, shape])
+    return True
+
+
+def _global_avg_pool(export: _Export, layer: Layer) -> None:
+    if not _whole_image(export, layer, kept=True):
+        export.node("GlobalAveragePool", layer, list(layer.inputs))
 
 
 def _reduce(op: str) -> Handler:
@@ -178,6 +224,9 @@ def _reduce(op: str) -> Handler:
         axis = layer.attrs["axis"]
         axes = [axis] if isinstance(axis, int) else list(axis)
         keep = int(bool(layer.attrs.get("keepdims", False)))
+        spatial = op == "ReduceMean" and export.rank(layer) == 4 and {one % 4 for one in axes} == {2, 3}
+        if spatial and _whole_image(export, layer, kept=bool(keep)):
+            return
         if op == "ReduceSum":  # the only reduction whose axes are an input in opset 13
             axes_in = export.constant(layer, "axes", axes, np.int64)
             export.node(op, layer, [layer.inputs[0], axes_in], keepdims=keep)
@@ -221,16 +270,19 @@ _OPERATORS: dict[str, Handler] = {
     "matmul": _binary("MatMul"),
     "max_pool": _pool("MaxPool"),
     "avg_pool": _pool("AveragePool"),
-    "global_avg_pool": _unary("GlobalAveragePool"),
+    "global_avg_pool": _global_avg_pool,
     "relu": _unary("Relu"),
     "sigmoid": _unary("Sigmoid"),
     "tanh": _unary("Tanh"),
     "exp": _unary("Exp"),
     "sqrt": _unary("Sqrt"),
+    "erf": _unary("Erf"),
     "leaky_relu": _unary("LeakyRelu", "alpha"),
     "hard_sigmoid": _unary("HardSigmoid", "alpha", "beta"),
     "hard_swish": _hard_swish,
     "batch_norm": _batch_norm,
+    "layer_norm": _layer_norm,
+    "gather": _gather,
     "clip": _clip,
     "add": _binary("Add"),
     "subtract": _binary("Sub"),

@@ -84,14 +84,14 @@ def test_pooling(op: str, attrs: dict[str, Any], ceil: bool) -> None:
 
 
 SINGLE: dict[str, dict[str, Any]] = {
-    "sigmoid": {}, "tanh": {}, "exp": {}, "sqrt": {}, "relu": {}, "global_avg_pool": {}, "hard_swish": {},
+    "sigmoid": {}, "tanh": {}, "exp": {}, "sqrt": {}, "erf": {}, "relu": {}, "global_avg_pool": {}, "hard_swish": {},
     "leaky_relu": {"alpha": 0.1}, "clip": {"low": 0.0, "high": 6.0}, "hard_sigmoid": {"alpha": 0.2, "beta": 0.5},
     "reduce_mean": {"axis": [2, 3], "keepdims": True}, "reduce_sum": {"axis": 1, "keepdims": False},
     "reduce_max": {"axis": 1}, "softmax": {"axis": -1}, "transpose": {"order": (0, 2, 3, 1)},
     "reshape": {"shape": (1, 8, -1)}, "pad": {"pads": (0, 0, 1, 2, 0, 0, 0, 3), "value": 0.0},
     "slice": {"axes": (2, 3), "begin": (1, -5), "end": (9, 10**9), "step": (2, 1)},
     "resize2d": {"size": (24, 51), "bilinear": True, "coordinates": "half_pixel", "rounding": ""},
-    "concat": {"axis": 1},
+    "concat": {"axis": 1}, "gather": {"axis": 3, "indices": (4, 0, 0)},
 }  # fmt: skip
 
 
@@ -99,6 +99,19 @@ SINGLE: dict[str, dict[str, Any]] = {
 def test_a_layer_alone(op: str) -> None:
     inputs = ("image", "image") if op == "concat" else ("image",)
     assert_equal(image(Layer("x", op, inputs, {}, SINGLE[op])))
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_norms(axis: int) -> None:
+    attrs = {"axis": axis, "epsilon": 1e-5}
+    norm = Layer("n", "layer_norm", ("image",), {"scale": "s", "shift": "t"}, attrs)
+    shape = (1, 8, 12, 17)[axis:]
+    assert_equal(image(norm, s=shape, t=shape))
+
+
+def test_tables() -> None:
+    lookup = Layer("x", "gather", ("rows",), {"table": "t"}, {"axis": 0})
+    assert_equal(Network("net", {"rows": TensorType((2, 5), "int64")}, (lookup,), ("x",), {"t": (9, 4)}))
 
 
 @pytest.mark.parametrize("swapped", [False, True])

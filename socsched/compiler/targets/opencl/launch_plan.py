@@ -142,7 +142,7 @@ class Recorder:
     def launch(self, function: str, operands: list[int]) -> None:
         """Add the launches of a function's host code, operands in the order of its parameters."""
         names = [str(parameter.name) for parameter in self.signatures[function].params]
-        if len(set(names)) < len(names):
+        if len(set(zip(names, operands, strict=True))) > len(set(names)):  # a square has its operand twice
             raise CompileError(f"{self.name}: {function}: parameters of one name: {', '.join(names)}")
         host = _Host(self, function, dict(zip(names, operands, strict=True)))
         host.visit(self.lowered[function].body)

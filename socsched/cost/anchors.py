@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from socsched.cost.conversion import is_host_code
 from socsched.cost.figures import error_of, weakest
+from socsched.cost.fitted import estimate
 from socsched.cost.power import dram_capacity
-from socsched.cost.roofline import estimate
 from socsched.cost.sources import ANCHORS, CostSource, Known, Reference, Request
 from socsched.descriptor.pipeline import Anchor, Stage
 from socsched.descriptor.platform import PROVENANCE, Engine, Platform, PowerMode
@@ -191,7 +191,7 @@ def _rooflines(platform: Platform, engine: Engine, work: StageWork) -> Iterator[
         units = range(1, state.units + 1) if engine.shares == "unit" else (state.units,)
         for count in units:
             if count > 0:
-                time = estimate(work, engine, state, count, dram_capacity(platform, mode)).time_ns
+                time = estimate(work, platform, engine, mode, count).time_ns
                 yield (mode.name, count), float(time)
 
 

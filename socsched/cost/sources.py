@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from socsched import plugins
-from socsched.cost.power import dram_capacity
-from socsched.cost.roofline import Estimate, estimate
+from socsched.cost.fitted import estimate
+from socsched.cost.roofline import Estimate
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import PROVENANCE, Engine, Platform, PowerMode
 from socsched.errors import MachineError, UsageError
@@ -70,10 +70,9 @@ class Request:
     _roofline: Estimate | None = None
 
     def roofline(self) -> Estimate | None:
-        """Return the roofline estimate of the stage, None without model."""
+        """Return the estimate of the stage by the engine's fit or the roofline, None without model."""
         if self._roofline is None and self.work is not None:
-            state, dram = self.mode.engines[self.engine.id], dram_capacity(self.platform, self.mode)
-            self._roofline = estimate(self.work, self.engine, state, self.share, dram)
+            self._roofline = estimate(self.work, self.platform, self.engine, self.mode, self.share)
         return self._roofline
 
 

@@ -1,7 +1,7 @@
 """Time of a network on an engine from its passes and a few fitted parameters.
 
-A pass takes the longer of its arithmetic and its traffic, with a rounded corner, and a fixed cost; a job adds one of its
-own.  Nominal figures (peak, memory bandwidth, launch, submission) scale with units and clocks; the parameters are
+A pass takes the longer of its arithmetic and its traffic, with a rounded corner, and a fixed cost; a job adds one of
+its own.  Nominal figures (peak, memory bandwidth, launch, submission) scale with units and clocks; the parameters are
 ratios to them, so that a fit in one mode predicts the others:
 
     t(job)     = job * submit + sum over passes of (arithmetic^p + traffic^p)^(1/p) + layer * launch
@@ -14,93 +14,25 @@ ratios to them, so that a fit in one mode predicts the others:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from socsched.graph.passes import Pass
+from socsched.cost.fitted import FEW, RELATIVE, SHARPNESS, vector_work
+from socsched.cost.fitted import Nominal as Nominal
+from socsched.descriptor.fit import NAMES as NAMES
+from socsched.descriptor.fit import PASS_KINDS as KINDS
+from socsched.descriptor.fit import Parameters as Parameters
+from socsched.graph.passes import Pass, pass_class
 
 Array = NDArray[Any]
-SHARPNESS = 4.0
-"""Exponent p that rounds the corner between arithmetic and traffic: 4 adds at most 19 % where both are equal."""
-RELATIVE = ("pointwise", "winograd", "grouped", "gemm", "matmul")
-"""Classes whose rate is stated relative to that of convolutions."""
-FEW = 4
-"""Channels of an image after padding."""
-KINDS = ("conv", "pointwise", "winograd", "depthwise", "grouped", "gemm", "matmul", "pool", "eltwise", "copy", "transpose",
-         "softmax", "resize")  # fmt: skip
-BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1.0, "fp8": 1.0, "int4": 0.5}
-
-
-@dataclass(frozen=True, slots=True)
-class Parameters:
-    """Fitted constants of an engine in one precision; all positive, so that fits work on their logarithms.
-
-    `conv`: share of the peak that a large convolution reaches; `pointwise`, `winograd`, `grouped`, `gemm`, `matmul`: the
-    rates of these classes relative to that; `vector`: operations of the vector unit per peak multiply-add, where
-    depthwise layers, pooling and element-wise functions run; `exp`: its operations for one exp-like function; `onchip`,
-    `spill`, `weights`: bandwidth for activations that fit on chip, for others and for weights, relative to the memory's
-    peak; `fill`: outputs (thousands a unit) at which a layer reaches half of its rate; `layer`, `job`: fixed costs of a
-    pass and of a job over the engine's stated launch and submission.
-    """
-
-    conv: float = 0.5
-    pointwise: float = 1.0
-    winograd: float = 1.0
-    grouped: float = 0.5
-    gemm: float = 1.0
-    matmul: float = 0.5
-    vector: float = 0.01
-    exp: float = 5.0
-    onchip: float = 1.0
-    spill: float = 0.6
-    weights: float = 0.6
-    fill: float = 1.0
-    layer: float = 1.0
-    job: float = 1.0
-
-    def logs(self) -> Array:
-        """Return the logarithms in the order of `NAMES`."""
-        return np.log([getattr(self, name) for name in NAMES])
-
-    def changed(self, **values: float) -> Parameters:
-        """Return parameters with some of them set."""
-        return replace(self, **values)
-
-
-NAMES = tuple(item.name for item in fields(Parameters))
 
 
 def from_logs(logs: Array) -> Parameters:
     """Return parameters from logarithms in the order of `NAMES`."""
     return Parameters(**dict(zip(NAMES, np.exp(logs).tolist(), strict=True)))
-
-
-@dataclass(frozen=True, slots=True)
-class Nominal:
-    """What a descriptor states of an engine in a mode and precision.
-
-    `peak` (multiply-adds/us of all units), `dram` (bytes/us), `sram` (bytes kept on chip between passes), channels of
-    the native `block`, bytes of an element, `slowdown` (highest clock over the mode's, for fixed costs), `submit_us` and
-    `launch_us`, `units`; `taps`: what a further row of a depthwise window costs relative to its rows before (1 where all
-    taps cost the same); `resident`: weights that fit on chip stay there between jobs; `copies`: concatenations and
-    slices of tensors that have other readers are kernels.
-    """
-
-    peak: float
-    dram: float
-    sram: float
-    block: int
-    bytes: float
-    slowdown: float = 1.0
-    submit_us: float = 100.0
-    launch_us: float = 1.0
-    taps: float = 1.0
-    resident: bool = False
-    units: int = 1
-    copies: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,23 +64,12 @@ def table(networks: Sequence[Sequence[Pass]]) -> Table:
     def column(name: str) -> Array:
         return np.array([getattr(one, name) for one, _ in flat], float)
 
-    kind = np.array(
-        [KINDS.index("pointwise" if one.kind == "conv" and one.kernel == 1 else one.kind) for one, _ in flat]
-    )
+    kind = np.array([KINDS.index(pass_class(one)) for one, _ in flat])
     numbers = np.array([number for _, number in flat])
     columns = {name: column(name) for name in ("macs", "read", "written", "weights", "rows", "cin", "cout", "groups",
                                                "costly", "live", "kernel", "copies")}  # fmt: skip
     simple = np.array([vector_work(one) for one, _ in flat], float)
     return Table(kind=kind, network=numbers, count=len(networks), simple=simple, **columns)
-
-
-def vector_work(one: Pass) -> int:
-    """Return the element operations of a pass that is no convolution: window positions, terms of a mean, norms."""
-    if one.kind == "pool":
-        return max(one.written * one.kernel, one.read)  # sliding windows are separable
-    if one.kind in ("eltwise", "resize"):
-        return max(one.cheap, one.written)
-    return 4 * one.written if one.kind == "softmax" else 0
 
 
 def padded(work: Table, block: int) -> Array:
@@ -215,7 +136,8 @@ def streamed(work: Table, engine: Nominal) -> Array:
     if not engine.resident:
         return np.ones(len(work.macs))
     total = np.bincount(work.network, work.weights, work.count) * engine.bytes
-    return np.clip((total - engine.sram) / np.maximum(total, 1), 0.05, 1)[work.network]
+    share: Array = np.clip((total - engine.sram) / np.maximum(total, 1), 0.05, 1)
+    return share[work.network]
 
 
 def job_times(work: Table, engine: Nominal, p: Parameters, macs: Array | None = None) -> Array:

@@ -28,6 +28,7 @@ from socsched.descriptor.fields import (
     Title,
     Voltage,
 )
+from socsched.descriptor.fit_file import FitFile
 from socsched.descriptor.operating_points import dynamic_power
 from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.operator_rules_file import OperatorRulesFile
@@ -57,12 +58,14 @@ class PrecisionFile(FileModel):
     )
 
     sparsity: RateFigure | None = Field(None, description="peak with structured sparsity as a multiple of the dense")
+    fitted: FitFile | None = Field(None, description="cost model fitted to measurements; absent: peak and efficiency")
 
     def lower(self, dtype: str) -> Precision:
         """Return the internal `Precision`."""
         efficiency = {name: figure.lower() for name, figure in self.efficiency.items()}
         sparsity = self.sparsity.lower() if self.sparsity else None
-        return Precision(dtype, self.ops_per_cycle.lower(), self.layout, efficiency, sparsity)
+        fitted = self.fitted.lower() if self.fitted else None
+        return Precision(dtype, self.ops_per_cycle.lower(), self.layout, efficiency, sparsity, fitted)
 
 
 class PreemptionFile(FileModel):
@@ -113,7 +116,7 @@ class OperatingPointFile(FileModel):
 class OperatingPointsFile(FileModel):
     """All operating points of an engine, slowest first."""
 
-    kind: Literal["measured", "published", "derived", "assumed"] = Field(description="as that of a figure")
+    kind: Literal["measured", "published", "fitted", "derived", "assumed"] = Field(description="as that of a figure")
     source: str = Field("", description="key of sources")
     note: str = Field("", description="remarks; the reasoning where derived or assumed")
     points: list[OperatingPointFile] = Field(min_length=1, max_length=200, description="operating points by clock")

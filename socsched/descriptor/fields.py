@@ -98,8 +98,8 @@ class Grounded(FileModel):
 class FigureFile(FileModel):
     """A number, or a range, and why it may be believed; subclasses give `value` and `range` their dimension."""
 
-    kind: Literal["measured", "published", "derived", "assumed"] = Field(
-        description="measured and published name their source; derived and assumed say why in note"
+    kind: Literal["measured", "published", "fitted", "derived", "assumed"] = Field(
+        description="measured, published and fitted name their source; derived and assumed say why in note"
     )
     source: str = Field("", description="key of sources")
     note: str = Field("", description="formula of a derived, reasoning of an assumed figure, remarks on others")

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from socsched.descriptor.fit import Fit
 from socsched.descriptor.operator_rules import OperatorRules
 
-PROVENANCE = ("measured", "published", "derived", "assumed")
+PROVENANCE = ("measured", "published", "fitted", "derived", "assumed")
 """Kinds of figure, from most to least trusted."""
 
 
@@ -134,7 +135,8 @@ class Precision:
     `ops_per_cycle`: dense arithmetic operations (a multiply-add is two) per unit and clock cycle at full rate.
     `layout`: native activation layout ("NCHW", "NHWC", "NCHW16c", "NCHW32c", "NHWC8h8w32c").  `efficiency`: share of
     the peak reached, by operator class ("conv", "gemm", "elementwise", "default").  `sparsity`: peak with structured
-    sparsity as a multiple of the dense one, None without.  Plans do not rely on it.
+    sparsity as a multiple of the dense one, None without.  Plans do not rely on it.  `fitted`: the cost model fitted to
+    measurements, used instead of `efficiency` for networks.
     """
 
     dtype: str
@@ -142,6 +144,7 @@ class Precision:
     layout: str
     efficiency: Mapping[str, Figure]
     sparsity: Figure | None = None
+    fitted: Fit | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from socsched.graph.passes import Pass
 
 DTYPE_BYTES = {"fp32": 4, "fp16": 2, "int8": 1, "uint8": 1, "int32": 4, "int64": 8, "bool": 1}
 
@@ -52,7 +56,8 @@ class Operator:
 class StageWork:
     """Computation and data movement of one job of a stage, in one precision.
 
-    `inputs` and `outputs` are the tensors that cross the stage border, logical shapes at nominal size.
+    `inputs` and `outputs` are the tensors that cross the stage border, logical shapes at nominal size.  `passes` are
+    the kernels of an accelerator's runtime (`graph.passes`), empty where they are not known.
     """
 
     stage: str
@@ -60,6 +65,7 @@ class StageWork:
     operators: tuple[Operator, ...]
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
+    passes: tuple[Pass, ...] = ()
 
     @property
     def flops(self) -> int:

@@ -6,7 +6,7 @@ were measured run these inside the convolution before.  A pass is such a convolu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -16,9 +16,13 @@ from socsched.graph.fusion import Graph, Group
 CHEAP = frozenset(("relu", "clip", "add", "subtract", "multiply", "maximum", "minimum", "leaky_relu", "divide"))
 """Element-wise operators of one instruction; the others (sigmoid, exp, tanh, sqrt) need a table or several."""
 COSTLY = frozenset(("sigmoid", "exp", "tanh", "sqrt"))
+RIDERS = CHEAP | COSTLY | {"concat"}
+"""Operators that cost less in one part with those before them."""
 VIEWS = frozenset(("reshape",))
 """Operators that move nothing."""
 COPIES = frozenset(("concat", "slice", "transpose", "pad"))
+UNCLASSED = frozenset(("pillar_features", "scatter", "function"))
+"""Operators without a class."""
 REDUCTIONS = frozenset(("max_pool", "avg_pool", "global_avg_pool", "reduce_mean", "reduce_sum", "reduce_max"))
 
 
@@ -63,14 +67,35 @@ class _Cluster:
     weights: int = 0
 
 
-def passes(graph: Graph) -> tuple[Pass, ...]:
-    """Return the passes of a network in the order of execution."""
-    return _Passes(graph).run()
+def pass_class(one: Pass) -> str:
+    """Return the class of a pass: its kind, "pointwise" for 1x1 convolutions."""
+    return "pointwise" if one.kind == "conv" and one.kernel == 1 else one.kind
+
+
+def passes(graph: Graph, nominal: int = 0) -> tuple[Pass, ...]:
+    """Return the passes of a network in the order of execution, with its varying dimension set to `nominal`.
+
+    Empty where an operator has no class: such networks (pillars, scatter) were not among those measured.
+    """
+    if any(group.kind in UNCLASSED for group in graph.groups):
+        return ()
+    return _Passes(graph, nominal).run()
+
+
+def restricted(graph: Graph, names: Collection[str]) -> Graph:
+    """Return the part of a graph with the operators of these names; what others read of it are its outputs."""
+    groups = tuple(group for group in graph.groups if group.name in names)
+    made = {group.output for group in groups}
+    others = {value for group in graph.groups if group.name not in names for value in group.inputs}
+    outputs = tuple(value for value in made if value in others or value in graph.outputs)
+    inputs = tuple(dict.fromkeys(value for group in groups for value in group.inputs if value not in made))
+    return Graph(graph.network, inputs, outputs, groups, graph.values)
 
 
 class _Passes:
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, nominal: int) -> None:
         self.graph = graph
+        self.nominal = nominal
         self.clusters: list[_Cluster] = []
         self.home: dict[str, int] = {}
         self.alias: dict[str, str] = {}
@@ -82,8 +107,11 @@ class _Passes:
         live = self.liveness(used)
         return tuple(self.finished(index, used, live[index]) for index in range(len(self.clusters)))
 
+    def shape(self, value: str) -> tuple[int, ...]:
+        return tuple(side if side >= 0 else self.nominal for side in self.graph.values[value].shape)
+
     def size(self, value: str) -> int:
-        return prod(max(side, 1) for side in self.graph.values[value].shape)
+        return prod(max(side, 1) for side in self.shape(value))
 
     def plain(self, value: str) -> str:
         """Return the value behind views."""
@@ -151,7 +179,7 @@ class _Passes:
         read = sum(self.size(value) for value in dict.fromkeys(cluster.sources) if value not in cluster.values)
         written = sum(self.size(value) for value in cluster.values if value in used)
         kind, macs, cin, cout = self.arithmetic(head)
-        attrs, shape = head.attrs, self.graph.values[head.output].shape
+        attrs, shape = head.attrs, self.shape(head.output)
         groups = int(attrs.get("groups", 1)) if kind in ("conv", "winograd", "depthwise", "grouped") else 1
         rows = max(prod(shape) // max(cout * groups, 1), 1)
         copies = 0
@@ -160,10 +188,10 @@ class _Passes:
             copies, read, written = len(copied), sum(map(self.size, copied)), sum(map(self.size, copied))
             if head.kind == "slice":
                 read = written = self.size(head.output)
-        return Pass(
-            kind, macs, read, written, cluster.weights, rows, cin, cout, groups,
-            int(attrs.get("kernel_h", 1)), int(attrs.get("stride_h", 1)), cluster.cheap, cluster.costly, live, copies, head.name,
-        )  # fmt: skip
+        window = int(attrs.get("kernel_h", 1)), int(attrs.get("stride_h", 1))
+        riders = cluster.cheap, cluster.costly
+        size = macs, read, written, cluster.weights, rows, cin, cout
+        return Pass(kind, *size, groups, *window, *riders, live, copies, head.name)
 
     def copied(self, head: Group, used: dict[str, list[int]]) -> list[str]:
         """Return the operands that a copy must move.
@@ -184,7 +212,7 @@ class _Passes:
             cin, cout = int(attrs["in_channels"]) // groups, int(attrs["out_channels"]) // groups
             if head.kind == "conv2d_transpose":
                 return "conv", self.size(self.plain(head.inputs[0])) * prod(weight[1:]), cin, cout
-            return convolution_class(attrs, self.graph.values[head.output].shape), out * prod(weight[1:]), cin, cout
+            return convolution_class(attrs, self.shape(head.output)), out * prod(weight[1:]), cin, cout
         if head.kind == "dense":
             return "gemm", out * weight[1], int(weight[1]), int(weight[0])
         if head.kind == "matmul":

@@ -9,6 +9,7 @@ from socsched.graph.expand import fuse_network, layer_types
 from socsched.graph.network import Network
 from socsched.graph.operators import StageWork, TensorType
 from socsched.graph.partition import Part, take
+from socsched.graph.passes import passes
 from socsched.models.model import Model
 from socsched.models.registry import get_model
 
@@ -35,7 +36,10 @@ def stage_work(stage: Stage, precision: str, part: Part | None = None) -> StageW
     if part:
         network, borders = _part(network, part, nominal)
     inputs, outputs = (tuple(at_precision(tensor, precision) for tensor in border) for border in borders)
-    return StageWork(stage.name, precision, operators(fuse_network(network), precision, nominal), inputs, outputs)
+    graph = fuse_network(network)
+    return StageWork(
+        stage.name, precision, operators(graph, precision, nominal), inputs, outputs, passes(graph, nominal)
+    )
 
 
 def _part(network: Network, part: Part, nominal: int) -> tuple[Network, tuple[Border, Border]]:

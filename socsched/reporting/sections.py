@@ -247,7 +247,7 @@ def modes(plan: Plan, background: Background) -> str:
 
 
 def evidence(plan: Plan) -> str:
-    """Return the shares of the planned time based on measured, published, derived and assumed figures."""
+    """Return the shares of the planned time based on measured, published, fitted, derived and assumed figures."""
     shares = view_model.provenance_shares(plan)
     rows = [
         [escape(t.name), escape(t.provenance), f"±{t.error:.0%}" if t.error else "not stated", escape(t.source)]

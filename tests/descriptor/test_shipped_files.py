@@ -59,7 +59,7 @@ def test_every_figure_states_its_provenance(path: Path) -> None:
     assert found
     for figure in found:
         assert figure.kind in PROVENANCE
-        assert figure.source in descriptor.sources if figure.kind in PROVENANCE[:2] else figure.note.strip(), figure
+        assert figure.source in descriptor.sources if figure.kind in PROVENANCE[:3] else figure.note.strip(), figure
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from socsched.cost.cost import Cost, Segment
 from socsched.cost.power import job_energy_uj
-from socsched.cost.roofline import launches_per_operator, roofs_ns
+from socsched.cost.roofline import estimate, launches_per_operator, rescale, roofs_ns
 from socsched.descriptor.limits import Json
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
@@ -83,14 +83,18 @@ def opgraph(ask: Ask, name: str, engine: str = "") -> OpGraph | None:
     cost = min(able, key=lambda c: c.time_ns)
     network, work = factory(), model.work_of(stage, cost.precision)
     owner = owners(network, work.operators) if work else None
-    if work is None or owner is None or len(cost.segments) != len(work.operators):
+    if work is None or owner is None:
         return None
     if any(size < 0 for tensor in network.inputs.values() for size in tensor.shape):
         return None
     home, state = model.platform.engine(cost.engine), model.mode.engines[cost.engine]
     launch = round(home.launch_ns.value)
     made: dict[str, list[Kernel]] = {}
-    for operator, layer, segment in zip(work.operators, owner, cost.segments, strict=True):
+    segments = cost.segments
+    if len(segments) != len(work.operators):  # one a pass, of several operators
+        plain = estimate(work, home, state, state.units, model.dram)
+        segments = rescale(plain.segments, cost.time_ns, min(home.bandwidth.value, model.dram))
+    for operator, layer, segment in zip(work.operators, owner, segments, strict=True):
         roofs = roofs_ns(operator, home, state, home.precisions[cost.precision], state.units, model.dram)
         # Calibration of the whole stage scales all operators alike, hence both roofs.
         scale = (segment.time_ns - segment.fixed_ns) / max(max(roofs), 1e-9)

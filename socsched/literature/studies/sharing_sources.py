@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import floor
 from pathlib import Path
 
+from socsched.cost.fitted import estimate
 from socsched.cost.model import CostModel
-from socsched.cost.roofline import estimate
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Platform, PowerMode
 from socsched.errors import UsageError
@@ -66,10 +66,10 @@ def _profile(model: CostModel, stage: Stage, engine_id: str, units: int, period_
     work = model.work_of(stage, best.precision)
     if work is None:
         return Profile(stage.name, period_ns, (sample,))
-    engine, state = model.platform.engine(engine_id), model.mode.engines[engine_id]
-    whole = estimate(work, engine, state, units, model.dram).time_ns
+    platform, engine = model.platform, model.platform.engine(engine_id)
+    whole = estimate(work, platform, engine, model.mode, units).time_ns
     longer = {
-        floor(100 * count / units): estimate(work, engine, state, count, model.dram).time_ns / whole
+        floor(100 * count / units): estimate(work, platform, engine, model.mode, count).time_ns / whole
         for count in range(1, units + 1)
     }
     return Profile(stage.name, period_ns, (sample,), "known", tuple(sorted(longer.items())))

@@ -11,9 +11,9 @@ import numpy as np
 
 from socsched.cost.conversion import conversion_figures, converter, tensor_bytes, visible_ns
 from socsched.cost.cost import Cost
+from socsched.cost.fitted import entry_ns
 from socsched.cost.model import CostModel
 from socsched.cost.power import job_energy_uj
-from socsched.cost.roofline import launches_per_operator
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError
@@ -21,6 +21,7 @@ from socsched.graph.expand import layer_types
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.graph.partition import prefixes, units
+from socsched.graph.passes import RIDERS
 from socsched.models.parts import PART, PartOf, cut_pipeline, parts_of
 from socsched.models.registry import get_model
 from socsched.planning.cutting.work import at_precision, owners
@@ -215,7 +216,8 @@ class _Laid(NamedTuple):
 class Apart:
     """A stage with its units as stages of their own; the costs of a mode are not among these data.
 
-    `sharing`: layers that take less within a part than alone; the other fields as in `Divisible`.
+    `sharing`: layers that take less within a part than alone; `passes`: its passes are known; the other fields as in
+    `Divisible`.
     """
 
     stage: Stage
@@ -226,6 +228,7 @@ class Apart:
     units: tuple[Stage, ...]
     members: tuple[tuple[str, ...], ...]
     sharing: frozenset[str]
+    passes: bool
 
 
 def taken_apart(pipeline: Pipeline, stage: Stage, model: CostModel) -> Apart | None:
@@ -259,12 +262,16 @@ def taken_apart(pipeline: Pipeline, stage: Stage, model: CostModel) -> Apart | N
     crossing = tuple(tuple(cut.crossing.values()) for cut in found)
     apart = cut_pipeline(pipeline, {stage.name: parts_of(stage.name, network, cuts, types)})
     stages = tuple(apart.stage(f"{stage.name}.{number + 1}") for number in range(len(cuts) + 1))
+    # Under a fit these may ride on an operator of the same part; under rooflines they never do.
+    rides = bool(work.passes) and any(p.fitted for e in model.platform.engines for p in e.precisions.values())
     sharing = frozenset(
         name
         for operator, name in zip(work.operators, owner, strict=True)
-        if (operator.kind == "concat" and not operator.bytes) or (operator.kind == "conv2d" and not operator.read_bytes)
+        if (operator.kind == "concat" and not operator.bytes)
+        or (operator.kind == "conv2d" and not operator.read_bytes)
+        or (rides and operator.kind in RIDERS)
     )
-    return Apart(stage, network, types, cuts, crossing, stages, units(network), sharing)
+    return Apart(stage, network, types, cuts, crossing, stages, units(network), sharing, bool(work.passes))
 
 
 def divisible(pipeline: Pipeline, stage: Stage, model: CostModel) -> Divisible | None:
@@ -283,38 +290,41 @@ def priced(apart: Apart, model: CostModel) -> Divisible | None:
         return None
     platform, mode = model.platform, model.mode
     engines = [platform.engine(place.engine) for place in places]
-    entry_ns = tuple(map(_entry_ns, engines))
+    once = _Entry(model, apart.passes)
+    entries = tuple(once.of(place.engine, place.precision) for place in places)
     entry_uj = tuple(
         job_energy_uj(engine, mode, place.share, time, 0, 0.0)
-        for engine, place, time in zip(engines, places, entry_ns, strict=True)
+        for engine, place, time in zip(engines, places, entries, strict=True)
     )
     times: list[tuple[int | None, ...]] = []
     energies: list[tuple[int | None, ...]] = []
     for unit in by_unit:
         found = [unit.get(place) for place in places]
-        pairs = list(zip(found, entry_ns, entry_uj, strict=True))
+        pairs = list(zip(found, entries, entry_uj, strict=True))
         times.append(tuple(c.time_ns - min(once, c.time_ns - 1) if c else None for c, once, _ in pairs))
         energies.append(tuple(c.energy_uj - min(once, c.energy_uj) if c else None for c, _, once in pairs))
-    once = {engine.id: _entry_ns(engine) for engine in platform.engines}
-    least = tuple(max(min(cost.time_ns - once[cost.engine] for cost in unit.values()), 0) for unit in by_unit)
+    least = tuple(
+        max(min(cost.time_ns - once.of(cost.engine, cost.precision) for cost in unit.values()), 0) for unit in by_unit
+    )
     free = tuple(any(name in apart.sharing for name in unit) for unit in apart.members)
     floors = tuple(_floor(unit, model, once) for unit in by_unit)
-    ways = (places, tuple(times), tuple(energies), entry_ns, entry_uj, least, apart.members, free, floors)
+    ways = (places, tuple(times), tuple(energies), entries, entry_uj, least, apart.members, free, floors)
     return Divisible(apart.stage, apart.network, apart.types, apart.cuts, apart.crossing, *ways, model)
 
 
-def _floor(unit: Mapping[Place, Cost], model: CostModel, once: Mapping[str, int]) -> UnitFloor:
+def _floor(unit: Mapping[Place, Cost], model: CostModel, once: _Entry) -> UnitFloor:
     """Return the lower bounds of a unit; a part is rounded up once, its units individually."""
     lanes: dict[str, int] = {}
     energies: list[float] = []
     for place, cost in unit.items():
         engine = model.platform.engine(place.engine)
-        time = max(cost.time_ns - once[place.engine] - 1, 0)
+        first = once.of(place.engine, place.precision)
+        time = max(cost.time_ns - first - 1, 0)
         cores = min(place.share, model.mode.engines[place.engine].units) if engine.shares == "unit" else 1
         lanes[place.engine] = min(lanes.get(place.engine, time * cores), time * cores)
-        entry = job_energy_uj(engine, model.mode, place.share, once[place.engine], 0, 0.0)
+        entry = job_energy_uj(engine, model.mode, place.share, first, 0, 0.0)
         energies.append(max(cost.energy_uj - entry - 2.0, 0.0))
-    least = min(max(cost.time_ns - once[cost.engine] - 1, 0) for cost in unit.values())
+    least = min(max(cost.time_ns - once.of(cost.engine, cost.precision) - 1, 0) for cost in unit.values())
     return UnitFloor(lanes, least, min(energies), min(cost.bytes for cost in unit.values()))
 
 
@@ -344,7 +354,14 @@ def _slow(place: Place, units: Sequence[Mapping[Place, Cost]]) -> bool:
     )
 
 
-def _entry_ns(engine: Engine) -> int:
-    """Return the time (ns) a job pays once: its submission, and the launch where a whole job is one launch."""
-    once = round(engine.submit_ns.value)
-    return once if launches_per_operator(engine) else once + round(engine.launch_ns.value)
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """Time (ns) that a job of a network pays once, by engine and precision; `passes`: the network's are known."""
+
+    model: CostModel
+    passes: bool
+
+    def of(self, engine: str, precision: str) -> int:
+        """Return the time on an engine in a precision."""
+        state = self.model.mode.engines[engine]
+        return entry_ns(self.model.platform.engine(engine), precision, state, self.passes)

@@ -9,8 +9,11 @@ from dataclasses import dataclass, field, replace
 from socsched.cost.model import WorkOf
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
+from socsched.graph.expand import fuse_network
+from socsched.graph.fusion import Graph
 from socsched.graph.network import Network
 from socsched.graph.operators import DTYPE_BYTES, Operator, StageWork, TensorType
+from socsched.graph.passes import passes, restricted
 from socsched.models.model import Model
 from socsched.models.parts import part_of, whole_stage, without_part
 from socsched.models.registry import get_model
@@ -25,6 +28,7 @@ class Sliced:
     work: WorkOf
     _wholes: dict[tuple[str, str], _Whole] = field(default_factory=dict)
     _models: dict[str, Model] = field(default_factory=dict)
+    _graphs: dict[str, Graph] = field(default_factory=dict)
 
     def __call__(self, stage: Stage, precision: str) -> StageWork:
         """Return the work and traffic of a stage, or of a part of one, in a precision."""
@@ -35,8 +39,11 @@ class Sliced:
         model = self._model(stage, part.cut)
         assert model.network is not None
         inside = {layer.name for layer in model.network().layers}
-        borders = [tuple(at_precision(port.type, precision) for port in side) for side in (model.inputs, model.outputs)]
-        return StageWork(stage.name, precision, tuple(slices(whole, inside)), *borders)
+        inputs, outputs = (
+            tuple(at_precision(port.type, precision) for port in side) for side in (model.inputs, model.outputs)
+        )
+        own = passes(restricted(whole.graph, whole.groups(inside))) if whole.graph else ()
+        return StageWork(stage.name, precision, tuple(slices(whole, inside)), inputs, outputs, own)
 
     def _whole(self, part: Stage, precision: str) -> _Whole:
         key = (_key(part), precision)
@@ -49,8 +56,18 @@ class Sliced:
             owner = owners(network, done.operators)
             if owner is None:
                 raise UsageError(f"stage {stage.name!r}: its operators are not its layers'", "plan it whole")
-            self._wholes[key] = _Whole(network, done.operators, tuple(owner))
+            self._wholes[key] = _Whole(
+                network, done.operators, tuple(owner), self._graph(part) if done.passes else None
+            )
         return self._wholes[key]
+
+    def _graph(self, part: Stage) -> Graph:
+        key = _key(part)
+        if key not in self._graphs:
+            made = get_model(part.model or "", without_part(part.params)).network
+            assert made is not None
+            self._graphs[key] = fuse_network(made())
+        return self._graphs[key]
 
     def _model(self, part: Stage, cut: str) -> Model:
         key = f"{_key(part)} {cut}"
@@ -61,11 +78,16 @@ class Sliced:
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """A network with its operators in a precision, and the layer of each operator."""
+    """A network with its operators in a precision, the layer of each operator, and its graph where passes are known."""
 
     network: Network
     operators: tuple[Operator, ...]
     owner: tuple[str, ...]
+    graph: Graph | None = None
+
+    def groups(self, inside: set[str]) -> set[str]:
+        """Return the names of the operators of some layers."""
+        return {op.name for op, name in zip(self.operators, self.owner, strict=True) if name in inside}
 
 
 def _key(part: Stage) -> str:

@@ -1,0 +1,188 @@
+"""Fitted cost model: the formula by hand, its two forms, modes, shares, parts, provenance and error."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from socsched.cost.figures import weakest
+from socsched.cost.fitted import Nominal, estimate, nominal, pass_times
+from socsched.cost.model import CostModel
+from socsched.cost.roofline import estimate as roofline_estimate
+from socsched.cost.timing import from_logs, job_times, padded, slopes, table
+from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.descriptor.fit import NAMES, PASS_KINDS, Fit, Parameters
+from socsched.descriptor.platform import Engine, Platform, PowerMode
+from socsched.graph.expand import fuse_network
+from socsched.graph.operators import StageWork
+from socsched.graph.passes import Pass, pass_class, passes, restricted
+from socsched.models.registry import get_model
+from socsched.models.work import stage_work
+
+P = Parameters(0.5, 0.9, 1.2, 0.4, 0.8, 0.3, 0.01, 5.0, 4.0, 0.7, 0.6, 2.0, 0.5, 1.5)
+N = Nominal(2e6, 5e4, 3e5, 32, 1.0, 1.25, 80.0, 2.0, 0.8, False, 4, True)
+PASSES = (
+    Pass("conv", 118_013_952, 150_528, 802_816, 9472, 12544, 3, 64, 1, 7, 2, costly=802_816, live=953_344, name="stem"),
+    Pass("conv", 12_845_056, 200_704, 50_176, 4160, 3136, 64, 16, 1, 1, 1, live=250_880, name="reduce"),
+    Pass("winograd", 28_901_376, 50_176, 200_704, 9280, 3136, 16, 64, 1, 3, 1, 401_408, live=451_584, name="block"),
+    Pass("depthwise", 5_017_600, 200_704, 200_704, 1664, 3136, 1, 1, 64, 5, 1, live=401_408, name="deep"),
+    Pass("grouped", 7_225_344, 200_704, 200_704, 2368, 3136, 4, 4, 16, 3, 1, live=401_408, name="grouped"),
+    Pass("pool", 0, 200_704, 50_176, 0, 50_176, 1, 1, 1, 3, 2, live=250_880, name="pool"),
+    Pass("copy", 0, 50_176, 50_176, 0, 50_176, 1, 1, copies=2, live=250_880, name="concat"),
+    Pass("eltwise", 0, 50_176, 50_176, 0, 50_176, 1, 1, cheap=50_176, live=100_352, name="gate"),
+    Pass("gemm", 1_024_000, 1024, 1000, 1_025_000, 1, 1024, 1000, live=2024, name="head"),
+    Pass("matmul", 6_422_528, 100_352, 38_416, 0, 196, 64, 196, live=138_768, name="scores"),
+    Pass("softmax", 0, 38_416, 38_416, 0, 38_416, 1, 1, live=76_832, name="softmax"),
+)
+
+
+def by_hand(one: Pass, n: Nominal, p: Parameters) -> float:
+    """The time (us) of a pass, term by term as docs/descriptors.md states it."""
+    up = lambda channels: math.ceil(channels / n.block) * n.block  # noqa: E731
+    rate = {"pointwise": p.pointwise, "winograd": p.winograd, "grouped": p.grouped, "gemm": p.gemm, "matmul": p.matmul}
+    matrix = vector = 0.0
+    if one.kind == "depthwise":
+        vector = one.macs * up(one.groups) / one.groups * n.taps ** (one.kernel - 3)
+    elif one.kind == "grouped":
+        matrix = one.macs * n.block / one.cin
+    elif one.macs:
+        matrix = one.macs * (4 if one.cin <= 4 else up(one.cin)) / one.cin * up(one.cout) / one.cout
+    kind = "pointwise" if one.kind == "conv" and one.kernel == 1 else one.kind
+    seconds = matrix / (n.peak * p.conv * rate.get(kind, 1.0))
+    seconds *= 1 + p.fill * 1000 * n.units / (one.rows * one.cout * one.groups)
+    vector += {
+        "pool": max(one.written * one.kernel, one.read),
+        "eltwise": max(one.cheap, one.written),
+        "softmax": 4 * one.written,
+    }.get(one.kind, 0)
+    arithmetic = seconds + (vector + p.exp * one.costly) / (n.peak * p.vector)
+    count = one.copies if one.kind == "copy" and n.copies else 0 if one.kind == "copy" else 1
+    speed = p.spill if one.live * n.bytes > n.sram else p.onchip
+    traffic = (one.read + one.written) * n.bytes * (count > 0) / (n.dram * speed)
+    traffic += one.weights * n.bytes / (n.dram * p.weights)
+    return (arithmetic**4 + traffic**4) ** 0.25 + p.layer * n.launch_us * n.slowdown * count
+
+
+@pytest.mark.parametrize("engine", [N, replace(N, block=8, bytes=2.0, copies=False), replace(N, block=1, sram=0.0)])
+def test_passes_by_hand(engine: Nominal) -> None:
+    if engine.block > 1:
+        expected = [by_hand(one, engine, P) for one in PASSES]
+        assert [time.busy_us + time.fixed_us for time in pass_times(PASSES, engine, P)] == pytest.approx(expected)
+    whole = sum(time.busy_us + time.fixed_us for time in pass_times(PASSES, engine, P)) + 1.5 * 80 * 1.25
+    assert job_times(table([PASSES, PASSES[:3]]), engine, P)[0] == pytest.approx(whole), "arrays say the same"
+
+
+def test_resident_weights_are_not_read_again() -> None:
+    engine = replace(N, resident=True, sram=500_000.0)
+    whole = sum(time.busy_us + time.fixed_us for time in pass_times(PASSES, engine, P)) + 1.5 * 80 * 1.25
+    assert job_times(table([PASSES]), engine, P)[0] == pytest.approx(whole)
+    assert whole < job_times(table([PASSES]), replace(engine, resident=False), P)[0]
+
+
+def test_slopes_are_derivatives() -> None:
+    work, step = table([PASSES, PASSES[2:7]]), 1e-6
+    times, found = slopes(work, N, P)
+    assert times == pytest.approx(job_times(work, N, P))
+    for column, name in enumerate(NAMES):
+        more = job_times(work, N, P.changed(**{name: getattr(P, name) * math.exp(step)}))
+        assert found[:, column] == pytest.approx((more - times) / step, rel=1e-3, abs=1e-3)
+    assert list(from_logs(np.array(P.logs())).logs()) == pytest.approx(P.logs())
+    assert (padded(work, 32) >= work.macs).all()
+
+
+def fitted(platform: Platform, engine: str, precision: str, fit: Fit) -> Platform:
+    def changed(one: Engine) -> Engine:
+        if one.id != engine:
+            return one
+        return replace(one, precisions={**one.precisions, precision: replace(one.precisions[precision], fitted=fit)})
+
+    return replace(platform, engines=tuple(map(changed, platform.engines)))
+
+
+FIT = Fit(P, 32, 2000, 80_000, 2.0 * 2**20, "boards", 7, "2026-11-23", 0.18, 0.35, PASS_KINDS)
+ORIN = fitted(get_platform("jetson-agx-orin-64gb"), "dla0", "int8", FIT)
+ORIN = fitted(ORIN, "gpu", "int8", FIT)
+STAGE = get_pipeline("pointpillars").stage("backbone")
+WORK = stage_work(STAGE, "int8")
+
+
+def total_ns(work: StageWork, engine: str, mode: PowerMode) -> int:
+    state = mode.engines[engine]
+    return estimate(work, ORIN, ORIN.engine(engine), mode, state.units).time_ns
+
+
+def test_a_network_has_passes_and_pillars_have_none() -> None:
+    assert [one.kind for one in WORK.passes].count("winograd") > 10
+    assert sum(one.macs for one in WORK.passes) == pytest.approx(WORK.flops / 2)
+    assert not stage_work(get_pipeline("pointpillars").stage("pfn"), "fp16").passes
+
+
+def test_the_fit_comes_before_the_roofline_and_says_so() -> None:
+    mode = ORIN.mode("MAXN")
+    gpu, dla = ORIN.engine("gpu"), ORIN.engine("dla0")
+    found = estimate(WORK, ORIN, gpu, mode, 16)
+    assert found.provenance == "fitted" and found.source == "fitted to 7 networks of boards, ± 18%"
+    assert found.error == pytest.approx(0.35)
+    assert [segment.name for segment in found.segments] == [one.name for one in WORK.passes]
+    assert len(estimate(WORK, ORIN, dla, mode, 1).segments) == 1
+    cost = CostModel(ORIN, mode, stage_work).at(STAGE, "dla0", "int8", 1)
+    assert cost is not None and cost.time_ns == total_ns(WORK, "dla0", mode) and cost.provenance == "fitted"
+    plain = replace(WORK, passes=())
+    capacity = ORIN.dram.achievable.value
+    assert estimate(plain, ORIN, gpu, mode, 16) == roofline_estimate(plain, gpu, mode.engines["gpu"], 16, capacity)
+
+
+def test_time_is_that_of_the_passes() -> None:
+    mode = ORIN.mode("MAXN")
+    engine = ORIN.engine("dla0")
+    stated = nominal(engine, engine.precisions["int8"], FIT, mode.engines["dla0"], 1, mode.dram.value)
+    times = pass_times(WORK.passes, stated, P)
+    expected = (sum(time.busy_us + time.fixed_us for time in times) + 1.5 * 80) * 1000
+    (segment,) = estimate(WORK, ORIN, engine, mode, 1).segments
+    assert segment.time_ns == pytest.approx(expected, abs=3)
+    assert segment.bytes <= sum(time.bytes for time in times) + 1
+    assert segment.bytes <= (segment.time_ns - segment.fixed_ns) * engine.bandwidth.value / 1e9
+
+
+def test_unmeasured_classes_widen_the_error() -> None:
+    mode, narrow = ORIN.mode("MAXN"), replace(FIT, classes=("pool",))
+    board = fitted(ORIN, "dla0", "int8", narrow)
+    assert estimate(WORK, board, board.engine("dla0"), mode, 1).error == pytest.approx(0.35 * 3)
+
+
+def test_other_units_than_measured_are_derived() -> None:
+    board = fitted(ORIN, "gpu", "int8", replace(FIT, units=8))
+    found = estimate(WORK, board, board.engine("gpu"), board.mode("MAXN"), 16)
+    assert found.provenance == weakest(["fitted", "derived"]) == "derived"
+
+
+def test_a_lower_mode_is_slower_by_at_most_its_clocks() -> None:
+    powered = [mode for mode in ORIN.modes if mode.engines["dla0"].units]
+    for slow, fast in itertools.pairwise(sorted(powered, key=lambda mode: mode.engines["dla0"].clock_hz)):
+        ratio = fast.engines["dla0"].clock_hz / slow.engines["dla0"].clock_hz
+        memory = max(fast.dram.value / slow.dram.value, 1.0)
+        least, most = total_ns(WORK, "dla0", fast), total_ns(WORK, "dla0", slow)
+        if fast.dram.value >= slow.dram.value:
+            assert least <= most + 2
+        assert most <= least * max(ratio, memory) + 2
+
+
+def test_parts_take_the_whole_without_its_job() -> None:
+    stage = get_pipeline("pointpillars").stage("backbone")
+    made = get_model(stage.model or "", stage.params).network
+    assert made is not None
+    graph = fuse_network(made())
+    names = [group.name for group in graph.groups]
+    # What is alive and what has to be copied depends on what runs in one part.
+    engine = replace(N, sram=0.0, copies=False)
+    whole = pass_times(passes(graph), engine, P)
+    for cut in (3, len(names) // 2, len(names) - 2):
+        parts = [passes(restricted(graph, set(side))) for side in (names[:cut], names[cut:])]
+        kinds = sorted(pass_class(one) for part in parts for one in part)
+        assert kinds == sorted(pass_class(one) for one in passes(graph))
+        times = [time for part in parts for time in pass_times(part, engine, P)]
+        assert sum(t.busy_us + t.fixed_us for t in times) == pytest.approx(sum(t.busy_us + t.fixed_us for t in whole))

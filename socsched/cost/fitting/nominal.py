@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from socsched.cost.fitted import BYTES
 from socsched.cost.fitting.families import Family, find_family
-from socsched.cost.timing import BYTES, Nominal
+from socsched.cost.timing import Nominal
 from socsched.descriptor.platform import Engine, Figure, Platform, PowerMode
 from socsched.errors import UsageError
 

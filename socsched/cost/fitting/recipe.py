@@ -15,8 +15,9 @@ from socsched.cost.fitting.least import Cell, Fitted, fit
 from socsched.cost.fitting.networks import Networks
 from socsched.cost.fitting.nominal import Use, nominal, use_of
 from socsched.cost.fitting.pairs import Pair
-from socsched.cost.timing import KINDS, NAMES, Array, Nominal, Parameters, from_logs
+from socsched.cost.timing import NAMES, Array, Nominal, Parameters, from_logs
 from socsched.descriptor.catalog import find_platform
+from socsched.descriptor.fit import PASS_KINDS as KINDS
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
 

@@ -126,6 +126,12 @@ def image(*shape: int) -> TensorType:
     return TensorType((1, *shape), "fp32", "NCHW")
 
 
+def test_a_value_may_be_multiplied_with_itself(gpu: Engine) -> None:
+    square = Layer("y", "multiply", ("x", "x"))
+    artifact = compile_network(Network("net", {"x": image(8, 6, 10)}, (square,), ("y",)), gpu, {})
+    assert "stage.cl" in {path.name for path in artifact.folder.iterdir()}
+
+
 def conv_params(ci: int, co: int, kernel: int) -> dict[str, tuple[int, ...]]:
     return {"w": (co, ci, kernel, kernel), "b": (co,)}
 

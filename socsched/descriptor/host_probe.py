@@ -131,8 +131,8 @@ def clock_hz(root: Path, info: Mapping[str, str]) -> tuple[int, str]:
     if khz:
         return max(khz) * 1000, "cpufreq"
     if float(info["mhz"]) > 0:
-        return round(float(info["mhz"]) * 1e6), "/proc/cpuinfo (no cpufreq here: boost clocks are hidden)"
-    return 0, "neither cpufreq nor /proc/cpuinfo tells a clock"
+        return round(float(info["mhz"]) * 1e6), "/proc/cpuinfo (no cpufreq: boost clocks are unknown)"
+    return 0, "neither cpufreq nor /proc/cpuinfo states a clock"
 
 
 def last_level_cache(root: Path) -> int:

@@ -34,8 +34,8 @@ class JsonFile:
         try:
             self.data: Any = from_json(raw, allow_inf_nan=False)
         except ValueError as error:
-            found = _SYNTAX.fullmatch(str(error))
-            words, line, column = found.groups() if found else (str(error), "1", "1")
+            match = _SYNTAX.fullmatch(str(error))
+            words, line, column = match.groups() if match else (str(error), "1", "1")
             self._refuse_text(f"expected valid JSON: {words}", Mark(int(line), max(int(column), 1)))
         except RecursionError:
             self._refuse_text("expected less nesting")

@@ -48,7 +48,9 @@ def require_grounds(document: Document) -> Coverage:
     """Return the coverage of a document; raise DescriptorError naming every number without provenance."""
     result = coverage(document)
     for number in result.uncovered:
-        number.report("expected source or assumed (the reasoning) beside this number or around it, or a figure")
+        number.report(
+            "expected source or assumed (the reasoning) next to this number or in an enclosing mapping, or a figure"
+        )
     document.check()
     return result
 

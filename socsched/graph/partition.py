@@ -59,7 +59,9 @@ def parse_part(text: str) -> Part:
     """Return the part written "BEGIN:END", each a cut's layer names joined by "+", empty for the network's own end."""
     begin, colon, end = text.partition(":")
     if not colon:
-        raise UsageError(f"{text!r} is no part of a network", "write BEGIN:END, such as blocks.0.3.relu:neck, or :neck")
+        raise UsageError(
+            f"{text!r} is not a part of a network", "write BEGIN:END, such as blocks.0.3.relu:neck, or :neck"
+        )
     return Part(*(tuple(name for name in side.split("+") if name) for side in (begin, end)))
 
 
@@ -118,7 +120,7 @@ def frontiers(
     for _ in range(len(groups) - 1):
         level = {done | {i} for done in level for i, need in enumerate(needs) if i not in done and need <= done}
         if len(found) + len(level) > most:
-            raise UsageError(f"{network.name}: more than {most} cuts", "take those of `prefixes`, or raise the limit")
+            raise UsageError(f"{network.name}: more than {most} cuts", "use the cuts of `prefixes`, or raise the limit")
         sets = [frozenset(name for i in done for name in groups[i]) for done in level]
         found += [_cut(network, before, types, nominal) for before in sorted(sets, key=sorted)]
     return tuple(found)

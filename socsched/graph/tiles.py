@@ -99,8 +99,8 @@ def images(network: Network, depth: int) -> list[Image]:
         (kh, kw), (sh, sw), (dh, dw), (top, left, bottom, right) = window(network, layer)
         high = (last.rows + top + bottom - dh * (kh - 1) - 1) // sh + 1
         wide = (last.columns + left + right - dw * (kw - 1) - 1) // sw + 1
-        made = network.params[layer.weights["weight"]][0] if layer.op == "conv2d" else last.channels
-        found.append(Image(made, high, wide))
+        channels_out = network.params[layer.weights["weight"]][0] if layer.op == "conv2d" else last.channels
+        found.append(Image(channels_out, high, wide))
     return found
 
 
@@ -233,7 +233,7 @@ def check(network: Network, grid: Grid) -> None:
     if not 1 <= grid.depth <= most:
         raise UsageError(
             f"{network.name}: {grid.depth} layers cannot be tiled, the first {most} can",
-            "convolutions, pooling and element-wise layers in a chain from the only input on",
+            "convolutions, pooling and element-wise layers, in a chain that starts at the only input",
         )
     last = images(network, grid.depth)[-1]
     if not (1 <= grid.rows <= last.rows and 1 <= grid.columns <= last.columns) or grid.rows * grid.columns < 2:

@@ -62,7 +62,9 @@ def points(study: Study, modes: Mapping[str, Sequence[str]]) -> list[Point]:
     else:
         found = list(_sample(study, modes, kind == "latin-hypercube"))
     if not found:
-        raise UsageError(f"{study.file}: no platform of the study has a mode it lists", "mode: all takes every one")
+        raise UsageError(
+            f"{study.file}: no platform of the study has any of the listed modes", "mode: all selects every mode"
+        )
     return found
 
 

@@ -66,7 +66,7 @@ def front(rows: Sequence[Row], axes: tuple[str, str]) -> set[int]:
 def _best(study: Study, holding: Sequence[Row]) -> dict[str, Row]:
     if not holding:
         return {}
-    found = {"smallest": min(holding, key=lambda row: rank(study, row))}
+    best = {"smallest": min(holding, key=lambda row: rank(study, row))}
     for name, column, sign in (
         ("fastest", "latency_ns", 1),
         ("most frugal", "planned_power_mw", 1),
@@ -74,8 +74,8 @@ def _best(study: Study, holding: Sequence[Row]) -> dict[str, Row]:
     ):
         known = [row for row in holding if row[column] is not None]
         if known:
-            found[name] = min(known, key=lambda row: (sign * row[column], rank(study, row)))
-    return found
+            best[name] = min(known, key=lambda row: (sign * row[column], rank(study, row)))
+    return best
 
 
 def select_rows(study: Study, rows: Sequence[Row], which: str) -> list[Row]:

@@ -84,16 +84,16 @@ class Pool:
         self._team = []
 
     def _hire(self) -> _Worker:
-        here, there = self._context.Pipe()
-        process = self._context.Process(target=_work, args=(there, self._setup, self._arguments), daemon=True)
+        own_end, worker_end = self._context.Pipe()
+        process = self._context.Process(target=_work, args=(worker_end, self._setup, self._arguments), daemon=True)
         # Only the owner handles Ctrl-C: workers start with it blocked, as blocking it themselves would be too late
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        there.close()
-        return _Worker(process, here)
+        worker_end.close()
+        return _Worker(process, own_end)
 
     @property
     def outstanding(self) -> int:

@@ -103,4 +103,4 @@ def _ray() -> Any:
     try:
         return import_module("ray")
     except ImportError:
-        raise MachineError("the engine ray needs Ray, which is not installed", _INSTALL) from None
+        raise MachineError("--engine ray needs Ray, which is not installed", _INSTALL) from None

@@ -129,11 +129,11 @@ def _lost(
     plan: Plan, simulated: Mapping[str, Any] | None, measured: Mapping[str, Any], allowed: float
 ) -> Iterator[str]:
     for chain in plan.chains:
-        here = _share((measured.get("chains") or {}).get(chain.name, {}))
-        there = _share(((simulated or {}).get("chains") or {}).get(chain.name, {}))
-        if here > there + allowed:
-            told = f"{here:.2%} of the frames late or lost, {there:.2%} predicted"
-            yield f"{chain.name}: {told}, {allowed:.2%} more allowed"
+        measured_share = _share((measured.get("chains") or {}).get(chain.name, {}))
+        predicted_share = _share(((simulated or {}).get("chains") or {}).get(chain.name, {}))
+        if measured_share > predicted_share + allowed:
+            text = f"{measured_share:.2%} of the frames late or lost, {predicted_share:.2%} predicted"
+            yield f"{chain.name}: {text}, {allowed:.2%} more allowed"
 
 
 def _share(chain: Mapping[str, Any]) -> float:

@@ -125,12 +125,12 @@ def best(outcomes: Sequence[Outcome], objective: str) -> Outcome:
         "energy": lambda o: o.power_mw,
     }
     if goal not in keys:
-        raise UsageError(f"plans are not compared by {goal}", f"by {', '.join(keys)}")
-    made = [o for o in outcomes if o.plan is not None]
-    if not made:
-        raise UsageError("no planner covers the pipeline", outcomes[0].refusal if outcomes else "")
-    feasible = [o for o in made if o.plan is not None and o.plan.verdict == "feasible"]
-    return min(feasible, key=keys[goal]) if feasible else made[0]
+        raise UsageError(f"plans cannot be compared by {goal}", f"by {', '.join(keys)}")
+    planned = [o for o in outcomes if o.plan is not None]
+    if not planned:
+        raise UsageError("no planner supports the pipeline", outcomes[0].refusal if outcomes else "")
+    feasible = [o for o in planned if o.plan is not None and o.plan.verdict == "feasible"]
+    return min(feasible, key=keys[goal]) if feasible else planned[0]
 
 
 def points(outcomes: Sequence[Outcome]) -> list[Point]:

@@ -65,16 +65,16 @@ def _together(
     from socsched.runtime import corun
     from socsched.runtime.backends.base import Setting
 
-    here = get_platform("host")
-    plan = make_plan(pipeline, here, work=stage_work, profile=profile)
+    host = get_platform("host")
+    plan = make_plan(pipeline, host, work=stage_work, profile=profile)
     tasks = (replace(t, lanes=(number % 2,)) for number, t in enumerate(plan.tasks))  # pairs need distinct lanes
     plan = replace(plan, tasks=tuple(tasks))
-    heard = corun.record(plan, pipeline, here, inputs, weights)
-    setting = Setting(plan, pipeline, here, bindings(pipeline), weights)
+    heard = corun.record(plan, pipeline, host, inputs, weights)
+    setting = Setting(plan, pipeline, host, bindings(pipeline), weights)
     return replace(
         profile,
         contention=corun.contention(plan, setting, heard, repeat=repeat, note=note) if contention else (),
-        conversions=corun.conversions(heard, here, repeat=repeat, note=note) if conversions else (),
+        conversions=corun.conversions(heard, host, repeat=repeat, note=note) if conversions else (),
     )
 
 

@@ -20,7 +20,7 @@ from socsched.cli.options import NameOrPath, Output, echo, output_options, sourc
 def command(output: Output, file: Path, new: str | None, source: str | None) -> int:
     """Show every bound term by term, and which schedulability tests gave it.
 
-    Of a plan: chains, utilisation per engine, and how much slower stages may become. Of a task-set file (JSON or YAML):
+    For a plan: chains, utilisation per engine, and the margins of execution times. For a task-set file (JSON or YAML):
     the tightest bound of each task and chain, by which test, and why the other tests do not apply. With --add: whether
     another pipeline can run next to a plan, with all planned stages kept in place or moved.
 
@@ -55,12 +55,12 @@ def _add(output: Output, file: Path, new: str, source: str | None) -> int:
 
         moves = f"stages move ({', '.join(admission.moved)})" if admission.moved else "order and deadlines change"
         answers = {
-            "yes": "yes, without moving a stage of the plan.",
-            "moving": f"yes, if {moves}.",
-            "no": "no, no mapping that meets every requirement was found.",
-            "undecided": "undecided, no mapping was found within the time limit.",
+            "yes": "Yes, without moving a stage of the plan.",
+            "moving": f"Yes, if {moves}.",
+            "no": "No: no mapping that meets every requirement was found.",
+            "undecided": "Undecided: no mapping was found within the time limit.",
         }
-        echo(f"Can {new} be added to {plan.pipeline}: {answers[admission.answer]}")
+        echo(f"Can {new} be added to {plan.pipeline}? {answers[admission.answer]}")
         console(terminal_width()).print(plan_view(admission.plan))
 
     output.result(document, show)

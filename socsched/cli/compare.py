@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 def command(output: Output, paths: tuple[Path, ...], max_regression: float, tolerance: float, file: Path | None) -> int:
     """Compare A (the baseline) with B: two plan.json, or two result folders of `simulate` or `run`.
 
-    Of plans: stages that moved, bounds and expected times of chains, power, traffic, verdict.  Of results: stage
-    medians, chain p99, frames lost.  What got worse names the move that did it.  Exit code 1 when anything in B is
-    worse by more than --max-regression, or is lost.
+    For plans: moved stages, bounds and expected times of chains, power, traffic, verdict.  For results: stage medians,
+    chain p99, lost frames.  A regression names the move that caused it.  Exit code 1 if anything in B is worse by
+    more than --max-regression, or is lost.
 
     With a plan and results, line up the planned, simulated and measured p50, p99 and p99.9 of every stage and chain,
-    and the energy; exit code 1 when the prediction is further from the measurement than the tolerance, or more is lost.
+    and the energy; exit code 1 if the prediction error exceeds the tolerance, or more frames are lost than predicted.
     """
     ready_to_write(file=file)
     plans = [path.suffix == ".json" and path.name != "result.json" and not path.is_dir() for path in paths]

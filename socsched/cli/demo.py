@@ -45,8 +45,8 @@ def command(
     """Take a LiDAR scan through compile, plan, simulate and run.
 
     Plans a PointPillars detector on a Jetson AGX Orin and simulates ten seconds of it, then compiles it for this
-    machine, runs it, and compares prediction with measurement. The detector is PointPillars-S with the weights that
-    come along; weights of the KITTI three-class network bring that network.
+    machine, runs it, and compares prediction with measurement. The detector is PointPillars-S with its shipped
+    weights; weights of the KITTI three-class network select that network.
     """
     from socsched.api import execution, loading
     from socsched.api.planning import PlanOptions, plan_with

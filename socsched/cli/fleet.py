@@ -42,9 +42,9 @@ def command(
     vehicle: int | None,
     config: int,
 ) -> int:
-    """Simulate every vehicle of a study's fleet: misses per million frames, the worst vehicles, what more would cost.
+    """Simulate every vehicle of a study's fleet: misses per million frames, worst vehicles, cost of larger fleets.
 
-    The folder (NAME-fleet if absent) gets fleet.parquet and report.html.
+    The folder (default: NAME-fleet) gets fleet.parquet and report.html.
 
     Exit code 0: no frame of any vehicle late or dropped, 1: some were.
     """

@@ -71,7 +71,7 @@ def command(
 ) -> int:
     """Plan PIPELINE, simulate the plan, and compare it with a committed one.
 
-    junit.xml and summary.md are written whatever the outcome: infeasible plans, regressions and invalid files too.  To
+    junit.xml and summary.md are always written, also for infeasible plans, regressions and invalid files.  To
     accept a change, commit the plan.json of the folder as the new baseline.
 
     Exit code 0: feasible, every simulated frame in time, nothing worse than the baseline; 1: otherwise; 4: undecided.

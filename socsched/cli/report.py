@@ -51,7 +51,7 @@ def command(
 ) -> None:
     """Render the results in DIR (of `simulate -o`, `run -o` or `demo`), or a plan.
 
-    A page is one file that needs no network.  The time it shows of a plan is a simulation of its first hyperperiods.
+    A page is one file that needs no network.  For a plan, the times shown are a simulation of its first hyperperiods.
     """
     from socsched.api import folders
     from socsched.errors import UsageError

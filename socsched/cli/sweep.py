@@ -49,10 +49,10 @@ def command(
     measure: str | None,
     input_path: Path | None,
 ) -> int:
-    """Plan and simulate every configuration of a study; the table is the same whatever works on it, and how many.
+    """Plan and simulate every configuration of a study; the table is the same for any back end and number of workers.
 
-    The folder (the study's name if absent) gets table.parquet, report.html, and in best/ the plans of the best
-    configurations.  Ctrl-C, a killed process or a full disk lose nothing that is finished: --resume goes on.
+    The folder (default: the study's name) gets table.parquet, report.html, and in best/ the plans of the best
+    configurations.  Ctrl-C, a killed process or a full disk lose no finished row: continue with --resume.
 
     Exit code 0: a configuration meets every requirement, 1: none does, 4: none so far, but some are open.
     """

@@ -15,7 +15,7 @@ LAYOUTS = ("auto", "zhulf0804", "mmdet3d-0.x", "mmdet3d-1.x", "openpcdet")
 @click.group("weights", short_help="Import weights from checkpoints of other projects.")
 @output_options
 def command() -> None:
-    """Bring weights of other projects into the form the built-in networks take."""
+    """Convert weights of other projects to the format of the built-in networks."""
 
 
 @command.command("import")

@@ -74,10 +74,10 @@ def _best(pipeline: Pipeline, platform: Platform, mode: str | None, options: Pla
 
 def settings_of(texts: Sequence[str]) -> dict[str, str]:
     """Return OPTION=VALUE texts as a mapping; UsageError for anything else."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise UsageError(f"-O {text}: expected OPTION=VALUE")
-        found[name] = value
-    return found
+        settings[name] = value
+    return settings

@@ -41,10 +41,12 @@ def profile(
 
     chosen, board = load_pipeline(pipeline), load_platform(platform)
     plan = _spread(plan_with(chosen, board, options=PlanOptions(refine=False, explain=False)), chosen)
-    found = measure(plan, chosen, repeat=repeat, interval=until, scans=inputs, weights=weights, seed=seed, note=note)
+    profile_of_stages = measure(
+        plan, chosen, repeat=repeat, interval=until, scans=inputs, weights=weights, seed=seed, note=note
+    )
     if contention or conversions:
-        found = _together(found, chosen, inputs, weights, repeat, note, contention, conversions)
-    return found
+        profile_of_stages = _together(profile_of_stages, chosen, inputs, weights, repeat, note, contention, conversions)
+    return profile_of_stages
 
 
 def _together(

@@ -47,11 +47,11 @@ def _part(folder: Path, sources: Sources) -> Part:
 def _paired(parts: list[Part]) -> list[Part]:
     """Return the parts, each run paired with the simulation of the same tasks if available."""
     simulated = [part for part in parts if part.trace.kind == "simulated"]
-    found = []
+    pairs = []
     for part in parts:
         same = [other for other in simulated if other.plan.tasks == part.plan.tasks]
-        found.append(replace(part, simulated=same[0].result) if same and part.trace.kind == "measured" else part)
-    return found
+        pairs.append(replace(part, simulated=same[0].result) if same and part.trace.kind == "measured" else part)
+    return pairs
 
 
 def _notes(folder: Path) -> list[str]:

@@ -142,9 +142,9 @@ def _periods(root: Tree) -> dict[str, float]:
     """Return the period (ns) of every sensor and stage with a readable one, propagated along after."""
     timers = [*root.at("sensors").items(), *root.at("stages").items()]
     periods = {timer.key: timer.at("period").parse(_PERIOD) for timer in timers if timer.at("period").value is not None}
-    found = {name: period for name, period in periods.items() if period}
-    _hand_on(root, found)
-    return found
+    known_periods = {name: period for name, period in periods.items() if period}
+    _hand_on(root, known_periods)
+    return known_periods
 
 
 def _hand_on(root: Tree, found: dict[str, Value]) -> None:

@@ -39,19 +39,19 @@ class _Box:
 
 def depths(plan: Plan) -> dict[str, int]:
     """Return the number of hand-overs before each sensor and task (0 for sensors and independent timers)."""
-    found = {sensor.name: 0 for sensor in plan.sensors}
+    depth_of = {sensor.name: 0 for sensor in plan.sensors}
     tasks = {task.name: task for task in plan.tasks}
 
     def visit(name: str, seen: frozenset[str]) -> int:
-        if name in found or name not in tasks or name in seen:
-            return found.get(name, 0)
+        if name in depth_of or name not in tasks or name in seen:
+            return depth_of.get(name, 0)
         before = [visit(other, seen | {name}) for other in (*tasks[name].after, *tasks[name].reads)]
-        found[name] = 1 + max(before, default=0)
-        return found[name]
+        depth_of[name] = 1 + max(before, default=0)
+        return depth_of[name]
 
     for task in plan.tasks:
         visit(task.name, frozenset())
-    return found
+    return depth_of
 
 
 def mapping(plan: Plan) -> str:

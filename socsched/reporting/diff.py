@@ -120,14 +120,14 @@ def diff(a: Plan, b: Plan, allowed: float) -> PlanDiff:
 def moves(a: Plan, b: Plan) -> tuple[Move, ...]:
     """Return the tasks that changed, in the order of the plans."""
     before, after = ({task.name: task for task in plan.tasks} for plan in (a, b))
-    found = []
+    changes = []
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name), after.get(name)
         before_place, after_place = (_place(plan, task) if task else "" for plan, task in ((a, old), (b, new)))
         before_ns, after_ns = (task.cost_ns if task else 0 for task in (old, new))
         if before_place != after_place or before_ns != after_ns:
-            found.append(Move(name, before_place, after_place, before_ns, after_ns))
-    return tuple(found)
+            changes.append(Move(name, before_place, after_place, before_ns, after_ns))
+    return tuple(changes)
 
 
 def _place(plan: Plan, task: Task) -> str:
@@ -229,13 +229,13 @@ def _grown(a: Power | Bandwidth, b: Power | Bandwidth) -> str:
 
 def shares(a: ChainResult, b: ChainResult) -> dict[str, int]:
     """Return the growth (ns) of a chain's bound from A to B due to each task; the sum is the bound's change."""
-    found: dict[str, int] = {}
+    growth: dict[str, int] = {}
     for chain, sign in ((a, -1), (b, 1)):
         for name, ns in chain.terms:
             task, _, rest = name.partition(": ")
             actor = rest.rpartition(" by ")[2] if " by " in rest else task
-            found[actor] = found.get(actor, 0) + sign * ns
-    return {name: ns for name, ns in found.items() if ns}
+            growth[actor] = growth.get(actor, 0) + sign * ns
+    return {name: ns for name, ns in growth.items() if ns}
 
 
 def blame(task: str, found: tuple[Move, ...]) -> str:

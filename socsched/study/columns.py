@@ -102,15 +102,15 @@ def _column(parameter: Parameter) -> Column:
 
 def values(study: Study, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return the further parameters of a configuration as values of their columns, in base units."""
-    found: dict[str, Any] = {}
+    row: dict[str, Any] = {}
     for parameter in study.parameters:
         if parameter.name in NAMED:
             continue
         column, value = _column(parameter), chosen[parameter.name]
         if parameter.dimension:
             value = float(units.parse_exact(value, parameter.dimension))
-        found[column.name] = str(value) if column.kind == "text" else float(value)
-    return found
+        row[column.name] = str(value) if column.kind == "text" else float(value)
+    return row
 
 
 def varying(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[str]:

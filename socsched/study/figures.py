@@ -123,10 +123,10 @@ def _cell(rows: Sequence[Row], x: float, y: float, width: float, height: float) 
 
 
 def _levels(rows: Sequence[Row], name: str) -> list[Any]:
-    found = list(dict.fromkeys(row[name] for row in rows))
-    if all(isinstance(value, (int, float)) for value in found):
-        found.sort()
-    return found[:MOST_CELLS]
+    levels = list(dict.fromkeys(row[name] for row in rows))
+    if all(isinstance(value, (int, float)) for value in levels):
+        levels.sort()
+    return levels[:MOST_CELLS]
 
 
 def _short(value: Any) -> str:
@@ -168,7 +168,7 @@ def effects(
 
     These are main effects of the sample: means over all rows with a value, regardless of the other parameters.
     """
-    found = []
+    rows_of_effects = []
     for name in names:
         groups: dict[Any, list[float]] = {}
         for row in rows:
@@ -178,5 +178,5 @@ def effects(
         if len(means) > 1:
             least, most = min(means, key=lambda m: m[0]), max(means, key=lambda m: m[0])
             if most[0] > least[0]:
-                found.append((name, (least, most)))
-    return sorted(found, key=lambda item: item[1][0][0] - item[1][1][0])
+                rows_of_effects.append((name, (least, most)))
+    return sorted(rows_of_effects, key=lambda item: item[1][0][0] - item[1][1][0])

@@ -206,13 +206,13 @@ def drive(
 
 def _stretches(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """Return runs of consecutive numbers as (first, count), each of at most `CHUNK` numbers."""
-    found: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     for number in numbers:
-        if found and sum(found[-1]) == number and found[-1][1] < CHUNK:
-            found[-1] = (found[-1][0], found[-1][1] + 1)
+        if stretches and sum(stretches[-1]) == number and stretches[-1][1] < CHUNK:
+            stretches[-1] = (stretches[-1][0], stretches[-1][1] + 1)
         else:
-            found.append((number, 1))
-    return found
+            stretches.append((number, 1))
+    return stretches
 
 
 def summary(fleet: Fleet, point: Point, rows: Sequence[Row]) -> Group:

@@ -61,15 +61,15 @@ def measure_selected(done: Sweep, tracker: str, scans: Path | None, note: Callab
     boards = _boards(host, port, {how.keys.get(row["platform"], row["platform"]) for row in rows})
     wanted = list(_wanted(done, rows, scans, note))
     folder = done.folder / "measured"
-    found = {name: json.loads((folder / f"{name}.json").read_bytes()) for name in _kept(folder)}
-    items = {w.item.name: w.item for w in wanted if w.item.name not in found}
+    measured = {name: json.loads((folder / f"{name}.json").read_bytes()) for name in _kept(folder)}
+    items = {w.item.name: w.item for w in wanted if w.item.name not in measured}
     if items:
         note(f"{len(items)} stages are measured on {boards} boards")
         for item, answer in _answers(list(items.values()), boards, (host, port), done, note):
             if "times_ns" in answer:
                 replace_file(folder / f"{item.name}.json", json.dumps(answer).encode())
-                found[item.name] = answer
-    return replace(done, rows=tuple(_joined(row, wanted, found) for row in done.rows))
+                measured[item.name] = answer
+    return replace(done, rows=tuple(_joined(row, wanted, measured) for row in done.rows))
 
 
 def tracker_address(text: str) -> tuple[str, int]:
@@ -109,10 +109,10 @@ def _wanted(done: Sweep, rows: Sequence[Row], scans: Path | None, note: Callable
         board = done.study.measure.keys.get(point.platform, point.platform)
         pipeline, platform = opened.pipeline(point), opened.platform(point)
         for task in plan.tasks:
-            made = _prepared(task, plan, pipeline, platform, heard, note)
-            if made is None:
+            prepared = _prepared(task, plan, pipeline, platform, heard, note)
+            if prepared is None:
                 continue
-            artifact, arrays = made
+            artifact, arrays = prepared
             packed = _npz(arrays)
             repeat = done.study.measure.repeat
             identity = f"{board} {artifact.key} {repeat} {hashlib.sha256(packed).hexdigest()}"

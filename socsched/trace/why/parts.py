@@ -110,11 +110,11 @@ class Explanation:
 
     def causes(self) -> tuple[Cause, ...]:
         """Return the parts grouped by task, kind, engine and cause, in path order."""
-        found: dict[tuple[str, str, str, str], list[Part]] = {}
+        groups: dict[tuple[str, str, str, str], list[Part]] = {}
         for part in self.parts:
-            found.setdefault((part.task, part.kind, part.engine, part.by), []).append(part)
+            groups.setdefault((part.task, part.kind, part.engine, part.by), []).append(part)
         totals = []
-        for (task, kind, engine, by), parts in found.items():
+        for (task, kind, engine, by), parts in groups.items():
             frames = tuple(sorted({part.frame for part in parts if part.frame >= 0}))
             note = next((part.note for part in parts if part.note), "")
             totals.append(Cause(task, kind, engine, by, frames, sum(part.ns for part in parts), note))

@@ -54,17 +54,17 @@ class Outcome:
 
 def select_planners(texts: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
     """Return the planners given as NAME or NAME:OPTION=VALUE,...; without any, all of them and `OURS`."""
-    found = []
+    planners = []
     for text in texts or (OURS, *planner_names()):
         name, _, rest = text.partition(":")
         pairs = [pair.partition("=") for pair in rest.split(",") if pair]
         if any(not equals for _, equals, _ in pairs):
             raise UsageError(f"{text}: expected NAME:OPTION=VALUE,...")
-        found.append((name.strip(), {key: value for key, _, value in pairs}))
-    for name, _ in found:
+        planners.append((name.strip(), {key: value for key, _, value in pairs}))
+    for name, _ in planners:
         if name not in (OURS, *planner_names()):
             raise UsageError(f"no planner {name!r}", f"{OURS}, or one of {', '.join(planner_names())}")
-    return found
+    return planners
 
 
 def compare_planners(planners: Sequence[tuple[str, Mapping[str, str]]], make: Make) -> list[Outcome]:
@@ -125,12 +125,12 @@ def best(outcomes: Sequence[Outcome], objective: str) -> Outcome:
         "energy": lambda o: o.power_mw,
     }
     if goal not in keys:
-        raise UsageError(f"plans are not compared by {goal}", f"by {', '.join(keys)}")
-    made = [o for o in outcomes if o.plan is not None]
-    if not made:
-        raise UsageError("no planner covers the pipeline", outcomes[0].refusal if outcomes else "")
-    feasible = [o for o in made if o.plan is not None and o.plan.verdict == "feasible"]
-    return min(feasible, key=keys[goal]) if feasible else made[0]
+        raise UsageError(f"plans cannot be compared by {goal}", f"by {', '.join(keys)}")
+    planned = [o for o in outcomes if o.plan is not None]
+    if not planned:
+        raise UsageError("no planner supports the pipeline", outcomes[0].refusal if outcomes else "")
+    feasible = [o for o in planned if o.plan is not None and o.plan.verdict == "feasible"]
+    return min(feasible, key=keys[goal]) if feasible else planned[0]
 
 
 def points(outcomes: Sequence[Outcome]) -> list[Point]:

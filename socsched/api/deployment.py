@@ -34,15 +34,15 @@ def compile(
     from socsched.compiler.quantize.scales import read_pipeline_scales
     from socsched.models.weights import load_weights
 
-    made = load_plan(plan)
+    plan_to_compile = load_plan(plan)
     request = Request(
-        placement(made.tasks),
-        shares=shares_by_stage(made.tasks),
-        plan=plan_document(made),
+        placement(plan_to_compile.tasks),
+        shares=shares_by_stage(plan_to_compile.tasks),
+        plan=plan_document(plan_to_compile),
         stage=stage,
         engine=engine,
         scales=read_pipeline_scales(Path(scales)) if scales else {},
     )
-    given = load_weights(Path(weights)) if weights else None
-    cut = pipeline_of(made, pipeline, warnings.warn)
-    return compile_bundle(cut, load_platform(made.platform), request, Path(folder), given, note)
+    arrays = load_weights(Path(weights)) if weights else None
+    cut = pipeline_of(plan_to_compile, pipeline, warnings.warn)
+    return compile_bundle(cut, load_platform(plan_to_compile.platform), request, Path(folder), arrays, note)

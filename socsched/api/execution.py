@@ -62,14 +62,14 @@ def run(
     from socsched.runtime.options import PLAIN
     from socsched.trace.metrics import result
 
-    made = load_plan(plan)
-    if not made.tasks:
-        raise UsageError("there is nothing to run: a stage has no engine", "the plan's violations say which")
+    loaded = load_plan(plan)
+    if not loaded.tasks:
+        raise UsageError("nothing to run: a stage has no engine", "see the plan's violations")
     accounts: dict[str, dict[str, int]] = {}
     options, place = options or PLAIN, board or LocalBoard()
     trace = execute(
-        made,
-        pipeline_of(made, pipeline, warn),
+        loaded,
+        pipeline_of(loaded, pipeline, warn),
         scans=list_inputs(inputs) if isinstance(inputs, Path) else inputs,
         weights=weights,
         scales=scales,
@@ -94,7 +94,7 @@ def run(
         "realtime": options.realtime,
         "board": dict(place.facts()),
     }
-    return Run(made, trace, {**result(trace, made), "run": known}, accounts)
+    return Run(loaded, trace, {**result(trace, loaded), "run": known}, accounts)
 
 
 def list_inputs(given: Path | None) -> list[Path] | None:

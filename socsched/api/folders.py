@@ -52,20 +52,20 @@ def save(
     from socsched.trace.perfetto import write_perfetto
 
     try:
-        with scratch(folder) as made:
-            plan_io.save(plan, made / PLAN)
-            (made / RESULT).write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-            trace_io.save(trace, made / TRACE)
-            write_perfetto(trace, plan, made / PERFETTO)
+        with scratch(folder) as staging:
+            plan_io.save(plan, staging / PLAN)
+            (staging / RESULT).write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+            trace_io.save(trace, staging / TRACE)
+            write_perfetto(trace, plan, staging / PERFETTO)
             if trace.details:
                 from socsched.runtime.collect import write_frames
 
-                write_frames(trace, made)
-            written = digests(made)
+                write_frames(trace, staging)
+            written = digests(staging)
             written |= {name: file_digest(folder / name) for name in kept if (folder / name).is_file()}
             stale = {PAGE, PICTURE, NOTES, FRAMES, JOURNAL} - set(written)
-            (made / MADE).write_text(_made(written), encoding="utf-8")
-            put_in_place(made, folder, MADE, stale)
+            (staging / MADE).write_text(_made(written), encoding="utf-8")
+            put_in_place(staging, folder, MADE, stale)
     except OSError as error:
         raise unwritable(folder, error) from None
     if page:
@@ -161,26 +161,26 @@ def folders(folder: Path) -> list[Path]:
     """Return the plan file, or the folders with results: `folder` or its subfolders, simulations first."""
     if folder.is_file() or (folder / PLAN).is_file():
         return [folder]
-    found = sorted(
+    subfolders = sorted(
         (path.parent for path in folder.glob(f"*/{PLAN}")), key=lambda path: (path.name != "simulated", path.name)
     )
-    if not found:
+    if not subfolders:
         raise InputError(
             f"{folder}: no results here: neither {PLAN} nor a subfolder with one",
             "give a folder written by `socsched simulate -o`, `run -o` or `demo`, or a plan.json",
         )
-    return found
+    return subfolders
 
 
 def single(folder: Path, plan: str = PLAN) -> Path:
     """Return the folder of one result: `folder`, or the only subfolder with one; InputError otherwise."""
     if (folder / plan).is_file():
         return folder
-    found = sorted(path.parent for path in folder.glob(f"*/{plan}"))
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(str(path) for path in found)
+    candidates = sorted(path.parent for path in folder.glob(f"*/{plan}"))
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        names = ", ".join(str(path) for path in candidates)
         raise InputError(f"{folder}: several results here", f"give one of them: {names}")
     raise InputError(
         f"{folder}: no results here: neither {plan} nor a subfolder with one",

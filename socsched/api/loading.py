@@ -81,7 +81,7 @@ def pipeline_of(plan: Plan, given: str | Path | Pipeline | None, warn: Note) -> 
     except UsageError as error:
         if given:
             raise
-        raise UsageError(str(error), f"say where the plan's pipeline is: --pipeline FILE ({error.hint})") from None
+        raise UsageError(str(error), f"name the file of the plan's pipeline: --pipeline FILE ({error.hint})") from None
     hashes = input_hashes(get_platform("host"), pipeline)
     for name, digest in hashes.items():
         if name.startswith("pipelines/") and plan.inputs.get(name, digest) != digest:

@@ -27,10 +27,10 @@ def draw(trace: Trace, files: Sequence[Path], target: Path, street: int | None) 
     frame = next((f for f, d in sorted(trace.details.items()) if d.get("input") in numbers and "detections" in d), None)
     if frame is None:
         return
-    name, found = str(trace.details[frame]["input"]), trace.details[frame]["detections"]
+    name, detections = str(trace.details[frame]["input"]), trace.details[frame]["detections"]
     points = np.asarray(read_scan(files[numbers[name]]))
-    boxes = np.array([entry["box"] for entry in found])
-    labels, scores = ([entry[key] for entry in found] for key in ("label", "score"))
+    boxes = np.array([entry["box"] for entry in detections])
+    labels, scores = ([entry[key] for entry in detections] for key in ("label", "score"))
     truth = _truth(street, numbers[name]) if street is not None else None
     with tempfile.TemporaryDirectory() as scratch:
         above = birdseye(points, boxes, labels, scores, truth, Path(scratch) / "above.png", f"{name}, frame {frame}")

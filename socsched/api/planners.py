@@ -68,16 +68,16 @@ def _best(pipeline: Pipeline, platform: Platform, mode: str | None, options: Pla
     )
     found = comparison.best(outcomes, options.objective)
     assert found.plan is not None
-    told = {o.name: o.latency_ns for o in outcomes if o.plan is not None and o.plan.tasks}
-    return replace(found.plan, solver=replace(found.plan.solver, compared_latency_ns=told))
+    latencies = {o.name: o.latency_ns for o in outcomes if o.plan is not None and o.plan.tasks}
+    return replace(found.plan, solver=replace(found.plan.solver, compared_latency_ns=latencies))
 
 
 def settings_of(texts: Sequence[str]) -> dict[str, str]:
     """Return OPTION=VALUE texts as a mapping; UsageError for anything else."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise UsageError(f"-O {text}: expected OPTION=VALUE")
-        found[name] = value
-    return found
+        settings[name] = value
+    return settings

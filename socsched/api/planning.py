@@ -99,8 +99,8 @@ def plan_with(
         from socsched.api.planners import by_planner
 
         return by_planner(loaded, board, mode, options)
-    made = _searched(pin_stages(loaded, board, options.pins), board, mode, options, known)
-    return replace(made, tool={**made.tool, "version": __version__})
+    plan = _searched(pin_stages(loaded, board, options.pins), board, mode, options, known)
+    return replace(plan, tool={**plan.tool, "version": __version__})
 
 
 def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: PlanOptions, known: Known | None) -> Plan:
@@ -117,8 +117,8 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
         from socsched.planning.cutting.prefer import with_preferences
 
         chosen = get_mode(board, None if mode == "auto" else mode)
-        wishes = dict(stage_and_engines("--prefer", text, pipeline, board) for text in options.prefers)
-        pipeline = with_preferences(pipeline, known.model(chosen), wishes)
+        preferences = dict(stage_and_engines("--prefer", text, pipeline, board) for text in options.prefers)
+        pipeline = with_preferences(pipeline, known.model(chosen), preferences)
 
     def make(
         mode: str | None, cuts: bool, observed: Observed = NOTHING, explain: bool = False, share: float = 1.0
@@ -154,11 +154,11 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
         drafts.append(make(first.plan.mode, cut, seen))
         return drafts[-1].plan
 
-    made = refine(first.plan, None if exact else again, clock)
+    refined = refine(first.plan, None if exact else again, clock)
     if not options.explain:
-        return made
-    kept = next(draft for draft in drafts if draft.plan.tasks == made.tasks)
-    return replace(made, uncertainty=kept.finished(clock).uncertainty)
+        return refined
+    kept = next(draft for draft in drafts if draft.plan.tasks == refined.tasks)
+    return replace(refined, uncertainty=kept.finished(clock).uncertainty)
 
 
 def profile_of(options: PlanOptions) -> Profile | None:

@@ -20,6 +20,6 @@ def preview(plan: Plan) -> Trace:
     from socsched.sim.engine import simulate as traced
 
     if not plan.tasks:
-        raise UsageError("there is nothing to show: a stage has no engine", "socsched plan says which and why")
+        raise UsageError("nothing to show: a stage has no engine", "run `socsched plan` to see which stage and why")
     length = min(hyperperiod_ns(plan.tasks), LONGEST_NS)
     return traced(plan, max(length, 2 * max(t.period_ns for t in plan.tasks)))

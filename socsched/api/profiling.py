@@ -41,10 +41,12 @@ def profile(
 
     chosen, board = load_pipeline(pipeline), load_platform(platform)
     plan = _spread(plan_with(chosen, board, options=PlanOptions(refine=False, explain=False)), chosen)
-    found = measure(plan, chosen, repeat=repeat, interval=until, scans=inputs, weights=weights, seed=seed, note=note)
+    profile_of_stages = measure(
+        plan, chosen, repeat=repeat, interval=until, scans=inputs, weights=weights, seed=seed, note=note
+    )
     if contention or conversions:
-        found = _together(found, chosen, inputs, weights, repeat, note, contention, conversions)
-    return found
+        profile_of_stages = _together(profile_of_stages, chosen, inputs, weights, repeat, note, contention, conversions)
+    return profile_of_stages
 
 
 def _together(
@@ -65,16 +67,16 @@ def _together(
     from socsched.runtime import corun
     from socsched.runtime.backends.base import Setting
 
-    here = get_platform("host")
-    plan = make_plan(pipeline, here, work=stage_work, profile=profile)
+    host = get_platform("host")
+    plan = make_plan(pipeline, host, work=stage_work, profile=profile)
     tasks = (replace(t, lanes=(number % 2,)) for number, t in enumerate(plan.tasks))  # pairs need distinct lanes
     plan = replace(plan, tasks=tuple(tasks))
-    heard = corun.record(plan, pipeline, here, inputs, weights)
-    setting = Setting(plan, pipeline, here, bindings(pipeline), weights)
+    heard = corun.record(plan, pipeline, host, inputs, weights)
+    setting = Setting(plan, pipeline, host, bindings(pipeline), weights)
     return replace(
         profile,
         contention=corun.contention(plan, setting, heard, repeat=repeat, note=note) if contention else (),
-        conversions=corun.conversions(heard, here, repeat=repeat, note=note) if conversions else (),
+        conversions=corun.conversions(heard, host, repeat=repeat, note=note) if conversions else (),
     )
 
 

@@ -23,7 +23,7 @@ def html(folder: Path, file: Path, sources: Sources) -> None:
 
     parts = _paired([_part(path, sources) for path in folders(folder)])
     names = dict.fromkeys(part.plan.pipeline for part in parts)
-    text = page(parts, f"{', '.join(names)}: where it runs, and whether it keeps its deadlines", made_by())
+    text = page(parts, f"{', '.join(names)}: where it runs, and whether it meets its deadlines", made_by())
     write_file(file, text)
 
 
@@ -37,7 +37,7 @@ def _part(folder: Path, sources: Sources) -> Part:
     picture = _picture(folder)
     notes = _notes(folder)
     if folder.is_file():
-        notes.append("This is a plan: what is shown of time is a simulation of its first hyperperiods.")
+        notes.append("This is a plan: all times shown are from a simulation of its first hyperperiods.")
     caption = "One scan from above. " + " ".join(note for note in notes if "weights" in note)
     background = gather(plan, folder if folder.is_dir() else folder.parent, sources.pipeline, sources.platform)
     title = f"{verb}: {plan.pipeline} on {where}"
@@ -47,11 +47,11 @@ def _part(folder: Path, sources: Sources) -> Part:
 def _paired(parts: list[Part]) -> list[Part]:
     """Return the parts, each run paired with the simulation of the same tasks if available."""
     simulated = [part for part in parts if part.trace.kind == "simulated"]
-    found = []
+    pairs = []
     for part in parts:
         same = [other for other in simulated if other.plan.tasks == part.plan.tasks]
-        found.append(replace(part, simulated=same[0].result) if same and part.trace.kind == "measured" else part)
-    return found
+        pairs.append(replace(part, simulated=same[0].result) if same and part.trace.kind == "measured" else part)
+    return pairs
 
 
 def _notes(folder: Path) -> list[str]:

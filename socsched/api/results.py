@@ -107,5 +107,5 @@ class Result:
         from socsched.errors import UsageError
 
         if self.trace is None:
-            raise UsageError("a result without its trace cannot be kept", "simulate with record=True")
+            raise UsageError("a result without its trace cannot be saved", "simulate with record=True")
         save(Path(folder), self.plan, self.trace, self.figures, page, kept)

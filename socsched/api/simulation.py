@@ -72,11 +72,11 @@ def simulate_plan(
 ) -> Simulation:
     """Simulate a plan for `length_ns`; options as in `simulate`."""
     if not plan.tasks:
-        raise UsageError("there is nothing to simulate: a stage has no engine", "the plan's violations say which")
-    made = apply_policy(plan, policy, governor)
-    traced = not many_jobs(made, length_ns) if record is None else record
-    done = run(made, length_ns, seed, faults, traced)
-    return Simulation(made, done.trace, figures(done), done.interrupted)
+        raise UsageError("nothing to simulate: a stage has no engine", "see the plan's violations")
+    plan_to_run = apply_policy(plan, policy, governor)
+    traced = not many_jobs(plan_to_run, length_ns) if record is None else record
+    done = run(plan_to_run, length_ns, seed, faults, traced)
+    return Simulation(plan_to_run, done.trace, figures(done), done.interrupted)
 
 
 def apply_policy(plan: Plan, policy: str | Policy | Key | None = None, governor: str = "static") -> Plan:
@@ -104,9 +104,9 @@ def run(plan: Plan, length_ns: int, seed: int, faults: str | Path | Faults | Non
     from socsched.faults.model import SIMULATION, Faults
     from socsched.sim.engine import run as run_kernel
 
-    harm = load_faults(Path(faults), plan, SIMULATION) if isinstance(faults, str | Path) else faults
-    assert harm is None or isinstance(harm, Faults)
-    return run_kernel(plan, length_ns, seed, None, harm, record=record)
+    injected = load_faults(Path(faults), plan, SIMULATION) if isinstance(faults, str | Path) else faults
+    assert injected is None or isinstance(injected, Faults)
+    return run_kernel(plan, length_ns, seed, None, injected, record=record)
 
 
 def many_jobs(plan: Plan, length_ns: int) -> bool:

@@ -11,14 +11,16 @@ from socsched.cli.options import NameOrPath, Output, echo, output_options, sourc
 
 @click.command("analyze", short_help="Show bounds, their terms and the slack of a plan or task set.")
 @click.argument("file", metavar="PLAN.json|FILE.taskset.json", type=click.Path(path_type=Path))
-@click.option("--add", "new", type=NameOrPath("pipelines"), help="Ask whether this pipeline fits beside the plan.")
+@click.option(
+    "--add", "new", type=NameOrPath("pipelines"), help="Check whether this pipeline can be added to the plan."
+)
 @source_option
 @output_options
 @click.pass_obj
 def command(output: Output, file: Path, new: str | None, source: str | None) -> int:
     """Show every bound term by term, and which schedulability tests gave it.
 
-    Of a plan: chains, utilisation per engine, and how much slower stages may become. Of a task-set file (JSON or YAML):
+    For a plan: chains, utilisation per engine, and the margins of execution times. For a task-set file (JSON or YAML):
     the tightest bound of each task and chain, by which test, and why the other tests do not apply. With --add: whether
     another pipeline can run next to a plan, with all planned stages kept in place or moved.
 
@@ -38,46 +40,47 @@ def _add(output: Output, file: Path, new: str, source: str | None) -> int:
     from socsched.models.work import stage_work
     from socsched.planning.admission import add
 
-    made = loading.load_plan(file)
-    pipeline = loading.pipeline_of(made, source, output.warn)
-    found = add(made, pipeline, get_pipeline(new), get_platform(made.platform), stage_work)
+    plan = loading.load_plan(file)
+    pipeline = loading.pipeline_of(plan, source, output.warn)
+    admission = add(plan, pipeline, get_pipeline(new), get_platform(plan.platform), stage_work)
     document = {
-        "answer": found.answer,
-        "added": list(found.added),
-        "moved": list(found.moved),
-        "plan": loading.plan_document(found.plan),
+        "answer": admission.answer,
+        "added": list(admission.added),
+        "moved": list(admission.moved),
+        "plan": loading.plan_document(admission.plan),
     }
 
     def show() -> None:
         from socsched.reporting.terminal import console, plan_view
 
-        said = {
-            "yes": "Yes, with every stage of the plan where it is.",
-            "moving": f"Yes, if stages move: {', '.join(found.moved) or 'only their order and deadlines change'}.",
-            "no": "No: no mapping was found that meets every requirement.",
-            "undecided": "Undecided: no mapping was found within the limit.",
+        moves = f"stages move ({', '.join(admission.moved)})" if admission.moved else "order and deadlines change"
+        answers = {
+            "yes": "Yes, without moving a stage of the plan.",
+            "moving": f"Yes, if {moves}.",
+            "no": "No: no mapping that meets every requirement was found.",
+            "undecided": "Undecided: no mapping was found within the time limit.",
         }
-        echo(f"{new} beside {made.pipeline}? {said[found.answer]}")
-        console(terminal_width()).print(plan_view(found.plan))
+        echo(f"Can {new} be added to {plan.pipeline}? {answers[admission.answer]}")
+        console(terminal_width()).print(plan_view(admission.plan))
 
     output.result(document, show)
-    return outcomes.exit_code(found.plan)
+    return outcomes.exit_code(admission.plan)
 
 
 def _plan(output: Output, file: Path) -> int:
     from socsched.api.analysis import analyze
     from socsched.cli import outcomes
 
-    found = analyze(file)
-    made, document = found.plan, found.document
+    analysis = analyze(file)
+    plan, document = analysis.plan, analysis.document
 
     def show() -> None:
         from socsched.reporting.terminal import analysis_view, console
 
-        console(terminal_width()).print(analysis_view(made, document))
+        console(terminal_width()).print(analysis_view(plan, document))
 
     output.result(document, show)
-    return outcomes.exit_code(made)
+    return outcomes.exit_code(plan)
 
 
 def _taskset(output: Output, file: Path) -> int:
@@ -86,13 +89,13 @@ def _taskset(output: Output, file: Path) -> int:
     from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED
     from socsched.reporting import taskset_analysis
 
-    found = analyze(load_taskset(file))
-    document = taskset_analysis.document(found)
+    analysis = analyze(load_taskset(file))
+    document = taskset_analysis.document(analysis)
 
     def show() -> None:
         from socsched.reporting.terminal import console
 
-        console(terminal_width()).print(taskset_analysis.view(found, document))
+        console(terminal_width()).print(taskset_analysis.view(analysis, document))
 
     output.result(document, show)
-    return {True: EXIT_OK, False: EXIT_VIOLATED, None: EXIT_UNDECIDED}[found.verdict]
+    return {True: EXIT_OK, False: EXIT_VIOLATED, None: EXIT_UNDECIDED}[analysis.verdict]

@@ -21,8 +21,10 @@ from socsched.cli.options import (
 @click.command("calibrate", short_help="Choose int8 scales for a pipeline's networks from frames.")
 @pipeline_argument
 @input_option
-@click.option("--frames", type=click.IntRange(1), help="Frames to look at; all of --input, else 8 made up.")
-@click.option("--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help="npz file with weights.")
+@click.option(
+    "--frames", type=click.IntRange(1), help="Number of frames; default: all of --input, else 8 synthetic ones."
+)
+@click.option("--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help=".npz file with weights.")
 @click.option(
     "-o",
     "--output",
@@ -30,7 +32,7 @@ from socsched.cli.options import (
     type=click.Path(path_type=Path, dir_okay=False),
     default="scales.json",
     show_default=True,
-    help="File for the scales, by stage.",
+    help="Output file: the scales of every stage.",
 )
 @seed_option
 @output_options
@@ -58,20 +60,24 @@ def command(
     ready_to_write(file=file)
     if weights is None:
         if networks:
-            output.warn("no weights given: scales of seeded random ones fit no others")
-        given = {name: array for network in networks for name, array in draw_weights(network).items()}
+            output.warn("no weights given: the scales are valid for the seeded random weights only")
+        arrays = {name: array for network in networks for name, array in draw_weights(network).items()}
     else:
-        given = load_weights(weights)
+        arrays = load_weights(weights)
     feeds = sources(chosen, bindings(chosen), files, seed)
     count = frames or max((feed.count for feed in feeds.values()), default=0) or 8
-    made_up = [name for name, feed in feeds.items() if not feed.count and feed.frame(0).outputs]
-    if made_up:
-        output.warn(f"made-up frames for {', '.join(made_up)}: scales are worth what the frames resemble real ones")
-    seen = [[feed.frame(number) for feed in feeds.values()] for number in range(count)]
+    synthetic = [name for name, feed in feeds.items() if not feed.count and feed.frame(0).outputs]
+    if synthetic:
+        output.warn(
+            f"synthetic frames for {', '.join(synthetic)}: the scales are only as good as the frames are realistic"
+        )
+    samples = [[feed.frame(number) for feed in feeds.values()] for number in range(count)]
     usable = [
-        {k: v for one in frame for k, v in one.outputs.items()} for frame in seen if not any(f.problem for f in frame)
+        {k: v for one in frame for k, v in one.outputs.items()}
+        for frame in samples
+        if not any(f.problem for f in frame)
     ]
-    scales = calibrate_pipeline(chosen, given, usable)
+    scales = calibrate_pipeline(chosen, arrays, usable)
     write_pipeline_scales(file, scales)
     result = {"file": str(file), "frames": len(usable), "stages": {name: len(s.values) for name, s in scales.items()}}
     output.result(result, lambda: _show(result))

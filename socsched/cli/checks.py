@@ -11,15 +11,17 @@ def grounds(file: str, strict: bool) -> tuple[dict[str, int], str]:
     from socsched.descriptor.provenance import coverage, require_grounds
     from socsched.descriptor.source import read
 
-    found = (require_grounds if strict else coverage)(read(file))
+    counted = (require_grounds if strict else coverage)(read(file))
     counts = {
-        "figures": found.figures,
-        "sourced": found.sourced,
-        "assumed": found.assumed,
-        "uncovered": len(found.uncovered),
+        "figures": counted.figures,
+        "sourced": counted.sourced,
+        "assumed": counted.assumed,
+        "uncovered": len(counted.uncovered),
     }
-    remark = f"; of {found.total} numbers {found.figures + found.sourced} with source, {found.assumed} assumed"
-    remark += f", {len(found.uncovered)} without (--strict lists them)" if found.uncovered else ""
+    remark = (
+        f"; of {counted.total} numbers {counted.figures + counted.sourced} have a source, {counted.assumed} are assumed"
+    )
+    remark += f", {len(counted.uncovered)} have neither (--strict lists them)" if counted.uncovered else ""
     return counts, remark
 
 

@@ -26,33 +26,33 @@ if TYPE_CHECKING:
     type=Percentage(),
     default="5%",
     show_default=True,
-    help="How much slower B may be than A.",
+    help="Largest tolerated slowdown of B against A.",
 )
 @click.option(
     "--tolerance",
     type=Percentage(),
     default="5%",
     show_default=True,
-    help="Of a plan and results: mean error of the chains' p50 (p99: three times, stages: twice as much).",
+    help="Largest mean error of the prediction: chains' p50 (p99: three times this, stages: twice).",
 )
 @click.option(
     "-o",
     "--output",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Also write the comparison of A and B here, as Markdown (FILE.md).",
+    help="Also write the comparison of A and B to this Markdown file (FILE.md).",
 )
 @output_options
 @click.pass_obj
 def command(output: Output, paths: tuple[Path, ...], max_regression: float, tolerance: float, file: Path | None) -> int:
     """Compare A (the baseline) with B: two plan.json, or two result folders of `simulate` or `run`.
 
-    Of plans: stages that moved, bounds and expected times of chains, power, traffic, verdict.  Of results: stage
-    medians, chain p99, frames lost.  What got worse names the move that did it.  Exit code 1 when anything in B is
-    worse by more than --max-regression, or is lost.
+    For plans: moved stages, bounds and expected times of chains, power, traffic, verdict.  For results: stage medians,
+    chain p99, lost frames.  A regression names the move that caused it.  Exit code 1 if anything in B is worse by
+    more than --max-regression, or is lost.
 
     With a plan and results, line up the planned, simulated and measured p50, p99 and p99.9 of every stage and chain,
-    and the energy; exit code 1 when the prediction is further from the measurement than the tolerance, or more is lost.
+    and the energy; exit code 1 if the prediction error exceeds the tolerance, or more frames are lost than predicted.
     """
     ready_to_write(file=file)
     plans = [path.suffix == ".json" and path.name != "result.json" and not path.is_dir() for path in paths]
@@ -60,7 +60,7 @@ def command(output: Output, paths: tuple[Path, ...], max_regression: float, tole
         raise click.UsageError(f"{file}: expected a name that ends in .md")
     if paths and plans[0] and not all(plans):
         if file:
-            raise click.UsageError("-o is for two plans or two results")
+            raise click.UsageError("-o applies to a comparison of two plans or of two results only")
         return _predicted(output, paths, tolerance)
     if len(paths) != 2 or any(plans) != all(plans):
         raise click.UsageError(
@@ -71,20 +71,20 @@ def command(output: Output, paths: tuple[Path, ...], max_regression: float, tole
     from socsched.files import write_file
     from socsched.reporting.compare_view import markdown, view
 
-    found = _plans(paths, max_regression) if all(plans) else _results(paths, max_regression)
+    comparison = _plans(paths, max_regression) if all(plans) else _results(paths, max_regression)
     names = str(paths[0]), str(paths[1])
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_file(file, markdown(found, *names, max_regression))
+        write_file(file, markdown(comparison, *names, max_regression))
         output.note(f"wrote {file}")
 
     def show() -> None:
         from socsched.reporting.terminal import console
 
-        console(terminal_width()).print(view(found, *names, max_regression))
+        console(terminal_width()).print(view(comparison, *names, max_regression))
 
-    output.result(found.document(), show)
-    return EXIT_VIOLATED if found.regressions else EXIT_OK
+    output.result(comparison.document(), show)
+    return EXIT_VIOLATED if comparison.regressions else EXIT_OK
 
 
 def _plans(paths: tuple[Path, ...], allowed: float) -> PlanDiff:
@@ -117,30 +117,30 @@ def _predicted(output: Output, paths: tuple[Path, ...], tolerance: float) -> int
     results = [load_result(path) for path in paths[1:]]
     simulated = results[0] if len(results) == 2 else None
     allowed = Tolerance(p50=tolerance, p99=3 * tolerance, stages=2 * tolerance)
-    found = predict(loading.load_plan(paths[0]), simulated, results[-1], allowed)
+    prediction = predict(loading.load_plan(paths[0]), simulated, results[-1], allowed)
 
     def show() -> None:
         from socsched.reporting.terminal import console, table
         from socsched.units import format_duration
 
-        def told(value: float | None, what: str) -> str:
+        def cell(value: float | None, what: str) -> str:
             return "–" if value is None else f"{value:.0f} mW" if what == "energy" else format_duration(round(value))
 
         rows = [
             [
                 entry.name,
                 entry.figure.replace("_", "."),
-                *(told(v, entry.what) for v in (entry.planned, entry.simulated, entry.measured)),
+                *(cell(v, entry.what) for v in (entry.planned, entry.simulated, entry.measured)),
                 "–" if entry.error is None else f"{entry.error:+.1%}",
             ]
-            for entry in found.lines
+            for entry in prediction.lines
         ]
         columns = ["what", "figure", "planned", "simulated", "measured", "error"]
         console(terminal_width()).print(table("Predicted against measured", columns, rows, (2, 3, 4, 5)))
-        for name, error in found.errors.items():
+        for name, error in prediction.errors.items():
             echo(f"{name}: mean error {'–' if error is None else f'{error:.1%}'}")
-        for text in found.beyond:
+        for text in prediction.beyond:
             echo(f"✗ {text}")
 
-    output.result(found.document(), show)
-    return EXIT_VIOLATED if found.beyond else EXIT_OK
+    output.result(prediction.document(), show)
+    return EXIT_VIOLATED if prediction.beyond else EXIT_OK

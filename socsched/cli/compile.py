@@ -23,10 +23,12 @@ from socsched.cli.options import (
 @click.argument("pipeline", metavar="PLAN.json|PIPELINE", type=NameOrPath("pipelines"))
 @platform_option(required=False)
 @source_option
-@click.option("--stage", type=STAGE, help="Only this stage.")
-@click.option("--engine", type=ENGINE, help="Only for this engine.")
-@click.option("--part", help="With --stage: only the layers between two cuts, BEGIN:END (layer names joined by +).")
-@click.option("--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help="npz file with weights.")
+@click.option("--stage", type=STAGE, help="Compile only this stage.")
+@click.option("--engine", type=ENGINE, help="Compile only for this engine.")
+@click.option(
+    "--part", help="With --stage: compile only the layers between two cuts, BEGIN:END (layer names joined by +)."
+)
+@click.option("--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help=".npz file with weights.")
 @click.option(
     "--scales", type=click.Path(path_type=Path), help="JSON file with INT8 scales, as `socsched calibrate` writes it."
 )
@@ -75,7 +77,7 @@ def command(
     if pipeline.endswith(".json"):
         plan = loading.load_plan(Path(pipeline))
         if ctx.get_parameter_source("platform") is click.core.ParameterSource.COMMANDLINE and platform != plan.platform:
-            raise click.UsageError(f"{pipeline} is a plan for {plan.platform}: leave --platform out")
+            raise click.UsageError(f"{pipeline} is a plan for {plan.platform}: omit --platform")
         chosen, board = loading.pipeline_of(plan, source, output.warn), get_platform(plan.platform)
         shares = shares_by_stage(plan.tasks)
         request = Request(placement(plan.tasks), shares=shares, plan=loading.plan_document(plan), **options)
@@ -84,8 +86,8 @@ def command(
     else:
         chosen, board, request = get_pipeline(pipeline), get_platform(platform), Request(**options)
     ready_to_write(folder=folder)
-    given = load_weights(weights) if weights else None
-    manifest = compile_bundle(chosen, board, request, folder, given, output.note)
+    arrays = load_weights(weights) if weights else None
+    manifest = compile_bundle(chosen, board, request, folder, arrays, output.note)
     output.result(manifest, lambda: _show(manifest, folder))
 
 

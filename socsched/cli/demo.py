@@ -19,10 +19,10 @@ SIMULATED_NS = 10_000_000_000
 MODELLED = "Everything about the Jetson is derived or simulated from the plan's stage times; no Jetson was involved."
 
 
-@click.command("demo", short_help="The main job on a built-in street scene; starts here.")
+@click.command("demo", short_help="Compile, plan, simulate and run a detector on a built-in scene.")
 @click.option("--input", "input_path", type=click.Path(path_type=Path), help="KITTI .bin scan or a folder of them.")
 @click.option(
-    "--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help="npz file with trained weights."
+    "--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help=".npz file with trained weights."
 )
 @click.option(
     "-o",
@@ -33,7 +33,9 @@ MODELLED = "Everything about the Jetson is derived or simulated from the plan's 
     show_default=True,
     help="Folder for report and results.",
 )
-@click.option("--frames", type=click.IntRange(1), default=10, show_default=True, help="Frames to run on this machine.")
+@click.option(
+    "--frames", type=click.IntRange(1), default=10, show_default=True, help="Number of frames to run on this machine."
+)
 @seed_option
 @output_options
 @click.pass_obj
@@ -43,8 +45,8 @@ def command(
     """Take a LiDAR scan through compile, plan, simulate and run.
 
     Plans a PointPillars detector on a Jetson AGX Orin and simulates ten seconds of it, then compiles it for this
-    machine, runs it, and compares prediction with measurement. The detector is PointPillars-S with the weights that
-    come along; weights of the KITTI three-class network bring that network.
+    machine, runs it, and compares prediction with measurement. The detector is PointPillars-S with its shipped
+    weights; weights of the KITTI three-class network select that network.
     """
     from socsched.api import execution, loading
     from socsched.api.planning import PlanOptions, plan_with
@@ -86,9 +88,9 @@ def fitting(weights: Path | None) -> str:
     from socsched.models.pointpillars.small import networks
     from socsched.models.weights import load_weights
 
-    given = load_weights(weights)
+    arrays = load_weights(weights)
     shapes = {name: shape for network in networks() for name, shape in network.params.items()}
-    return PIPELINE if all(name in given and given[name].shape == shapes[name] for name in shapes) else FULL
+    return PIPELINE if all(name in arrays and arrays[name].shape == shapes[name] for name in shapes) else FULL
 
 
 def remarks(here: Result, trained: bool, others: float | None) -> list[str]:
@@ -100,24 +102,24 @@ def remarks(here: Result, trained: bool, others: float | None) -> list[str]:
     from socsched.runtime.background_load import MUCH
     from socsched.units import format_duration
 
-    notes = ["Measured just now on this machine, which ran the compiled network on every scan."]
+    notes = ["Measured on this machine: the compiled network ran on every scan."]
     if not trained:
         notes.append(
-            "The weights are PointPillars-S's own, trained on synthetic scans: of real streets they know what those "
-            "resemble (docs/models/pointpillars-s.md). Name others with --weights."
+            "The weights are those of PointPillars-S, trained on synthetic scans: on real scans, detection is limited "
+            "to scenes that resemble them (docs/models/pointpillars-s.md). Use other weights with --weights."
         )
     if others is not None and others > MUCH:
         notes.append(
-            f"Other programs took {others:.1f} processors of this machine meanwhile: stages took longer than they "
-            "would alone, those on several processors most. Measure on a quiet machine."
+            f"Other programs used {others:.1f} cores of this machine during the run: stages took longer than on an "
+            "idle machine, stages on several cores most. Repeat the measurement on an idle machine."
         )
     for chain in here.plan.chains:
         worst = here.figures["chains"][chain.name]["response_time_ns"]["max"]
         if worst is None or worst > chain.deadline_ns:
-            took = "finished no frame" if worst is None else f"took up to {format_duration(worst)}"
+            took = "no frame was finished" if worst is None else f"frames took up to {format_duration(worst)}"
             notes.append(
-                f"This machine is not the target: it {took} where {chain.name} allows "
-                f"{format_duration(chain.deadline_ns)}. Its late frames are real, and expected here."
+                f"This machine is not the target: {took}, the deadline of {chain.name} is "
+                f"{format_duration(chain.deadline_ns)}. Late frames are expected here."
             )
     return notes
 

@@ -19,11 +19,11 @@ from socsched.cli.options import Output, output_options, terminal_width
 NEEDED_BYTES = 1_500_000_000
 
 
-@click.command("doctor", short_help="Say what works on this machine, what does not, and what to do.")
+@click.command("doctor", short_help="Check this machine: what works, what does not, and how to fix it.")
 @output_options
 @click.pass_obj
 def command(output: Output) -> int:
-    """Say what works on this machine, what does not, why, and what to do; exit 3 when the main job cannot work.
+    """Check this machine: what works, what does not, why, and how to fix it; exit code 3 if the main job cannot work.
 
     The main job is to plan, simulate, compile and run on this machine; anything else that is missing is listed with
     the command that installs it, and does not affect the exit code.
@@ -38,14 +38,14 @@ def command(output: Output) -> int:
 
 def examine() -> list[Check]:
     """Return every finding; a check that raises an error counts as a finding too."""
-    found = []
+    checks = []
     for check in CHECKS:
         try:
-            found.append(check())
+            checks.append(check())
         except Exception as error:  # a failing check must not hide the findings of the others
             name = check.__name__.strip("_").replace("_", " ")
-            found.append(Check(name, "broken", f"{type(error).__name__}: {error}", "", "socsched doctor -v"))
-    return found
+            checks.append(Check(name, "broken", f"{type(error).__name__}: {error}", "", "socsched doctor -v"))
+    return checks
 
 
 def _show(checks: list[Check]) -> None:
@@ -61,7 +61,7 @@ def _show(checks: list[Check]) -> None:
             f"socsched on {system.machine()}, {_os_name()}", ["check", "state", "found", "needed for"], rows, (), (3,)
         )
     )
-    for title, main in (("Needed: what to do", True), ("Optional: what each takes", False)):
+    for title, main in (("Required: how to fix it", True), ("Optional: how to install it", False)):
         remedies = [[check.name, check.remedy] for check in checks if check.remedy and check.main is main]
         if remedies:
             screen.print(Text(""), table(title, ["check", "remedy"], remedies))
@@ -86,15 +86,15 @@ def _tvm() -> Check:
 
     from socsched.compiler.versions import PINNED
 
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for package in PINNED:
         try:
-            found[package] = metadata.version(package)
+            versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
-            found[package] = "none"
-    good = found == dict(PINNED)
+            versions[package] = "none"
+    good = versions == dict(PINNED)
     remedy = "" if good else "pip install " + " ".join(f"{name}=={version}" for name, version in PINNED.items())
-    listed = ", ".join(f"{name} {version}" for name, version in found.items())
+    listed = ", ".join(f"{name} {version}" for name, version in versions.items())
     return Check("tvm", "ok" if good else "broken", listed, "compile, run, plan", remedy, True)
 
 
@@ -117,33 +117,33 @@ def _cache() -> Check:
         with tempfile.NamedTemporaryFile(dir=folder):
             pass
     except (MachineError, OSError) as error:
-        remedy = "make the folder writable, or set SOCSCHED_CACHE to one that is"
+        remedy = "make the folder writable, or set SOCSCHED_CACHE to a writable folder"
         return Check("artefact cache", "broken", str(error), "compile, run", remedy, True)
     used = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return Check("artefact cache", "ok", f"{folder} ({used / 1e6:.0f} MB)", "not compiling twice", "", True)
+    return Check("artefact cache", "ok", f"{folder} ({used / 1e6:.0f} MB)", "reuse of compiled stages", "", True)
 
 
 def _disk() -> Check:
     free = shutil.disk_usage(Path.cwd()).free
     good = free >= NEEDED_BYTES
-    remedy = "" if good else "free some space: results and artefacts take up to 1 GB"
+    remedy = "" if good else "free some disk space: results and artefacts take up to 1 GB"
     state = "ok" if good else "missing"
     return Check("disk", state, f"{free / 1e9:.1f} GB free here", "results, artefacts", remedy, True)
 
 
 def _threads() -> Check:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    asked = os.environ.get("TVM_NUM_THREADS")
-    found = f"{cores} cores usable" + (f", TVM_NUM_THREADS={asked}" if asked else "")
+    requested = os.environ.get("TVM_NUM_THREADS")
+    found = f"{cores} cores usable" + (f", TVM_NUM_THREADS={requested}" if requested else "")
     return Check("cores", "ok", found, "run, profile")
 
 
 def _descriptors() -> Check:
     from socsched import resources
 
-    found = {kind: len(resources.names(kind)) for kind in resources.KINDS}
-    good = all(found.values())
-    listed = ", ".join(f"{kind}: {count}" for kind, count in found.items())
+    counts = {kind: len(resources.names(kind)) for kind in resources.KINDS}
+    good = all(counts.values())
+    listed = ", ".join(f"{kind}: {count}" for kind, count in counts.items())
     remedy = "" if good else "pip install --force-reinstall --no-deps socsched"
     return Check("descriptors", "ok" if good else "broken", listed, "everything", remedy, True)
 

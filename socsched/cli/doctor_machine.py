@@ -29,7 +29,7 @@ def codegen() -> Check:
     known = [name for name in ("x86_64", "aarch64", "hexagon") if name in processors]
     listed = ", ".join([*known, *devices]) or "none"
     good = own in processors
-    remedy = "" if good else "install the wheel of TVM that is pinned: see tvm above"
+    remedy = "" if good else "install the pinned TVM wheel: see tvm above"
     return Check("TVM targets", "ok" if good else "broken", listed, purpose, remedy, True)
 
 
@@ -49,18 +49,20 @@ def gpu() -> Check:
         return tool.missing("no NVIDIA GPU, or no driver for it")
     version = next((word for word in driver.split() if word[:1].isdigit() and "." in word), "unknown")
     if not Nvml().available:
-        found = f"driver {version}, which does not answer"
-        return tool.broken(found, "sudo modprobe nvidia (after an update of the driver: reboot)")
+        found = f"driver {version}, not responding"
+        return tool.broken(found, "sudo modprobe nvidia (after a driver update: reboot)")
     return tool.ok(f"driver {version}")
 
 
 def cudart() -> Check:
     """Return the installed CUDA runtime: TVM's wheel loads only version 13, and reports nothing if it is missing."""
     tool = OPTIONAL["libcudart"]
-    found = [version for version in (13, 12) if _loads(f"libcudart.so.{version}")]
-    if 13 in found:
+    versions = [version for version in (13, 12) if _loads(f"libcudart.so.{version}")]
+    if 13 in versions:
         return tool.ok("libcudart.so.13")
-    return tool.broken("only libcudart.so.12: TVM sees no GPU") if found else tool.missing("not installed")
+    return (
+        tool.broken("only libcudart.so.12; TVM needs 13 to use the GPU") if versions else tool.missing("not installed")
+    )
 
 
 def tensorrt() -> Check:
@@ -98,14 +100,14 @@ def power() -> Check:
 
     tool = OPTIONAL["power sensors"]
     packages, rails = rapl_domains(ROOT), ina3221_rails(ROOT)
-    found = [f"{len(packages)} package counters"] if packages else []
-    found += [f"{len(rails)} rails (INA3221)"] if rails else []
-    found += ["NVML"] if Nvml().available else []
-    if found:
-        return tool.ok(", ".join(found))
+    sensors = [f"{len(packages)} package counters"] if packages else []
+    sensors += [f"{len(rails)} rails (INA3221)"] if rails else []
+    sensors += ["NVML"] if Nvml().available else []
+    if sensors:
+        return tool.ok(", ".join(sensors))
     if list(ROOT.glob("sys/class/powercap/*:[0-9]*/energy_uj")):
-        return tool.broken("this user may not read them", "sudo chmod a+r /sys/class/powercap/*/energy_uj")
-    return tool.missing("this machine offers none")
+        return tool.broken("not readable by this user", "sudo chmod a+r /sys/class/powercap/*/energy_uj")
+    return tool.missing("none on this machine")
 
 
 def _text(name: str) -> str:

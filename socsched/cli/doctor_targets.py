@@ -27,23 +27,22 @@ def _native_or_found(tool: Tool) -> Check:
 def nvcc() -> Check:
     """Return the GPUs that CUDA code can be built for here: the newest toolkits have dropped the oldest GPUs."""
     tool = OPTIONAL["nvcc"]
-    seen = tool.look()
-    if seen.status != "ok":
-        return seen
-    path = seen.found
-    able = _architectures(path)
-    if able is None:
+    check = tool.look()
+    if check.status != "ok":
+        return check
+    path = check.found
+    supported = _architectures(path)
+    if supported is None:
         return tool.broken(f"{path} does not run", "reinstall the CUDA toolkit")
-    found = [arch for arch in ARCHITECTURES if arch in able]
-    dropped = [arch for arch in ARCHITECTURES if arch not in able]
-    listed = f"{path}: {', '.join(found) or 'none of the boards'}"
+    buildable = [arch for arch in ARCHITECTURES if arch in supported]
+    dropped = [arch for arch in ARCHITECTURES if arch not in supported]
+    listed = f"{path}: {', '.join(buildable) or 'none of the boards'}"
     if not dropped:
         return tool.ok(listed)
     old = [arch for arch in dropped if arch in ("sm_62", "sm_72")]
-    advice = (
-        f"not for {', '.join(dropped)}: put the nvcc of {'CUDA 12' if old == dropped else 'CUDA 12 or later'} first"
-    )
-    return Check(tool.name, "ok" if found else "missing", listed, tool.enables, f"{advice} on PATH for those")
+    release = "CUDA 12" if old == dropped else "CUDA 12 or later"
+    advice = f"no code for {', '.join(dropped)}: put the nvcc of {release} first on PATH for these"
+    return Check(tool.name, "ok" if buildable else "missing", listed, tool.enables, advice)
 
 
 def _architectures(path: str) -> set[str] | None:
@@ -75,11 +74,11 @@ def hexagon() -> Check:
     try:
         from socsched.compiler.environment import tvm
 
-        able = "hexagon" in tvm.target.codegen.llvm_get_targets()
+        supported = "hexagon" in tvm.target.codegen.llvm_get_targets()
     except Exception as error:  # a faulty compiler is reported by the row above
         return tool.missing(f"TVM does not load: {error}")
     return (
-        tool.ok("in TVM's LLVM; built, never run: that takes the vendor's kit")
-        if able
+        tool.ok("in TVM's LLVM; code is built, not run: running needs the vendor's SDK")
+        if supported
         else tool.missing("not in TVM's LLVM")
     )

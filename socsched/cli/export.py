@@ -18,7 +18,7 @@ FORMATS = ("stm", "linux", "perfetto")
 def export(plan: Plan, form: str, file: Path) -> None:
     """Write a plan as ``stm`` (YAML), ``linux`` (a shell script) or ``perfetto`` (a trace of one hyperperiod)."""
     if not plan.tasks:
-        raise UsageError("there is nothing to export: a stage has no engine", "socsched plan says which and why")
+        raise UsageError("nothing to export: a stage has no engine", "run `socsched plan` to see which stage and why")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         if form == "perfetto":

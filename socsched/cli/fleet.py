@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 @click.command("fleet", short_help="Simulate vehicles that differ in load, temperature and faults.")
 @click.argument("study", type=NameOrPath("studies"), metavar="STUDY.yaml")
 @folder_option
-@click.option("--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="Who works.")
-@click.option("--workers", type=click.IntRange(1), help="Cores to use; all of them if absent.")
-@click.option("--address", metavar="HOST:PORT|auto", help="Ray cluster to use; $RAY_ADDRESS, else one started here.")
-@click.option("--resume", is_flag=True, help="Go on with what the folder holds; finished vehicles are not done again.")
+@click.option(
+    "--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="Local cores or Ray."
+)
+@click.option("--workers", type=click.IntRange(1), help="Number of cores to use; default: all.")
+@click.option(
+    "--address", metavar="HOST:PORT|auto", help="Ray cluster; default: $RAY_ADDRESS, else one on this machine."
+)
+@click.option("--resume", is_flag=True, help="Resume from the output folder; finished vehicles are skipped.")
 @click.option("--vehicle", type=click.IntRange(0), metavar="SEED", help="Replay one vehicle, with trace and report.")
-@click.option("--config", type=click.IntRange(0), default=0, help="With --vehicle: the configuration it has.")
+@click.option("--config", type=click.IntRange(0), default=0, help="With --vehicle: its configuration.")
 @output_options
 @click.pass_context
 def command(
@@ -38,9 +42,9 @@ def command(
     vehicle: int | None,
     config: int,
 ) -> int:
-    """Simulate every vehicle of a study's fleet: misses per million frames, the worst vehicles, what more would cost.
+    """Simulate every vehicle of a study's fleet: misses per million frames, worst vehicles, cost of larger fleets.
 
-    The folder (NAME-fleet if absent) gets fleet.parquet and report.html.
+    The folder (default: NAME-fleet) gets fleet.parquet and report.html.
 
     Exit code 0: no frame of any vehicle late or dropped, 1: some were.
     """
@@ -53,19 +57,19 @@ def command(
     from socsched.study.sweep import configurations
 
     output: Output = ctx.obj
-    asked = load_study(study)
-    fleet_of(asked)
-    found, inputs = configurations(asked), gather(asked)
+    specification = load_study(study)
+    fleet_of(specification)
+    points, inputs = configurations(specification), gather(specification)
     if vehicle is not None:
-        point = next((point for point in found if point.config == config), None)
+        point = next((point for point in points if point.config == config), None)
         if point is None:
-            raise UsageError(f"the study has no configuration {config}", f"0 to {len(found) - 1}")
+            raise UsageError(f"the study has no configuration {config}", f"0 to {len(points) - 1}")
         return _replay(output, inputs, point, vehicle, folder)
     table.require()
-    target = folder or Path(f"{asked.name}-fleet")
+    target = folder or Path(f"{specification.name}-fleet")
     team = chosen_engine(engine, inputs, target / "inputs", workers, address)
     store = create(target, f"fleet {inputs.digest()}", resume)
-    done = drive(inputs, found, target, store, team, None if output.quiet else output.note)
+    done = drive(inputs, points, target, store, team, None if output.quiet else output.note)
     _write(done, inputs, study, engine)
     output.note(f"{done.fresh} vehicles in {done.seconds:.1f} s; wrote {target}/ (fleet.parquet, report.html)")
     output.result(_document(done, study), lambda: _show(done, study))
@@ -145,7 +149,7 @@ def _replay(output: Output, inputs: Inputs, point: Point, seed: int, folder: Pat
     fleet = fleet_of(inputs.study)
     output.note(
         f"vehicle {seed}: load {one.load / 1e6:g}"
-        + ("" if one.ambient_mc is None else f", {one.ambient_mc / 1000:g} C around it")
+        + ("" if one.ambient_mc is None else f", {one.ambient_mc / 1000:g} C ambient")
         + f", {float(one.faults_per_minute):g} faults a minute"
     )
     done = run(one.plan, fleet.duration_ns, seed, override(point.policy), one.faults, record=True)

@@ -37,9 +37,11 @@ JUNIT, SUMMARY = "junit.xml", "summary.md"
 @click.option(
     "--baseline",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The plan.json that was accepted last; nothing may be worse than it by more than --max-regression.",
+    help="The last accepted plan.json; no figure may be worse by more than --max-regression.",
 )
-@click.option("--max-regression", type=Percentage(), default="5%", show_default=True, help="How much worse it may be.")
+@click.option(
+    "--max-regression", type=Percentage(), default="5%", show_default=True, help="Largest tolerated regression."
+)
 @click.option("--duration", type=Quantity("duration"), default="10s", show_default=True, help="Simulated time.")
 @click.option(
     "-o",
@@ -69,19 +71,19 @@ def command(
 ) -> int:
     """Plan PIPELINE, simulate the plan, and compare it with a committed one.
 
-    junit.xml and summary.md are written whatever the outcome: infeasible plans, regressions and invalid files too.  To
+    junit.xml and summary.md are always written, also for infeasible plans, regressions and invalid files.  To
     accept a change, commit the plan.json of the folder as the new baseline.
 
-    Exit code 0: feasible, every simulated frame in time, nothing worse than the baseline; 1: not so; 4: undecided.
+    Exit code 0: feasible, every simulated frame in time, nothing worse than the baseline; 1: otherwise; 4: undecided.
     """
     from socsched.api import folders
 
     output: Output = ctx.obj
     if platform is None and not pipeline.endswith(".json"):
         raise click.UsageError(f"a pipeline needs a platform: socsched guard {pipeline} -p PLATFORM")
-    given = {path.resolve() for path in (baseline, Path(pipeline)) if path is not None}
-    if (folder / folders.PLAN).resolve() in given:
-        raise click.UsageError(f"{folder / folders.PLAN} would be overwritten: name another folder with -o")
+    inputs = {path.resolve() for path in (baseline, Path(pipeline)) if path is not None}
+    if (folder / folders.PLAN).resolve() in inputs:
+        raise click.UsageError(f"{folder / folders.PLAN} would be overwritten: choose another folder with -o")
     ready_to_write(folder=folder)
     _clear(folder)
 
@@ -93,9 +95,9 @@ def command(
         if pipeline.endswith(".json"):
             return plan_from(ctx, pipeline, platform, mode, objective, policy, profile_file)
         assert platform is not None
-        made = plan_with(pipeline, platform, mode, PlanOptions(objective, policy, profile_file))
-        loading.save_plan(made, folder / folders.PLAN)
-        return made
+        plan = plan_with(pipeline, platform, mode, PlanOptions(objective, policy, profile_file))
+        loading.save_plan(plan, folder / folders.PLAN)
+        return plan
 
     try:
         return _guard(output, make, folder, baseline, max_regression, duration, seed)
@@ -135,13 +137,13 @@ def _guard(
         done.save(folder)
     else:
         loading.save_plan(plan, folder / folders.PLAN)
-    found = _compared(plan, baseline, folder / folders.PLAN, allowed)
-    (folder / JUNIT).write_text(junit.render(plan, result, found), encoding="utf-8")
+    differences = _compared(plan, baseline, folder / folders.PLAN, allowed)
+    (folder / JUNIT).write_text(junit.render(plan, result, differences), encoding="utf-8")
     text = summary.render(plan, trace, result)
-    if found is not None:
+    if differences is not None:
         from socsched.reporting.compare_view import markdown
 
-        text += "\n" + markdown(found, str(baseline), str(folder / folders.PLAN), allowed)
+        text += "\n" + markdown(differences, str(baseline), str(folder / folders.PLAN), allowed)
     (folder / SUMMARY).write_text(text, encoding="utf-8")
     output.note(f"wrote {folder}/ ({', '.join(sorted(path.name for path in folder.iterdir()))})")
 
@@ -154,18 +156,18 @@ def _guard(
         screen.print(terminal.violations(plan))
         if result:
             screen.print(terminal.outcome(result))
-        if found is not None:
-            screen.print(view(found, str(baseline), str(folder / folders.PLAN), allowed))
+        if differences is not None:
+            screen.print(view(differences, str(baseline), str(folder / folders.PLAN), allowed))
 
     document = {"verdict": plan.verdict, "chains": result.get("chains", {}), "folder": str(folder)}
-    output.result(document | ({"compared": found.document()} if found is not None else {}), show)
+    output.result(document | ({"compared": differences.document()} if differences is not None else {}), show)
     lost = outcomes.outcome_code(result) if result else EXIT_OK
-    regressed = EXIT_VIOLATED if found is not None and found.regressions else EXIT_OK
+    regressed = EXIT_VIOLATED if differences is not None and differences.regressions else EXIT_OK
     codes = {outcomes.exit_code(plan), lost, regressed} - {EXIT_OK}
     return min(codes, default=EXIT_OK)
 
 
-def _compared(plan: Plan, baseline: Path | None, made: Path, allowed: float) -> PlanDiff | None:
+def _compared(plan: Plan, baseline: Path | None, plan_file: Path, allowed: float) -> PlanDiff | None:
     from socsched.api.loading import load_plan
     from socsched.errors import InputError
     from socsched.reporting.diff import diff
@@ -173,7 +175,7 @@ def _compared(plan: Plan, baseline: Path | None, made: Path, allowed: float) -> 
     if baseline is None:
         return None
     if not baseline.exists():
-        raise InputError(f"{baseline}: there is no baseline", f"look at {made} and commit it as {baseline}")
+        raise InputError(f"{baseline}: baseline not found", f"review {plan_file} and commit it as {baseline}")
     return diff(load_plan(baseline), plan, allowed)
 
 

@@ -67,8 +67,8 @@ class Output:
 def output_options(function: F) -> F:
     """Add --json, -q and -v; the command finds the outcome in `ctx.obj` (an `Output`)."""
     for name, flags, text in (
-        ("verbose", ("-v", "--verbose"), "Say more; show tracebacks."),
-        ("quiet", ("-q", "--quiet"), "No progress, no tables; the exit code tells."),
+        ("verbose", ("-v", "--verbose"), "Verbose output; show tracebacks."),
+        ("quiet", ("-q", "--quiet"), "No progress, no tables: only the exit code."),
         ("json", ("--json",), "Print one JSON object instead of text."),
     ):
         function = click.option(
@@ -85,7 +85,7 @@ def _set_output(ctx: click.Context, param: click.Parameter, value: bool) -> None
 
 def strict_option(function: F) -> F:
     """Add --strict: every number must have a source."""
-    text = "Also report every number that has no source and no reasoning."
+    text = "Also report every number without a source or a stated assumption."
     return click.option("--strict", is_flag=True, help=text)(function)
 
 
@@ -172,7 +172,7 @@ def pipeline_argument(function: F) -> F:
 
 def source_option(function: F) -> F:
     """Add --pipeline: the pipeline file of a plan, if its name does not locate it."""
-    text = "File or name of the plan's pipeline, where its name does not find it."
+    text = "File or name of the plan's pipeline, if the name in the plan does not locate it."
     return click.option("--pipeline", "source", type=NameOrPath("pipelines"), help=text)(function)
 
 
@@ -191,7 +191,7 @@ def platform_option(required: bool = True) -> Callable[[F], F]:
 def mode_option(function: F) -> F:
     """Add --mode."""
     return click.option(
-        "--mode", "-m", type=MODE, envvar="SOCSCHED_MODE", help="Power mode; auto or none: every one is tried."
+        "--mode", "-m", type=MODE, envvar="SOCSCHED_MODE", help="Power mode; auto or not given: every mode is tried."
     )(function)
 
 
@@ -226,7 +226,7 @@ def planning_options(function: F, simulated: bool = False) -> F:
             type=Objectives(),
             default="latency",
             show_default=True,
-            help="What to optimise among mappings that meet the deadlines; of several the first counts most.",
+            help="Objectives among mappings that meet the deadlines; the first is the most important.",
         ),
         click.option(
             "--policy",
@@ -255,7 +255,7 @@ def seed_option(function: F) -> F:
         default=0,
         show_default=True,
         envvar="SOCSCHED_SEED",
-        help="Seed of all random draws.",
+        help="Seed of all random numbers.",
     )(function)
 
 
@@ -301,11 +301,11 @@ def ready_to_write(*, file: Path | None = None, folder: Path | None = None) -> N
             if not replaceable(file):
                 file.parent.stat()
                 return
-        made = list(takewhile(lambda path: not path.exists(), (place, *place.parents)))
+        created = list(takewhile(lambda path: not path.exists(), (place, *place.parents)))
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place):
             pass
-        for path in made if folder else ():
+        for path in created if folder else ():
             path.rmdir()
     except OSError as error:
         raise unwritable(folder or file, error) from None
@@ -317,10 +317,10 @@ def _no_input(file: Path) -> None:
     from socsched.files import is_same_file, replaceable
 
     context = click.get_current_context(silent=True)
-    given = [value for value in context.params.values() if value is not file] if context else []
-    names = [name for value in given for name in (value if isinstance(value, tuple) else (value,))]
+    values = [value for value in context.params.values() if value is not file] if context else []
+    names = [name for value in values for name in (value if isinstance(value, tuple) else (value,))]
     if replaceable(file) and any(isinstance(name, (str, Path)) and is_same_file(name, file) for name in names):
-        raise UsageError(f"{file}: is read by this command and cannot be its output too", "name another file with -o")
+        raise UsageError(f"{file}: is an input of this command and cannot be its output", "choose another file with -o")
 
 
 def terminal_width() -> int:

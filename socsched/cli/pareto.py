@@ -23,9 +23,9 @@ def show(
     from socsched.reporting import pareto
 
     if mode not in (None, "auto"):
-        raise UsageError("--pareto goes through every mode", "leave --mode out")
+        raise UsageError("--pareto plans every mode", "omit --mode")
     if file is not None and file.suffix.lower() != ".svg" and not file.name.endswith("pareto.json"):
-        raise UsageError(f"{file}: the front is drawn as SVG", "use -o FILE.svg, or pareto.json for reports")
+        raise UsageError(f"{file}: the front can only be drawn as SVG", "use -o FILE.svg, or pareto.json for reports")
     points = explore(pipeline, platform, options)
     if file is not None:
         if file.suffix.lower() == ".json":

@@ -36,7 +36,7 @@ def list_pipelines(output: Output) -> None:
         try:
             pipeline = get_pipeline(name)
         except DescriptorError as error:
-            rows.append({"name": name, "title": f"faulty: {error.findings[0]}", "stages": "", "file": ""})
+            rows.append({"name": name, "title": f"invalid: {error.findings[0]}", "stages": "", "file": ""})
             continue
         stages = ", ".join(stage.name for stage in pipeline.stages)
         rows.append({"name": name, "title": pipeline.title, "stages": stages, "file": pipeline.file})
@@ -71,7 +71,7 @@ def _show(pipeline: Pipeline) -> None:
     screen = console(terminal_width())
     screen.print(f"[bold]{pipeline.title}[/bold]")
     sensors = [[s.name, s.kind, format_duration(s.period_ns), format_size(s.bytes_per_frame)] for s in pipeline.sensors]
-    screen.print(table("Sensors", ["sensor", "kind", "period", "a frame"], sensors, (2, 3)))
+    screen.print(table("Sensors", ["sensor", "kind", "period", "frame size"], sensors, (2, 3)))
     stages = [
         [s.name, s.title, _trigger(s), s.model or f"{len(s.costs)} known times", ", ".join(s.precisions), str(s.queue)]
         for s in pipeline.stages
@@ -86,7 +86,7 @@ def _show(pipeline: Pipeline) -> None:
         ]
         for c in pipeline.chains
     ]
-    screen.print(table("Chains", ["chain", "deadline", "oldest data", "path"], chains, (1, 2), (3,)))
+    screen.print(table("Chains", ["chain", "deadline", "max data age", "path"], chains, (1, 2), (3,)))
 
 
 def _trigger(stage: Stage) -> str:
@@ -105,7 +105,7 @@ def _trigger(stage: Stage) -> str:
 def check_pipeline(output: Output, file: str, platform: str | None, strict: bool) -> None:
     """Check a pipeline file; all faults at once as file:line:col, exit code 2.
 
-    With --platform, operators of its networks that an accelerator would not take are listed, with the rule's source.
+    With --platform, operators of its networks that an accelerator does not support are listed, with the rule's source.
     """
     from socsched.cli.checks import grounds, say
     from socsched.descriptor.catalog import get_pipeline, get_platform
@@ -150,4 +150,4 @@ def _show_refused(refused: Sequence[RefusedOperator]) -> None:
         for row in refused
     ]
     columns = ["stage", "engines", "precision", "operators", "why", "source"]
-    console(terminal_width()).print(table("Operators that accelerators refuse", columns, rows, (), (4, 5)))
+    console(terminal_width()).print(table("Operators that accelerators do not support", columns, rows, (), (4, 5)))

@@ -31,22 +31,23 @@ from socsched.cli.options import (
     type=click.Choice(["auto", "heft", "cpsat"]),
     default="heft",
     show_default=True,
-    help="heft: list schedule and local search; cpsat: proof or better mapping by OR-Tools; auto: if it is installed.",
+    help="heft: list schedule and local search; cpsat: OR-Tools, for a proof or a better mapping; auto: cpsat if "
+    "installed.",
 )
 @click.option(
     "--planner",
     metavar="NAME",
-    help="Plan by an algorithm of the literature, or one installed, rather than our search; best: whose plan simulates "
-    "best, ours included.",
+    help="Planner of the literature or of an installed package, instead of the built-in search; best: the planner "
+    "whose plan simulates best, the built-in search included.",
 )
-@click.option("-O", "settings", multiple=True, metavar="OPTION=VALUE", help="An option of the --planner.")
+@click.option("-O", "settings", multiple=True, metavar="OPTION=VALUE", help="Option of the --planner.")
 @click.option(
     "--pin",
     "pins",
     type=PIN,
     multiple=True,
     metavar="STAGE=ENGINE",
-    help="Let a stage run on this engine (or kind) only; it stays whole.",
+    help="Run a stage on this engine (or kind) only, without cutting it.",
 )
 @click.option(
     "--prefer",
@@ -54,37 +55,44 @@ from socsched.cli.options import (
     type=PIN,
     multiple=True,
     metavar="STAGE=ENGINE[,ENGINE]",
-    help="Let the layers of a stage run on this engine as far as it takes them, the rest elsewhere.",
+    help="Run the layers of a stage on this engine as far as it supports them, the others elsewhere.",
 )
 @click.option(
-    "--cuts/--no-cuts", default=True, show_default=True, help="Cut networks between engines where that is worth it."
+    "--cuts/--no-cuts",
+    default=True,
+    show_default=True,
+    help="Cut networks between engines where this improves the plan.",
 )
 @click.option(
     "--refine/--no-refine",
     default=True,
     show_default=True,
-    help="Simulate the plan and plan again with what was seen, until nothing changes.",
+    help="Simulate the plan and plan again with the simulated times, until nothing changes.",
 )
 @click.option(
     "--pareto",
     is_flag=True,
-    help="Plan every power mode and objective: a table; -o FILE.svg draws it, pareto.json is for reports.",
+    help="Plan every power mode and objective and print a table; -o FILE.svg draws it, -o pareto.json is for reports.",
 )
-@click.option("--power-cap", type=Quantity("power"), help="Most mean power, such as 20W, beside the mode's own cap.")
-@click.option("--bandwidth-cap", type=Quantity("bandwidth"), help="Most DRAM traffic, such as 50GB/s.")
-@click.option("--time-limit", type=click.FloatRange(min=0.1), default=20.0, show_default=True, help="Seconds for all.")
+@click.option(
+    "--power-cap", type=Quantity("power"), help="Limit on mean power, such as 20W, in addition to the mode's cap."
+)
+@click.option("--bandwidth-cap", type=Quantity("bandwidth"), help="Limit on DRAM traffic, such as 50GB/s.")
+@click.option(
+    "--time-limit", type=click.FloatRange(min=0.1), default=20.0, show_default=True, help="Time limit in seconds."
+)
 @click.option(
     "-o",
     "--output",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the plan here (plan.json), or the front of --pareto (FILE.svg, pareto.json).",
+    help="Output file: the plan (plan.json), or the front of --pareto (FILE.svg, pareto.json).",
 )
 @click.option(
     "--export",
     "form",
     type=click.Choice(["stm", "linux", "perfetto"]),
-    help="Write -o in another form: System Task Manager's YAML, a script for Linux, a Perfetto trace of the plan.",
+    help="Format of -o: YAML for NVIDIA's System Task Manager, a shell script for Linux, a Perfetto trace of the plan.",
 )
 @output_options
 @click.pass_obj
@@ -124,14 +132,14 @@ def command(
 
     started = time.monotonic()
     if form and not file:
-        raise click.UsageError("--export needs -o FILE to write to")
+        raise click.UsageError("--export needs an output file: -o FILE")
     ready_to_write(file=file)
     options = PlanOptions(
         objective, policy, profile_file, solver, time_limit, cuts, refine, power_cap, bandwidth_cap, pins, prefers,
         planner=planner or "", settings=settings_of(settings),
     )  # fmt: skip
     if settings and not planner:
-        raise click.UsageError("-O sets options of a --planner")
+        raise click.UsageError("-O sets options of a planner: add --planner")
     if pipeline.endswith(".json") and form:
         plan = loading.load_plan(Path(pipeline))
     elif platform is None:

@@ -30,8 +30,8 @@ def plan_from(
                 f"a pipeline needs a platform: {click.get_current_context().command_path} {plan} -p PLATFORM"
             )
         return plan_with(plan, platform, mode, PlanOptions(objective, policy, profile_file))
-    given = {"--platform": platform, "--mode": mode, "--profile": profile_file}
-    for name in (name for name, value in given.items() if value is not None):
+    options = {"--platform": platform, "--mode": mode, "--profile": profile_file}
+    for name in (name for name, value in options.items() if value is not None):
         if ctx.get_parameter_source(name.lstrip("-")) is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{name} steers planning, but {plan} is a finished plan")
+            raise click.UsageError(f"{name} is a planning option, but {plan} is a plan already: omit {name}")
     return load_plan(plan)

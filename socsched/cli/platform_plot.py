@@ -32,10 +32,12 @@ def plot(
     placed = points(workload, platform, mode, shown, stage_work)
     title = f"{platform.name}, mode {mode.name}: rooflines, with {workload.name}"
     notes = [
-        "Thick: peak and DRAM bandwidth of an engine alone; thin: the rate convolutions reach. A marker is a stage's "
-        "predicted rate, the line from it leads to what is attainable at its intensity."
+        "Thick: peak and DRAM bandwidth of an engine alone; thin: attainable rate of convolutions. A marker is a "
+        "stage's predicted rate; the line from it leads to the attainable rate at its intensity."
     ]
     if any(point.predicted > point.attainable for point in placed):
-        notes += ["Above the roof: convolutions done with fewer multiplications (Winograd), counted as direct ones."]
+        notes += [
+            "Above the roof: Winograd convolutions, which need fewer multiplications than the direct ones counted."
+        ]
     draw(path, shown, placed, title, notes)
     return {"roofs": [asdict(roof) for roof in shown], "points": [asdict(point) for point in placed]}

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from socsched.descriptor.platform import Engine, Platform
 
 
-@click.command("rules", short_help="Show which operators an engine takes, or decide about one.")
+@click.command("rules", short_help="Show which operators an engine supports, or check one operator.")
 @click.argument("name", type=NameOrPath("platforms"))
 @click.argument("operator", required=False)
 @click.argument("attributes", nargs=-1, metavar="[ATTRIBUTE=NUMBER]...")
-@click.option("--engine", type=ENGINE, help="Engine; the first one with rules if not given.")
+@click.option("--engine", type=ENGINE, help="Engine; default: the first with operator rules.")
 @click.option("--runtime-version", "version", help="Version of the runtime, such as TensorRT 8.5.2.")
 @click.option("--dtype", default="fp16", type=click.Choice(["fp32", "fp16", "int8"]), show_default=True)
 @output_options
@@ -32,9 +32,9 @@ def command(
     version: str | None,
     dtype: str,
 ) -> int:
-    """Show which operators an engine takes, with limits, conditions and sources.
+    """Show which operators an engine supports, with limits, conditions and sources.
 
-    With OPERATOR and its attributes (conv2d kernel_h=3 kernel_w=3 pad=1) say whether it runs there or falls back, and
+    With OPERATOR and its attributes (conv2d kernel_h=3 kernel_w=3 pad=1) show whether it runs there or falls back, and
     why; exit code 0: runs, 1: falls back.
     """
     from socsched.descriptor.catalog import get_platform
@@ -58,7 +58,7 @@ def _engine(platform: Platform, name: str | None, version: str | None) -> Engine
     if name is not None and name not in known:
         raise UsageError(f"{platform.name} has no engine {name!r}", f"its engines: {', '.join(known)}")
     if name is None and not ruled:
-        raise UsageError(f"no engine of {platform.name} has operator rules", "CPUs and GPUs take every operator")
+        raise UsageError(f"no engine of {platform.name} has operator rules", "CPUs and GPUs support every operator")
     engine = known[name] if name else ruled[0]
     if version is None:
         return engine
@@ -79,18 +79,18 @@ def _numbers(attributes: tuple[str, ...]) -> dict[str, float]:
     from socsched.descriptor.validation import suggest
     from socsched.errors import UsageError
 
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for text in attributes:
         key, sign, value = text.partition("=")
         if key not in OPERATOR_ATTRS:
             raise UsageError(f"unknown operator attribute {key!r}", suggest(key, OPERATOR_ATTRS))
         try:
-            found[key] = float(value) if sign else float("nan")
+            values[key] = float(value) if sign else float("nan")
         except ValueError:
-            found[key] = float("nan")
-        if found[key] != found[key]:
+            values[key] = float("nan")
+        if values[key] != values[key]:
             raise UsageError(f"expected {key}=NUMBER, got {text!r}")
-    return found
+    return values
 
 
 def _decide(output: Output, engine: Engine, kind: str, attrs: dict[str, float], dtype: str) -> int:
@@ -129,7 +129,7 @@ def _show(engine: Engine) -> None:
     version = f", {rules.runtime} {rules.version}" if rules.runtime else ""
     screen.print(f"[bold]{engine.id}[/bold]: {engine.title} ({rules.name or 'rules of the platform file'}{version})")
     if rules.allowed is None:
-        screen.print("takes every operator" + (" and host code" if rules.host_code else ""))
+        screen.print("supports every operator" + (" and host code" if rules.host_code else ""))
         return
     limits = {
         "static shapes": "yes" if rules.static_shapes else "",
@@ -139,23 +139,23 @@ def _show(engine: Engine) -> None:
         "bytes of weights": rules.weight_bytes or "",
         "bytes of a tensor": rules.activation_bytes or "",
     }
-    screen.print("a job: " + ", ".join(f"{key} {value}" for key, value in limits.items() if value))
+    screen.print("limits of a job: " + ", ".join(f"{key} {value}" for key, value in limits.items() if value))
     rows = [
         [name, ", ".join(case.dtypes) or "all", _limits(case), _remarks(case), case.source]
         for name, cases in rules.allowed.items()
         for case in cases
     ]
-    screen.print(table("Runs here", ["operator", "dtypes", "limits", "provided", "source"], rows))
+    screen.print(table("Supported operators", ["operator", "dtypes", "limits", "provided", "source"], rows))
     refused = [[name, entry.note, entry.source] for name, entry in rules.refused.items()]
     if refused:
-        screen.print(table("Falls back", ["operator", "why", "source"], refused))
+        screen.print(table("Unsupported operators", ["operator", "why", "source"], refused))
     formats = [
         [dtype, entry.layout, entry.use, entry.note, entry.source]
         for dtype, entries in rules.formats.items()
         for entry in entries
     ]
     if formats:
-        screen.print(table("Formats at the border", ["dtype", "layout", "use", "", "source"], formats))
+        screen.print(table("Input and output formats", ["dtype", "layout", "use", "", "source"], formats))
 
 
 def _limits(case: OperatorRule) -> str:

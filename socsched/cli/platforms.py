@@ -40,7 +40,7 @@ def list_platforms(output: Output) -> None:
         try:
             platform = get_platform(name)
         except DescriptorError as error:
-            rows.append({"name": name, "title": f"faulty: {error.findings[0]}", "engines": "", "file": ""})
+            rows.append({"name": name, "title": f"invalid: {error.findings[0]}", "engines": "", "file": ""})
             continue
         engines = ", ".join(engine.id for engine in platform.engines)
         rows.append({"name": name, "title": platform.title, "engines": engines, "file": platform.file})
@@ -64,7 +64,7 @@ def list_platforms(output: Output) -> None:
     type=NameOrPath("pipelines"),
     default="pointpillars",
     show_default=True,
-    help="Stages to place on the rooflines.",
+    help="Pipeline whose stages to place on the rooflines.",
 )
 @click.option("--precision", type=click.Choice(["fp32", "fp16", "int8"]), help="Draw one precision only.")
 @output_options
@@ -130,7 +130,7 @@ def _show(platform: Platform, mode: PowerMode, engine: Engine | None) -> None:
         return
     screen.print(tables.engines(replace(platform, engines=(engine,)), mode))
     points = tables.operating_points(engine)
-    screen.print(points if points is not None else "no operating points are known")
+    screen.print(points if points is not None else "no known operating points")
 
 
 command.add_command(rules)
@@ -143,7 +143,7 @@ command.add_command(rules)
     "--output",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where it goes; platforms/NAME.yaml if not given.  A file that exists is left alone.",
+    help="Output file; default: platforms/NAME.yaml.  An existing file is not overwritten.",
 )
 @output_options
 @click.pass_obj

@@ -21,8 +21,8 @@ def command(output: Output, group: str | None) -> None:
 
     known = [name.partition(".")[2] for name in plugins.GROUPS]
     if group is not None and group not in known:
-        raise UsageError(f"no group {group!r}", f"one of {', '.join(known)}")
-    found = {
+        raise UsageError(f"unknown group {group!r}", f"one of {', '.join(known)}")
+    groups = {
         name: {entry.name: {"object": entry.value, "package": _package(entry)} for entry in entries}
         for name in known
         if group in (None, name)
@@ -34,13 +34,13 @@ def command(output: Output, group: str | None) -> None:
         from socsched.reporting.terminal import console
 
         rows = [
-            (kind, name, told["object"], told["package"])
-            for kind, entries in found.items()
-            for name, told in entries.items()
+            (kind, name, entry["object"], entry["package"])
+            for kind, entries in groups.items()
+            for name, entry in entries.items()
         ]
         console(terminal_width()).print(Sheet(["group", "name", "object", "package"], rows))
 
-    output.result({"groups": found}, show)
+    output.result({"groups": groups}, show)
 
 
 def _package(entry: object) -> str:

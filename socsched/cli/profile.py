@@ -19,7 +19,7 @@ from socsched.cli.options import (
 )
 
 
-@click.command("profile", short_help="Measure what each stage costs on this machine.")
+@click.command("profile", short_help="Measure the execution time of each stage on this machine.")
 @pipeline_argument
 @platform_option()
 @click.option(
@@ -29,14 +29,14 @@ from socsched.cli.options import (
     type=click.Path(path_type=Path, dir_okay=False),
     default="profile.json",
     show_default=True,
-    help="Where the profile goes.",
+    help="Output file: the profile.",
 )
 @click.option("--repeat", type=click.IntRange(1), default=10, show_default=True, help="Measurements per stage.")
-@click.option("--until", type=Percentage(), help="Measure on until every median is known within this, e.g. 2%.")
-@click.option("--contention", is_flag=True, help="Also measure how stages slow each other down.")
+@click.option("--until", type=Percentage(), help="Repeat until every median is known to this precision, e.g. 2%.")
+@click.option("--contention", is_flag=True, help="Also measure the slowdown of co-running stages.")
 @click.option("--conversions", is_flag=True, help="Also measure conversions of the stages' tensors.")
 @input_option
-@click.option("--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help="npz file with weights.")
+@click.option("--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help=".npz file with weights.")
 @seed_option
 @output_options
 @click.pass_obj

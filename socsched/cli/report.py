@@ -13,30 +13,31 @@ if TYPE_CHECKING:
     from socsched.api import folders
 
 
-@click.command("report", short_help="Turn results into a page or a Perfetto trace; --open looks at them.")
+@click.command("report", short_help="Turn results into an HTML page or a Perfetto trace; --open shows it.")
 @click.argument("folder", metavar="DIR|PLAN.json", type=click.Path(path_type=Path))
 @click.option(
     "-o",
     "--output",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="report.html, trace.pftrace, junit.xml, summary.md or result.json: the suffix "
-    "decides.  "
-    "Default: DIR/report.html, PLAN.html.",
+    help="Output file; the suffix selects the format: report.html, trace.pftrace, junit.xml, summary.md or "
+    "result.json.  Default: DIR/report.html, PLAN.html.",
 )
 @click.option(
     "--open",
     "open_page",
     is_flag=True,
     help="Open the page, and the trace in the Perfetto UI: your browser loads ui.perfetto.dev, which reads the trace "
-    "from this machine (127.0.0.1:9001).  Nothing is uploaded.  The browser may ask whether that page "
-    "may use this machine: allow it.  Ends when it was read, or by Ctrl-C.",
+    "from this machine (127.0.0.1:9001).  Nothing is uploaded.  Allow the page to access this "
+    "machine if the browser asks.  Ends once the trace has been read, or by Ctrl-C.",
 )
 @click.option(
-    "--pareto", is_flag=True, help="First plan every power mode (it takes a while) for the front on the page."
+    "--pareto", is_flag=True, help="First plan every power mode (slow), to show the Pareto front on the page."
 )
 @source_option
-@click.option("-p", "--platform", help="The same of the plan's platform.")
+@click.option(
+    "-p", "--platform", help="File or name of the plan's platform, if the name in the plan does not locate it."
+)
 @output_options
 @click.pass_obj
 def command(
@@ -50,7 +51,7 @@ def command(
 ) -> None:
     """Render the results in DIR (of `simulate -o`, `run -o` or `demo`), or a plan.
 
-    A page is one file that needs no network.  The time it shows of a plan is a simulation of its first hyperperiods.
+    A page is one file that needs no network.  For a plan, the times shown are a simulation of its first hyperperiods.
     """
     from socsched.api import folders
     from socsched.errors import UsageError
@@ -61,7 +62,7 @@ def command(
         raise click.UsageError(f"{file}: expected a name that ends in one of {', '.join(folders.formats())}")
     places = (folder, *folder.glob("*/"))
     if file.name in folders.READ and file.exists() and any(is_same_file(place, file.parent) for place in places):
-        raise UsageError(f"{file}: is one of the results that are read", "name another file with -o")
+        raise UsageError(f"{file}: is one of the results to read", "choose another file with -o")
     folders.folders(folder)  # check first: otherwise the folder of the page, here that of the results, would be created
     ready_to_write(file=file)
     sources = folders.Sources(source, platform)
@@ -122,8 +123,8 @@ def _open(output: Output, folder: Path, file: Path) -> None:
 
     def opened(link: str) -> None:
         output.note(f"trace: {link}")
-        output.note("waiting for the Perfetto UI to read it (allow it to, if the browser asks); Ctrl-C ends this")
+        output.note("waiting for the Perfetto UI to read it (allow access if the browser asks); Ctrl-C to stop")
         click.launch(link)
 
     done = serve.serve(data, opened)
-    output.note("the Perfetto UI has read the trace" if done else "ended before the trace was read")
+    output.note("the Perfetto UI has read the trace" if done else "stopped before the trace was read")

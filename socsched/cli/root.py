@@ -77,8 +77,8 @@ class LazyGroup(click.Group):
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in VERBS and name not in verbs():
             near = difflib.get_close_matches(name, verbs(), n=3, cutoff=0.5)
-            suggestion = f"did you mean {' or '.join(near)}?" if near else f"verbs: {', '.join(verbs())}"
-            ctx.fail(f"no verb {name!r}; {suggestion}")
+            suggestion = f"did you mean {' or '.join(near)}?" if near else f"commands: {', '.join(verbs())}"
+            ctx.fail(f"unknown command {name!r}; {suggestion}")
         return super().resolve_command(ctx, args)
 
 
@@ -171,7 +171,7 @@ def _explain(error: Exception) -> tuple[str, str, int]:
     if isinstance(error, ImportError):
         return (
             f"cannot import {error.name or 'a module'}: {error}",
-            "socsched doctor says what is missing",
+            "run `socsched doctor` to see what is missing",
             EXIT_MACHINE,
         )
     if isinstance(error, (FileNotFoundError, IsADirectoryError, NotADirectoryError)):
@@ -183,6 +183,6 @@ def _explain(error: Exception) -> tuple[str, str, int]:
         return "out of memory", "shorten --duration, or use a machine with more memory", EXIT_MACHINE
     return (
         f"{type(error).__name__}: {error}",
-        "this is a fault in socsched; run again with -v for the details",
+        "this is a bug in socsched; run again with -v for details",
         EXIT_MACHINE,
     )

@@ -23,15 +23,15 @@ from socsched.cli.run_options import run_options
 @click.command("run", short_help="Execute a plan on this machine and measure it.")
 @click.argument("plan", metavar="PLAN.json", type=click.Path(path_type=Path))
 @click.option(
-    "--frames", type=click.IntRange(1), help="Frames of the first sensor to run; all files of --input if absent."
+    "--frames", type=click.IntRange(1), help="Number of frames of the first sensor; default: all files of --input."
 )
-@click.option("--duration", type=Quantity("duration"), help="Run for this long instead.")
+@click.option("--duration", type=Quantity("duration"), help="Run for this duration instead of a number of frames.")
 @input_option
 @click.option(
     "--weights",
     type=click.Path(path_type=Path),
     envvar="SOCSCHED_WEIGHTS",
-    help="npz file with weights; seeded random if absent.",
+    help=".npz file with weights; default: seeded random weights.",
 )
 @click.option(
     "--scales", type=click.Path(path_type=Path), help="JSON file with int8 scales, as `socsched calibrate` writes it."
@@ -40,10 +40,10 @@ from socsched.cli.run_options import run_options
     "--pace/--no-pace",
     default=True,
     show_default=True,
-    help="Release frames at the sensor's rate, or as fast as it goes.",
+    help="Release frames at the sensor's rate, or as fast as possible.",
 )
 @source_option
-@click.option("--loop", is_flag=True, help="With --duration: go round the files of --input until it is over.")
+@click.option("--loop", is_flag=True, help="With --duration: repeat the files of --input.")
 @click.option("--stats", is_flag=True, help="Record tensor statistics of every stage (slower).")
 @run_options
 @seed_option
@@ -79,22 +79,22 @@ def command(
     from socsched.cli.run_view import frame_notes, run_lines
 
     if frames and duration:
-        raise click.UsageError("--frames and --duration exclude each other")
+        raise click.UsageError("--frames and --duration are mutually exclusive")
     if loop and not (duration and input_path):
-        raise click.UsageError("--loop goes round the files of --input until --duration is over: give both")
-    made = loading.load_plan(plan)
-    if not made.tasks:
-        return outcomes.show_refusal(output, made)
-    found = loading.pipeline_of(made, source, output.warn)
+        raise click.UsageError("--loop repeats the files of --input for --duration: give both options")
+    loaded = loading.load_plan(plan)
+    if not loaded.tasks:
+        return outcomes.show_refusal(output, loaded)
+    workload = loading.pipeline_of(loaded, source, output.warn)
     board = board_of(how)
     if folder:
-        loading.save_plan(made, folder / folders.PLAN)
-    options = options_of(how, made, found, board, folder)
+        loading.save_plan(loaded, folder / folders.PLAN)
+    options = options_of(how, loaded, workload, board, folder)
     inputs = execution.list_inputs(input_path)
-    total = (frames or len(inputs or ())) * len(made.chains)
+    total = (frames or len(inputs or ())) * len(loaded.chains)
     done = execution.run(
-        made,
-        pipeline=found,
+        loaded,
+        pipeline=workload,
         frames=frames,
         duration=duration,
         inputs=inputs,
@@ -118,9 +118,9 @@ def command(
 
         screen = terminal.console(terminal_width())
         for item in (
-            terminal.predicted_against_measured(made, result),
+            terminal.predicted_against_measured(loaded, result),
             terminal.outcome(result, pace),
-            terminal.power_line(made, result),
+            terminal.power_line(loaded, result),
             *run_lines(result["run"]),
         ):
             screen.print(item)

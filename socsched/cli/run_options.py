@@ -33,28 +33,32 @@ def run_options(function: F) -> F:
             type=click.Choice(EXECUTORS),
             default=EXECUTORS[0],
             show_default=True,
-            help="As planned, or a plain executor to compare with.",
+            help="Execute as planned, or with a simpler executor for comparison.",
         ),
         click.option(
             "--in-flight",
             type=click.IntRange(1, 64),
             default=1,
             show_default=True,
-            help="With --no-pace: frames under way at once.",
+            help="With --no-pace: frames in flight at once.",
         ),
-        click.option("--steal", is_flag=True, help="Idle lanes take jobs of like ones (no bound covers that)."),
-        click.option("--shield", is_flag=True, help="Less critical jobs wait while more critical ones are under way."),
+        click.option(
+            "--steal", is_flag=True, help="Idle engine slots take jobs of equal slots (not covered by the bounds)."
+        ),
+        click.option(
+            "--shield", is_flag=True, help="Hold back less critical jobs while more critical ones are active."
+        ),
         click.option(
             "--awake",
             type=Quantity("duration"),
-            help="Workers stay awake this long for a job that is expected; 300us under real-time scheduling, else 0.",
+            help="How long workers stay awake for an expected job; default: 300us under real-time scheduling, else 0.",
         ),
         click.option(
             "--realtime",
             type=click.Choice(["off", "auto", "fifo", "deadline"]),
             default="off",
             show_default=True,
-            help="Scheduling class of the workers; also locks memory.  auto: fifo if a processor is left to others.",
+            help="Scheduling class of the workers; also locks memory. auto: fifo if a core is left for other programs.",
         ),
         click.option("--faults", "faults_file", type=FILE, help="YAML file with faults to inject."),
         click.option("--overload", "overload_file", type=FILE, help="YAML file with overload policies per stage."),
@@ -62,13 +66,15 @@ def run_options(function: F) -> F:
             "--limp-home",
             multiple=True,
             metavar="PLAN.json|auto",
-            help="Plan that takes over when an engine is lost; auto makes them now.",
+            help="Plan that takes over when an engine fails; auto: make these plans before the run.",
         ),
-        click.option("--hang-after", type=Quantity("duration"), help="A job that runs this long counts as hanging."),
         click.option(
-            "--board", type=click.Choice(BOARDS), default=BOARDS[0], show_default=True, help="What this machine is."
+            "--hang-after", type=Quantity("duration"), help="A job that runs longer than this counts as hung."
         ),
-        click.option("--apply-mode", is_flag=True, help="Let a Jetson be set to the plan's power mode."),
+        click.option(
+            "--board", type=click.Choice(BOARDS), default=BOARDS[0], show_default=True, help="Kind of this machine."
+        ),
+        click.option("--apply-mode", is_flag=True, help="Set a Jetson to the plan's power mode."),
     )
     for decorator in reversed(decorators):
         function = decorator(function)
@@ -113,19 +119,19 @@ def options_of(how: Mapping[str, Any], plan: Plan, pipeline: Pipeline, board: Bo
     )
 
 
-def _spare_plans(given: tuple[str, ...], plan: Plan, pipeline: Pipeline, board: Board) -> tuple[Plan, ...]:
+def _spare_plans(names: tuple[str, ...], plan: Plan, pipeline: Pipeline, board: Board) -> tuple[Plan, ...]:
     from socsched.api import loading
 
-    found: list[Plan] = []
-    for name in given:
+    plans: list[Plan] = []
+    for name in names:
         if name == "auto":
             from socsched.models.work import stage_work
             from socsched.runtime.limp_home import limp_home_plans
 
-            found += limp_home_plans(plan, pipeline, board.platform_for(plan), stage_work)
+            plans += limp_home_plans(plan, pipeline, board.platform_for(plan), stage_work)
         else:
             other = loading.load_plan(Path(name))
             if (other.pipeline, other.platform) != (plan.pipeline, plan.platform):
                 raise UsageError(f"{name} is a plan for {other.pipeline} on {other.platform}", "plan the same pipeline")
-            found.append(other)
-    return tuple(found)
+            plans.append(other)
+    return tuple(plans)

@@ -35,13 +35,13 @@ def run_lines(figures: Mapping[str, Any]) -> list[str]:
     """Return a run's figures as text: one line about frames, one about overheads."""
     from socsched.units import format_duration
 
-    told = "{released} released = {completed} completed + {dropped} dropped + {aborted} aborted"
-    lines = [f"{source}: {told.format_map(account)}" for source, account in figures["accounts"].items()]
-    late = [found["p50"] for found in figures["release_jitter_ns"].values() if found]
+    account_line = "{released} released = {completed} completed + {dropped} dropped + {aborted} aborted"
+    lines = [f"{source}: {account_line.format_map(account)}" for source, account in figures["accounts"].items()]
+    late = [quantiles["p50"] for quantiles in figures["release_jitter_ns"].values() if quantiles]
     if (waits := figures["dispatch_ns"]) is not None:
-        told = (
+        dispatch = (
             f"Executor: a ready job starts after {format_duration(waits['p50'])} (p99 {format_duration(waits['p99'])})"
         )
-        jitter = f", releases come {format_duration(max(late))} late (median)" if late else ""
-        lines.append(told + jitter)
+        jitter = f", releases are {format_duration(max(late))} late (median)" if late else ""
+        lines.append(dispatch + jitter)
     return lines

@@ -29,7 +29,8 @@ class TraceServer(ThreadingHTTPServer):
         except OSError as error:
             raise MachineError(
                 f"cannot serve the trace on {HOST}:{port}: {error.strerror}",
-                "another program listens there, perhaps another `report --open`: end it, or load the file by hand",
+                "another program uses the port, perhaps another `report --open`: stop it, "
+                "or open the trace file in the Perfetto UI",
             ) from None
 
     @property

@@ -28,15 +28,15 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
         return
     from socsched.sim.policies import describe_policies
 
-    found = describe_policies()
+    policies = describe_policies()
     if ctx.ensure_object(Output).json:
-        ctx.obj.document({"policies": found})
+        ctx.obj.document({"policies": policies})
     else:
         from socsched.reporting.responsive_table import Sheet
         from socsched.reporting.terminal import console
 
-        rows = [*found.items(), ("np-NAME", "Any of them without preemption.")]
-        console(terminal_width()).print(Sheet(["policy", "what it does"], rows))
+        rows = [*policies.items(), ("np-NAME", "Any of them without preemption.")]
+        console(terminal_width()).print(Sheet(["policy", "description"], rows))
     ctx.exit(0)
 
 
@@ -64,7 +64,7 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
     type=click.Choice(["static", "ccedf"]),
     default="static",
     show_default=True,
-    help="Who sets the clocks of engines with one lane: nobody, or cycle-conserving EDF, up to the planned one.",
+    help="Clock governor for engines with one lane: none, or cycle-conserving EDF up to the planned clock.",
 )
 @click.option(
     "--policies",
@@ -72,24 +72,29 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
     is_eager=True,
     expose_value=False,
     callback=_list_policies,
-    help="List the policies --policy knows, and end.",
+    help="List the policies of --policy and exit.",
 )
-@click.option("--jobs", type=click.IntRange(0), default=0, help="Of a task set: also list the first N jobs.")
+@click.option("--jobs", type=click.IntRange(0), default=0, help="For a task set: also list the first N jobs.")
 @click.option(
     "--execution",
     type=click.Choice(["wcet", "bcet", "random"]),
     default="wcet",
-    help="Of a task set: how long jobs take; random is between bcet and wcet.",
+    help="For a task set: execution times of jobs; random: between bcet and wcet.",
 )
-@click.option("--functional", is_flag=True, help="Also compute the frames here, as the board's engines would.")
+@click.option(
+    "--functional", is_flag=True, help="Also compute the frames on this machine, as the board's engines would."
+)
 @click.option(
     "--input", "input_path", type=click.Path(path_type=Path), help="With --functional: scans, images or .npz."
 )
 @click.option(
-    "--frames", type=click.IntRange(1), help="With --functional: frames to compute; all scans if absent, or 1."
+    "--frames", type=click.IntRange(1), help="With --functional: number of frames to compute; default: all scans, or 1."
 )
 @click.option(
-    "--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help="With --functional: npz with weights."
+    "--weights",
+    type=click.Path(path_type=Path),
+    envvar="SOCSCHED_WEIGHTS",
+    help="With --functional: .npz file with weights.",
 )
 @click.option("--scales", type=click.Path(path_type=Path), help="With --functional: int8 scales from `calibrate`.")
 @source_option
@@ -144,26 +149,30 @@ def command(
         return tasksets.simulate(output, Path(plan), length, chosen, execution, seed, jobs, folder)
     ready_to_write(folder=folder)
     policy = name_of(policy)
-    made = plan_from(ctx, plan, platform, mode, objective, simulation.policy_to_plan_with(policy), profile_file)
-    if not made.tasks:
-        return outcomes.show_refusal(output, made)
-    given = made
-    made = simulation.apply_policy(made, chosen, governor)
+    plan_to_run = plan_from(ctx, plan, platform, mode, objective, simulation.policy_to_plan_with(policy), profile_file)
+    if not plan_to_run.tasks:
+        return outcomes.show_refusal(output, plan_to_run)
+    file_plan = plan_to_run
+    plan_to_run = simulation.apply_policy(plan_to_run, chosen, governor)
     if governor != "static":
-        served = [engine.id for engine in made.engines if engine.governor == governor]
+        served = [engine.id for engine in plan_to_run.engines if engine.governor == governor]
         output.note(f"{governor} sets the clock of {', '.join(served)}")
-    if folder and made != given and is_same_file(plan, folder / folders.PLAN):
-        raise UsageError(f"{plan}: is read by this command, which would replace it", "name another folder with -o")
+    if folder and plan_to_run != file_plan and is_same_file(plan, folder / folders.PLAN):
+        raise UsageError(
+            f"{plan}: is an input of this command and would be overwritten", "choose another folder with -o"
+        )
     kept = True if folder or functional else None
-    done = simulation.simulate_plan(made, duration, seed=seed, faults=faults_file, record=kept)
+    done = simulation.simulate_plan(plan_to_run, duration, seed=seed, faults=faults_file, record=kept)
     trace, result = done.trace, done.figures
     if done.interrupted:
         output.note(f"interrupted: the result covers the first {format_duration(result['duration_ns'])}")
     if functional and trace is not None:
         output.note("computing frames as the board's engines would; their times stay the model's")
-        pipeline = loading.pipeline_of(made, source or (None if plan.endswith(".json") else plan), output.warn)
+        pipeline = loading.pipeline_of(plan_to_run, source or (None if plan.endswith(".json") else plan), output.warn)
         scans = list_inputs(input_path)
-        trace.details.update(compute(made, pipeline, frames or (None if scans else 1), scans, weights, scales, seed))
+        trace.details.update(
+            compute(plan_to_run, pipeline, frames or (None if scans else 1), scans, weights, scales, seed)
+        )
     if folder:
         done.save(folder)
         also = ", frames.jsonl" if functional else ""
@@ -174,10 +183,10 @@ def command(
 
         screen = terminal.console(terminal_width())
         for item in (
-            terminal.verdict(made),
+            terminal.verdict(plan_to_run),
             terminal.outcome(result),
             terminal.engines(result),
-            terminal.power_line(made, result),
+            terminal.power_line(plan_to_run, result),
         ):
             screen.print(item)
         if "given_up" in result:

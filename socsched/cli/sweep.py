@@ -23,15 +23,19 @@ if TYPE_CHECKING:
     type=click.Choice(["local", "ray"]),
     default="local",
     show_default=True,
-    help="Who works: this machine's cores, or a Ray cluster.",
+    help="Execution back end: this machine's cores, or a Ray cluster.",
 )
-@click.option("--workers", type=click.IntRange(1), help="Cores to use; all of them if absent.")
-@click.option("--address", metavar="HOST:PORT|auto", help="Ray cluster to use; $RAY_ADDRESS, else one started here.")
-@click.option("--resume", is_flag=True, help="Go on with what the folder holds; finished rows are not done again.")
+@click.option("--workers", type=click.IntRange(1), help="Number of cores to use; default: all.")
 @click.option(
-    "--measure", metavar="HOST:PORT", help="Then measure chosen configurations on the boards of this tracker."
+    "--address", metavar="HOST:PORT|auto", help="Ray cluster; default: $RAY_ADDRESS, else one on this machine."
 )
-@click.option("--input", "input_path", type=click.Path(path_type=Path), help="With --measure: scan or folder of them.")
+@click.option("--resume", is_flag=True, help="Resume from the output folder; finished rows are skipped.")
+@click.option(
+    "--measure", metavar="HOST:PORT", help="Then measure selected configurations on the boards of this RPC tracker."
+)
+@click.option(
+    "--input", "input_path", type=click.Path(path_type=Path), help="With --measure: a scan or a folder of scans."
+)
 @output_options
 @click.pass_context
 def command(
@@ -45,12 +49,12 @@ def command(
     measure: str | None,
     input_path: Path | None,
 ) -> int:
-    """Plan and simulate every configuration of a study; the table is the same whatever works on it, and how many.
+    """Plan and simulate every configuration of a study; the table is the same for any back end and number of workers.
 
-    The folder (the study's name if absent) gets table.parquet, report.html, and in best/ the plans of the best
-    configurations.  Ctrl-C, a killed process or a full disk lose nothing that is finished: --resume goes on.
+    The folder (default: the study's name) gets table.parquet, report.html, and in best/ the plans of the best
+    configurations.  Ctrl-C, a killed process or a full disk lose no finished row: continue with --resume.
 
-    Exit code 0: a configuration holds all that is asked, 1: none does, 4: none so far, but some are open.
+    Exit code 0: a configuration meets every requirement, 1: none does, 4: none so far, but some are open.
     """
     from socsched.descriptor.study_file import load_study
     from socsched.study import table
@@ -62,24 +66,24 @@ def command(
 
     output: Output = ctx.obj
     table.require()
-    asked = load_study(study)
+    specification = load_study(study)
     if measure:
         _check(measure, input_path)
-    found = configurations(asked)
-    inputs = gather(asked)
-    target = folder or Path(asked.name)
+    points = configurations(specification)
+    inputs = gather(specification)
+    target = folder or Path(specification.name)
     team = chosen_engine(engine, inputs, target / "inputs", workers, address)
     store = create(target, inputs.digest(), resume)
     if store.rows:
         output.note(f"{len(store.rows)} finished rows found")
     if store.damaged:
-        output.warn(f"{store.damaged} damaged lines found: what they told is done again")
-    done = sweep(inputs, found, target, store, team, None if output.quiet else output.note)
+        output.warn(f"{store.damaged} damaged lines found; their results are computed again")
+    done = sweep(inputs, points, target, store, team, None if output.quiet else output.note)
     if measure:
         from socsched.study.measure import measure_selected
 
         done = measure_selected(done, measure, input_path, output.note)
-    result = answers(asked, done.rows)
+    result = answers(specification, done.rows)
     _write(done, result, engine)
     plans = len({row["plan"] for row in done.rows})
     again = f", {done.restarts} workers replaced" if done.restarts else ""
@@ -151,6 +155,6 @@ def _show(done: Sweep, result: Answers) -> None:
         [str(row["config"]), *(report.format_cell(name, row[name]) for name in names)]
         for row in sorted(rows, key=lambda row: rank(study, row))[:12]
     ]
-    screen.print(table("the best of all", ["config", *names], lines, (0, *range(4 + len(own), len(names) + 1))))
+    screen.print(table("best", ["config", *names], lines, (0, *range(4 + len(own), len(names) + 1))))
     for text in dict.fromkeys(row["error"] for row in rows if row["error"]):
-        screen.print(f"without a result: {text}")
+        screen.print(f"no result: {text}")

@@ -56,8 +56,8 @@ def simulate(
         duration, repeats = choose_horizon(tasks)
         if duration < repeats:
             output.warn(
-                f"the tasks repeat only after {format_duration(repeats)}: simulating {format_duration(duration)}; "
-                "--duration says otherwise"
+                f"the schedule repeats after {format_duration(repeats)} only: simulating {format_duration(duration)}; "
+                "set another time with --duration"
             )
     kept = folder is not None
     done = run(tasks, duration, policy=policy, execution=execution, seed=seed, record=kept or jobs > 0, reported=kept)
@@ -75,8 +75,8 @@ def simulate(
         output.note(f"interrupted: the figures cover the first {format_duration(done.simulated.duration_ns)}")
     trace = done.simulated.trace
     if folder is not None and trace is not None:
-        made = done.simulated.lowered.plan
-        Result(made, trace, result(trace, made)).save(folder)
+        plan = done.simulated.lowered.plan
+        Result(plan, trace, result(trace, plan)).save(folder)
         output.note(folders.describe_files(folder))
     output.result(document, show)
     return EXIT_OK if done.met else EXIT_VIOLATED

@@ -12,16 +12,20 @@ from socsched.cli.options import Output, echo, output_options, ready_to_write
 LAYOUTS = ("auto", "zhulf0804", "mmdet3d-0.x", "mmdet3d-1.x", "openpcdet")
 
 
-@click.group("weights", short_help="Weights from elsewhere: import checkpoints of other projects.")
+@click.group("weights", short_help="Import weights from checkpoints of other projects.")
 @output_options
 def command() -> None:
-    """Bring weights of other projects into the form the built-in networks take."""
+    """Convert weights of other projects to the format of the built-in networks."""
 
 
 @command.command("import")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option(
-    "--layout", type=click.Choice(LAYOUTS), default="auto", show_default=True, help="Whose names and conventions."
+    "--layout",
+    type=click.Choice(LAYOUTS),
+    default="auto",
+    show_default=True,
+    help="Project whose tensor names and conventions the file follows.",
 )
 @click.option(
     "-o",
@@ -30,7 +34,7 @@ def command() -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     default="weights.npz",
     show_default=True,
-    help="File for the weights.",
+    help="Output file: the weights.",
 )
 @output_options
 @click.pass_obj
@@ -38,7 +42,7 @@ def import_(output: Output, file: Path, layout: str, target: Path) -> None:
     """Read a PointPillars checkpoint (.pth) or ONNX export and write its weights, batch norm folded, as .npz.
 
     Checkpoints of zhulf0804/PointPillars, mmdetection3d and OpenPCDet are known. A checkpoint is never unpickled: only
-    tensors are read from it. Every tensor without a place is named.
+    tensors are read from it. Every unused tensor is named.
     """
     import numpy as np
 
@@ -49,24 +53,26 @@ def import_(output: Output, file: Path, layout: str, target: Path) -> None:
     ready_to_write(file=target)
     if file.suffix == ".onnx":
         if layout == "auto":
-            raise UsageError(f"{file}: an ONNX file does not say whose it is", "name it with --layout")
-        found = checkpoints.from_onnx(str(file), layout)
+            raise UsageError(
+                f"{file}: an ONNX file does not name the project it is from", "name the project with --layout"
+            )
+        converted = checkpoints.from_onnx(str(file), layout)
     else:
         from socsched.models.torch_file import read_checkpoint
 
         read = read_checkpoint(file)
         layout = checkpoints.guess(read.tensors, read.meta) if layout == "auto" else layout
-        found = checkpoints.convert(read.tensors, layout)
+        converted = checkpoints.convert(read.tensors, layout)
     with replacing(target) as archive:
-        np.savez(archive, **found.weights)  # type: ignore[arg-type]
+        np.savez(archive, **converted.weights)  # type: ignore[arg-type]
     result: dict[str, Any] = {
         "file": str(target),
         "layout": layout,
-        "model": found.model,
-        "tensors": len(found.weights),
-        "unplaced": list(found.unplaced),
-        "decode": found.decode,
-        "remarks": found.remarks,
+        "model": converted.model,
+        "tensors": len(converted.weights),
+        "unplaced": list(converted.unplaced),
+        "decode": converted.decode,
+        "remarks": converted.remarks,
     }
     output.result(result, lambda: _show(result))
 
@@ -76,7 +82,7 @@ def _show(result: dict[str, Any]) -> None:
     for remark in result["remarks"]:
         echo(f"- {remark}")
     if result["unplaced"]:
-        echo(f"- tensors without a place: {', '.join(result['unplaced'])}")
+        echo(f"- unused tensors: {', '.join(result['unplaced'])}")
     if result["decode"]:
         params = ", ".join(f"{name}: {value}" for name, value in result["decode"].items())
         echo(f"- the decode stage needs `params: {{{params}}}`")

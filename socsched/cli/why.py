@@ -10,11 +10,13 @@ from socsched.cli.names import CHAIN
 from socsched.cli.options import Output, output_options, terminal_width
 
 
-@click.command("why", short_help="Say what a frame's time went into, and who it waited for.")
+@click.command("why", short_help="Break down the response time of a frame: work, waits, slowdowns.")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--frame", type=click.IntRange(0), help="Number of the frame at its sensor.")
-@click.option("--worst", is_flag=True, help="The frame that was latest for its deadline; the default.")
-@click.option("--chain", type=CHAIN, help="Which chain, where there are several; of --worst: only this one.")
+@click.option("--worst", is_flag=True, help="The frame with the largest lateness (default).")
+@click.option(
+    "--chain", type=CHAIN, help="Chain to explain, if there are several; with --worst: consider only this chain."
+)
 @output_options
 @click.pass_obj
 def command(output: Output, folder: Path, frame: int | None, worst: bool, chain: str | None) -> int:
@@ -28,16 +30,16 @@ def command(output: Output, folder: Path, frame: int | None, worst: bool, chain:
     from socsched.trace.why import Why
 
     if worst and frame is not None:
-        raise click.UsageError("--frame and --worst exclude each other")
+        raise click.UsageError("--frame and --worst are mutually exclusive")
     plan, trace, _ = folders.load(folders.single(folder))
     why = Why(trace, plan)
-    found = why.worst(chain) if frame is None else why.explain(chain, frame)
+    explanation = why.worst(chain) if frame is None else why.explain(chain, frame)
 
     def show() -> None:
         from socsched.reporting.terminal import console
         from socsched.reporting.why import view
 
-        console(terminal_width()).print(view(found))
+        console(terminal_width()).print(view(explanation))
 
-    output.result(found.document(), show)
-    return EXIT_OK if found.met else EXIT_VIOLATED
+    output.result(explanation.document(), show)
+    return EXIT_OK if explanation.met else EXIT_VIOLATED

@@ -72,14 +72,18 @@ class PreemptionFile(FileModel):
     """When an engine preempts a running job."""
 
     kind: Literal["full", "segment", "none", "restart"] = Field(
-        description="at any instant, between segments, never, or at once by killing what runs, which starts over"
+        description="at any instant, between segments, never, or at once by killing the running job, which restarts"
     )
-    cost: DurationFigure = Field(description="time one switch takes")
-    segment: str = Field("", description="what a segment is called: kernel, loadable, tile, ...")
-    granularity: DurationFigure | None = Field(None, description="how long a segment or time slice lasts")
+    cost: DurationFigure = Field(description="time of one switch")
+    segment: str = Field("", description="name of a segment: kernel, loadable, tile, ...")
+    granularity: DurationFigure | None = Field(None, description="length of a segment or time slice")
     reset: DurationFigure | None = Field(None, description="with kind restart: time until the engine can be used again")
-    in_flight: int = Field(1, ge=1, le=1000, description="with kind segment: segments launched ahead, running one too")
-    migration: DurationFigure | None = Field(None, description="besides cost, for a job that resumes on another unit")
+    in_flight: int = Field(
+        1, ge=1, le=1000, description="with kind segment: segments launched ahead, the running one included"
+    )
+    migration: DurationFigure | None = Field(
+        None, description="in addition to cost, for a job that resumes on another unit"
+    )
 
     def lower(self) -> Preemption:
         """Return the internal `Preemption`."""
@@ -93,7 +97,7 @@ class WeightsMemoryFile(FileModel):
     """Room for weights on the engine."""
 
     size: SizeFigure = Field(description="capacity")
-    swap: BandwidthFigure = Field(description="rate at which weights that are not there are fetched")
+    swap: BandwidthFigure = Field(description="rate at which missing weights are loaded")
 
     def lower(self) -> WeightsMemory:
         """Return the internal `WeightsMemory`."""
@@ -104,7 +108,7 @@ class OperatingPointFile(FileModel):
     """A clock the engine can be set to."""
 
     clock: Frequency = Field(description="frequency with unit")
-    voltage: Voltage | None = Field(None, description="supply at this clock")
+    voltage: Voltage | None = Field(None, description="supply voltage at this clock")
     capacity: Rate | None = Field(None, description="one unit's capacity, 1024 = the platform's fastest")
     power: Power | None = Field(None, description="power one busy unit draws in addition")
 
@@ -116,7 +120,7 @@ class OperatingPointFile(FileModel):
 class OperatingPointsFile(FileModel):
     """All operating points of an engine, slowest first."""
 
-    kind: Literal["measured", "published", "fitted", "derived", "assumed"] = Field(description="as that of a figure")
+    kind: Literal["measured", "published", "fitted", "derived", "assumed"] = Field(description="kind of evidence, as of a figure")
     source: str = Field("", description="key of sources")
     note: str = Field("", description="remarks; the reasoning where derived or assumed")
     points: list[OperatingPointFile] = Field(min_length=1, max_length=200, description="operating points by clock")
@@ -130,7 +134,7 @@ class CoherencyFile(Grounded):
     """How the engine sees the CPUs' caches."""
 
     domain: Literal["full", "io", "none"] = Field(
-        description="fully coherent, I/O-coherent (it sees the CPUs' caches, they do not see its own), or not at all"
+        description="fully coherent, I/O-coherent (it snoops the CPUs' caches, not they its own), or not coherent"
     )
     flush: BandwidthFigure | None = Field(None, description="rate of cleaning caches for an engine without coherency")
     note: str = Field("", description="remarks")
@@ -145,7 +149,7 @@ class GatingFile(Grounded):
     """Groups of units a power mode switches off by a mask."""
 
     groups: int = Field(ge=1, le=32, description="bits of the mask")
-    units: int = Field(ge=1, le=1000, description="units a group has")
+    units: int = Field(ge=1, le=1000, description="units per group")
 
     def lower(self) -> Gating:
         """Return the internal `Gating`."""
@@ -155,40 +159,42 @@ class GatingFile(Grounded):
 class EngineFile(Grounded):
     """One schedulable processor, or `count` equal ones called key0, key1, ..."""
 
-    kind: Name = Field(description="what people call it: cpu, gpu, dla, npu, dsp, ...")
-    title: Title = Field(description="one line about it")
-    count: int | None = Field(None, ge=1, le=64, description="equal engines, called key0, key1, ...; absent: one")
-    units: int = Field(ge=1, le=100_000, description="identical units it consists of (cores, SMs)")
-    unit: Name = Field(description="what a unit is called: core, SM, ...")
+    kind: Name = Field(description="type of engine: cpu, gpu, dla, npu, dsp, ...")
+    title: Title = Field(description="one-line description")
+    count: int | None = Field(
+        None, ge=1, le=64, description="number of equal engines, named key0, key1, ...; absent: one"
+    )
+    units: int = Field(ge=1, le=100_000, description="number of identical units (cores, SMs)")
+    unit: Name = Field(description="name of a unit: core, SM, ...")
     shares: Literal["unit", "whole"] = Field(description="a job occupies some units, or the engine as a whole")
     clock: FrequencyFigure = Field(description="highest clock")
     sram: SizeFigure | None = Field(None, description="on-chip memory of the engine")
-    bandwidth: BandwidthFigure = Field(description="DRAM bandwidth this engine alone reaches")
+    bandwidth: BandwidthFigure = Field(description="DRAM bandwidth that this engine reaches alone")
     performance: RateFigure | None = Field(None, description="7-zip MIPS of one unit at the highest clock (CPUs)")
     capacity: RateFigure | None = Field(None, description="capacity-dmips-mhz of one unit, as in the device tree")
     dynamic_coefficient: RateFigure | None = Field(None, description="dynamic power of one unit, uW/MHz/V^2")
     operating_points: OperatingPointsFile | None = Field(None, description="clocks it can be set to, slowest first")
     gating: GatingFile | None = Field(None, description="groups of units a mode's mask switches off")
-    precisions: dict[PrecisionName, PrecisionFile] = Field(min_length=1, description="data types it computes in")
-    preemption: PreemptionFile = Field(description="when it gives a running job up")
+    precisions: dict[PrecisionName, PrecisionFile] = Field(min_length=1, description="supported data types")
+    preemption: PreemptionFile = Field(description="when a running job can be preempted")
     quantum: Duration = Field(0, description="time slice of round-robin; absent: 1 ms")
-    reconfigure: DurationFigure | None = Field(None, description="regrouping units last used in other groups")
-    weights: WeightsMemoryFile | None = Field(None, description="room for weights; absent: no limit")
+    reconfigure: DurationFigure | None = Field(None, description="cost of regrouping units last used in other groups")
+    weights: WeightsMemoryFile | None = Field(None, description="capacity for weights; absent: no limit")
     capacities: list[Annotated[int, Field(ge=1, le=1024)]] = Field(
         default_factory=list, description="speed of each unit where they differ, 1024 for the one costs refer to"
     )
     launch: DurationFigure = Field(description="overhead per segment (kernel, loadable)")
     submit: DurationFigure = Field(description="overhead per job")
     handoff: DurationFigure = Field(description="overhead when a job's output goes to another engine")
-    coherency: CoherencyFile | None = Field(None, description="how it sees the CPUs' caches; absent: fully coherent")
+    coherency: CoherencyFile | None = Field(None, description="coherency with the CPUs' caches; absent: fully coherent")
     converts: bool = Field(False, description="can run layout and data type conversions")
     conversion: BandwidthFigure | None = Field(None, description="bytes read plus written per second when converting")
-    idle: PowerFigure = Field(description="power drawn always while powered")
+    idle: PowerFigure = Field(description="constant power while powered")
     dynamic: PowerFigure | None = Field(
         None, description="power in addition with all units busy at the highest clock; absent: from operating points"
     )
-    operators: OperatorRulesFile = Field(description="what it can compute")
-    target: TargetFile = Field(description="what to compile for")
+    operators: OperatorRulesFile = Field(description="operators it supports")
+    target: TargetFile = Field(description="compilation target")
 
     def lower(self, engine_id: str, resolve: Resolve) -> Engine:
         """Return the internal `Engine`; `resolve` finds the operator rules it names."""

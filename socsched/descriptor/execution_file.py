@@ -56,8 +56,8 @@ class SpreadFile(FileModel):
 
     mean: Amount = Field(description="mean of the whole distribution")
     sd: Amount = Field(description="standard deviation of the whole distribution")
-    max: Amount = Field(description="longest time: what the analysis takes as worst case")
-    min: Amount | None = Field(None, description="shortest time; absent: next to nothing")
+    max: Amount = Field(description="longest time: the worst case of the analysis")
+    min: Amount | None = Field(None, description="shortest time; absent: almost 0")
 
     def amounts(self) -> _Amounts:
         """Return all amounts."""
@@ -74,9 +74,7 @@ class SpreadFile(FileModel):
         if not least < mean < most:
             return "expected min below mean below max"
         if quantiles.deviations(mean, _inner(self.sd), most, logarithmic) > quantiles.FARTHEST:
-            return (
-                f"expected max at most {quantiles.FARTHEST} standard deviations out; what is rarer is an overrun fault"
-            )
+            return f"expected max at most {quantiles.FARTHEST} standard deviations out; rarer times are overrun faults"
         return ""
 
     def table(self, make: Callable[..., tuple[int, ...]]) -> tuple[int, ...]:
@@ -87,9 +85,9 @@ class SpreadFile(FileModel):
 class ExecutionFile(Grounded):
     """Execution times of jobs, in exactly one of the forms below."""
 
-    samples: _Amounts | None = Field(None, min_length=1, max_length=10_000, description="drawn alike")
+    samples: _Amounts | None = Field(None, min_length=1, max_length=10_000, description="drawn with equal probability")
     quantiles: _Amounts | None = Field(
-        None, min_length=2, max_length=10_000, description="at equal steps of probability, ascending; between, linear"
+        None, min_length=2, max_length=10_000, description="at equal steps of probability, ascending; linear in between"
     )
     uniform: _Amounts | None = Field(None, min_length=2, max_length=2, description="[shortest, longest]")
     normal: SpreadFile | None = Field(None, description="normal distribution")
@@ -99,11 +97,11 @@ class ExecutionFile(Grounded):
     def _one(self) -> ExecutionFile:
         lists = (self.samples, self.quantiles, self.uniform)
         spreads = (self.normal, self.lognormal)
-        given = [x for x in lists if x is not None] + [x.amounts() for x in spreads if x is not None]
-        if len(given) != 1:
-            got = "none" if not given else "several"
+        amounts = [x for x in lists if x is not None] + [x.amounts() for x in spreads if x is not None]
+        if len(amounts) != 1:
+            got = "none" if not amounts else "several"
             raise ValueError(f"expected one of samples, quantiles, uniform, normal, lognormal; got {got}")
-        if len({isinstance(amount, Fraction) for amount in given[0]}) > 1:
+        if len({isinstance(amount, Fraction) for amount in amounts[0]}) > 1:
             raise ValueError("expected factors on the planned cost or times, not both")
         for ordered in (self.quantiles, self.uniform):
             if ordered is not None and list(ordered) != sorted(ordered):
@@ -127,7 +125,9 @@ class ExecutionFile(Grounded):
 class DegradedFile(Grounded):
     """What a job runs instead when it cannot meet its deadline any more; exactly one of precision and cost."""
 
-    precision: PrecisionName | None = Field(None, description="the same stage in a cheaper data type, same engine")
+    precision: PrecisionName | None = Field(
+        None, description="the same stage in a cheaper data type on the same engine"
+    )
     cost: Amount | None = Field(None, description="factor on the planned cost, or a time")
 
     @model_validator(mode="after")
@@ -135,7 +135,7 @@ class DegradedFile(Grounded):
         if (self.precision is None) == (self.cost is None):
             raise ValueError("expected one of precision and cost")
         if isinstance(self.cost, Fraction) and self.cost >= 1:
-            raise ValueError("expected a cost below 1: less than what was planned")
+            raise ValueError("expected a cost below 1: less than the planned cost")
         return self
 
     def lower(self) -> Degraded:

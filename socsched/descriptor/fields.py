@@ -91,15 +91,15 @@ class SourceFile(FileModel):
 class Grounded(FileModel):
     """A mapping of plain numbers that says once where they are from."""
 
-    source: str = Field("", description="key of sources the plain numbers here are from")
-    assumed: str = Field("", description="reasoning behind plain numbers nobody publishes, instead of source")
+    source: str = Field("", description="key of sources: the origin of the plain numbers here")
+    assumed: str = Field("", description="reasoning behind plain numbers without a published source, instead of source")
 
 
 class FigureFile(FileModel):
     """A number, or a range, and why it may be believed; subclasses give `value` and `range` their dimension."""
 
     kind: Literal["measured", "published", "fitted", "derived", "assumed"] = Field(
-        description="measured, published and fitted name their source; derived and assumed say why in note"
+        description="measured, published and fitted name their source; derived and assumed give their reasoning in note"
     )
     source: str = Field("", description="key of sources")
     note: str = Field("", description="formula of a derived, reasoning of an assumed figure, remarks on others")

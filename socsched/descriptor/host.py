@@ -161,7 +161,7 @@ def _sources(facts: HostFacts) -> dict[str, Source]:
     versions = ", ".join(f"{name} {version}" for name, version in sorted(facts.versions.items()))
     return {
         "detect": Source(f"measured on this machine, {facts.date}, {versions}", "socsched.descriptor.host_probe"),
-        "linux": Source("what Linux tells of the CPU", "/proc/cpuinfo, /sys/devices/system/cpu"),
+        "linux": Source("CPU description by Linux", "/proc/cpuinfo, /sys/devices/system/cpu"),
         "conv": Source("NCHW16c convolutions against the FMA peak of a core", "tools/bench/lowering.py --layers"),
         "vm": Source("TVM 0.27 virtual machine, cost of a call", "tools/bench/lowering.py"),
     }
@@ -172,4 +172,4 @@ def _measured(value: float, note: str, error: float = 0.15) -> Figure:
 
 
 def _power(value: int, why: str) -> Figure:
-    return Figure(value, "assumed", note=f"no figure for this machine is known: {why}", error=1.0)
+    return Figure(value, "assumed", note=f"no figures for this machine: {why}", error=1.0)

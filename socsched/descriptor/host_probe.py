@@ -131,8 +131,8 @@ def clock_hz(root: Path, info: Mapping[str, str]) -> tuple[int, str]:
     if khz:
         return max(khz) * 1000, "cpufreq"
     if float(info["mhz"]) > 0:
-        return round(float(info["mhz"]) * 1e6), "/proc/cpuinfo (no cpufreq here: boost clocks are hidden)"
-    return 0, "neither cpufreq nor /proc/cpuinfo tells a clock"
+        return round(float(info["mhz"]) * 1e6), "/proc/cpuinfo (no cpufreq: boost clocks are unknown)"
+    return 0, "neither cpufreq nor /proc/cpuinfo states a clock"
 
 
 def last_level_cache(root: Path) -> int:
@@ -145,8 +145,8 @@ def last_level_cache(root: Path) -> int:
 
 def rapl_domains(root: Path = Path("/")) -> list[Path]:
     """Return the package energy counters (Linux powercap, microjoules) readable by this user."""
-    found = sorted(root.glob("sys/class/powercap/*:[0-9]*/energy_uj"))
-    return [path for path in found if path.parent.name.count(":") == 1 and os.access(path, os.R_OK)]
+    domains = sorted(root.glob("sys/class/powercap/*:[0-9]*/energy_uj"))
+    return [path for path in domains if path.parent.name.count(":") == 1 and os.access(path, os.R_OK)]
 
 
 def copy_rate(threads: int, cache_bytes: int, seconds: float = 0.2) -> float:

@@ -34,8 +34,8 @@ class JsonFile:
         try:
             self.data: Any = from_json(raw, allow_inf_nan=False)
         except ValueError as error:
-            found = _SYNTAX.fullmatch(str(error))
-            words, line, column = found.groups() if found else (str(error), "1", "1")
+            match = _SYNTAX.fullmatch(str(error))
+            words, line, column = match.groups() if match else (str(error), "1", "1")
             self._refuse_text(f"expected valid JSON: {words}", Mark(int(line), max(int(column), 1)))
         except RecursionError:
             self._refuse_text("expected less nesting")
@@ -86,11 +86,11 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 def positions(text: str, wanted: Iterable[Path]) -> dict[Path, Mark]:
     """Return the start positions of the values at `wanted` paths of a valid JSON text, and of their containers."""
     left = {path[:end] for path in wanted for end in range(len(path) + 1)}
-    found: dict[Path, Mark] = {}
+    marks: dict[Path, Mark] = {}
     path: list[str | int] = []
     key, opened, line, start = "", False, 1, 0
     for token in _TOKEN.finditer(text):
-        if len(found) == len(left):
+        if len(marks) == len(left):
             break
         sort = token[0][0]
         if sort in "}]":
@@ -107,11 +107,11 @@ def positions(text: str, wanted: Iterable[Path]) -> dict[Path, Mark]:
             key = from_json(token[0])
         else:
             at = tuple(path)
-            if at in left and at not in found:
+            if at in left and at not in marks:
                 line += text.count("\n", start, token.start())
                 start = token.start()
-                found[at] = Mark(line, start - text.rfind("\n", 0, start))
+                marks[at] = Mark(line, start - text.rfind("\n", 0, start))
             if sort in "{[":
                 path.append("" if sort == "{" else 0)
                 opened = sort == "{"
-    return found
+    return marks

@@ -77,10 +77,10 @@ Objective = Literal["latency", "longest", "energy", "throughput", "slack"]
 def _objectives(value: Any) -> tuple[Objective, ...]:
     """Return the objectives in a text such as "energy,latency", none for null or an empty text."""
     names = str(value).split(",") if value else []
-    found = tuple(known for name in names for known in get_args(Objective) if known == name.strip())
-    if not isinstance(value, str | None) or len(found) < len(names):
+    objectives = tuple(known for name in names for known in get_args(Objective) if known == name.strip())
+    if not isinstance(value, str | None) or len(objectives) < len(names):
         raise ValueError(f"expected one or more of {', '.join(get_args(Objective))}, separated by commas")
-    return found
+    return objectives
 
 
 _ONE = f" *({'|'.join(get_args(Objective))}) *"

@@ -18,7 +18,7 @@ def onnx_pipeline(path: Path) -> Pipeline:
     if not path.is_file():
         raise UsageError(f"{path}: does not exist", "expected an ONNX file, or the name of a pipeline")
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem).lstrip("_.-")[:64] or "network"
-    why = "no rate is given: ten frames a second, each done before the next"
+    why = "no rate given: assuming ten frames per second, each done before the next"
     mapping = {
         "schema_version": "1",
         "name": name,

@@ -38,9 +38,9 @@ class OperatorRuleFile(Grounded):
     below: dict[Name, Name] = Field(default_factory=dict, description="attribute: attribute it must stay below")
     dtypes: list[PrecisionName] = Field(default_factory=list, description="data types taken, empty = all of the engine")
     since: Version | None = Field(None, description="first version of the runtime where this holds")
-    until: Version | None = Field(None, description="first version where it does no longer")
+    until: Version | None = Field(None, description="first version where this no longer holds")
     runs_as: PrecisionName | None = Field(None, description="data type the operator is promoted to")
-    conditions: list[str] = Field(default_factory=list, description="what numbers cannot decide")
+    conditions: list[str] = Field(default_factory=list, description="conditions that numbers cannot express")
     note: str = Field("", description="remarks")
 
     def lower(self, name: str, source: str = "") -> OperatorRule:
@@ -69,13 +69,13 @@ class OperatorRulesFile(Grounded):
 
     rules: Name | None = Field(None, description="rule file: platforms/rules/NAME.yaml")
     version: Version | None = Field(None, description="version of the runtime, such as TensorRT's")
-    host_code: bool = Field(False, description="arbitrary functions may run here")
+    host_code: bool = Field(False, description="whether arbitrary host functions can run")
     allowed: dict[Name, OperatorRuleFile] | None = Field(None, description="rule by operator; absent: everything")
     static_shapes: bool = Field(False, description="no dimension may vary from frame to frame")
     max_jobs: Count = Field(0, description="compiled jobs resident at a time, 0 = unlimited")
     max_dim: Count = Field(0, description="largest non-batch dimension, 0 = unlimited")
-    weights: Size = Field(0, description="most bytes of weights of one job, 0 B = unlimited")
-    activations: Size = Field(0, description="most bytes of inner tensors of one job, 0 B = unlimited")
+    weights: Size = Field(0, description="largest size of the weights of one job, 0 B = unlimited")
+    activations: Size = Field(0, description="largest size of the inner tensors of one job, 0 B = unlimited")
 
     def lower(self, folder: Path | None = None) -> OperatorRules:
         """Return the internal `OperatorRules`; a rule file is searched for below `folder` first."""
@@ -101,7 +101,7 @@ class UnavailableFile(Grounded):
 
     since: Version = Field(description="first such version")
     until: Version | None = Field(None, description="first version that supports it again")
-    note: str = Field(min_length=1, description="what is known about it")
+    note: str = Field(min_length=1, description="remarks")
 
 
 class JobFile(Grounded):
@@ -111,8 +111,8 @@ class JobFile(Grounded):
     max_jobs: Count = Field(0, description="compiled jobs resident at a time, 0 = unlimited")
     max_batch: Count = Field(0, description="largest batch, 0 = unlimited")
     max_dim: Count = Field(0, description="largest non-batch dimension, 0 = unlimited")
-    weights: Size = Field(0, description="most bytes of weights of one job, 0 B = unlimited")
-    activations: Size = Field(0, description="most bytes of inner tensors of one job, 0 B = unlimited")
+    weights: Size = Field(0, description="largest size of the weights of one job, 0 B = unlimited")
+    activations: Size = Field(0, description="largest size of the inner tensors of one job, 0 B = unlimited")
     note: str = Field("", description="remarks")
 
 
@@ -127,7 +127,7 @@ class FormatFile(Grounded):
 class RefusedFile(Grounded):
     """An operator known not to run."""
 
-    note: str = Field(min_length=1, description="why, and what to do instead")
+    note: str = Field(min_length=1, description="reason, and what to do instead")
 
 
 class RulesFile(FileModel):
@@ -135,15 +135,17 @@ class RulesFile(FileModel):
 
     schema_version: Literal["1"] = Field(description='version of this format, "1"')
     name: Name = Field(description="name of the rules, as in the file's name")
-    title: Title = Field(description="one line about them")
-    runtime: str = Field(min_length=1, description="the software whose versions count, such as TensorRT")
-    version: Version = Field(description="version taken where a platform names none")
-    sources: dict[Name, SourceFile] = Field(min_length=1, description="where rules are from, by key")
+    title: Title = Field(description="one-line description")
+    runtime: str = Field(min_length=1, description="runtime that the versions refer to, such as TensorRT")
+    version: Version = Field(description="version used if a platform names none")
+    sources: dict[Name, SourceFile] = Field(min_length=1, description="sources of the rules, by key")
     unavailable: list[UnavailableFile] = Field(default_factory=list, description="versions without this engine")
     job: JobFile = Field(description="limits of a whole job")
-    formats: dict[PrecisionName, list[FormatFile]] = Field(default_factory=dict, description="border formats by dtype")
+    formats: dict[PrecisionName, list[FormatFile]] = Field(
+        default_factory=dict, description="input and output formats by dtype"
+    )
     operators: dict[Name, list[OperatorRuleFile]] = Field(min_length=1, description="cases by operator")
-    refused: dict[Name, RefusedFile] = Field(default_factory=dict, description="operators known not to run")
+    refused: dict[Name, RefusedFile] = Field(default_factory=dict, description="operators known to be unsupported")
 
     def title_of(self, grounded: Grounded) -> str:
         """Return the title of a mapping's source, or its reasoning."""

@@ -16,7 +16,7 @@ from socsched.descriptor.validation import Tree, validate
 class StagePolicyFile(FileModel):
     """A stage's policy."""
 
-    policy: Literal["skip", "abort", "degrade"] = Field(description="what becomes of a job that would end late")
+    policy: Literal["skip", "abort", "degrade"] = Field(description="action for a job that would end late")
     precision: PrecisionName | None = Field(None, description="with degrade: data type of the cheaper variant")
     params: dict[str, Any] = Field(default_factory=dict, description="with degrade: params of the cheaper variant")
 
@@ -25,7 +25,9 @@ class ShedFile(FileModel):
     """Which stages get no jobs while more critical ones miss deadlines."""
 
     below: Literal["firm", "hard"] = Field(description="stages less critical than this are shed")
-    duration: Period = Field(1_000_000_000, alias="for", description="how long after the last miss, such as 1 s")
+    duration: Period = Field(
+        1_000_000_000, alias="for", description="duration of shedding after the last miss, such as 1 s"
+    )
 
 
 class OverloadFile(FileModel):

@@ -20,7 +20,7 @@ def check_names(root: Tree) -> None:
     sensors = root.at("sensors").names()
     for stage in root.at("stages").items():
         if stage.key in sensors:
-            stage.report("expected a name no sensor has", key=True)
+            stage.report("expected a name that no sensor has", key=True)
 
 
 def check_triggers(root: Tree) -> None:
@@ -33,7 +33,7 @@ def check_triggers(root: Tree) -> None:
             stage.report("expected a trigger: after (sensors or stages) or period (a timer)")
         for key in ("offset", "jitter"):
             if not timer and stage.at(key).value is not None:
-                stage.at(key).report(f"{key} belongs to a timer; expected it only beside period", key=True)
+                stage.at(key).report(f"{key} belongs to a timer; expected it only together with period", key=True)
 
 
 def check_late(root: Tree) -> None:
@@ -41,9 +41,9 @@ def check_late(root: Tree) -> None:
     for stage in root.at("stages").items():
         degrades, variant = stage.at("on_late").text == "degrade", stage.at("degraded")
         if degrades and variant.value is None:
-            stage.at("on_late").report("expected degraded beside it: what a late job runs instead")
+            stage.at("on_late").report("expected degraded as well: what a late job runs instead")
         if not degrades and variant.value is not None:
-            variant.report("expected on_late: degrade beside it, else it never runs", key=True)
+            variant.report("expected on_late: degrade as well, else it never runs", key=True)
 
 
 def check_references(root: Tree) -> None:
@@ -78,10 +78,10 @@ def _check_precisions(stage: Tree, accepted: list[str], network: bool) -> None:
         if precision.text in seen:
             precision.report(f"{precision.text!r} is listed twice")
         seen.add(precision.text)
-    given = [text for cost in stage.at("costs").items() if (text := cost.at("precision").text)]
-    if given and not network and not set(given) & set(accepted):
-        wanted, got = ", ".join(accepted), ", ".join(dict.fromkeys(given))
-        stage.at("costs").report(f"no engine can run this stage: expected a time in {wanted}, there are only {got}")
+    stated = [text for cost in stage.at("costs").items() if (text := cost.at("precision").text)]
+    if stated and not network and not set(stated) & set(accepted):
+        wanted, got = ", ".join(accepted), ", ".join(dict.fromkeys(stated))
+        stage.at("costs").report(f"no engine can run this stage: expected a time in {wanted}, got only {got}")
 
 
 def check_accuracy(root: Tree) -> None:
@@ -95,7 +95,7 @@ def check_accuracy(root: Tree) -> None:
                 loss.report(f"expected one of the accepted data types, {', '.join(sorted(accepted))}", key=True)
     budget = root.at("accuracy_budget")
     if budget.value is not None and not stated:
-        budget.report("expected some stage to state its accuracy_loss, else it holds whatever happens", key=True)
+        budget.report("expected accuracy_loss in at least one stage, else the budget has no effect", key=True)
 
 
 def check_cycles(root: Tree) -> None:
@@ -142,9 +142,9 @@ def _periods(root: Tree) -> dict[str, float]:
     """Return the period (ns) of every sensor and stage with a readable one, propagated along after."""
     timers = [*root.at("sensors").items(), *root.at("stages").items()]
     periods = {timer.key: timer.at("period").parse(_PERIOD) for timer in timers if timer.at("period").value is not None}
-    found = {name: period for name, period in periods.items() if period}
-    _hand_on(root, found)
-    return found
+    known_periods = {name: period for name, period in periods.items() if period}
+    _hand_on(root, known_periods)
+    return known_periods
 
 
 def _hand_on(root: Tree, found: dict[str, Value]) -> None:
@@ -202,7 +202,7 @@ def _check_link(before: Tree, name: Tree, sensors: list[str], stages: Tree) -> N
     linked = [item.text for key in ("after", "reads") for item in stage.at(key).texts()]
     if before.text not in linked:
         takes = ", ".join(linked) or "nothing"
-        name.report(f"{name.text!r} neither waits for nor reads {before.text!r}; it takes {takes}")
+        name.report(f"{name.text!r} neither waits for nor reads {before.text!r}; its inputs are {takes}")
 
 
 CHECKS = (

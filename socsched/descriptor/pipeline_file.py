@@ -37,14 +37,14 @@ Criticality = Literal["hard", "firm", "soft"]
 class SensorFile(Grounded):
     """A source of frames: periodic, or sporadic."""
 
-    kind: Name = Field(description="what it is: lidar, camera, imu, ...")
+    kind: Name = Field(description="type of sensor: lidar, camera, imu, ...")
     period: Timer = Field(
-        description="time between frames, such as 100 ms or 10 Hz; the shortest one where they are sporadic"
+        description="time between frames, such as 100 ms or 10 Hz; the shortest one if they are sporadic"
     )
     offset: Duration = Field(0, description="release of the first frame after the start")
-    jitter: Duration = Field(0, description="most a release can come late")
-    sporadic: Duration = Field(0, description="most the time between frames can be longer than period")
-    bytes_per_frame: Size = Field(0, description="bytes a frame brings into memory")
+    jitter: Duration = Field(0, description="largest delay of a release")
+    sporadic: Duration = Field(0, description="largest excess of the time between frames over period")
+    bytes_per_frame: Size = Field(0, description="bytes a frame writes to memory")
 
     def lower(self, name: str, period_ns: int) -> Sensor:
         """Return the internal `Sensor`."""
@@ -58,15 +58,15 @@ class AnchorFile(FileModel):
     platform: Title = Field(description="a platform's name, or any text for hardware not described")
     mode: Title = Field(description="power mode, or any text for hardware not described")
     engine: Name = Field(description="engine id (dla0) or kind (cpu)")
-    precision: PrecisionName = Field(description="data type the time was taken with")
+    precision: PrecisionName = Field(description="data type for which the time holds")
     time: DurationFigure = Field(description="execution time of one job as a figure")
-    units: Count = Field(0, description="how many units of the engine (cores, SMs) the time holds for, 0 = all")
-    scale: float = Field(1.0, gt=0, le=1e6, description="factor on the time, reasoned in the figure's note")
+    units: Count = Field(0, description="number of engine units (cores, SMs) for which the time holds, 0 = all")
+    scale: float = Field(1.0, gt=0, le=1e6, description="factor on the time, explained in the figure's note")
     scales_with: Literal["performance", "bandwidth", "compute", "nothing"] = Field(
-        "performance", description="what the time follows on other described hardware"
+        "performance", description="quantity that the time scales with on other described hardware"
     )
 
-    slice: Duration = Field(0, description="longest part that runs without giving way between; absent: all of it")
+    slice: Duration = Field(0, description="longest non-preemptive part; absent: the whole job")
 
     def lower(self) -> Anchor:
         """Return the internal `Anchor`."""
@@ -78,7 +78,7 @@ class AnchorFile(FileModel):
 class StageFile(Grounded):
     """One schedulable piece of work; exactly one of after and period starts it."""
 
-    title: Title = Field(description="what the stage does, in a few words")
+    title: Title = Field(description="short description of the stage")
     model: str | None = Field(None, description="built-in model; without one, costs give the execution times")
     onnx: Title | None = Field(
         None,
@@ -87,7 +87,7 @@ class StageFile(Grounded):
     after: list[str] = Field(default_factory=list, description="sensors and stages that must all deliver a frame first")
     period: Timer | None = Field(None, description="runs on its own timer with this period, such as 20 ms or 50 Hz")
     offset: Duration = Field(0, description="first activation of the timer after the start")
-    jitter: Duration = Field(0, description="most an activation of the timer can come late")
+    jitter: Duration = Field(0, description="largest delay of an activation of the timer")
     reads: list[str] = Field(default_factory=list, description="sensors and stages sampled at start")
     params: dict[str, Any] = Field(default_factory=dict, description="parameters of the model")
     precisions: list[PrecisionName] = Field(
@@ -96,19 +96,21 @@ class StageFile(Grounded):
     engines: list[Name] = Field(default_factory=list, description="engine ids or kinds it may run on; absent: any")
     accuracy_loss: dict[PrecisionName, Points] = Field(
         default_factory=dict,
-        description="points of accuracy a data type costs, 0.4 (mAP) say; none where not listed",
+        description="loss of accuracy by data type, in points, such as 0.4 (mAP); none if not listed",
     )
     costs: list[AnchorFile] = Field(default_factory=list, description="known execution times")
-    execution: ExecutionFile | None = Field(None, description="how long jobs take; absent: the planned cost")
-    queue: int = Field(1, ge=1, le=1000, description="frames that may wait; with one more, overflow is dropped")
+    execution: ExecutionFile | None = Field(None, description="execution times of jobs; absent: the planned cost")
+    queue: int = Field(
+        1, ge=1, le=1000, description="largest number of waiting frames; one more drops a frame by overflow"
+    )
     overflow: Literal["newest", "oldest"] = Field("newest", description="frame dropped when the queue is full")
     on_late: Literal["continue", "skip", "abort", "degrade"] = Field(
-        "continue", description="what a job does that cannot meet its deadline"
+        "continue", description="action for a job that cannot meet its deadline"
     )
-    degraded: DegradedFile | None = Field(None, description="with on_late: degrade, what it runs instead")
-    share: Count = Field(0, description="most engine units one job can use, 0 = as many as there are")
-    output_bytes: Size = Field(0, description="what a stage without model hands on")
-    criticality: Criticality = Field("firm", description="what a late job means: hard, firm or soft")
+    degraded: DegradedFile | None = Field(None, description="with on_late: degrade, what the job runs instead")
+    share: Count = Field(0, description="largest number of engine units one job can use, 0 = all")
+    output_bytes: Size = Field(0, description="output of a stage without model")
+    criticality: Criticality = Field("firm", description="criticality of a late job: hard, firm or soft")
 
     def lower(self, name: str, folder: Path, period_ns: int | None) -> Stage:
         """Return the internal `Stage`; a network's path is relative to `folder`."""
@@ -144,8 +146,8 @@ class ChainFile(Grounded):
 
     path: list[str] = Field(min_length=1, description="a sensor or timer stage, then stages linked by after or reads")
     deadline: Period = Field(description="longest time from the release at the start of the path to its end")
-    max_age: Period | None = Field(None, description="oldest data the last stage may act on")
-    criticality: Criticality = Field("firm", description="what a late effect means: hard, firm or soft")
+    max_age: Period | None = Field(None, description="largest data age at the end of the last stage")
+    criticality: Criticality = Field("firm", description="criticality of a late output: hard, firm or soft")
 
     def lower(self, name: str) -> Chain:
         """Return the internal `Chain`."""
@@ -158,13 +160,13 @@ class PipelineFile(FileModel):
 
     schema_version: Literal["1"] = Field(description='version of this format, "1"')
     name: Name = Field(description="name of the pipeline, as in the file's name")
-    title: Title = Field(description="one line about it")
-    sources: dict[Name, SourceFile] = Field(default_factory=dict, description="where figures come from, by key")
-    sensors: dict[Name, SensorFile] = Field(default_factory=dict, description="sources of frames by name")
-    stages: dict[Name, StageFile] = Field(min_length=1, description="pieces of work by name")
+    title: Title = Field(description="one-line description")
+    sources: dict[Name, SourceFile] = Field(default_factory=dict, description="sources of figures, by key")
+    sensors: dict[Name, SensorFile] = Field(default_factory=dict, description="sensors by name")
+    stages: dict[Name, StageFile] = Field(min_length=1, description="stages by name")
     chains: dict[Name, ChainFile] = Field(default_factory=dict, description="end-to-end requirements by name")
     accuracy_budget: Points | None = Field(
-        None, description="points of accuracy all stages together may lose by their data types"
+        None, description="largest loss of accuracy of all stages together, in points, by their data types"
     )
 
     def lower(self, file: str) -> Pipeline:

@@ -38,13 +38,13 @@ def check_engines(root: Tree) -> None:
     for key, ids in _groups(root).items():
         for engine_id in ids:
             if engine_id in owner:
-                message = f"expected engine ids of its own, {engine_id!r} is already declared by {owner[engine_id]!r}"
+                message = f"expected unique engine ids: {engine_id!r} is already declared by {owner[engine_id]!r}"
                 root.at("engines").at(key).report(message, key=True)
             owner.setdefault(engine_id, key)
     for engine in root.at("engines").items():
         preemption = engine.at("preemption")
         if preemption.at("kind").text == "segment" and not preemption.at("segment").text:
-            preemption.report("segment preemption needs segment, what a segment is called (kernel, loadable, ...)")
+            preemption.report("segment preemption needs segment, the name of a segment (kernel, loadable, ...)")
         _check_preemption(preemption)
         _check_capacities(engine)
         _check_points(engine)
@@ -65,15 +65,15 @@ def _check_preemption(preemption: Tree) -> None:
 
 def _check_capacities(engine: Tree) -> None:
     """Report capacities whose number differs from the units', or without the unit that costs refer to."""
-    given, units = engine.at("capacities"), engine.at("units").value
-    if not isinstance(given.value, list) or not given.value:
+    capacities, units = engine.at("capacities"), engine.at("units").value
+    if not isinstance(capacities.value, list) or not capacities.value:
         return
-    if isinstance(units, int) and len(given.value) != units:
-        given.report(f"expected one capacity for each of the {units} units, got {len(given.value)}")
-    if 1024 not in given.value:
-        given.report("expected 1024 for the unit that costs refer to")
+    if isinstance(units, int) and len(capacities.value) != units:
+        capacities.report(f"expected one capacity for each of the {units} units, got {len(capacities.value)}")
+    if 1024 not in capacities.value:
+        capacities.report("expected 1024 for the unit that costs refer to")
     if engine.at("shares").text == "whole":
-        given.report("expected shares: unit beside it; a job takes this engine whole", key=True)
+        capacities.report("expected shares: unit as well; a job occupies this engine as a whole", key=True)
 
 
 def _power_known(engine: Tree) -> bool:
@@ -117,7 +117,7 @@ def check_operators(root: Tree) -> None:
         if rules.at("rules").text:
             _check_rule_file(rules)
         elif rules.at("version").value is not None:
-            rules.at("version").report("version belongs to a rule file; expected it only beside rules", key=True)
+            rules.at("version").report("version belongs to a rule file; expected it only together with rules", key=True)
 
 
 def _check_rule_file(rules: Tree) -> None:
@@ -126,15 +126,15 @@ def _check_rule_file(rules: Tree) -> None:
         rules.at(written[0]).report("expected a rule file or rules written out, not both", key=True)
     folder = Path(rules.document.file).parent
     try:
-        found = load_rules(find_rules(rules.at("rules").text, folder))
+        rule_file = load_rules(find_rules(rules.at("rules").text, folder))
     except KeyError:
         rules.at("rules").unknown("rule file", rule_names(folder))
         return
     version = rules.at("version").text
     if re.fullmatch(VERSION_PATTERN, version):
-        gap = found.gap(version)
+        gap = rule_file.gap(version)
         if gap:
-            rules.at("version").report(f"{found.runtime} {version} does not support this engine: {gap.note}")
+            rules.at("version").report(f"{rule_file.runtime} {version} does not support this engine: {gap.note}")
 
 
 def check_modes(root: Tree) -> None:
@@ -144,13 +144,13 @@ def check_modes(root: Tree) -> None:
     for mode in root.at("modes").items():
         for name in [mode.at("name"), *mode.at("aliases").texts()]:
             if name.text and name.text.lower() in names:
-                name.report(f"expected a name no other mode has, {name.text!r} is taken (case does not count)")
+                name.report(f"expected a unique mode name, {name.text!r} is taken (case is ignored)")
             names.add(name.text.lower())
         number = mode.at("id")
         if isinstance(number.value, int):
             key = (mode.at("family").text, number.value)
             if key in numbers:
-                number.report(f"expected a number no other mode has, {number.value} is taken")
+                number.report(f"expected a unique mode number, {number.value} is taken")
             numbers.add(key)
     defaults = [mode.at("default") for mode in root.at("modes").items() if mode.at("default").value is True]
     for extra in defaults[1:]:

@@ -43,7 +43,7 @@ class ContentionFile(Grounded):
 
     model: Name = Field(description="max-min, pccs, linear, pairwise, or the name of an installed model")
     parameters: dict[Name, Parameter | dict[Name, Parameter]] = Field(
-        default_factory=dict, description="the model's parameters, by engine where it has some for each"
+        default_factory=dict, description="the model's parameters, by engine if they differ by engine"
     )
 
     def lower(self) -> Contention:
@@ -56,10 +56,12 @@ class DramFile(FileModel):
 
     size: SizeFigure = Field(description="capacity")
     peak: BandwidthFigure = Field(description="theoretical bandwidth")
-    achievable: BandwidthFigure = Field(description="bandwidth all initiators together reach")
+    achievable: BandwidthFigure = Field(description="bandwidth that all initiators reach together")
     energy: EnergyPerByteFigure = Field(description="energy per byte moved")
-    latency: DurationFigure | None = Field(None, description="random access by a CPU")
-    contention: ContentionFile | None = Field(None, description="absent: max-min fair shares of what is achievable")
+    latency: DurationFigure | None = Field(None, description="latency of a random access by a CPU")
+    contention: ContentionFile | None = Field(
+        None, description="absent: max-min fair shares of the achievable bandwidth"
+    )
 
     def lower(self) -> Dram:
         """Return the internal `Dram`."""
@@ -72,10 +74,10 @@ class DramFile(FileModel):
 class RailFile(Grounded):
     """A supply with a power meter."""
 
-    title: Title = Field(description="one line about it")
-    covers: list[str] = Field(default_factory=list, description="engines it feeds, and other blocks in words")
+    title: Title = Field(description="one-line description")
+    covers: list[str] = Field(default_factory=list, description="engines it supplies, and other blocks as text")
     sensor: str = Field("", description="chip, address and channel that read it")
-    idle: PowerFigure | None = Field(None, description="power with nothing running")
+    idle: PowerFigure | None = Field(None, description="idle power")
 
     def lower(self) -> Rail:
         """Return the internal `Rail`."""
@@ -90,7 +92,7 @@ class EngineModeFile(FileModel):
     mask: Count | None = Field(None, description="the vendor's gating mask, instead of units")
     clock: Frequency | None = Field(None, description="highest clock in this mode")
     dynamic: PowerFigure | None = Field(
-        None, description="power in addition with all online units busy; absent: worked out from the engine's figures"
+        None, description="power in addition with all online units busy; absent: derived from the engine's figures"
     )
 
     def lower(self, engine: Engine) -> EngineMode:
@@ -109,16 +111,16 @@ class PowerModeFile(Grounded):
 
     name: Name = Field(description="the vendor's name of the mode")
     id: int = Field(ge=0, le=1000, description="the vendor's number of the mode")
-    aliases: list[Name] = Field(default_factory=list, description="other names people use")
-    default: bool = Field(False, description="the mode after boot; exactly one")
+    aliases: list[Name] = Field(default_factory=list, description="other names in use")
+    default: bool = Field(False, description="true for the mode after boot; exactly one mode")
     cap: PowerFigure | None = Field(None, description="power budget of the module; absent: none stated")
-    base: PowerFigure = Field(description="power of everything that is no engine, at idle")
-    dram: BandwidthFigure = Field(description="bandwidth the memory clock of this mode allows")
+    base: PowerFigure = Field(description="idle power of everything except the engines")
+    dram: BandwidthFigure = Field(description="bandwidth at the memory clock of this mode")
     engines: dict[Name, EngineModeFile] = Field(description="every engine, by id or by the key that declares it")
-    clocks: dict[Name, Frequency] = Field(default_factory=dict, description="clocks of blocks that are no engine")
+    clocks: dict[Name, Frequency] = Field(default_factory=dict, description="clocks of blocks that are not engines")
     stated_tops: RateFigure | None = Field(None, description="the vendor's INT8 peak, TOPS, with sparsity if any")
-    family: str = Field("", description="configuration file, where the vendor ships several with the same numbers")
-    note: str = Field("", description="what a reader must know, such as vendor figures that disagree")
+    family: str = Field("", description="configuration file, if the vendor ships several with the same mode numbers")
+    note: str = Field("", description="remarks for the reader, such as vendor figures that disagree")
 
     def lower(self, groups: Mapping[str, list[Engine]]) -> PowerMode:
         """Return the internal `PowerMode`; `groups` maps the engines' keys to the engines."""
@@ -151,12 +153,12 @@ class PlatformFile(FileModel):
 
     schema_version: Literal["1"] = Field(description='version of this format, "1"')
     name: Name = Field(description="name of the platform, as in the file's name")
-    title: Title = Field(description="one line about it")
-    vendor: str = Field(min_length=1, description="who makes it")
-    sources: dict[Name, SourceFile] = Field(default_factory=dict, description="where figures come from, by key")
+    title: Title = Field(description="one-line description")
+    vendor: str = Field(min_length=1, description="manufacturer")
+    sources: dict[Name, SourceFile] = Field(default_factory=dict, description="sources of figures, by key")
     dram: DramFile = Field(description="main memory")
     thermal: dict[Name, TemperatureFigure] = Field(default_factory=dict, description="temperature limits by name")
-    rails: dict[Name, RailFile] = Field(default_factory=dict, description="supplies with a power meter by name")
+    rails: dict[Name, RailFile] = Field(default_factory=dict, description="power rails with a meter, by name")
     engines: dict[Name, EngineFile] = Field(min_length=1, description="schedulable processors by id")
     modes: list[PowerModeFile] = Field(min_length=1, description="power modes as the vendor ships them")
 

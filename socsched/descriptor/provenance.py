@@ -38,9 +38,9 @@ class Coverage:
 
 def coverage(document: Document) -> Coverage:
     """Return the provenance coverage of a document that loads without faults."""
-    found = list(_numbers(Tree(document, (), document.data), ""))
-    count = {by: sum(other == by for other, _ in found) for by in ("figure", "source", "assumed")}
-    uncovered = tuple(number for by, number in found if not by)
+    numbers = list(_numbers(Tree(document, (), document.data), ""))
+    count = {by: sum(other == by for other, _ in numbers) for by in ("figure", "source", "assumed")}
+    uncovered = tuple(number for by, number in numbers if not by)
     return Coverage(count["figure"], count["source"], count["assumed"], uncovered)
 
 
@@ -48,7 +48,9 @@ def require_grounds(document: Document) -> Coverage:
     """Return the coverage of a document; raise DescriptorError naming every number without provenance."""
     result = coverage(document)
     for number in result.uncovered:
-        number.report("expected source or assumed (the reasoning) beside this number or around it, or a figure")
+        number.report(
+            "expected source or assumed (the reasoning) next to this number or in an enclosing mapping, or a figure"
+        )
     document.check()
     return result
 

@@ -52,11 +52,11 @@ def _table(
 ) -> tuple[int, ...]:
     low, high = max(low, Decimal(-FARTHEST)), min(high, Decimal(FARTHEST))
     first, last = _below(low), _below(high)
-    found, at = [], low
+    table, at = [], low
     for step in range(STEPS + 1):
         at = low if step == 0 else high if step == STEPS else _inverse(first + (last - first) * step / STEPS, at, high)
-        found.append(int(min(max(value(at), least), most).to_integral_value()))
-    return tuple(found)
+        table.append(int(min(max(value(at), least), most).to_integral_value()))
+    return tuple(table)
 
 
 def _inverse(share: Decimal, low: Decimal, high: Decimal) -> Decimal:

@@ -67,6 +67,6 @@ def seldom_repeats(periods: Sequence[int]) -> str:
     if length <= LONG * max(periods, default=0):
         return ""
     return (
-        f"the pattern of all rates repeats after {units.format_duration(length)} only, and no simulation or timeline "
-        "shows all of it: write rates in Hz (30 Hz), or periods that divide each other"
+        f"the schedule repeats after {units.format_duration(length)} only, longer than a simulation or timeline "
+        "shows: write rates in Hz (30 Hz), or periods that divide each other"
     )

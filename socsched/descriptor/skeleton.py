@@ -25,7 +25,7 @@ def write_skeleton(name: str, file: Path) -> Path:
         with file.open("x", encoding="utf-8") as target:
             target.write(text)
     except FileExistsError:
-        raise UsageError(f"{file} exists already", "name another file with -o, or edit that one") from None
+        raise UsageError(f"{file} already exists", "choose another file with -o, or edit the existing one") from None
     except OSError as error:
         raise unwritable(file, error) from None
     return file

@@ -129,7 +129,7 @@ def parse(raw: bytes, file: str) -> Document:
         mark = error.problem_mark or error.context_mark
         what = " ".join(str(error.problem or error.context or "malformed").split())
         if _line(text, mark).lstrip(" ").startswith("\t"):
-            what = "the line is indented with a tab, YAML takes spaces only"
+            what = "the line is indented with a tab; YAML allows spaces only"
         document.add(_mark(mark), "file", f"expected valid YAML: {what}")
     except yaml.reader.ReaderError as error:
         document.add(_position(text, error.position), "file", f"expected printable text: {error.reason}")

@@ -114,22 +114,22 @@ class SpreadType:
             return Distribution.constant(self._number(value), str(value))
         if len(value) != 1:
             raise ValueError(f"expected {_FORMS}")
-        ((form, given),) = value.items()
-        if (form == "uniform" and isinstance(given, list) and len(given) == 2) or (
-            form == "quantiles" and isinstance(given, list) and len(given) >= 2
+        ((form, numbers),) = value.items()
+        if (form == "uniform" and isinstance(numbers, list) and len(numbers) == 2) or (
+            form == "quantiles" and isinstance(numbers, list) and len(numbers) >= 2
         ):
-            found = tuple(map(self._number, given))
-        elif form == "normal" and isinstance(given, dict) and set(given) == {"mean", "sd", "least", "most"}:
-            parts = {key: Decimal(self._number(item, free=True)) for key, item in given.items()}
+            amounts = tuple(map(self._number, numbers))
+        elif form == "normal" and isinstance(numbers, dict) and set(numbers) == {"mean", "sd", "least", "most"}:
+            parts = {key: Decimal(self._number(item, free=True)) for key, item in numbers.items()}
             if not parts["least"] < parts["mean"] < parts["most"] or parts["sd"] <= 0:
                 raise ValueError("expected least < mean < most and sd above zero")
-            self._number(given["least"])
-            found = quantiles.normal(parts["mean"], parts["sd"], parts["least"], parts["most"])
+            self._number(numbers["least"])
+            amounts = quantiles.normal(parts["mean"], parts["sd"], parts["least"], parts["most"])
         else:
             raise ValueError(f"expected {_FORMS}")
-        if list(found) != sorted(found):
+        if list(amounts) != sorted(amounts):
             raise ValueError("expected values in ascending order")
-        return Distribution(found, f"{form} {given}")
+        return Distribution(amounts, f"{form} {numbers}")
 
     def _number(self, value: object, free: bool = False) -> int:
         if self.dimension:

@@ -40,11 +40,11 @@ class DesignFile(FileModel):
     """How configurations are chosen."""
 
     kind: Literal["grid", "random", "latin-hypercube", "halving"] = Field("grid", description="how to sample")
-    points: int = Field(0, ge=0, le=10_000_000, description="configurations of a sample; a grid has what it has")
+    points: int = Field(0, ge=0, le=10_000_000, description="number of sampled configurations; not for a grid")
     seed: int = Field(0, ge=0, le=2**63 - 1, description="seed of the sample")
-    start: Literal["grid", "random", "latin-hypercube"] = Field("grid", description="of halving: the first round")
-    keep: _Probability = Field(0.5, description="of halving: share that goes into the next round")
-    first: int = Field(1, ge=1, le=100_000, description="of halving: runs of a configuration in the first round")
+    start: Literal["grid", "random", "latin-hypercube"] = Field("grid", description="for halving: the first round")
+    keep: _Probability = Field(0.5, description="for halving: share that enters the next round")
+    first: int = Field(1, ge=1, le=100_000, description="for halving: runs of a configuration in the first round")
 
     def lower(self) -> Design:
         """Return the internal `Design`."""
@@ -55,9 +55,9 @@ class SimulateFile(FileModel):
     """How a configuration is simulated."""
 
     duration: Period = Field(10 * 10**9, description="simulated time of one run")
-    runs: int = Field(1, ge=1, le=100_000, description="runs of a configuration, with seeds that follow each other")
+    runs: int = Field(1, ge=1, le=100_000, description="runs of a configuration, with consecutive seeds")
     settle: bool = Field(True, description="stop once the verdict on misses is statistically settled")
-    confidence: _Probability = Field(0.99, description="of that verdict and of intervals of misses")
+    confidence: _Probability = Field(0.99, description="confidence of that verdict and of intervals of misses")
 
     def lower(self) -> Simulate:
         """Return the internal `Simulate`."""
@@ -85,11 +85,13 @@ class HoldsFile(FileModel):
 class MeasureFile(FileModel):
     """Boards that measure configurations (`--measure`)."""
 
-    keys: dict[Name, str] = Field(default_factory=dict, description="key at the tracker by platform; its name without")
+    keys: dict[Name, str] = Field(
+        default_factory=dict, description="tracker key by platform; default: the platform name"
+    )
     priority: int = Field(1, ge=0, le=1000, description="priority of requests, the highest is served first")
-    timeout: Period = Field(120 * 10**9, description="longest a board may take for the stages of a configuration")
-    repeat: int = Field(10, ge=1, le=10_000, description="measurements of a stage")
-    choose: Literal["best", "front", "all"] = Field("front", description="configurations that are measured")
+    timeout: Period = Field(120 * 10**9, description="time limit of a board for the stages of a configuration")
+    repeat: int = Field(10, ge=1, le=10_000, description="measurements per stage")
+    choose: Literal["best", "front", "all"] = Field("front", description="number of configurations to measure")
 
     def lower(self) -> Measure:
         """Return the internal `Measure`."""
@@ -99,9 +101,13 @@ class MeasureFile(FileModel):
 class ThermalFile(Grounded):
     """A module with its heat sink as one lumped mass."""
 
-    resistance: Annotated[float, Field(gt=0, le=1000)] = Field(description="kelvins above ambient a watt")
-    time_constant: Period = Field(description="time in which 63 % of a step are done")
-    trip: Temperature | None = Field(None, description="where clocks go down; absent: the platform's throttle limit")
+    resistance: Annotated[float, Field(gt=0, le=1000)] = Field(
+        description="thermal resistance: kelvins above ambient per watt"
+    )
+    time_constant: Period = Field(description="time constant: 63 % of a step")
+    trip: Temperature | None = Field(
+        None, description="temperature at which clocks are throttled; absent: the platform's throttle limit"
+    )
 
     def lower(self) -> Thermal:
         """Return the internal `Thermal`."""
@@ -112,8 +118,8 @@ class ThermalFile(Grounded):
 class FleetFile(FileModel):
     """Vehicles that differ in load, temperature and faults (`socsched fleet`)."""
 
-    vehicles: int = Field(ge=2, le=10_000_000, description="how many")
-    duration: Period = Field(60 * 10**9, description="simulated driving of each")
+    vehicles: int = Field(ge=2, le=10_000_000, description="number of vehicles")
+    duration: Period = Field(60 * 10**9, description="simulated driving time of each")
     seed: int = Field(0, ge=0, le=2**31 - 1, description="seed of the first vehicle; the others follow")
     load: Annotated[Distribution, SpreadType(1_000_000, least=0.01)] | None = Field(
         None, description="factor on execution times, drawn for each vehicle"
@@ -121,16 +127,18 @@ class FleetFile(FileModel):
     ambient: Annotated[Distribution, SpreadType(1000, "temperature")] | None = Field(
         None, description="temperature around the module, drawn for each vehicle; needs thermal"
     )
-    thermal: ThermalFile | None = Field(None, description="how the module warms up")
+    thermal: ThermalFile | None = Field(None, description="thermal model of the module")
     faults_per_minute: Annotated[Distribution, SpreadType(1_000_000, least=0)] | None = Field(
         None, description="rate of random faults, drawn for each vehicle"
     )
     kinds: list[Literal["dropouts", "delays", "bursts", "slowdowns", "throttles", "stalls", "deaths", "hogs"]] = Field(
-        default_factory=list, description="kinds of random faults; all without"
+        default_factory=list, description="kinds of random faults; default: all"
     )
-    confidence: _Probability = Field(0.95, description="of intervals")
-    worst: int = Field(10, ge=0, le=1000, description="how many of the worst vehicles are listed")
-    vehicle_hours: int = Field(1_000_000, ge=1, le=10**12, description="what the table of costs extrapolates to")
+    confidence: _Probability = Field(0.95, description="confidence of intervals")
+    worst: int = Field(10, ge=0, le=1000, description="number of worst vehicles to list")
+    vehicle_hours: int = Field(
+        1_000_000, ge=1, le=10**12, description="vehicle-hours to which the table of costs extrapolates"
+    )
 
     def lower(self) -> Fleet:
         """Return the internal `Fleet`."""
@@ -167,16 +175,14 @@ class StudyFile(FileModel):
     )
     design: DesignFile | None = Field(None, description="how configurations are chosen; absent: the full grid")
     simulate: SimulateFile | None = Field(None, description="how a configuration is simulated; absent: 10 s once")
-    holds: HoldsFile | None = Field(None, description="what is asked for beside a feasible plan")
-    smallest: list[SizeColumn] = Field(
-        default_factory=list, description="what makes one the smallest, first counts most"
-    )
+    holds: HoldsFile | None = Field(None, description="requirements in addition to a feasible plan")
+    smallest: list[SizeColumn] = Field(default_factory=list, description="what to minimise; the first counts most")
     cuts: bool = Field(True, description="networks may be cut between engines")
     prices: dict[Name, Annotated[float, Field(gt=0)]] = Field(
-        default_factory=dict, description="price of a module by platform, in a currency of your own"
+        default_factory=dict, description="price of a module by platform, in any currency"
     )
-    measure: MeasureFile | None = Field(None, description="boards that measure configurations")
-    fleet: FleetFile | None = Field(None, description="vehicles that differ")
+    measure: MeasureFile | None = Field(None, description="measurement of configurations on boards")
+    fleet: FleetFile | None = Field(None, description="fleet of vehicles that differ")
 
     def lower(self, file: str) -> Study:
         """Return the internal `Study`."""
@@ -237,7 +243,7 @@ def check_values(root: Tree) -> None:
             value.unknown("objective", OBJECTIVES)
     modes = _values(parameters.at("mode"))
     if len(modes) > 1 and any(mode.text == ALL for mode in modes):
-        parameters.at("mode").report("expected all alone, or names of modes")
+        parameters.at("mode").report("expected all by itself, or names of modes")
     rates = [name for name in parameters.names() if name.startswith("rate.")]
     for name, least in (("load", 0.01), ("seed", 0), *((rate, 1e-6) for rate in rates)):
         for value in _values(parameters.at(name)):
@@ -255,12 +261,12 @@ def check_references(root: Tree) -> None:
         for value in _values(root.at("parameters").at(name)):
             if resources.is_path(value.text):
                 if not resolve_path(folder, value.text).is_file():
-                    value.report(f"expected a {name} or its file, there is no {value.text}")
+                    value.report(f"expected the name or file of a {name}; {value.text} does not exist")
             elif value.text and value.text != "host" and value.text not in resources.names(kind):
                 value.unknown(name, resources.names(kind))
     for value in _values(root.at("parameters").at("faults")):
         if value.text and value.text != NO_FAULTS and not resolve_path(folder, value.text).is_file():
-            value.report(f"expected {NO_FAULTS}, or a file of faults; there is no {value.text}")
+            value.report(f"expected {NO_FAULTS}, or a file of faults; {value.text} does not exist")
 
 
 def check_design(root: Tree) -> None:
@@ -269,19 +275,19 @@ def check_design(root: Tree) -> None:
     kind = design.at("kind").text or "grid"
     sampled = kind in DESIGNS[1:3] or (kind == "halving" and (design.at("start").text or "grid") != "grid")
     if sampled and not design.at("points").value:
-        design.report("expected points: how many configurations are drawn")
+        design.report("expected points: the number of configurations to draw")
     if not sampled:
         for entry in root.at("parameters").items():
             if isinstance(entry.value, dict) and not entry.value.get("steps"):
-                entry.report("expected steps: a grid needs to know how many values the range has")
+                entry.report("expected steps: a grid needs the number of values of the range")
     smallest = root.at("smallest")
     if any(item.text == "price" for item in smallest.texts()) and not root.at("prices").value:
-        smallest.report("expected prices beside it")
+        smallest.report("expected prices as well")
     if any(item.text not in SMALLEST for item in smallest.texts()):
         return
     fleet = root.at("fleet")
     if fleet.at("ambient").value is not None and fleet.at("thermal").value is None:
-        fleet.at("ambient").report("expected thermal beside it: how the module warms up", key=True)
+        fleet.at("ambient").report("expected thermal as well: the thermal model of the module", key=True)
 
 
 def resolve_path(folder: Path, name: str) -> Path:

@@ -19,11 +19,11 @@ class _Processor(FileModel):
     """A processor code is compiled for; without mtriple that of this machine."""
 
     mtriple: str | None = Field(None, pattern=TRIPLE_PATTERN, description="target triple, such as aarch64-linux-gnu")
-    mcpu: str | None = Field(None, max_length=40, description="processor as LLVM calls it, such as cortex-a78ae")
+    mcpu: str | None = Field(None, max_length=40, description="LLVM name of the processor, such as cortex-a78ae")
     mattr: list[Annotated[str, Field(pattern=r"^[+-][A-Za-z0-9_.-]{1,40}$")]] | None = Field(
         None, max_length=50, description="features to add and to leave out, such as +fullfp16"
     )
-    num_cores: _Units | None = Field(None, alias="num-cores", description="cores the code is for")
+    num_cores: _Units | None = Field(None, alias="num-cores", description="number of cores the code is built for")
     note: str | None = Field(None, description="remarks")
 
 
@@ -54,14 +54,14 @@ class TargetFile(_Processor):
         "stages are checked against the rules and compiled for the host"
     )
     host: Annotated[bool | ProcessorFile | None, WrapValidator(_host)] = Field(
-        None, description="true: this machine; else the CPU beside the engine"
+        None, description="true: this machine; else the CPU next to the engine"
     )
     arch: str | None = Field(
-        None, pattern="^(sm_[0-9]{2,3}[a-z]?|v[0-9]{2})$", description="of a GPU (sm_87) or a DSP (v73)"
+        None, pattern="^(sm_[0-9]{2,3}[a-z]?|v[0-9]{2})$", description="architecture of a GPU (sm_87) or a DSP (v73)"
     )
     max_threads_per_block: _Units | None = Field(None, description="threads of a block or work items of a group")
     max_shared_memory_per_block: Annotated[int, Field(ge=0, le=2**30)] | None = Field(None, description="bytes")
-    thread_warp_size: _Units | None = Field(None, description="threads that run in step")
+    thread_warp_size: _Units | None = Field(None, description="threads that run in lockstep")
 
     def lower(self) -> dict[str, Any]:
         """Return the entry as plain data, as it was written."""

@@ -59,7 +59,7 @@ class RequestFile(FileModel):
     """A request to the accelerator."""
 
     time: Time = Field(description="on the accelerator")
-    handling: Time | None = Field(None, description="before it, on the processor that serves requests; 0 without one")
+    handling: Time | None = Field(None, description="before that, on the processor that serves requests; default 0")
 
 
 class NodeFile(FileModel):
@@ -81,14 +81,14 @@ class AcceleratorFile(FileModel):
 
     wait: Literal["busy", "server"] = Field(description="busy: on the processor; server: suspended")
     cpu: int = Field(0, ge=0, le=1023, description="processor the server runs on, above every task")
-    overhead: Time | None = Field(None, description="what the server spends on each intervention; 0 without one")
+    overhead: Time | None = Field(None, description="overhead of the server per intervention; default 0")
 
 
 class MemoryFile(FileModel):
     """What memory accesses cost."""
 
-    latency: Time = Field(description="one access, alone")
-    contention: Time | None = Field(None, description="how much longer it can take; 0 without one")
+    latency: Time = Field(description="time of one access without contention")
+    contention: Time | None = Field(None, description="largest extra time of one access; default 0")
 
 
 class MemGuardFile(FileModel):
@@ -96,54 +96,60 @@ class MemGuardFile(FileModel):
 
     period: Time = Field(description="regulation period")
     budgets: list[Annotated[int, Field(ge=1, le=2**40)]] = Field(
-        min_length=1, description="accesses a period, by processor"
+        min_length=1, description="accesses per period, by processor"
     )
     guaranteed: Annotated[int, Field(ge=1, le=2**40)] = Field(
-        description="accesses the memory serves a period at least"
+        description="minimum accesses that the memory serves per period"
     )
 
 
 class TaskFile(FileModel):
     """A periodic task."""
 
-    id: int | None = Field(None, ge=0, description="number it is reported under; its position (from 0) without one")
+    id: int | None = Field(None, ge=0, description="number in reports; default: its position (from 0)")
     name: Annotated[str, Field(pattern=LINE_PATTERN)] | None = Field(
-        None, min_length=1, max_length=64, description="name; t and the id without one"
+        None, min_length=1, max_length=64, description="name; default: t and the id"
     )
     period: Time = Field(description="time between arrivals")
-    deadline: Time | None = Field(None, description="relative to the arrival; the period without one")
+    deadline: Time | None = Field(None, description="relative to the arrival; default: the period")
     wcet: Time = Field(description="longest execution time")
-    bcet: Time | None = Field(None, description="shortest execution time; the longest without one")
-    offset: Time | None = Field(None, description="arrival of the first job; 0 without one")
+    bcet: Time | None = Field(None, description="shortest execution time; default: the longest")
+    offset: Time | None = Field(None, description="arrival of the first job; default 0")
     phase: Time | None = Field(None, description="another name of offset")
-    jitter: Time | None = Field(None, description="most a release comes after its arrival; 0 without one")
-    distance: Time | None = Field(None, description="least time between two releases, where jitter could bunch them")
+    jitter: Time | None = Field(
+        None, description="release jitter: largest delay of a release after its arrival; default 0"
+    )
+    distance: Time | None = Field(
+        None, description="shortest time between two releases, where jitter could bring them closer"
+    )
     cpu: int | None = Field(None, ge=0, le=1023, description="its processor (from 0) under a partitioned policy")
     prio: int | None = Field(None, description="priority, lower number first; under RM and DM it breaks ties only")
     rm_rank: int | None = Field(None, description="another name of prio")
-    blocking: Time | None = Field(None, description="longest a job of lower priority holds a resource it needs")
-    regions: list[Time] = Field(default_factory=list, description="stretches between fixed preemption points")
-    longest_region: Time | None = Field(None, description="longest stretch without preemption, anywhere in the job")
-    suspension: Time | None = Field(None, description="longest a job waits of its own accord, in all")
-    requests: list[RequestFile] = Field(
-        default_factory=list, description="requests to the accelerator, beside the wcet"
+    blocking: Time | None = Field(
+        None, description="blocking: longest time a job of lower priority holds a resource it needs"
     )
-    graph: GraphFile | None = Field(None, description="pieces of the job that may run in parallel")
+    regions: list[Time] = Field(default_factory=list, description="lengths between fixed preemption points")
+    longest_region: Time | None = Field(None, description="longest non-preemptive region, anywhere in the job")
+    suspension: Time | None = Field(None, description="longest total self-suspension of a job")
+    requests: list[RequestFile] = Field(
+        default_factory=list, description="requests to the accelerator, in addition to the wcet"
+    )
+    graph: GraphFile | None = Field(None, description="nodes of the job that may run in parallel")
     accesses: Annotated[int, Field(ge=0, le=2**40)] = Field(0, description="memory accesses not in the wcet")
 
 
 class TaskSetFile(FileModel):
     """Periodic tasks on identical processors."""
 
-    name: Title | None = Field(None, description="name; the file's without one")
-    time_unit: Literal["ns", "us", "µs", "ms", "s"] = Field("ns", description="what every time here is counted in")
+    name: Title | None = Field(None, description="name; default: the file's name")
+    time_unit: Literal["ns", "us", "µs", "ms", "s"] = Field("ns", description="unit of every time in this file")
     policy: str | None = Field(
         None,
         description="EDF, FP, RM, DM or FIFO; P_ or G_ before it: partitioned or global; NP-: no preemption; "
-        "without one FP when every task has a prio, else EDF",
+        "default: FP if every task has a prio, else EDF",
     )
     processors: int = Field(1, ge=1, le=1024, description="identical processors")
-    horizon: Time | None = Field(None, description="how long to simulate")
+    horizon: Time | None = Field(None, description="simulated time")
     tasks: list[TaskFile] = Field(min_length=1, description="the tasks")
     chain: list[int | str] = Field(default_factory=list, description="cause-effect chain: positions (from 0) or names")
     communication: Literal["implicit", "let"] = Field(
@@ -152,8 +158,8 @@ class TaskSetFile(FileModel):
     types: dict[Name, Annotated[int, Field(ge=1, le=1024)]] = Field(
         default_factory=dict, description="processors by type, for graphs whose nodes have types"
     )
-    accelerator: AcceleratorFile | None = Field(None, description="how requests to the accelerator are waited for")
-    memory: MemoryFile | None = Field(None, description="what memory accesses cost")
+    accelerator: AcceleratorFile | None = Field(None, description="how tasks wait for requests to the accelerator")
+    memory: MemoryFile | None = Field(None, description="cost of memory accesses")
     memguard: MemGuardFile | None = Field(None, description="memory-bandwidth reservations")
     id: Any = Field(None, description="for the reader only")
     seed: Any = Field(None, description="for the reader only")

@@ -135,9 +135,9 @@ def _check_parts(root: Tree) -> None:
             ends = edge.value if isinstance(edge.value, list) else []
             good = len(ends) == 2 and all(isinstance(end, int) and 0 <= end < len(nodes) for end in ends)
             if not good or ends[0] >= ends[1]:
-                edge.report("expected [earlier, later], positions of nodes in ascending order, which rules out circles")
+                edge.report("expected [earlier, later], positions of nodes in ascending order, which rules out cycles")
         if task.at("requests").value and root.at("accelerator").value is None:
-            task.at("requests").report("expected accelerator beside tasks, which says how requests are waited for")
+            task.at("requests").report("expected accelerator next to tasks: how tasks wait for requests")
     processors, cpu = root.at("processors").value, root.at("accelerator").at("cpu")
     count = processors if isinstance(processors, int) else 1
     if isinstance(cpu.value, int) and cpu.value >= count:

@@ -119,7 +119,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
     if near:
         return f"did you mean {near[0]!r}?"
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return f"expected one of {shown}" if names else "there is none to refer to"
+    return f"expected one of {shown}" if names else "none are declared"
 
 
 def check_figures(root: Tree) -> None:

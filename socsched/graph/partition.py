@@ -59,7 +59,9 @@ def parse_part(text: str) -> Part:
     """Return the part written "BEGIN:END", each a cut's layer names joined by "+", empty for the network's own end."""
     begin, colon, end = text.partition(":")
     if not colon:
-        raise UsageError(f"{text!r} is no part of a network", "write BEGIN:END, such as blocks.0.3.relu:neck, or :neck")
+        raise UsageError(
+            f"{text!r} is not a part of a network", "write BEGIN:END, such as blocks.0.3.relu:neck, or :neck"
+        )
     return Part(*(tuple(name for name in side.split("+") if name) for side in (begin, end)))
 
 
@@ -114,14 +116,14 @@ def frontiers(
         frozenset(home[source] for name in group for source in layers[name].inputs if source in home) - {index}
         for index, group in enumerate(groups)
     ]
-    level, found = {frozenset[int]()}, list[Cut]()
+    level, cuts = {frozenset[int]()}, list[Cut]()
     for _ in range(len(groups) - 1):
         level = {done | {i} for done in level for i, need in enumerate(needs) if i not in done and need <= done}
-        if len(found) + len(level) > most:
-            raise UsageError(f"{network.name}: more than {most} cuts", "take those of `prefixes`, or raise the limit")
+        if len(cuts) + len(level) > most:
+            raise UsageError(f"{network.name}: more than {most} cuts", "use the cuts of `prefixes`, or raise the limit")
         sets = [frozenset(name for i in done for name in groups[i]) for done in level]
-        found += [_cut(network, before, types, nominal) for before in sorted(sets, key=sorted)]
-    return tuple(found)
+        cuts += [_cut(network, before, types, nominal) for before in sorted(sets, key=sorted)]
+    return tuple(cuts)
 
 
 def _cut(network: Network, before: frozenset[str], types: Mapping[str, TensorType], nominal: int) -> Cut:
@@ -162,15 +164,15 @@ def cut(network: Network, points: Sequence[Cut | Iterable[str]], types: Mapping[
 def _closure(network: Network, names: Iterable[str]) -> frozenset[str]:
     """Return the layers `names` and all they depend on."""
     layers = {layer.name: layer for layer in network.layers}
-    queue, found = list(names), set[str]()
+    queue, closure = list(names), set[str]()
     while queue:
         name = queue.pop()
         if name not in layers and name not in network.inputs:
             raise UsageError(f"{network.name} has no layer {name!r}", f"its layers: {', '.join(layers)}")
-        if name in layers and name not in found:
-            found.add(name)
+        if name in layers and name not in closure:
+            closure.add(name)
             queue += layers[name].inputs
-    return frozenset(found)
+    return frozenset(closure)
 
 
 def _between(

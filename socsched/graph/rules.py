@@ -132,10 +132,10 @@ def check_operators(work: StageWork, engine: Engine) -> tuple[str, ...]:
             if problem != wrong:
                 problems[problem] += 1
                 first.setdefault(problem, operator.name)
-    found = [_counted(first[problem], problem, count) for problem, count in problems.items()]
+    reasons = [_counted(first[problem], problem, count) for problem, count in problems.items()]
     if work.operators and work.precision not in engine.precisions and not engine.operators.host_code:
-        found.insert(0, wrong)
-    return tuple(found)
+        reasons.insert(0, wrong)
+    return tuple(reasons)
 
 
 def _counted(name: str, problem: str, count: int) -> str:

@@ -122,7 +122,7 @@ def _order(pipeline: Pipeline) -> tuple[str, ...]:
         for other in (*stage.after, *stage.reads):
             if other not in known:
                 raise UsageError(
-                    f"stage {stage.name!r} refers to {other!r}, which is no stage or sensor of the pipeline"
+                    f"stage {stage.name!r} refers to {other!r}, which is not a stage or sensor of the pipeline"
                 )
         if not stage.after and stage.period_ns is None:
             raise UsageError(f"stage {stage.name!r} has no trigger", "give it `after` or `period`")
@@ -130,7 +130,7 @@ def _order(pipeline: Pipeline) -> tuple[str, ...]:
     try:
         sorter.prepare()
     except CycleError as error:
-        raise UsageError(f"stages trigger each other in a circle: {' -> '.join(error.args[1])}") from None
+        raise UsageError(f"cycle of triggers: {' -> '.join(error.args[1])}") from None
     rank, done = {name: i for i, name in enumerate(names)}, []
     while sorter.is_active():
         ready = sorted(sorter.get_ready(), key=rank.__getitem__)

@@ -90,18 +90,18 @@ def _tileable(network: Network, layer: Layer) -> bool:
 def images(network: Network, depth: int) -> list[Image]:
     """Return the input and the results of the first `depth` layers."""
     (_, channels, rows, columns), *_ = (tensor.shape for tensor in network.inputs.values())
-    found = [Image(channels, rows, columns)]
+    sizes = [Image(channels, rows, columns)]
     for layer in network.layers[:depth]:
-        last = found[-1]
+        last = sizes[-1]
         if layer.op not in WINDOWED:
-            found.append(last)
+            sizes.append(last)
             continue
         (kh, kw), (sh, sw), (dh, dw), (top, left, bottom, right) = window(network, layer)
         high = (last.rows + top + bottom - dh * (kh - 1) - 1) // sh + 1
         wide = (last.columns + left + right - dw * (kw - 1) - 1) // sw + 1
-        made = network.params[layer.weights["weight"]][0] if layer.op == "conv2d" else last.channels
-        found.append(Image(made, high, wide))
-    return found
+        channels_out = network.params[layer.weights["weight"]][0] if layer.op == "conv2d" else last.channels
+        sizes.append(Image(channels_out, high, wide))
+    return sizes
 
 
 Pair = tuple[int, int]
@@ -164,10 +164,12 @@ def _span(first: int, end: int, kernel: int, stride: int, dilation: int, pad: in
 def regions(network: Network, grid: Grid, row: int, column: int) -> list[Region]:
     """Return a tile's region of the input and of every fused layer's result."""
     seen = images(network, grid.depth)
-    found = [tile_region(seen[-1], grid, row, column)]
+    regions_of_layers = [tile_region(seen[-1], grid, row, column)]
     for number in reversed(range(grid.depth)):
-        found.insert(0, required_region(network, network.layers[number], found[0], seen[number])[0])
-    return found
+        regions_of_layers.insert(
+            0, required_region(network, network.layers[number], regions_of_layers[0], seen[number])[0]
+        )
+    return regions_of_layers
 
 
 def tile_network(network: Network, grid: Grid, row: int, column: int) -> Network:
@@ -233,7 +235,7 @@ def check(network: Network, grid: Grid) -> None:
     if not 1 <= grid.depth <= most:
         raise UsageError(
             f"{network.name}: {grid.depth} layers cannot be tiled, the first {most} can",
-            "convolutions, pooling and element-wise layers in a chain from the only input on",
+            "convolutions, pooling and element-wise layers, in a chain that starts at the only input",
         )
     last = images(network, grid.depth)[-1]
     if not (1 <= grid.rows <= last.rows and 1 <= grid.columns <= last.columns) or grid.rows * grid.columns < 2:

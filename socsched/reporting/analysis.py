@@ -58,7 +58,7 @@ def _spares(plan: Plan) -> dict[str, Any] | None:
     stages = {task.name: spare(plan, frozenset([task.name])) or everything for task in plan.tasks}
     return {
         "all": _spare(everything),
-        "stages": {name: _spare(found) for name, found in stages.items()},
+        "stages": {name: _spare(margin) for name, margin in stages.items()},
         "co_runner": {"bytes_per_s": traffic.value, "first": list(traffic.first), "whole": traffic.whole},
     }
 

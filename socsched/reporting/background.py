@@ -43,19 +43,19 @@ def gather(plan: Plan, folder: Path | None, pipeline: str | None = None, platfor
         missing["roofline"] = why
     front = _document(folder / PARETO) if folder else None
     if front is None:
-        given = f" --pipeline {shlex.quote(pipeline)}" if pipeline else ""
-        missing["front"] = f"socsched report {shlex.quote(str(folder or 'DIR'))} --pareto{given}"
+        option = f" --pipeline {shlex.quote(pipeline)}" if pipeline else ""
+        missing["front"] = f"socsched report {shlex.quote(str(folder or 'DIR'))} --pareto{option}"
     made = _document(folder / MADE) if folder else None
-    told = {str(key): str(value) for key, value in (made or {}).items() if key != FILES}
-    return Background(roofs, points, front, told, missing)
+    provenance = {str(key): str(value) for key, value in (made or {}).items() if key != FILES}
+    return Background(roofs, points, front, provenance, missing)
 
 
 def _document(file: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        document = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def _rooflines(
@@ -66,12 +66,12 @@ def _rooflines(
     from socsched.planning.cutting.restore import as_planned
 
     if not plan.tasks:
-        return (), (), "Nothing is mapped, so there is nothing to draw."
+        return (), (), "No stage is mapped: no rooflines to draw."
     try:
         board, workload = get_platform(platform or plan.platform), get_pipeline(pipeline or plan.pipeline)
         for name, digest in input_hashes(board, workload).items():
             if plan.inputs.get(name, digest) != digest:
-                return (), (), f"{name} is not, or no longer, what the plan was made of."
+                return (), (), f"{name} differs from the version that the plan was made from."
         mode = board.mode(plan.mode)
         precisions = [p for p in PRECISIONS if any(task.precision == p for task in plan.tasks)]
         used = {task.engine for task in plan.tasks}
@@ -85,7 +85,7 @@ def _points(plan: Plan, pipeline: Any, board: Any, mode: Any, shown: Sequence[Ro
     from socsched.cost.model import CostModel
     from socsched.models.work import stage_work
 
-    model, found = CostModel(board, mode, stage_work), []
+    model, points = CostModel(board, mode, stage_work), []
     for task in plan.tasks:
         roof = next((r for r in shown if task.engine in r.engines and task.precision == r.precision), None)
         if task.kind != "stage" or roof is None:
@@ -98,5 +98,5 @@ def _points(plan: Plan, pipeline: Any, board: Any, mode: Any, shown: Sequence[Ro
             continue
         intensity = work.flops / work.bytes
         point = Point(task.name, task.engine, task.precision, intensity, roof.attainable(intensity), 0.0)
-        found.append(replace(point, predicted=work.flops / task.cost_ns * 1e9))
-    return found
+        points.append(replace(point, predicted=work.flops / task.cost_ns * 1e9))
+    return points

@@ -111,9 +111,9 @@ def draw_responses(
     ticks_ = "".join(f"M{x - 3:.1f} {y - 3:.1f}l6 6m0 -6l-6 6" for x, y in crosses)
     body += element("path", d=ticks_, class_="late-dot") if crosses else ""
     body += frame.level(deadline_ns / 1e6, f"deadline {format_duration(deadline_ns)}", "limit")
-    label = f"{name}: response times over the whole time, the longest {format_duration(longest)}"
+    label = f"{name}: response times over time, the longest {format_duration(longest)}"
     if lost_ns:
-        label += f", {len(lost_ns)} frames never arrived (✗ at the top)"
+        label += f", {len(lost_ns)} frames lost (✗ at the top)"
     return picture(body, WIDTH, frame.height, label, "chart")
 
 
@@ -145,9 +145,9 @@ def quantity(
         body += element("path", d=_line(frame, upper + lower[::-1]) + "Z", class_="peak")
         means = [((b[0] + end) / 2e9, b[1] * scale) for b, end in zip(buckets, ends, strict=True)]
         body += element("path", d=_line(frame, means), class_="curve")
-    for row, (value, told, style) in enumerate(levels):
-        body += frame.level(value, told, style, below=row > 0)
-    return picture(body, WIDTH, frame.height, f"{name}; line: mean, area: from least to largest", "chart")
+    for row, (value, label_text, style) in enumerate(levels):
+        body += frame.level(value, label_text, style, below=row > 0)
+    return picture(body, WIDTH, frame.height, f"{name}; line: mean, area: from smallest to largest", "chart")
 
 
 def bars(rows: Sequence[tuple[str, float, str, int]], name: str) -> str:
@@ -160,8 +160,8 @@ def bars(rows: Sequence[tuple[str, float, str, int]], name: str) -> str:
         bar = element("rect", x=left, y=y, width=max(width, 1), height=20, rx=2, class_="fill")
         parts.append(element("g", bar, class_=f"c{colour}"))
         parts.append(text(label, left + width + 7, y + 15))
-    told = ", ".join(f"{title} {label}" for title, _, label, _ in rows)
-    return picture("".join(parts), WIDTH, len(rows) * step + 8, f"{name}: {told}", "chart")
+    description = ", ".join(f"{title} {label}" for title, _, label, _ in rows)
+    return picture("".join(parts), WIDTH, len(rows) * step + 8, f"{name}: {description}", "chart")
 
 
 def draw_prediction_errors(rows: Sequence[tuple[str, float, float, float | None]], name: str) -> str:

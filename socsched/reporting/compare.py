@@ -48,8 +48,8 @@ class Comparison:
     @property
     def regressions(self) -> tuple[str, ...]:
         """Return the names of all figures that got worse by more than allowed."""
-        told = (f"{row.name} {row.figure}" + (f": {row.because}" if row.because else "") for row in self._worse())
-        return (*told, *self.lost)
+        regressed = (f"{row.name} {row.figure}" + (f": {row.because}" if row.because else "") for row in self._worse())
+        return (*regressed, *self.lost)
 
     def _worse(self) -> Iterator[Row]:
         return (row for row in self.rows if row.regressed)
@@ -63,8 +63,8 @@ class Comparison:
         """Return the comparison as plain data; a ratio without a finite value is null."""
         rows = [{**asdict(row), "ratio": row.ratio if row.a or not row.b else None} for row in self.rows]
         moved = [{**asdict(move), "moved": move.moved} for move in self.moves]
-        told = {"remarks": list(self.remarks), "regressions": list(self.regressions)}
-        return {"rows": rows, "moves": moved, **told}
+        texts = {"remarks": list(self.remarks), "regressions": list(self.regressions)}
+        return {"rows": rows, "moves": moved, **texts}
 
 
 def load_result(folder: Path) -> dict[str, Any]:
@@ -141,8 +141,8 @@ def _because(
     stage = max(sorted(grown), key=lambda name: grown[name], default="")
     if not stage or grown[stage] <= 0:
         return ""
-    told = next((move.told() for move in moved if move.stage == stage and move.moved), f"{stage} takes longer")
-    return f"{told} (its median +{format_duration(grown[stage])})"
+    cause = next((move.told() for move in moved if move.stage == stage and move.moved), f"{stage} takes longer")
+    return f"{cause} (its median +{format_duration(grown[stage])})"
 
 
 def _pairs(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, str, float, float]]:

@@ -52,20 +52,20 @@ def view(found: Comparison | PlanDiff, a: str, b: str, allowed: float) -> Render
     """Return everything that `socsched compare` prints for two results or two plans."""
     parts: list[RenderableType] = [Text(f"A: {a}"), Text(f"B: {b}")]
     if isinstance(found, PlanDiff):
-        rows, told = plan_rows(found), found.changes
+        rows, notes = plan_rows(found), found.changes
     else:
-        rows, told = result_rows(found), found.remarks
-    parts += [Text(line) for line in told]
+        rows, notes = result_rows(found), found.remarks
+    parts += [Text(line) for line in notes]
     if found.moves:
         parts += [Text(""), table("What changed", _MOVES, move_rows(found.moves), (3, 4))]
     if rows:
         parts += [Text(""), table("Figures", (*_FIGURES, f"> {1 + allowed:.3g}"), rows, (2, 3, 4))]
     parts.append(Text(""))
     if isinstance(found, PlanDiff) and not found.moves and not found.changes:
-        parts.append(Text("the plans are the same"))
+        parts.append(Text("the plans are identical"))
     parts += [Text(f"✗ {line}", "bold red") for line in found.regressions]
     if isinstance(found, Comparison) and found.slower_chains:
-        parts.append(Text(f"what its worst frame waited for: socsched why {b} --chain {found.slower_chains[0]}"))
+        parts.append(Text(f"to explain its worst frame: socsched why {b} --chain {found.slower_chains[0]}"))
     count = len(found.regressions)
     parts.append(Text(f"{count} regression{'s' if count > 1 else ''}" if count else "no regression"))
     return Group(*parts)
@@ -75,11 +75,11 @@ def markdown(found: Comparison | PlanDiff, a: str, b: str, allowed: float) -> st
     """Return the same as Markdown."""
     count = len(found.regressions)
     head = f"❌ {count} regression{'s' if count > 1 else ''}" if count else "✅ no regression"
-    lines = [f"## {head}", "", f"A: {plain(a)}, B: {plain(b)}; up to {allowed:.1%} is tolerated.", ""]
+    lines = [f"## {head}", "", f"A: {plain(a)}, B: {plain(b)}; tolerance {allowed:.1%}.", ""]
     lines += [f"- {plain(line)}" for line in found.regressions]
-    told = found.changes if isinstance(found, PlanDiff) else found.remarks
+    notes = found.changes if isinstance(found, PlanDiff) else found.remarks
     rows = plan_rows(found) if isinstance(found, PlanDiff) else result_rows(found)
-    lines += [f"- {plain(line)}" for line in told] + [""]
+    lines += [f"- {plain(line)}" for line in notes] + [""]
     if found.moves:
         lines += [*markdown_table(_MOVES, move_rows(found.moves)), ""]
     lines += [*markdown_table((*_FIGURES, ""), rows), ""] if rows else []

@@ -39,19 +39,19 @@ class _Box:
 
 def depths(plan: Plan) -> dict[str, int]:
     """Return the number of hand-overs before each sensor and task (0 for sensors and independent timers)."""
-    found = {sensor.name: 0 for sensor in plan.sensors}
+    depth_of = {sensor.name: 0 for sensor in plan.sensors}
     tasks = {task.name: task for task in plan.tasks}
 
     def visit(name: str, seen: frozenset[str]) -> int:
-        if name in found or name not in tasks or name in seen:
-            return found.get(name, 0)
+        if name in depth_of or name not in tasks or name in seen:
+            return depth_of.get(name, 0)
         before = [visit(other, seen | {name}) for other in (*tasks[name].after, *tasks[name].reads)]
-        found[name] = 1 + max(before, default=0)
-        return found[name]
+        depth_of[name] = 1 + max(before, default=0)
+        return depth_of[name]
 
     for task in plan.tasks:
         visit(task.name, frozenset())
-    return found
+    return depth_of
 
 
 def mapping(plan: Plan) -> str:
@@ -87,7 +87,7 @@ def mapping(plan: Plan) -> str:
         f"{task.name} on {task.engine}" for task in plan.tasks if task.kind == "stage"
     )
     head = text(
-        "data flows to the right; dashed arrows: the latest is sampled; ⇄: a conversion; ✂: a cut behind a layer",
+        "data flows to the right; dashed arrows: the latest output is sampled; ⇄: a conversion; ✂: a cut after a layer",
         LEFT,
         15,
         class_="axis",
@@ -129,8 +129,8 @@ def _stage(plan: Plan, task: Task, colour: int) -> _Box:
     if task.kind == "stage":
         return _Box(task.name, (cost, precision), f"stage c{colour}", hover)
     change = next(((t.dtype_from, t.dtype_to) for t in plan.transitions if t.task == task.name), ("", ""))
-    made = f"to {change[1]}" if change[0] != change[1] else "layout"
-    return _Box("⇄", (cost, made), f"{task.kind} c{colour}", hover)
+    conversion = f"to {change[1]}" if change[0] != change[1] else "layout"
+    return _Box("⇄", (cost, conversion), f"{task.kind} c{colour}", hover)
 
 
 def _draw(box: _Box, at: Place) -> str:
@@ -184,8 +184,8 @@ def _edge(start: Place, end: Place, style: str) -> str:
 
 def parts_of(plan: Plan) -> dict[str, PartOf]:
     """Return the tasks that are parts of a network, by name."""
-    found = {task.name: part_of(task.params) for task in plan.tasks if task.kind == "stage"}
-    return {name: part for name, part in found.items() if part is not None}
+    parts = {task.name: part_of(task.params) for task in plan.tasks if task.kind == "stage"}
+    return {name: part for name, part in parts.items() if part is not None}
 
 
 def _cuts(plan: Plan, place: dict[str, Place]) -> str:
@@ -195,11 +195,11 @@ def _cuts(plan: Plan, place: dict[str, Place]) -> str:
         begin = part.cut.partition(":")[0]
         if begin:
             x, y, _ = place[name]
-            told = f"{part.stage} is cut behind {begin}"
+            description = f"{part.stage} is cut after {begin}"
             drawn.append(
                 element(
                     "g",
-                    element("title", escape(told))
+                    element("title", escape(description))
                     + element("line", x1=x - 8, x2=x - 8, y1=y - 4, y2=y + BOX_H + 4, class_="cut")
                     + text(f"✂ {begin}", x - 4, y - 2, class_="cut small"),
                 )

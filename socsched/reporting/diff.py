@@ -39,7 +39,7 @@ class Move:
         if not self.before:
             return f"{self.stage} is new, on {self.after}"
         if not self.after:
-            return f"{self.stage} is gone from {self.before}"
+            return f"{self.stage} is removed from {self.before}"
         costs = f"{format_duration(self.cost_a_ns)} → {format_duration(self.cost_b_ns)}"
         if not self.moved:
             return f"{self.stage} on {self.after} costs {costs}"
@@ -120,14 +120,14 @@ def diff(a: Plan, b: Plan, allowed: float) -> PlanDiff:
 def moves(a: Plan, b: Plan) -> tuple[Move, ...]:
     """Return the tasks that changed, in the order of the plans."""
     before, after = ({task.name: task for task in plan.tasks} for plan in (a, b))
-    found = []
+    changes = []
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name), after.get(name)
         before_place, after_place = (_place(plan, task) if task else "" for plan, task in ((a, old), (b, new)))
         before_ns, after_ns = (task.cost_ns if task else 0 for task in (old, new))
         if before_place != after_place or before_ns != after_ns:
-            found.append(Move(name, before_place, after_place, before_ns, after_ns))
-    return tuple(found)
+            changes.append(Move(name, before_place, after_place, before_ns, after_ns))
+    return tuple(changes)
 
 
 def _place(plan: Plan, task: Task) -> str:
@@ -144,7 +144,7 @@ def _changes(a: Plan, b: Plan) -> Iterator[str]:
     yield from _required(a, b)
     for name in sorted(a.inputs.keys() | b.inputs.keys()):
         if a.inputs.get(name) != b.inputs.get(name):
-            state = "is new" if name not in a.inputs else "is gone" if name not in b.inputs else "has changed"
+            state = "is new" if name not in a.inputs else "is removed" if name not in b.inputs else "has changed"
             yield f"input {name} {state}"
     old, new = (plan.tool.get("version", "?") for plan in (a, b))
     if old != new:
@@ -160,11 +160,11 @@ def _required(a: Plan, b: Plan) -> Iterator[str]:
             yield f"chain {chain.name} is new, deadline {format_duration(chain.deadline_ns)}"
             continue
         if old.deadline_ns != chain.deadline_ns:
-            told = f"{format_duration(old.deadline_ns)} → {format_duration(chain.deadline_ns)}"
-            yield f"deadline of chain {chain.name}: {told}"
+            change = f"{format_duration(old.deadline_ns)} → {format_duration(chain.deadline_ns)}"
+            yield f"deadline of chain {chain.name}: {change}"
         if old.max_age_ns != chain.max_age_ns:
             ages = ("none" if age is None else format_duration(age) for age in (old.max_age_ns, chain.max_age_ns))
-            yield f"oldest data of chain {chain.name}: {' → '.join(ages)}"
+            yield f"data age limit of chain {chain.name}: {' → '.join(ages)}"
     periods, now = (
         {s.name: s.period_ns for s in plan.sensors} | {t.name: t.period_ns for t in plan.tasks if t.timer}
         for plan in (a, b)
@@ -182,7 +182,7 @@ def _worse(a: Plan, b: Plan) -> Iterator[str]:
     if _worse_verdict(a, b):
         yield f"verdict {a.verdict} → {b.verdict}"
     known = {chain.name for chain in b.chains}
-    yield from (f"chain {chain.name} is gone" for chain in a.chains if chain.name not in known)
+    yield from (f"chain {chain.name} is removed" for chain in a.chains if chain.name not in known)
 
 
 def _figures(a: Plan, b: Plan, allowed: float, found: tuple[Move, ...]) -> Iterator[Figure]:
@@ -229,13 +229,13 @@ def _grown(a: Power | Bandwidth, b: Power | Bandwidth) -> str:
 
 def shares(a: ChainResult, b: ChainResult) -> dict[str, int]:
     """Return the growth (ns) of a chain's bound from A to B due to each task; the sum is the bound's change."""
-    found: dict[str, int] = {}
+    growth: dict[str, int] = {}
     for chain, sign in ((a, -1), (b, 1)):
         for name, ns in chain.terms:
             task, _, rest = name.partition(": ")
             actor = rest.rpartition(" by ")[2] if " by " in rest else task
-            found[actor] = found.get(actor, 0) + sign * ns
-    return {name: ns for name, ns in found.items() if ns}
+            growth[actor] = growth.get(actor, 0) + sign * ns
+    return {name: ns for name, ns in growth.items() if ns}
 
 
 def blame(task: str, found: tuple[Move, ...]) -> str:
@@ -259,8 +259,8 @@ def _because(grown: Mapping[str, int], found: tuple[Move, ...], whole_ns: int | 
     name = max(own, key=lambda name: own[name], default="")
     if not name or own[name] <= 0:
         return ""
-    told = changed[name].told() if name in changed else f"{name} takes more of it"
-    return f"{told} ({parts(own[name], whole_ns)})"
+    cause = changed[name].told() if name in changed else f"{name} contributes more"
+    return f"{cause} ({parts(own[name], whole_ns)})"
 
 
 def _costs(new: ChainResult, found: tuple[Move, ...]) -> dict[str, int]:
@@ -271,6 +271,6 @@ def _costs(new: ChainResult, found: tuple[Move, ...]) -> dict[str, int]:
 
 def parts(own_ns: int, whole_ns: int | None) -> str:
     """Return the share of a growth due to one change and, if the whole is known, the contribution of the rest."""
-    told = f"+{format_duration(own_ns)}"
+    share = f"+{format_duration(own_ns)}"
     rest = 0 if whole_ns is None else whole_ns - own_ns
-    return f"{told}, all else {'+' if rest > 0 else '−'}{format_duration(abs(rest))}" if rest else told
+    return f"{share}, all others {'+' if rest > 0 else '−'}{format_duration(abs(rest))}" if rest else share

@@ -43,15 +43,17 @@ def front(document: Mapping[str, Any], mode: str) -> str:
         body += element("line", x1=x, x2=u, y1=y, y2=v, class_="edge") + element(
             "circle", cx=u, cy=v, r=2, class_="tip"
         )
-        told = f"{point['mode']} for {point['objective']}: {point['verdict']}, {format_duration(point['latency_ns'])}"
+        description = (
+            f"{point['mode']} for {point['objective']}: {point['verdict']}, {format_duration(point['latency_ns'])}"
+        )
         ring = element("circle", cx=x, cy=y, r=12, class_="edge") if point["on_front"] else ""
         full = point["verdict"] == "feasible"
         dot = element("circle", cx=x, cy=y, r=8.5, class_="dot" if full else "late-dot")
         label = text(number, x, y + 4, class_="mid small in" if full else "mid small")
-        body += element("g", element("title", escape(told)) + ring + dot + label, class_="slice c1" if full else None)
-    caption = (
-        "Full: feasible; hollow: a requirement is violated; ringed and joined: the front, which no mode beats in both."
-    )
+        body += element(
+            "g", element("title", escape(description)) + ring + dot + label, class_="slice c1" if full else None
+        )
+    caption = "Filled: feasible; hollow: a requirement is violated; ringed and connected: the Pareto front."
     rows = [
         [
             str(number),
@@ -67,6 +69,6 @@ def front(document: Mapping[str, Any], mode: str) -> str:
         ]
         for number, point in enumerate(points, 1)
     ]
-    header = ["no.", "mode", "planned for", "verdict", "latency", "power", "energy a round", "operations"]
+    header = ["no.", "mode", "objective", "verdict", "latency", "power", "energy per round", "operations"]
     drawn = picture(body, WIDTH, frame.height, f"{len(shown)} plans: latency against power, {caption}", "chart")
     return drawn + element("p", escape(caption), class_="dim") + table(header, rows, (4, 5, 6))

@@ -24,8 +24,8 @@ _KEYS = (
     "Wheel zooms once the timeline has the focus, Shift+wheel moves; drag moves, two fingers zoom."
 )
 _HINT = (
-    "Select a job (press it, or n) to see its figures, its local deadline (what it is scheduled by), where its data "
-    "came from and where it went."
+    "Select a job (click it, or press n) to see its figures, its local deadline (by which it is scheduled), and the "
+    "jobs that it takes data from and passes data to."
 )
 
 
@@ -83,8 +83,8 @@ def gantt(
     data["chosen"] = wanted[0] if wanted else -1
     data["limit"] = [limit[0] - window[0], limit[1]] if limit else None
     buttons = "".join(
-        element("button", sign, type="button", data_act=act, aria_label=told, title=told)
-        for act, sign, told in (
+        element("button", sign, type="button", data_act=act, aria_label=label_text, title=label_text)
+        for act, sign, label_text in (
             ("in", "+", "zoom in"),
             ("out", "−", "zoom out"),
             ("left", "◀", "move left"),
@@ -109,7 +109,7 @@ def gantt(
             aria_describedby=f"{name}-d {name}-k",
         )
         + element("p", escape(_HINT), class_="detail", id=f"{name}-d", aria_live="polite", data_hint=_HINT)
-        + element("noscript", "<p>The timeline is drawn by the page's script, which is switched off.</p>")
+        + element("noscript", "<p>The timeline is drawn by a script of this page; scripts are disabled.</p>")
     )
     keys = element("summary", "Keys and gestures") + element("p", escape(_KEYS), id=f"{name}-k")
     joined = ""
@@ -133,7 +133,7 @@ def _told(marks: list[list[Any]], start: int) -> str:
         for at, kind, said in marks[:MOST_TOLD]
     )
     more = f" (the first {MOST_TOLD})" if len(marks) > MOST_TOLD else ""
-    head = element("summary", f"{len(marks)} marks in this window, in words{more}")
+    head = element("summary", f"{len(marks)} events in this window, as text{more}")
     return element("details", head + element("ul", items), class_="keys")
 
 

@@ -186,24 +186,24 @@ def _thinned(
 
 def _joined(rows: Iterable[Bar], keep: Collection[int], width: int) -> list[Bar]:
     """Join bars shorter than `width` that begin less than `width` after the end of the previous one on their lanes."""
-    found: list[Bar] = []
+    bars: list[Bar] = []
     last: dict[tuple[int, int], int] = {}
     for bar in rows:
         begin, end, job, engine, lanes = bar
         place = engine, lanes
         short = end - begin < width and job not in keep
         at = last.get(place) if short else None
-        if at is not None and begin - found[at][1] < width:
-            before = found[at]
+        if at is not None and begin - bars[at][1] < width:
+            before = bars[at]
             count = (before[2] if before[2] < 0 else -1) - 1
-            found[at] = (before[0], max(end, before[1]), count, engine, lanes)
+            bars[at] = (before[0], max(end, before[1]), count, engine, lanes)
             continue
-        found.append(bar)
+        bars.append(bar)
         if short:
-            last[place] = len(found) - 1
+            last[place] = len(bars) - 1
         else:
             last.pop(place, None)
-    return found
+    return bars
 
 
 def _senders(record: Recorded, kept: list[int], numbers: dict[int, int]) -> dict[int, list[int]]:
@@ -235,9 +235,9 @@ def _marks(columns: Columns, window: tuple[int, int]) -> list[list[Any]]:
 
 def _inputs(columns: Columns, window: tuple[int, int]) -> list[list[Any]]:
     start, end = window
-    found = []
+    inputs = []
     for name, times in columns.releases.items():
         inside = (times[(times >= start) & (times < end)] - start).tolist()
         if name not in columns.tasks and inside:
-            found.append([name, inside[:MOST_MARKS]])
-    return found
+            inputs.append([name, inside[:MOST_MARKS]])
+    return inputs

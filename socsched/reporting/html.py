@@ -111,8 +111,8 @@ def _part(part: Part, number: int, several: bool, room: int) -> str:
     for block in filter(None, blocks):
         place = f"{name}-s{len(links)}"
         marked.append(block.replace("<h2>", f'<h2 id="{place}">', 1))
-        found = re.search(r"<h2>(.*?)</h2>", block)
-        links.append(element("li", element("a", found[1] if found else "", href=f"#{place}")))
+        match = re.search(r"<h2>(.*?)</h2>", block)
+        links.append(element("li", element("a", match[1] if match else "", href=f"#{place}")))
     contents = element("nav", element("ul", "".join(links)), aria_label=f"sections of {part.title}")
     heading = element("h2", escape(part.title), class_="part-title", id=name) if several else ""
     head = sections.verdict(plan, result) + _notes(part.notes) + sections.tiles(plan, trace, result)
@@ -128,9 +128,9 @@ def _picture(part: Part) -> str:
     if part.picture is None:
         return ""
     data = base64.b64encode(part.picture).decode("ascii")
-    image = element("img", src=f"data:image/png;base64,{data}", alt="The scan from above with the boxes found")
+    image = element("img", src=f"data:image/png;base64,{data}", alt="The scan from above with the detected boxes")
     caption = element("figcaption", escape(part.picture_note))
-    return element("h2", "What was seen") + element("figure", image + caption, class_="scan", style="margin:0")
+    return element("h2", "Detections") + element("figure", image + caption, class_="scan", style="margin:0")
 
 
 def _made_by(parts: Sequence[Part], made_by: Mapping[str, str]) -> str:

@@ -69,7 +69,7 @@ def _proved(suite: Node, plan: Plan) -> None:
         if name in broken:
             _fail(case, "failure", "violated", "\n".join(violation_text(violation) for violation in broken[name]))
         elif name in chains and chains[name].bound_ns is None:
-            _fail(case, "error", "undecided", f"{chains[name].name}: no bound exists, so nothing is proved")
+            _fail(case, "error", "undecided", f"{chains[name].name}: no bound exists, so the deadline is not proved")
         elif name in chains:
             case.set("time", f"{(chains[name].bound_ns or 0) / 1e9:.9f}")
 
@@ -81,7 +81,7 @@ def _observed(suite: Node, plan: Plan, result: Mapping[str, Any], group: str) ->
         name = f"deadline of chain {chain.name}"
         case = ElementTree.SubElement(suite, "testcase", classname=group, name=name, time="0")
         if entry is None:
-            _fail(case, "error", "missing", f"{chain.name}: the result says nothing of this chain")
+            _fail(case, "error", "missing", f"{chain.name}: the result has no entry for this chain")
             continue
         worst = (entry.get("response_time_ns") or {}).get("max")
         case.set("time", f"{(worst or 0) / 1e9:.9f}")
@@ -91,14 +91,14 @@ def _observed(suite: Node, plan: Plan, result: Mapping[str, Any], group: str) ->
     if cap and mean is not None:
         case = ElementTree.SubElement(suite, "testcase", classname=group, name="mean power", time="0")
         if mean > cap:
-            told = f"mean power {format_power(mean)} exceeds the cap {format_power(cap)}"
-            _fail(case, "failure", "violated", f"{told} by {format_power(mean - cap)}")
+            text = f"mean power {format_power(mean)} exceeds the cap {format_power(cap)}"
+            _fail(case, "failure", "violated", f"{text} by {format_power(mean - cap)}")
     limit, moved = plan.bandwidth.cap_gbps, (result.get("bandwidth_gbps") or {}).get("mean")
     if limit and moved is not None:
         case = ElementTree.SubElement(suite, "testcase", classname=group, name="DRAM traffic", time="0")
         if moved > limit:
-            told = f"mean DRAM traffic {format_bandwidth(moved * 1e9)} exceeds {format_bandwidth(limit * 1e9)}"
-            _fail(case, "failure", "violated", told)
+            text = f"mean DRAM traffic {format_bandwidth(moved * 1e9)} exceeds {format_bandwidth(limit * 1e9)}"
+            _fail(case, "failure", "violated", text)
 
 
 def _compared(suite: Node, against: PlanDiff) -> None:

@@ -127,7 +127,7 @@ def document(points: Sequence[Point]) -> dict[str, Any]:
 def draw(path: Path, points: Sequence[Point]) -> None:
     """Write the figure to `path` (.svg); UsageError for another suffix, and if it cannot be written."""
     if path.suffix.lower() != ".svg":
-        raise UsageError(f"{path}: the front is drawn as SVG", "use -o FILE.svg")
+        raise UsageError(f"{path}: the front can only be drawn as SVG", "use -o FILE.svg")
     try:
         write_file(path, figure(points))
     except OSError as error:
@@ -155,8 +155,10 @@ def figure(points: Sequence[Point]) -> str:
     for point in shown:
         colour = COLOURS[modes.index(point.mode) % len(COLOURS)]
         feasible = point.plan.verdict == "feasible"
-        told = f"{point.mode}, {point.objective}: {format_duration(point.latency_ns)}, {format_power(point.power_mw)}"
-        mark = element("title", _escaped(told))
+        description = (
+            f"{point.mode}, {point.objective}: {format_duration(point.latency_ns)}, {format_power(point.power_mw)}"
+        )
+        mark = element("title", _escaped(description))
         fill = colour if feasible else "none"
         body += element("circle", mark, cx=x(point), cy=y(point), r=6, fill=fill, stroke=colour, stroke_width=2)
     for row, mode in enumerate(modes):

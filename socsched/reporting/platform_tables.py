@@ -63,8 +63,8 @@ def _engine(engine: Engine, mode: PowerMode) -> list[str]:
     state = mode.engines[engine.id]
     plural = "" if state.units == 1 else "s"
     online = f"{state.units} {engine.unit}{plural} at {format_frequency(state.clock_hz)}" if state.units else "off"
-    found = [peak(engine, mode, precision) for precision in PRECISIONS]
-    rates = [rate(item.dense) if item and item.dense else "" for item in found]
+    peaks = [peak(engine, mode, precision) for precision in PRECISIONS]
+    rates = [rate(item.dense) if item and item.dense else "" for item in peaks]
     rest = "at any instant" if engine.preemption.kind == "full" else engine.preemption.segment_kind or "never"
     if engine.preemption.granularity_ns:
         rest += f", {format_duration(engine.preemption.granularity_ns.value)}"

@@ -88,18 +88,18 @@ def predict(
 def _stages(plan: Plan, simulated: Mapping[str, Any] | None, measured: Mapping[str, Any]) -> Iterator[Line]:
     for task in plan.tasks:
         for figure in ("p50", "p99"):
-            found = [_figure(result, "stages", task.name, "exec_ns", figure) for result in (simulated, measured)]
-            yield Line("stage", task.name, figure, planned_quantile(task, int(figure[1:])), *found)
+            figures = [_figure(result, "stages", task.name, "exec_ns", figure) for result in (simulated, measured)]
+            yield Line("stage", task.name, figure, planned_quantile(task, int(figure[1:])), *figures)
 
 
 def _chains(plan: Plan, simulated: Mapping[str, Any] | None, measured: Mapping[str, Any]) -> Iterator[Line]:
     for chain in plan.chains:
         for figure in FIGURES:
-            found = [
+            figures = [
                 _figure(result, "chains", chain.name, "response_time_ns", figure) for result in (simulated, measured)
             ]
             # a bound does not predict a percentile: list it next to the largest one only if no other prediction exists
-            yield Line("chain", chain.name, figure, chain.expected_ns if figure == "p50" else None, *found)
+            yield Line("chain", chain.name, figure, chain.expected_ns if figure == "p50" else None, *figures)
 
 
 def _energy(simulated: Mapping[str, Any] | None, measured: Mapping[str, Any]) -> Line:
@@ -129,11 +129,11 @@ def _lost(
     plan: Plan, simulated: Mapping[str, Any] | None, measured: Mapping[str, Any], allowed: float
 ) -> Iterator[str]:
     for chain in plan.chains:
-        here = _share((measured.get("chains") or {}).get(chain.name, {}))
-        there = _share(((simulated or {}).get("chains") or {}).get(chain.name, {}))
-        if here > there + allowed:
-            told = f"{here:.2%} of the frames late or lost, {there:.2%} predicted"
-            yield f"{chain.name}: {told}, {allowed:.2%} more allowed"
+        measured_share = _share((measured.get("chains") or {}).get(chain.name, {}))
+        predicted_share = _share(((simulated or {}).get("chains") or {}).get(chain.name, {}))
+        if measured_share > predicted_share + allowed:
+            text = f"{measured_share:.2%} of the frames late or lost, {predicted_share:.2%} predicted"
+            yield f"{chain.name}: {text}, {allowed:.2%} more allowed"
 
 
 def _share(chain: Mapping[str, Any]) -> float:

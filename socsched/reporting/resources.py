@@ -74,10 +74,10 @@ def bandwidth(plan: Plan, trace: Trace, result: Result) -> str:
     """Return DRAM traffic over time against the achievable bandwidth; empty if it was not recorded."""
     columns = trace.columns
     planned, most = plan.bandwidth.expected_gbps, plan.bandwidth.cap_gbps
-    said = ""
+    sentence = ""
     if planned is not None:
-        said = f"Planned: {format_bandwidth(planned * 1e9)} on average"
-        said += f"; all engines together reach {format_bandwidth(most * 1e9)}." if most else "."
+        sentence = f"Planned: {format_bandwidth(planned * 1e9)} on average"
+        sentence += f"; all engines together reach {format_bandwidth(most * 1e9)}." if most else "."
     levels = [(float(most), f"memory {most:.4g} GB/s", "limit")] if most else []
     if planned is not None:
         levels.append((float(planned), f"planned mean {planned:.3g} GB/s", "bound"))
@@ -87,8 +87,8 @@ def bandwidth(plan: Plan, trace: Trace, result: Result) -> str:
             columns.counters["bandwidth_gbps"], trace.duration_ns, 1, "traffic [GB/s]", levels, "DRAM traffic over time"
         )
     else:
-        said += " No traffic was recorded" + ("." if trace.kind == "simulated" else ": a run does not measure it.")
-    return element("h2", "Memory bandwidth") + element("p", escape(said)) + drawn
+        sentence += " No traffic was recorded" + ("." if trace.kind == "simulated" else ": a run does not measure it.")
+    return element("h2", "Memory bandwidth") + element("p", escape(sentence)) + drawn
 
 
 def draw_counters(plan: Plan, trace: Trace) -> str:

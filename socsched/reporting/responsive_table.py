@@ -36,8 +36,8 @@ class Sheet:
         """Lay out the table for the available width."""
         every = list(range(len(self.columns)))
         filled = [i for i in every if any(row[i] for row in self.rows)] or every
-        beside = [i for i in filled if i not in self.below]
-        for chosen in (every, filled, beside) if self.below else (every, filled):
+        in_row = [i for i in filled if i not in self.below]
+        for chosen in (every, filled, in_row) if self.below else (every, filled):
             widths = self._widths(chosen, options.max_width)
             if widths is not None:
                 yield from self._grid(chosen, widths, options.max_width)
@@ -75,19 +75,19 @@ class Sheet:
         under = [i for i in self.below if i not in chosen]
 
         def table() -> Table:
-            made = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
+            grid = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
             for index, width in zip(chosen, widths, strict=True):
-                made.add_column(justify="right" if index in self.right else "left", width=width, overflow="fold")
-            return made
+                grid.add_column(justify="right" if index in self.right else "left", width=width, overflow="fold")
+            return grid
 
         part = table()
         part.add_row(*(Text(self.columns[i], "dim") for i in chosen))
         for row in self.rows:
             part.add_row(*(Text(row[i]) for i in chosen))
-            told = self._told(row, under, room - 4)
-            if told:
+            details = self._told(row, under, room - 4)
+            if details:
                 yield part
-                yield Padding(Text(told, "dim"), (0, 0, 0, 4))
+                yield Padding(Text(details, "dim"), (0, 0, 0, 4))
                 part = table()
         if part.row_count:
             yield part
@@ -107,10 +107,10 @@ class Sheet:
     def _list(self) -> Iterator[Table | Text]:
         for row in self.rows:
             yield Text(f"{self.columns[0]} {row[0]}")
-            made = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
-            made.add_column(style="dim", min_width=6)
-            made.add_column(overflow="fold")
+            grid = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
+            grid.add_column(style="dim", min_width=6)
+            grid.add_column(overflow="fold")
             for name, cell in zip(self.columns[1:], row[1:], strict=True):
                 if cell:
-                    made.add_row(f"  {name}", Text(cell))
-            yield made
+                    grid.add_row(f"  {name}", Text(cell))
+            yield grid

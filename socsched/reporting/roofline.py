@@ -131,12 +131,14 @@ def _stroke(roof: Roof, colour: Mapping[str, str]) -> dict[str, object]:
 
 def _point(axes: _Axes, point: Point, shape: tuple[int, float, float], colour: Mapping[str, str]) -> str:
     x, tint = axes.x(point.intensity), colour[point.engine]
-    told = f"{point.stage} on {point.engine} {point.precision}: {rate(point.predicted)} of {rate(point.attainable)}"
+    description = (
+        f"{point.stage} on {point.engine} {point.precision}: {rate(point.predicted)} of {rate(point.attainable)}"
+    )
     line = element(
         "line", x1=x, x2=x, y1=axes.y(point.predicted), y2=axes.y(point.attainable), stroke=tint, opacity=0.5
     )
     mark = _mark(shape, x, axes.y(point.predicted), tint, FILLS.get(point.precision, tint))
-    return element("g", element("title", escape(told)) + line + mark)
+    return element("g", element("title", escape(description)) + line + mark)
 
 
 def _mark(shape: tuple[int, float, float], x: float, y: float, stroke: str, fill: str) -> str:

@@ -31,20 +31,20 @@ def verdict(plan: Plan, result: Result) -> str:
     """Return the headline: planned verdict and outcome."""
     missed, released = view_model.totals(result)
     good = plan.verdict == "feasible" and missed == 0
-    did = "measured" if result.get("kind") == "measured" else "simulated"
+    kind = "measured" if result.get("kind") == "measured" else "simulated"
     words = {
         "feasible": "The plan meets every requirement",
         "infeasible": "The plan violates a requirement",
         "undecided": "No verdict within the time limit",
     }[plan.verdict]
-    outcome = f"all {released} {did} frames met their deadline"
+    outcome = f"all {released} {kind} frames met their deadline"
     if missed:
-        outcome = f"{missed} of {released} {did} frames were late or dropped"
+        outcome = f"{missed} of {released} {kind} frames were late or dropped"
     joint = ", but" if (plan.verdict == "feasible") != (missed == 0) else ";"
     head = element("strong", _mark(good, f"{words}{joint} {outcome}."))
     lines = "".join(element("li", escape(line)) for line in view_model.chain_lines(plan, result))
     where = f"{plan.pipeline} on {plan.platform}, mode {plan.mode}, policy {plan.policy}"
-    lead = f"{where}; {did} for {format_duration(result.get('duration_ns', 0))}."
+    lead = f"{where}; {kind} for {format_duration(result.get('duration_ns', 0))}."
     return element(
         "div",
         head + element("div", escape(lead), class_="lead") + element("ul", lines),
@@ -70,13 +70,13 @@ def violations(plan: Plan) -> str:
 
 def _violation(item: Violation, unfolded: bool) -> str:
     show = view_model.formatter(item.unit)
-    head = f"{item.requirement}: {show(item.demand)} demanded, {show(item.bound)} allowed, {show(item.gap)} too much"
+    head = f"{item.requirement}: demand {show(item.demand)}, bound {show(item.bound)}, gap {show(item.gap)}"
     rows = [[escape(name), show(value)] for name, value in item.terms]
     rows.append([element("strong", "sum"), element("strong", show(sum(value for _, value in item.terms)))])
     levers = "".join(element("li", escape(lever)) for lever in item.levers)
     body = table(["term", "demand"], rows, [1])
     if levers:
-        body += element("p", "What would close the gap:") + element("ul", levers)
+        body += element("p", "Levers that close the gap:") + element("ul", levers)
     summary = element("summary", "✗ " + escape(head), class_="bad")
     return element("details", summary + body, open="open" if unfolded else None)
 
@@ -96,7 +96,7 @@ def mapping(plan: Plan) -> str:
         ]
         for task in plan.tasks
     ]
-    header = ["stage", "engine", "precision", "lanes", "alone", "under contention", "evidence", "why there"]
+    header = ["stage", "engine", "precision", "lanes", "alone", "WCET", "evidence", "reason"]
     return (
         element("h2", "Where each stage runs, and why")
         + diagram.mapping(plan)
@@ -119,8 +119,8 @@ def _transitions(plan: Plan) -> str:
     ]
     if not rows:
         return ""
-    listing = table(["hand-over", "from", "to", "size", "converted by", "costs"], rows, [3, 5])
-    return element("details", element("summary", f"{len(rows)} hand-overs between engines and formats") + listing)
+    listing = table(["transition", "from", "to", "size", "engine", "cost"], rows, [3, 5])
+    return element("details", element("summary", f"{len(rows)} transitions between engines and formats") + listing)
 
 
 def chains(plan: Plan, trace: Trace, result: Result) -> str:
@@ -145,7 +145,7 @@ def chains(plan: Plan, trace: Trace, result: Result) -> str:
             ]
         )
         figures.append(_responses(plan, trace, chain, times.get("p99_9")))
-    header = ["chain", "deadline", "expected", "bound", "p50", "p99", "p99.9", "max", "oldest data", "outcome"]
+    header = ["chain", "deadline", "expected", "bound", "p50", "p99", "p99.9", "max", "max data age", "outcome"]
     return (
         element("h2", "Chains: response times against deadlines") + table(header, rows, range(1, 9)) + "".join(figures)
     )
@@ -171,7 +171,7 @@ def _bound_terms(terms: tuple[tuple[str, int], ...]) -> str:
     if not terms:
         return ""
     rows = [[escape(name), format_duration(value)] for name, value in terms]
-    return element("details", element("summary", "What the bound is made of") + table(["term", "time"], rows, [1]))
+    return element("details", element("summary", "Terms of the bound") + table(["term", "time"], rows, [1]))
 
 
 def measured_section(plan: Plan, trace: Trace, result: Result, simulated: Result | None) -> str:
@@ -179,7 +179,9 @@ def measured_section(plan: Plan, trace: Trace, result: Result, simulated: Result
     if trace.kind != "measured":
         return ""
     rows, marks = [], []
-    there = {row.stage: row for row in view_model.predicted_against_measured(plan, simulated)} if simulated else {}
+    simulated_rows = (
+        {row.stage: row for row in view_model.predicted_against_measured(plan, simulated)} if simulated else {}
+    )
     errors = {task.name: task.error for task in plan.tasks}
     for row in view_model.predicted_against_measured(plan, result):
         rows.append(
@@ -187,7 +189,7 @@ def measured_section(plan: Plan, trace: Trace, result: Result, simulated: Result
                 escape(row.stage),
                 view_model.duration(row.predicted_p50_ns),
                 escape(row.evidence),
-                *([view_model.duration(there[row.stage].p50_ns)] if simulated else []),
+                *([view_model.duration(simulated_rows[row.stage].p50_ns)] if simulated else []),
                 view_model.duration(row.p50_ns),
                 *(view_model.duration(value) for value in (row.predicted_p99_ns, row.p99_ns, row.max_ns)),
                 f"{row.ratio:.2f}" if row.ratio else "–",
@@ -198,7 +200,7 @@ def measured_section(plan: Plan, trace: Trace, result: Result, simulated: Result
     for chain in plan.chains:
         rows.append(_measured_chain(chain, result, simulated))
     name = "Measured over predicted time of every stage"
-    caption = "Dot: median, upright: longest; the band is the error the prediction states; 1× is as predicted."
+    caption = "Dot: median; bar: longest; band: stated error of the prediction; 1×: as predicted."
     drawn = charts.draw_prediction_errors(marks, name) + element("p", caption, class_="dim") if marks else ""
     header = ["stage", "predicted p50", "evidence", *(["simulated p50"] if simulated else [])]
     header += ["measured p50", "predicted p99", "measured p99", "max", "measured / predicted p50"]
@@ -208,13 +210,13 @@ def measured_section(plan: Plan, trace: Trace, result: Result, simulated: Result
 
 def _measured_chain(chain: ChainResult, result: Result, simulated: Result | None) -> list[str]:
     times = result.get("chains", {}).get(chain.name, {}).get("response_time_ns", {})
-    there = (simulated or {}).get("chains", {}).get(chain.name, {}).get("response_time_ns", {})
+    simulated_times = (simulated or {}).get("chains", {}).get(chain.name, {}).get("response_time_ns", {})
     ratio = times["p50"] / chain.expected_ns if times.get("p50") and chain.expected_ns else None
     return [
         element("strong", escape(f"chain {chain.name}")),
         format_duration(chain.expected_ns),
         "expected alone",
-        *([view_model.duration(there.get("p50"))] if simulated else []),
+        *([view_model.duration(simulated_times.get("p50"))] if simulated else []),
         view_model.duration(times.get("p50")),
         "–",
         *(view_model.duration(times.get(key)) for key in ("p99", "max")),
@@ -227,14 +229,14 @@ def roofline(plan: Plan, background: Background) -> str:
     head = element("h2", "Roofline")
     if not background.roofs:
         return head + element("p", escape(background.missing.get("roofline", "No engine states a peak.")), class_="dim")
-    said = (
-        "What an engine reaches at most (flat: arithmetic, slope: memory; solid fp32, dashed fp16, dotted int8), "
-        "and what the plan counts on. The line from a stage leads to its roof. Stages without operations are left out."
+    caption = (
+        "Attainable rates of engines (flat: arithmetic, slope: memory; solid fp32, dashed fp16, dotted int8), and the "
+        "rates the plan assumes. The line from a stage leads to its roof. Stages without operations are omitted."
     )
     above = any(point.predicted > point.attainable for point in background.points)
-    said += " Above the roof: fewer multiplications than counted (Winograd)." if above else ""
+    caption += " Above the roof: Winograd convolutions need fewer multiplications than counted." if above else ""
     drawn = roofplot.rooflines(background.roofs, background.points, colours(plan))
-    return head + element("p", said, class_="dim") + drawn
+    return head + element("p", caption, class_="dim") + drawn
 
 
 def modes(plan: Plan, background: Background) -> str:
@@ -242,7 +244,7 @@ def modes(plan: Plan, background: Background) -> str:
     head = element("h2", "Power modes")
     if background.front is None:
         command = element("code", escape(background.missing.get("front", "socsched report DIR --pareto")))
-        return head + element("p", f"Other power modes were not explored; {command} adds them.", class_="dim")
+        return head + element("p", f"Other power modes were not planned; to add them: {command}", class_="dim")
     return head + front.front(background.front, plan.mode)
 
 
@@ -255,7 +257,7 @@ def evidence(plan: Plan) -> str:
     ]
     listing = table(["stage", "kind", "error", "source"], rows)
     return (
-        element("h2", "What the numbers rest on")
+        element("h2", "Evidence for the figures")
         + element("p", "Share of the time on the critical paths of the chains, by kind of evidence.", class_="dim")
         + charts.shares(shares, "Evidence: " + ", ".join(f"{k} {v:.0%}" for k, v in shares.items()))
         + element("details", element("summary", "Source of every stage time") + listing)

@@ -33,8 +33,8 @@ def render(plan: Plan, trace: Trace | None, result: Mapping[str, Any]) -> str:
         lines += ["", f"Mean power {format_power(power)}" + (f" of {format_power(cap)} cap." if cap else ".")]
     if lost and trace:
         worst = Why(trace, plan).worst()
-        told = [headline(worst), *filter(None, [main_cause(worst)])]
-        lines += ["", f"Worst: {plain('. '.join(told))}"]
+        sentences = [headline(worst), *filter(None, [main_cause(worst)])]
+        lines += ["", f"Worst: {plain('. '.join(sentences))}"]
     for violation in plan.violations:
         lines += ["", "```text", violation_text(violation), "```"]
     rows = ([task.name, task.engine, task.precision, format_duration(task.cost_ns)] for task in plan.tasks)

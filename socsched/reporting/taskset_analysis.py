@@ -27,7 +27,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
     def best(name: str, chain: bool) -> dict[str, Any]:
         chosen = (analysis.chain if chain else analysis.tasks)[name]
         if chosen.bound is None:
-            return {"bound": None, "test": None, "why": "no test that applies bounds it", "terms": []}
+            return {"bound": None, "test": None, "why": "no applicable test bounds it", "terms": []}
         return {**bound(chosen.bound), "test": chosen.test, "why": _why(analysis, name, chosen.test, chain)}
 
     return {
@@ -84,7 +84,7 @@ def _why(analysis: Analysis, name: str, test: str, chain: bool) -> str:
         return "the only bound"
     value, other = min(others)
     count = f"tightest of {len(others) + 1}"
-    return f"{count}, next {_text(value, analysis.taskset.unit_ns)} by {other}"
+    return f"{count}, next best {_text(value, analysis.taskset.unit_ns)} by {other}"
 
 
 def _in(value: int, unit: int) -> int | float:
@@ -105,7 +105,7 @@ def view(analysis: Analysis, shown: Mapping[str, Any]) -> RenderableType:
     from socsched.reporting.terminal import table
 
     style = {"feasible": "bold green", "infeasible": "bold red"}.get(shown["verdict"], "bold yellow")
-    by = f" (by {shown['decided_by']})" if shown["decided_by"] else " (no test that applies can tell)"
+    by = f" (by {shown['decided_by']})" if shown["decided_by"] else " (no applicable test decides)"
     policy = shown["policy"]
     kind = f"{policy['scheme']} {policy['rule']}, {'preemptive' if policy['preemptive'] else 'non-preemptive'}"
     head = f"  {shown['taskset']}: {kind}, {shown['processors']} processor(s), utilisation {shown['utilization']:.4f}"
@@ -121,7 +121,7 @@ def view(analysis: Analysis, shown: Mapping[str, Any]) -> RenderableType:
         ]
         for task in shown["tasks"]
     ]
-    columns = ["task", f"bound ({unit})", "deadline", "test", "why this one"]
+    columns = ["task", f"bound ({unit})", "deadline", "test", "reason"]
     parts += [table("Response times", columns, rows, (1, 2)), Text("")]
     if shown["chain"]["tasks"]:
         rows = [
@@ -129,10 +129,10 @@ def view(analysis: Analysis, shown: Mapping[str, Any]) -> RenderableType:
             for name, row in shown["chain"]["measures"].items()
         ]
         title = f"Chain {' -> '.join(shown['chain']['tasks'])}, {shown['chain']['communication']} communication"
-        parts += [table(title, ["measure", f"bound ({unit})", "test", "why this one"], rows, (1,)), Text("")]
-    said = {True: "every deadline met", False: "a deadline is missed", None: ""}
+        parts += [table(title, ["measure", f"bound ({unit})", "test", "reason"], rows, (1,)), Text("")]
+    outcomes = {True: "every deadline met", False: "a deadline is missed", None: ""}
     rows = [
-        [test["name"], said[test["schedulable"]] if test["kind"] != "chain" else "bounds the chain", test["note"]]
+        [test["name"], outcomes[test["schedulable"]] if test["kind"] != "chain" else "bounds the chain", test["note"]]
         for test in shown["tests"]
         if test["applies"]
     ]

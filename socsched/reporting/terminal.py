@@ -21,9 +21,9 @@ from socsched.units import format_bandwidth, format_duration, format_power
 
 def console(width: int) -> Console:
     """Return the console for results on stdout; colours only on a terminal and never with NO_COLOR."""
-    made = Console(width=width, highlight=False, soft_wrap=False)
-    made.push_render_hook(_Printable())
-    return made
+    screen = Console(width=width, highlight=False, soft_wrap=False)
+    screen.push_render_hook(_Printable())
+    return screen
 
 
 class _Printable(RenderHook):
@@ -118,40 +118,40 @@ def violations(plan: Plan) -> RenderableType:
 
 def open_questions(plan: Plan) -> list[str]:
     """Return the questions that cost errors leave open: ties, and the stages to measure first."""
-    found, lines = plan.uncertainty, []
-    unit = {"latency": "ns", "longest": "ns", "energy": "mW"}.get(found.objective or "", "")
+    uncertainty, lines = plan.uncertainty, []
+    unit = {"latency": "ns", "longest": "ns", "energy": "mW"}.get(uncertainty.objective or "", "")
     show = view_model.formatter(unit) if unit else lambda value: f"{value:.3g}"
-    for tie in found.ties[:3]:
+    for tie in uncertainty.ties[:3]:
         lines.append(
             f"Tie: {tie.stage} on {tie.instead} differs by {show(round(tie.difference, 6))} "
-            f"of {found.objective}, the error is ±{show(round(tie.error, 6))}"
+            f"in {uncertainty.objective}, within an error of ±{show(round(tie.error, 6))}"
         )
-    more = len(found.ties) - 3
+    more = len(uncertainty.ties) - 3
     lines += [f"     and {more} more ties"] if more > 0 else []
-    wish = found.measure
-    if wish:
-        span = f"{format_duration(wish.low_ns)} to {format_duration(wish.high_ns)}"
-        lines.append(f"Measure first: {wish.stage} on {wish.engine} {wish.precision} ({span}): {wish.why}")
-    elif found.objective:
+    candidate = uncertainty.measure
+    if candidate:
+        span = f"{format_duration(candidate.low_ns)} to {format_duration(candidate.high_ns)}"
         lines.append(
-            "No single measurement of a cost, wherever in its interval it ends, changes this plan or its verdict."
+            f"Measure first: {candidate.stage} on {candidate.engine} {candidate.precision} ({span}): {candidate.why}"
         )
+    elif uncertainty.objective:
+        lines.append("No single cost, measured anywhere within its interval, would change this plan or its verdict.")
     return lines
 
 
 def conflicts(plan: Plan) -> RenderableType:
     """Return the sets of requirements that cannot be met together."""
     lines = []
-    for found in plan.conflicts:
-        sure = "proved" if found.proved else f"no mapping found, {found.tried} tried"
-        least = "" if found.minimal else "; perhaps fewer"
-        lines.append(Text(f"These conflict ({sure}{least}):", "bold"))
-        for item in found.requirements:
+    for conflict in plan.conflicts:
+        sure = "proved" if conflict.proved else f"no mapping found in {conflict.tried} tries"
+        least = "" if conflict.minimal else "; maybe not minimal"
+        lines.append(Text(f"Conflicting requirements ({sure}{least}):", "bold"))
+        for item in conflict.requirements:
             show = view_model.formatter(item.unit)
             lines.append(
                 Text(f"    {item.requirement}: {show(item.demand)} > {show(item.bound)}, gap {show(item.gap)}")
             )
-            lines += [Text(f"        {show(value)}  {name}") for name, value in item.terms if found.proved]
+            lines += [Text(f"        {show(value)}  {name}") for name, value in item.terms if conflict.proved]
     return Group(*lines)
 
 
@@ -216,7 +216,7 @@ def abandoned_jobs(counts: Mapping[str, Mapping[str, int]]) -> RenderableType:
     """Return the number of jobs abandoned by each stage, by reason."""
     reasons = list(next(iter(counts.values()), {}))
     rows = [[name, *(str(entry[reason]) for reason in reasons)] for name, entry in counts.items()]
-    return table("Jobs given up", ["stage", *(r.replace("_", " ") for r in reasons)], rows, range(1, len(reasons) + 1))
+    return table("Abandoned jobs", ["stage", *(r.replace("_", " ") for r in reasons)], rows, range(1, len(reasons) + 1))
 
 
 def count_detections(details: Mapping[int, Mapping[str, Any]]) -> RenderableType:
@@ -229,7 +229,7 @@ def count_detections(details: Mapping[int, Mapping[str, Any]]) -> RenderableType
                 for_class[hit["class"]] = for_class.get(hit["class"], 0) + 1
             if key in details[frame]:
                 rows.append([str(frame), key.replace("_", " "), ", ".join(f"{n} {c}" for c, n in for_class.items())])
-    return table("Computed here as the board's engines would", ["frame", "what", "found"], rows, (0,))
+    return table("Computed on this machine as by the board's engines", ["frame", "what", "found"], rows, (0,))
 
 
 def engines(result: Mapping[str, Any]) -> RenderableType:
@@ -251,7 +251,7 @@ def power_line(plan: Plan, result: Mapping[str, Any]) -> str:
     power = result.get("power_mw") or {}
     if not power.get("mean"):
         return (
-            "Power: not observed (this machine offers no readable power counter)"
+            "Power: not observed (no readable power counter on this machine)"
             if result.get("kind") == "measured"
             else ""
         )
@@ -291,9 +291,9 @@ def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:
             title += f"; {format_duration(tight['bound_ns'])} by {' and '.join(tight['tests'])}"
         parts.append(Text(title, "bold"))
         rows = [[_bound(way["bound_ns"]), way["test"], way["reason"]] for way in chain["ways"]]
-        parts += [table("", ["bound", "analysis", "why not"], rows, (0,))]
+        parts += [table("", ["bound", "analysis", "reason"], rows, (0,))]
         rows = [[format_duration(term["ns"]), term["name"]] for term in chain["terms"]]
-        parts += [table("", ["time", "of which"], rows, (0,)), Text("")]
+        parts += [table("", ["time", "term"], rows, (0,)), Text("")]
     rows = [
         [lane["engine"], str(lane["lane"]), f"{lane['utilization']:.1%}", ", ".join(lane["tasks"])]
         for lane in document["lanes"]
@@ -302,12 +302,12 @@ def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:
     rows = [
         [test["name"], ", ".join(test["bounds"]) or "-", test["reason"], test["source"]] for test in document["tests"]
     ]
-    parts += [table("Which test bounds what", ["test", "bounds", "why not more", "source"], rows), Text("")]
+    parts += [table("Coverage of the tests", ["test", "bounds", "limitation", "source"], rows), Text("")]
     rows = [
         [task["name"], _bound(task["own_bound_ns"]), _bound(task["bound_ns"]), task["test"] or "-", task["reason"]]
         for task in document["tasks"]
     ]
-    columns = ["task", "the plan's own", "tightest", "by", "why no other test was asked"]
+    columns = ["task", "the plan's own", "tightest", "by", "other tests not applied because"]
     parts += [table("Bounds of tasks, from the nominal release", columns, rows, (1, 2)), Text("")]
     parts += _spare(document)
     if plan.violations:
@@ -321,23 +321,23 @@ def _bound(value: int | None) -> str:
 
 def _spare(document: Mapping[str, Any]) -> list[RenderableType]:
     """Return the margin for growth of each quantity, and the requirement that fails first beyond it."""
-    found = document["sensitivity"]
-    if found is None:
-        return [Text("Nothing may grow: the deadlines are not proved as they are.")]
+    margins = document["sensitivity"]
+    if margins is None:
+        return [Text("No margin: the deadlines are not proved for the present execution times.")]
     rows = [
         [name, format_duration(row["spare_ns"]), f"{row['factor']:.2f}", _lost(row)]
-        for name, row in {"all together": found["all"], **found["stages"]}.items()
+        for name, row in {"all together": margins["all"], **margins["stages"]}.items()
     ]
-    heads = ["task", "may grow by", "factor", "lost first when it grows more"]
-    title = "How much slower, with every deadline still proved (worst case, 1 % accurate)"
-    traffic = found["co_runner"]
+    heads = ["task", "margin", "factor", "violated first beyond it"]
+    title = "Margins of execution times with every deadline still proved (worst case, 1 % accurate)"
+    traffic = margins["co_runner"]
     line = f"A new co-runner may draw {format_bandwidth(traffic['bytes_per_s'])} of DRAM bandwidth all the time"
-    line += f"; beyond: {_lost(traffic)}" if traffic["first"] else ", all there is"
+    line += f"; violated first beyond it: {_lost(traffic)}" if traffic["first"] else " (all of it)"
     return [table(title, heads, rows, (1, 2)), Text(""), Text(line)]
 
 
 def _lost(row: Mapping[str, Any]) -> str:
     first: Sequence[str] = row["first"]
     if not first:
-        return "nothing, at the most that was tried"
+        return "nothing, up to the largest value tried"
     return first[0] + (f" and {len(first) - 1} more" if len(first) > 1 else "")

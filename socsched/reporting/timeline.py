@@ -14,7 +14,7 @@ from socsched.units import format_duration
 
 HOW_TO_READ = (
     "A bar is a job on a lane, with its stage and frame; colours are engines, as in the diagram above. Odd frames are "
-    "paler, ⇄ converts formats (hatched), ✗ with a dashed edge ended after its local deadline, crossed through never "
+    "paler. ⇄ (hatched): a format conversion; ✗ with a dashed edge: ended after its local deadline; crossed out: never "
     "ended. Triangles are frames of sensors."
 )
 MOST_WORST = 4
@@ -50,7 +50,7 @@ def timeline(plan: Plan, trace: Trace, name: str, room: int) -> str:
 def _worst_title(worst: Worst) -> str:
     name, limit = worst.chain.name, format_duration(worst.chain.deadline_ns)
     if worst.response_ns is None:
-        return f"✗ No frame of {name} arrived; the first one lost, frame {worst.frame}, {limit} allowed"
+        return f"✗ No frame of {name} completed; first lost: frame {worst.frame}, deadline {limit}"
     late = worst.response_ns - worst.chain.deadline_ns
     end = f"{format_duration(late)} late" if late > 0 else f"{format_duration(-late)} slack"
     sign, kind = ("✗", "Worst miss") if late > 0 else ("✓", "Tightest slack")
@@ -73,5 +73,5 @@ def _hops(worst: Worst) -> str:
                 format_duration(hop.end_ns - worst.release_ns),
             ]
         )
-    header = ["job", "engine", "frame", "ready after", "waited", "ran", "interrupted for", "ended after"]
+    header = ["job", "engine", "frame", "ready at", "waited", "ran", "preempted", "ended at"]
     return table(header, rows, range(2, 8)) if rows else ""

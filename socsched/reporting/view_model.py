@@ -81,9 +81,9 @@ def chain_lines(plan: Plan, result: Mapping[str, Any]) -> list[str]:
             )
         else:
             excess = format_duration(chain.bound_ns - chain.deadline_ns)
-            promise = f"bound {format_duration(chain.bound_ns)}, {excess} too long"
+            promise = f"bound {format_duration(chain.bound_ns)}, {excess} over the deadline"
         times = result.get("chains", {}).get(chain.name, {}).get("response_time_ns", {})
-        seen = f"; worst seen {format_duration(times['max'])}" if times.get("max") is not None else ""
+        seen = f"; worst observed {format_duration(times['max'])}" if times.get("max") is not None else ""
         lines.append(f"{chain.name}: deadline {format_duration(chain.deadline_ns)}, {promise}{seen}")
     return lines
 
@@ -95,8 +95,8 @@ def key_figures(plan: Plan, trace: Trace, result: Mapping[str, Any]) -> list[tup
     arrived = [worst for worst in worst_frames(plan, trace) if worst.response_ns is not None]
     if arrived and arrived[0].response_ns is not None:
         chain = arrived[0].chain
-        told = f"worst response of {format_duration(chain.deadline_ns)} allowed ({chain.name})"
-        figures.append((told, format_duration(arrived[0].response_ns)))
+        name = f"worst response, deadline {format_duration(chain.deadline_ns)} ({chain.name})"
+        figures.append((name, format_duration(arrived[0].response_ns)))
     power = result.get("power_mw") or {}
     cap = plan.power.cap_mw
     if power.get("mean"):

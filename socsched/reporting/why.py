@@ -13,22 +13,22 @@ from socsched.units import format_duration
 
 _LOST = {
     "dropped": "was dropped",
-    "aborted": "was given up",
-    "unfinished": "was not answered",
+    "aborted": "was aborted",
+    "unfinished": "did not complete",
 }
 
 
 def headline(found: Explanation) -> str:
     """Return the outcome of the frame in one sentence."""
     name = f"{found.chain}, frame {found.frame}"
-    allowed = f"{format_duration(found.deadline_ns)} allowed"
+    deadline = f"deadline {format_duration(found.deadline_ns)}"
     after = format_duration(found.response_ns)
     if found.outcome != "completed":
         where = f" {found.reason}" if found.reason else ""
-        return f"{name}: {_LOST[found.outcome]}{where}, {after} after its release ({allowed})"
+        return f"{name}: {_LOST[found.outcome]}{where}, {after} after its release ({deadline})"
     if found.lateness_ns > 0:
-        return f"{name}: {format_duration(found.lateness_ns)} late (answered after {after}, {allowed})"
-    return f"{name}: in time by {format_duration(-found.lateness_ns)} (answered after {after}, {allowed})"
+        return f"{name}: {format_duration(found.lateness_ns)} late (response time {after}, {deadline})"
+    return f"{name}: in time, slack {format_duration(-found.lateness_ns)} (response time {after}, {deadline})"
 
 
 def responsible_task(cause: Cause) -> str:
@@ -45,7 +45,7 @@ def main_cause(found: Explanation) -> str:
         return ""
     where = f" ({cause.engine})" if cause.engine else ""
     due = f", by {responsible_task(cause)}" if cause.by else ""
-    return f"Mostly: {cause.task} {KINDS[cause.kind]}{where}, {format_duration(cause.ns)}{due}."
+    return f"Main cause: {cause.task} {KINDS[cause.kind]}{where}, {format_duration(cause.ns)}{due}."
 
 
 def view(found: Explanation) -> RenderableType:
@@ -55,18 +55,18 @@ def view(found: Explanation) -> RenderableType:
     def show(ns: int) -> str:
         return f"{ns / scale:,.{digits}f}"
 
-    made = Table(box=None, pad_edge=False, header_style="dim")
-    made.add_column("stage", overflow="fold")
-    made.add_column(unit, justify="right", no_wrap=True)
-    made.add_column("what", no_wrap=True)
-    made.add_column("on", overflow="fold")
-    made.add_column("by whom", overflow="fold")
+    causes = Table(box=None, pad_edge=False, header_style="dim")
+    causes.add_column("stage", overflow="fold")
+    causes.add_column(unit, justify="right", no_wrap=True)
+    causes.add_column("what", no_wrap=True)
+    causes.add_column("on", overflow="fold")
+    causes.add_column("caused by", overflow="fold")
     before = ""
     for cause in found.causes():
         style = "" if cause.kind in PLANNED else "yellow"
         # a conversion is named after both its ends: one end per line
         stage = "" if cause.task == before else cause.task.replace(">", ">\n")
-        made.add_row(
+        causes.add_row(
             *map(escape, (stage, show(cause.ns), KINDS[cause.kind], cause.engine, responsible_task(cause))), style=style
         )
         before = cause.task
@@ -76,10 +76,10 @@ def view(found: Explanation) -> RenderableType:
     summed.add_column()
     sums = (
         ("", found.planned_ns, "as planned"),
-        ("+", found.response_ns - found.planned_ns, "on top"),
+        ("+", found.response_ns - found.planned_ns, "beyond plan"),
         ("=", found.response_ns, "response"),
         ("-", found.deadline_ns, "deadline"),
-        ("=", abs(found.lateness_ns), "late" if found.lateness_ns > 0 else "to spare"),
+        ("=", abs(found.lateness_ns), "late" if found.lateness_ns > 0 else "slack"),
     )
     # for a lost frame, only the path up to the loss is known
     for sign, ns, text in sums if found.outcome == "completed" or found.lateness_ns > 0 else sums[:3]:
@@ -87,6 +87,6 @@ def view(found: Explanation) -> RenderableType:
     mark, style = ("✓", "bold green") if found.met else ("✗", "bold red")
     released = f"released at {format_duration(found.release_ns)}, {found.kind}"
     parts: list[RenderableType] = [Text(f"{mark} {headline(found)}", style), Text(released, "dim"), Text("")]
-    parts += [made, Text(""), summed]
-    told = main_cause(found)
-    return Group(*parts, *([Text(""), Text(told)] if told else []))
+    parts += [causes, Text(""), summed]
+    summary = main_cause(found)
+    return Group(*parts, *([Text(""), Text(summary)] if summary else []))

@@ -51,8 +51,8 @@ class Worst:
 def worst_frames(plan: Plan, trace: Trace) -> list[Worst]:
     """Return the worst frame of every chain that has frames, worst first."""
     record = record_of(trace, plan)
-    found = [worst for chain in plan.chains for worst in _worst(record, plan, chain)]
-    return sorted(found, key=lambda worst: -worst.pressure)
+    worst_of_chains = [worst for chain in plan.chains for worst in _worst(record, plan, chain)]
+    return sorted(worst_of_chains, key=lambda worst: -worst.pressure)
 
 
 def _worst(record: Record, plan: Plan, chain: ChainResult) -> Iterator[Worst]:

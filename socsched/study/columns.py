@@ -45,39 +45,39 @@ FIXED = (
 )
 RESULTS = (
     Column("plan", "text", "key of the plan; rows with the same key share it (plans/KEY.json.gz)"),
-    Column("error", "text", "why there is no result, else empty"),
+    Column("error", "text", "reason for a missing result, else empty"),
     Column("verdict", "text", "of the plan: feasible, infeasible, undecided; error without a plan"),
-    Column("tdp_mw", "int", "power cap of the mode; where the vendor states none, the largest of the platform"),
+    Column("tdp_mw", "int", "power cap of the mode; if the vendor states none, the largest of the platform"),
     Column("platform_tdp_mw", "int", "largest power cap of any mode of the platform"),
-    Column("price", "float", "price of the platform as the study gives it"),
+    Column("price", "float", "price of the platform, as given in the study"),
     Column("planned_power_mw", "int", "mean power the plan expects"),
     Column("latency_ns", "int", "expected latencies of all chains, summed"),
     Column("longest_chain", "text", "chain with the longest expected latency"),
     Column("longest_latency_ns", "int", "its expected latency"),
     Column("slack", "float", "share of its deadline that the bound of the tightest chain leaves; null without a bound"),
-    Column("growth", "float", "factor by which all WCETs may grow with every deadline proved; null where not asked"),
-    Column("holds", "bool", "feasible, and all the study asks for; null while misses are open"),
+    Column("growth", "float", "factor by which all WCETs may grow with every deadline proved; null if not requested"),
+    Column("holds", "bool", "feasible, and every requirement of the study met; null while misses are open"),
     Column("rung", "int", "round of successive halving this row is from, 0 elsewhere"),
-    Column("runs", "int", "simulations made"),
+    Column("runs", "int", "number of simulations"),
     Column("frames", "int", "frames released, summed over chains and runs"),
     Column("missed", "int", "frames late, or unfinished at their deadline"),
-    Column("dropped", "int", "frames given up or lost"),
-    Column("misses_per_million", "float", "missed and dropped frames of a million"),
+    Column("dropped", "int", "frames aborted or lost"),
+    Column("misses_per_million", "float", "missed and dropped frames per million"),
     Column("misses_low_per_million", "float", "lower end of the Clopper-Pearson interval of it"),
     Column("misses_high_per_million", "float", "upper end"),
-    Column("settled", "text", "misses against what the study allows: holds, fails or open; empty if it says nothing"),
-    Column("worst_chain", "text", "chain whose largest response time takes most of its deadline"),
+    Column("settled", "text", "misses against the limit of the study: holds, fails or open; empty without a limit"),
+    Column("worst_chain", "text", "chain with the largest ratio of response time to deadline"),
     Column("worst_response_p99_ns", "int", "99th percentile of its response times over all runs"),
     Column("worst_response_max_ns", "int", "largest of them"),
     Column("worst_response_share", "float", "the largest over the deadline"),
-    Column("data_age_max_ns", "int", "oldest data any chain ended with"),
+    Column("data_age_max_ns", "int", "largest data age at the end of any chain"),
     Column("power_mw", "float", "mean simulated power"),
     Column("power_peak_mw", "float", "largest simulated power"),
-    Column("energy_mj_per_round", "float", "simulated energy of a round, the longest period of a chain"),
-    Column("measured", "bool", "stages were measured on a board"),
-    Column("measured_stages", "int", "how many of them"),
-    Column("measured_ns", "int", "medians of these stages, summed"),
-    Column("measured_planned_ns", "int", "what the plan has for the same stages"),
+    Column("energy_mj_per_round", "float", "simulated energy per longest period of a chain"),
+    Column("measured", "bool", "whether stages were measured on a board"),
+    Column("measured_stages", "int", "number of these stages"),
+    Column("measured_ns", "int", "sum of the medians of these stages"),
+    Column("measured_planned_ns", "int", "sum of the planned times of the same stages"),
 )
 
 
@@ -102,15 +102,15 @@ def _column(parameter: Parameter) -> Column:
 
 def values(study: Study, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return the further parameters of a configuration as values of their columns, in base units."""
-    found: dict[str, Any] = {}
+    row: dict[str, Any] = {}
     for parameter in study.parameters:
         if parameter.name in NAMED:
             continue
         column, value = _column(parameter), chosen[parameter.name]
         if parameter.dimension:
             value = float(units.parse_exact(value, parameter.dimension))
-        found[column.name] = str(value) if column.kind == "text" else float(value)
-    return found
+        row[column.name] = str(value) if column.kind == "text" else float(value)
+    return row
 
 
 def varying(study: Study, rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -58,12 +58,14 @@ def points(study: Study, modes: Mapping[str, Sequence[str]]) -> list[Point]:
     """
     kind = study.design.start if study.design.kind == "halving" else study.design.kind
     if kind == "grid":
-        found = list(_grid(study, modes))
+        drawn = list(_grid(study, modes))
     else:
-        found = list(_sample(study, modes, kind == "latin-hypercube"))
-    if not found:
-        raise UsageError(f"{study.file}: no platform of the study has a mode it lists", "mode: all takes every one")
-    return found
+        drawn = list(_sample(study, modes, kind == "latin-hypercube"))
+    if not drawn:
+        raise UsageError(
+            f"{study.file}: no platform of the study has any of the listed modes", "mode: all selects every mode"
+        )
+    return drawn
 
 
 def _grid(study: Study, modes: Mapping[str, Sequence[str]]) -> Iterator[Point]:

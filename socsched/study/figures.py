@@ -18,10 +18,10 @@ AXES: dict[str, tuple[str, float]] = {
     "planned_power_mw": ("expected power [W]", 1e3),
     "tdp_mw": ("power cap of the mode, TDP [W]", 1e3),
     "platform_tdp_mw": ("largest power cap of the module, TDP [W]", 1e3),
-    "energy_mj_per_round": ("simulated energy of a round [mJ]", 1.0),
+    "energy_mj_per_round": ("simulated energy per longest period [mJ]", 1.0),
     "price": ("price", 1.0),
     "slack": ("slack of the tightest chain [%]", 0.01),
-    "misses_per_million": ("misses [of a million frames]", 1.0),
+    "misses_per_million": ("misses [per million frames]", 1.0),
     "power_mw": ("simulated power [W]", 1e3),
 }
 """Label and divisor of a column."""
@@ -51,9 +51,9 @@ def pareto(rows: Sequence[Row], front: frozenset[int], axes: tuple[str, str], co
     names = list(dict.fromkeys(str(row[colour]) for row in rows))
     for row in sorted(known, key=lambda row: bool(row["holds"])):
         paint = COLOURS[names.index(str(row[colour])) % len(COLOURS)]
-        told = element("title", escape(describe_row(row)))
+        title = element("title", escape(describe_row(row)))
         fill = paint if row["holds"] else "none"
-        body += element("circle", told, cx=x(row), cy=y(row), r=5, fill=fill, stroke=paint, stroke_width=1.6)
+        body += element("circle", title, cx=x(row), cy=y(row), r=5, fill=fill, stroke=paint, stroke_width=1.6)
     for number, name in enumerate(names[:15]):
         paint, at = COLOURS[number % len(COLOURS)], TOP + 12 + 18 * number
         body += element("rect", x=WIDTH - RIGHT + 14, y=at - 9, width=10, height=10, fill=paint)
@@ -113,9 +113,9 @@ def _cell(rows: Sequence[Row], x: float, y: float, width: float, height: float) 
     good = sum(row["holds"] is True for row in rows)
     share = good / len(rows)
     paint = "var(--ok)" if share >= 0.5 else "var(--bad)"
-    told = element("title", f"{good} of {len(rows)} configurations hold")
+    title = element("title", f"{good} of {len(rows)} configurations hold")
     box = element(
-        "rect", told, x=x + 1.0, y=y + 1.0, width=width - 2.0, height=height - 2.0, fill=paint,
+        "rect", title, x=x + 1.0, y=y + 1.0, width=width - 2.0, height=height - 2.0, fill=paint,
         fill_opacity=0.15 + 0.6 * abs(2 * share - 1), stroke="var(--line)",
     )  # fmt: skip
     shown = f"{good}/{len(rows)}" if width >= 30 else ""
@@ -123,10 +123,10 @@ def _cell(rows: Sequence[Row], x: float, y: float, width: float, height: float) 
 
 
 def _levels(rows: Sequence[Row], name: str) -> list[Any]:
-    found = list(dict.fromkeys(row[name] for row in rows))
-    if all(isinstance(value, (int, float)) for value in found):
-        found.sort()
-    return found[:MOST_CELLS]
+    levels = list(dict.fromkeys(row[name] for row in rows))
+    if all(isinstance(value, (int, float)) for value in levels):
+        levels.sort()
+    return levels[:MOST_CELLS]
 
 
 def _short(value: Any) -> str:
@@ -150,9 +150,9 @@ def tornado(rows: Sequence[Row], names: Sequence[str], metric: str) -> str:
     at = scale(middle * unit)
     for number, (name, ((least, low_value), (most, high_value))) in enumerate(spans):
         y = 26 + 26 * number
-        told = element("title", f"{name}: {least / unit:.4g} to {most / unit:.4g}")
+        title = element("title", f"{name}: {least / unit:.4g} to {most / unit:.4g}")
         width = max(scale(most) - scale(least), 1.0)
-        body += element("rect", told, x=scale(least), y=float(y), width=width, height=18, fill="var(--c1)")
+        body += element("rect", title, x=scale(least), y=float(y), width=width, height=18, fill="var(--c1)")
         body += text(fit(name, left - 100), left - 90, y + 13, class_="axis end")
         body += text(fit(_short(low_value), 76, 10), scale(least) - 4, y + 13, class_="axis end")
         body += text(fit(_short(high_value), 130, 10), scale(most) + 4, y + 13, class_="axis")
@@ -168,7 +168,7 @@ def effects(
 
     These are main effects of the sample: means over all rows with a value, regardless of the other parameters.
     """
-    found = []
+    rows_of_effects = []
     for name in names:
         groups: dict[Any, list[float]] = {}
         for row in rows:
@@ -178,5 +178,5 @@ def effects(
         if len(means) > 1:
             least, most = min(means, key=lambda m: m[0]), max(means, key=lambda m: m[0])
             if most[0] > least[0]:
-                found.append((name, (least, most)))
-    return sorted(found, key=lambda item: item[1][0][0] - item[1][1][0])
+                rows_of_effects.append((name, (least, most)))
+    return sorted(rows_of_effects, key=lambda item: item[1][0][0] - item[1][1][0])

@@ -43,12 +43,12 @@ COLUMNS = (
     Column("pipeline", "text", "pipeline"),
     Column("plan", "text", "key of the plan (plans/KEY.json.gz)"),
     Column("load", "float", "factor on its execution times"),
-    Column("ambient_c", "float", "temperature around its module; null where that is not simulated"),
+    Column("ambient_c", "float", "ambient temperature of its module; null if not simulated"),
     Column("faults_per_minute", "float", "rate of its random faults"),
     Column("frames", "int", "frames released, summed over chains"),
     Column("missed", "int", "frames late, or unfinished at their deadline"),
-    Column("dropped", "int", "frames given up or lost"),
-    Column("worst_chain", "text", "chain whose largest response time takes most of its deadline"),
+    Column("dropped", "int", "frames aborted or lost"),
+    Column("worst_chain", "text", "chain with the largest ratio of response time to deadline"),
     Column("worst_response_max_ns", "int", "its largest response time"),
     Column("worst_response_share", "float", "the same over its deadline"),
     Column("power_mw", "float", "mean power"),
@@ -70,7 +70,7 @@ class Vehicle:
 def fleet_of(study: Study) -> Fleet:
     """Return the fleet of a study; UsageError if it has none."""
     if study.fleet is None:
-        raise UsageError(f"{study.file}: the study has no fleet", "add: fleet: {vehicles: 1000, ...}")
+        raise UsageError(f"{study.file}: the study declares no fleet", "add: fleet: {vehicles: 1000, ...}")
     return study.fleet
 
 
@@ -104,10 +104,10 @@ def vehicle_rows(study: Study, point: Point, planned: Planned, first: int, count
 def _row(study: Study, point: Point, planned: Planned, number: int) -> Row:
     fleet = fleet_of(study)
     one = vehicle(study, planned, fleet.seed + number)
-    found = totals(run(one.plan, fleet.duration_ns, one.seed, override(point.policy), one.faults, record=False))
+    counts = totals(run(one.plan, fleet.duration_ns, one.seed, override(point.policy), one.faults, record=False))
     deadlines = {chain.name: chain.deadline_ns for chain in one.plan.chains}
-    worst = max(found.chains, key=lambda name: found.chains[name].response_ns.most / deadlines[name])
-    longest = found.chains[worst].response_ns.most
+    worst = max(counts.chains, key=lambda name: counts.chains[name].response_ns.most / deadlines[name])
+    longest = counts.chains[worst].response_ns.most
     return {
         "config": point.config,
         "vehicle": number,
@@ -119,13 +119,13 @@ def _row(study: Study, point: Point, planned: Planned, number: int) -> Row:
         "load": one.load / MILLION,
         "ambient_c": None if one.ambient_mc is None else one.ambient_mc / 1000,
         "faults_per_minute": float(one.faults_per_minute),
-        "frames": sum(chain.released for chain in found.chains.values()),
-        "missed": sum(chain.missed for chain in found.chains.values()),
-        "dropped": sum(chain.dropped for chain in found.chains.values()),
+        "frames": sum(chain.released for chain in counts.chains.values()),
+        "missed": sum(chain.missed for chain in counts.chains.values()),
+        "dropped": sum(chain.dropped for chain in counts.chains.values()),
         "worst_chain": worst,
         "worst_response_max_ns": longest,
         "worst_response_share": float(f"{longest / deadlines[worst]:.6g}"),
-        "power_mw": round((found.power_mw or (0.0, 0.0))[0], 3),
+        "power_mw": round((counts.power_mw or (0.0, 0.0))[0], 3),
     }
 
 
@@ -206,13 +206,13 @@ def drive(
 
 def _stretches(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """Return runs of consecutive numbers as (first, count), each of at most `CHUNK` numbers."""
-    found: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     for number in numbers:
-        if found and sum(found[-1]) == number and found[-1][1] < CHUNK:
-            found[-1] = (found[-1][0], found[-1][1] + 1)
+        if stretches and sum(stretches[-1]) == number and stretches[-1][1] < CHUNK:
+            stretches[-1] = (stretches[-1][0], stretches[-1][1] + 1)
         else:
-            found.append((number, 1))
-    return found
+            stretches.append((number, 1))
+    return stretches
 
 
 def summary(fleet: Fleet, point: Point, rows: Sequence[Row]) -> Group:

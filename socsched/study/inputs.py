@@ -80,7 +80,9 @@ def gather(study: Study) -> Inputs:
                 target = f"{kind}/{path.name}"
                 content = read_bytes(path)
                 if files.get(target, content) != content:
-                    raise UsageError(f"{study.file}: two different {kind} are called {path.name}", "rename one of them")
+                    raise UsageError(
+                        f"{study.file}: two different {kind} have the name {path.name}", "rename one of them"
+                    )
                 files[target] = content
                 names[f"{kind}:{value}"] = target
                 files |= dict(_named_by(path, kind))
@@ -96,8 +98,8 @@ def _named_by(path: Path, kind: str) -> Iterator[tuple[str, bytes]]:
         for engine in _mappings(data.get("engines")):
             rules = engine.get("operators")
             if isinstance(rules, dict) and isinstance(rules.get("rules"), str):
-                found = find_rules(rules["rules"], path.parent)
-                yield f"{PLATFORMS}/rules/{found.name}", found.read_bytes()
+                rule_file = find_rules(rules["rules"], path.parent)
+                yield f"{PLATFORMS}/rules/{rule_file.name}", rule_file.read_bytes()
     elif kind == PIPELINES:
         for stage in _mappings(data.get("stages")):
             network = stage.get("onnx")
@@ -123,7 +125,7 @@ def _check_paths(inputs: Inputs) -> None:
         for value in holders.values if holders else ():
             name = inputs.names.get(f"{PLATFORMS if kind == 'platform' else PIPELINES}:{value}")
             if name is None:
-                reasons.append(f"{value} is detected, it has no file to change")
+                reasons.append(f"{value} is detected on this machine and has no file to vary")
                 continue
             data = read(name_of(inputs, value, kind)).data
             try:
@@ -132,7 +134,7 @@ def _check_paths(inputs: Inputs) -> None:
                 else:
                     holder, key = resolve(data, path)
                     if isinstance(holder, dict) and key not in holder and not holder:
-                        raise ValueError(f"{path}: nothing is there")
+                        raise ValueError(f"{path}: does not exist")
             except ValueError as error:
                 reasons.append(f"{value}: {error}")
         if len(reasons) == len(holders.values if holders else ()):
@@ -156,7 +158,7 @@ def _timed(data: Any, name: str) -> tuple[str, str]:
             return section, name
     timers = [n for n, s in (data.get("stages") or {}).items() if isinstance(s, dict) and "period" in s]
     raise ValueError(
-        f"there is no sensor or timer {name!r}; there are {', '.join([*data.get('sensors', {}), *timers])}"
+        f"unknown sensor or timer {name!r}; expected one of {', '.join([*data.get('sensors', {}), *timers])}"
     )
 
 

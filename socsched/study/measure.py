@@ -61,15 +61,15 @@ def measure_selected(done: Sweep, tracker: str, scans: Path | None, note: Callab
     boards = _boards(host, port, {how.keys.get(row["platform"], row["platform"]) for row in rows})
     wanted = list(_wanted(done, rows, scans, note))
     folder = done.folder / "measured"
-    found = {name: json.loads((folder / f"{name}.json").read_bytes()) for name in _kept(folder)}
-    items = {w.item.name: w.item for w in wanted if w.item.name not in found}
+    measured = {name: json.loads((folder / f"{name}.json").read_bytes()) for name in _kept(folder)}
+    items = {w.item.name: w.item for w in wanted if w.item.name not in measured}
     if items:
         note(f"{len(items)} stages are measured on {boards} boards")
         for item, answer in _answers(list(items.values()), boards, (host, port), done, note):
             if "times_ns" in answer:
                 replace_file(folder / f"{item.name}.json", json.dumps(answer).encode())
-                found[item.name] = answer
-    return replace(done, rows=tuple(_joined(row, wanted, found) for row in done.rows))
+                measured[item.name] = answer
+    return replace(done, rows=tuple(_joined(row, wanted, measured) for row in done.rows))
 
 
 def tracker_address(text: str) -> tuple[str, int]:
@@ -87,9 +87,9 @@ def _boards(host: str, port: int, keys: set[str]) -> int:
     known = boards(host, port)
     missing = sorted(keys - set(known))
     if missing:
-        there = ", ".join(f"{key} ({count})" for key, count in sorted(known.items())) or "none"
+        listed = ", ".join(f"{key} ({count})" for key, count in sorted(known.items())) or "none"
         raise MachineError(
-            f"the tracker has no board {', '.join(missing)}; it has: {there}",
+            f"the tracker knows no board {', '.join(missing)}; it has: {listed}",
             "start `python -m socsched.compiler.loading.rpc --tracker HOST:PORT --key KEY` there, or set measure: keys",
         )
     return sum(known[key] for key in keys)
@@ -109,14 +109,14 @@ def _wanted(done: Sweep, rows: Sequence[Row], scans: Path | None, note: Callable
         board = done.study.measure.keys.get(point.platform, point.platform)
         pipeline, platform = opened.pipeline(point), opened.platform(point)
         for task in plan.tasks:
-            made = _prepared(task, plan, pipeline, platform, heard, note)
-            if made is None:
+            prepared = _prepared(task, plan, pipeline, platform, heard, note)
+            if prepared is None:
                 continue
-            artifact, arrays = made
+            artifact, arrays = prepared
             packed = _npz(arrays)
             repeat = done.study.measure.repeat
-            told = f"{board} {artifact.key} {repeat} {hashlib.sha256(packed).hexdigest()}"
-            name = hashlib.sha256(told.encode()).hexdigest()[:20]
+            identity = f"{board} {artifact.key} {repeat} {hashlib.sha256(packed).hexdigest()}"
+            name = hashlib.sha256(identity.encode()).hexdigest()[:20]
             file = done.folder / "measured" / f"{name}.npz"
             if not file.exists():
                 replace_file(file, packed)
@@ -169,7 +169,7 @@ def _prepared(
         return None
     engine = platform.engine(task.engine)
     if engine.target.get("kind") != "llvm":
-        note(f"{plan.platform}, {plan.mode}: {task.name} is not measured, {engine.id} is no processor")
+        note(f"{plan.platform}, {plan.mode}: {task.name} is not measured, {engine.id} is not a processor")
         return None
     setting = Setting(plan, pipeline, platform, bindings(pipeline), None)
     artifact = compile_stage(stage, engine, task.precision, weights_of(setting), len(task.lanes))
@@ -201,7 +201,7 @@ def _answers(
             for item, answer in pool.finished(0.5):
                 outcome = [(item, answer)]
                 if "lost" in answer:
-                    note(f"{item.stage}: a board {item.key} was lost, its work goes to another ({answer['lost']})")
+                    note(f"{item.stage}: a board {item.key} was lost, its work moves to another ({answer['lost']})")
                     outcome = pool.again(item, answer["lost"])
                 for one, final in outcome:
                     waiting -= 1

@@ -30,7 +30,7 @@ def resolve(data: Any, path: str) -> tuple[Any, Any]:
         if not rest:
             return holder, key
         if isinstance(holder, dict) and key not in holder:
-            raise ValueError(f"{path}: there is no {key!r}; there are {', '.join(map(str, holder)) or 'none'}")
+            raise ValueError(f"{path}: unknown field {key!r}; expected one of {', '.join(map(str, holder)) or 'none'}")
         holder = holder[key]
 
 
@@ -38,7 +38,7 @@ def value_at(data: Any, path: str) -> Any:
     """Return the value at a path; ValueError if it does not exist."""
     holder, key = resolve(data, path)
     if isinstance(holder, dict) and key not in holder:
-        raise ValueError(f"{path}: there is no {key!r}; there are {', '.join(map(str, holder)) or 'none'}")
+        raise ValueError(f"{path}: unknown field {key!r}; expected one of {', '.join(map(str, holder)) or 'none'}")
     return holder[key]
 
 
@@ -49,16 +49,16 @@ def _next(holder: Any, rest: str, path: str) -> tuple[Any, str]:
         if fits:
             key = max(fits, key=len)
             return key, rest[len(key) :].removeprefix(".")
-        found = _PART.match(rest)
-        if found is None or not found.group(1):
+        match = _PART.match(rest)
+        if match is None or not match.group(1):
             raise ValueError(f"{path}: expected a field, got {rest!r}")
-        return found.group(1), rest[found.end() :].removeprefix(".")
+        return match.group(1), rest[match.end() :].removeprefix(".")
     if isinstance(holder, list):
         match = re.match(r"\[([^\[\]]+)\]\.?", rest)
         if match is None:
             raise ValueError(f"{path}: expected [index] or [name] before {rest!r}")
         return _index(holder, match.group(1), path), rest[match.end() :]
-    raise ValueError(f"{path}: nothing lies below {holder!r}")
+    raise ValueError(f"{path}: no fields below {holder!r}")
 
 
 def _index(items: Sequence[Any], text: str, path: str) -> int:
@@ -67,5 +67,5 @@ def _index(items: Sequence[Any], text: str, path: str) -> int:
         return names.index(text)
     if text.isdigit() and int(text) < len(items):
         return int(text)
-    told = ", ".join(str(name) for name in names if name) or f"0 to {len(items) - 1}"
-    raise ValueError(f"{path}: there is no item [{text}]; there are {told}")
+    listed = ", ".join(str(name) for name in names if name) or f"0 to {len(items) - 1}"
+    raise ValueError(f"{path}: no item [{text}]; expected {listed}")

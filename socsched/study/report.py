@@ -54,7 +54,7 @@ def _verdict(study: Study, rows: Sequence[Row], found: Answers) -> str:
 
 def headline(study: Study, rows: Sequence[Row], found: Answers) -> str:
     """Return a headline with the number of configurations that hold, and of those still open."""
-    unsure = f"; {found.open} are open: more runs would settle them" if found.open else ""
+    unsure = f"; {found.open} are open: more runs would decide them" if found.open else ""
     if found.holding:
         return f"{found.holding} of {len(rows)} configurations hold{describe_requirements(study)}{unsure}"
     return f"none of {len(rows)} configurations is shown to hold{describe_requirements(study)}{unsure}"
@@ -115,7 +115,7 @@ def _fronts(rows: Sequence[Row], found: Answers, varying: Sequence[str]) -> str:
         for pair, configs in found.fronts.items()
         if any(row[pair[1]] is not None and row["latency_ns"] is not None for row in rows)
     ]
-    note = "Filled: holds. Dashed: the front, which no other configuration that holds beats in both."
+    note = "Filled: holds. Dashed: the Pareto front of the configurations that hold."
     return element("h2", "Fronts") + element("p", note, class_="dim") + "".join(shown) if shown else ""
 
 
@@ -124,7 +124,7 @@ def _maps(rows: Sequence[Row], varying: Sequence[str]) -> str:
     pairs = list(combinations(names, 2))[:MOST_MAPS]
     if not pairs:
         return ""
-    note = "Each cell: how many of its configurations hold; empty where the design has none."
+    note = "Each cell: number of its configurations that hold; empty if the design has none."
     maps = "".join(figures.heat_map(rows, *_ordered(rows, pair)) for pair in pairs)
     return element("h2", "Feasibility over two parameters") + element("p", note, class_="dim") + maps
 
@@ -138,7 +138,7 @@ def _ordered(rows: Sequence[Row], pair: tuple[str, str]) -> tuple[str, str]:
 def _tornados(rows: Sequence[Row], varying: Sequence[str]) -> str:
     drawn = [figures.tornado(rows, varying, metric) for metric in METRICS]
     shown = "".join(filter(None, drawn))
-    note = "From the lowest to the highest mean over the values of a parameter, whatever the others; line: mean of all."
+    note = "Lowest to highest mean over the values of a parameter, averaged over all others; line: overall mean."
     return element("h2", "Sensitivities") + element("p", note, class_="dim") + shown if shown else ""
 
 
@@ -157,12 +157,12 @@ def _rows(study: Study, rows: Sequence[Row], varying: Sequence[str]) -> str:
 
 
 def _failures(rows: Iterable[Row]) -> str:
-    told: dict[str, list[int]] = {}
+    configs_of: dict[str, list[int]] = {}
     for row in rows:
-        told.setdefault(row["error"], []).append(row["config"])
+        configs_of.setdefault(row["error"], []).append(row["config"])
     items = "".join(
         element("li", escape(f"{error} ({len(configs)} configurations, first {configs[0]})"))
-        for error, configs in list(told.items())[:20]
+        for error, configs in list(configs_of.items())[:20]
     )
     return element("div", element("p", "Without a result:") + element("ul", items), class_="note") if items else ""
 

@@ -27,27 +27,31 @@ def simulate_configuration(study: Study, point: Point, plan: Plan, faults: Path 
     The interval of misses treats frames as independent trials; `study.Simulate.settle` ends the runs once misses are
     settled against `Holds.misses`, with the error divided among the looks.
     """
-    how, asked = study.simulate, study.holds.misses
+    simulation, allowed_misses = study.simulate, study.holds.misses
     varied = scale_wcet(plan, round(point.load * MILLION))
-    harm = load_faults(faults, plan, SIMULATION) if faults else None
+    injected = load_faults(faults, plan, SIMULATION) if faults else None
     chains = {chain.name: _Chain(chain) for chain in plan.chains}
     frames = missed = dropped = done = 0
     power = peak = 0.0
-    settled = "" if asked is None else "open"
+    settled = "" if allowed_misses is None else "open"
     while done < runs:
-        found = totals(run(varied, how.duration_ns, point.seed + done, override(point.policy), harm, record=False))
+        counts = totals(
+            run(varied, simulation.duration_ns, point.seed + done, override(point.policy), injected, record=False)
+        )
         done += 1
-        for name, chain in found.chains.items():
+        for name, chain in counts.chains.items():
             chains[name].add(chain.response_ns, chain.age_ns)
             frames, missed = frames + chain.released, missed + chain.missed
             dropped += chain.dropped
-        mean, most = found.power_mw or (0.0, 0.0)
+        mean, most = counts.power_mw or (0.0, 0.0)
         power, peak = power + mean, max(peak, most)
-        if asked is not None:
-            settled = bounds.compare_with_limit(missed + dropped, frames, asked, how.confidence, how.runs)
-            if how.settle and settled != "open":
+        if allowed_misses is not None:
+            settled = bounds.compare_with_limit(
+                missed + dropped, frames, allowed_misses, simulation.confidence, simulation.runs
+            )
+            if simulation.settle and settled != "open":
                 break
-    low, high = bounds.interval(missed + dropped, frames, how.confidence)
+    low, high = bounds.interval(missed + dropped, frames, simulation.confidence)
     rows = {
         "runs": done,
         "frames": frames,

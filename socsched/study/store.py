@@ -86,18 +86,18 @@ def create(folder: Path, digest: str, resume: bool) -> Store:
     Raises UsageError if results exist and `resume` is False, or if they belong to another study.
     """
     identity = folder / "study.json"
-    told = _identity(identity)
-    if told is not None and not resume:
-        raise UsageError(f"{folder} holds results already", "go on with --resume, or choose another folder with -o")
-    if told is not None and (told.get("digest") != digest or told.get("format") != _FORMAT):
+    stored = _identity(identity)
+    if stored is not None and not resume:
+        raise UsageError(f"{folder} already contains results", "resume with --resume, or choose another folder with -o")
+    if stored is not None and (stored.get("digest") != digest or stored.get("format") != _FORMAT):
         raise UsageError(
-            f"{folder} holds results of another study, or of other files or another version",
+            f"{folder} contains results of another study, of other files or of another version",
             "results of different inputs are never mixed: choose another folder with -o",
         )
     try:
         (folder / "parts").mkdir(parents=True, exist_ok=True)
         (folder / "plans").mkdir(exist_ok=True)
-        if told is None:
+        if stored is None:
             replace_file(identity, json.dumps({"format": _FORMAT, "digest": digest}).encode())
     except OSError as error:
         raise _full(error, folder) from error
@@ -167,8 +167,8 @@ def _write(handle: int, data: bytes) -> None:
 
 def _full(error: OSError, path: Path) -> MachineError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return MachineError(f"{path}: the disk is full", "free some space and go on with --resume: nothing is lost")
-    return MachineError(f"{path}: {error.strerror}", "check the folder, then go on with --resume")
+        return MachineError(f"{path}: the disk is full", "free some space and resume with --resume: no result is lost")
+    return MachineError(f"{path}: {error.strerror}", "check the folder, then resume with --resume")
 
 
 def _key(row: Row) -> tuple[int, int]:

@@ -55,18 +55,18 @@ def front(rows: Sequence[Row], axes: tuple[str, str]) -> set[int]:
     for row in rows:
         if row[axes[0]] is not None and row[axes[1]] is not None:
             first.setdefault((row[axes[0]], row[axes[1]]), row["config"])
-    found, least = set(), float("inf")
+    members, least = set(), float("inf")
     for place in sorted(first):
         if place[1] < least:
             least = place[1]
-            found.add(first[place])
-    return found
+            members.add(first[place])
+    return members
 
 
 def _best(study: Study, holding: Sequence[Row]) -> dict[str, Row]:
     if not holding:
         return {}
-    found = {"smallest": min(holding, key=lambda row: rank(study, row))}
+    best = {"smallest": min(holding, key=lambda row: rank(study, row))}
     for name, column, sign in (
         ("fastest", "latency_ns", 1),
         ("most frugal", "planned_power_mw", 1),
@@ -74,17 +74,17 @@ def _best(study: Study, holding: Sequence[Row]) -> dict[str, Row]:
     ):
         known = [row for row in holding if row[column] is not None]
         if known:
-            found[name] = min(known, key=lambda row: (sign * row[column], rank(study, row)))
-    return found
+            best[name] = min(known, key=lambda row: (sign * row[column], rank(study, row)))
+    return best
 
 
 def select_rows(study: Study, rows: Sequence[Row], which: str) -> list[Row]:
     """Return the rows to be measured: the ``best`` ones, those on a ``front``, or ``all`` with a plan."""
-    found = answers(study, rows)
+    best = answers(study, rows)
     if which == "all":
         return [row for row in rows if row["verdict"] != "error"]
-    configs = {row["config"] for row in found.best.values()}
-    configs |= {found.nearest["config"]} if found.nearest else set()
+    configs = {row["config"] for row in best.best.values()}
+    configs |= {best.nearest["config"]} if best.nearest else set()
     if which == "front":
-        configs |= {config for configs_ in found.fronts.values() for config in configs_}
+        configs |= {config for configs_ in best.fronts.values() for config in configs_}
     return [row for row in rows if row["config"] in configs and row["verdict"] != "error"]

@@ -139,12 +139,12 @@ def rungs(study: Study, count: int) -> list[tuple[int, int]]:
     if design.kind != "halving":
         return [(count, runs)]
     if design.first > runs:
-        raise UsageError(f"{study.file}: halving starts with {design.first} runs, but there are {runs} at most")
-    found, now = [(count, design.first)], design.first
-    while now < runs and found[-1][0] > 1:
-        now = min(runs, max(now + 1, round(now / design.keep)))
-        found.append((max(1, round(found[-1][0] * design.keep)), now))
-    return found
+        raise UsageError(f"{study.file}: halving starts with {design.first} runs, but at most {runs} are allowed")
+    rounds, count_now = [(count, design.first)], design.first
+    while count_now < runs and rounds[-1][0] > 1:
+        count_now = min(runs, max(count_now + 1, round(count_now / design.keep)))
+        rounds.append((max(1, round(rounds[-1][0] * design.keep)), count_now))
+    return rounds
 
 
 def _kept(study: Study, alive: Sequence[Point], rows: Sequence[Row], count: int) -> list[Point]:

@@ -73,7 +73,7 @@ class Planned:
 def plan_key(inputs_digest: str, point: Point) -> str:
     """Return the key of the plan of a configuration: everything that a plan depends on, and nothing else."""
     fields = tuple((n, v) for n, v in point.values if n.startswith(("platform.", "pipeline.", "rate.")))
-    told = (
+    ingredients = (
         inputs_digest,
         point.platform,
         point.mode,
@@ -82,7 +82,7 @@ def plan_key(inputs_digest: str, point: Point) -> str:
         policy_to_plan_with(point),
         fields,
     )
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:20]
+    return hashlib.sha256(repr(ingredients).encode()).hexdigest()[:20]
 
 
 def policy_to_plan_with(point: Point) -> str:
@@ -144,8 +144,8 @@ def make(opened: Opened, point: Point) -> Planned:
     plan = plan_with(opened.pipeline(point), platform, None if point.mode == AUTO else point.mode, options)
     facts = _facts(plan, platform, study.prices.get(point.platform))
     if study.holds.growth is not None and plan.tasks:
-        found = growth(plan)
-        facts["growth"] = None if found is None else round(found, 6)
+        growth_factor = growth(plan)
+        facts["growth"] = None if growth_factor is None else round(growth_factor, 6)
     throttle = platform.thermal.get("throttle")
     return Planned(plan, facts, round(throttle.value * 1000) if throttle else 0)
 
@@ -223,13 +223,13 @@ def _row(opened: Opened, point: Point, job: Job, planned: Planned) -> dict[str, 
 
 def _holds(study: Study, row: Mapping[str, Any]) -> bool | None:
     """Return whether a row meets all requirements of the study; None while misses are open."""
-    asked = study.holds
+    required = study.holds
     met = row["verdict"] == "feasible"
-    if asked.slack is not None:
-        met = met and row["slack"] is not None and row["slack"] >= asked.slack
-    if asked.growth is not None:
-        met = met and row["growth"] is not None and row["growth"] >= asked.growth
-    if met and asked.misses is not None:
+    if required.slack is not None:
+        met = met and row["slack"] is not None and row["slack"] >= required.slack
+    if required.growth is not None:
+        met = met and row["growth"] is not None and row["growth"] >= required.growth
+    if met and required.misses is not None:
         return {"holds": True, "fails": False}.get(row["settled"])
     return bool(met)
 
@@ -243,5 +243,5 @@ def _blank(study: Study, point: Point, job: Job) -> dict[str, Any]:
 
 
 def _failed(opened: Opened, point: Point, job: Job, error: SocschedError) -> dict[str, Any]:
-    told = str(error).replace(f"{opened.folder}/", "")
-    return {**_blank(opened.inputs.study, point, job), "error": told, "verdict": "error", "holds": False}
+    text = str(error).replace(f"{opened.folder}/", "")
+    return {**_blank(opened.inputs.study, point, job), "error": text, "verdict": "error", "holds": False}

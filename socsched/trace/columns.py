@@ -157,12 +157,12 @@ class Columns:
 
     def lanes(self, code: int) -> tuple[int, ...]:
         """Return the lanes of an entry of `SliceColumns.lanes`."""
-        found = self._lanes.get(code)
-        if found is None:
+        lanes_of_code = self._lanes.get(code)
+        if lanes_of_code is None:
             bits = range(code.bit_length() if code > 0 else 0)
-            found = self.lane_sets[-1 - code] if code < 0 else tuple(lane for lane in bits if code >> lane & 1)
-            self._lanes[code] = found
-        return found
+            lanes_of_code = self.lane_sets[-1 - code] if code < 0 else tuple(lane for lane in bits if code >> lane & 1)
+            self._lanes[code] = lanes_of_code
+        return lanes_of_code
 
     def kind(self, code: int) -> str:
         """Return the kind of an entry of `InstantColumns.kind`."""

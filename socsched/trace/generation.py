@@ -16,23 +16,23 @@ from socsched.files import file_digest
 MADE, FILES = "made.json", "files"
 """Command line, versions and machine of the simulation or run in a folder, and the digests of its files."""
 
-_HINT = "simulate or run again with -o into this folder"
+_HINT = "simulate or run again with -o, into this folder"
 
 
 def require_one(folder: Path, names: Iterable[str]) -> None:
     """Raise InputError unless the named files of a folder are those last written together."""
-    told = _told(folder)
-    for name in set(names) & set(told):
+    recorded = _told(folder)
+    for name in set(names) & set(recorded):
         try:
-            same = file_digest(folder / name) == told[name]
+            same = file_digest(folder / name) == recorded[name]
         except FileNotFoundError:
             same = False
         except OSError as error:
             raise InputError(f"{folder / name}: cannot be read: {error.strerror}", "check permissions") from None
         if not same:
             raise InputError(
-                f"{folder / name}: not of the simulation or run that {MADE} tells of: it was changed, or its update "
-                "was cut off",
+                f"{folder / name}: not from the simulation or run recorded in {MADE}: it was changed, or its "
+                "update was interrupted",
                 _HINT,
             )
 
@@ -40,12 +40,12 @@ def require_one(folder: Path, names: Iterable[str]) -> None:
 def _told(folder: Path) -> dict[str, Any]:
     """Return the digests a folder was written with; empty for a folder older than this feature."""
     try:
-        found = json.loads((folder / MADE).read_text(encoding="utf-8"))
+        document = json.loads((folder / MADE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{folder / MADE}: cannot be read: {error}", _HINT) from None
-    told = found.get(FILES, {}) if isinstance(found, dict) else None
-    if not isinstance(told, dict):
+    digests = document.get(FILES, {}) if isinstance(document, dict) else None
+    if not isinstance(digests, dict):
         raise InputError(f"{folder / MADE}: expected names of files and their sha256 in {FILES!r}", _HINT)
-    return told
+    return digests

@@ -51,10 +51,10 @@ def load(path: str | Path) -> Trace:
         text = gunzip(raw, most) if raw[:2] == b"\x1f\x8b" else raw
         source = JsonFile(text, str(path), hint, most // 16)
     except (ValueError, DescriptorError) as error:
-        raise InputError(f"{path}: is no trace: {error}", hint) from None
+        raise InputError(f"{path}: is not a trace: {error}", hint) from None
     data = source.data
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise InputError(f"{path}: is no trace: expected an object with format {FORMAT!r}", hint)
+        raise InputError(f"{path}: is not a trace: expected an object with format {FORMAT!r}", hint)
     readers = {SCHEMA_VERSION: (_read, _File), "1": (_read_1, _File1)}
     version = data.get("schema_version")
     if not isinstance(version, str) or version not in readers:
@@ -77,7 +77,7 @@ class _Room:
     def take(self, count: int) -> None:
         self.left -= count
         if self.left < 0:
-            raise ValueError("far more numbers than such a file can hold")
+            raise ValueError("more numbers than a file of this size can contain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,10 +243,10 @@ def _check(columns: Columns) -> None:
         ("text", notes.value[worded], 0, len(columns.texts)),
     ):
         if len(numbers) and not low <= int(numbers.min()) <= int(numbers.max()) < end:
-            raise ValueError(f"a number that refers to no {name}")
+            raise ValueError(f"an index of no {name}")
     counts = np.array([len(names) for names in columns.reads] or [0])[jobs.task] if len(jobs) else jobs.task
     if (jobs.sampled + counts)[jobs.sampled >= 0].max(initial=0) > len(jobs.frames):
-        raise ValueError("a job whose sampled frames are not all there")
+        raise ValueError("a job with missing sampled frames")
 
 
 _JOB_1 = ("frame", "activation_ns", "deadline_ns", "start_ns", "finish_ns", "exec_ns", "blocking_ns", "preemptions")
@@ -257,7 +257,7 @@ def _read_1(data: Mapping[str, Any], room: _Room) -> Trace:
     names: list[str] = data["names"]
     lanes = [tuple(entry) for entry in data["lanes"]]
     samples = [{names[name]: frame for name, frame in entry} for entry in data["samples"]]
-    made = Trace(
+    trace = Trace(
         kind=data["kind"],
         duration_ns=data["duration_ns"],
         seed=data["seed"],
@@ -274,8 +274,8 @@ def _read_1(data: Mapping[str, Any], room: _Room) -> Trace:
         counters={name: list(zip(*columns, strict=True)) for name, columns in data["counters"].items()},
         details={int(frame): found for frame, found in data["details"].items()},
     )
-    _check(made.columns)
-    return made
+    _check(trace.columns)
+    return trace
 
 
 def _rows(table: Mapping[str, Any], numbered: tuple[str, ...], plain: tuple[str, ...]) -> Iterable[Any]:

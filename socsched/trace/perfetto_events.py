@@ -187,13 +187,13 @@ class Events:
     def _put_instants(self, block: Block, span: slice, places: Ints) -> bytes:
         columns, notes, rows = self.columns, self.columns.instants, self.instant[span]
         block.time[places] = self.instant_ns[span]
-        told: Names[tuple[int, int]] = Names()
+        texts: Names[tuple[int, int]] = Names()
         pairs = zip(notes.kind[rows].tolist(), notes.value[rows].tolist(), strict=True)
-        wording = np.array([told[pair] for pair in pairs], np.int64)
-        fresh = {columns.text(*pair): None for pair in told}
+        wording = np.array([texts[pair] for pair in pairs], np.int64)
+        fresh = {columns.text(*pair): None for pair in texts}
         numbers = {words: self.strings[words] + 1 for words in fresh if words not in self.strings}
         table = [(_STRINGS, words, at) for words, at in numbers.items()]
-        text_of = np.array([self.strings[columns.text(*pair)] + 1 for pair in told] or [0], np.int64)
+        text_of = np.array([self.strings[columns.text(*pair)] + 1 for pair in texts] or [0], np.int64)
         called = self.called[rows]
         track, frame = items(self.home[notes.subject[rows]]), items(notes.frame[rows])
         values = {"track": track, "frame": frame, "text": items(text_of[wording])}

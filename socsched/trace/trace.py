@@ -117,10 +117,10 @@ class Trace:
         details: dict[int, dict[str, Any]] | None = None,
     ) -> Trace:
         """Return a trace backed by `columns`, which are kept, not copied."""
-        made = cls(kind, duration_ns, seed, details=details)
-        made._columns = columns
-        made._jobs = made._slices = made._instants = made._releases = made._counters = None
-        return made
+        trace = cls(kind, duration_ns, seed, details=details)
+        trace._columns = columns
+        trace._jobs = trace._slices = trace._instants = trace._releases = trace._counters = None
+        return trace
 
     @property
     def columns(self) -> Columns:

@@ -8,7 +8,7 @@ BOARD = "jetson-agx-orin-64gb"
 WRONG: dict[str, list[tuple[str, str]]] = {
     "platforms": [
         ("platforms new my/board", "cannot be the name"),
-        ("platforms new my-board -o {root}/plan.json", "exists already"),
+        ("platforms new my-board -o {root}/plan.json", "already exists"),
         ("platforms show nowhere", "nowhere"),
         (f"platforms show {BOARD} --mode 99W", "no power mode '99W'"),
         (f"platforms show {BOARD} --engine tpu", "no engine 'tpu'"),
@@ -71,7 +71,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("compile pointpillars -p host --scales {root}/missing.json", "missing.json"),
         ("compile {root}/broken.json", "broken.json"),
         ("compile {root}/missing.json", "missing.json"),
-        ("compile {root}/plan.json -p host", "leave --platform out"),
+        ("compile {root}/plan.json -p host", "omit --platform"),
     ],
     "plan": [
         ("plan nothing -p host", "nothing"),
@@ -85,7 +85,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         (f"plan pointpillars -p {BOARD} --profile {{root}}/missing.json", "missing.json"),
         (f"plan pointpillars -p {BOARD} --profile {{root}}/broken.json", "broken.json"),
         (f"plan pointpillars -p {BOARD} --profile {{root}}/empty.json", "empty.json"),
-        (f"plan pointpillars -p {BOARD} --export linux", "--export needs -o"),
+        (f"plan pointpillars -p {BOARD} --export linux", "--export needs an output file"),
         (f"plan pointpillars -p {BOARD} --pareto -o {{root}}/x.png", ".svg"),
         ("plan {root}/broken.yaml -p host", "broken.yaml:2:"),
         (f"plan pointpillars -p {BOARD} --planner magic", "no planner 'magic'"),
@@ -110,7 +110,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         (f"simulate pointpillars -p {BOARD} --mode 99W", "99W"),
         (f"simulate pointpillars -p {BOARD} --profile {{root}}/missing.json", "missing.json"),
         ("simulate {root}/plan.json --policy best", "best"),
-        ("simulate {root}/plan.json --mode MAXN", "steers planning"),
+        ("simulate {root}/plan.json --mode MAXN", "is a planning option"),
         ("simulate {root}/plan.json --faults {root}/missing.yaml", "missing.yaml"),
         ("simulate {root}/plan.json --faults {root}/broken.yaml", "broken.yaml:2:"),
         ("simulate {root}/missing.json", "missing.json"),
@@ -125,7 +125,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("run {root}/missing.json", "missing.json"),
         ("run {root}/broken.json", "broken.json"),
         ("run {root}/folder", "folder"),
-        ("run {root}/plan.json --frames 1 --duration 1s", "exclude each other"),
+        ("run {root}/plan.json --frames 1 --duration 1s", "mutually exclusive"),
         ("run {root}/plan.json --pipeline nothing", "nothing"),
         ("run {root}/plan.json --input {root}/missing", "missing"),
         ("run {root}/host.json --weights {root}/missing.npz", "missing.npz"),
@@ -154,7 +154,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "why": [
         ("why {root}/missing", "no results here"),
         ("why {root}/badtrace", "trace.json.gz"),
-        ("why {root}/good --frame 0 --worst", "exclude each other"),
+        ("why {root}/good --frame 0 --worst", "mutually exclusive"),
         ("why {root}/good --frame 99", "frames 0 to 2 were released"),
         ("why {root}/good --chain radar", "its chains: lidar-detection"),
         ("why {root}/two", "several results here"),
@@ -166,7 +166,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("compare {root}/good {root}/badresult", "no result"),
         ("compare {root}/good {root}/plan.json", "BASELINE NEW"),
         ("compare {root}/plan.json {root}/broken.json", "broken.json"),
-        ("compare {root}/plan.json {root}/good -o {root}/x.md", "two plans or two results"),
+        ("compare {root}/plan.json {root}/good -o {root}/x.md", "two plans or of two results"),
         ("compare {root}/good {root}/good -o {root}/x.txt", "ends in .md"),
     ],
     "validate": [
@@ -184,7 +184,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         (f"guard pointpillars -p {BOARD} --mode 90W -o {{root}}/guarded", "its modes: MAXN"),
         (f"guard pointpillars -p {BOARD} --policy magic -o {{root}}/guarded", "magic"),
         (f"guard pointpillars -p {BOARD} --profile {{root}}/missing.json -o {{root}}/guarded", "missing.json"),
-        ("guard {root}/plan.json --duration 300ms --baseline {root}/missing.json -o {root}/guarded", "no baseline"),
+        ("guard {root}/plan.json --duration 300ms --baseline {root}/missing.json -o {root}/guarded", "not found"),
         ("guard {root}/plan.json --baseline {root}/plan.json -o {root}", "would be overwritten"),
     ],
     "demo": [
@@ -192,7 +192,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("demo -o {root}/demo --input {root}/broken.bin --weights {root}/missing.npz", "missing.npz"),
     ],
     "doctor": [("doctor now", "unexpected extra argument")],
-    "plugins": [("plugins nothing", "no group 'nothing'")],
+    "plugins": [("plugins nothing", "unknown group 'nothing'")],
     "sweep": [
         ("sweep {root}/missing.yaml", "does not exist"),
         ("sweep {root}/broken.yaml", "broken.yaml:2:"),
@@ -205,9 +205,9 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "fleet": [
         ("fleet {root}/missing.yaml", "does not exist"),
         ("fleet {root}/broken.yaml", "broken.yaml:2:"),
-        ("fleet {root}/tiny.yaml -o {root}/driven", "has no fleet"),
-        ("fleet {root}/tiny.yaml --vehicle 3", "has no fleet"),
-        ("fleet {root}/tiny.yaml --engine ray --address nonsense", "has no fleet"),
+        ("fleet {root}/tiny.yaml -o {root}/driven", "declares no fleet"),
+        ("fleet {root}/tiny.yaml --vehicle 3", "declares no fleet"),
+        ("fleet {root}/tiny.yaml --engine ray --address nonsense", "declares no fleet"),
     ],
     "study": [
         ("study policies nothing -p host", "nothing"),

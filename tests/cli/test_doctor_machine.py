@@ -74,11 +74,11 @@ STATES: list[tuple[str, Callable[[], Check], Callable[[Fake], Any], str, str, st
     # what, check, what the machine is made of, state, a part of what was found, a part of the remedy
     ("no GPU", doctor_machine.gpu, lambda f: None, "missing", "no NVIDIA GPU", "apt-get install"),
     ("a GPU", doctor_machine.gpu, lambda f: _driver(f, True), "ok", "driver 550.54.14", ""),
-    ("a driver that hangs", doctor_machine.gpu, lambda f: _driver(f, False), "broken", "does not answer", "modprobe"),
+    ("a driver that hangs", doctor_machine.gpu, lambda f: _driver(f, False), "broken", "not responding", "modprobe"),
     ("a Jetson", doctor_machine.gpu, lambda f: (_jetson(f), f.file("dev/nvmap")), "ok", "R36", ""),
     ("a Jetson in a bare container", doctor_machine.gpu, _jetson, "broken", "AGX Orin", "nvidia-l4t-core"),
     ("CUDA 13", doctor_machine.cudart, lambda f: f.libraries("libcudart.so.13"), "ok", "libcudart.so.13", ""),
-    ("CUDA 12", doctor_machine.cudart, lambda f: f.libraries("libcudart.so.12"), "broken", "TVM sees no GPU", "13"),
+    ("CUDA 12", doctor_machine.cudart, lambda f: f.libraries("libcudart.so.12"), "broken", "TVM needs 13", "13"),
     ("no CUDA", doctor_machine.cudart, lambda f: f.libraries(), "missing", "not installed", "cuda-cudart-13-0"),
     (
         "TensorRT",
@@ -113,7 +113,7 @@ STATES: list[tuple[str, Callable[[], Check], Callable[[Fake], Any], str, str, st
         "EPERM",
         "rtprio 99",
     ),
-    ("no power sensors", doctor_machine.power, lambda f: None, "missing", "offers none", "not observed"),
+    ("no power sensors", doctor_machine.power, lambda f: None, "missing", "none on this", "not observed"),
     ("rails", doctor_machine.power, _rails, "ok", "1 rails (INA3221)", ""),
     ("NVML", doctor_machine.power, lambda f: f.nvml(True), "ok", "NVML", ""),
     (
@@ -132,7 +132,7 @@ STATES: list[tuple[str, Callable[[], Check], Callable[[Fake], Any], str, str, st
             f.set("socsched.descriptor.host_probe.os.access", lambda *_: False),
         ),
         "broken",
-        "may not read",
+        "not readable",
         "chmod a+r",
     ),
     (

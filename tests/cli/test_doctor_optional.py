@@ -127,13 +127,13 @@ def test_it_fits_any_mixture(
     checks = machine.has(there)
     assert ("C++ compiler" in {check.name for check in checks if check.status == "missing"}) is ("g++" not in there)
     out = shown(checks, width)
-    assert ("Needed: what to do" in out) is ("g++" not in there)
+    assert ("Required: how to fix it" in out) is ("g++" not in there)
     assert [line for line in out.splitlines() if cell_len(line) > width] == []
 
 
 def test_every_remedy_is_shown_whole(machine: Machine, shown: Callable[[list[Check], int], str]) -> None:
     checks = machine.has([])
-    words = shown(checks, 60).split("what to do", 1)[1].replace("\n", " ")
+    words = shown(checks, 60).split("how to fix it", 1)[1].replace("\n", " ")
     for check in checks:
         assert check.remedy.replace(" ", "") in words.replace(" ", "") or not check.remedy, check.name
 

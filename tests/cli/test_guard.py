@@ -165,7 +165,7 @@ def test_a_guard_without_its_baseline_says_how_to_make_one(
     assert run([*line, "--baseline", str(tmp_path / "none.json")]) == 2
     assert "commit it as" in capsys.readouterr().err
     for name in ("junit.xml", "summary.md"):
-        assert "there is no baseline" in (tmp_path / "out" / name).read_text(encoding="utf-8")
+        assert "baseline not found" in (tmp_path / "out" / name).read_text(encoding="utf-8")
     # nothing of the first guard is left once the second has a verdict
     assert run([*line, "--baseline", str(baseline)]) == 0
     assert "no regression" in (tmp_path / "out" / "summary.md").read_text(encoding="utf-8")

@@ -216,7 +216,7 @@ def test_a_board_plan_cannot_be_run_here(plan_file: Path, capsys: pytest.Capture
 
 def test_planning_options_do_not_go_with_a_finished_plan(plan_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", str(plan_file), "-p", BOARD]) == 2
-    assert "finished plan" in capsys.readouterr().err
+    assert "a plan already" in capsys.readouterr().err
 
 
 def test_a_damaged_plan_names_every_fault(plan_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,7 +78,7 @@ FRONT = {
 def test_the_front_is_shown_where_there_is_one(simulated: Path, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     shutil.copytree(simulated, folder)
-    assert "--pareto</code> adds them" in (folder / "report.html").read_text(encoding="utf-8")
+    assert "to add them: <code>" in (folder / "report.html").read_text(encoding="utf-8")
     (folder / "pareto.json").write_text(json.dumps({"points": [FRONT]}), encoding="utf-8")
     assert run(["report", str(folder), "-q"]) == 0
     shown = section((folder / "report.html").read_text(encoding="utf-8"), "Power modes")
@@ -106,7 +106,7 @@ def test_other_descriptors_than_the_plan_s_are_not_drawn_upon(simulated: Path, t
     changed.write_text(source.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
     found = gather(plan, None, str(changed), None)
     assert not found.roofs
-    assert "is not, or no longer, what the plan was made of" in found.missing["roofline"]
+    assert "differs from the version that the plan was made from" in found.missing["roofline"]
     missing = gather(plan, None, "no-such-pipeline", None)
     assert "no-such-pipeline" in missing.missing["roofline"]
 

@@ -46,7 +46,7 @@ def test_a_set_that_takes_an_hour_to_repeat_is_cut_short_with_a_warning(
     tasks = [{"period": 33.333, "wcet": 1}, {"period": 100, "wcet": 1}]
     code, found, said = answered(capsys, write(tmp_path, tasks=tasks))
     assert (code, found["duration"]) == (0, 60_000)
-    assert "warning: the tasks repeat only after 3333 s" in said and "--duration" in said
+    assert "warning: the schedule repeats after 3333 s" in said and "--duration" in said
 
 
 def test_a_set_of_short_periods_is_cut_at_a_million_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

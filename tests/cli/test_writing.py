@@ -168,7 +168,7 @@ def test_an_output_is_never_an_input(
     before = {path: path.read_bytes() for path in (plan, *out.iterdir())}
     assert run([text.format_map(names) for text in arguments]) == EXIT_USAGE
     assert {path: path.read_bytes() for path in before} == before
-    assert "name another" in capsys.readouterr().err
+    assert "choose another" in capsys.readouterr().err
 
 
 def test_a_simulation_of_the_folder_s_own_plan_is_no_conflict(out: Path) -> None:
@@ -191,7 +191,7 @@ def test_mixed_results_are_refused(
         shutil.copy(made / "one" / folders.MADE, out)  # compare reads plan and result, not the trace
     assert run(arguments) == EXIT_USAGE
     reported = capsys.readouterr().err
-    assert "not of the simulation or run that made.json tells of" in reported and "run again with -o" in reported
+    assert "not from the simulation or run recorded in made.json" in reported and "run again with -o" in reported
 
 
 def test_results_of_an_older_version_are_read_as_before(out: Path) -> None:

@@ -176,7 +176,7 @@ def test_what_is_no_cut() -> None:
         cut(network, [("blocks.1.0.relu",), ("blocks.0.0.relu",)], types)
     with pytest.raises(UsageError, match="more than 10 cuts"):
         frontiers(network, types, most=10)
-    with pytest.raises(UsageError, match="is no part of a network"):
+    with pytest.raises(UsageError, match="is not a part of a network"):
         parse_part("neck")
     assert parse_part(str(Part(MIDDLE, ()))) == Part(MIDDLE)
 

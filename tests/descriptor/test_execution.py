@@ -64,7 +64,7 @@ def test_late_jobs_queues_and_releases() -> None:
         ("execution: {normal: {mean: 1, sd: 0.1, max: 0.9}}", "stages.track.execution", "min below mean below max"),
         ("execution: {normal: {mean: 1, sd: 0.1, max: 2}}", "stages.track.execution", "at most 8 standard deviations"),
         ("execution: {lognormal: {mean: 1, sd: 1 ms, max: 2}}", "stages.track.execution", "not both"),
-        ("on_late: degrade", "stages.track.on_late", "expected degraded beside it"),
+        ("on_late: degrade", "stages.track.on_late", "expected degraded as well"),
         ("on_late: panic", "stages.track.on_late", "'continue', 'skip', 'abort' or 'degrade'"),
         ("degraded: {cost: 0.5}", "stages.track.degraded", "expected on_late: degrade"),
         ("on_late: degrade\n    degraded: {cost: 1.5}", "stages.track.degraded", "below 1"),

@@ -72,7 +72,7 @@ def test_strict_check_is_a_switch(tmp_path: Path, capsys: pytest.CaptureFixture[
     path = tmp_path / "small.yaml"
     path.write_text(replaced(PIPELINE, "    model: pointpillars.backbone\n", COST))
     assert root.run(["pipelines", "check", str(path)]) == 0
-    assert "4 without (--strict lists them)" in capsys.readouterr().out
+    assert "4 have neither (--strict lists them)" in capsys.readouterr().out
     assert root.run(["pipelines", "check", "--strict", str(path)]) == 2
     assert f"{path}:7:" in capsys.readouterr().err
 

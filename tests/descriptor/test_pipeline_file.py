@@ -146,18 +146,18 @@ CASES = [
     # triggers and references
     ("    after: [detect]\n", "", [
         "15:3: stages.track: expected a trigger: after (sensors or stages) or period (a timer)",
-        "28:27: chains.command.path[2]: 'track' neither waits for nor reads 'detect'; it takes camera",
+        "28:27: chains.command.path[2]: 'track' neither waits for nor reads 'detect'; its inputs are camera",
     ]),
     ("    period: 20 ms\n", "    period: 20 ms\n    after: [track]\n", [
         "23:5: stages.control.period: expected one trigger, after or period; got both",
     ]),
     ("    after: [detect]\n", "    after: []\n", [
         "15:3: stages.track: expected a trigger: after (sensors or stages) or period (a timer)",
-        "29:27: chains.command.path[2]: 'track' neither waits for nor reads 'detect'; it takes camera",
+        "29:27: chains.command.path[2]: 'track' neither waits for nor reads 'detect'; its inputs are camera",
     ]),
     ("after: [detect]", "after: [detcet]", [
         "17:13: stages.track.after[0]: unknown sensor or stage 'detcet'; did you mean 'detect'?",
-        "29:27: chains.command.path[2]: 'track' neither waits for nor reads 'detect'; it takes detcet, camera",
+        "29:27: chains.command.path[2]: 'track' neither waits for nor reads 'detect'; its inputs are detcet, camera",
     ]),
     ("reads: [camera]", "reads: [zzz]", [
         "18:13: stages.track.reads[0]: unknown sensor or stage 'zzz'; expected one of camera, control, detect,"
@@ -171,13 +171,13 @@ CASES = [
     ("after: [lidar]", "after: [track]", [
         "13:12: stages.detect.after: cycle: detect waits for track waits for detect; read the latest output with reads"
         " instead",
-        "29:19: chains.command.path[1]: 'detect' neither waits for nor reads 'lidar'; it takes track",
+        "29:19: chains.command.path[1]: 'detect' neither waits for nor reads 'lidar'; its inputs are track",
     ]),
     ("after: [lidar]", "after: [lidar, detect]", [
         "13:12: stages.detect.after: cycle: detect waits for detect; read the latest output with reads instead",
     ]),
     ("  camera: {kind: camera", "  track: {kind: camera", [
-        "15:3: stages.track: expected a name no sensor has",
+        "15:3: stages.track: expected a name that no sensor has",
         "18:13: stages.track.reads[0]: unknown sensor or stage 'camera'; expected one of control, detect, lidar, track",
         "29:27: chains.command.path[2]: expected a stage, got the sensor 'track'; a sensor can only start a chain",
     ]),
@@ -185,14 +185,14 @@ CASES = [
         "10:3: stages.detect: expected model, onnx or costs: a stage without network needs known execution times",
     ]),
     ("    title: find objects\n", "    title: find objects\n    offset: 1 ms\n", [
-        "12:5: stages.detect.offset: offset belongs to a timer; expected it only beside period",
+        "12:5: stages.detect.offset: offset belongs to a timer; expected it only together with period",
     ]),
     # chains
     ("path: [lidar, detect, track, control]", "path: [detect, track, control]", [
         "29:12: chains.command.path[0]: expected a sensor or a stage with a period, got 'detect', which is triggered",
     ]),
     ("path: [lidar, detect, track, control]", "path: [lidar, track, control]", [
-        "29:19: chains.command.path[1]: 'track' neither waits for nor reads 'lidar'; it takes detect, camera",
+        "29:19: chains.command.path[1]: 'track' neither waits for nor reads 'lidar'; its inputs are detect, camera",
     ]),
     ("path: [lidar, detect, track, control]", "path: [lidar]", [
         "29:12: chains.command.path[0]: expected a stage at the end, got the sensor 'lidar'",

@@ -58,7 +58,7 @@ def test_engine_setting_goes_before_its_groups(tmp_path: Path) -> None:
 
 CASES = [
     # structure
-    ("vendor: acme\n", "", ["1:1: vendor: required field is missing; expected who makes it"]),
+    ("vendor: acme\n", "", ["1:1: vendor: required field is missing; expected manufacturer"]),
     ("    shares: unit\n", "", [
         "15:3: engines.cpu.shares: required field is missing; expected a job occupies some units, or the engine"
         " as a whole",
@@ -87,7 +87,7 @@ CASES = [
         "29:24: engines.cpu.preemption.kind: expected one of 'full', 'segment', 'none' or 'restart', got 'maybe'",
     ]),
     ("kind: full", "kind: segment", [
-        "29:17: engines.cpu.preemption: segment preemption needs segment, what a segment is called (kernel,"
+        "29:17: engines.cpu.preemption: segment preemption needs segment, the name of a segment (kernel,"
         " loadable, ...)",
     ]),
     # quantities and figures
@@ -164,9 +164,9 @@ CASES = [
     ("    id: 1\n", "    id: 1\n    default: true\n", [
         "52:14: modes[1].default: expected one default mode, another one is marked above",
     ]),
-    ("    id: 1\n", "    id: 0\n", ["51:9: modes[1].id: expected a number no other mode has, 0 is taken"]),
+    ("    id: 1\n", "    id: 0\n", ["51:9: modes[1].id: expected a unique mode number, 0 is taken"]),
     ("name: LOW", "name: Full", [
-        "50:11: modes[1].name: expected a name no other mode has, 'Full' is taken (case does not count)",
+        "50:11: modes[1].name: expected a unique mode name, 'Full' is taken (case is ignored)",
     ]),
     ("      cpu1: {units: 0}\n", "", [
         "55:5: modes[1].engines: expected every engine of the platform, missing: cpu1",
@@ -206,4 +206,4 @@ def test_engines_of_the_same_id(tmp_path: Path) -> None:
     )
     text = replaced(PLATFORM, "modes:\n", f"{copy}modes:\n")
     found = findings("platform", text, tmp_path)
-    assert found[0] == "41:3: engines.cpu1: expected engine ids of its own, 'cpu1' is already declared by 'cpu'"
+    assert found[0] == "41:3: engines.cpu1: expected unique engine ids: 'cpu1' is already declared by 'cpu'"

@@ -29,7 +29,7 @@ def test_the_skeleton_passes_the_strict_check(
 def test_a_file_that_exists_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("mine")
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         write_skeleton("a", file)
     assert file.read_text() == "mine"
 

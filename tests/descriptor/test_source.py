@@ -85,7 +85,7 @@ def test_aliases_are_written_out() -> None:
         (b"just text", "f:1:1: file: expected a mapping of fields, got 'just text'"),
         (b"a: 1\n---\nb: 2\n", "f:2:1: file: expected one YAML document, a second one starts here"),
         (b"a: [1, 2\nb: 3\n", "f:2:2: file: expected valid YAML: did not find expected ',' or ']'"),
-        (b"a:\n\tb: 1\n", "f:2:1: file: expected valid YAML: the line is indented with a tab, YAML takes spaces only"),
+        (b"a:\n\tb: 1\n", "f:2:1: file: expected valid YAML: the line is indented with a tab; YAML allows spaces only"),
         (b"a: *nowhere\n", "f:1:4: file: expected an anchor defined above, got *nowhere"),
         (b"a: b\xff\n", "f:1:5: file: expected UTF-8 text, got other bytes"),
         (b"a: 1\nb: \x00\n", "f:2:4: file: expected printable text: control characters are not allowed"),

@@ -54,7 +54,7 @@ def test_a_chain_is_cut_where_a_stage_samples() -> None:
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        ([stage("a", "b"), stage("b", "a")], "circle"),
+        ([stage("a", "b"), stage("b", "a")], "cycle"),
         ([stage("a", "radar")], "radar"),
         ([stage("a")], "no trigger"),
         ([stage("a", "lidar", "camera")], "different rates"),

@@ -31,6 +31,6 @@ def test_the_command_shows_them(capsys: pytest.CaptureFixture[str], monkeypatch:
     monkeypatch.setenv("COLUMNS", "80")
     assert run(["pipelines", "check", "pointpillars", "--platform", BOARD]) == 0
     shown = capsys.readouterr().out
-    assert "Operators that accelerators refuse" in shown
+    assert "Operators that accelerators do not support" in shown
     assert all(row["stage"] in shown for row in refused)
     assert max(map(len, shown.splitlines())) <= 80

@@ -112,7 +112,7 @@ def test_every_section_is_there_and_drawn(desktop: Seen) -> None:
         "Memory bandwidth",
         "Roofline",
         "Power modes",
-        "What the numbers rest on",
+        "Evidence for the figures",
         "How this was made",
     ):
         assert name in headings

@@ -59,5 +59,5 @@ def test_a_cut_is_named_by_its_layer(plan: Plan) -> None:
     part = PartOf("net", "block2:", 2, 2, (1,), {"block2": TensorType((1, 8, 4, 4), "fp32", "NCHW")})
     tasks = tuple(replace(t, params={PART: part.param()}) if t.name == "backbone" else t for t in plan.tasks)
     drawn = mapping(replace(plan, tasks=tasks))
-    assert "net is cut behind block2" in drawn and "✂ block2" in drawn
-    assert "is cut behind" not in mapping(plan)
+    assert "net is cut after block2" in drawn and "✂ block2" in drawn
+    assert "is cut after" not in mapping(plan)

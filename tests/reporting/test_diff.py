@@ -44,7 +44,7 @@ def moved(plan: Plan) -> tuple[Plan, Plan]:
 def test_equal_plans_differ_in_nothing(plan: Plan) -> None:
     found = diff(plan, plan, 0.0)
     assert (found.moves, found.changes, found.regressions) == ((), (), ())
-    assert "the plans are the same" in text(found)
+    assert "the plans are identical" in text(found)
 
 
 def test_a_regression_names_the_move_that_is_responsible(plan: Plan) -> None:
@@ -55,7 +55,7 @@ def test_a_regression_names_the_move_that_is_responsible(plan: Plan) -> None:
     # 21 ms of its own, 4 of interference by it, 1 of the conversion into it
     assert reported == (
         "lidar-detection bound 23 ms → 50 ms: backbone moved from dla0 int8 to gpu fp16, 17.5 ms → 41 ms "
-        "(+26 ms, all else +1 ms)"
+        "(+26 ms, all others +1 ms)"
     )
     assert diff(b, a, 0.05).regressions == ()
 
@@ -65,7 +65,7 @@ def test_a_change_that_cost_more_than_the_bound_grew_names_the_compensating_chan
     b = bound(changed(plan, "backbone", engine="gpu", cost_ns=59 * MS), {"backbone: wcet": 59})
     (reported,) = diff(a, b, 0.05).regressions
     assert "38 ms → 59 ms" in reported
-    assert reported.endswith("(+39 ms, all else −18 ms)")
+    assert reported.endswith("(+39 ms, all others −18 ms)")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_changed_requirements_are_named_and_a_worse_verdict_is_reported_once(pla
     )
     found = diff(plan, b, 0.05)
     assert f"deadline of chain {chain.name}: 100 ms → 50 ms" in found.changes
-    assert any(line.startswith(f"oldest data of chain {chain.name}: ") for line in found.changes)
+    assert any(line.startswith(f"data age limit of chain {chain.name}: ") for line in found.changes)
     assert any(line.startswith(f"period of {sensor.name}: ") for line in found.changes)
     assert text(found, 200).count("feasible → infeasible") == 1
     assert markdown(found, "a", "b", 0.05).count("feasible → infeasible") == 1
@@ -122,7 +122,7 @@ def test_what_cannot_be_weighed_is_a_regression(plan: Plan) -> None:
     lost = replace(plan, verdict="undecided", chains=(replace(plan.chains[0], bound_ns=None),))
     reported = " ".join(diff(plan, lost, 9.0).regressions)
     assert "verdict feasible → undecided" in reported
-    assert "chain planning is gone" in reported
+    assert "chain planning is removed" in reported
     assert "→ none" in reported
     assert diff(lost, plan, 9.0).regressions == ()
 
@@ -137,7 +137,7 @@ def test_changed_inputs_modes_and_added_or_removed_stages_are_reported(plan: Pla
     other = replace(plan, mode="15W", tasks=plan.tasks[1:], inputs={**plan.inputs, "pipelines/new.yaml": "0"})
     found = diff(plan, other, 0.05)
     assert {"mode: MAXN → 15W", "input pipelines/new.yaml is new"} <= set(found.changes)
-    assert found.moves[0].told().startswith("voxelise is gone from cpu")
+    assert found.moves[0].told().startswith("voxelise is removed from cpu")
     assert diff(other, plan, 0.05).moves[0].told().startswith("voxelise is new, on cpu")
 
 

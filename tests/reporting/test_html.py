@@ -65,7 +65,7 @@ def test_the_page_is_well_formed_and_has_its_sections(page: str) -> None:
         "Memory bandwidth",
         "Roofline",
         "Power modes",
-        "What the numbers rest on",
+        "Evidence for the figures",
         "How this was made",
     ):
         assert heading in found
@@ -102,7 +102,7 @@ def test_violations_show_their_terms_and_the_sum(infeasible: Plan, trace: Trace,
     assert "Unmet requirements" in page
     assert "interference on &lt;cpu&gt;" in page
     assert "a faster mode: MAXN" in page
-    assert "120 ms demanded, 100 ms allowed, 20 ms too much" in page
+    assert "demand 120 ms, bound 100 ms, gap 20 ms" in page
 
 
 def test_prediction_is_set_against_measurement_only_in_a_run(page: str, plan: Plan, result: dict[str, Any]) -> None:

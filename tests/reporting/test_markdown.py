@@ -60,8 +60,8 @@ def test_the_page_of_why_fits_and_its_times_add_up(plan: Plan, trace: Trace, wid
 def test_every_outcome_has_its_wording(plan: Plan, trace: Trace) -> None:
     found = Why(trace, plan).worst()
     in_time = replace(found, deadline_ns=found.response_ns + 1_000_000)
-    assert "in time by 1 ms" in why.headline(in_time)
-    for outcome, text in (("dropped", "was dropped"), ("aborted", "given up"), ("unfinished", "not answered")):
+    assert "in time, slack 1 ms" in why.headline(in_time)
+    for outcome, text in (("dropped", "was dropped"), ("aborted", "aborted"), ("unfinished", "did not complete")):
         assert text in why.headline(replace(found, outcome=outcome))
 
 
@@ -69,4 +69,4 @@ def test_a_frame_that_went_as_planned_needs_no_sentence(plan: Plan, trace: Trace
     found = Why(trace, plan).worst()
     planned: Any = tuple(part for part in found.parts if part.kind in ("execution", "conversion"))
     assert why.main_cause(replace(found, parts=planned)) == ""
-    assert why.main_cause(found).startswith("Mostly: ")
+    assert why.main_cause(found).startswith("Main cause: ")

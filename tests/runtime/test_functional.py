@@ -45,7 +45,7 @@ def test_a_plan_for_a_board_finds_what_this_machine_finds(
     root.run(["run", str(tmp_path / "host.json"), *given, *here])
     board = ["simulate", str(file), "-p", "jetson-agx-orin-64gb", "--duration", "1s", "--functional", *given]
     assert root.run([*board, "-o", str(tmp_path / "board")]) == 0
-    assert "Computed here as the board's engines would" in capsys.readouterr().out
+    assert "Computed on this machine as by the board's engines" in capsys.readouterr().out
     wanted, found = boxes(frames(tmp_path / "host")[0], 0.3), boxes(frames(tmp_path / "board")[0], 0.2)
     assert wanted
     for label, box in wanted:

@@ -104,7 +104,7 @@ def test_on_a_small_file_system(tmp_path: Path) -> None:
 
 def test_results_of_different_studies_are_not_mixed(tmp_path: Path) -> None:
     create(tmp_path, "a", False).add(ROWS[:1])
-    with pytest.raises(UsageError, match="holds results already"):
+    with pytest.raises(UsageError, match="already contains results"):
         create(tmp_path, "a", False)
     with pytest.raises(UsageError, match="another study"):
         create(tmp_path, "b", True)

@@ -24,11 +24,11 @@ from socsched.study.inputs import gather
         ("", "  load: -1", 7, "expected at least 0.01"),
         ("", "  seed: 1.5", 7, "expected a whole number"),
         ("", "  objective: fastest", 7, "unknown objective 'fastest'"),
-        ("", "  faults: nothing-there.yaml", 7, "there is no nothing-there.yaml"),
+        ("", "  faults: nothing-there.yaml", 7, "nothing-there.yaml does not exist"),
         ("design: {kind: random}", "", 8, "expected points"),
         ("smallest: [price]", "", 8, "expected prices"),
         ("holds: {slack: 20}", "", 8, "expected a number below 1"),
-        ("fleet: {vehicles: 9, ambient: 20 C}", "", 8, "expected thermal beside it"),
+        ("fleet: {vehicles: 9, ambient: 20 C}", "", 8, "expected thermal as well"),
         ("fleet: {vehicles: 9, load: {uniform: [2, 1]}}", "", 8, "ascending"),
         ("fleet: {vehicles: 9, load: {uniform: [-1, 1]}}", "", 8, "expected at least 0.01"),
         ("simulate: {duration: 10}", "", 8, "the unit is missing"),
@@ -55,9 +55,9 @@ def test_names_are_looked_up(write: Writer) -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ("  platform.engines.gpu.clok.value: 1 GHz", "there is no 'clok'"),
-        ("  rate.lidar: 10", "there is no sensor or timer 'lidar'; there are camera"),
-        ("  pipeline.stages.camera-detect.params.x.y: 1", "there is no"),
+        ("  platform.engines.gpu.clok.value: 1 GHz", "unknown field 'clok'"),
+        ("  rate.lidar: 10", "unknown sensor or timer 'lidar'; expected one of camera"),
+        ("  pipeline.stages.camera-detect.params.x.y: 1", "unknown field"),
     ],
 )
 def test_unknown_fields_are_reported_before_anything_runs(write: Writer, parameters: str, message: str) -> None:

@@ -34,9 +34,9 @@ def load(path: str | Path) -> Trace:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}", hint) from error
     except (ValueError, EOFError, RecursionError) as error:
-        raise InputError(f"{path}: is no trace: {error}", hint) from error
+        raise InputError(f"{path}: is not a trace: {error}", hint) from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise InputError(f"{path}: is no trace: expected an object with format {FORMAT!r}", hint)
+        raise InputError(f"{path}: is not a trace: expected an object with format {FORMAT!r}", hint)
     if data.get("schema_version") != SCHEMA_VERSION:
         found = data.get("schema_version")
         raise InputError(f"{path}: trace version {found!r} is not the expected {SCHEMA_VERSION!r}", "record it again")

@@ -88,7 +88,7 @@ def test_a_damaged_file_of_the_version_before_is_refused(tmp_path: Path, table: 
 )
 def test_a_bomb_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "trace.json.gz").write_bytes(content)
-    with pytest.raises(InputError, match="is no trace"):
+    with pytest.raises(InputError, match="is not a trace"):
         io.load(tmp_path / "trace.json.gz")
 
 
@@ -98,7 +98,7 @@ def test_a_column_of_billions_is_refused(tmp_path: Path) -> None:
     data = json.loads((tmp_path / "t.json").read_bytes())
     data["jobs"] = {name: {"count": 3 * 10**9, "start": 0} for name in data["jobs"]}
     (tmp_path / "t.json").write_text(json.dumps(data))
-    with pytest.raises(InputError, match="far more numbers"):
+    with pytest.raises(InputError, match="more numbers"):
         io.load(tmp_path / "t.json")
 
 
@@ -127,22 +127,22 @@ def change(edit: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], bytes]:
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        (lambda raw: raw[: len(raw) // 2], "is no trace"),
-        (lambda raw: gzip.compress(raw)[:-20], "is no trace"),
-        (lambda raw: b"", "is no trace"),
-        (lambda raw: b"\xff\xfe\x00", "is no trace"),
+        (lambda raw: raw[: len(raw) // 2], "is not a trace"),
+        (lambda raw: gzip.compress(raw)[:-20], "is not a trace"),
+        (lambda raw: b"", "is not a trace"),
+        (lambda raw: b"\xff\xfe\x00", "is not a trace"),
         (lambda raw: b"[]", "format"),
         (change(lambda data: data.update(format="other")), "format"),
         (change(lambda data: data.update(schema_version="9")), "version '9'"),
         (change(lambda data: data.pop("jobs")), "damaged"),
         (change(lambda data: data["jobs"]["task"].update(count=3)), "damaged"),
         (change(lambda data: data["jobs"].update(task={"count": 2, "start": 0})), "different lengths"),
-        (change(lambda data: data["jobs"]["task"].update(start=999)), "refers to no task"),
+        (change(lambda data: data["jobs"]["task"].update(start=999)), "an index of no task"),
         (change(lambda data: data["jobs"]["frame"].update(start=1 << 70)), "damaged"),
         (change(lambda data: data["jobs"]["exec_ns"].update(data="%%%")), "damaged"),
         (change(lambda data: data["jobs"]["exec_ns"].update(type="O")), "damaged"),
         (change(lambda data: data["jobs"].update(frames={"count": 1, "start": 0})), "sampled frames"),
-        (change(lambda data: data["slices"]["job"].update(start=-1)), "refers to no job"),
+        (change(lambda data: data["slices"]["job"].update(start=-1)), "an index of no job"),
         (change(lambda data: data["counters"]["power_mw"].pop()), "damaged"),
         (change(lambda data: data.update(reads=[])), "reads of 0"),
         (change(lambda data: data.update(slices=3)), "damaged"),

@@ -84,16 +84,16 @@ class Pool:
         self._team = []
 
     def _hire(self) -> _Worker:
-        here, there = self._context.Pipe()
-        process = self._context.Process(target=_work, args=(there, self._setup, self._arguments), daemon=True)
+        own_end, worker_end = self._context.Pipe()
+        process = self._context.Process(target=_work, args=(worker_end, self._setup, self._arguments), daemon=True)
         # Only the owner handles Ctrl-C: workers start with it blocked, as blocking it themselves would be too late
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        there.close()
-        return _Worker(process, here)
+        worker_end.close()
+        return _Worker(process, own_end)
 
     @property
     def outstanding(self) -> int:
@@ -122,15 +122,15 @@ class Pool:
 
     def finished(self, timeout_s: float) -> list[tuple[Any, Any]]:
         """Return (job, result) of finished jobs, waiting for one; an exception in a worker is raised here."""
-        found: list[tuple[Any, Any]] = []
+        finished_jobs: list[tuple[Any, Any]] = []
         ready = wait([worker.pipe for worker in self._team if worker.jobs], timeout_s)
         for worker in list(self._team):
             if worker.pipe in ready:
-                found += self._heard(worker)
+                finished_jobs += self._heard(worker)
             elif self._timeout and worker.jobs and time.monotonic() - worker.jobs[0][1] > self._timeout:
-                found += self._lost(worker, f"took longer than {self._timeout:g} s")
+                finished_jobs += self._lost(worker, f"took longer than {self._timeout:g} s")
         self._hand_out()
-        return found
+        return finished_jobs
 
     def _heard(self, worker: _Worker) -> list[tuple[Any, Any]]:
         try:

@@ -79,11 +79,11 @@ class RayEngine:
         if ready:
             more, _ = self._ray.wait(list(self._jobs), num_returns=len(self._jobs), timeout=0)
             ready = list({*ready, *more})
-        found = []
+        finished_jobs = []
         for reference in ready:
             job, handle = self._jobs.pop(reference)
             try:
-                found.append((job, self._ray.get(reference)))
+                finished_jobs.append((job, self._ray.get(reference)))
             except (self._ray.exceptions.WorkerCrashedError, self._ray.exceptions.ObjectLostError) as error:
                 self.restarts += 1
                 if self.restarts > 10 * RETRIES:
@@ -91,7 +91,7 @@ class RayEngine:
                 self.submit(job, handle)
             except self._ray.exceptions.RayTaskError as error:
                 raise error.cause if isinstance(error.cause, MachineError) else error from None
-        return found
+        return finished_jobs
 
 
 def _perform(inputs: Inputs, job: Job, packed: bytes | None) -> Done:
@@ -103,4 +103,4 @@ def _ray() -> Any:
     try:
         return import_module("ray")
     except ImportError:
-        raise MachineError("the engine ray needs Ray, which is not installed", _INSTALL) from None
+        raise MachineError("--engine ray needs Ray, which is not installed", _INSTALL) from None

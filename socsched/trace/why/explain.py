@@ -80,8 +80,8 @@ class Why:
         ways = self._ways.setdefault(found.name, Ways(self.record, self.plan, found))
         count = len(ways.releases)
         if not 0 <= frame < count:
-            there = f"frames 0 to {count - 1} were released" if count else "none was released"
-            raise UsageError(f"no frame {frame} of {found.path[0]}: {there}", "choose one of those, or --worst")
+            released = f"frames 0 to {count - 1} were released" if count else "none was released"
+            raise UsageError(f"no frame {frame} of {found.path[0]}: {released}", "choose one of those, or --worst")
         way = ways.way(frame)
         parts = tuple(part for part in self._parts(way, frame, ways) if part.ns)
         jobs = self.record.columns.jobs
@@ -96,8 +96,8 @@ class Why:
             return ""
         last = way.carriers[-1]
         number = int(self.record.columns.jobs.frame[last.row]) if last.row >= 0 else frame
-        told = self._reason(last.task.name, number) if last.row >= 0 else self._reason(source, frame)
-        return f"at {told[0]}: {told[2]}" if told else f"at {last.task.name}"
+        reason = self._reason(last.task.name, number) if last.row >= 0 else self._reason(source, frame)
+        return f"at {reason[0]}: {reason[2]}" if reason else f"at {last.task.name}"
 
     # -- parts
 
@@ -208,8 +208,8 @@ class Why:
         columns, notes = self.record.columns, self.record.columns.instants
         about = np.flatnonzero(notes.frame == columns.jobs.frame[carrier.row]).tolist()
         about = [r for r in about if columns.subjects[int(notes.subject[r])] == carrier.task.name]
-        told = [r for r in about if columns.text(int(notes.kind[r]), int(notes.value[r])) == RESTARTED]
-        kills = {int(notes.time_ns[r]) for r in told}
+        restarts = [r for r in about if columns.text(int(notes.kind[r]), int(notes.value[r])) == RESTARTED]
+        kills = {int(notes.time_ns[r]) for r in restarts}
         if not kills:
             return set()
         pieces = [piece for piece in self.places.of(carrier.row) if piece.works]

@@ -121,8 +121,8 @@ class Ways:
         return instant(self.record, subject, frame, "drop")
 
     def _aborted_at(self, subject: str, row: int, end: int) -> int:
-        found = instant(self.record, subject, int(self.record.columns.jobs.frame[row]), "abort")
-        return end if found is None else found
+        abort_ns = instant(self.record, subject, int(self.record.columns.jobs.frame[row]), "abort")
+        return end if abort_ns is None else abort_ns
 
 
 def instant(record: Record, subject: str, frame: int, kind: str) -> int | None:

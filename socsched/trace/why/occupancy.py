@@ -74,8 +74,8 @@ class Places:
         """Return the slices of other jobs that overlap a window, in order of their start."""
         slices = self.columns.slices
         inside = (slices.start_ns < end) & (slices.end_ns > begin) & (slices.job != without)
-        found = [self.piece(row) for row in np.flatnonzero(inside).tolist()]
-        return sorted((p for p in found if p.end_ns > p.start_ns), key=lambda p: (p.start_ns, p.row))
+        pieces = [self.piece(row) for row in np.flatnonzero(inside).tolist()]
+        return sorted((p for p in pieces if p.end_ns > p.start_ns), key=lambda p: (p.start_ns, p.row))
 
     def task(self, job: int) -> Task | None:
         """Return the planned task of a job, None if it is not in this plan."""
@@ -214,7 +214,7 @@ def _slowdowns(columns: Columns, engine: str) -> list[tuple[int, int, Fraction, 
 
     Throttling by the board itself shows in the clock and is excluded here.
     """
-    found, open_ = [], list[tuple[int, int, bool]]()
+    intervals, open_ = [], list[tuple[int, int, bool]]()
     steps = columns.counters.get(CLOCK + engine)
     own = set(steps[0][1:].tolist()) if steps is not None else set()
     for time, code, value in _marks(columns, engine):
@@ -227,9 +227,9 @@ def _slowdowns(columns: Columns, engine: str) -> list[tuple[int, int, Fraction, 
         begun = next((entry for entry in open_ if entry[1:] == (value, hot)), None)
         if begun is not None:
             open_.remove(begun)
-            found.append((begun[0], time, value, hot))
-    found += [(time, 1 << 62, value, hot) for time, value, hot in open_]
-    return [(begin, end, _factor(value, hot), hot) for begin, end, value, hot in found]
+            intervals.append((begun[0], time, value, hot))
+    intervals += [(time, 1 << 62, value, hot) for time, value, hot in open_]
+    return [(begin, end, _factor(value, hot), hot) for begin, end, value, hot in intervals]
 
 
 def _factor(value: int, hot: bool) -> Fraction:
@@ -239,14 +239,14 @@ def _factor(value: int, hot: bool) -> Fraction:
 
 def _stalls(columns: Columns, engine: str) -> list[tuple[int, int]]:
     """Return the windows in which an engine was stalled."""
-    found, begun = [], -1
+    intervals, begun = [], -1
     for time, code, value in _marks(columns, engine):
         if code == FAULT_STALL and begun < 0:
             begun = time
         elif code == FAULT_OVER and value == 0 and begun >= 0:
-            found.append((begun, time))
+            intervals.append((begun, time))
             begun = -1
-    return [*found, (begun, 1 << 62)] if begun >= 0 else found
+    return [*intervals, (begun, 1 << 62)] if begun >= 0 else intervals
 
 
 def cuts(begin: int, end: int, instants: Iterator[int] | list[int]) -> list[tuple[int, int]]:

@@ -13,17 +13,17 @@ KINDS: Mapping[str, str] = {
     "waiting": "waits for the engine",
     "blocking": "blocked, no preemption",
     "preemption": "preempted",
-    "bandwidth": "slowed down on the DRAM",
-    "throttling": "clock below the planned",
+    "bandwidth": "slowed by DRAM contention",
+    "throttling": "clock below plan",
     "lanes": "on slower lanes",
     "switch": "switches, reloads",
-    "restart": "work lost, started again",
-    "fault": "engine slow or still",
-    "held": "engine free, not given",
-    "release": "input comes late",
+    "restart": "work lost, restarted",
+    "fault": "engine slow or stalled",
+    "held": "engine free, not granted",
+    "release": "input released late",
     "join": "waits for other input",
     "sampling": "waits to be sampled",
-    "lost": "lost; a newer one instead",
+    "lost": "lost; newer frame used",
 }
 """Kind of a part -> its display text.
 
@@ -110,15 +110,15 @@ class Explanation:
 
     def causes(self) -> tuple[Cause, ...]:
         """Return the parts grouped by task, kind, engine and cause, in path order."""
-        found: dict[tuple[str, str, str, str], list[Part]] = {}
+        groups: dict[tuple[str, str, str, str], list[Part]] = {}
         for part in self.parts:
-            found.setdefault((part.task, part.kind, part.engine, part.by), []).append(part)
-        made = []
-        for (task, kind, engine, by), parts in found.items():
+            groups.setdefault((part.task, part.kind, part.engine, part.by), []).append(part)
+        totals = []
+        for (task, kind, engine, by), parts in groups.items():
             frames = tuple(sorted({part.frame for part in parts if part.frame >= 0}))
             note = next((part.note for part in parts if part.note), "")
-            made.append(Cause(task, kind, engine, by, frames, sum(part.ns for part in parts), note))
-        return tuple(cause for cause in made if cause.ns)
+            totals.append(Cause(task, kind, engine, by, frames, sum(part.ns for part in parts), note))
+        return tuple(cause for cause in totals if cause.ns)
 
     def main_cause(self) -> Cause | None:
         """Return the largest cause beyond the plan, None if the frame went as planned."""

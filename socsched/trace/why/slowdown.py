@@ -61,26 +61,26 @@ class Paces:
             return {Due(WORK, engine): Fraction(1)}
         foreign = places.foreign(at) if self._short and draw(own) else []
         solo = max(self._beside(engine, own, [], []), alone)
-        beside = max(self._beside(engine, own, rivals, foreign), solo)
+        corun = max(self._beside(engine, own, rivals, foreign), solo)
         heat, fault = places.slowdown(engine, at)
-        hot = _ceil(beside * heat)
-        slow = _ceil(beside * heat * fault)
+        hot = _ceil(corun * heat)
+        slow = _ceil(corun * heat * fault)
         clocked = _ceil(slow * places.clock(engine, at))
         pace = _ceil(clocked * Fraction(1024, places.lane_speed(piece)))
         parts = {
             Due(WORK, engine): alone,
             Due("bandwidth", engine): solo - alone,
-            Due("throttling", engine): hot - beside + clocked - slow,
+            Due("throttling", engine): hot - corun + clocked - slow,
             Due("fault", engine): slow - hot,
             Due("lanes", engine): pace - clocked,
         }
         found = {due: Fraction(time, pace) for due, time in parts.items() if time}
-        asked = [(places.who(rival.job), draw(places.segment(rival))) for rival in rivals]
-        asked += [(("foreign traffic", -1), float(rate)) for _, rate in foreign]
-        total = sum(Fraction(demand) for _, demand in asked)
-        for (by, frame), demand in asked:
+        demands = [(places.who(rival.job), draw(places.segment(rival))) for rival in rivals]
+        demands += [(("foreign traffic", -1), float(rate)) for _, rate in foreign]
+        total = sum(Fraction(demand) for _, demand in demands)
+        for (by, frame), demand in demands:
             due = Due("bandwidth", engine, by, frame)
-            share = Fraction(beside - solo, pace) * Fraction(demand) / total
+            share = Fraction(corun - solo, pace) * Fraction(demand) / total
             if share:
                 found[due] = found.get(due, Fraction(0)) + share
         return found

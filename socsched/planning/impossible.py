@@ -145,7 +145,7 @@ def _queued(workload: Workload, fastest: Mapping[str, int], cut: frozenset[str])
             yield from _violation(f"queue of {name} ({queue} may wait)", known[name], room, "ns")
 
 
-_AT_LEAST = "least there is, on any engine"
+_AT_LEAST = "least on any engine"
 
 
 def _crowded(workload: Workload, pieces: list[_Least]) -> Iterator[Violation]:
@@ -191,7 +191,7 @@ def _drawn(workload: Workload, pieces: list[_Least]) -> Iterator[Violation]:
         # Each term is rounded separately: half a milliwatt each.
         slack = 1 + len(fixed) // 2
         jobs = sum(max(piece.uj, 0.0) * _SECOND / period[piece.stage] for piece in pieces) / _MICROWATTS
-        terms = (*fixed, ("stages: least energy there is, on any engine", max(int(jobs) - slack, 0)))
+        terms = (*fixed, ("stages: least energy on any engine", max(int(jobs) - slack, 0)))
         yield from _violation("mean power", terms, min(caps), "mW")
     rates: dict[str, int] = {}
     for piece in pieces:

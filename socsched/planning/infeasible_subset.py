@@ -130,7 +130,11 @@ def restore_violations(candidate: Judged, workload: Workload) -> tuple[Violation
         name = f"deadline of chain {chain.name}"
         if chain.bound_ns is None and name not in lost:
             least = chain.deadline_ns + 1 - sum(value for _, value in chain.terms)
-            terms = (*chain.terms, ("no bound exists: more than is allowed", least)) if least > 0 else chain.terms
+            terms = (
+                (*chain.terms, ("no bound exists: counted as 1 ns over the deadline", least))
+                if least > 0
+                else chain.terms
+            )
             total = sum(value for _, value in terms)
             found.append(Violation(name, total, chain.deadline_ns, total - chain.deadline_ns, "ns", terms, ()))
     return tuple(found)

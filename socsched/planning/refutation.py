@@ -68,8 +68,8 @@ def by_search(workload: Workload, exact: bool, clock: Clock) -> Refutation | Non
     answer = exact_mapping(workload, judged, None, clock.left(), options=options)
     if answer.status != "infeasible":
         return None
-    ruled = "CP-SAT leaves no mapping within " + (", ".join(answer.conflict) or "all limits")
-    tried = f"{ruled} but {answer.tried}, which violate a requirement" if answer.tried else ruled
+    ruled = "CP-SAT finds no mapping within " + (", ".join(answer.conflict) or "all limits")
+    tried = f"{ruled}, except {answer.tried} that violate a requirement when analysed" if answer.tried else ruled
     return Refutation("CP-SAT", tried)
 
 

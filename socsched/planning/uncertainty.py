@@ -184,9 +184,11 @@ def _verdict(
                 holds = found.factor if found else 1.0
                 flips = (factor - min(holds, factor)) / (2 * cost.error)
                 share = f"{cost.error:.0%}"
-                yield _Option(cost, flips, 0.0, f"{name} may take {share} longer, and {holds - 1:.0%} can be proved")
+                yield _Option(
+                    cost, flips, 0.0, f"{name} may take {share} longer; deadlines are proved up to {holds - 1:.0%}"
+                )
         elif any(term.split(":")[0] == name for v in plan.violations for term, _ in v.terms):
             candidate = judge(workload, {**mapping, name: rescale_cost(cost, low)}, True)
             lost = any(chain.bound_ns is None for chain in candidate.assessment.chains)
             if not candidate.violations and not lost:
-                yield _Option(cost, 0.5, 0.0, f"if {name} is as fast as it may be, every requirement is met")
+                yield _Option(cost, 0.5, 0.0, f"at the lower end of the error of {name}, every requirement is met")

@@ -82,7 +82,7 @@ def contention(
         alone = _measured(victim, None, setting, heard, repeat, instances, board)
         beside = _measured(victim, aggressor, setting, heard, repeat, instances, board)
         factor = round(statistics.median(beside) / statistics.median(alone), 3)
-        note(f"{victim.name} beside {aggressor.name}: {factor} times as long")
+        note(f"{victim.name} with {aggressor.name} co-running: {factor} times as long")
         found.append(CoRun(victim.name, aggressor.name, factor, repeat))
     return tuple(found)
 

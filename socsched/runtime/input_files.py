@@ -46,7 +46,7 @@ def list_frames(path: str | Path) -> tuple[Path, ...]:
     if not path.exists():
         raise InputError(f"{path}: no such scan, image or folder", "check the path given as input")
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{path}: neither scan nor image nor arrays", _HINT)
+        raise InputError(f"{path}: not a scan, an image or a file of arrays", _HINT)
     return (path,)
 
 
@@ -115,8 +115,8 @@ def require_used(files: Sequence[Path], found: Sequence[InputFiles], ports: Port
     if unused.suffix.lower() not in IMAGES:
         raise InputError(f"{unused}: no sensor of this pipeline takes it", f"ports that sensors feed: {told}")
     raise InputError(
-        f"{unused}: no sensor of this pipeline takes an image as it is; ports that sensors feed: {told}",
-        "how to scale and normalise it is not known: put a stage with model camera.preprocess before the network, or "
+        f"{unused}: no sensor of this pipeline takes an image without preprocessing; ports that sensors feed: {told}",
+        "its scaling and normalisation are not known: put a stage with model camera.preprocess before the network, or "
         f"give {ARRAYS} files with an array of the port's name",
     )
 

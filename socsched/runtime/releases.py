@@ -90,7 +90,7 @@ class Releases:
                 if frame is not None and frame.problem:
                     hub.dispatcher.lose(name, number, nominal, frame.problem)
                 elif name in lost or (self._asap and injector.loses(name, nominal)):
-                    hub.dispatcher.lose(name, number, nominal, "dropout, as the faults file asks")
+                    hub.dispatcher.lose(name, number, nominal, "dropout, as specified in the faults file")
                 else:
                     hub.dispatcher.release(name, number, nominal, now, frame.outputs if frame else {})
             hub.dispatch()

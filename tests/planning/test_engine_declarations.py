@@ -119,5 +119,5 @@ def test_a_governor_saves_energy_and_keeps_deadlines() -> None:
 def test_no_engine_to_govern_is_said() -> None:
     with pytest.raises(UsageError, match="operating points"):
         apply_governor(planned(board()), "ccedf")
-    with pytest.raises(UsageError, match="no governor"):
+    with pytest.raises(UsageError, match="unknown governor"):
         apply_governor(planned(board()), "turbo")

@@ -27,11 +27,15 @@ from socsched.cli.options import (
 @partial(planning_options, simulated=False)
 @seed_option
 @click.option("--batches", type=click.IntRange(1), default=40, show_default=True, help="Steps of training.")
-@click.option("--duration", type=Quantity("duration"), default="500ms", show_default=True, help="Of an episode.")
-@click.option("--period", type=Quantity("duration"), default="1ms", show_default=True, help="How often it decides.")
-@click.option("--unit", type=click.IntRange(0), help="Lanes to learn for; those with most tasks unless given.")
+@click.option("--duration", type=Quantity("duration"), default="500ms", show_default=True, help="Length of an episode.")
 @click.option(
-    "--energy-cost", type=click.FloatRange(0), default=0.0, show_default=True, help="What a mJ costs; a late job is 10."
+    "--period", type=Quantity("duration"), default="1ms", show_default=True, help="Interval between decisions."
+)
+@click.option(
+    "--unit", type=click.IntRange(0), help="Number of the lane set to learn for; by default that with most tasks."
+)
+@click.option(
+    "--energy-cost", type=click.FloatRange(0), default=0.0, show_default=True, help="Cost of 1 mJ; a late job costs 10."
 )
 @click.option(
     "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), default="weights.json",

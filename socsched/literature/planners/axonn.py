@@ -73,7 +73,7 @@ def propose(ask: Ask) -> Proposal:
     if best is None:
         least = min(_cost(line, way)[1] for way in _frugal(line, options["transitions"]))
         raise UsageError(
-            f"stage {name!r}: no mapping takes {cap / 1e3:.4g} mJ a frame or less; the least is {least / 1e3:.4g}",
+            f"stage {name!r}: no mapping needs {cap / 1e3:.4g} mJ a frame or less; the least is {least / 1e3:.4g}",
             "raise -O cap=MILLIJOULE, or -O share (of what the fastest mapping takes)",
         )
     time, energy = _cost(line, best)
@@ -124,10 +124,10 @@ PLANNER = Planner(
     propose,
     "Dagli et al., DAC 2022",
     {
-        "stage": Option("", "the network to cut, where there are several"),
+        "stage": Option("", "the network to cut, needed if there are several"),
         "cap": Option(0.0, "energy a frame (mJ); 0: by `share`"),
         "share": Option(0.8, "cap as a part of what the fastest mapping takes"),
-        "transitions": Option(2, "changes of engine at most"),
+        "transitions": Option(2, "most changes of engine"),
         "groups": Option(0, "layer groups; 0: every unit of layers"),
     },
 )

@@ -33,11 +33,11 @@ def view(source: Source, rows: Sequence[Row]) -> RenderableType:
         ]
         for row in rows if not row.reason
     ]  # fmt: skip
-    header = ["system", "load", "in time", "worst network", "in time 1/s", "worst p99", "no place"]
+    header = ["system", "load", "in time", "worst network", "in time 1/s", "worst p99", "unserved"]
     reasons = dict.fromkeys(f"{row.system}: {row.reason}" for row in rows if row.reason)
     return Group(
         table(source.title, header, shown, range(1, len(header))),
-        Text(f"a second and due in: {networks}"),
+        Text(f"requests a second and deadline: {networks}"),
         *(Text(reason) for reason in reasons),
     )
 

@@ -215,7 +215,7 @@ def _proposals(workload: Workload, stage: Divisible, whole: Mapping[str, Cost], 
             yield found
 
 
-_LATE = "not looked at before the time limit"
+_LATE = "not evaluated before the time limit"
 
 
 def _why_whole(stage: Divisible, clock: Clock) -> str:
@@ -231,8 +231,8 @@ def _why_whole(stage: Divisible, clock: Clock) -> str:
     best = min(cut, key=cut.__getitem__)
     parts = ", ".join(f"{leg.place.engine} {leg.place.precision}" for leg in best)
     points = ", ".join("+".join(stage.cuts[leg.end - 1]) for leg in best[:-1])
-    told = f"cut after {points} ({parts}) it takes {format_duration(cut[best], 2)} at best, whole"
-    return f"{told} {format_duration(alone, 2)}"
+    fastest = f"cut after {points} ({parts}): {format_duration(cut[best], 2)} at best, uncut"
+    return f"{fastest} {format_duration(alone, 2)}"
 
 
 def _rested(workload: Workload, stage: Divisible, whole: Mapping[str, Cost]) -> dict[Place, Place]:

@@ -48,7 +48,7 @@ class Sliced:
             network, done = made(), self.work(stage, precision)
             owner = owners(network, done.operators)
             if owner is None:
-                raise UsageError(f"stage {stage.name!r}: its operators are not its layers'", "plan it whole")
+                raise UsageError(f"stage {stage.name!r}: its operators do not match its layers", "plan it uncut")
             self._wholes[key] = _Whole(network, done.operators, tuple(owner))
         return self._wholes[key]
 

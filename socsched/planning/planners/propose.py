@@ -49,7 +49,7 @@ def make_plan(
     """
     goals, settings = objectives(objective), planner.settings(options or {})
     if policy not in POLICIES:
-        raise UsageError(f"no policy {policy!r} can be analysed", f"one of {', '.join(POLICIES)}")
+        raise UsageError(f"policy {policy!r} cannot be analysed", f"one of {', '.join(POLICIES)}")
     graph, started, work = task_graph(pipeline), time.monotonic(), Sliced(work)
     found: list[tuple[Solution, Proposal]] = []
     modes, refusals = modes_of(platform, mode), list[UsageError]()

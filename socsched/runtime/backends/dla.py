@@ -46,12 +46,12 @@ class TensorrtDlaBackend(SlottedBackend):
         """Return the stage, built or from the cache, loaded on its core; raise UsageError for unsupported tasks."""
         if stage is None:
             raise UsageError(
-                f"conversion {task.name!r} is planned on {task.engine}, which converts nothing", "plan again"
+                f"conversion {task.name!r} is planned on {task.engine}, which performs no conversions", "plan again"
             )
         if task.precision != "fp16":
             raise UsageError(
-                f"stage {task.name!r} is planned in {task.precision} on {task.engine}: the executor runs a DLA in fp16",
-                "name fp16 alone under the stage's precisions and plan again",
+                f"stage {task.name!r} is planned in {task.precision} on {task.engine}: the executor runs DLAs in fp16",
+                "list only fp16 under the stage's precisions and plan again",
             )
         trt = self._module or tensorrt()
         core = core_of(task.engine)

@@ -55,7 +55,7 @@ def measure_remotely(
             continue
         engine = platform.engine(task.engine)
         if engine.target.get("kind") != "llvm":
-            note(f"{task.name}: not measured, {engine.id} is no processor")
+            note(f"{task.name}: not measured, {engine.id} is not a CPU")
             continue
         share = len(task.lanes)
         scales = scales_of(setting, stage)

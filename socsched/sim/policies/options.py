@@ -18,7 +18,7 @@ def apply_options(module: ModuleType, name: str, written: list[str]) -> Policy:
     """
     make: Callable[..., Policy] | None = getattr(module, "make", None)
     if make is None:
-        raise UsageError(f"policy {name!r} has no options", hint=f"use {name} as it is")
+        raise UsageError(f"policy {name!r} has no options", hint=f"use {name} without options")
     known = {key.removesuffix("_ns"): (key, p.default) for key, p in inspect.signature(make).parameters.items()}
     given = {}
     for option in written:

@@ -89,7 +89,7 @@ class Device:
         count = ctypes.c_uint()
         status = self._cl.clGetPlatformIDs(0, None, ctypes.byref(count))
         if status or not count.value:
-            raise _missing(_NOT_FOUND.get(status, f"clGetPlatformIDs gives {status}"))
+            raise _missing(_NOT_FOUND.get(status, f"clGetPlatformIDs returned {status}"))
         platforms, device = (ctypes.c_void_p * count.value)(), ctypes.c_void_p()
         self._call("clGetPlatformIDs", count, platforms, None)
         for platform in platforms:
@@ -115,7 +115,7 @@ class Device:
 
     def _check(self, status: int, name: str) -> None:
         if status:
-            raise MachineError(f"{self.name}: {name} gives OpenCL error {status}", "check the device's driver")
+            raise MachineError(f"{self.name}: {name} failed with OpenCL error {status}", "check the device's driver")
 
     def _text(self, what: int) -> str:
         size = ctypes.c_size_t()

@@ -83,7 +83,7 @@ def _head(package: Package, root: str, name: str) -> list[str]:
 
 
 def _inputs(package: Package) -> list[str]:
-    lines = ["# Every tensor has its encoding already; the quantiser only needs a frame to run at all."]
+    lines = ["# Every tensor has its encoding already; the quantiser only requires a frame to start."]
     entries = []
     for index, (name, tensor) in enumerate(package.inputs.items()):
         size = prod(tensor.shape) * DTYPE_BYTES["fp32"]

@@ -38,7 +38,7 @@ def write(package: Package) -> dict[str, str]:
     key = version_key(package.version)
     if key >= (11,):
         raise UsageError(
-            f"{package.engine.id}: TensorRT {package.version} takes no --fp16 and --int8 any more",
+            f"{package.engine.id}: TensorRT {package.version} no longer accepts --fp16 and --int8",
             "name a version up to 10.7 in the engine's operator rules",
         )
     files = {"build.sh": _shell(package, key), "build.py": _python(package)}
@@ -83,10 +83,10 @@ def _shell(package: Package, version: tuple[int, ...]) -> str:
     lines = [
         "#!/bin/sh",
         f"# {one_line(package.stage)} for the DLA of TensorRT {one_line(package.version)}{release}",
-        "# Layers that the DLA does not take end the build: there is no --allowGPUFallback.",
+        "# Layers that the DLA cannot run stop the build, because --allowGPUFallback is not set.",
     ]
     if not standalone:
-        lines.append("# This trtexec knows no --buildDLAStandalone: it builds an engine, build.py a loadable.")
+        lines.append("# This trtexec lacks --buildDLAStandalone: it builds an engine; build.py builds a loadable.")
     lines += [
         "set -eu",
         'cd "$(dirname "$0")"',
@@ -127,7 +127,7 @@ _PROGRAM = '''\
 # {title}
 """Build a DLA loadable with TensorRT: python3 build.py [CORE]; run it on the board.
 
-Nothing falls back to the GPU: a layer the DLA does not take is named, and nothing is written.
+No layer falls back to the GPU: layers that the DLA cannot run are listed, and no file is written.
 """
 
 import sys
@@ -162,7 +162,7 @@ def tensors(network):
 def main():
     builder = trt.Builder(trt.Logger(trt.Logger.INFO))
     if builder.num_DLA_cores <= CORE:
-        sys.exit(f"there is no DLA core {{CORE}}: this machine has {{builder.num_DLA_cores}}")
+        sys.exit(f"DLA core {{CORE}} does not exist: this machine has {{builder.num_DLA_cores}}")
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH))
     parser = trt.OnnxParser(network, trt.Logger(trt.Logger.WARNING))
     if not parser.parse_from_file(str(HERE / "{model}")):
@@ -184,7 +184,7 @@ def main():
     layers = [network.get_layer(index) for index in range(network.num_layers)]
     refused = [layer.name for layer in layers if not config.can_run_on_DLA(layer)]
     if refused:
-        sys.exit("the DLA does not take: " + ", ".join(refused))
+        sys.exit("the DLA cannot run: " + ", ".join(refused))
     loadable = builder.build_serialized_network(network, config)
     if loadable is None:
         sys.exit("TensorRT could not build the loadable; its messages are above")

@@ -43,7 +43,7 @@ def run(problem: Problem) -> Answer:
 
 def _busy(problem: Problem) -> str:
     given = problem.taskset.accelerator
-    return "" if given and given.wait == "busy" else "requests are waited for by suspending"
+    return "" if given and given.wait == "busy" else "jobs suspend while they wait for requests"
 
 
 TEST = SchedulabilityTest(

@@ -49,7 +49,7 @@ def _latest(tasks: Sequence[PeriodicTask], problem: Problem, release: int) -> in
 def _phased(problem: Problem) -> str:
     tasks = chain(problem)
     if any(task.jitter_ns for task in tasks):
-        return "it is for tasks without release jitter"
+        return "it applies to tasks without release jitter"
     if not hyperperiods(tasks, tasks):
         return f"the hyperperiod has more than {MOST_JOBS} jobs"
     return in_time(problem)

@@ -39,8 +39,10 @@ def run(problem: Problem) -> Answer:
         return Answer(False, terms=terms, note=f"utilisation {float(total):.4f} over {count} processors")
     device = sum((Fraction(r.time_ns, t.period_ns) for t in problem.tasks for r in t.requests), Fraction(0))
     if device > 1:
-        return Answer(False, terms=terms, note=f"the accelerator is asked for {float(device):.4f} of its time")
-    return Answer(None, terms=terms, note=f"utilisation {float(total):.4f} on {count} processors: nothing against it")
+        return Answer(False, terms=terms, note=f"the accelerator is requested for {float(device):.4f} of its time")
+    return Answer(
+        None, terms=terms, note=f"utilisation {float(total):.4f} on {count} processors: necessary conditions met"
+    )
 
 
 TEST = SchedulabilityTest(

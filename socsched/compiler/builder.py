@@ -214,12 +214,12 @@ def _relabel(artifact: Artifact, stage: Stage, engine: Engine, threads: int, par
 def _store(folder: Path, request: _Request) -> Artifact:
     """Build in a scratch folder, then move the complete folder into the cache."""
     with scratch(folder.parent) as space:
-        made = space / "entry"
-        made.mkdir()
-        require_space(made, _space(request))
-        artifact = _build(made, request)
-        write_json(made / META, description(artifact, made))
-        publish(made, folder, lambda place: find(place) is not None)
+        entry = space / "entry"
+        entry.mkdir()
+        require_space(entry, _space(request))
+        artifact = _build(entry, request)
+        write_json(entry / META, description(artifact, entry))
+        publish(entry, folder, lambda place: find(place) is not None)
     stored = find(folder)
     if stored is None:
         raise MachineError(

@@ -81,11 +81,11 @@ def part_model(model: Model, part: PartOf) -> Model:
     assert model.network is not None
     whole = model.network()
     network = part_network(whole, part)
-    given = dict(zip(whole.inputs, model.inputs, strict=True))
+    ports = dict(zip(whole.inputs, model.inputs, strict=True))
     left = dict(zip(whole.outputs, model.outputs, strict=True))
     return Model(
         name=f"{model.name}[{part.cut}]",
-        inputs=tuple(given.get(name) or _port(part, name) for name in network.inputs),
+        inputs=tuple(ports.get(name) or _port(part, name) for name in network.inputs),
         outputs=tuple(left.get(name) or _port(part, name) for name in network.outputs),
         network=lambda: network,
         classes=model.classes,

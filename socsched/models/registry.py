@@ -27,9 +27,9 @@ def get_model(name: str, params: Mapping[str, Any] | None = None) -> Model:
     if name not in plugins.names(GROUP):
         raise UsageError(f"no built-in model {name!r}", f"built-in models: {', '.join(plugins.names(GROUP))}")
     factory = plugins.load(GROUP, name)
-    given = dict(params or {})
-    cut, tile = given.pop("part", None), given.pop("tile", None)
-    model: Model = factory(given)
+    settings = dict(params or {})
+    cut, tile = settings.pop("part", None), settings.pop("tile", None)
+    model: Model = factory(settings)
     if tile is not None:
         found = tile_of({"tile": tile})
         assert found is not None

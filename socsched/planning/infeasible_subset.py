@@ -72,15 +72,15 @@ def relax(workload: Workload, kept: frozenset[str]) -> Workload:
         for chain in pipeline.chains
     )
     stages = tuple(s if f"queue of {s.name}" in kept else replace(s, queue=MANY) for s in pipeline.stages)
-    made = workload.asking(task_graph(replace(pipeline, chains=chains, stages=stages)))
+    relaxed = workload.asking(task_graph(replace(pipeline, chains=chains, stages=stages)))
     most = {e.id: sum(_widest(workload, s.name, e.id) for s in stages) for e in workload.engines()}
     engines = tuple(
         e
         if f"utilisation of {e.id}" in kept
-        else replace(e, lanes=e.lanes + most[e.id] + 2 * len(made.edges), capacities=())
+        else replace(e, lanes=e.lanes + most[e.id] + 2 * len(relaxed.edges), capacities=())
         for e in workload.engines()
     )
-    return replace(made, _engines=engines)
+    return replace(relaxed, _engines=engines)
 
 
 def _widest(workload: Workload, stage: str, engine: str) -> int:

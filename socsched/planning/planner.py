@@ -275,7 +275,7 @@ def write_plan(
         policy=workload.policy,
         engines=workload.engines(),
         sensors=workload.sensors(),
-        tasks=tuple(map(_told, reasons(candidate.deployment))),
+        tasks=tuple(map(_name_part, reasons(candidate.deployment))),
         transitions=candidate.deployment.transitions,
         chains=assessment.chains,
         violations=found,
@@ -303,7 +303,7 @@ def _joined(notes: Mapping[str, str], more: Iterable[tuple[str, str]]) -> dict[s
     return result
 
 
-def _told(task: Task) -> Task:
+def _name_part(task: Task) -> Task:
     """Return a task whose reason names its part of a network."""
     part = part_of(task.params) if task.kind == "stage" else None
     if part is None:

@@ -83,8 +83,8 @@ def _violates(workload: Workload, mapping: Mapping[str, Cost]) -> bool:
 def _shown(value: int, violation: Violation) -> str:
     if violation.unit == "ns/s":
         return f"{value / 1e7:.4g} %"
-    shown = {"ns": format_duration, "mW": format_power, "B/s": format_bandwidth}.get(violation.unit)
-    return shown(value) if shown else f"{value} {violation.unit}"
+    formatter = {"ns": format_duration, "mW": format_power, "B/s": format_bandwidth}.get(violation.unit)
+    return formatter(value) if formatter else f"{value} {violation.unit}"
 
 
 def meet_requirements(workload: Workload, mapping: Mapping[str, Cost]) -> Candidate | None:

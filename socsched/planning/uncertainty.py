@@ -129,9 +129,9 @@ def _alternatives(
             return None
 
     close: list[tuple[float, float, Cost, list[tuple[Cost, float]]]] = []
-    here = value("", None)
+    present = value("", None)
     for name, chosen in mapping.items():
-        if here is None or clock.over():
+        if present is None or clock.over():
             break
         low, high = (value(name, rescale_cost(chosen, time)) for time in interval_ns(chosen))
         if low is None or high is None:
@@ -144,11 +144,14 @@ def _alternatives(
             least = value(name, rescale_cost(other, fastest))
             if least is None or least > high:
                 continue
-            most, there = value(name, rescale_cost(other, slowest)), value(name, other)
-            if most is None or there is None or most < low:
+            most, changed = value(name, rescale_cost(other, slowest)), value(name, other)
+            if most is None or changed is None or most < low:
                 continue
-            gains = [(other, _expected(here - least, here - most)), (chosen, _expected(high - there, low - there))]
-            close.append((there - here, (high - low + most - least) / 2, other, gains))
+            gains = [
+                (other, _expected(present - least, present - most)),
+                (chosen, _expected(high - changed, low - changed)),
+            ]
+            close.append((changed - present, (high - low + most - least) / 2, other, gains))
     close.sort(key=lambda row: abs(row[0]) / max(row[1], 1e-9))
     for difference, error, other, gains in close[:MOST]:
         if clock.over():

@@ -111,11 +111,11 @@ def require_used(files: Sequence[Path], found: Sequence[InputFiles], ports: Port
     unused = next((path for path in files if path not in used), None)
     if unused is None:
         return
-    told = ", ".join(f"{name} {kind.dtype} {list(kind.shape)}" for name, kind in ports.items()) or "none"
+    known = ", ".join(f"{name} {kind.dtype} {list(kind.shape)}" for name, kind in ports.items()) or "none"
     if unused.suffix.lower() not in IMAGES:
-        raise InputError(f"{unused}: no sensor of this pipeline takes it", f"ports that sensors feed: {told}")
+        raise InputError(f"{unused}: no sensor of this pipeline takes it", f"ports that sensors feed: {known}")
     raise InputError(
-        f"{unused}: no sensor of this pipeline takes an image without preprocessing; ports that sensors feed: {told}",
+        f"{unused}: no sensor of this pipeline takes an image without preprocessing; ports that sensors feed: {known}",
         "its scaling and normalisation are not known: put a stage with model camera.preprocess before the network, or "
         f"give {ARRAYS} files with an array of the port's name",
     )
@@ -172,8 +172,8 @@ def _rows(path: Path, ports: Ports) -> int:
     if not counts:
         return 0
     if set(counts) != set(ports) or len(set(counts.values())) > 1:
-        told = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise InputError(f"{path}: frames of the ports: {told}", f"expected as many of each of {', '.join(ports)}")
+        counted = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise InputError(f"{path}: frames of the ports: {counted}", f"expected as many of each of {', '.join(ports)}")
     return next(iter(counts.values()))
 
 

@@ -230,8 +230,8 @@ def _rows(path: str | Path) -> Iterator[_Head | _Row]:
                 try:
                     yield JsonFile(line, f"{path}:{number}").load(kind)
                 except DescriptorError as error:
-                    what = "not a journal" if number == 1 else "not a line of a journal"
-                    raise InputError(f"{path}:{number}: {what}: {error.findings[0].expected}", _HINT) from None
+                    problem = "not a journal" if number == 1 else "not a line of a journal"
+                    raise InputError(f"{path}:{number}: {problem}: {error.findings[0].expected}", _HINT) from None
                 kind = _Row
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}", _HINT) from error

@@ -173,8 +173,8 @@ def _stage(folder: Path, manifest: Mapping[str, Any], entry: Mapping[str, Any]) 
     bound = [(port, entry["inputs"][port]) for port in artifact.input_names]
 
     def run(values: Mapping[str, Values]) -> Values:
-        given = (values[source][port] for port, source in bound)
-        arrays = [_as(value, wanted) for value, wanted in zip(given, artifact.inputs, strict=True)]
+        inputs = (values[source][port] for port, source in bound)
+        arrays = [_as(value, wanted) for value, wanted in zip(inputs, artifact.inputs, strict=True)]
         return dict(zip(artifact.output_names, map(Placed, compiled(*arrays), artifact.outputs), strict=True))
 
     return BoardStage(entry["name"], entry["inputs"], run)

@@ -93,10 +93,10 @@ def compile_bundle(
     choices = list(_Choices(pipeline, platform, request, note))
     _require_takers(choices, request.part)
     try:
-        with scratch(out_dir) as made:
-            manifest = _make(made, pipeline, platform, request, choices, weights, note)
-            (made / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
-            put_in_place(made, out_dir, MANIFEST, whole=bundle.LIBRARY)
+        with scratch(out_dir) as folder:
+            manifest = _make(folder, pipeline, platform, request, choices, weights, note)
+            (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
+            put_in_place(folder, out_dir, MANIFEST, whole=bundle.LIBRARY)
     except OSError as error:
         raise MachineError(
             f"{out_dir}: cannot write: {error.strerror or error}", "free space or name another folder"

@@ -89,10 +89,10 @@ def command(
     if wanted is not None:
         variation.needs(wanted)
     ready_to_write(folder=folder)
-    made = plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
-    if not made.tasks:
-        return outcomes.show_refusal(output, made)
-    found = studied.study(made, wanted, loads, seeds, duration, spread, sla, output.note)
+    loaded = plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
+    if not loaded.tasks:
+        return outcomes.show_refusal(output, loaded)
+    found = studied.study(loaded, wanted, loads, seeds, duration, spread, sla, output.note)
     if folder:
         for path in policy_report.save(folder, found):
             output.note(f"wrote {path}")

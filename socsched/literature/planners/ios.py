@@ -210,8 +210,8 @@ def propose(ask: Ask) -> Proposal:
         barrier = round(options["barrier"] * 1e3) if options["barrier"] >= 0 else launch
         stages = Stages(graph, barrier, options["merge"], options["grain"])
         time, slots = schedule(stages, options["strategy"], options["r"], options["s"], options["block"])
-        told: Json = [[[graph.nodes[n].layers[0] for n in group] for group in slot.groups] for slot in slots]
-        facts[graph.stage.name] = {"time_ns": time, "sequential_ns": sequential(stages)[0], "stages": told}
+        groups: Json = [[[graph.nodes[n].layers[0] for n in group] for group in slot.groups] for slot in slots]
+        facts[graph.stage.name] = {"time_ns": time, "sequential_ns": sequential(stages)[0], "stages": groups}
         made.append((graph, simplify(slots)))
     if options["split"]:
         return proposal_of(ask, made, barrier, False, **facts)

@@ -81,12 +81,12 @@ class Cutter:
 
     def better(self, whole: Mapping[str, Cost], cuts: Cuts, best: Score) -> Candidate | None:
         """Return the candidate if it beats `best`."""
-        made = self.mapping(whole, cuts)
-        if made is None:
+        mapped = self.mapping(whole, cuts)
+        if mapped is None:
             return None
         self.evaluated += 1
         try:
-            return better(*made, self.goals, best)
+            return better(*mapped, self.goals, best)
         except Unconnectable:
             return None
 
@@ -270,11 +270,11 @@ def _polished(
         dict(best.deployment.mapping), workload.options(), make_improvement_test(workload, goals), budget, clock
     )
     cuts, whole = _read_back(cutter, workload, search.mapping)
-    made = cutter.mapping(whole, cuts)
-    if made is None:
+    mapped = cutter.mapping(whole, cuts)
+    if mapped is None:
         return best, search.evaluated
     try:
-        found = better(*made, goals, score(best, goals))
+        found = better(*mapped, goals, score(best, goals))
     except (Unconnectable, UsageError):
         found = None
     return found or best, search.evaluated

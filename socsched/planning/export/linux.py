@@ -155,23 +155,23 @@ def _here(plan: Plan, task: Task) -> bool:
 
 
 def _remarks(plan: Plan, listed: Sequence[Entry]) -> list[str]:
-    told = [
+    remarks = [
         f"{plan.pipeline} on {plan.platform} in {plan.mode}, as planned by socsched: {plan.verdict}. Read before use.",
         "show: the table; prepare: power mode and processors; apply TASK PROCESS...: one process for each lane.",
     ]
     elsewhere = [f"{task.name} on {task.engine}" for task in plan.tasks if not _here(plan, task)]
     if elsewhere:
-        told.append(
+        remarks.append(
             f"Not scheduled by Linux: {', '.join(elsewhere)}. The threads that submit them are short and not listed."
         )
     for (engine, lane), used in admission(listed).items():
         if used > SHARE:
-            told.append(
+            remarks.append(
                 f"NOT ADMITTED under the kernel's default settings: {engine} lane {lane} reserves {used:.1%} of a "
                 f"processor; real-time work may use {SHARE:.0%}. Write -1 to /proc/sys/kernel/sched_rt_runtime_us, or "
                 "plan again."
             )
     gangs = [task.name for task in plan.tasks if _here(plan, task) and len(task.lanes) > 1]
     if gangs:
-        told.append(f"Linux does not start the lanes of a task together, as the bounds assume: {', '.join(gangs)}.")
-    return told
+        remarks.append(f"Linux does not start the lanes of a task together, as the bounds assume: {', '.join(gangs)}.")
+    return remarks

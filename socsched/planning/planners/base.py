@@ -142,7 +142,7 @@ def cut_proposal(ask: Ask, whole: Mapping[str, Cost], cuts: Mapping[str, Legs], 
             if alone is None:
                 raise UsageError(f"stage {name!r} cannot run on {place.engine} in {place.precision}")
             chosen[name] = alone
-    made = ask.cutter.mapping(chosen, kept)
-    if made is None:
+    mapped = ask.cutter.mapping(chosen, kept)
+    if mapped is None:
         raise UsageError(f"a part of {', '.join(kept)} cannot run on the engine chosen for it")
-    return Proposal(*made, facts=facts)
+    return Proposal(*mapped, facts=facts)

@@ -43,8 +43,8 @@ def _value(where: str, argument: str, default: object, text: str) -> object:
             return parse(text, "duration")
         return int(text)
     except ValueError:
-        what = "a time such as 250us" if argument.endswith("_ns") else "a whole number"
-        raise UsageError(f"{where} must be {what}, got {text!r}") from None
+        expected = "a time such as 250us" if argument.endswith("_ns") else "a whole number"
+        raise UsageError(f"{where} must be {expected}, got {text!r}") from None
 
 
 def check_choice(what: str, value: str, known: tuple[str, ...]) -> str:

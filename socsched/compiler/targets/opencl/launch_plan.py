@@ -130,14 +130,14 @@ class Recorder:
         if len(call.args) > 2:
             raise CompileError(f"{self.name}: {name}: sizes as arguments cannot be expressed in an OpenCL launch plan")
         function = str(call.args[0].name_hint)
-        given = [self.value(f"{name}.{i}", argument) for i, argument in enumerate(call.args[1].fields)]
+        arguments = [self.value(f"{name}.{i}", argument) for i, argument in enumerate(call.args[1].fields)]
         types = list(call.ty.fields) if hasattr(call.ty, "fields") else [call.ty]
-        made = [self.buffer(name if len(types) == 1 else f"{name}.{i}", "scratch", t) for i, t in enumerate(types)]
+        buffers = [self.buffer(name if len(types) == 1 else f"{name}.{i}", "scratch", t) for i, t in enumerate(types)]
         before = len(self.launches)
-        self.launch(function, [*given, *made])
+        self.launch(function, [*arguments, *buffers])
         if re.fullmatch(r"concatenate\d*", function) and len(self.launches) == before + 1:
-            self.joins.append((self.launches[-1], given, made[0]))
-        return made if hasattr(call.ty, "fields") else made[0]
+            self.joins.append((self.launches[-1], arguments, buffers[0]))
+        return buffers if hasattr(call.ty, "fields") else buffers[0]
 
     def launch(self, function: str, operands: list[int]) -> None:
         """Add the launches of a function's host code, operands in the order of its parameters."""

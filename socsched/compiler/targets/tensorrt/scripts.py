@@ -77,7 +77,7 @@ def _core(package: Package) -> int:
 
 def _shell(package: Package, version: tuple[int, ...]) -> str:
     standalone = version >= (8, 6)
-    given = flags(package, standalone) + ([] if standalone else ["--buildOnly"])
+    options = flags(package, standalone) + ([] if standalone else ["--buildOnly"])
     jetpack = JETPACK.get(package.version)
     release = f" (JetPack {jetpack})." if jetpack else "."
     lines = [
@@ -99,9 +99,9 @@ def _shell(package: Package, version: tuple[int, ...]) -> str:
             "found=$(\"$trtexec\" --help 2>&1 | sed -n 's/.*TensorRT v\\([0-9]*\\).*/\\1/p' | head -n 1)",
             f'sed "1s/^TRT-[0-9]*/TRT-${{found:-{version_number(package.version)}}}/" {CACHE} > local-{CACHE}',
         ]
-        given.append(f"--calib=local-{CACHE}")
+        options.append(f"--calib=local-{CACHE}")
     name = "model.dla" if standalone else "model.engine"
-    command = ['exec "$trtexec"', '"--useDLACore=$core"', *map(shlex.quote, given), f"--saveEngine={name}"]
+    command = ['exec "$trtexec"', '"--useDLACore=$core"', *map(shlex.quote, options), f"--saveEngine={name}"]
     return "\n".join(lines) + "\n" + " \\\n  ".join(command) + "\n"
 
 
@@ -117,7 +117,7 @@ def _python(package: Package) -> str:
         core=_core(package),
         model=MODEL,
         precisions=sorted({package.precision, *package.promoted}),
-        borders="".join(f"    {name!r}: {lies!r},\n" for name, lies in borders.items()),
+        borders="".join(f"    {name!r}: {layout!r},\n" for name, layout in borders.items()),
         scales=f"\n{table}" if table else "",
     )
 

@@ -89,8 +89,8 @@ def _response(
 
 
 def _server(problem: Problem) -> str:
-    given = problem.taskset.accelerator
-    return "" if given and given.wait == "server" else "jobs wait for requests on the processor"
+    accelerator = problem.taskset.accelerator
+    return "" if accelerator and accelerator.wait == "server" else "jobs wait for requests on the processor"
 
 
 TEST = SchedulabilityTest(

@@ -100,8 +100,8 @@ def implicit(problem: Problem) -> str:
 def in_time(problem: Problem) -> str:
     """Return why a test of implicit communication with jobs ending before the next release does not apply."""
     late = [task.name for task in chain(problem) if problem.responses.get(task.name, 0) > task.period_ns]
-    shown = ", ".join(dict.fromkeys(late))
-    return implicit(problem) or (f"the response of {shown} is longer than its period" if late else "")
+    names = ", ".join(dict.fromkeys(late))
+    return implicit(problem) or (f"the response of {names} is longer than its period" if late else "")
 
 
 def logical(problem: Problem) -> str:

@@ -175,8 +175,8 @@ def responses(
         return Answer(True, bounds)
     proved = [task for task, value, _ in rows if (none_is_late if value is None else value > task.deadline_ns)]
     miss = exact and bool(proved) and is_synchronous([task for task, _, _ in rows])
-    shown = ", ".join(task.name for task in late[:8]) + (", ..." if len(late) > 8 else "")
-    return Answer(False if miss else None, bounds, note=f"late, or without a bound: {shown}")
+    names = ", ".join(task.name for task in late[:8]) + (", ..." if len(late) > 8 else "")
+    return Answer(False if miss else None, bounds, note=f"late, or without a bound: {names}")
 
 
 def is_synchronous(tasks: Iterable[PeriodicTask]) -> bool:

@@ -53,7 +53,7 @@ def gunzip(raw: bytes, most: int) -> bytes:
         except zlib.error as error:
             raise ValueError(f"damaged gzip: {error}") from None
         if not stream.eof:
-            raise ValueError("damaged gzip: it breaks off")
+            raise ValueError("damaged gzip: the file is truncated")
         raw = stream.unused_data.lstrip(b"\0")
     return b"".join(parts)
 

@@ -18,7 +18,7 @@ from socsched.errors import MachineError
 from socsched.files import write_file
 from socsched.progress import notice
 
-_HINT = "set SOCSCHED_CACHE to a folder of your own"
+_HINT = "set SOCSCHED_CACHE to a folder that you own"
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -44,7 +44,7 @@ def cache_dir() -> Path:
             raise MachineError(f"{folder}: this cache folder belongs to another user (uid {found.st_uid})", _HINT)
         if found.st_mode & _OTHERS:
             if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-                raise MachineError(f"{folder}: everybody may rename what lies in this cache folder", _HINT)
+                raise MachineError(f"{folder}: any user may rename files in this cache folder", _HINT)
             folder = private(folder / f"user-{os.geteuid()}")
     except OSError as error:
         raise MachineError(f"{folder}: cannot use this cache folder: {error.strerror}", _HINT) from error
@@ -59,7 +59,9 @@ def private(folder: Path) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (0, os.geteuid()):
-        raise MachineError(f"{folder}: not a folder of this user (uid {found.st_uid}): nothing in it is used", _HINT)
+        raise MachineError(
+            f"{folder}: not a folder of this user (uid {found.st_uid}), so its files are not used", _HINT
+        )
     if found.st_mode & _OTHERS and found.st_uid == os.geteuid():
         folder.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS)
     return folder
@@ -105,4 +107,4 @@ def check() -> None:
 
 def unusable(why: str) -> None:
     """Report once the reason why the cache is not used."""
-    notice("cache", f"nothing is kept for the next time: {why}")
+    notice("cache", f"results are not cached: {why}")

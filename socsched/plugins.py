@@ -43,7 +43,7 @@ def _registered() -> Mapping[str, dict[str, EntryPoint]]:
                 known[entry.name] = entry
     if not found["socsched.models"]:
         raise MachineError(
-            "socsched is not installed: its entry points are nowhere on Python's path",
+            "socsched is not installed: its entry points are not on Python's path",
             "pip install it, or pip install --no-deps -e PATH for a checkout",
         )
     return found
@@ -79,9 +79,9 @@ def load(group: str, name: str, kind: type | None = None) -> Any:
         found = entry.load()
     except (ImportError, AttributeError) as error:
         problem = f"{GROUPS[group]} {name!r}, registered as {entry.value}, cannot be loaded: {error}"
-        raise MachineError(problem, "mend or uninstall the package that registers it") from None
+        raise MachineError(problem, "repair or uninstall the package that registers it") from None
     if kind is not None and not isinstance(found, kind):
-        problem = f"{GROUPS[group]} {name!r} is registered as {entry.value}, which is no {kind.__name__}"
+        problem = f"{GROUPS[group]} {name!r} is registered as {entry.value}, which is not a {kind.__name__}"
         raise UsageError(problem, f"register a {kind.__name__}")
     return found
 

@@ -148,10 +148,10 @@ def _split(text: object, dimension: str) -> tuple[str, str]:
     if isinstance(text, bool) or not isinstance(text, (str, int, float)):
         raise ValueError(f"{_wanted(dimension)}")
     # Converting a huge int to text raises its own ValueError; check the size first.
-    shown = text if isinstance(text, str) else str(text) if abs(text) < 1e300 else "a huge number"
-    match = _QUANTITY.fullmatch(shown) if len(shown) <= _LONGEST else None
+    quoted = text if isinstance(text, str) else str(text) if abs(text) < 1e300 else "a huge number"
+    match = _QUANTITY.fullmatch(quoted) if len(quoted) <= _LONGEST else None
     if not match:
-        raise ValueError(f"{_wanted(dimension)}, got {shown[:_LONGEST]!r}")
+        raise ValueError(f"{_wanted(dimension)}, got {quoted[:_LONGEST]!r}")
     return match.group(1), match.group(2)
 
 

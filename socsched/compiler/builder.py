@@ -112,11 +112,13 @@ def check_share(engine: Engine, share: int) -> None:
     if not share:
         return
     if not 0 < share <= engine.units:
-        raise UsageError(f"{engine.id} has {engine.units} {engine.unit}s, not {share}", "ask for as many, or 0 for all")
+        raise UsageError(
+            f"{engine.id} has {engine.units} {engine.unit}s, not {share}", "give at most that many, or 0 for all"
+        )
     if share != engine.units and engine.shares == "whole":
         raise UsageError(
-            f"{engine.id} is occupied whole: no stage can have {share} of its {engine.units} {engine.unit}s",
-            "leave the share out",
+            f"{engine.id} is occupied as a whole: no stage can have {share} of its {engine.units} {engine.unit}s",
+            "omit the share",
         )
 
 
@@ -157,12 +159,12 @@ class _Request:
 def network_of(stage: Stage) -> tuple[Model, Network]:
     """Return the model and the network of a stage; UsageError if it has none."""
     if stage.model is None:
-        raise UsageError(
-            f"stage {stage.name!r} has no model: nothing to compile", "it is known by its execution times only"
-        )
+        raise UsageError(f"stage {stage.name!r} has no model: nothing to compile", "only its execution times are known")
     model = get_model(stage.model, stage.params)
     if model.network is None:
-        raise UsageError(f"stage {stage.name!r} ({stage.model}) is host code: nothing to compile", "it runs as it is")
+        raise UsageError(
+            f"stage {stage.name!r} ({stage.model}) is host code: nothing to compile", "it runs without compilation"
+        )
     return model, model.network()
 
 
@@ -212,12 +214,12 @@ def _relabel(artifact: Artifact, stage: Stage, engine: Engine, threads: int, par
 def _store(folder: Path, request: _Request) -> Artifact:
     """Build in a scratch folder, then move the complete folder into the cache."""
     with scratch(folder.parent) as space:
-        made = space / "entry"
-        made.mkdir()
-        require_space(made, _space(request))
-        artifact = _build(made, request)
-        write_json(made / META, description(artifact, made))
-        publish(made, folder, lambda place: find(place) is not None)
+        entry = space / "entry"
+        entry.mkdir()
+        require_space(entry, _space(request))
+        artifact = _build(entry, request)
+        write_json(entry / META, description(artifact, entry))
+        publish(entry, folder, lambda place: find(place) is not None)
     stored = find(folder)
     if stored is None:
         raise MachineError(

@@ -83,12 +83,12 @@ def library(kind: str, key: str, name: str, build: Callable[[Path], None]) -> Pa
 
     if not sound(home):
         with scratch(home.parent) as aside:
-            made = aside / "new"
-            made.mkdir(mode=0o700)
-            build(made)
-            (made / name).chmod(0o700)
-            write_file(_sum(made / name), file_digest(made / name), 0o600)
-            publish(made, home, sound)
+            staged = aside / "new"
+            staged.mkdir(mode=0o700)
+            build(staged)
+            (staged / name).chmod(0o700)
+            write_file(_sum(staged / name), file_digest(staged / name), 0o600)
+            publish(staged, home, sound)
         if not sound(home):
             raise MachineError(f"{home / name}: what was just built cannot be read back", "set SOCSCHED_CACHE")
     return home / name

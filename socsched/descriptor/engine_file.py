@@ -120,7 +120,9 @@ class OperatingPointFile(FileModel):
 class OperatingPointsFile(FileModel):
     """All operating points of an engine, slowest first."""
 
-    kind: Literal["measured", "published", "fitted", "derived", "assumed"] = Field(description="kind of evidence, as of a figure")
+    kind: Literal["measured", "published", "fitted", "derived", "assumed"] = Field(
+        description="kind of evidence, as of a figure"
+    )
     source: str = Field("", description="key of sources")
     note: str = Field("", description="remarks; the reasoning where derived or assumed")
     points: list[OperatingPointFile] = Field(min_length=1, max_length=200, description="operating points by clock")

@@ -104,7 +104,10 @@ def _check_overruns(document: Document, overruns: Sequence[Overrun | None], plan
     for index, overrun in enumerate(overruns):
         if overrun and seen.setdefault(overrun.stage, index) != index:
             first = f"overruns[{seen[overrun.stage]}]"
-            document.report(("overruns", index, "stage"), f"expected every stage once, {first} is of {overrun.stage!r}")
+            document.report(
+                ("overruns", index, "stage"),
+                f"expected one overrun for each stage, {first} is for {overrun.stage!r} already",
+            )
 
 
 def _check_failures(document: Document, failures: Sequence[Failure | None], plan: Plan) -> None:
@@ -112,7 +115,9 @@ def _check_failures(document: Document, failures: Sequence[Failure | None], plan
     for index, failure in enumerate(failures):
         if failure and max(failure.lanes, default=0) >= lanes[failure.engine]:
             most = lanes[failure.engine] - 1
-            document.report(("failures", index, "lanes"), f"expected lanes from 0 to {most}, as {failure.engine} has")
+            document.report(
+                ("failures", index, "lanes"), f"expected lanes from 0 to {most}, the lanes of {failure.engine}"
+            )
 
 
 _CHECKS: dict[str, Callable[[Document, Sequence[Any], Plan], None]] = {

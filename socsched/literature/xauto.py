@@ -47,7 +47,7 @@ def schedule(nodes: Sequence[Node], time_limit: float = 10.0, grain_ns: int = 10
         if not node.times_ns:
             raise UsageError(f"node {node.name!r} has no implementation")
         if unknown := set(node.after) - set(names):
-            raise UsageError(f"node {node.name!r} follows {', '.join(sorted(unknown))}, which there is not")
+            raise UsageError(f"node {node.name!r} follows unknown nodes: {', '.join(sorted(unknown))}")
     cp_model = constraints()
 
     model = cp_model.CpModel()

@@ -137,7 +137,7 @@ def decode(output: Floats, settings: Settings | None = None) -> tuple[Floats, Fl
     """Return the result of `detect`; warn if the network's output was not finite everywhere."""
     found = detect(output, settings)
     if found.dropped:
-        warnings.warn(f"decode: {found.dropped} boxes without finite values left out", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"decode: {found.dropped} boxes with non-finite values dropped", RuntimeWarning, stacklevel=2)
     return found.boxes, found.scores, found.labels
 
 

@@ -62,7 +62,7 @@ def _array(raw: bytes, name: str) -> npt.NDArray[Any]:
     if dtype.kind not in _KINDS or dtype.hasobject:
         raise ValueError(f"{name}: expected numbers, got {dtype}")
     if any(side < 0 for side in shape) or len(shape) > 32:
-        raise ValueError(f"{name}: no shape of an array: {shape}")
+        raise ValueError(f"{name}: not the shape of an array: {shape}")
     rest = len(raw) - file.tell()
     needed = math.prod(shape) * dtype.itemsize
     if needed != rest:

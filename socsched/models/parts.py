@@ -62,7 +62,7 @@ def part_of(params: Mapping[str, Any]) -> PartOf | None:
         numbers = int(entry["number"]), int(entry["count"]), tuple(int(number) for number in entry["after"])
         return PartOf(str(entry["stage"]), str(entry["cut"]), *numbers, crossing)
     except (TypeError, KeyError, ValueError, AttributeError) as error:
-        raise UsageError(f"params.{PART} is not what `socsched plan` writes: {error!r}") from None
+        raise UsageError(f"params.{PART} does not have the form that `socsched plan` writes: {error!r}") from None
 
 
 def without_part(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,11 +81,11 @@ def part_model(model: Model, part: PartOf) -> Model:
     assert model.network is not None
     whole = model.network()
     network = part_network(whole, part)
-    given = dict(zip(whole.inputs, model.inputs, strict=True))
+    ports = dict(zip(whole.inputs, model.inputs, strict=True))
     left = dict(zip(whole.outputs, model.outputs, strict=True))
     return Model(
         name=f"{model.name}[{part.cut}]",
-        inputs=tuple(given.get(name) or _port(part, name) for name in network.inputs),
+        inputs=tuple(ports.get(name) or _port(part, name) for name in network.inputs),
         outputs=tuple(left.get(name) or _port(part, name) for name in network.outputs),
         network=lambda: network,
         classes=model.classes,
@@ -135,7 +135,9 @@ def cut_pipeline(pipeline: Pipeline, cuts: Mapping[str, Sequence[PartOf]]) -> Pi
     taken = {stage.name for stage in pipeline.stages}
     for part in (part for parts in cuts.values() for part in parts):
         if part.name in taken:
-            raise UsageError(f"stage {part.stage!r} cannot be cut: {part.name!r} is a stage already", "rename that one")
+            raise UsageError(
+                f"stage {part.stage!r} cannot be cut: {part.name!r} is a stage already", "rename that stage"
+            )
     ends = {name: _ends(parts) for name, parts in cuts.items()}
     stages: list[Stage] = []
     for stage in pipeline.stages:

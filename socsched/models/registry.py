@@ -27,9 +27,9 @@ def get_model(name: str, params: Mapping[str, Any] | None = None) -> Model:
     if name not in plugins.names(GROUP):
         raise UsageError(f"no built-in model {name!r}", f"built-in models: {', '.join(plugins.names(GROUP))}")
     factory = plugins.load(GROUP, name)
-    given = dict(params or {})
-    cut, tile = given.pop("part", None), given.pop("tile", None)
-    model: Model = factory(given)
+    settings = dict(params or {})
+    cut, tile = settings.pop("part", None), settings.pop("tile", None)
+    model: Model = factory(settings)
     if tile is not None:
         found = tile_of({"tile": tile})
         assert found is not None
@@ -38,7 +38,7 @@ def get_model(name: str, params: Mapping[str, Any] | None = None) -> Model:
         return model
     part = part_of({"part": cut})
     if part is None or model.network is None:
-        raise UsageError(f"{name!r} is no network: it has no parts")
+        raise UsageError(f"{name!r} is not a network: it has no parts")
     return part_model(model, part)
 
 
@@ -75,7 +75,7 @@ def bindings(pipeline: Pipeline) -> dict[str, dict[str, str]]:
                     queue += [*stages[name].after, *stages[name].reads]
             if provider is None:
                 raise UsageError(
-                    f"stage {stage.name!r}: nothing before it provides its input {port.name!r}",
+                    f"stage {stage.name!r}: no stage that it reads provides its input {port.name!r}",
                     "name the stage that produces it under `after` or `reads`",
                 )
             bound[stage.name][port.name] = provider

@@ -45,14 +45,14 @@ def tile_of(params: Mapping[str, Any]) -> TileOf | None:
         grid = Grid(int(entry["depth"]), int(entry["rows"]), int(entry["columns"]))
         return TileOf(str(entry["stage"]), grid, int(entry["row"]), int(entry["column"]))
     except (TypeError, KeyError, ValueError) as error:
-        raise UsageError(f"params.{TILE} is not what a planner writes: {error!r}") from None
+        raise UsageError(f"params.{TILE} does not have the form that planners write: {error!r}") from None
 
 
 def tile_model(model: Model, tile: TileOf) -> Model:
     """Return the model of a tile or the continuation: `model`'s own ports at the network's ends, one per tile
     between."""
     if model.network is None:
-        raise UsageError(f"{model.name!r} is no network: it has no tiles")
+        raise UsageError(f"{model.name!r} is not a network: it has no tiles")
     whole = model.network()
     ports = tuple(Port(f"{tile.stage}:{name}", found) for name, found in tile_types(whole, tile.grid).items())
     if tile.row < 0:

@@ -55,7 +55,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     """
     found = _with_torch(Path(path))
     if not isinstance(found, Mapping):
-        raise InputError(f"{path}: holds a {type(found).__name__}, no state dict", SAVE_AGAIN)
+        raise InputError(f"{path}: holds a {type(found).__name__}, not a state dict", SAVE_AGAIN)
     meta = found.get("meta")
     for key in ("state_dict", "model_state", "model"):
         if isinstance(found.get(key), Mapping):
@@ -98,7 +98,7 @@ def load(path: Path) -> Any:
             check_archive(archive, path.stat().st_size)
             names = [name for name in archive.namelist() if name.endswith("/data.pkl") or name == "data.pkl"]
             if len(names) != 1:
-                raise InputError(f"{path}: no checkpoint: {len(names)} files data.pkl in it", SAVE_AGAIN)
+                raise InputError(f"{path}: not a checkpoint: {len(names)} files data.pkl in it", SAVE_AGAIN)
             folder = names[0].removesuffix("data.pkl")
             return _Reader(path, archive, folder).load()
     except zipfile.BadZipFile:
@@ -149,7 +149,7 @@ class _Reader(pickle.Unpickler):
         }
         if (module, name) in known:
             return known[module, name]
-        raise InputError(f"{self._path}: asks for {module}.{name}, which is no tensor: not loaded", SAVE_AGAIN)
+        raise InputError(f"{self._path}: refers to {module}.{name}, which is not a tensor type: not loaded", SAVE_AGAIN)
 
     def persistent_load(self, pid: Any) -> npt.NDArray[Any]:
         """Return a storage as a flat array."""

@@ -27,9 +27,11 @@ def objectives(text: str) -> tuple[Objective, ...]:
     known = {str(goal): goal for goal in OBJECTIVES}
     for name in names:
         if name not in known:
-            raise UsageError(f"no objective {name!r}", f"one of {', '.join(OBJECTIVES)}, or several: energy,latency")
+            raise UsageError(
+                f"unknown objective {name!r}", f"one of {', '.join(OBJECTIVES)}, or several: energy,latency"
+            )
     if len(set(names)) < len(names):
-        raise UsageError(f"objectives {text!r} name one twice", "a second one decides between equals in the first")
+        raise UsageError(f"objectives {text!r}: one appears twice", "a second objective breaks ties in the first")
     return tuple(known[name] for name in names)
 
 

@@ -35,11 +35,11 @@ def governable(engine: PlannedEngine) -> bool:
 def apply_governor(plan: Plan, governor: str) -> Plan:
     """Return the plan with a governor on every engine it can serve; UsageError if there is none."""
     if governor not in GOVERNORS:
-        raise UsageError(f"no governor {governor!r}", f"one of {', '.join(GOVERNORS)}")
+        raise UsageError(f"unknown governor {governor!r}", f"one of {', '.join(GOVERNORS)}")
     if governor != "static" and not any(map(governable, plan.engines)):
         raise UsageError(
             f"governor {governor}: no engine of the plan has operating points to choose from",
-            "give engines of the platform operating_points, and plan anew",
+            "give engines of the platform operating_points, and plan again",
         )
     engines = (replace(e, governor=governor) if governable(e) else e for e in plan.engines)
     return replace(plan, engines=tuple(engines))

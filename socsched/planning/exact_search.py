@@ -37,11 +37,11 @@ def _proved(
     solution: Solution, workload: Workload, goals: Sequence[str], seconds: float, cutter: Cutter | None
 ) -> Solution:
     def judged(mapping: Mapping[str, Cost], cuts: Mapping[str, Legs]) -> tuple[int, Candidate] | None:
-        made = cutter.mapping(mapping, cuts) if cutter and cuts else (workload, mapping)
-        if made is None:
+        mapped = cutter.mapping(mapping, cuts) if cutter and cuts else (workload, mapping)
+        if mapped is None:
             return None
         try:
-            candidate = judge(*made)
+            candidate = judge(*mapped)
         except Unconnectable:
             return None
         feasible = candidate.verdict == "feasible"

@@ -38,7 +38,7 @@ def _why(chosen: Cost, options: Sequence[Cost], conversions: Sequence[tuple[str,
         text = f"fastest of {len(others) + 1} candidates: {text}, next {_name(others[0])} "
         text += format_duration(others[0].time_ns, 2)
     else:
-        text = f"{text} serves the whole plan better than the fastest of {len(others) + 1} candidates, "
+        text = f"{text} gives a better plan than the fastest of {len(others) + 1} candidates, "
         text += f"{_name(others[0])} {format_duration(others[0].time_ns, 2)}"
     for source, cost in conversions:
         text += f"; conversion from {source} {format_duration(cost, 2)}"

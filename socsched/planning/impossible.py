@@ -145,18 +145,18 @@ def _queued(workload: Workload, fastest: Mapping[str, int], cut: frozenset[str])
             yield from _violation(f"queue of {name} ({queue} may wait)", known[name], room, "ns")
 
 
-_AT_LEAST = "least there is, on any engine"
+_AT_LEAST = "least on any engine"
 
 
 def _crowded(workload: Workload, pieces: list[_Least]) -> Iterator[Violation]:
     """Yield engines whose capacity is exceeded by the stages that can run nowhere else."""
     period, lanes = workload.graph.period_ns, {engine.id: engine.lanes for engine in workload.engines()}
-    told: set[str] = set()
+    reported: set[str] = set()
     for piece in pieces:
         if piece.time_ns > period[piece.stage]:
             terms = ((f"{piece.stage}: {_AT_LEAST}", _rate(piece.time_ns, period[piece.stage])),)
             for violation in _violation(f"utilisation of {'+'.join(piece.lanes_ns)}", terms, _SECOND, "ns/s"):
-                told.add(piece.stage)
+                reported.add(piece.stage)
                 yield violation
     sets = dict.fromkeys(frozenset(piece.lanes_ns) for piece in pieces)
     for number in range(2, len(sets) + 1):
@@ -164,7 +164,7 @@ def _crowded(workload: Workload, pieces: list[_Least]) -> Iterator[Violation]:
             break
         sets |= dict.fromkeys(reduce(frozenset.union, some) for some in itertools.combinations(list(sets), number))
     for engines in sorted(sets, key=len):
-        inside = [p for p in pieces if set(p.lanes_ns) <= engines and p.stage not in told]
+        inside = [p for p in pieces if set(p.lanes_ns) <= engines and p.stage not in reported]
         rates: dict[str, int] = {}
         for piece in inside:
             least = _rate(min(piece.lanes_ns.values()), period[piece.stage])
@@ -172,7 +172,7 @@ def _crowded(workload: Workload, pieces: list[_Least]) -> Iterator[Violation]:
         room = sum(lanes[engine] for engine in engines) * _SECOND
         name = "+".join(engine for engine in lanes if engine in engines)
         for violation in _violation(f"utilisation of {name}", tuple(rates.items()), room, "ns/s"):
-            told |= set(rates)
+            reported |= set(rates)
             yield violation
 
 
@@ -191,7 +191,7 @@ def _drawn(workload: Workload, pieces: list[_Least]) -> Iterator[Violation]:
         # Each term is rounded separately: half a milliwatt each.
         slack = 1 + len(fixed) // 2
         jobs = sum(max(piece.uj, 0.0) * _SECOND / period[piece.stage] for piece in pieces) / _MICROWATTS
-        terms = (*fixed, ("stages: least energy there is, on any engine", max(int(jobs) - slack, 0)))
+        terms = (*fixed, ("stages: least energy on any engine", max(int(jobs) - slack, 0)))
         yield from _violation("mean power", terms, min(caps), "mW")
     rates: dict[str, int] = {}
     for piece in pieces:

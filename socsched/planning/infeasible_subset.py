@@ -72,15 +72,15 @@ def relax(workload: Workload, kept: frozenset[str]) -> Workload:
         for chain in pipeline.chains
     )
     stages = tuple(s if f"queue of {s.name}" in kept else replace(s, queue=MANY) for s in pipeline.stages)
-    made = workload.asking(task_graph(replace(pipeline, chains=chains, stages=stages)))
+    relaxed = workload.asking(task_graph(replace(pipeline, chains=chains, stages=stages)))
     most = {e.id: sum(_widest(workload, s.name, e.id) for s in stages) for e in workload.engines()}
     engines = tuple(
         e
         if f"utilisation of {e.id}" in kept
-        else replace(e, lanes=e.lanes + most[e.id] + 2 * len(made.edges), capacities=())
+        else replace(e, lanes=e.lanes + most[e.id] + 2 * len(relaxed.edges), capacities=())
         for e in workload.engines()
     )
-    return replace(made, _engines=engines)
+    return replace(relaxed, _engines=engines)
 
 
 def _widest(workload: Workload, stage: str, engine: str) -> int:
@@ -130,7 +130,11 @@ def restore_violations(candidate: Judged, workload: Workload) -> tuple[Violation
         name = f"deadline of chain {chain.name}"
         if chain.bound_ns is None and name not in lost:
             least = chain.deadline_ns + 1 - sum(value for _, value in chain.terms)
-            terms = (*chain.terms, ("no bound exists: more than is allowed", least)) if least > 0 else chain.terms
+            terms = (
+                (*chain.terms, ("no bound exists: counted as 1 ns over the deadline", least))
+                if least > 0
+                else chain.terms
+            )
             total = sum(value for _, value in terms)
             found.append(Violation(name, total, chain.deadline_ns, total - chain.deadline_ns, "ns", terms, ()))
     return tuple(found)

@@ -20,7 +20,7 @@ from socsched.planning.task import FILE_ORDER
 
 _PARTS = ("power", "bandwidth", "solver", "contention", "provenance", "uncertainty")
 """Parts of which nothing is written when nothing is known."""
-_HINT = "write it anew with `socsched plan PIPELINE -p PLATFORM -o plan.json`"
+_HINT = "write it again with `socsched plan PIPELINE -p PLATFORM -o plan.json`"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,11 @@ def assign_lanes(tasks: Sequence[Task], mapping: Mapping[str, Cost], lanes: Mapp
     def utilisation(task: Task) -> float:
         return task.cost_ns / task.period_ns
 
-    wanted = {engine: sum(share(task) for task in tasks if task.engine == engine) for engine in lanes}
+    demand = {engine: sum(share(task) for task in tasks if task.engine == engine) for engine in lanes}
     for task in sorted(tasks, key=lambda t: (-share(t), -utilisation(t))):
         loads = load[task.engine]
         if share(task) > 1:
-            first = sum(map(bool, loads)) if wanted[task.engine] <= len(loads) else 0  # room for all: disjoint lanes
+            first = sum(map(bool, loads)) if demand[task.engine] <= len(loads) else 0  # room for all: disjoint lanes
             chosen = tuple(range(first, first + share(task)))
         else:
             chosen = (min(range(len(loads)), key=lambda lane: (round(loads[lane], 9), lane)),)

@@ -92,11 +92,11 @@ def _levers(
     if later:
         yield later
     elif not count and not plain:
-        yield f"no single change closes it, of {len(tried)} tried" if tried else "no change to try"
+        yield f"none of the {len(tried)} single changes tried is enough" if tried else "no change to try"
     if violation.unit in ("mW", "B/s"):
         show = format_power if violation.unit == "mW" else format_bandwidth
         name, value = max(violation.terms, key=lambda term: term[1])
-        yield f"largest term: {name} {show(value)}; {show(violation.gap)} have to go"
+        yield f"largest term: {name} {show(value)}; reduce the total by {show(violation.gap)}"
 
 
 def _rest(left: Sequence[str]) -> str:

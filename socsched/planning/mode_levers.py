@@ -30,7 +30,7 @@ def _accuracy(violation: Violation, workload: Workload, mapping: Mapping[str, Co
             gained = (stage.losses.get(cost.precision, 0) - stage.losses.get(better[0].precision, 0)) / PER_POINT
             slower = format_duration(max(better[0].time_ns - cost.time_ns, 0))
             place = f"{better[0].engine} {better[0].precision}"
-            yield f"run {name} on {place}: {slower} slower, {gained:g} points better"
+            yield f"run {name} on {place}: {slower} slower, {gained:g} points more accurate"
     yield f"allow {violation.demand / PER_POINT:g} points instead of {violation.bound / PER_POINT:g}"
 
 
@@ -42,4 +42,4 @@ def _queue(violation: Violation, workload: Workload) -> Iterator[str]:
     if period:
         frames, stage = -(-violation.demand // period), workload.graph.stage(consumer or producer)
         where = uncut(stage.name, stage.params)
-        yield f"let {frames} frames be under way there (queue: {frames} at {where}), as far as deadlines allow"
+        yield f"allow {frames} frames in flight there (queue: {frames} at {where}), if deadlines permit"

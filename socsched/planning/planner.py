@@ -112,9 +112,9 @@ def draft_plan(
     """
     goals = objectives(objective)
     if policy not in POLICIES:
-        raise UsageError(f"no policy {policy!r} can be analysed", f"one of {', '.join(POLICIES)}")
+        raise UsageError(f"policy {policy!r} cannot be analysed", f"one of {', '.join(POLICIES)}")
     if solver not in SOLVERS:
-        raise UsageError(f"no solver {solver!r}", f"one of {', '.join(SOLVERS)}")
+        raise UsageError(f"unknown solver {solver!r}", f"one of {', '.join(SOLVERS)}")
     proving = solver == "cpsat" or (solver == "auto" and available())
     if proving:
         require()
@@ -275,7 +275,7 @@ def write_plan(
         policy=workload.policy,
         engines=workload.engines(),
         sensors=workload.sensors(),
-        tasks=tuple(map(_told, reasons(candidate.deployment))),
+        tasks=tuple(map(_name_part, reasons(candidate.deployment))),
         transitions=candidate.deployment.transitions,
         chains=assessment.chains,
         violations=found,
@@ -303,7 +303,7 @@ def _joined(notes: Mapping[str, str], more: Iterable[tuple[str, str]]) -> dict[s
     return result
 
 
-def _told(task: Task) -> Task:
+def _name_part(task: Task) -> Task:
     """Return a task whose reason names its part of a network."""
     part = part_of(task.params) if task.kind == "stage" else None
     if part is None:
@@ -330,7 +330,7 @@ def _report(
         bound = max(bound or 0, best.exact.bound)
         exact = SearchReport(proposed=best.exact.tried, conflict=tuple(best.exact.conflict))
         if best.floors:
-            scope = "stages whole, or in parts that follow each other"
+            scope = "stages uncut, or cut into parts that run in sequence"
             exact = replace(exact, scope=scope, whole_stages=best.whole)
     return replace(
         exact,
@@ -354,7 +354,7 @@ def _proof(best: Solution, solutions: Sequence[Solution]) -> Proof | None:
     if best.proof is None:
         return None
     others = len(solutions) - 1
-    return Proof(best.proof.method, best.proof.text + (f"; the other {others} modes likewise" if others else ""))
+    return Proof(best.proof.method, best.proof.text + (f"; likewise in the other {others} modes" if others else ""))
 
 
 def lower_bound(workload: Workload, floors: Mapping[str, int]) -> int:

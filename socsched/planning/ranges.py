@@ -85,7 +85,7 @@ def faults(plan: Plan) -> Iterator[tuple[Where, str]]:
             for place, segment in enumerate(parts):
                 yield from _outside(segment, _SEGMENT, (*path, name, place))
             if sum(segment.time_ns for segment in parts) > LONGEST_NS:
-                yield (*path, name), f"expected times of at most {LONGEST_NS} ns in all"
+                yield (*path, name), f"expected times of at most {LONGEST_NS} ns in total"
         if task.times is not None:
             values = task.times.values_ns
             times += len(values)
@@ -95,7 +95,7 @@ def faults(plan: Plan) -> Iterator[tuple[Where, str]]:
                 yield (*path, "times"), "expected ascending times"
     for what, count, most in (("segments", segments, MOST_SEGMENTS), ("execution times", times, MOST_TIMES)):
         if count > most:
-            yield ("tasks",), f"expected at most {most} {what} in all, got {count}"
+            yield ("tasks",), f"expected at most {most} {what} in total, got {count}"
     if plan.throttle is not None:
         yield from _outside(plan.throttle, _THROTTLE, ("throttle",))
 

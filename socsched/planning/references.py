@@ -35,14 +35,14 @@ def faults(plan: Plan) -> Iterator[Fault]:
             if plan.tasks and name not in names:
                 yield ("chains", index, "path", place), f"expected a task or sensor of the plan, got {name!r}"
     for place in _circular(plan, tasks):
-        yield ("tasks", place, "after"), "expected triggers without a circle, the task waits for itself"
+        yield ("tasks", place, "after"), "expected triggers without a cycle, the task waits for itself"
 
 
 def _twice(part: str, names: Iterable[str], key: str, taken: set[str] | None = None) -> Iterator[Fault]:
     known = set(taken or ())
     for index, name in enumerate(names):
         if name in known:
-            yield (part, index, key), f"expected a name of its own, {name!r} is taken"
+            yield (part, index, key), f"expected a unique name, {name!r} is in use already"
         known.add(name)
 
 

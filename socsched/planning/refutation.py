@@ -68,8 +68,8 @@ def by_search(workload: Workload, exact: bool, clock: Clock) -> Refutation | Non
     answer = exact_mapping(workload, judged, None, clock.left(), options=options)
     if answer.status != "infeasible":
         return None
-    ruled = "CP-SAT leaves no mapping within " + (", ".join(answer.conflict) or "all limits")
-    tried = f"{ruled} but {answer.tried}, which violate a requirement" if answer.tried else ruled
+    ruled = "CP-SAT finds no mapping within " + (", ".join(answer.conflict) or "all limits")
+    tried = f"{ruled}, except {answer.tried} that violate a requirement when analysed" if answer.tried else ruled
     return Refutation("CP-SAT", tried)
 
 
@@ -83,8 +83,8 @@ def _violates(workload: Workload, mapping: Mapping[str, Cost]) -> bool:
 def _shown(value: int, violation: Violation) -> str:
     if violation.unit == "ns/s":
         return f"{value / 1e7:.4g} %"
-    shown = {"ns": format_duration, "mW": format_power, "B/s": format_bandwidth}.get(violation.unit)
-    return shown(value) if shown else f"{value} {violation.unit}"
+    formatter = {"ns": format_duration, "mW": format_power, "B/s": format_bandwidth}.get(violation.unit)
+    return formatter(value) if formatter else f"{value} {violation.unit}"
 
 
 def meet_requirements(workload: Workload, mapping: Mapping[str, Cost]) -> Candidate | None:

@@ -20,25 +20,25 @@ def refusals(candidate: Candidate) -> Iterator[tuple[str, str]]:
         least = min(workload.model.candidates(stage), key=lambda cost: cost.energy_uj)
         if not stage.modelled or least.energy_uj >= chosen.energy_uj or _same(least, chosen):
             continue
-        there = f"{least.engine} {least.precision} would take {least.energy_uj / 1e3:.3g} mJ a frame, not "
-        there += f"{chosen.energy_uj / 1e3:.3g}"
+        saving = f"{least.engine} {least.precision} would take {least.energy_uj / 1e3:.3g} mJ a frame, not "
+        saving += f"{chosen.energy_uj / 1e3:.3g}"
         try:
             moved = judge(workload, {**mapping, name: least}, thorough=False)
         except Unconnectable:
-            yield name, f"{there}, but nobody converts its tensors"
+            yield name, f"{saving}, but no engine converts its tensors"
             continue
         if moved.violations:
             worst = max(moved.violations, key=lambda violation: violation.gap / max(violation.bound, 1))
-            yield name, f"{there}, but then {_told(worst)}"
+            yield name, f"{saving}, but then {_shortfall(worst)}"
         elif moved.balance.power_mw >= candidate.balance.power_mw:
-            yield name, f"{there}, which hand-overs use up"
+            yield name, f"{saving}, a saving that transfers between engines use up"
 
 
 def _same(a: Cost, b: Cost) -> bool:
     return (a.engine, a.precision, a.share) == (b.engine, b.precision, b.share)
 
 
-def _told(violation: Violation) -> str:
+def _shortfall(violation: Violation) -> str:
     if violation.unit == "ns":
         return f"{violation.requirement}: {format_duration(violation.demand)} > {format_duration(violation.bound)}"
     if violation.unit == "ns/s":

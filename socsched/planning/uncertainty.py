@@ -129,9 +129,9 @@ def _alternatives(
             return None
 
     close: list[tuple[float, float, Cost, list[tuple[Cost, float]]]] = []
-    here = value("", None)
+    present = value("", None)
     for name, chosen in mapping.items():
-        if here is None or clock.over():
+        if present is None or clock.over():
             break
         low, high = (value(name, rescale_cost(chosen, time)) for time in interval_ns(chosen))
         if low is None or high is None:
@@ -144,11 +144,14 @@ def _alternatives(
             least = value(name, rescale_cost(other, fastest))
             if least is None or least > high:
                 continue
-            most, there = value(name, rescale_cost(other, slowest)), value(name, other)
-            if most is None or there is None or most < low:
+            most, changed = value(name, rescale_cost(other, slowest)), value(name, other)
+            if most is None or changed is None or most < low:
                 continue
-            gains = [(other, _expected(here - least, here - most)), (chosen, _expected(high - there, low - there))]
-            close.append((there - here, (high - low + most - least) / 2, other, gains))
+            gains = [
+                (other, _expected(present - least, present - most)),
+                (chosen, _expected(high - changed, low - changed)),
+            ]
+            close.append((changed - present, (high - low + most - least) / 2, other, gains))
     close.sort(key=lambda row: abs(row[0]) / max(row[1], 1e-9))
     for difference, error, other, gains in close[:MOST]:
         if clock.over():
@@ -184,9 +187,11 @@ def _verdict(
                 holds = found.factor if found else 1.0
                 flips = (factor - min(holds, factor)) / (2 * cost.error)
                 share = f"{cost.error:.0%}"
-                yield _Option(cost, flips, 0.0, f"{name} may take {share} longer, and {holds - 1:.0%} can be proved")
+                yield _Option(
+                    cost, flips, 0.0, f"{name} may take {share} longer; deadlines are proved up to {holds - 1:.0%}"
+                )
         elif any(term.split(":")[0] == name for v in plan.violations for term, _ in v.terms):
             candidate = judge(workload, {**mapping, name: rescale_cost(cost, low)}, True)
             lost = any(chain.bound_ns is None for chain in candidate.assessment.chains)
             if not candidate.violations and not lost:
-                yield _Option(cost, 0.5, 0.0, f"if {name} is as fast as it may be, every requirement is met")
+                yield _Option(cost, 0.5, 0.0, f"at the lower end of the error of {name}, every requirement is met")

@@ -71,6 +71,6 @@ def _levers(name: str, graph: TaskGraph, model: CostModel) -> Iterator[str]:
     for refusal in model.refused(stage):
         against.setdefault(f"{refusal.precision}: {refusal.reason}", []).append(refusal.engine)
     for reason, refusing in against.items():
-        yield f"not on {', '.join(refusing)} {reason}"
+        yield f"not on {', '.join(refusing)} in {reason}"
     if not stage.modelled:
         yield "add a known execution time (costs) for an engine of this platform or one of the same kind elsewhere"

@@ -116,7 +116,7 @@ class Collector:
         except Exception as error:
             self._error = self._error or error
         if self._error is not None and kind is None:
-            raise MachineError(f"what frame figures are made of is broken: {self._error}") from self._error
+            raise MachineError(f"the figures of frames cannot be collected: {self._error}") from self._error
 
     def note(self, frame: int, **facts: Any) -> None:
         """Record facts about a frame's input."""

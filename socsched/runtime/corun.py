@@ -80,9 +80,9 @@ def contention(
         if victim.engine == aggressor.engine and set(victim.lanes) & set(aggressor.lanes):
             continue
         alone = _measured(victim, None, setting, heard, repeat, instances, board)
-        beside = _measured(victim, aggressor, setting, heard, repeat, instances, board)
-        factor = round(statistics.median(beside) / statistics.median(alone), 3)
-        note(f"{victim.name} beside {aggressor.name}: {factor} times as long")
+        corunning = _measured(victim, aggressor, setting, heard, repeat, instances, board)
+        factor = round(statistics.median(corunning) / statistics.median(alone), 3)
+        note(f"{victim.name} with {aggressor.name} co-running: {factor} times as long")
         found.append(CoRun(victim.name, aggressor.name, factor, repeat))
     return tuple(found)
 
@@ -181,9 +181,9 @@ def _timed(name: str, given: Placed, kind: TensorType, repeat: int, note: Callab
     times = []
     for _ in range(repeat + 1):
         start = time.perf_counter_ns()
-        made = to_layout(given, kind)
+        converted = to_layout(given, kind)
         times.append(time.perf_counter_ns() - start)
     median = round(statistics.median(times[1:]))
     before, after = (f"{t.dtype} {t.layout or 'NCHW'}" for t in (given.type, kind))
     note(f"{name} from {before} to {after}: {median / 1e6:.3f} ms")
-    return MeasuredConversion(name, before, after, int(given.array.nbytes + made.nbytes), median, repeat)
+    return MeasuredConversion(name, before, after, int(given.array.nbytes + converted.nbytes), median, repeat)

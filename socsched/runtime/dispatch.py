@@ -152,7 +152,7 @@ class Dispatcher:
         if act.void:
             self._abort(act, end_ns, "its plan was replaced while it ran")
         elif late and overload is not None and overload.aborts(task):
-            self._abort(act, end_ns, "too late to be of use")
+            self._abort(act, end_ns, "too late to be useful")
         else:
             job.status = "done"  # set once and last: the journal writes a job as soon as it has a status
             if self._wiring.followers[task.name] or task.name in self._wiring.sampled:
@@ -317,7 +317,7 @@ class Dispatcher:
             act.job.sampled = sampled
         if missing := self._wiring.needs[task.name] - act.values.keys():
             self.outstanding -= 1
-            self._drop(act, now_ns, f"nothing from {', '.join(sorted(missing))} yet")
+            self._drop(act, now_ns, f"no data from {', '.join(sorted(missing))} yet")
         return not missing
 
     def _worthwhile(self, act: Activation, now_ns: int) -> bool:

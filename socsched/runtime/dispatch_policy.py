@@ -268,7 +268,7 @@ def discipline(
 ) -> Discipline:
     """Return an executor's rules for `in_flight` concurrent frames; raise UsageError if `name` is unknown."""
     if name not in EXECUTORS:
-        raise UsageError(f"executor {name!r} is unknown", f"executors: {', '.join(EXECUTORS)}")
+        raise UsageError(f"unknown executor {name!r}", f"executors: {', '.join(EXECUTORS)}")
     return EXECUTORS[name](plan, in_flight, depths or {}, steal, gates or {})
 
 

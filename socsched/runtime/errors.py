@@ -12,6 +12,6 @@ class StageFailed(MachineError):
     def __init__(self, stage: str, frame: int, cause: BaseException, trace: Trace) -> None:
         super().__init__(
             f"stage {stage!r} failed on frame {frame}: {type(cause).__name__}: {cause}",
-            "the trace up to this frame was kept; run the stage alone with `socsched profile` to look closer",
+            "the trace up to this frame was kept; run the stage alone with `socsched profile` to investigate",
         )
         self.stage, self.frame, self.trace = stage, frame, trace

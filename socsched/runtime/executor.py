@@ -68,7 +68,7 @@ def execute(
     no plan can take over.
     """
     if pace not in ("rate", "asap"):
-        raise UsageError(f"pace {pace!r} is unknown", "use 'rate' or 'asap'")
+        raise UsageError(f"unknown pace {pace!r}", "use 'rate' or 'asap'")
     place = board or LocalBoard(platform)
     here = platform or place.platform_for(plan)
     bound = bindings(pipeline)
@@ -81,15 +81,15 @@ def execute(
     horizon = timetable.horizon_ns(plan, lead, files, frames, duration_ns)
     if files and not frames and duration_ns and horizon < duration_ns:
         length = f"{format_duration(horizon)} of {format_duration(duration_ns)}"
-        warn(f"the input has {files} frames of {fed}: the run ends after {length}; --loop goes round them again")
+        warn(f"the input has {files} frames of {fed}: the run ends after {length}; --loop repeats them")
     networks = [
         task for task in plan.tasks if sort_of(task, setting) in ("network", "cuda", "dla") and task.kind == "stage"
     ]
     unready = [task for task in networks if not _ready(pipeline, task.name)]
     if weights is None and unready:
-        warn("no weights given: the networks run with seeded random ones, so what they find means nothing")
+        warn("no weights given: the networks run with seeded random weights, so their outputs are meaningless")
     if scales is None and any(task.precision == "int8" for task in (unready if weights is None else networks)):
-        warn("no int8 scales given: ones of seeded inputs are used, so what the networks find may be worth little")
+        warn("no int8 scales given: scales from seeded inputs are used, so outputs of the networks may be inaccurate")
     for name in timetable.names(plan):
         if name in feeds:
             feeds[name].preload(timetable.frames_of(plan, name, horizon))

@@ -81,7 +81,7 @@ class Hub:
         self.version: Version
         self.dispatcher: Dispatcher
         self._unwritten: deque[tuple[Dispatcher, Task, Job, int, str, Origin | None]] = deque()
-        self._told: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
         self._ends: dict[str, list[Any]] = {}
         for chain in plan.chains:
             self._ends.setdefault(chain.path[-1], []).append(chain)
@@ -117,8 +117,8 @@ class Hub:
                 task = act.task
                 if self.anticipation is not None:
                     self.anticipation.ended(task.name, end - start)
-                told = act.origin if self.reporting and not act.void and task.name in self._ends else None
-                self._unwritten.append((dispatcher, task, act.job, act.index, version.titles[task.name], told))
+                reported = act.origin if self.reporting and not act.void and task.name in self._ends else None
+                self._unwritten.append((dispatcher, task, act.job, act.index, version.titles[task.name], reported))
             if self.waiters and (len(frames) != under_way or not self.running or self.failure):
                 self.state.notify_all()
             keep = outputs is not None and not act.void
@@ -149,10 +149,10 @@ class Hub:
         while self._unwritten:
             with self.guard:  # take the guard per record, so that no job waits long
                 if self._unwritten:
-                    dispatcher, task, job, index, title, told = self._unwritten.popleft()
+                    dispatcher, task, job, index, title, origin = self._unwritten.popleft()
                     dispatcher.record(task, job, index, title)
-                    if told is not None and self.collector is not None:
-                        self._report(job, told)
+                    if origin is not None and self.collector is not None:
+                        self._report(job, origin)
 
     def look(self) -> None:
         """Record ended jobs, and start jobs the shield has held back long enough, since no event may trigger that."""
@@ -223,6 +223,6 @@ class Hub:
             if chain.path[0] not in origin:
                 continue
             frame, release = origin[chain.path[0]]
-            if frame > self._told.get(chain.name, -1):
-                self._told[chain.name] = frame
+            if frame > self._reported.get(chain.name, -1):
+                self._reported[chain.name] = frame
                 self.reports.append(FrameReport(chain.name, frame, release, job.finish_ns, chain.deadline_ns))

@@ -54,7 +54,10 @@ class Losses:
             )
             self._lose(act)
         else:
-            hub.failure = hub.failure or (act, MachineError(text, "event-chained goes on without the engine"))
+            hub.failure = hub.failure or (
+                act,
+                MachineError(text, "use the executor event-chained, which continues without the engine"),
+            )
             hub.halted = True
         hub.dispatch()
         hub.notify()

@@ -50,7 +50,7 @@ class Injector:
             if here and now >= failure.at_ns and number not in self.spent:
                 self.spent.add(number)
                 if failure.kind == "fail":
-                    raise InjectedFailure(f"{task.engine} failed, as the faults file asks")
+                    raise InjectedFailure(f"{task.engine} failed, as specified in the faults file")
                 self.freed.wait()
 
     def after(self, task: Task, start_ns: int) -> None:

@@ -46,7 +46,7 @@ def list_frames(path: str | Path) -> tuple[Path, ...]:
     if not path.exists():
         raise InputError(f"{path}: no such scan, image or folder", "check the path given as input")
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{path}: neither scan nor image nor arrays", _HINT)
+        raise InputError(f"{path}: not a scan, an image or a file of arrays", _HINT)
     return (path,)
 
 
@@ -111,12 +111,12 @@ def require_used(files: Sequence[Path], found: Sequence[InputFiles], ports: Port
     unused = next((path for path in files if path not in used), None)
     if unused is None:
         return
-    told = ", ".join(f"{name} {kind.dtype} {list(kind.shape)}" for name, kind in ports.items()) or "none"
+    known = ", ".join(f"{name} {kind.dtype} {list(kind.shape)}" for name, kind in ports.items()) or "none"
     if unused.suffix.lower() not in IMAGES:
-        raise InputError(f"{unused}: no sensor of this pipeline takes it", f"ports that sensors feed: {told}")
+        raise InputError(f"{unused}: no sensor of this pipeline takes it", f"ports that sensors feed: {known}")
     raise InputError(
-        f"{unused}: no sensor of this pipeline takes an image as it is; ports that sensors feed: {told}",
-        "how to scale and normalise it is not known: put a stage with model camera.preprocess before the network, or "
+        f"{unused}: no sensor of this pipeline takes an image without preprocessing; ports that sensors feed: {known}",
+        "its scaling and normalisation are not known: put a stage with model camera.preprocess before the network, or "
         f"give {ARRAYS} files with an array of the port's name",
     )
 
@@ -172,8 +172,8 @@ def _rows(path: Path, ports: Ports) -> int:
     if not counts:
         return 0
     if set(counts) != set(ports) or len(set(counts.values())) > 1:
-        told = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise InputError(f"{path}: frames of the ports: {told}", f"expected as many of each of {', '.join(ports)}")
+        counted = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise InputError(f"{path}: frames of the ports: {counted}", f"expected as many of each of {', '.join(ports)}")
     return next(iter(counts.values()))
 
 

@@ -186,7 +186,7 @@ def _require_plan(path: Path) -> None:
         return  # reported when the plan is read
     if not same:
         raise InputError(
-            f"{path}: the journal of another run than {PLAN} there is of: a later one was cut off before it began",
+            f"{path}: not the journal of the run that wrote {PLAN}: a later run was interrupted early",
             "run again with -o into this folder",
         )
 
@@ -208,7 +208,7 @@ def _read(path: str | Path) -> tuple[Trace, dict[int, Job]]:
         for name, steps in row.counters.items():
             trace.counters.setdefault(name, []).extend(steps)
     if trace is None:
-        raise InputError(f"{path}: is no journal", _HINT)
+        raise InputError(f"{path}: not a journal", _HINT)
     return trace, jobs
 
 
@@ -230,8 +230,8 @@ def _rows(path: str | Path) -> Iterator[_Head | _Row]:
                 try:
                     yield JsonFile(line, f"{path}:{number}").load(kind)
                 except DescriptorError as error:
-                    what = "is no journal" if number == 1 else "no line of a journal"
-                    raise InputError(f"{path}:{number}: {what}: {error.findings[0].expected}", _HINT) from None
+                    problem = "not a journal" if number == 1 else "not a line of a journal"
+                    raise InputError(f"{path}:{number}: {problem}: {error.findings[0].expected}", _HINT) from None
                 kind = _Row
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}", _HINT) from error

@@ -29,9 +29,9 @@ def limp_home_plans(plan: Plan, pipeline: Pipeline, platform: Platform, work: Wo
     losses = sorted(each, key=lambda lost: (len(lost), sorted(lost)))
     found: list[Plan] = []
     for lost in losses:
-        made = without(plan, lost, pipeline, platform, work)
-        if made is not None and made not in found:
-            found.append(made)
+        reduced = without(plan, lost, pipeline, platform, work)
+        if reduced is not None and reduced not in found:
+            found.append(reduced)
     return tuple(found)
 
 
@@ -42,30 +42,35 @@ def lanes_lost_with(engine: str, lanes: Iterable[int]) -> Lanes:
 
 def without(plan: Plan, lost: Lanes, pipeline: Pipeline, platform: Platform, work: WorkOf) -> Plan | None:
     """Return a plan that uses none of the lanes `lost`, None if none exists."""
-    gone: dict[str, set[int]] = {}
+    missing: dict[str, set[int]] = {}
     for engine, lane in lost:
-        gone.setdefault(engine, set()).add(lane)
-    left = {e.id: [lane for lane in range(e.lanes) if lane not in gone.get(e.id, ())] for e in plan.engines}
+        missing.setdefault(engine, set()).add(lane)
+    left = {e.id: [lane for lane in range(e.lanes) if lane not in missing.get(e.id, ())] for e in plan.engines}
     if not any(left.values()):
         return None
-    made = make_plan(
-        pipeline, _reduced(platform, plan.mode, left, gone), plan.mode, policy=plan.policy, work=work, explain=False
+    reduced = make_plan(
+        pipeline,
+        _reduced(platform, plan.mode, left, missing),
+        plan.mode,
+        policy=plan.policy,
+        work=work,
+        explain=False,
     )
-    if not made.tasks:
+    if not reduced.tasks:
         return None
     lanes = {engine.id: engine.lanes for engine in plan.engines}
-    engines = tuple(replace(engine, lanes=lanes[engine.id]) for engine in made.engines if engine.id in lanes)
+    engines = tuple(replace(engine, lanes=lanes[engine.id]) for engine in reduced.engines if engine.id in lanes)
     known = {engine.id for engine in engines}
     absent = tuple(engine for engine in plan.engines if engine.id not in known)
-    tasks = tuple(replace(t, lanes=tuple(left[t.engine][lane] for lane in t.lanes)) for t in made.tasks)
-    return replace(made, engines=(*engines, *absent), tasks=tasks)
+    tasks = tuple(replace(t, lanes=tuple(left[t.engine][lane] for lane in t.lanes)) for t in reduced.tasks)
+    return replace(reduced, engines=(*engines, *absent), tasks=tasks)
 
 
-def _reduced(platform: Platform, mode: str, left: dict[str, list[int]], gone: dict[str, set[int]]) -> Platform:
+def _reduced(platform: Platform, mode: str, left: dict[str, list[int]], lost: dict[str, set[int]]) -> Platform:
     """Return the platform with fewer units; engines without units are left out."""
 
     def units(engine: str, before: int) -> int:
-        return max(before - len(gone.get(engine, ())), 0) if len(left.get(engine, [0])) else 0
+        return max(before - len(lost.get(engine, ())), 0) if len(left.get(engine, [0])) else 0
 
     engines = tuple(
         replace(e, units=units(e.id, e.units)) if e.shares == "unit" else e

@@ -60,7 +60,7 @@ class Monitor:
         shortest = min((task.period_ns for task in plan.tasks), default=10**8)
         self._interval = min(max(shortest / _LOOKS / 1e9, _LEAST_S), _MOST_S)
         self._also = also
-        self._told: set[tuple[str, str, int]] = set()
+        self._reported: set[tuple[str, str, int]] = set()
         self._overruns: dict[str, int] = {}
         self._depths: dict[str, list[tuple[int, int]]] = {}
         self._stop = threading.Event()
@@ -84,9 +84,9 @@ class Monitor:
         """Sample all running jobs and queues once; the guard is held."""
         dispatcher, now = self._current(), monotonic_ns - self._origin
         running = list(dispatcher.running.values())
-        if self._told:
+        if self._reported:
             jobs = {(act.task.name, act.job.frame) for act in running}
-            self._told = {key for key in self._told if key[1:] in jobs}
+            self._reported = {key for key in self._reported if key[1:] in jobs}
         for act in running:
             if act.begun_ns >= 0 and not act.void:
                 self._watch(dispatcher, act, monotonic_ns - act.begun_ns, now)
@@ -110,9 +110,9 @@ class Monitor:
     def _first(self, what: str, task: str, frame: int) -> bool:
         """Return whether this is the first report about a job."""
         key = (what, task, frame)
-        if key in self._told:
+        if key in self._reported:
             return False
-        self._told.add(key)
+        self._reported.add(key)
         return True
 
     def _queues(self, dispatcher: Dispatcher, now: int) -> None:

@@ -61,7 +61,10 @@ def measure(
     """
     modelled = {stage.name for stage in pipeline.stages if stage.model}
     if not modelled & {task.name for task in plan.tasks}:
-        raise UsageError("no stage of the pipeline has a model: nothing to measure", "its times are in its file")
+        raise UsageError(
+            "no stage of the pipeline has a model: nothing to measure",
+            "the execution times of such stages stand in the pipeline file",
+        )
     costs: dict[tuple[str, int], MeasuredCost] = {}
     for variant in _variants(plan):
         wanted = [task for task in variant.tasks if task.name in modelled and (task.name, len(task.lanes)) not in costs]

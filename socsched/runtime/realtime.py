@@ -114,7 +114,7 @@ def set_deadline(wanted: Reservation) -> str:
     """
     number = _SET_ATTR.get(platform.machine())
     if number is None:
-        return f"SCHED_DEADLINE is not known on {platform.machine()}"
+        return f"no system call of SCHED_DEADLINE is known for {platform.machine()}"
     attr = _Attr(ctypes.sizeof(_Attr), _SCHED_DEADLINE, _RESET_ON_FORK, 0, 0, *_numbers(wanted))
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
@@ -137,13 +137,13 @@ def choose_class(wanted: str, processors: int) -> tuple[str, str]:
     "auto" takes SCHED_FIFO if it is permitted and leaves at least one usable CPU to other processes.
     """
     if wanted not in CLASSES:
-        raise UsageError(f"real-time class {wanted!r} is unknown", f"classes: {', '.join(CLASSES)}")
+        raise UsageError(f"unknown real-time class {wanted!r}", f"classes: {', '.join(CLASSES)}")
     if wanted == "off":
         return "off", ""
     if refused := refusal():
         return "off", f"no real-time scheduling: {refused}; allow it with `ulimit -r 99` or CAP_SYS_NICE"
     if wanted == "auto" and hasattr(os, "sched_getaffinity") and processors >= len(os.sched_getaffinity(0)):
-        return "off", "no real-time scheduling: the plan uses every processor; insist with --realtime fifo"
+        return "off", "no real-time scheduling: the plan uses every processor; force it with --realtime fifo"
     return ("fifo" if wanted == "auto" else wanted), ""
 
 
@@ -237,11 +237,11 @@ def short_turns() -> str:
     """
     number = _SET_ATTR.get(platform.machine())
     if number is None or not hasattr(os, "SCHED_OTHER") or os.sched_getscheduler(0) != os.SCHED_OTHER:
-        return "no ordinary thread of Linux"
+        return "not an ordinary Linux thread"
     nice = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     attr = _Attr(ctypes.sizeof(_Attr), os.SCHED_OTHER, 0, nice, 0, _SHORT_NS, 0, 0)
     if _libc().syscall(number, 0, ctypes.byref(attr), 0):
-        return f"short turns refused ({os.strerror(ctypes.get_errno())})"
+        return f"short time slices refused ({os.strerror(ctypes.get_errno())})"
     return ""
 
 
@@ -262,7 +262,7 @@ def quiet_interpreter(lock: bool = False, note: Callable[[str], None] = print) -
     gc.disable()
     sys.setswitchinterval(_SWITCH_S)
     spare_memory()
-    refused = lock_memory() if lock else "not asked for"
+    refused = lock_memory() if lock else "not requested"
     if lock and refused:
         note(refused)
     try:

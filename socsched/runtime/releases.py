@@ -90,7 +90,7 @@ class Releases:
                 if frame is not None and frame.problem:
                     hub.dispatcher.lose(name, number, nominal, frame.problem)
                 elif name in lost or (self._asap and injector.loses(name, nominal)):
-                    hub.dispatcher.lose(name, number, nominal, "dropout, as the faults file asks")
+                    hub.dispatcher.lose(name, number, nominal, "dropout, as specified in the faults file")
                 else:
                     hub.dispatcher.release(name, number, nominal, now, frame.outputs if frame else {})
             hub.dispatch()
@@ -116,14 +116,14 @@ class Releases:
 
     def _sleep(self, until_ns: int, names: list[str]) -> bool:
         """Sleep until the release of `names` at `until_ns` of this run; return False if the run must end now."""
-        hub, told = self._hub, False
+        hub, rehearsed = self._hub, False
         while not hub.over:
             now = hub.now()
             left = until_ns - now
             if left <= 0:
                 return True
-            if not told and left <= _LOOK_NS and (anticipation := hub.anticipation) is not None:
-                told = True
+            if not rehearsed and left <= _LOOK_NS and (anticipation := hub.anticipation) is not None:
+                rehearsed = True
                 realtime.sleep_until(hub.origin_ns + until_ns - REHEARSAL_NS)
                 at = hub.origin_ns + until_ns
                 # awake or running workers keep their cores busy: on one of those this thread would miss the release

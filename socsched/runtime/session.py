@@ -112,7 +112,7 @@ class Session:
             if journal is not None:
                 journal.close()  # the trace is complete again
                 if journal.error is not None:
-                    self._note(f"the journal ends before the run: {journal.error}")
+                    self._note(f"the journal is incomplete: {journal.error}")
             self._gather(trace, meters)
             self._close(trace, horizon_ns, asap)
         if releases.broken is not None:

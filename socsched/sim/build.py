@@ -91,7 +91,7 @@ def load_kernel(prefer: str | None = None, segments: int = WORTH_COMPILING, word
                     ) from None
                 _loaded["why"] = str(reason)
                 _loaded[key] = _interpreted()
-                notice("kernel", f"simulations are interpreted, which takes longer: {reason}")
+                notice("kernel", f"simulations run interpreted, which is slower: {reason}")
     return _loaded[key]
 
 
@@ -207,7 +207,7 @@ def _import(file: Path, variant: _Variant) -> ModuleType:
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, file)
         if spec is None or spec.loader is None:
-            raise _Impossible(f"{file} is no module")
+            raise _Impossible(f"{file} is not a Python module")
         try:
             module = importlib.util.module_from_spec(spec)
             sys.modules[name] = module

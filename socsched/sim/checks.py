@@ -25,10 +25,10 @@ def check_plan(plan: Plan) -> None:
     ):
         if len(set(names)) < len(names):
             twice = next(name for index, name in enumerate(names) if name in names[:index])
-            raise UsageError(f"plan: {what} {twice!r} is there twice")
+            raise UsageError(f"plan: {what} {twice!r} appears twice")
     for chain in plan.chains:
         if not chain.path:
-            raise UsageError(f"plan: chain {chain.name!r} leads nowhere")
+            raise UsageError(f"plan: chain {chain.name!r}: expected a path of at least one task")
 
 
 def _describe_path(plan: Plan, path: Where) -> str:
@@ -58,9 +58,13 @@ def check_task(task: Task, plan: Plan, engines: Mapping[str, int]) -> None:
     if task.timer and task.period_ns <= 0:
         raise UsageError(f"{where}: a timer needs a period above 0, got {task.period_ns} ns")
     if not 0 <= task.width <= len(set(task.lanes)):
-        raise UsageError(f"{where}: a width of {task.width} of {len(set(task.lanes))} lanes")
+        raise UsageError(
+            f"{where}: expected a width from 0 to {len(set(task.lanes))}, the number of lanes, got {task.width}"
+        )
     for value, known, field in ((task.on_late, LATE, "on_late"), (task.criticality, CRITICALITY, "criticality")):
         if value not in known:
-            raise UsageError(f"{where}: {field} {value!r} is unknown", hint=f"known: {', '.join(known)}")
+            raise UsageError(f"{where}: unknown {field} {value!r}", hint=f"known: {', '.join(known)}")
     if task.budget_ns and not 0 < task.budget_ns <= task.server_ns:
-        raise UsageError(f"{where}: a budget of {task.budget_ns} ns in every {task.server_ns} ns is no reservation")
+        raise UsageError(
+            f"{where}: expected a budget within its server period of {task.server_ns} ns, got {task.budget_ns} ns"
+        )

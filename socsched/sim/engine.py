@@ -69,7 +69,7 @@ def run(
 
     # a task set is simulated up to and including the instant of its horizon
     if not 0 <= duration_ns <= HORIZON_NS + 1:
-        raise UsageError(f"a simulation of {duration_ns} ns: from 0 to {HORIZON_NS} ns (100 days) are possible")
+        raise UsageError(f"expected a duration from 0 to {HORIZON_NS} ns (100 days), got {duration_ns} ns")
     lowered = lower(plan, seed, policy)
     callbacks = Callbacks(lowered, faults or Faults(), seed)
     kernel_class = load_kernel(implementation, _segments(plan, duration_ns), lowered.tables["numbers"]["words"])

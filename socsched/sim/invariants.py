@@ -129,7 +129,7 @@ def check_tables(tables: dict[str, Any], plan: Plan) -> None:
     lengths = {"n_clock": sizes["engine"] * levels, "n_power": sizes["engine"] * levels}
     lengths |= {"host_times": sizes["class"] ** 2, "corunner_times": sizes["class"] ** 2}
     if any(len(found[name]) != length for name, length in lengths.items()):
-        raise UsageError("plan: the simulator's tables do not fit together")
+        raise UsageError("plan: the simulator's tables are inconsistent")
 
 
 def _is_column(name: str) -> bool:

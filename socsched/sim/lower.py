@@ -217,7 +217,9 @@ def _segments(
     for task in plan.tasks:
         own = task.segments or (Segment(task.name, task.cost_ns, 0, task.bytes),)
         if own[0].hold:
-            raise UsageError(f"plan: task {task.name!r}: nothing to hold before its first segment on its own engine")
+            raise UsageError(
+                f"plan: task {task.name!r}: its first segment on its own engine cannot hold an earlier one"
+            )
         rows.row("t", first=add(task, own), count=len(own), cost=sum(segment.time_ns for segment in own))
         rows.row("t", degraded0=add(task, task.degraded), degraded=len(task.degraded))
     return found
@@ -329,7 +331,7 @@ def _close_loops(rows: _Columns, plan: Plan, sources: Sequence[str]) -> None:
         path = _path(after, timer.name, timer.closed_by) if timer.timer and timer.closed_by in number else []
         if not path:
             raise UsageError(
-                f"plan: task {timer.name!r}: closed by {timer.closed_by!r}, which its data alone must lead to"
+                f"plan: task {timer.name!r}: closed by {timer.closed_by!r}, which no path from it alone leads to"
             )
         rows["s_loop"][source_of[timer.name]] = 1
         for name in path:

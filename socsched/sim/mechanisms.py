@@ -76,7 +76,7 @@ def list_thresholds(rule: Policy) -> tuple[int, ...]:
         return ()
     levels = (rule.tokens.fixed,) if rule.tokens.fixed else rule.tokens.levels
     if not levels or min(levels) <= 0 or list(levels) != sorted(set(levels)):
-        raise UsageError(f"policy {rule.name!r}: levels of tokens must be above 0 and rise, got {levels}")
+        raise UsageError(f"policy {rule.name!r}: expected levels of tokens above 0 in rising order, got {levels}")
     return levels
 
 
@@ -85,14 +85,17 @@ def make_task_row(task: Task, kind: str, rule: Policy) -> dict[str, int]:
     batch = rule.batch if rule.batch and kind in (rule.batch.kinds or (kind,)) else None
     most, extra = (batch.size(task), batch.extra_permille) if batch else (1, 0)
     if not (1 <= most <= _MOST_BATCH and 0 <= extra <= _MOST_BATCH):
-        raise UsageError(f"policy {rule.name!r}: a batch of {most}, {extra} thousandths longer each, of {task.name!r}")
+        limits = f"expected a batch from 1 to {_MOST_BATCH} jobs and 0 to {_MOST_BATCH} thousandths for each"
+        raise UsageError(f"policy {rule.name!r}: task {task.name!r}: {limits}, got {most} and {extra}")
     return {"weight": _weight(task, rule), "batch": most, "batch_extra": extra}
 
 
 def _weight(task: Task, rule: Policy) -> int:
     weight = rule.weight(task) if rule.weight else 1
     if not 0 < weight < _MOST_WEIGHT:
-        raise UsageError(f"policy {rule.name!r}: weight {weight} of task {task.name!r} is not from 1 to 2**20 - 1")
+        raise UsageError(
+            f"policy {rule.name!r}: task {task.name!r}: expected a weight from 1 to 2**20 - 1, got {weight}"
+        )
     return weight
 
 

@@ -67,13 +67,13 @@ class _Merger:
                 raise ValueError(f"{method} is in two layers of the kernel: {self.methods[method]} and {node.name}")
             self.methods[method] = node.name
         if node.name == TOP:
-            made = "__init__"
+            constructor = "__init__"
         else:
-            made = f"make_{node.name.lower()}"
-            given = "dict tables, object hooks, long long end, long long record"
-            self.declared.append(f"    cdef int {made}(self, {given}) except -1")
+            constructor = f"make_{node.name.lower()}"
+            parameters = "dict tables, object hooks, long long end, long long record"
+            self.declared.append(f"    cdef int {constructor}(self, {parameters}) except -1")
         for line in own[(node.body[0].end_lineno or node.lineno) - node.lineno + 1 :]:
-            line = line.replace("def __init__(", f"def {made}(")
+            line = line.replace("def __init__(", f"def {constructor}(")
             self.whole.append(re.sub(r"super\(\)\.__init__\(.*\)", before, line))
 
 
@@ -82,16 +82,16 @@ def merge_layers(folder: Path, modules: Sequence[str]) -> tuple[str, str]:
 
     Imports between the modules are dropped, and named numbers become C macros.
     """
-    made = _Merger()
+    merger = _Merger()
     for name in modules:
         declarations = folder / f"{name}.pxd"
         known = declarations.read_text(encoding="utf-8") if declarations.exists() else ""
-        made.module((folder / f"{name}.py").read_text(encoding="utf-8"), known)
-    macros = [f"    #define SOCSCHED_{name} {value}LL" for name, value in made.numbers.items()]
-    named = [f'    const long long {name} "SOCSCHED_{name}"' for name in made.numbers]
+        merger.module((folder / f"{name}.py").read_text(encoding="utf-8"), known)
+    macros = [f"    #define SOCSCHED_{name} {value}LL" for name, value in merger.numbers.items()]
+    named = [f'    const long long {name} "SOCSCHED_{name}"' for name in merger.numbers]
     head = ["cimport cython", "cdef extern from *:", '    """', *macros, '    """', *named]
-    source = ["from __future__ import annotations", *made.imports, *made.source, *made.whole]
-    return "\n".join(source) + "\n", "\n".join([*head, *made.declared]) + "\n"
+    source = ["from __future__ import annotations", *merger.imports, *merger.source, *merger.whole]
+    return "\n".join(source) + "\n", "\n".join([*head, *merger.declared]) + "\n"
 
 
 def _head(name: str, below: list[str]) -> str:
@@ -100,5 +100,5 @@ def _head(name: str, below: list[str]) -> str:
 
 def _takes_tables(node: ast.ClassDef) -> bool:
     """Return whether a class is a layer, that is, constructed from the tables and nothing else."""
-    made = next((x for x in node.body if isinstance(x, ast.FunctionDef) and x.name == "__init__"), None)
-    return made is not None and ", ".join(a.arg for a in made.args.args[1:]) == _PASSED
+    constructor = next((x for x in node.body if isinstance(x, ast.FunctionDef) and x.name == "__init__"), None)
+    return constructor is not None and ", ".join(a.arg for a in constructor.args.args[1:]) == _PASSED

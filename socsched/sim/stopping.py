@@ -17,7 +17,7 @@ from types import FrameType
 _BATCH_S = 0.05
 """Target duration of one uninterrupted batch of events in the kernel."""
 _FIRST, _MOST = 1_000, 1 << 30
-MESSAGE = "stopping; writing what is done; Ctrl-C again discards"
+MESSAGE = "stopping and writing the results so far; press Ctrl-C again to discard them"
 
 
 class Stop:

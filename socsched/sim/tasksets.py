@@ -124,12 +124,12 @@ def simulate_taskset(
     duration = duration_ns if duration_ns is not None else tasks.horizon_ns
     if duration is None:
         duration, _ = choose_horizon(tasks)
-    made = make_taskset_plan(tasks, execution, policy)
+    plan = make_taskset_plan(tasks, execution, policy)
     if reported:
-        made = with_chains(made)
+        plan = with_chains(plan)
     if tasks.policy.preemptive and any(task.regions_ns for task in tasks.tasks):
-        made = replace(made, engines=(replace(made.engines[0], preemption="segment"),))
-    return run(made, duration + 1, seed, record=record)
+        plan = replace(plan, engines=(replace(plan.engines[0], preemption="segment"),))
+    return run(plan, duration + 1, seed, record=record)
 
 
 def summarise_taskset(tasks: TaskSet, simulated: SimulationRun, jobs: int = 0) -> dict[str, Any]:

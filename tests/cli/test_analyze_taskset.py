@@ -63,8 +63,8 @@ def test_every_test_is_listed_with_bounds_or_the_reason_why_not(
     by_name = {test["name"]: test for test in document["tests"]}
     assert by_name["response-time analysis"]["bounds"] == {"camera": 2, "fusion": 6, "control": 14}
     assert by_name["Liu-Layland bound"]["bounds"] == {"camera": 10, "fusion": 20, "control": 40}
-    assert by_name["EDF utilisation"]["reason"] == "it is for edf, the policy is fp"
-    assert by_name["chain: LET, any phase"]["reason"].startswith("data move at start and end of jobs")
+    assert by_name["EDF utilisation"]["reason"] == "it applies to edf, the policy is fp"
+    assert by_name["chain: LET, any phase"]["reason"].endswith("here data move at the start and end of jobs")
     assert [(task["bound"], task["test"]) for task in document["tasks"]] == [
         (2, "response-time analysis"),
         (6, "response-time analysis"),

@@ -274,7 +274,7 @@ def test_the_journal_of_another_run_is_refused(made: Path, tmp_path: Path, capsy
     assert folders.load(tmp_path)[1].releases["lidar"] == [0, 100_000_000]
     shutil.copy(made / "other" / folders.PLAN, tmp_path)
     assert run(["why", str(tmp_path)]) == EXIT_USAGE
-    assert "the journal of another run" in capsys.readouterr().err
+    assert "not the journal of the run" in capsys.readouterr().err
 
 
 def test_a_journal_cut_off_at_any_line_is_recovered(made: Path, tmp_path: Path) -> None:

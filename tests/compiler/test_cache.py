@@ -346,7 +346,7 @@ def test_a_share_of_an_engine(make_engine: Make) -> None:
     assert np.array_equal(first, second)
     with pytest.raises(UsageError, match="cpu has 4 cores, not 5"):
         compile_stage(PFN, make_engine(), share=5)
-    with pytest.raises(UsageError, match="is occupied whole"):
+    with pytest.raises(UsageError, match="is occupied as a whole"):
         compile_stage(PFN, replace(make_engine(), shares="whole"), share=2)
 
 

@@ -153,7 +153,7 @@ def test_boxes_without_finite_values_are_left_out_and_counted(value):
     output[1, 6, 3, 4] = value
     found = detections(output)
     assert (found.labels.tolist(), found.dropped) == ([1], 1)
-    with pytest.warns(RuntimeWarning, match="1 boxes without finite values"):
+    with pytest.warns(RuntimeWarning, match="1 boxes with non-finite values"):
         decode(output.reshape(40, ROWS, COLUMNS))
 
 

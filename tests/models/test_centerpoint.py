@@ -226,7 +226,7 @@ def test_cells_without_finite_values_are_left_out_and_counted(part, value):
         return
     found = detect(*maps)
     assert (found.labels.tolist(), found.dropped) == ([2], 1)
-    with pytest.warns(RuntimeWarning, match="1 cells without finite values"):
+    with pytest.warns(RuntimeWarning, match="1 cells with non-finite values"):
         decode(*maps)
 
 

@@ -188,7 +188,7 @@ def test_missing_and_unused_tensors_are_named() -> None:
         checkpoints.convert(state, "openpcdet")
     state = {**theirs(direct(), "openpcdet"), "roi_head.shared_fc.weight": np.zeros(3)}
     assert checkpoints.convert(state, "openpcdet").unplaced == ("roi_head.shared_fc.weight",)
-    with pytest.raises(UsageError, match="no known layout"):
+    with pytest.raises(UsageError, match="unknown layout"):
         checkpoints.guess({"encoder.layer.0": np.zeros(1)}, {})
 
 

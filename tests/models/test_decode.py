@@ -93,7 +93,7 @@ def test_anchors_without_finite_values_are_left_out_and_counted(part, value):
     found = detect(*maps, Settings(grid=SMALL))
     assert clean.scores[0] > 0.999 > found.scores[0] and (clean.dropped, found.dropped) == (0, 1)
     assert np.isfinite(found.boxes).all() and np.isfinite(found.scores).all()
-    with pytest.warns(RuntimeWarning, match="1 anchors without finite values"):
+    with pytest.warns(RuntimeWarning, match="1 anchors with non-finite values"):
         decode(*maps, Settings(grid=SMALL))
 
 

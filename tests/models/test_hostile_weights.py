@@ -48,7 +48,7 @@ def test_an_archive_that_expands_is_refused(tmp_path: Path) -> None:
     [
         (npy(head(f"({2**40},)")), "needs 4398046511104 bytes, not 0"),
         (npy(head(f"({2**62}, 8)")), "needs"),
-        (npy(head("(-1,)")), "no shape"),
+        (npy(head("(-1,)")), "not the shape"),
         (npy(head("(1,)", "|O"), b"\x80\x04N."), "expected numbers"),
         (npy(head("(1,)", "<U4"), bytes(16)), "expected numbers"),
         (npy(head("(1,)", "<c8"), bytes(8)), "expected numbers"),

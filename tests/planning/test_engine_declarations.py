@@ -119,5 +119,5 @@ def test_a_governor_saves_energy_and_keeps_deadlines() -> None:
 def test_the_lack_of_a_governable_engine_is_reported() -> None:
     with pytest.raises(UsageError, match="operating points"):
         apply_governor(planned(board()), "ccedf")
-    with pytest.raises(UsageError, match="no governor"):
+    with pytest.raises(UsageError, match="unknown governor"):
         apply_governor(planned(board()), "turbo")

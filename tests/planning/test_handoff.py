@@ -76,7 +76,7 @@ def test_the_compute_graph_holds_every_task_once_in_the_epoch_of_its_period(plan
         assert body["Resources"] == [resource(task.engine, lane, lanes[task.engine]) for lane in task.lanes]
         tasks = {other.name for other in plan.tasks}
         assert body["Dependencies"] == [f"socsched.{name(other)}" for other in task.after if other in tasks]
-    assert "Not checked" in stm(plan) and "does not preempt" in stm(plan)
+    assert "Unchecked" in stm(plan) and "does not preempt" in stm(plan)
 
 
 @pytest.mark.parametrize("policy", ["edf", "fp"])

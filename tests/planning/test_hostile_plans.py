@@ -91,13 +91,13 @@ DAMAGE = {
     "tasks[1].error: expected a number not above": _set("tasks", 1, "error", to=1e300),
     "tasks[1].criticality: expected one of hard, firm, soft": _set("tasks", 1, "criticality", to="HARD"),
     "tasks[1].why: expected one line of text": _set("tasks", 1, "why", to="\x1b]0;title\x07"),
-    "tasks[2].name: expected a name of its own": _set("tasks", 2, "name", to="net"),
+    "tasks[2].name: expected a unique name": _set("tasks", 2, "name", to="net"),
     "tasks[1].lanes: expected different lanes": _set("tasks", 1, "lanes", to=[0, 0]),
     "tasks[1].segments[0].fixed_ns: expected at most": _set("tasks", 1, "segments", 0, "fixed_ns", to=10**9),
     "tasks[2].segments[1].engine: expected an engine": _set("tasks", 2, "segments", 1, "engine", to="tpu"),
     "tasks[0].times.values_ns: expected at least one": _set("tasks", 0, "times", "values_ns", to=[3, 1]),
-    "tasks[0].after: expected triggers without a circle": _set("tasks", 0, "after", to=["net"]),
-    "tasks[1].after: expected triggers without a circle": _set("tasks", 1, "after", to=["net"]),
+    "tasks[0].after: expected triggers without a cycle": _set("tasks", 0, "after", to=["net"]),
+    "tasks[1].after: expected triggers without a cycle": _set("tasks", 1, "after", to=["net"]),
     "tasks[0].after: expected what triggers": _set("tasks", 0, "after", to=[]),
     "tasks[0].after[0]: expected a task or sensor": _set("tasks", 0, "after", to=["radar"]),
     "tasks[0].params: expected a part": _set("tasks", 0, "params", to={"part": {"stage": 1}}),
@@ -180,7 +180,7 @@ def test_a_circle_is_reported_at_a_task_in_it_not_at_one_that_follows_it() -> No
     plan = rich_plan()
     after = {"decode": ("net",), "net": ("seg",), "seg": ("lanes", "net")}
     changed = replace(plan, tasks=tuple(replace(t, after=after.get(t.name, t.after)) for t in plan.tasks))
-    (found,) = [where for where, text in faults(changed) if "without a circle" in text]
+    (found,) = [where for where, text in faults(changed) if "without a cycle" in text]
     assert plan.tasks[0].name == "decode" and found == ("tasks", 1, "after")
 
 

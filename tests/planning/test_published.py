@@ -113,9 +113,9 @@ def test_limited_carry_in_is_never_worse_than_carry_in_of_all() -> None:
 def test_reasons_name_what_is_missing() -> None:
     found = analyse(of([(1, 4), (1, 5, 9)], "EDF"))
     reasons = {o.test.name: o.reason for o in found.outcomes if o.answer is None}
-    assert reasons["non-preemptive EDF"] == "it is for no preemption, here it is full"
-    assert reasons["global EDF density (GFB)"] == "it is for tasks that share several processors"
-    assert reasons["graph alone (Graham)"] == "there are no parallel graphs"
+    assert reasons["non-preemptive EDF"] == "it applies to no preemption, here it is full"
+    assert reasons["global EDF density (GFB)"] == "it applies to tasks that share several processors"
+    assert reasons["graph alone (Graham)"] == "the task set has no parallel graphs"
 
 
 def test_verdicts_of_a_set_follow_from_its_processors() -> None:

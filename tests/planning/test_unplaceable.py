@@ -44,7 +44,7 @@ def test_the_verdict_names_the_stage_and_why_each_engine_refuses(
     assert violation["requirement"] == "an engine for stage encode"
     assert sum(term["value"] if isinstance(term, dict) else term[1] for term in violation["terms"]) == 1
     text = " ".join(violation["levers"])
-    assert all(engine in text for engine in ("cpu0, cpu1, cpu2, gpu fp32", "dla0, dla1 fp32"))
+    assert all(engine in text for engine in ("cpu0, cpu1, cpu2, gpu in fp32", "dla0, dla1 in fp32"))
 
 
 def test_every_verb_takes_such_a_plan(pipeline: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -202,7 +202,7 @@ def test_a_stage_that_has_nothing_to_sample_yet_drops_the_frame_and_frees_its_la
     d.release("a", 0, 0, 0, {})
     assert names(d.start(0)) == ["other"]
     assert d.trace.jobs[0].status == "dropped"
-    assert "nothing from b" in d.trace.instants[0].text
+    assert "no data from b" in d.trace.instants[0].text
 
 
 def test_an_unusable_frame_is_marked_and_starts_nothing() -> None:

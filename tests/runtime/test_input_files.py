@@ -123,7 +123,7 @@ def test_damaged_files_are_frames_that_cannot_be_used(stack: Pipeline, tmp_path:
 
 def test_files_that_no_sensor_takes_are_refused(checkout: Path, tmp_path: Path) -> None:
     lidar = load_pipeline(checkout / "pipelines" / "pointpillars.yaml")
-    with pytest.raises(InputError, match="takes an image as it is"):
+    with pytest.raises(InputError, match="takes an image without preprocessing"):
         sources(lidar, bindings(lidar), [picture(tmp_path / "a.png")], 0)
     camera = load_pipeline(checkout / "pipelines" / "camera-detection.yaml")
     write_bin(tmp_path / "a.bin", np.ones((5, 4), np.float32))

@@ -166,7 +166,7 @@ def test_clocks_and_cores_that_are_not_the_modes_are_named(tmp_path: Path) -> No
 
 
 def test_a_machine_that_is_no_jetson_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no Jetson"):
+    with pytest.raises(UsageError, match="not a Jetson"):
         board(tmp_path).platform_for(planned())
     with pytest.raises(UsageError, match="the plan is for 'host'"):
         board(orin(tmp_path)).platform_for(replace(planned(), platform="host"))
@@ -234,13 +234,13 @@ def test_an_engine_is_built_for_its_core_without_fallback_and_kept(package: Pack
 def test_layers_no_dla_takes_are_named_before_anything_is_built(package: Package) -> None:
     trt = tensorrt(strays=("resize",))
     assert DlaBuilder(trt).placement(package, 0)[2] == Placement("resize", "RESI", "GPU")
-    with pytest.raises(MachineError, match=r"not for a DLA: resize \(RESI\)"):
+    with pytest.raises(MachineError, match=r"layers that a DLA cannot run: resize \(RESI\)"):
         DlaBuilder(trt).engine(package, 0)
     assert not [what for what, _ in trt.log if what == "built"]
 
 
 def test_failures_to_build_an_engine_are_reported(package: Package) -> None:
-    with pytest.raises(MachineError, match="DLA core 2 was asked for, there are 2"):
+    with pytest.raises(MachineError, match="DLA core 2 does not exist, this machine has 2"):
         DlaBuilder(tensorrt()).engine(package, 2)
     with pytest.raises(MachineError, match="built no engine"):
         DlaBuilder(tensorrt(refuses=True)).engine(package, 0)

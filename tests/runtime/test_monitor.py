@@ -118,7 +118,7 @@ def test_jobs_of_a_task_that_overrun_at_the_same_time_are_each_reported_once() -
     assert [note.frame for note in dispatcher.trace.instants] == [5, 6]
     running.clear()
     monitor.look(30 * MS)
-    assert not monitor._told, "ended jobs are forgotten"
+    assert not monitor._reported, "ended jobs are forgotten"
 
 
 def burdened(policy: StagePolicy, **changes: Any) -> tuple[Trace, dict[str, Any], Scripted]:

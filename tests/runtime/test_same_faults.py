@@ -152,6 +152,7 @@ def test_a_stage_overruns_by_one_entry(tmp_path: Path) -> None:
     one = "{stage: b, probability: 0.5, factor: 2}"
     file.write_text(f"overruns: [{one}, {one}]\n")
     with pytest.raises(
-        DescriptorError, match=r"overruns\[1\].stage: expected every stage once, overruns\[0\] is of 'b'"
+        DescriptorError,
+        match=r"overruns\[1\].stage: expected one overrun for each stage, overruns\[0\] is for 'b' already",
     ):
         load_faults(file, made())

@@ -184,10 +184,10 @@ def test_what_a_declared_controller_cannot_be() -> None:
     made = plan([task("a", 2 * MS), task("b", 1 * MS)])
     calm = Switching(SAFE, (Term.TURN, Term.NOTHING), 0.5, 0.7, 5, MS)
     for control, changes, said in (
-        (calm, {}, "no declared controller can choose to order by"),
-        (replace(calm, calm=CALM), {"sliced": True}, "and nothing else"),
-        (Choosing(ACTIONS, ROWS[:2], MS), {}, "10 weights are needed for each of 4 choices"),
-        (Choosing(ACTIONS[:3], ROWS[:3], MS), {}, "three orders, and the last one at a slower operating point"),
+        (calm, {}, "a declared controller cannot order by"),
+        (replace(calm, calm=CALM), {"sliced": True}, "excludes other mechanisms"),
+        (Choosing(ACTIONS, ROWS[:2], MS), {}, "expected 10 weights for each of 4 choices"),
+        (Choosing(ACTIONS[:3], ROWS[:3], MS), {}, "the last one alone at a slower operating point"),
     ):
         with pytest.raises(UsageError, match=said):
             steered(made, control, **changes)

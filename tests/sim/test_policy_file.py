@@ -59,7 +59,7 @@ def test_a_function_of_a_file_orders_jobs_and_np_keeps_what_runs(tmp_path: Path)
 @pytest.mark.parametrize(
     ("attribute", "text", "says"),
     [
-        ("EDF", FILE, "there is a policy 'edf' already"),
+        ("EDF", FILE, "a policy named 'edf' exists already"),
         ("NUMBER", FILE, "has no policy 'NUMBER'"),
         ("NOTHING", FILE, "has no policy 'NOTHING'"),
         ("EDF", "1 / 0", "fails: ZeroDivisionError"),

@@ -125,7 +125,7 @@ if __name__ == "__main__":
     parser.add_argument("--host", default=LOOPBACK)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--tracker", help="HOST:PORT of a tracker to register at")
-    parser.add_argument("--key", default="", help="what kind of board this is, for the tracker")
+    parser.add_argument("--key", default="", help="kind of this board, the key at the tracker")
     chosen = parser.parse_args()
     where, _, number = (chosen.tracker or "").rpartition(":")
     serve(chosen.host, chosen.port, (where, int(number)) if where else None, chosen.key)

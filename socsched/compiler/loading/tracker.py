@@ -26,7 +26,7 @@ def boards(host: str, port: int) -> dict[str, int]:
         servers = session.summary()["server_info"]
         session.close()
     except (OSError, RuntimeError) as error:
-        raise MachineError(f"{host}:{port} is no RPC tracker: {error}", INSTALL) from error
+        raise MachineError(f"{host}:{port} is not an RPC tracker: {error}", INSTALL) from error
     found: dict[str, int] = {}
     for server in servers:
         key = server["key"].removeprefix("server:")
@@ -45,7 +45,7 @@ def request(host: str, port: int, key: str, priority: int, timeout_s: int) -> Re
     try:
         session = rpc.connect_tracker(host, port).request(key, priority, timeout_s, max_retry=1)
     except (OSError, RuntimeError) as error:
-        raise MachineError(f"no board {key!r} could be had from {host}:{port}: {error}", INSTALL) from error
+        raise MachineError(f"no board {key!r} is available from {host}:{port}: {error}", INSTALL) from error
     return Remote.of(session)
 
 

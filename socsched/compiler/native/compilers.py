@@ -34,14 +34,14 @@ def run(command: Sequence[str], folder: Path, timeout_s: float = 600) -> None:
                     command, cwd=folder, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
                 )
                 started.append(process)
-            said, _ = process.communicate(timeout=timeout_s)
+            output, _ = process.communicate(timeout=timeout_s)
         except BaseException:
             for process in started:
                 _kill(process)
                 process.wait()
             raise
     if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, list(command), said)
+        raise subprocess.CalledProcessError(process.returncode, list(command), output)
 
 
 def _kill(process: subprocess.Popen[str]) -> None:

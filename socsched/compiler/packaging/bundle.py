@@ -88,11 +88,11 @@ def _register(library: Path) -> None:
 _START = """\
 #!/bin/sh
 # Runs this bundle on its board. Needs Python 3.10 or later with numpy and TVM's runtime ({versions});
-# no compiler is loaded. start.sh --help says the rest.
+# no compiler is loaded. For its options, run start.sh --help.
 set -eu
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 if [ ! -d "$here/{library}" ]; then
-    echo "error: no {library}/ here: an update of this bundle was cut off; build it again" >&2
+    echo "error: no {library}/ here: an update of this bundle was interrupted; build it again" >&2
     exit 2
 fi
 export TVM_USE_RUNTIME_LIB=1

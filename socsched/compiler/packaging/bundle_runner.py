@@ -157,7 +157,7 @@ def _stage(folder: Path, manifest: Mapping[str, Any], entry: Mapping[str, Any]) 
     if entry["sort"] == "function":
         model = get_model(entry["model"], entry["params"])
         if model.function is None or any(port.name not in entry["inputs"] for port in model.inputs):
-            raise InputError(f"{folder / MANIFEST}: stage {entry['name']!r} is not as it was built", _HINT)
+            raise InputError(f"{folder / MANIFEST}: stage {entry['name']!r} does not match the build", _HINT)
         outputs = [port.name for port in model.outputs]
         ports = [(port.name, entry["inputs"][port.name]) for port in model.inputs]
 
@@ -169,12 +169,12 @@ def _stage(folder: Path, manifest: Mapping[str, Any], entry: Mapping[str, Any]) 
         return BoardStage(entry["name"], entry["inputs"], compute)
     artifact, compiled = _compiled(folder, manifest, entry)
     if any(port not in entry["inputs"] for port in artifact.input_names):
-        raise InputError(f"{folder / MANIFEST}: stage {entry['name']!r} is not as it was built", _HINT)
+        raise InputError(f"{folder / MANIFEST}: stage {entry['name']!r} does not match the build", _HINT)
     bound = [(port, entry["inputs"][port]) for port in artifact.input_names]
 
     def run(values: Mapping[str, Values]) -> Values:
-        given = (values[source][port] for port, source in bound)
-        arrays = [_as(value, wanted) for value, wanted in zip(given, artifact.inputs, strict=True)]
+        inputs = (values[source][port] for port, source in bound)
+        arrays = [_as(value, wanted) for value, wanted in zip(inputs, artifact.inputs, strict=True)]
         return dict(zip(artifact.output_names, map(Placed, compiled(*arrays), artifact.outputs), strict=True))
 
     return BoardStage(entry["name"], entry["inputs"], run)
@@ -195,9 +195,10 @@ def _compiled(
             against.append(f"{found['engine']} ({error})")
     for found in (manifest["handovers"][index] for index in entry["handovers"]):
         against.append(f"{found['engine']} (its code is built by {found['toolchain']}: {found['folder']}/build.sh)")
+    refusals = "; ".join(against) or "it contains none for this stage"
     raise MachineError(
-        f"stage {entry['name']!r}: nothing in this bundle runs here: {'; '.join(against) or 'there is no code for it'}",
-        "start it on the board it was compiled for; what vendors' tools build is not run by this program",
+        f"stage {entry['name']!r}: no code in this bundle runs here: {refusals}",
+        "start it on the board it was compiled for; this program does not run the output of vendors' tools",
     )
 
 
@@ -219,7 +220,7 @@ def _check(folder: Path, digests: Mapping[str, Any]) -> None:
         except OSError as error:
             raise InputError(f"{folder / name}: cannot be read: {error.strerror}", _HINT) from None
         if not whole:
-            raise InputError(f"{folder / name}: not the file that was built (its digest differs)", _HINT)
+            raise InputError(f"{folder / name}: the file has changed since the build (its digest differs)", _HINT)
 
 
 def _plain(value: Any) -> Any:
@@ -282,7 +283,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("bundle", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--input", type=Path, nargs="+", default=[], help=".bin scans, folders of them, or .npz")
     parser.add_argument("-o", "--output", type=Path, help="write the last frame's results here (.npz)")
-    parser.add_argument("--all", action="store_true", help="with -o: all stages' outputs, not only those nobody reads")
+    parser.add_argument(
+        "--all", action="store_true", help="with -o: all stages' outputs, not only those that no stage reads"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     try:

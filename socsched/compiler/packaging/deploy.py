@@ -89,14 +89,14 @@ def compile_bundle(
     `out_dir` cannot be written, and the errors of `compile_stage` and `hand_over`.
     """
     if request.part and not request.stage:
-        raise UsageError("a part needs its stage", "add --stage")
+        raise UsageError("--part needs the name of its stage", "add --stage")
     choices = list(_Choices(pipeline, platform, request, note))
     _require_takers(choices, request.part)
     try:
-        with scratch(out_dir) as made:
-            manifest = _make(made, pipeline, platform, request, choices, weights, note)
-            (made / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
-            put_in_place(made, out_dir, MANIFEST, whole=bundle.LIBRARY)
+        with scratch(out_dir) as folder:
+            manifest = _make(folder, pipeline, platform, request, choices, weights, note)
+            (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
+            put_in_place(folder, out_dir, MANIFEST, whole=bundle.LIBRARY)
     except OSError as error:
         raise MachineError(
             f"{out_dir}: cannot write: {error.strerror or error}", "free space or name another folder"
@@ -232,7 +232,7 @@ class _Choices:
                 if self.engine is not None or not against:
                     yield stage, engine, precision
                 else:
-                    self.note(f"{stage.name} not for {engine.id}: {'; '.join(against)}")
+                    self.note(f"{engine.id} cannot run {stage.name}: {'; '.join(against)}")
             if self.engine is not None and not fitting:
                 raise UsageError(
                     f"stage {stage.name!r} has no precision in common with {engine.id} that can be compiled",

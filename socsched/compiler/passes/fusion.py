@@ -71,21 +71,23 @@ class _Reader:
             return None
         inputs = tuple(arg for arg in args if arg not in self.weights and arg not in self.helpers)
         weights = tuple(self.weights[arg] for arg in args if arg in self.weights)
-        made = tensor_type(call.ty)
-        self.shapes[name] = made.shape
+        result = tensor_type(call.ty)
+        self.shapes[name] = result.shape
         first = bool(args) and args[0] in self.weights
         if kernel:
             layer = next(layer for layer in self.network.layers if layer.op == kernel)
-            return Operation(name, kernel, inputs, made, weights, options=layer.attrs, weight_first=first)
+            return Operation(name, kernel, inputs, result, weights, options=layer.attrs, weight_first=first)
         op = str(call.op.name)
         if op not in _KINDS:
             raise CompileError(f"{self.network.name}: {name}: no analysis for operator {op}")
         kind, attrs = _KINDS[op]
         if kind == "dense" and not weights:
             kind = "matmul"
-        given = attrs(call, [self.shapes[value] for value in inputs], [self.network.params[key] for key in weights[:1]])
+        params = attrs(
+            call, [self.shapes[value] for value in inputs], [self.network.params[key] for key in weights[:1]]
+        )
         axes = tuple(int(axis) for axis in call.attrs.axis) if kind == "reduce_max" else ()
-        return Operation(name, kind, inputs, made, weights, given, axes=axes, weight_first=first)
+        return Operation(name, kind, inputs, result, weights, params, axes=axes, weight_first=first)
 
     def kernel_kind(self, call: Any) -> str:
         """Return the kind of a custom kernel, "" for a Relax operator."""

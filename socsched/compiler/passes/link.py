@@ -40,7 +40,7 @@ def write_library(executable: Any, folder: Path, spec: TargetSpec) -> tuple[tupl
         if os.strerror(errno.ENOSPC).lower() in str(error).lower():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
         raise CompileError(
-            f"linking with {linker} failed: {error}", "run the linker by hand on this machine"
+            f"linking with {linker} failed: {error}", "run the linker manually on this machine"
         ) from error
     finally:
         shutil.rmtree(folder / "work", ignore_errors=True)

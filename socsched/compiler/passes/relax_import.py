@@ -108,10 +108,10 @@ class _Importer:
         weights = {role: self.values[name] for role, name in layer.weights.items()}
         if layer.op in _BUILDERS:
             return _BUILDERS[layer.op](self, layer, args, weights)
-        made = expression(layer, args, weights, self.emit, self.dtype("fp32"))
-        if made is None:
+        emitted = expression(layer, args, weights, self.emit, self.dtype("fp32"))
+        if emitted is None:
             raise CompileError(f"{self.network.name}: layer {layer.name!r}: unknown op {layer.op!r}")
-        return made
+        return emitted
 
     def biased(self, layer: Layer, value: Any, weights: Mapping[str, Any]) -> Any:
         if "bias" not in weights:

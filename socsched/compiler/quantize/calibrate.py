@@ -123,15 +123,15 @@ def calibrate(network: Network, weights: Mapping[str, Array], samples: Iterable[
 
     Raises UsageError without samples, CompileError for a network without int8 form.
     """
-    given = list(samples)
-    if not given:
+    inputs = list(samples)
+    if not inputs:
         raise UsageError(f"{network.name}: nothing to calibrate with", "give at least one input")
     observer = Observer(network, weights)
     require(observer.graph)
-    for sample in given:
+    for sample in inputs:
         observer(sample)
     observer.choose()
-    for sample in given:
+    for sample in inputs:
         observer(sample)
     return observer.scales()
 
@@ -157,12 +157,12 @@ def calibrate_pipeline(
     """
     bound = bindings(pipeline)
     stages = [(stage, get_model(stage.model, stage.params)) for stage in pipeline.stages if stage.model]
-    order, given = _in_order(pipeline, stages), list(frames)
-    if not given:
+    order, inputs = _in_order(pipeline, stages), list(frames)
+    if not inputs:
         raise UsageError(f"{pipeline.name}: nothing to calibrate with", "give at least one frame")
     observers = {stage.name: _observer(model.network(), model, weights) for stage, model in stages if model.network}
     for _ in ("histograms", "means"):
-        for frame in given:
+        for frame in inputs:
             _pass(order, bound, observers, frame)
         for observer in observers.values():
             observer.choose()
@@ -185,12 +185,12 @@ def _pass(
     values: dict[str, dict[str, Array]] = {}
     for stage, model in order:
         ports = bound[stage.name]
-        given = [values.get(ports[port.name], frame)[port.name] for port in model.inputs]
+        inputs = [values.get(ports[port.name], frame)[port.name] for port in model.inputs]
         if model.function is not None:
-            results = model.function(*given)
+            results = model.function(*inputs)
         else:
             observer = observers[stage.name]
-            results = observer(dict(zip(observer.network.inputs, given, strict=True)))
+            results = observer(dict(zip(observer.network.inputs, inputs, strict=True)))
         values[stage.name] = dict(zip((port.name for port in model.outputs), results, strict=True))
 
 

@@ -30,7 +30,7 @@ from socsched.graph.fusion import Graph, Group
 CONVOLUTIONS = ("conv2d", "conv2d_transpose")
 FLOAT_KINDS = ("pillar_features", "scatter")
 """Operators whose stages stay fp32 in an int8 plan: eight bits cannot resolve centimetres in metre coordinates."""
-STAYS_FLOAT = "int8: computed in fp32, as 8 bits hold no coordinates"
+STAYS_FLOAT = "int8: computed in fp32, as 8 bits cannot represent coordinates"
 KINDS = (*CONVOLUTIONS, "max_pool", "concat", "add", "relu")
 """Operators with an int8 form."""
 
@@ -104,7 +104,7 @@ def unsupported_reason(graph: Graph, group: Group) -> str:
     if group.kind == "concat" and a["axis"] != 1:
         return "no int8 rule for concatenation of anything but channels"
     if group.kind == "concat" and any(shape[1] % _WHOLE for shape in shapes[:-1]):
-        return f"no int8 rule for concatenation of channels that are no multiples of {_WHOLE}"
+        return f"no int8 rule for concatenation of channels that are not multiples of {_WHOLE}"
     if group.kind == "add" and (len(group.inputs) != 2 or len(set(shapes)) > 1):
         return "no int8 rule for additions that broadcast"
     return ""

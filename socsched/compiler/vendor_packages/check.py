@@ -45,7 +45,7 @@ def require_all(work: StageWork, engine: Engine) -> Verdict:
     lines = [f"  {name}: {why}" + (f" [{source}]" if source else "") for name, why, source in verdict.fallbacks]
     count = f"{len(lines)} of {len(work.operators)} operators"
     raise UsageError(
-        f"stage {work.stage!r} would not run whole on {engine.id} in {work.precision}; {count} would fall back:\n"
+        f"stage {work.stage!r} would not run entirely on {engine.id} in {work.precision}; {count} would fall back:\n"
         + "\n".join(lines),
-        "place the stage on another engine, or hand over a part without them (--part)",
+        "place the stage on another engine, or export a part without them (--part)",
     )

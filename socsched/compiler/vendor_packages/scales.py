@@ -21,9 +21,9 @@ def check_scales(network: Network, scales: Mapping[str, float]) -> dict[str, flo
     names = [*network.inputs, *(layer.name for layer in network.layers)]
     missing = [name for name in names if name not in scales]
     if missing:
-        shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        listed = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
         raise InputError(
-            f"{network.name}: no scale for {len(missing)} of {len(names)} tensors: {shown}",
+            f"{network.name}: no scale for {len(missing)} of {len(names)} tensors: {listed}",
             "calibrate the network on real frames, or choose fp16",
         )
     bad = [name for name in names if not (np.isfinite(scales[name]) and scales[name] > 0)]

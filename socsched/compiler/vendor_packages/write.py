@@ -61,7 +61,7 @@ def hand_over(
             f"{engine.id}: no vendor toolchain is known for it", f"known: {', '.join(plugins.names(GROUP))}"
         )
     if precision not in PRECISIONS:
-        raise UsageError(f"{engine.id} is given fp16 or int8, not {precision}")
+        raise UsageError(f"{engine.id} takes fp16 or int8, not {precision}")
     model, whole = network_of(stage)
     verdict = require_all(stage_work(stage, precision, part), engine)
     chosen, provenance = weights_for(model, whole, weights)

@@ -27,11 +27,15 @@ from socsched.cli.options import (
 @partial(planning_options, simulated=False)
 @seed_option
 @click.option("--batches", type=click.IntRange(1), default=40, show_default=True, help="Steps of training.")
-@click.option("--duration", type=Quantity("duration"), default="500ms", show_default=True, help="Of an episode.")
-@click.option("--period", type=Quantity("duration"), default="1ms", show_default=True, help="How often it decides.")
-@click.option("--unit", type=click.IntRange(0), help="Lanes to learn for; those with most tasks unless given.")
+@click.option("--duration", type=Quantity("duration"), default="500ms", show_default=True, help="Length of an episode.")
 @click.option(
-    "--energy-cost", type=click.FloatRange(0), default=0.0, show_default=True, help="What a mJ costs; a late job is 10."
+    "--period", type=Quantity("duration"), default="1ms", show_default=True, help="Interval between decisions."
+)
+@click.option(
+    "--unit", type=click.IntRange(0), help="Number of the lane set to learn for; by default that with most tasks."
+)
+@click.option(
+    "--energy-cost", type=click.FloatRange(0), default=0.0, show_default=True, help="Cost of 1 mJ; a late job costs 10."
 )
 @click.option(
     "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), default="weights.json",
@@ -68,23 +72,23 @@ def command(
 
     output: Output = ctx.obj
     ready_to_write(file=file)
-    made = plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
-    if not made.tasks:
-        return outcomes.show_refusal(output, made)
-    environment = Environment(made, duration, period, costs=Costs(energy=energy_cost), unit=unit)
+    loaded = plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
+    if not loaded.tasks:
+        return outcomes.show_refusal(output, loaded)
+    environment = Environment(loaded, duration, period, costs=Costs(energy=energy_cost), unit=unit)
     trained = learning.train(environment, batches, seed=seed, progress=output.note)
-    what = f"{made.pipeline} on {made.platform}, {environment.engine}, unit {environment.unit}"
-    learning.save(file, trained, what)
+    subject = f"{loaded.pipeline} on {loaded.platform}, {environment.engine}, unit {environment.unit}"
+    learning.save(file, trained, subject)
     output.note(f"wrote {file}")
 
     def show() -> None:
-        echo(f"trained on {what}; on validation seeds, this and the safe order alone:")
+        echo(f"trained on {subject}; on validation seeds, this and the safe order alone:")
         echo(f"reward {trained.reward:.3f} and {trained.safe_reward:.3f}")
         echo(f"misses, guarded and others: {trained.misses} and {trained.safe_misses}")
 
     output.result(
         {
-            "kind": "weights", "trained_on": what, "file": str(file), "reward": trained.reward,
+            "kind": "weights", "trained_on": subject, "file": str(file), "reward": trained.reward,
             "misses": list(trained.misses), "safe_reward": trained.safe_reward,
             "safe_misses": list(trained.safe_misses), "history": list(trained.history),
         },

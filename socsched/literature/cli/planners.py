@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from socsched.planning.plan import Plan
 
 
-@click.command("planners", short_help="Compare planners of the literature with ours.")
+@click.command("planners", short_help="Compare planners from the literature with socsched's.")
 @click.argument("pipeline", required=False)
 @platform_option(required=False)
 @mode_option
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     "names",
     multiple=True,
     metavar="NAME[:OPTION=VALUE,...]",
-    help="A planner to compare, several times for several; socsched is ours. All of them unless given.",
+    help="A planner to compare; repeat it for several. All planners, with socsched's own, by default.",
 )
-@click.option("--list", "listing", is_flag=True, help="Show the planners with their papers and options, and end.")
+@click.option("--list", "listing", is_flag=True, help="Show the planners with their papers and options, and exit.")
 @click.option(
     "--time-limit", type=click.FloatRange(min=0.1), default=30.0, show_default=True, help="Seconds for each planner."
 )
@@ -111,5 +111,5 @@ def _check(pipeline: str, platform: str, mode: str | None, profile: Path | None,
     if profile is not None:
         load_profile(profile)
     if file is not None and file.suffix.lower() != ".svg":
-        raise UsageError(f"{file}: the figure is drawn as SVG", "use -o FILE.svg; --json prints the study as data")
+        raise UsageError(f"{file}: the figure is drawn as SVG", "give -o FILE.svg; --json prints the study as data")
     ready_to_write(file=file)

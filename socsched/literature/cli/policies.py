@@ -28,16 +28,28 @@ from socsched.cli.options import (
 @mode_option
 @partial(planning_options, simulated=False)
 @click.option(
-    "--policies", "names", metavar="NAME[,...]", help="Policies to compare; all that apply unless given (see simulate)."
-)
-@click.option("--loads", type=Numbers(), default="1", show_default=True, help="How fast sources are, 1 as planned.")
-@click.option("--seeds", type=click.IntRange(1), default=20, show_default=True, help="Simulations of each.")
-@click.option("--duration", type=Quantity("duration"), default="10s", show_default=True, help="Length of each.")
-@click.option(
-    "--spread", type=Percentage(), default="30%", show_default=True, help="How much less than its cost a job may take."
+    "--policies", "names", metavar="NAME[,...]", help="Policies to compare; by default all that apply (see simulate)."
 )
 @click.option(
-    "--sla", type=click.FloatRange(1), default=4.0, show_default=True, help="Agreed response, in times of that alone."
+    "--loads", type=Numbers(), default="1", show_default=True, help="Factors on the rates of sources; 1 is as planned."
+)
+@click.option(
+    "--seeds", type=click.IntRange(1), default=20, show_default=True, help="Simulations of each policy and load."
+)
+@click.option("--duration", type=Quantity("duration"), default="10s", show_default=True, help="Simulated time of each.")
+@click.option(
+    "--spread",
+    type=Percentage(),
+    default="30%",
+    show_default=True,
+    help="Largest reduction of a job's time below its cost.",
+)
+@click.option(
+    "--sla",
+    type=click.FloatRange(1),
+    default=4.0,
+    show_default=True,
+    help="Agreed response as a multiple of that alone.",
 )
 @folder_option
 @output_options
@@ -77,10 +89,10 @@ def command(
     if wanted is not None:
         variation.needs(wanted)
     ready_to_write(folder=folder)
-    made = plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
-    if not made.tasks:
-        return outcomes.show_refusal(output, made)
-    found = studied.study(made, wanted, loads, seeds, duration, spread, sla, output.note)
+    loaded = plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
+    if not loaded.tasks:
+        return outcomes.show_refusal(output, loaded)
+    found = studied.study(loaded, wanted, loads, seeds, duration, spread, sla, output.note)
     if folder:
         for path in policy_report.save(folder, found):
             output.note(f"wrote {path}")

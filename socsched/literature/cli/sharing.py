@@ -38,12 +38,19 @@ if TYPE_CHECKING:
     "--law", type=click.Choice(["amdahl", "fixed", "fill", "measured"]), default="fixed", show_default=True,
     help="With --profiles: how latency grows on a share.",
 )  # fmt: skip
-@click.option("--systems", metavar="NAME[,...]", help="Ways to share; all of them unless given.")
-@click.option("--loads", type=Numbers(), default="0.5,1,2", show_default=True, help="Multiples of the requests.")
-@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Runs of each.")
+@click.option("--systems", metavar="NAME[,...]", help="Ways to share; all of them by default.")
+@click.option("--loads", type=Numbers(), default="0.5,1,2", show_default=True, help="Factors on the request rates.")
+@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Runs of each system and load.")
 @click.option("--duration", type=Quantity("duration"), default="10s", show_default=True, help="Length of each run.")
-@click.option("--devices", type=click.IntRange(1, 1000), default=1, show_default=True, help="Equal accelerators.")
-@click.option("--mechanism", default="mps", show_default=True, help="What parts are made with: mps or green-contexts.")
+@click.option(
+    "--devices", type=click.IntRange(1, 1000), default=1, show_default=True, help="Number of identical accelerators."
+)
+@click.option(
+    "--mechanism",
+    default="mps",
+    show_default=True,
+    help="Mechanism that partitions the accelerator: mps or green-contexts.",
+)
 @click.option("--mig", default="", metavar="GPU", help="Geometry for MIG-Serving, such as a100-40gb or h100-80gb.")
 @click.option(
     "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write the figure here (FILE.svg)."
@@ -85,11 +92,13 @@ def command(
     if file is not None and file.suffix.lower() != ".svg":
         raise UsageError(f"{file}: the figure is drawn as SVG", "use -o FILE.svg; --json prints the study as data")
     if known_mechanism(mechanism).partition != "logical":
-        raise UsageError(f"{mechanism} makes no parts of any size", "use mps or green-contexts; --mig names a geometry")
+        raise UsageError(
+            f"{mechanism} cannot make parts of arbitrary size", "use mps or green-contexts; --mig names a geometry"
+        )
     if mig:
         geometry(mig)
     if profiles is None and (constants or rates):
-        raise UsageError("--constants and --rate go with --profiles", "a pipeline's rates are its own")
+        raise UsageError("--constants and --rate go with --profiles", "the rates of a pipeline follow from its periods")
     ready_to_write(file=file)
     if profiles is not None:
         source = _measured(profiles, constants, rates, law)

@@ -130,13 +130,13 @@ def _jobs(problem: Problem, schedule: Schedule, hops: Sequence[Hop]) -> dict[Job
 def _run(problem: Problem, schedule: Schedule, hops: Sequence[Hop]) -> list[Span]:
     jobs = _jobs(problem, schedule, hops)
     if set(schedule.order) != set(jobs) or len(schedule.order) != len(jobs):
-        raise Impossible("the order does not hold every job once")
+        raise Impossible("the order does not contain every job exactly once")
     for key, instant in schedule.earliest:
         jobs[key].release = max(jobs[key].release, instant)
     held: dict[JobKey, list[JobKey]] = {}
     for waiting, other in schedule.holds:
         if waiting not in jobs or other not in jobs:
-            raise Impossible("a job is held by one that does not exist")
+            raise Impossible("a job is held by a job that does not exist")
         jobs[waiting].waits += 1
         held.setdefault(other, []).append(waiting)
     queues: dict[str, list[_Job]] = {engine.id: [] for engine in problem.engines}
@@ -175,7 +175,7 @@ def _run(problem: Problem, schedule: Schedule, hops: Sequence[Hop]) -> list[Span
             free[job.engine] = sorted([*free[job.engine], *job.lanes])
             wakes = sorted({*wakes, *_release(problem, hops, jobs, held, job, now)})
     if any(queues.values()):
-        raise Impossible("the order waits for itself")
+        raise Impossible("the order is cyclic: a job waits for itself")
     return sorted(spans, key=lambda span: (span.start_ns, span.key))
 
 

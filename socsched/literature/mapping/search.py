@@ -152,16 +152,16 @@ def _exhausted(best: _Best, relaxed: Relaxed, until: tuple[float, float], bounds
     plain = replace(problem, bandwidth=0)
     upper = math.floor(best.evaluation.makespan_ns * (1 - TOLERANCE))
     first = until[0] if problem.bandwidth else until[1]
-    shown = exhaust(plain, relax(plain, "makespan", linear()), upper, TOLERANCE, first, exact=not problem.bandwidth)
-    best.offer(shown.schedule, "exhaustion")
-    bounds["makespan"] = max(bounds["makespan"], shown.bound)
-    if shown.ends is None or not problem.bandwidth:
+    result = exhaust(plain, relax(plain, "makespan", linear()), upper, TOLERANCE, first, exact=not problem.bandwidth)
+    best.offer(result.schedule, "exhaustion")
+    bounds["makespan"] = max(bounds["makespan"], result.bound)
+    if result.ends is None or not problem.bandwidth:
         return
     for step in range(WIDTHS):
-        best.offer(guided_search(problem, relaxed, shown.ends, 256 << (2 * step)), "guided beam")
+        best.offer(guided_search(problem, relaxed, result.ends, 256 << (2 * step)), "guided beam")
     while not _proven(best, bounds):
         upper = math.floor(best.evaluation.makespan_ns * (1 - TOLERANCE))
-        found, reached = rise(problem, relaxed, shown.ends, bounds["makespan"], upper, TOLERANCE, until[1])
+        found, reached = rise(problem, relaxed, result.ends, bounds["makespan"], upper, TOLERANCE, until[1])
         bounds["makespan"] = max(bounds["makespan"], reached)
         before = best.evaluation.makespan_ns
         best.offer(found, "exhaustion")

@@ -36,13 +36,13 @@ def fastest_within(line: Line, cap_uj: float, transitions: int) -> tuple[int, ..
         after: dict[tuple[int, int], list[Label]] = {}
         for (before, changes), labels in states.items():
             for place, time in enumerate(line.time[group]):
-                made = changes + (place != before)
+                changed = changes + (place != before)
                 step = (0, 0) if place == before else line.change(group - 1, before, place)
-                if time is None or made > transitions or step is None:
+                if time is None or changed > transitions or step is None:
                     continue
                 once = (0, 0) if place == before else line.entry[place]
                 more = time + step[0] + once[0], line.energy[group][place] + step[1] + once[1]
-                after.setdefault((place, made), []).extend(
+                after.setdefault((place, changed), []).extend(
                     (t + more[0], e + more[1], (*way, place)) for t, e, way in labels if e + more[1] <= cap_uj
                 )
         states = {key: drop_dominated(labels) for key, labels in after.items()}
@@ -73,13 +73,13 @@ def propose(ask: Ask) -> Proposal:
     if best is None:
         least = min(_cost(line, way)[1] for way in _frugal(line, options["transitions"]))
         raise UsageError(
-            f"stage {name!r}: no mapping takes {cap / 1e3:.4g} mJ a frame or less; the least is {least / 1e3:.4g}",
+            f"stage {name!r}: no mapping needs {cap / 1e3:.4g} mJ a frame or less; the least is {least / 1e3:.4g}",
             "raise -O cap=MILLIJOULE, or -O share (of what the fastest mapping takes)",
         )
     time, energy = _cost(line, best)
-    told: dict[str, Any] = {"stage": name, "cap_uj": round(cap), "energy_uj": energy, "time_ns": time}
-    told |= {"fastest": {"time_ns": fastest[0], "energy_uj": fastest[1]}}
-    return cut_proposal(ask, ask.rest(), {name: line.legs(best)}, **told)
+    facts: dict[str, Any] = {"stage": name, "cap_uj": round(cap), "energy_uj": energy, "time_ns": time}
+    facts |= {"fastest": {"time_ns": fastest[0], "energy_uj": fastest[1]}}
+    return cut_proposal(ask, ask.rest(), {name: line.legs(best)}, **facts)
 
 
 def select_network(ask: Ask, planner: str, stage: str) -> str:
@@ -124,10 +124,10 @@ PLANNER = Planner(
     propose,
     "Dagli et al., DAC 2022",
     {
-        "stage": Option("", "the network to cut, where there are several"),
+        "stage": Option("", "the network to cut, needed if there are several"),
         "cap": Option(0.0, "energy a frame (mJ); 0: by `share`"),
         "share": Option(0.8, "cap as a part of what the fastest mapping takes"),
-        "transitions": Option(2, "changes of engine at most"),
+        "transitions": Option(2, "most changes of engine"),
         "groups": Option(0, "layer groups; 0: every unit of layers"),
     },
 )

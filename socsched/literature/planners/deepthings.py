@@ -91,7 +91,7 @@ def _network(ask: Ask, wanted: str) -> tuple[str, Network]:
         raise UsageError(
             f"planner deepthings tiles one network that begins with a chain of convolutions, {ask.pipeline.name} has "
             f"{', '.join(found) or 'none'}",
-            "name the one to tile with -O stage=NAME; the others stay whole"
+            "name the one to tile with -O stage=NAME; the others stay uncut"
             if found
             else "cameras' detectors have one",
         )
@@ -144,7 +144,9 @@ def _workers(ask: Ask, named: str) -> list[Worker]:
     ]
     found = [(engine.id, lane) for engine in engines for lane in range(ask.workload.lanes(engine.id))]
     if not found:
-        raise UsageError("planner deepthings needs cores to work on", "engines whose units are shared one by one")
+        raise UsageError(
+            "planner deepthings needs cores to work on", "such engines have units that are shared one by one"
+        )
     return found
 
 
@@ -158,7 +160,9 @@ def _on_cores(ask: Ask, stage: Stage, workers: Sequence[Worker]) -> dict[str, Co
             if (cost := ask.workload.model.at(stage, engine, precision, 1)) is not None
         ]
         if not costs:
-            raise UsageError(f"stage {stage.name!r} cannot run on a core of {engine}", "name others with -O engines=ID")
+            raise UsageError(
+                f"stage {stage.name!r} cannot run on a core of {engine}", "name other engines with -O engines=ID"
+            )
         found[engine] = min(costs, key=lambda cost: cost.time_ns)
     return found
 
@@ -171,11 +175,11 @@ PLANNER = Planner(
     propose,
     "Zhao et al., IEEE TCAD 2018",
     {
-        "stage": Option("", "the network to tile, where there are several"),
-        "layers": Option(0, "layers to fuse; 0: as many as form a chain"),
+        "stage": Option("", "the network to tile, needed if there are several"),
+        "layers": Option(0, "layers to fuse; 0: all that form a chain"),
         "rows": Option(3, "rows of tiles"),
         "columns": Option(3, "columns of tiles"),
-        "engines": Option("", "engines whose cores work, by commas; empty: all with cores"),
-        "steal": Option(10.0, "us a steal takes"),
+        "engines": Option("", "engines whose cores take tiles, separated by commas; empty: all with cores"),
+        "steal": Option(10.0, "time of a steal in us"),
     },
 )

@@ -43,7 +43,7 @@ PLANNER = Planner(
     {
         "groups": Option(10, "layer groups a network"),
         "transitions": Option(1, "changes of engine a network may make"),
-        "contention": Option(True, "whether traffic of others counts"),
-        "seconds": Option(10.0, "time of the solver at most"),
+        "contention": Option(True, "whether memory traffic of co-running networks counts"),
+        "seconds": Option(10.0, "time limit of the solver"),
     },
 )

@@ -126,7 +126,7 @@ PLANNER = Planner(
     {
         "metric": Option("latency", "what makes an engine best for a layer: latency, energy or edp"),
         "order": Option("breadth", "breadth: one layer of each network in turn, depth: network by network"),
-        "balance": Option(2.0, "how much busier than the least busy engine one may get"),
+        "balance": Option(2.0, "largest ratio of an engine's load to that of the least loaded"),
         "postprocess": Option(True, "move layers while the makespan falls"),
         "groups": Option(10, "layer groups a network; 0: every unit of layers"),
     },

@@ -65,9 +65,9 @@ def train(costs: Sequence[Cost], model: ContentionModel, capacity: float, sample
         for other in drawn.sample(costs, min(len(costs), drawn.randint(0, 4))):
             if other.engine != me.engine:
                 others[other.engine] = other
-        beside = list(others.values())
-        rows.append(features(me, beside, capacity))
-        targets.append(measure_slowdown(me, beside, model))
+        corunners = list(others.values())
+        rows.append(features(me, corunners, capacity))
+        targets.append(measure_slowdown(me, corunners, model))
     x, y = np.array(rows), np.array(targets)
     half = len(y) // 2
     fitted = _ridge(x[:half], y[:half])
@@ -81,8 +81,8 @@ def _ridge(x: Array, y: Array) -> Array:
 
 def measure_slowdown(me: Cost, others: Sequence[Cost], model: ContentionModel) -> float:
     """Return the slowdown factor of a stage, segment by segment, with co-runners that draw their mean traffic."""
-    beside = [(cost.engine, Segment(cost.stage, cost.time_ns, 0, cost.bytes)) for cost in others]
-    taken = sum(model.paces([(me.engine, segment), *beside])[0] for segment in me.segments)
+    corunners = [(cost.engine, Segment(cost.stage, cost.time_ns, 0, cost.bytes)) for cost in others]
+    taken = sum(model.paces([(me.engine, segment), *corunners])[0] for segment in me.segments)
     return taken / max(me.time_ns, 1)
 
 
@@ -115,8 +115,8 @@ def _predicted(
     weight: float,
     capacity: float,
 ) -> float:
-    beside = {c.engine: c for c in mapping.values() if c.engine != cost.engine}
-    factor = 1.0 + weight * (predictor.degradation(cost, list(beside.values()), capacity) - 1.0)
+    corunners = {c.engine: c for c in mapping.values() if c.engine != cost.engine}
+    factor = 1.0 + weight * (predictor.degradation(cost, list(corunners.values()), capacity) - 1.0)
     used = load.get(cost.engine, 0.0) + _utilisation(workload, cost)
     if used >= 1.0:
         return 1e18 * used

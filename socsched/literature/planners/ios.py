@@ -210,8 +210,8 @@ def propose(ask: Ask) -> Proposal:
         barrier = round(options["barrier"] * 1e3) if options["barrier"] >= 0 else launch
         stages = Stages(graph, barrier, options["merge"], options["grain"])
         time, slots = schedule(stages, options["strategy"], options["r"], options["s"], options["block"])
-        told: Json = [[[graph.nodes[n].layers[0] for n in group] for group in slot.groups] for slot in slots]
-        facts[graph.stage.name] = {"time_ns": time, "sequential_ns": sequential(stages)[0], "stages": told}
+        groups: Json = [[[graph.nodes[n].layers[0] for n in group] for group in slot.groups] for slot in slots]
+        facts[graph.stage.name] = {"time_ns": time, "sequential_ns": sequential(stages)[0], "stages": groups}
         made.append((graph, simplify(slots)))
     if options["split"]:
         return proposal_of(ask, made, barrier, False, **facts)
@@ -220,7 +220,7 @@ def propose(ask: Ask) -> Proposal:
 
 PLANNER = Planner(
     "ios",
-    "stages of operators side by side on one GPU, by dynamic programming over endings",
+    "stages of concurrent operators on one GPU, by dynamic programming over endings",
     propose,
     "Ding et al., MLSys 2021",
     {
@@ -231,7 +231,7 @@ PLANNER = Planner(
         "merge": Option(True, "stack convolutions of one input"),
         "split": Option(False, "every group a task on units of its own, rather than one job a network"),
         "grain": Option(1, "units are shared in multiples of this (4 for green contexts on Orin)"),
-        "barrier": Option(-1.0, "us to join the groups of a stage; negative: a launch"),
+        "barrier": Option(-1.0, "time to join the groups of a stage in us; negative: that of a launch"),
         "engine": Option("", "the GPU to use; empty: the fastest"),
     },
 )

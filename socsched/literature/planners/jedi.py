@@ -92,7 +92,7 @@ PLANNER = Planner(
     propose,
     "Jeong et al., ACM TECS 2022",
     {
-        "stage": Option("", "the network to cut, where there are several"),
+        "stage": Option("", "the network to cut, needed if there are several"),
         "stages": Option(3, "engines at most"),
         "groups": Option(0, "layer groups; 0: every unit of layers"),
     },

@@ -70,7 +70,7 @@ class Line:
         """Return the place where the whole network is fastest; UsageError if no place can run all of it."""
         able = [p for p in range(len(self.places)) if all(times[p] is not None for times in self.time)]
         if not able:
-            raise UsageError(f"stage {self.name!r}: no engine takes all of the network")
+            raise UsageError(f"stage {self.name!r}: no engine can run all of the network")
         return min(able, key=lambda p: (self.entry[p][0] + sum(times[p] or 0 for times in self.time), p))
 
 

@@ -224,12 +224,12 @@ def proposal_of(
 
     `across`: slots span all networks, so a piece waits for the previous slot of every network.
     """
-    made = [(graph, pieces_of(graph, slots, barrier_ns)) for graph, slots in schedules]
-    engines = {graph.cost.engine: graph.total for graph, _ in made}
-    parts = {graph.stage.name: parts_of(graph, pieces) for graph, pieces in made if len(pieces) > 1}
+    cut_graphs = [(graph, pieces_of(graph, slots, barrier_ns)) for graph, slots in schedules]
+    engines = {graph.cost.engine: graph.total for graph, _ in cut_graphs}
+    parts = {graph.stage.name: parts_of(graph, pieces) for graph, pieces in cut_graphs if len(pieces) > 1}
     pipeline = cut_pipeline(ask.pipeline, parts)
     if across:
-        waits = _across(made)
+        waits = _across(cut_graphs)
         pipeline = replace(
             pipeline,
             stages=tuple(
@@ -239,7 +239,7 @@ def proposal_of(
     workload = ask.workload.asking(task_graph(pipeline))
     mapping, rest = dict[str, Cost](), ask.rest()
     lanes: dict[str, tuple[int, ...]] = {}
-    for graph, pieces in made:
+    for graph, pieces in cut_graphs:
         for number, piece in enumerate(pieces, 1):
             name = f"{graph.stage.name}.{number}" if len(pieces) > 1 else graph.stage.name
             mapping[name] = _cost(workload, graph, piece, name)

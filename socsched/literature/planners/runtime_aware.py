@@ -196,7 +196,7 @@ def _schedules(streams: Streams, pointers: Pointers) -> list[tuple[OpGraph, list
 
 PLANNER = Planner(
     "runtime-aware",
-    "networks of several tenants side by side on one GPU, barriers where a search puts them",
+    "concurrent networks of several tenants on one GPU, with barriers placed by search",
     propose,
     "Yu et al., ICCAD 2021",
     {
@@ -206,7 +206,7 @@ PLANNER = Planner(
         "samples": Option(500, "settings tried by random search"),
         "seed": Option(0, "of random search"),
         "grain": Option(1, "units are shared in multiples of this (4 for green contexts on Orin)"),
-        "barrier": Option(-1.0, "us a barrier takes; negative: a launch"),
+        "barrier": Option(-1.0, "time of a barrier in us; negative: that of a launch"),
         "engine": Option("", "the GPU to use; empty: the fastest"),
     },
 )

@@ -29,10 +29,12 @@ def make(*, batch: int = 8, more: int = 400, slowdown: int = 1400, save_ns: int 
     def pace(task: Task, segment: Segment, guest: Task, its: Segment) -> tuple[int, int]:
         return segment.time_ns * slowdown // 1000, its.time_ns * slowdown // 1000
 
-    how = PreemptionMechanism("full", KINDS, save_ns=save_ns, restore_ns=save_ns, drain="completion")
+    mechanism = PreemptionMechanism("full", KINDS, save_ns=save_ns, restore_ns=save_ns, drain="completion")
     together = Batch(lambda task: batch, more, KINDS)
     order = (Term.REMAINING, Term.ACTIVATION)
-    return Policy("irina", order, dynamic=True, preemption=(how,), corun=CoRunning(pace, True, KINDS), batch=together)
+    return Policy(
+        "irina", order, dynamic=True, preemption=(mechanism,), corun=CoRunning(pace, True, KINDS), batch=together
+    )
 
 
 POLICY = make()

@@ -55,9 +55,9 @@ def make(
         check_choice("estimate", estimate, ("remaining", "total"))
     ]
     tokens = Tokens(LEVELS, threshold, check_choice("strict", strict, ("yes", "no")) == "yes")
-    how = choose_mechanism(mechanism, drain, save_ns, restore_ns)
+    chosen = choose_mechanism(mechanism, drain, save_ns, restore_ns)
     return Policy(
-        "prema", (Term.CANDIDATE, shortest), mechanism != "drain", True, quantum_ns, preemption=how, weight=WEIGHT,
+        "prema", (Term.CANDIDATE, shortest), mechanism != "drain", True, quantum_ns, preemption=chosen, weight=WEIGHT,
         tokens=tokens,
     )  # fmt: skip
 

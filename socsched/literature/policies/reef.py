@@ -90,7 +90,7 @@ def padding(kernels: Mapping[str, Kernel], overhead: int, units: int = UNITS) ->
 
 def make(*, mode: str = "reef", cap: int = 4, reset_ns: int = 35_000, overhead: int = 8, profiles: str = "") -> Policy:
     """Return REEF in a mode, with a capacity of device queues, and padding if there are profiles."""
-    how = {
+    mechanism = {
         "wait": PreemptionMechanism("segment", ("gpu",), in_flight=cap),
         "none": PreemptionMechanism("none", ("gpu",)),
     }.get(check_choice("mode", mode, MODES), PreemptionMechanism("restart", ("gpu",), in_flight=cap, reset_ns=reset_ns))
@@ -100,7 +100,7 @@ def make(*, mode: str = "reef", cap: int = 4, reset_ns: int = 35_000, overhead: 
         if not kernels:
             raise ValueError(f"no kernel profiles (*.json) in {profiles}")
         corun = padding(kernels, overhead)
-    return Policy("reef", (Term.BEST_EFFORT, Term.ACTIVATION), preemption=(how,), corun=corun)
+    return Policy("reef", (Term.BEST_EFFORT, Term.ACTIVATION), preemption=(mechanism,), corun=corun)
 
 
 POLICY = make()

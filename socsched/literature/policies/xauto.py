@@ -12,11 +12,11 @@ from socsched.sim.policies.terms import Policy, Term
 
 def make(*, gpu_ns: int = 275_000, dla_ns: int = 132_000) -> Policy:
     """Return the policy with the preemption cost of each kind of engine."""
-    how = (
+    mechanism = (
         PreemptionMechanism("full", ("gpu",), save_ns=gpu_ns),
         PreemptionMechanism("segment", ("dla", "npu"), in_flight=1, save_ns=dla_ns),
     )
-    return Policy("xauto", (Term.PRIORITY, Term.ACTIVATION), preemption=how)
+    return Policy("xauto", (Term.PRIORITY, Term.ACTIVATION), preemption=mechanism)
 
 
 POLICY = make()

@@ -15,8 +15,10 @@ from socsched.sim.policies.terms import Policy, Term
 def make(*, level: int = 0, threshold: int = 8, steps: int = 20, tick_ns: int = 2_000_000) -> Policy:
     """Return the policy at a level of preemption, 0 for the engine's native one (`xsched`)."""
     weight = by_priority(1024, 1.2, steps)
-    how = xsched.level(level, threshold)
-    return Policy("xsched-fair", (Term.SERVICE, Term.ACTIVATION), True, True, tick_ns, preemption=how, weight=weight)
+    mechanism = xsched.level(level, threshold)
+    return Policy(
+        "xsched-fair", (Term.SERVICE, Term.ACTIVATION), True, True, tick_ns, preemption=mechanism, weight=weight
+    )
 
 
 POLICY = make()

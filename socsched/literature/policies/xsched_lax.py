@@ -12,9 +12,9 @@ from socsched.sim.policies.terms import Policy, Term
 
 def make(*, level: int = 0, threshold: int = 8, margin_ns: int = 2_000_000, tick_ns: int = 1_000_000) -> Policy:
     """Return the policy at a level of preemption, 0 for the engine's native one (`xsched`)."""
-    how = xsched.level(level, threshold)
+    mechanism = xsched.level(level, threshold)
     return Policy(
-        "xsched-lax", (Term.CRITICAL, Term.PRIORITY), True, True, tick_ns, preemption=how, margin_ns=margin_ns
+        "xsched-lax", (Term.CRITICAL, Term.PRIORITY), True, True, tick_ns, preemption=mechanism, margin_ns=margin_ns
     )
 
 

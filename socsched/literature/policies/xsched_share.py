@@ -16,8 +16,10 @@ def make(
 ) -> Policy:
     """Return the policy at a level of preemption, 0 for the engine's native one (`xsched`)."""
     weight = by_criticality(low, medium, high)
-    how = xsched.level(level, threshold)
-    return Policy("xsched-share", (Term.SERVICE, Term.ACTIVATION), True, True, tick_ns, preemption=how, weight=weight)
+    mechanism = xsched.level(level, threshold)
+    return Policy(
+        "xsched-share", (Term.SERVICE, Term.ACTIVATION), True, True, tick_ns, preemption=mechanism, weight=weight
+    )
 
 
 POLICY = make()

@@ -87,8 +87,8 @@ def trial(
 ) -> Trial:
     """Plan `scenario` at a load and serve it."""
     deployment = system.plan(scenario.demands(profiles, load))
-    asked = requests({name: rate * load for name, rate in scenario.rates.items()}, duration_ns, arrivals, seed)
-    outcome = Simulation(deployment, system.mechanism, system.interference).run(asked, duration_ns)
+    requested = requests({name: rate * load for name, rate in scenario.rates.items()}, duration_ns, arrivals, seed)
+    outcome = Simulation(deployment, system.mechanism, system.interference).run(requested, duration_ns)
     return Trial(system.name, load, deployment, outcome)
 
 

@@ -142,15 +142,15 @@ class _Loop:
         if self.current and self.current.held < self.current.kernel.units:
             self.current.held = min(self.current.kernel.units, self.current.held + self.free)
         running = self.running()
-        asked = [0.0, 0.0]
+        demands = [0.0, 0.0]
         for one in running:
             spread = one.held / self.units
             for i, demand in enumerate(DEMANDS[one.kernel.kind]):
-                asked[i] += demand * spread
+                demands[i] += demand * spread
         for one in running:
             factor = one.kernel.units / one.held if one.part >= 1 else 1.0
             for i, demand in enumerate(DEMANDS[one.kernel.kind]):
-                factor *= 1 + demand * max(0.0, asked[i] - 1)
+                factor *= 1 + demand * max(0.0, demands[i] - 1)
             one.pace = factor
 
     def start(self) -> None:

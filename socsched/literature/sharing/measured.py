@@ -89,8 +89,8 @@ def measurements(file: Path = FILE) -> Measurements:
             tuple(_pair(one) for one in raw.get("pairs", ())),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        told = f"{type(error).__name__}: {error}"
-        raise InputError(f"{file}: {told}", hint="tools/literature/gpu_shares.py writes such files") from None
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"{file}: {reason}", hint="tools/literature/gpu_shares.py writes such files") from None
 
 
 def _times(values: Sequence[float]) -> Times:
@@ -125,13 +125,13 @@ def falling(values: Sequence[float]) -> list[float]:
 def curves(network: str, file: Path = FILE) -> tuple[Curve, ...]:
     """Return the curves of a network by rising batch, empty if it was not measured."""
     found = measurements(file)
-    made = []
+    fitted = []
     for batch in sorted(found.ms.get(network, {})):
         points = found.medians(network, batch)
         times = falling([ms for _, ms in points])
         shares = [share for share, _ in points]
-        made.append(Curve(batch, tuple((p, t / times[-1]) for p, t in zip(shares, times, strict=True))))
-    return tuple(made)
+        fitted.append(Curve(batch, tuple((p, t / times[-1]) for p, t in zip(shares, times, strict=True))))
+    return tuple(fitted)
 
 
 def law_of(network: str, wanted: ShareLaw) -> ShareLaw:
@@ -146,7 +146,7 @@ def profiles(factor: float = 2.0, file: Path = FILE) -> list[Profile]:
     Objectives are `factor` times the latency of the largest batch, the rule of gpulet's authors.
     """
     found = measurements(file)
-    made = []
+    measured = []
     for network, counted in sorted(found.counters.items()):
         samples = tuple(
             Sample(
@@ -159,8 +159,8 @@ def profiles(factor: float = 2.0, file: Path = FILE) -> list[Profile]:
             for batch, one in sorted(counted.items())
         )
         objective = round(factor * samples[-1].latency_ns)
-        made.append(Profile(network, objective, samples, "measured", curves=curves(network, file)))
-    return made
+        measured.append(Profile(network, objective, samples, "measured", curves=curves(network, file)))
+    return measured
 
 
 def running(side: tuple[str, int], sms: int) -> Running:

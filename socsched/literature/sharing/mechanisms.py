@@ -73,8 +73,8 @@ MECHANISMS: dict[str, Mechanism] = {
         ),
         Mechanism(
             "green-contexts", "logical", 0, 1, True, False, "partly", "any", 1 * MS,
-            source="assumed: CUDA 12.4 contexts of SMs, made in about 1 ms in a running process; that SMs come in "
-            "groups (8 on Hopper, 4 on Orin) is not counted",
+            source="assumed: CUDA 12.4 contexts of SMs, created in about 1 ms in a running process; allocation in "
+            "groups of SMs (8 on Hopper, 4 on Orin) is not modelled",
         ),
         Mechanism(
             "mig", "physical", 7, 1, True, True, "yes", "idle", 1_000 * MS,

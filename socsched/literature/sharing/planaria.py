@@ -31,13 +31,13 @@ class Planaria:
         """Return by task number its subarrays."""
         needs = {task.number: need(task, now, npu) for task in tasks}
         if all(needs.values()) and sum(needs.values()) <= npu.subarrays:
-            given = dict(needs)
+            allocation = dict(needs)
             scores = {task.number: task.priority / max(1, task.remaining(needs[task.number])) for task in tasks}
         elif any(needs.values()):
-            given, scores = self._unfit(tasks, needs, now, npu)
+            allocation, scores = self._unfit(tasks, needs, now, npu)
         else:
-            given, scores = self._nobody(tasks, npu)
-        return {number: (count, False) for number, count in _spread(given, scores, npu.subarrays).items()}
+            allocation, scores = self._nobody(tasks, npu)
+        return {number: (count, False) for number, count in _spread(allocation, scores, npu.subarrays).items()}
 
     def _unfit(
         self, tasks: Sequence[Task], needs: dict[int, int], now: int, npu: Npu

@@ -109,11 +109,11 @@ class Simulation:
         while index < len(requests) or self._events:
             arrival = requests[index].arrival_ns if index < len(requests) else None
             if self._events and (arrival is None or self._events[0][0] <= arrival):
-                now, kind, _, what = heapq.heappop(self._events)
+                now, kind, _, payload = heapq.heappop(self._events)
                 if kind == END:
-                    self._ended(what, now)
+                    self._ended(payload, now)
                 elif kind == CHANGE:
-                    what(now)  # type: ignore[operator]
+                    payload(now)  # type: ignore[operator]
                 elif now < duration_ns and self._controller:
                     self._controller(now, self)
                     self._new_window()

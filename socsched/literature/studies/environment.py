@@ -111,13 +111,13 @@ class Environment:
 
     def reset(self, seed: int = 0) -> tuple[Observation, dict[str, Any]]:
         """Start an episode and return the first observation."""
-        made = variation.vary_plan(self.plan, seed, self.spread)
+        varied = variation.vary_plan(self.plan, seed, self.spread)
         self._controller = controller = _AgentController(self.unit, self.period_ns)
         rule = Policy(_NAME, SAFE, dynamic=True, controller=lambda: controller)
-        engines = tuple(e if e.id != self.engine else replace(e, policy=_NAME) for e in made.engines)
+        engines = tuple(e if e.id != self.engine else replace(e, policy=_NAME) for e in varied.engines)
         REGISTERED[_NAME] = rule
         try:
-            lowered = lower(replace(made, engines=engines), seed)
+            lowered = lower(replace(varied, engines=engines), seed)
         finally:
             del REGISTERED[_NAME]
         callbacks = Callbacks(lowered, Faults(), seed)

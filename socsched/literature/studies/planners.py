@@ -69,7 +69,7 @@ def listing() -> RenderableType:
         found = planner(name)
         options = "; ".join(f"{key}={option.default}: {option.help}" for key, option in found.options.items())
         rows.append([name, found.summary, found.source, options])
-    return table("Planners", ["planner", "what it does", "paper", "options"], rows)
+    return table("Planners", ["planner", "summary", "paper", "options"], rows)
 
 
 def listing_document() -> dict[str, Any]:

@@ -30,11 +30,11 @@ def view(found: Study) -> RenderableType:
         parts.append(table(f"load {load:g}", list(_HEADS), rows, tuple(range(2, 10))))
         beaten = found.beats(load)
         verdict = f"beaten by {', '.join(beaten)}" if beaten else "on the front"
-        parts.append(Text(f"the plan as it is: {verdict} of misses and energy", "dim"))
-    how = f"mean ± 95 % interval of {found.seeds} seeds, {format_duration(found.duration_ns)} each"
-    marks = "●: nothing else is better in misses or energy and no worse in the other"
+        parts.append(Text(f"the unchanged plan: {verdict} of misses and energy", "dim"))
+    sampling = f"mean ± 95 % interval of {found.seeds} seeds, {format_duration(found.duration_ns)} each"
+    marks = "●: no other policy is better in misses or energy and no worse in the other"
     alone = f"p99.9, ANTT in times alone; SLA: within {found.multiple:g} of them"
-    parts.append(Text(f"{how}, jobs from {1 - found.spread:.0%} of their cost; {alone}; {marks}", "dim"))
+    parts.append(Text(f"{sampling}, jobs from {1 - found.spread:.0%} of their cost; {alone}; {marks}", "dim"))
     if found.left_out:
         parts.append(Text("left out: " + "; ".join(f"{name} {why}" for name, why in found.left_out.items()), "dim"))
     return Group(*parts)

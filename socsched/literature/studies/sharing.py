@@ -80,12 +80,12 @@ def _row(name: str, source: Source, load: float, seeds: int, duration_ns: int, s
     demands = [Demand(profile, rate * load) for profile, rate in source.networks]
     rates = {one.profile.name: one.rate for one in demands}
     found: list[Outcome] = []
-    made = Deployment(())
+    deployment = Deployment(())
     for seed in range(seeds):
-        simulation, made = _simulation(name, demands, source, setting)
-        asked = requests(rates, duration_ns, source.arrivals, seed)
-        found.append(simulation.run(asked, duration_ns))
-    lost = sum(one.rate for one in made.unserved) / sum(rates.values())
+        simulation, deployment = _simulation(name, demands, source, setting)
+        requested = requests(rates, duration_ns, source.arrivals, seed)
+        found.append(simulation.run(requested, duration_ns))
+    lost = sum(one.rate for one in deployment.unserved) / sum(rates.values())
     return Row(
         name,
         load,
@@ -94,7 +94,7 @@ def _row(name: str, source: Source, load: float, seeds: int, duration_ns: int, s
         fmean(one.goodput for one in found),
         max(model.percentile(0.99) for one in found for model in one.models),
         lost,
-        tuple(str(part) for part in made.parts),
+        tuple(str(part) for part in deployment.parts),
     )
 
 
@@ -104,19 +104,19 @@ def _simulation(
     parts = mechanism(setting.mechanism)
     if name == "gslice":
         controls = [Gslice(each, device) for device, each in enumerate(_dealt(demands, setting.devices)) if each]
-        made = Deployment(tuple(part for one in controls for part in one.start().parts))
+        deployment = Deployment(tuple(part for one in controls for part in one.start().parts))
 
         def control(now: int, simulation: Simulation) -> None:
             for one in controls:
                 one(now, simulation)
 
         return Simulation(
-            made, parts, source.interference, controller=control, period_ns=PERIOD_NS, adaptive=False
-        ), made  # fmt: skip
-    how = {"time-slicing": mechanism("time-slicing"), "streams": mechanism("streams"), "mig": mechanism("mig")}
-    made = _PLANS[name](demands, source, setting)
-    served = with_guests(made, setting.devices)
-    return Simulation(served, how.get(name, parts), source.interference), made
+            deployment, parts, source.interference, controller=control, period_ns=PERIOD_NS, adaptive=False
+        ), deployment  # fmt: skip
+    mechanisms = {"time-slicing": mechanism("time-slicing"), "streams": mechanism("streams"), "mig": mechanism("mig")}
+    deployment = _PLANS[name](demands, source, setting)
+    served = with_guests(deployment, setting.devices)
+    return Simulation(served, mechanisms.get(name, parts), source.interference), deployment
 
 
 def _dealt(demands: Sequence[Demand], devices: int) -> list[list[Demand]]:
@@ -143,12 +143,12 @@ def _everywhere(demands: Sequence[Demand], source: Source, setting: Setting) -> 
 
 def _equal(demands: Sequence[Demand], source: Source, setting: Setting) -> Deployment:
     """Return equal shares of an accelerator for the networks assigned to it."""
-    made = []
+    parts = []
     for device, each in enumerate(_dealt(demands, setting.devices)):
         for one in each:
             part = whole([(one.profile, one.rate)], device=device)
-            made.append(Part(device, 100 // len(each), part.served))
-    return Deployment(tuple(made))
+            parts.append(Part(device, 100 // len(each), part.served))
+    return Deployment(tuple(parts))
 
 
 def _mig(demands: Sequence[Demand], source: Source, setting: Setting) -> Deployment:
@@ -156,11 +156,11 @@ def _mig(demands: Sequence[Demand], source: Source, setting: Setting) -> Deploym
     if not setting.mig:
         raise UsageError("no MIG geometry", hint="name one with --mig, such as a100-40gb")
     geometry(setting.mig)
-    given = mig_serving.problem(setting.mig, demands)
-    configs = sorted(search(given), key=len, reverse=True)
-    made = mig_serving.deployment(given, configs)
-    kept = tuple(part for part in made.parts if part.device < setting.devices)
-    lost = [part.served[0] for part in made.parts if part.device >= setting.devices]
+    problem = mig_serving.problem(setting.mig, demands)
+    configs = sorted(search(problem), key=len, reverse=True)
+    deployment = mig_serving.deployment(problem, configs)
+    kept = tuple(part for part in deployment.parts if part.device < setting.devices)
+    lost = [part.served[0] for part in deployment.parts if part.device >= setting.devices]
     return Deployment(kept, tuple(Demand(one.profile, one.rate) for one in lost))
 
 

@@ -26,18 +26,18 @@ def view(source: Source, rows: Sequence[Row]) -> RenderableType:
         f"{one.name} {rate:.3g} {format_duration(one.slo_ns)} (alone {format_duration(one.latency(1, 100))})"
         for one, rate in source.networks
     )
-    shown = [
+    cells = [
         [
             row.system, f"{row.load:g}", f"{row.satisfaction:.1%}", f"{row.worst:.1%}", f"{row.goodput:.1f}",
             format_duration(row.p99_ns), f"{row.unserved:.0%}" if row.unserved else "–",
         ]
         for row in rows if not row.reason
     ]  # fmt: skip
-    header = ["system", "load", "in time", "worst network", "in time 1/s", "worst p99", "no place"]
+    header = ["system", "load", "in time", "worst network", "in time 1/s", "worst p99", "unserved"]
     reasons = dict.fromkeys(f"{row.system}: {row.reason}" for row in rows if row.reason)
     return Group(
-        table(source.title, header, shown, range(1, len(header))),
-        Text(f"a second and due in: {networks}"),
+        table(source.title, header, cells, range(1, len(header))),
+        Text(f"requests a second and deadline: {networks}"),
         *(Text(reason) for reason in reasons),
     )
 

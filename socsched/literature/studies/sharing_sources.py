@@ -92,5 +92,5 @@ def from_profiles(file: Path, constants: Path | None, rates: dict[str, float], l
     interference = read_constants(constants) if constants else NoInterference()
     networks = tuple((profiles[name], rate) for name, rate in rates.items())
     others = sorted(profile.name for profile, _ in networks if profile.law != law)
-    told = f" (law of shares {OTHERWISE}, as not measured: {', '.join(others)})" if others else ""
-    return Source(f"networks of {file.name}{told}", networks, "poisson", interference)
+    estimated = f" (law of shares {OTHERWISE}, not measured: {', '.join(others)})" if others else ""
+    return Source(f"networks of {file.name}{estimated}", networks, "poisson", interference)

@@ -91,11 +91,13 @@ def applicable(name: str, plan: Plan) -> str:
     kinds = {engine.kind for engine in plan.engines if any(task.engine == engine.id for task in plan.tasks)}
     ways = [way for way in rule.preemption if way.kinds]
     if ways and not any(set(way.kinds) & kinds for way in ways):
-        return f"takes {', '.join(sorted({kind for way in ways for kind in way.kinds}))} only, and none is used"
+        return (
+            f"applies only to {', '.join(sorted({kind for way in ways for kind in way.kinds}))}, and the plan uses none"
+        )
     if rule.serves and not any(task.budget_ns for task in plan.tasks):
         return "serves reservations, and no task has one"
     if len({task.criticality for task in plan.tasks}) == 1 and name in ("reef", "edf-criticality"):
-        return "tells criticalities apart, and all tasks have the same"
+        return "distinguishes criticalities, and all tasks have the same one"
     return ""
 
 

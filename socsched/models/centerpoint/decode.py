@@ -183,7 +183,7 @@ def decode(
     """Return the result of `detect`; warn if the network's output was not finite everywhere."""
     found = detect(heatmap, reg, height, dim, rot, vel, settings)
     if found.dropped:
-        warnings.warn(f"decode: {found.dropped} cells without finite values left out", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"decode: {found.dropped} cells with non-finite values dropped", RuntimeWarning, stacklevel=2)
     return found.boxes, found.scores, found.labels, found.velocities
 
 

@@ -198,8 +198,8 @@ def _returns(
     texture = rng.lognormal(0, 0.25, shape)
     reflectivity = image.reflectivity * texture
     lost = rng.random(shape) < np.maximum(image.loss, street.loss)
-    heard = (image.distance >= lidar.nearest) & (image.distance <= lidar.range_limit(reflectivity)) & ~lost
-    distance = np.where(heard, image.distance, 0) + rng.normal(0, lidar.noise, shape)
+    received = (image.distance >= lidar.nearest) & (image.distance <= lidar.range_limit(reflectivity)) & ~lost
+    distance = np.where(received, image.distance, 0) + rng.normal(0, lidar.noise, shape)
     # rough surfaces reflect far more at grazing angles than Lambert's cosine; these shares, the fall with range and
     # the echoes recorded as 0 approximate KITTI, whose far returns mostly read 0
     intensity = reflectivity * (0.7 + 0.3 * image.cosine) / (1 + (distance / 45) ** 2) + rng.normal(0, 0.02, shape)
@@ -209,8 +209,8 @@ def _returns(
     points = image.rays * distance[..., None]
     points[..., 2] += lidar.lift + street.bend * points[..., 0] ** 2
     if camera is not None:
-        heard &= camera.sees(points)
-    scan = aligned_zeros((int(np.count_nonzero(heard)), 4), np.float32)
-    scan[:, :3] = points[heard]
-    scan[:, 3] = np.round(np.clip(intensity[heard], 0, 1), 2)
-    return scan, image.owner[heard]  # type: ignore[return-value]
+        received &= camera.sees(points)
+    scan = aligned_zeros((int(np.count_nonzero(received)), 4), np.float32)
+    scan[:, :3] = points[received]
+    scan[:, 3] = np.round(np.clip(intensity[received], 0, 1), 2)
+    return scan, image.owner[received]  # type: ignore[return-value]

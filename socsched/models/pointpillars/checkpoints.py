@@ -64,13 +64,13 @@ def guess(names: Arrays, meta: Mapping[str, Any]) -> str:
         return "mmdet3d-0.x" if version.startswith("0.") else "mmdet3d-1.x"
     if any(name.startswith(("vfe.", "backbone_2d.")) for name in names):
         return "openpcdet"
-    raise UsageError(f"no known layout: names like {', '.join(list(names)[:3])}", f"layouts: {', '.join(LAYOUTS)}")
+    raise UsageError(f"unknown layout with names like {', '.join(list(names)[:3])}", f"layouts: {', '.join(LAYOUTS)}")
 
 
 def convert(tensors: Arrays, layout: str) -> Imported:
     """Return the weights of a checkpoint in `layout`; InputError names every parameter that is missing."""
     if layout not in LAYOUTS:
-        raise UsageError(f"no layout {layout!r}", f"layouts: {', '.join(LAYOUTS)}")
+        raise UsageError(f"unknown layout {layout!r}", f"layouts: {', '.join(LAYOUTS)}")
     plain = {name.removeprefix("module."): np.asarray(array, np.float64) for name, array in tensors.items()}
     pfn = f"{_prefixes(layout)[0]}.weight"
     model = "pointpillars-s" if pfn in plain and len(plain[pfn]) == small.CHANNELS else "pointpillars"
@@ -148,15 +148,15 @@ def _features(raw: Weights, layout: str, remarks: list[str]) -> None:
     if layout != "openpcdet":  # x and y are offsets from the pillar's centre already
         weight[:, 7:9] += weight[:, 0:2]
         weight[:, 0:2] = 0
-        remarks.append("x and y of the pillar features were offsets from the pillar's centre: weights moved there")
+        remarks.append("x and y of the pillar features were offsets from the pillar's centre: weights adjusted")
     if weight.shape[1] == 10:
         rise = weight[:, 9] + (weight[:, 2] if layout != "openpcdet" else 0)
         weight[:, 2] += weight[:, 9]
         weight, bias = weight[:, :9], bias - MIDDLE * rise
         changed = np.abs(np.maximum(bias, 0) - np.maximum(bias + MIDDLE * rise, 0))
         remarks.append(
-            "height above the pillar's centre went into z and the bias, which empty slots of a pillar see too: "
-            f"{np.count_nonzero(changed > 1e-3)} of {len(bias)} channels there change, by {changed.max():.3g} at most"
+            "height above the pillar's centre is folded into z and the bias, which affects empty slots too: "
+            f"{np.count_nonzero(changed > 1e-3)} of {len(bias)} channels change, by {changed.max():.3g} at most"
         )
     raw["pfn.weight"], raw["pfn.bias"] = weight, bias
 

@@ -161,7 +161,7 @@ def decode(
     """Return boxes, scores and labels of `detect`; warn if the network's output was not finite everywhere."""
     found = detect(cls, reg, direction, settings, loops)
     if found.dropped:
-        warnings.warn(f"decode: {found.dropped} anchors without finite values left out", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"decode: {found.dropped} anchors with non-finite values dropped", RuntimeWarning, stacklevel=2)
     return found.boxes, found.scores, found.labels
 
 

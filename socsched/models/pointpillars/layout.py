@@ -174,8 +174,8 @@ def _on_foot(rng: np.random.Generator, street: Street, kind: Kind) -> Iterator[R
         pace = rng.uniform(0.8, 1.6) if walks else MOTIONLESS
         yield _user(rng, "Pedestrian", x, y, heading, pace)
         for _ in range(int(rng.integers(0, 3)) if rng.random() < 0.25 else 0):
-            beside = x + rng.uniform(-1.2, 1.2), y + rng.uniform(-1.0, 1.0)
-            yield _user(rng, "Pedestrian", *beside, heading + rng.normal(0, 0.1), pace)
+            position = x + rng.uniform(-1.2, 1.2), y + rng.uniform(-1.0, 1.0)
+            yield _user(rng, "Pedestrian", *position, heading + rng.normal(0, 0.1), pace)
     for _ in range(int(rng.integers(0, 3))):
         heading = rng.choice((-1, 1)) * np.pi / 2
         place = rng.uniform(10, 45), street.middle + rng.uniform(-0.2, 0.2)

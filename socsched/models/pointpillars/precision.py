@@ -88,24 +88,24 @@ class _Frame:
 
 def average_precision(frames: Sequence[Judged], question: Question) -> float | None:
     """Return the average precision, 0 to 1, None if no frame holds a relevant object."""
-    asked = [_asked(frame, question) for frame in frames]
-    total = sum(int(np.count_nonzero(frame.objects == FOUND)) for frame in asked)
+    evaluated = [_asked(frame, question) for frame in frames]
+    total = sum(int(np.count_nonzero(frame.objects == FOUND)) for frame in evaluated)
     if not total:
         return None
-    hits = np.sort(np.concatenate([_hits(frame) for frame in asked]))[::-1]
+    hits = np.sort(np.concatenate([_hits(frame) for frame in evaluated]))[::-1]
     # the rank of the hit that brings recall to 1/40, 2/40, ...; several positions may share one
     ranks = [-(-position * total // POSITIONS) - 1 for position in range(1, POSITIONS + 1)]
     ranks = [rank for rank in ranks if rank < len(hits)]
-    at = {rank: _precision(asked, float(hits[rank])) for rank in set(ranks)}
+    at = {rank: _precision(evaluated, float(hits[rank])) for rank in set(ranks)}
     precision = np.array([at[rank] for rank in ranks])
     return float(np.maximum.accumulate(precision[::-1]).sum()) / POSITIONS
 
 
 def recall(frames: Sequence[Judged], question: Question, score: float) -> tuple[int, int]:
     """Return the number of relevant objects found with at least `score`, and their total number."""
-    asked = [_asked(frame, question) for frame in frames]
-    total = sum(int(np.count_nonzero(frame.objects == FOUND)) for frame in asked)
-    return sum(_count(frame, score)[0] for frame in asked), total
+    evaluated = [_asked(frame, question) for frame in frames]
+    total = sum(int(np.count_nonzero(frame.objects == FOUND)) for frame in evaluated)
+    return sum(_count(frame, score)[0] for frame in evaluated), total
 
 
 def _asked(frame: Judged, question: Question) -> _Frame:

@@ -80,7 +80,7 @@ def _rows(path: Path, content: bytes) -> npt.NDArray[np.float32]:
     if rest:
         raise InputError(
             f"{path}: {len(content)} bytes, expected a multiple of {ROW_BYTES}: row {rows} breaks off after {rest}",
-            "the file is truncated or no scan: copy it again; " + _FORMAT_HINT,
+            "the file is truncated or not a scan: copy it again; " + _FORMAT_HINT,
         )
     points = aligned_zeros((rows, 4), np.float32)
     points[:] = np.frombuffer(content, "<f4").reshape(rows, 4)

@@ -45,16 +45,16 @@ def voxelise(
     voxels = aligned_zeros((count, max_points, 4), np.float32)
     counts = aligned_zeros((count,), np.int32)
     coords = aligned_zeros((count, 2), np.int32)
-    held = np.bincount(pillar, minlength=count)
+    occupancy = np.bincount(pillar, minlength=count)
     # uint16 keys make numpy's stable sort a radix sort, several times faster here than on wider integers
     order = np.argsort(pillar.astype(np.uint16) if count <= 65536 else pillar, kind="stable")
-    slot = np.arange(len(order)) - np.repeat(np.cumsum(held) - held, held)
+    slot = np.arange(len(order)) - np.repeat(np.cumsum(occupancy) - occupancy, occupancy)
     fits = slot < max_points
     order, slot = order[fits], slot[fits]
     # a point is as wide as one complex128, and scalars are moved several times faster than rows of four
     whole = np.ascontiguousarray(points, np.float32).view(np.complex128)[:, 0]
     voxels.view(np.complex128).reshape(-1)[pillar[order] * max_points + slot] = whole[inside[order]]
-    counts[:] = np.minimum(held, max_points)
+    counts[:] = np.minimum(occupancy, max_points)
     coords[:, 1], coords[:, 0] = np.divmod(cell[first], grid.cells[0])
     return voxels, counts, coords  # type: ignore[return-value]
 

@@ -160,14 +160,14 @@ class Divisible:
     def _change(self, crossing: Sequence[int], a: int, b: int) -> tuple[int, int] | None:
         platform, mode = self.model.platform, self.model.mode
         source, sink = self._engines[a], self._engines[b]
-        there, here = self._laid[a], self._laid[b]
+        produced, consumed = self._laid[a], self._laid[b]
         size = read = written = 0
         for tensor in crossing:
-            given, wanted = there[tensor], here[tensor]
+            given, target = produced[tensor], consumed[tensor]
             size += given.bytes
             # Parts on one engine agree on the layout; a change of data type remains.
-            if given.dtype != wanted.dtype or (given.layout != wanted.layout and source.id != sink.id):
-                read, written = read + given.bytes, written + wanted.bytes
+            if given.dtype != target.dtype or (given.layout != target.layout and source.id != sink.id):
+                read, written = read + given.bytes, written + target.bytes
         if not written:
             return visible_ns(source, sink, size), 0
         engine = converter(platform, mode, source, sink)

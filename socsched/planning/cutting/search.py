@@ -81,12 +81,12 @@ class Cutter:
 
     def better(self, whole: Mapping[str, Cost], cuts: Cuts, best: Score) -> Candidate | None:
         """Return the candidate if it beats `best`."""
-        made = self.mapping(whole, cuts)
-        if made is None:
+        mapped = self.mapping(whole, cuts)
+        if mapped is None:
             return None
         self.evaluated += 1
         try:
-            return better(*made, self.goals, best)
+            return better(*mapped, self.goals, best)
         except Unconnectable:
             return None
 
@@ -215,7 +215,7 @@ def _proposals(workload: Workload, stage: Divisible, whole: Mapping[str, Cost], 
             yield found
 
 
-_LATE = "not looked at before the time limit"
+_LATE = "not evaluated before the time limit"
 
 
 def _why_whole(stage: Divisible, clock: Clock) -> str:
@@ -231,8 +231,8 @@ def _why_whole(stage: Divisible, clock: Clock) -> str:
     best = min(cut, key=cut.__getitem__)
     parts = ", ".join(f"{leg.place.engine} {leg.place.precision}" for leg in best)
     points = ", ".join("+".join(stage.cuts[leg.end - 1]) for leg in best[:-1])
-    told = f"cut after {points} ({parts}) it takes {format_duration(cut[best], 2)} at best, whole"
-    return f"{told} {format_duration(alone, 2)}"
+    fastest = f"cut after {points} ({parts}): {format_duration(cut[best], 2)} at best, uncut"
+    return f"{fastest} {format_duration(alone, 2)}"
 
 
 def _rested(workload: Workload, stage: Divisible, whole: Mapping[str, Cost]) -> dict[Place, Place]:
@@ -270,11 +270,11 @@ def _polished(
         dict(best.deployment.mapping), workload.options(), make_improvement_test(workload, goals), budget, clock
     )
     cuts, whole = _read_back(cutter, workload, search.mapping)
-    made = cutter.mapping(whole, cuts)
-    if made is None:
+    mapped = cutter.mapping(whole, cuts)
+    if mapped is None:
         return best, search.evaluated
     try:
-        found = better(*made, goals, score(best, goals))
+        found = better(*mapped, goals, score(best, goals))
     except (Unconnectable, UsageError):
         found = None
     return found or best, search.evaluated

@@ -50,12 +50,12 @@ class Sliced:
         if key not in self._wholes:
             stage = whole_stage(part)
             assert stage is not None
-            made = get_model(stage.model or "", stage.params).network
-            assert made is not None
-            network, done = made(), self.work(stage, precision)
+            build_network = get_model(stage.model or "", stage.params).network
+            assert build_network is not None
+            network, done = build_network(), self.work(stage, precision)
             owner = owners(network, done.operators)
             if owner is None:
-                raise UsageError(f"stage {stage.name!r}: its operators are not its layers'", "plan it whole")
+                raise UsageError(f"stage {stage.name!r}: its operators do not match its layers", "plan it uncut")
             self._wholes[key] = _Whole(
                 network, done.operators, tuple(owner), self._graph(part) if done.passes else None
             )

@@ -75,9 +75,9 @@ def linux(plan: Plan, mode_id: int | None, processors: Mapping[str, Sequence[int
         "#!/bin/sh",
         *(f"# {one_line(line)}" for line in _remarks(plan, listed)),
         "set -eu",
-        'RUN="${RUN:-}" # RUN=echo shows',
+        'RUN="${RUN:-}" # RUN=echo only prints the commands',
     ]
-    lines += ["", "# Linux's numbers of the units in use, first lane first: compare with `lscpu -e` before use"]
+    lines += ["", "# Linux CPU numbers of the units in use, in the order of lanes: check with `lscpu -e` before use"]
     units = _variables(listed)
     for engine in (e for e in plan.engines if e.id in units):
         numbers = [f"{n:d}" for n in processors.get(engine.id, range(engine.lanes))][: engine.lanes]
@@ -99,12 +99,12 @@ def linux(plan: Plan, mode_id: int | None, processors: Mapping[str, Sequence[int
         for number, entry in enumerate((e for e in listed if e.task == task), 1):
             lines.append(f'      {_call(entry, units[entry.engine])} "${{{number}}}"')
         lines[-1] += " ;;"
-    lines += ['    *) echo "no thread of Linux: $task" >&2; exit 2 ;;', "  esac", "}", "", *_MAIN]
+    lines += ['    *) echo "not a Linux thread: $task" >&2; exit 2 ;;', "  esac", "}", "", *_MAIN]
     return "\n".join(lines) + "\n"
 
 
 _PLACE = [
-    "domain() { # name, processor: a root domain of its own",
+    "domain() { # name, processor: create a separate root domain",
     "  ${RUN:+echo} write +cpuset /sys/fs/cgroup/cgroup.subtree_control",
     '  $RUN mkdir -p "/sys/fs/cgroup/$1"',
     '  ${RUN:+echo} write "$2" "/sys/fs/cgroup/$1/cpuset.cpus"',
@@ -155,20 +155,23 @@ def _here(plan: Plan, task: Task) -> bool:
 
 
 def _remarks(plan: Plan, listed: Sequence[Entry]) -> list[str]:
-    told = [
+    remarks = [
         f"{plan.pipeline} on {plan.platform} in {plan.mode}, as planned by socsched: {plan.verdict}. Read before use.",
-        "show: the table; prepare: power mode and processors; apply TASK PROCESS...: one for each lane of the task.",
+        "show: the table; prepare: power mode and processors; apply TASK PROCESS...: one process for each lane.",
     ]
     elsewhere = [f"{task.name} on {task.engine}" for task in plan.tasks if not _here(plan, task)]
     if elsewhere:
-        told.append(f"Not scheduled by Linux: {', '.join(elsewhere)}. Who submits them does little, and is not listed.")
+        remarks.append(
+            f"Not scheduled by Linux: {', '.join(elsewhere)}. The threads that submit them are short and not listed."
+        )
     for (engine, lane), used in admission(listed).items():
         if used > SHARE:
-            told.append(
-                f"NOT ADMITTED as the kernel is shipped: {engine} lane {lane} reserves {used:.1%} of a processor, "
-                f"{SHARE:.0%} are for real-time work. Write -1 to /proc/sys/kernel/sched_rt_runtime_us, or plan anew."
+            remarks.append(
+                f"NOT ADMITTED under the kernel's default settings: {engine} lane {lane} reserves {used:.1%} of a "
+                f"processor; real-time work may use {SHARE:.0%}. Write -1 to /proc/sys/kernel/sched_rt_runtime_us, or "
+                "plan again."
             )
     gangs = [task.name for task in plan.tasks if _here(plan, task) and len(task.lanes) > 1]
     if gangs:
-        told.append(f"Linux does not start the lanes of a task together; bounds assume it: {', '.join(gangs)}.")
-    return told
+        remarks.append(f"Linux does not start the lanes of a task together, as the bounds assume: {', '.join(gangs)}.")
+    return remarks

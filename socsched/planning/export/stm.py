@@ -66,31 +66,31 @@ def _runnable(plan: Plan, task: Task) -> list[str]:
     lanes = next(engine.lanes for engine in plan.engines if engine.id == task.engine)
     known = {other.name: other for other in plan.tasks}
     before = [f"socsched.{name(other)}" for other in task.after if other in known]
-    held = [resource(task.engine, lane, lanes) for lane in task.lanes]
+    resources = [resource(task.engine, lane, lanes) for lane in task.lanes]
     return [
         f"          - {name(task.name)}:",
         f"              WCET: {task.wcet_ns}ns",
-        f"              Resources: [{', '.join(held)}]",
+        f"              Resources: [{', '.join(resources)}]",
         f"              Dependencies: [{', '.join(before)}]",
     ]
 
 
 def _remarks(plan: Plan, whole: int) -> list[str]:
-    told = [
+    remarks = [
         f"{plan.pipeline} on {plan.platform} in {plan.mode}, as planned by socsched: {plan.verdict}.",
-        "Structure after NVIDIA's public reference of System Task Manager, input specification 3.0.0. Not checked: "
-        "keys of runnables (WCET, Resources, Dependencies), units of time, and the whole file, as no compiler was at "
-        "hand.",
-        "System Task Manager does not preempt: bounds of this plan hold for its own policy "
-        f"({plan.policy}), not for the table made of this.",
+        "Structure after NVIDIA's public reference of System Task Manager, input specification 3.0.0. Unchecked, as "
+        "no System Task Manager compiler was available: keys of runnables (WCET, Resources, Dependencies), units of "
+        "time, and the file as a whole.",
+        "System Task Manager does not preempt: the bounds of this plan hold for the plan's policy "
+        f"({plan.policy}), not for the schedule built from this file.",
     ]
     sampled = [f"{task.name} samples {', '.join(task.reads)}" for task in plan.tasks if task.reads]
     if sampled:
-        told.append(f"Not expressed, as they are no dependencies: {'; '.join(sampled)}.")
+        remarks.append(f"Not expressed, because sampling is not a dependency: {'; '.join(sampled)}.")
     late = [f"{s.name} at {s.offset_ns} ns" for s in plan.sensors if s.offset_ns]
     late += [f"{task.name} at {task.offset_ns} ns" for task in plan.tasks if task.timer and task.offset_ns]
     if late:
-        told.append(f"Not expressed, epochs start together: {'; '.join(late)}.")
+        remarks.append(f"Offsets not expressed, because epochs start together: {'; '.join(late)}.")
     if whole > LONGEST_NS:
-        told.append(f"The hyperepoch lasts {whole / 1e9:g} s: round the periods to a common multiple first.")
-    return [f"# {line}" for text in told for line in textwrap.wrap(one_line(text), 116)]
+        remarks.append(f"The hyperepoch lasts {whole / 1e9:g} s: round the periods to a common multiple first.")
+    return [f"# {line}" for text in remarks for line in textwrap.wrap(one_line(text), 116)]

@@ -172,7 +172,7 @@ class Problem:
             order = tuple(sorter.static_order())
         except CycleError as error:
             names = " -> ".join(self.groups[i].name for i in error.args[1])
-            raise UsageError(f"groups need each other in a circle: {names}") from None
+            raise UsageError(f"groups depend on each other in a cycle: {names}") from None
         for name, value in (
             ("index", index),
             ("before", tuple(map(tuple, before))),
@@ -221,7 +221,7 @@ def _check(problem: Problem, index: Mapping[str, int]) -> None:
         raise UsageError("two groups or two engines of a mapping problem have the same name")
     for objective in problem.objectives:
         if objective not in OBJECTIVES:
-            raise UsageError(f"no objective {objective!r}", f"one of {', '.join(OBJECTIVES)}")
+            raise UsageError(f"unknown objective {objective!r}", f"one of {', '.join(OBJECTIVES)}")
     for group in problem.groups:
         if not group.options:
             raise UsageError(f"group {group.name!r} has no option")
@@ -240,7 +240,7 @@ def _check(problem: Problem, index: Mapping[str, int]) -> None:
         if [len(edge.hops), *(len(row) for row in edge.hops)] != [len(ends[0].options)] + [len(ends[1].options)] * len(
             ends[0].options
         ):
-            raise UsageError(f"{edge.source!r} -> {edge.sink!r}: one hop a pair of options is needed")
+            raise UsageError(f"{edge.source!r} -> {edge.sink!r}: expected one hop for each pair of options")
         for hop in (hop for row in edge.hops for hop in row if hop and hop.engine):
             if hop.engine not in engines:
                 raise UsageError(f"{edge.source!r} -> {edge.sink!r}: no engine {hop.engine!r} to convert on")

@@ -81,13 +81,13 @@ class Ask:
         found = self.networks
         if not found:
             raise UsageError(
-                f"planner {planner} cuts networks between engines, and {self.pipeline.name} has none that may be cut",
+                f"planner {planner} cuts networks between engines, and no network of {self.pipeline.name} may be cut",
                 "a stage with a network, without on_late or absolute execution times, and two engines that run it",
             )
         if most and len(found) > most:
             raise UsageError(
                 f"planner {planner} is defined for {most} network, {self.pipeline.name} has {', '.join(found)}",
-                "name the one to cut with -O stage=NAME; the others stay whole",
+                "name the one to cut with -O stage=NAME; the others stay uncut",
             )
         return found
 
@@ -142,7 +142,7 @@ def cut_proposal(ask: Ask, whole: Mapping[str, Cost], cuts: Mapping[str, Legs], 
             if alone is None:
                 raise UsageError(f"stage {name!r} cannot run on {place.engine} in {place.precision}")
             chosen[name] = alone
-    made = ask.cutter.mapping(chosen, kept)
-    if made is None:
-        raise UsageError(f"a part of {', '.join(kept)} cannot run where it was put")
-    return Proposal(*made, facts=facts)
+    mapped = ask.cutter.mapping(chosen, kept)
+    if mapped is None:
+        raise UsageError(f"a part of {', '.join(kept)} cannot run on the engine chosen for it")
+    return Proposal(*mapped, facts=facts)

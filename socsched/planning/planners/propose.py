@@ -49,7 +49,7 @@ def make_plan(
     """
     goals, settings = objectives(objective), planner.settings(options or {})
     if policy not in POLICIES:
-        raise UsageError(f"no policy {policy!r} can be analysed", f"one of {', '.join(POLICIES)}")
+        raise UsageError(f"policy {policy!r} cannot be analysed", f"one of {', '.join(POLICIES)}")
     graph, started, work = task_graph(pipeline), time.monotonic(), Sliced(work)
     found: list[tuple[Solution, Proposal]] = []
     modes, refusals = modes_of(platform, mode), list[UsageError]()
@@ -90,8 +90,8 @@ def make_plan(
 
 def _refuted(found: Solution, pipeline: Pipeline, graph: TaskGraph) -> Solution:
     """Return a planner's solution with the proof that no mapping meets every requirement, if bounds give one."""
-    made = found.candidate.deployment.workload
-    workload = Workload.of(graph, made.model, made.policy, limits=made.limits)
+    proposed = found.candidate.deployment.workload
+    workload = Workload.of(graph, proposed.model, proposed.policy, limits=proposed.limits)
     divided = cutter_of(pipeline, workload, ()).stages
     return replace(found, proof=by_bounds(workload, divided))
 
@@ -113,13 +113,13 @@ def deploy_proposal(proposal: Proposal) -> Deployment:
         return deploy(workload, proposal.mapping)
     engines = tuple(replace(e, lanes=proposal.splits.get(e.id, e.lanes)) for e in workload.engines())
     workload = replace(workload, _engines=engines)
-    made = deploy(workload, proposal.mapping)
+    deployment = deploy(workload, proposal.mapping)
     tasks = []
-    for task in made.tasks:
+    for task in deployment.tasks:
         if task.name in proposal.lanes:
             task = replace(task, lanes=proposal.lanes[task.name])
         elif task.engine in proposal.splits:
             task = replace(task, lanes=tuple(range(proposal.splits[task.engine])))
         tasks.append(task)
     tasks = slowed_by_lanes(with_wcet(tasks, workload.contention()), engines)
-    return replace(made, tasks=tuple(tasks))
+    return replace(deployment, tasks=tuple(tasks))

@@ -61,6 +61,6 @@ def _planned(
     right = [group for group in groups if single_resource(group) == (lanes == "one")]
     if not right:
         other = "different lanes" if lanes == "one" else "the same lanes or none in common"
-        return Used(name, source, (), f"all tasks that meet occupy {other}")
+        return Used(name, source, (), f"all tasks that share a resource occupy {other}")
     names = [task.name for group in right for task in group if not kinds or task.preemption in kinds]
     return Used(name, source, tuple(names), "" if names else f"no engine has {' or '.join(kinds)} preemption")

@@ -126,17 +126,17 @@ def _ways(
     ways: list[tuple[str, int | None, str]] = []
     if plan.policy == "edf":
         own, tight = summed(bounded(whole.own)), summed(bounded(whole.tight))
-        ways.append((DEMAND, own, "" if own is not None else "a demand bound finds no room for local deadlines"))
-        ways.append((edf_holistic.NAME, tight, "" if tight is not None else "a response on its way has no bound"))
-        ways.append((FIXED, None, f"it is for fixed priorities, the policy is {under}"))
+        ways.append((DEMAND, own, "" if own is not None else "no local deadlines pass the demand bound"))
+        ways.append((edf_holistic.NAME, tight, "" if tight is not None else "a response along the chain has no bound"))
+        ways.append((FIXED, None, f"it applies to fixed priorities, the policy is {under}"))
     else:
         own = summed(bounded(whole.own))
-        ways.append((FIXED, own, "" if own is not None else "a response on its way has no bound"))
-        ways += [(name, None, f"it is for EDF, the policy is {under}") for name in (DEMAND, edf_holistic.NAME)]
+        ways.append((FIXED, own, "" if own is not None else "a response along the chain has no bound"))
+        ways += [(name, None, f"it applies to EDF, the policy is {under}") for name in (DEMAND, edf_holistic.NAME)]
     best = summed({row.task: row.bound for row in rows})
     last = [row for row in rows if row.task in {part.last for part in stretches(plan, chain)}]
     tests = " and ".join(dict.fromkeys(row.test for row in last if row.test))
-    reason = "" if best is not None else "a response on its way has no bound"
+    reason = "" if best is not None else "a response along the chain has no bound"
     ways.append((f"shortest of every test ({tests})" if tests else "shortest of every test", best, reason))
     return tuple(sorted(ways, key=lambda way: (way[1] is None, way[1] or 0)))
 

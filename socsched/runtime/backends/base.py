@@ -84,10 +84,10 @@ def gather(ports: Mapping[str, str], values: Mapping[str, Outputs], types: Seque
 
     Without `types` they have their plain logical layout.
     """
-    given = [to_host(values[provider][port]) for port, provider in ports.items()]
+    tensors = [to_host(values[provider][port]) for port, provider in ports.items()]
     if not types:
-        return [plain(value) for value in given]
-    return [to_layout(value, wanted) for value, wanted in zip(given, types, strict=True)]
+        return [plain(value) for value in tensors]
+    return [to_layout(value, wanted) for value, wanted in zip(tensors, types, strict=True)]
 
 
 def to_host(value: Any) -> Any:

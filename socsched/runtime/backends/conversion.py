@@ -29,8 +29,8 @@ class ConversionBackend:
         wanted = target_types(move, setting)
 
         def call(values: Mapping[str, Outputs]) -> Outputs:
-            given = values[move.source]
-            return {port: convert_tensor(to_host(given[port]), kind) for port, kind in wanted.items()}
+            tensor = values[move.source]
+            return {port: convert_tensor(to_host(tensor[port]), kind) for port, kind in wanted.items()}
 
         return call
 

@@ -46,12 +46,12 @@ class TensorrtDlaBackend(SlottedBackend):
         """Return the stage, built or from the cache, loaded on its core; raise UsageError for unsupported tasks."""
         if stage is None:
             raise UsageError(
-                f"conversion {task.name!r} is planned on {task.engine}, which converts nothing", "plan again"
+                f"conversion {task.name!r} is planned on {task.engine}, which performs no conversions", "plan again"
             )
         if task.precision != "fp16":
             raise UsageError(
-                f"stage {task.name!r} is planned in {task.precision} on {task.engine}: the executor runs a DLA in fp16",
-                "name fp16 alone under the stage's precisions and plan again",
+                f"stage {task.name!r} is planned in {task.precision} on {task.engine}: the executor runs DLAs in fp16",
+                "list only fp16 under the stage's precisions and plan again",
             )
         trt = self._module or tensorrt()
         core = core_of(task.engine)
@@ -88,20 +88,20 @@ class DlaJob(DeviceJob):
 
     def launch(self, values: Mapping[str, Outputs]) -> Queued:
         """Queue the stage on its input buffers."""
-        given = [values[self._bound[port]][port] for port, _ in self._inputs.values()]
-        leases = held_slots(given) or (self._slots.take(),)
-        start, end = self._begin(given, leases)
+        inputs = [values[self._bound[port]][port] for port, _ in self._inputs.values()]
+        leases = held_slots(inputs) or (self._slots.take(),)
+        start, end = self._begin(inputs, leases)
         lying = [
             self._staging.brought(tensor, kind, port, leases)
-            for tensor, (port, kind) in zip(given, self._inputs.values(), strict=True)
+            for tensor, (port, kind) in zip(inputs, self._inputs.values(), strict=True)
         ]
         context, buffers = self._context([tensor.buffer for tensor in lying])
         context.enqueue(self._device.handle(self._stream))
-        made = {
+        outputs = {
             port: OnDevice(buffers[name], kind, end, self._stream, leases, None, self._device)
             for name, (port, kind) in self._outputs.items()
         }
-        return self._end(start, end, made)
+        return self._end(start, end, outputs)
 
     def _context(self, inputs: list[Any]) -> tuple[DlaStage, dict[str, Any]]:
         key = tuple(id(buffer) for buffer in inputs)

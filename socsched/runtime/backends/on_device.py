@@ -78,7 +78,7 @@ class Staging:
             if (value.type.dtype, value.type.layout) == (kind.dtype, kind.layout):
                 return value
             raise MachineError(
-                f"tensor {port!r} lies as {value.type} on the device, {kind} is wanted and the plan has no conversion",
+                f"tensor {port!r} is {value.type} on the device, expected {kind}; the plan has no conversion",
                 "plan again",
             )
         array, given = (value.array, value.type) if isinstance(value, Placed) else (value, _plain(value, kind))

@@ -91,11 +91,12 @@ class DlaBuilder:
         if strays := [p for p in placement if p.device != "DLA"]:
             names = ", ".join(f"{p.layer} ({p.kind})" for p in strays)
             raise MachineError(
-                f"{package.onnx.name}: not for a DLA: {names}", "cut the stage there, or keep it on the GPU"
+                f"{package.onnx.name}: layers that a DLA cannot run: {names}",
+                "cut the stage there, or keep it on the GPU",
             )
         plan = builder.build_serialized_network(network, config)
         if plan is None:
-            raise MachineError(f"{package.onnx.name}: TensorRT built no engine", "its log above says why")
+            raise MachineError(f"{package.onnx.name}: TensorRT built no engine", "see its log above")
         data = bytes(plan)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_file(file, data)
@@ -113,13 +114,13 @@ class DlaBuilder:
         builder = trt.Builder(self._logger)
         if core >= builder.num_DLA_cores:
             raise MachineError(
-                f"DLA core {core} was asked for, there are {builder.num_DLA_cores}", "see `socsched doctor`"
+                f"DLA core {core} does not exist, this machine has {builder.num_DLA_cores}", "see `socsched doctor`"
             )
         network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH))
         parser = trt.OnnxParser(network, self._logger)
         if not parser.parse(package.onnx.read_bytes()):
             errors = "; ".join(str(parser.get_error(n)) for n in range(parser.num_errors))
-            raise MachineError(f"{package.onnx.name}: TensorRT cannot read it: {errors}", "export the stage anew")
+            raise MachineError(f"{package.onnx.name}: TensorRT cannot read it: {errors}", "export the stage again")
         config = builder.create_builder_config()
         config.default_device_type = trt.DeviceType.DLA
         config.DLA_core = core
@@ -150,7 +151,7 @@ class DlaStage:
         runtime.DLA_core = core
         engine = runtime.deserialize_cuda_engine(data)
         if engine is None:
-            raise MachineError(f"the engine cannot be loaded on DLA core {core}", "it is built anew once it is deleted")
+            raise MachineError(f"the engine cannot be loaded on DLA core {core}", "delete its file; it is built again")
         self._held = (runtime, engine)
         self._context = engine.create_execution_context()
         self.names: tuple[str, ...] = tuple(engine.get_tensor_name(n) for n in range(engine.num_io_tensors))
@@ -170,7 +171,7 @@ class DlaStage:
     def enqueue(self, stream: int) -> None:
         """Queue the stage on a CUDA stream."""
         if not self._context.execute_async_v3(stream):
-            raise MachineError("TensorRT refused to queue the stage", "its log above says why")
+            raise MachineError("TensorRT refused to queue the stage", "see its log above")
 
 
 def _lay(trt: Any, network: Any, borders: Mapping[str, tuple[str, str]]) -> None:
@@ -180,7 +181,7 @@ def _lay(trt: Any, network: Any, borders: Mapping[str, tuple[str, str]]) -> None
     dtypes = {"fp16": trt.float16, "int8": trt.int8}
     if others := {tensor.name for tensor in ends} ^ borders.keys():
         raise MachineError(
-            f"TensorRT's tensors are others than the stage's: {', '.join(sorted(others))}", "export the stage anew"
+            f"TensorRT's tensors differ from the stage's: {', '.join(sorted(others))}", "export the stage again"
         )
     for tensor in ends:
         dtype, layout = borders[tensor.name]

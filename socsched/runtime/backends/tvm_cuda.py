@@ -92,10 +92,10 @@ class TvmCudaBackend(SlottedBackend):
             return DeviceStage(device, stream, artifact, inputs, self.slots(task.name))
         move = next(t for t in setting.plan.transitions if t.task == task.name)
         engines = {t.name: t.engine for t in setting.plan.tasks}
-        there = {e.id for e in setting.platform.engines if e.target.get("kind") in ("cuda", "tensorrt")}
-        if engines[move.sink] in there and engines.get(move.source) in there:
+        supported = {e.id for e in setting.platform.engines if e.target.get("kind") in ("cuda", "tensorrt")}
+        if engines[move.sink] in supported and engines.get(move.source) in supported:
             return Reform(device, stream, move, setting)
-        if engines[move.sink] in there:
+        if engines[move.sink] in supported:
             return Upload(device, stream, move, setting, self.slots(task.name))
         return Download(device, stream, move, setting)
 

@@ -51,7 +51,7 @@ def execute(command: Sequence[str]) -> str:
         raise MachineError(f"{command[0]} cannot be run: {error}", "is this a Jetson with JetPack?") from error
     if done.returncode:
         raise MachineError(
-            f"{' '.join(command)} failed: {done.stderr.strip() or done.stdout.strip()}", "it may need root rights"
+            f"{' '.join(command)} failed: {done.stderr.strip() or done.stdout.strip()}", "it may need root privileges"
         )
     return done.stdout
 
@@ -75,7 +75,7 @@ class JetsonBoard:
         """Return the plan's platform; raise UsageError if this machine or the plan's platform is not a Jetson."""
         model = read_text(self._root / "proc/device-tree/model")
         if model is None or "Jetson" not in model:
-            raise UsageError(f"this machine is no Jetson ({model or 'no device tree'})", "run with --board local")
+            raise UsageError(f"this machine is not a Jetson ({model or 'no device tree'})", "run with --board local")
         platform = get_platform(plan.platform)
         if not plan.platform.startswith("jetson-"):
             raise UsageError(
@@ -119,7 +119,7 @@ class JetsonBoard:
         text = self._command(("nvpmodel", "-q"))
         found = _MODE.search(text)
         if not found:
-            raise MachineError(f"nvpmodel -q says {text.strip()!r}", "expected 'NV Power Mode: NAME' and a number")
+            raise MachineError(f"nvpmodel -q printed {text.strip()!r}", "expected 'NV Power Mode: NAME' and a number")
         return found[1], int(found[2])
 
     def clocks(self) -> dict[str, int]:
@@ -151,7 +151,7 @@ class JetsonBoard:
         if changed and not self._apply:
             raise UsageError(
                 f"the board is in mode {name} ({number}), the plan is for {wanted.name} ({wanted.id})",
-                f"let it be set with --apply-mode, set it with `nvpmodel -m {wanted.id}`, or plan for {name}",
+                f"set it with --apply-mode or `nvpmodel -m {wanted.id}`, or plan for {name}",
             )
         if changed:
             self._command(("nvpmodel", "-m", str(wanted.id)))
@@ -162,7 +162,7 @@ class JetsonBoard:
             if problems := self.differences(platform, wanted):
                 raise UsageError(
                     f"clocks are not those of mode {wanted.name}: " + "; ".join(problems),
-                    "a limit was set by hand or the board throttles: `nvpmodel -m` sets the mode's again",
+                    "a limit was changed manually or the board throttles: `nvpmodel -m` restores the mode's limits",
                 )
             yield
         finally:
@@ -180,10 +180,10 @@ class JetsonBoard:
                 online = [clock for clock in mine if clock is not None]
                 if len(online) != planned.units:
                     found.append(f"{engine.id}: {len(online)} cores online, {planned.units} planned")
-                found += [_told(engine.id, min(online), planned.clock_hz)] if online else []
+                found += [_clock_difference(engine.id, min(online), planned.clock_hz)] if online else []
             elif engine.kind in ("gpu", "dla") and planned.units:
                 key = "gpu" if engine.kind == "gpu" else engine.id if engine.id in clocks else "dla0"
-                found += [_told(engine.id, clocks[key], planned.clock_hz)] if key in clocks else []
+                found += [_clock_difference(engine.id, clocks[key], planned.clock_hz)] if key in clocks else []
         return [text for text in found if text]
 
     def _first(self, paths: Sequence[str]) -> int | None:
@@ -194,6 +194,6 @@ class JetsonBoard:
         return None
 
 
-def _told(engine: str, clock: int, planned: int) -> str:
+def _clock_difference(engine: str, clock: int, planned: int) -> str:
     off = abs(clock - planned) > TOLERANCE * planned
     return f"{engine}: at most {clock / 1e6:.0f} MHz, {planned / 1e6:.0f} MHz planned" if off else ""

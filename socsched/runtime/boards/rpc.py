@@ -45,7 +45,7 @@ def measure_remotely(
     stage.
     """
     mine, machine = here or (plan, platform)
-    heard = record(mine, pipeline, machine, scans, weights)
+    recorded = record(mine, pipeline, machine, scans, weights)
     remote = Remote(port, host)
     setting = Setting(plan, pipeline, platform, bindings(pipeline), weights)
     costs = []
@@ -55,14 +55,14 @@ def measure_remotely(
             continue
         engine = platform.engine(task.engine)
         if engine.target.get("kind") != "llvm":
-            note(f"{task.name}: not measured, {engine.id} is no processor")
+            note(f"{task.name}: not measured, {engine.id} is not a CPU")
             continue
         share = len(task.lanes)
         scales = scales_of(setting, stage)
         artifact = compile_stage(stage, engine, task.precision, weights_of(setting), share, scales=scales)
         bound = setting.bound[task.name]
         ports = {name: bound[name] for name in artifact.input_names}
-        times = sorted(remote.load(artifact).times(gather(ports, heard.given[task.name], artifact.inputs), repeat))
+        times = sorted(remote.load(artifact).times(gather(ports, recorded.given[task.name], artifact.inputs), repeat))
         p99, median = times[-(-len(times) * 99 // 100) - 1], round(statistics.median(times))
         error = round(max((p99 - median) / p99, LEAST_ERROR), 3)
         note(f"{task.name} on {share} of {task.engine}: median {median / 1e6:.3f} ms, p99 {p99 / 1e6:.3f} ms")

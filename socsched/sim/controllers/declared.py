@@ -95,7 +95,7 @@ def _guarded_row(task: GuardedTask, sources: Sequence[str]) -> dict[str, int]:
 
 def _choice_row(rule: Policy, order: tuple[Term, Term], slow: bool) -> dict[str, int]:
     if not {*order} <= _CONSTANT | _CHANGING:
-        raise UsageError(f"policy {rule.name!r}: no declared controller can choose to order by {order}")
+        raise UsageError(f"policy {rule.name!r}: a declared controller cannot order by {order}")
     return {"term0": order[0], "term1": order[1], "dynamic": bool({*order} & _CHANGING), "slow": slow}
 
 
@@ -109,9 +109,9 @@ def _weights(control: Switching | Choosing) -> list[float]:
     if isinstance(control, Switching):
         return [control.low, control.high, 1 / control.window]
     if [len(row) for row in control.weights] != [len(FEATURES)] * len(control.choices):
-        raise UsageError(f"{len(FEATURES)} weights are needed for each of {len(control.choices)} choices")
+        raise UsageError(f"expected {len(FEATURES)} weights for each of {len(control.choices)} choices")
     if [slow for _, slow in control.choices] != [False, False, False, True]:
-        raise UsageError("choices are three orders, and the last one at a slower operating point")
+        raise UsageError("expected four choices, the last one alone at a slower operating point")
     # ordered by feature, as the kernel reads them
     return [*(row[k] for k in range(len(FEATURES)) for row in control.weights), 1 / (REACH * control.period_ns)]
 
@@ -122,4 +122,6 @@ def _check(rule: Policy) -> None:
     first = control.safe if isinstance(control, Switching) else control.choices[0][0]
     other = (rule.sliced, rule.serves, rule.across, rule.tick_ns, rule.tokens, rule.corun, rule.batch, rule.preemption)
     if any(other) or rule.order != first or not {*first} <= _CONSTANT or control.period_ns < 1:
-        raise UsageError(f"policy {rule.name!r}: a declared controller has the policy's order first, and nothing else")
+        raise UsageError(
+            f"policy {rule.name!r}: a declared controller needs the policy's order first and excludes other mechanisms"
+        )

@@ -81,6 +81,6 @@ def register(made: Policy | Key, name: str = "") -> str:
     if not isinstance(made, Policy):
         made = Policy(name or re.sub(r"\W+", "-", made.__name__).strip("-"), made)
     if made.name in plugins.names(GROUP):
-        raise UsageError(f"there is a policy {made.name!r} already", "give it another name")
+        raise UsageError(f"a policy named {made.name!r} exists already", "give it another name")
     REGISTERED[made.name] = made
     return made.name

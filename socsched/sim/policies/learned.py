@@ -147,7 +147,7 @@ def make(*, weights: str = "", period_ns: int = 1_000_000) -> Policy:
         rows = tuple(tuple(float(value) for value in row) for row in data["weights"])
         period_ns = int(data["period_ns"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"weights: {weights} is no file of `socsched study learn`: {error}") from None
+        raise ValueError(f"weights: {weights} was not written by `socsched study learn`: {error}") from None
     if data.get("features") != list(FEATURES) or [len(row) for row in rows] != [len(FEATURES)] * len(ACTIONS):
         raise ValueError(f"weights: {weights} was learned with other features or actions")
     if period_ns < 1:

@@ -18,7 +18,7 @@ def apply_options(module: ModuleType, name: str, written: list[str]) -> Policy:
     """
     make: Callable[..., Policy] | None = getattr(module, "make", None)
     if make is None:
-        raise UsageError(f"policy {name!r} has no options", hint=f"use {name} as it is")
+        raise UsageError(f"policy {name!r} has no options", hint=f"use {name} without options")
     known = {key.removesuffix("_ns"): (key, p.default) for key, p in inspect.signature(make).parameters.items()}
     given = {}
     for option in written:
@@ -43,8 +43,8 @@ def _value(where: str, argument: str, default: object, text: str) -> object:
             return parse(text, "duration")
         return int(text)
     except ValueError:
-        what = "a time such as 250us" if argument.endswith("_ns") else "a whole number"
-        raise UsageError(f"{where} must be {what}, got {text!r}") from None
+        expected = "a time such as 250us" if argument.endswith("_ns") else "a whole number"
+        raise UsageError(f"{where} must be {expected}, got {text!r}") from None
 
 
 def check_choice(what: str, value: str, known: tuple[str, ...]) -> str:

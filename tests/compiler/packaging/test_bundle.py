@@ -206,7 +206,7 @@ def test_damaged_and_foreign_files_are_reported(pipeline: Pipeline, board: Platf
     (folder / "manifest.json").write_text(text.replace(f'"machine": "{machine.machine()}"', '"machine": "riscv64"'))
     stranger = start(folder)
     assert stranger.returncode == EXIT_MACHINE
-    assert "stage 'pfn': nothing in this bundle runs here: cpu (llvm code for riscv64" in stranger.stderr
+    assert "stage 'pfn': no code in this bundle runs here: cpu (llvm code for riscv64" in stranger.stderr
     (folder / "manifest.json").write_text("{")
     assert "cannot be read" in start(folder).stderr
 
@@ -266,7 +266,7 @@ def test_a_part_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert manifest["handovers"][0]["part"] == part
     assert manifest["handovers"][0]["folder"] == "backbone/dla0-fp16-_blocks.0.3.relu"
     assert run([*command, "--part", part]) == EXIT_USAGE
-    assert "a part needs its stage" in capsys.readouterr().err
+    assert "--part needs the name of its stage" in capsys.readouterr().err
     assert run([*command, "--stage", "backbone", "--part", "nose:"]) == EXIT_USAGE
     assert "has no layer 'nose'" in capsys.readouterr().err
 
@@ -276,9 +276,10 @@ def test_fallbacks_are_reported_before_anything_is_written(tmp_path: Path, capsy
     command = ["compile", "pointpillars", "-p", "jetson-agx-orin-64gb", "--engine", "dla0", "-o", str(folder)]
     assert run(command) == EXIT_USAGE
     reported = capsys.readouterr().err
-    assert "stage pfn would not run whole on dla0" in reported.replace("'", "")
+    assert "stage pfn would not run entirely on dla0" in reported.replace("'", "")
     assert (
-        "stage scatter would not run whole" in reported.replace("'", "") and "ONNX operators by DLA release" in reported
+        "stage scatter would not run entirely" in reported.replace("'", "")
+        and "ONNX operators by DLA release" in reported
     )
     assert not folder.exists()
 
@@ -316,5 +317,5 @@ def test_a_full_disk(pipeline: Pipeline, board: Platform, tmp_path: Path, monkey
 
 
 def test_a_part_needs_a_stage(pipeline: Pipeline, board: Platform, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="a part needs its stage"):
+    with pytest.raises(UsageError, match="--part needs the name of its stage"):
         compile_bundle(pipeline, board, Request(part=Part((), ("x",))), tmp_path)

@@ -271,13 +271,13 @@ def test_the_python_script_builds_so(dla: Engine, tmp_path: Path, precision: str
     assert done.stdout.splitlines()[:3] == message and (tmp_path / "model.dla").read_bytes() == b"loadable"
     (tmp_path / "model.dla").unlink()
     refused = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "REFUSED": "reg"})
-    assert refused.returncode == 1 and "the DLA does not take: reg" in refused.stderr
+    assert refused.returncode == 1 and "the DLA cannot run: reg" in refused.stderr
     assert not (tmp_path / "model.dla").exists()
 
 
 def test_no_flags_for_tensorrt_11(dla: Engine, tmp_path: Path) -> None:
     newer = replace(dla, operators=replace(dla.operators, version="11.4.1"))
-    with pytest.raises(UsageError, match=r"TensorRT 11\.4\.1 takes no --fp16 and --int8 any more"):
+    with pytest.raises(UsageError, match=r"TensorRT 11\.4\.1 no longer accepts --fp16 and --int8"):
         hand_over(HEAD, newer, "fp16", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -383,10 +383,10 @@ def test_fallbacks_are_reported_before_anything_is_written(dla: Engine, tmp_path
         hand_over(Stage("pfn", "pfn", "pointpillars.pfn"), dla, "fp16", tmp_path / "out")
     assert caught.value.exit_code == 2
     first, *lines = str(caught.value).splitlines()
-    assert "would not run whole on dla0 in fp16; 1 of 1 operators would fall back" in first
+    assert "would not run entirely on dla0 in fp16; 1 of 1 operators would fall back" in first
     assert "features: operator pillar_features is not supported: a maximum over 32 points" in lines[0]
     assert "[NVIDIA Deep Learning Accelerator software, table of ONNX operators by DLA release" in lines[0]
-    with pytest.raises(UsageError, match=r"precision fp32|given fp16 or int8, not fp32"):
+    with pytest.raises(UsageError, match=r"precision fp32|takes fp16 or int8, not fp32"):
         hand_over(HEAD, dla, "fp32", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

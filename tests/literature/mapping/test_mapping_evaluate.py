@@ -103,7 +103,7 @@ def test_what_cannot_run_is_refused() -> None:
     problem = Problem((Lanes("a"),), groups, (Edge("x", "y", ((Hop(),),)),))
     with pytest.raises(Impossible, match="waits for itself"):
         evaluate(problem, Schedule((0, 0), (JobKey(0, 1), JobKey(0, 0))))
-    with pytest.raises(Impossible, match="every job once"):
+    with pytest.raises(Impossible, match="every job exactly once"):
         evaluate(problem, Schedule((0, 0), (JobKey(0, 0),)))
     closed = Problem((Lanes("a"),), groups, (Edge("x", "y", ((None,),)),))
     with pytest.raises(Impossible, match="x -> y"):
@@ -113,10 +113,10 @@ def test_what_cannot_run_is_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"objectives": ("beauty",)}, "no objective 'beauty'"),
+        ({"objectives": ("beauty",)}, "unknown objective 'beauty'"),
         ({"edges": (Edge("x", "z", ((Hop(),),)),)}, "no group for the edge"),
-        ({"edges": (Edge("x", "x", ((Hop(),),)),)}, "in a circle"),
-        ({"edges": (Edge("x", "y", ((Hop(), Hop()),)),)}, "one hop a pair"),
+        ({"edges": (Edge("x", "x", ((Hop(),),)),)}, "in a cycle"),
+        ({"edges": (Edge("x", "y", ((Hop(), Hop()),)),)}, "one hop for each pair"),
         ({"edges": (Edge("x", "y", ((Hop(engine="?"),),)),)}, "no engine '\\?'"),
         ({"requirements": (Requirement("r", ("q",)),)}, "no group 'q'"),
         ({"engines": (Lanes("b"),)}, "no 1 lanes on engine 'a'"),

@@ -347,7 +347,7 @@ def test_declarations_are_checked() -> None:
         PreemptionMechanism("sudden")
     bad = Policy("bad", (Term.CANDIDATE, Term.COST), dynamic=True, tokens=Tokens((3, 1)))
     for rule, problem in (
-        (bad, "must be above 0 and rise"),
+        (bad, "above 0 in rising order"),
         (replace(bad, tokens=None, weight=lambda task: 0), "weight"),
     ):
         policies.REGISTERED[rule.name] = rule

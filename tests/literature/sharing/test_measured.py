@@ -99,7 +99,7 @@ def test_a_network_that_was_not_measured_is_refused_or_reported(tmp_path: Path) 
     assert laws == {"elsewhere": measured.OTHERWISE, "resnet50": "measured"}
     assert {one.law for one in read_profiles(file, law="fill")} == {"fill"}
     source = from_profiles(file, None, {"elsewhere": 1.0, "resnet50": 1.0}, "measured")
-    assert "(law of shares fixed, as not measured: elsewhere)" in source.title
+    assert "(law of shares fixed, not measured: elsewhere)" in source.title
     assert "not measured" not in from_profiles(file, None, {"resnet50": 1.0}, "measured").title
 
 

@@ -130,7 +130,7 @@ def test_the_example_of_the_documentation_runs(checkout: Path, capsys: pytest.Ca
         (["--systems", "sli", "--profiles", "FILE"], "unknown way to share 'sli'"),
         (["--rate", "a=many", "--profiles", "FILE"], "NETWORK=1/S"),
         (["--rate", "a=0", "--profiles", "FILE"], "above zero"),
-        (["--mechanism", "mig", "--profiles", "FILE"], "makes no parts"),
+        (["--mechanism", "mig", "--profiles", "FILE"], "cannot make parts"),
         (["--mechanism", "sli", "--profiles", "FILE"], "unknown way to share 'sli'"),
         (["-o", "x.png", "--profiles", "FILE"], "SVG"),
     ],

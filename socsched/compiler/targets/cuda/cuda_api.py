@@ -52,8 +52,8 @@ class Stream:
 
     def __init__(self, priority: int = 0) -> None:
         handle = ctypes.c_void_p()
-        made = cudart().cudaStreamCreateWithPriority(ctypes.byref(handle), _NON_BLOCKING, priority)
-        check_status(made, "creating a stream")
+        status = cudart().cudaStreamCreateWithPriority(ctypes.byref(handle), _NON_BLOCKING, priority)
+        check_status(status, "creating a stream")
         self.handle = handle
 
     def synchronize(self) -> None:
@@ -69,9 +69,9 @@ class Stream:
         graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
         api = cudart()
         check_status(api.cudaStreamEndCapture(self.handle, ctypes.byref(graph)), "capturing a stage")
-        made = api.cudaGraphInstantiate(ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
+        status = api.cudaGraphInstantiate(ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
         api.cudaGraphDestroy(graph)
-        check_status(made, "making a stage's graph executable")
+        check_status(status, "making a stage's graph executable")
         return Graph(executable)
 
 

@@ -31,8 +31,8 @@ class Event:
 
     def __init__(self) -> None:
         self.handle = ctypes.c_void_p()
-        made = cudart().cudaEventCreateWithFlags(ctypes.byref(self.handle), _BLOCKING_SYNC)
-        check_status(made, "creating an event")
+        status = cudart().cudaEventCreateWithFlags(ctypes.byref(self.handle), _BLOCKING_SYNC)
+        check_status(status, "creating an event")
 
     def __del__(self) -> None:
         cudart().cudaEventDestroy(self.handle)
@@ -46,8 +46,8 @@ class CudaDevice:
         self._local = threading.local()
         self._lock = threading.Lock()
         low, high = ctypes.c_int(), ctypes.c_int()
-        asked = cudart().cudaDeviceGetStreamPriorityRange(ctypes.byref(low), ctypes.byref(high))
-        check_status(asked, "asking for stream priorities")
+        status = cudart().cudaDeviceGetStreamPriorityRange(ctypes.byref(low), ctypes.byref(high))
+        check_status(status, "asking for stream priorities")
         self._priorities = (low.value, high.value)
         self._clock, self._base = Stream(), Event()
         self._seen_ns = self._offset_ns = 0

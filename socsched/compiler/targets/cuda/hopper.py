@@ -30,7 +30,7 @@ def convolution(shape: Convolution, patch: Patch) -> Any:
     if shape.kernel_h == kernel_w == stride == 1:  # a row of pixels: no patch extends past the side
         in_h, in_w, out_h, out_w = 1, shape.height * shape.width, 1, shape.m
     high, wide, columns, stages = patch.height, patch.width, patch.columns, patch.stages
-    down, across, beside = -(-out_h // high), -(-out_w // wide), shape.n // columns
+    down, across, column_blocks = -(-out_h // high), -(-out_w // wide), shape.n // columns
     steps, blocks = shape.k // DEPTH, c // DEPTH
     a_size, b_size = patch.rows * DEPTH, columns * DEPTH
     size, transferred = a_size + b_size, (a_size + b_size) * 2
@@ -63,16 +63,16 @@ def convolution(shape: Convolution, patch: Patch) -> Any:
         W_map: T.let[T.handle("tensormap")] = T.tvm_stack_alloca("tensormap", 1)
         T.call_packed("runtime.cuTensorMapEncodeTiled", W_map, "float16", 2, W.data, *matrix)
         T.device_entry()
-        block = T.cta_id([down * across * beside])
+        block = T.cta_id([down * across * column_blocks])
         thread = T.thread_id([_THREADS])
         S = T.alloc_buffer((stages * size,), "float16", scope="shared.dyn", align=1024)
         full = T.alloc_buffer((stages,), "uint64", scope="shared", align=8)
         a_rows: T.uint64
         b_rows: T.uint64
         C = T.alloc_buffer((tiles * held,), "float32", scope="local")
-        n0 = T.meta_var(block % beside * columns)
-        h0 = T.meta_var(block // beside // across * high)
-        w0 = T.meta_var(block // beside % across * wide)
+        n0 = T.meta_var(block % column_blocks * columns)
+        h0 = T.meta_var(block // column_blocks // across * high)
+        w0 = T.meta_var(block // column_blocks % across * wide)
         if thread == 0:
             for i in T.serial(0, stages):
                 T.ptx.mbarrier.init.shared.b64(T.address_of(full[i]), T.uint32(1))

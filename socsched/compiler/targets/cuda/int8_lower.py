@@ -166,8 +166,8 @@ class _Lowering:
         var, shape = image.var, (image.pixels, image.channels)
         if image.dtype != "float32":
             step = float(self.q.scales[name].step)
-            lies = (image.pixels, image.lying, image.channels, step, image.dtype, False)
-            var = self.call(int8_kernels.dequantise, lies, [var], shape, "float32")
+            arguments = (image.pixels, image.lying, image.channels, step, image.dtype, False)
+            var = self.call(int8_kernels.dequantise, arguments, [var], shape, "float32")
         elif image.lying != image.channels:
             part = (image.pixels, image.lying, 0, image.channels)
             var = self.call(int8_kernels.narrow, part, [var], shape, "float32")

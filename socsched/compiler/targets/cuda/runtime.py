@@ -58,10 +58,10 @@ class GpuStage:
             raise InputError(f"{self.artifact.stage}: expected {len(self.inputs)} inputs, got {len(arrays)}")
         for array, tensor, name in zip(arrays, self.inputs, self.artifact.input_names, strict=True):
             check(array, tensor, f"{self.artifact.stage}: input {name!r}")
-        given = [pad_to_bucket(array, tensor) for array, tensor in zip(arrays, self.inputs, strict=True)]
+        padded = [pad_to_bucket(array, tensor) for array, tensor in zip(arrays, self.inputs, strict=True)]
         rows = max((len(a) for a, t in zip(arrays, self.inputs, strict=True) if t.shape[0] < 0), default=0)
-        ready = self.captured(*(array.shape for array in given))
-        for array, buffer in zip(given, ready.inputs, strict=True):
+        ready = self.captured(*(array.shape for array in padded))
+        for array, buffer in zip(padded, ready.inputs, strict=True):
             buffer.copyfrom(np.ascontiguousarray(array))
         self.launch(ready)
         self.synchronize()

@@ -86,8 +86,8 @@ class _Partition:
                     found, self.free = self.free[:used], self.free[used:]
                     return found
         raise MachineError(
-            f"{sms} SMs were asked for, {taken} of {self.all} are free (in groups of {self.least})",
-            "give the stages of a GPU shares that fit it together",
+            f"{sms} SMs were requested, {taken} of {self.all} are free (in groups of {self.least})",
+            "give the stages of a GPU shares that fit it in total",
         )
 
     def give_back(self, groups: list[_Resource]) -> None:
@@ -111,7 +111,9 @@ def _driver() -> Any:
 def _call(name: str, *arguments: Any) -> None:
     function = getattr(_driver(), name, None)
     if function is None:
-        raise MachineError(f"this driver has no {name}: a stage cannot be given some SMs", "CUDA 12.4 or later has it")
+        raise MachineError(
+            f"this driver has no {name}: a stage cannot use a share of the SMs", "CUDA 12.4 or later has it"
+        )
     status = function(*arguments)
     if status:
         raise MachineError(f"CUDA: {name} failed ({status})", "see nvidia-smi; MIG and MPS exclude green contexts")

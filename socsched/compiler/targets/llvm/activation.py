@@ -24,8 +24,8 @@ def function(activation: Activation) -> Callable[[Any], Any]:
     """Return an activation as a function of a float32 expression; KeyError for one not listed above."""
     if not activation:
         return lambda value: value
-    name, *given = activation
-    return lambda value: _FUNCTIONS[name](value, *given)
+    name, *parameters = activation
+    return lambda value: _FUNCTIONS[name](value, *parameters)
 
 
 def apply_activation(activation: Activation, dtype: str) -> Callable[[Any], Any]:

@@ -135,10 +135,10 @@ class Convolutions(Images):
     ) -> None:
         """Emit a direct convolution; a pointwise one without borders treats its pixels as one long row."""
         tuned = self.tuned(source, target, window)
-        beside = residual.border if residual else 0
+        residual_border = residual.border if residual else 0
         pointwise = window.kernel == window.stride == (1, 1)
         border = residual.border if residual else -1
-        if not pointwise or source.border or target.border or beside or group.output in self.slices:
+        if not pointwise or source.border or target.border or residual_border or group.output in self.slices:
             chosen = _tile(tuned, group, target.blocks, target.width) or tile(self.vector, target.blocks, target.width)
             order = replace(_ordered(tuned, Order(1, _rows_first(source, target, window))), parts=1)
             args = (source.lying, lying, window, act, border, chosen, order, self.most)

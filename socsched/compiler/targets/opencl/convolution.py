@@ -158,11 +158,11 @@ def _finished(total: Any, dtype: Any) -> Any:
 
 def schedule(function: Any, most: int) -> Any:
     """Return a function that holds a block named `BLOCK` scheduled for groups of `most` work-items, None for others."""
-    made = tvm.s_tir.Schedule(function)
-    blocks = {str(made.get(b).name_hint): b for b in made.get_child_blocks(made.get_sblock("root"))}
+    scheduled = tvm.s_tir.Schedule(function)
+    blocks = {str(scheduled.get(b).name_hint): b for b in scheduled.get_child_blocks(scheduled.get_sblock("root"))}
     if BLOCK not in blocks:
         return None
-    return _scheduled(made, blocks, most).mod["main"].with_attr("tirx.is_scheduled", True)
+    return _scheduled(scheduled, blocks, most).mod["main"].with_attr("tirx.is_scheduled", True)
 
 
 def _scheduled(schedule: Any, blocks: dict[str, Any], most: int) -> Any:

@@ -50,9 +50,9 @@ class Device:
         """Return `size` bytes from `offset` on of `memory` as a sub-buffer."""
         status, region = ctypes.c_int(), (ctypes.c_size_t * 2)(offset, size)
         create = self._returns("clCreateSubBuffer")
-        made = create(memory, ctypes.c_uint64(0), _REGION, region, ctypes.byref(status))
+        region_handle = create(memory, ctypes.c_uint64(0), _REGION, region, ctypes.byref(status))
         self._check(status.value, "clCreateSubBuffer")
-        return ctypes.c_void_p(made)
+        return ctypes.c_void_p(region_handle)
 
     def release(self, memory: Any) -> None:
         """Free device memory."""
@@ -89,7 +89,7 @@ class Device:
         count = ctypes.c_uint()
         status = self._cl.clGetPlatformIDs(0, None, ctypes.byref(count))
         if status or not count.value:
-            raise _missing(_NOT_FOUND.get(status, f"clGetPlatformIDs gives {status}"))
+            raise _missing(_NOT_FOUND.get(status, f"clGetPlatformIDs returned {status}"))
         platforms, device = (ctypes.c_void_p * count.value)(), ctypes.c_void_p()
         self._call("clGetPlatformIDs", count, platforms, None)
         for platform in platforms:
@@ -101,9 +101,9 @@ class Device:
     def _made(self, name: str, *arguments: Any) -> Any:
         """Return the object created by a function of the context, whose last parameter receives the status."""
         status = ctypes.c_int()
-        made = self._returns(name)(ctypes.c_void_p(self._context), *arguments, ctypes.byref(status))
+        handle = self._returns(name)(ctypes.c_void_p(self._context), *arguments, ctypes.byref(status))
         self._check(status.value, name)
-        return ctypes.c_void_p(made)
+        return ctypes.c_void_p(handle)
 
     def _returns(self, name: str) -> Any:
         function = getattr(self._cl, name)
@@ -115,7 +115,7 @@ class Device:
 
     def _check(self, status: int, name: str) -> None:
         if status:
-            raise MachineError(f"{self.name}: {name} gives OpenCL error {status}", "check the device's driver")
+            raise MachineError(f"{self.name}: {name} failed with OpenCL error {status}", "check the device's driver")
 
     def _text(self, what: int) -> str:
         size = ctypes.c_size_t()

@@ -114,7 +114,7 @@ class Recorder:
         if str(getattr(getattr(expression, "op", None), "name", "")) == "relax.call_tir":
             return self.call(name, expression)
         raise CompileError(
-            f"{self.name}: {name}: {type(expression).__name__} has no place in an OpenCL launch plan",
+            f"{self.name}: {name}: {type(expression).__name__} cannot be expressed in an OpenCL launch plan",
             "place this stage on another engine",
         )
 
@@ -128,16 +128,16 @@ class Recorder:
 
     def call(self, name: str, call: Any) -> Any:
         if len(call.args) > 2:
-            raise CompileError(f"{self.name}: {name}: sizes as arguments have no place in an OpenCL launch plan")
+            raise CompileError(f"{self.name}: {name}: sizes as arguments cannot be expressed in an OpenCL launch plan")
         function = str(call.args[0].name_hint)
-        given = [self.value(f"{name}.{i}", argument) for i, argument in enumerate(call.args[1].fields)]
+        arguments = [self.value(f"{name}.{i}", argument) for i, argument in enumerate(call.args[1].fields)]
         types = list(call.ty.fields) if hasattr(call.ty, "fields") else [call.ty]
-        made = [self.buffer(name if len(types) == 1 else f"{name}.{i}", "scratch", t) for i, t in enumerate(types)]
+        buffers = [self.buffer(name if len(types) == 1 else f"{name}.{i}", "scratch", t) for i, t in enumerate(types)]
         before = len(self.launches)
-        self.launch(function, [*given, *made])
+        self.launch(function, [*arguments, *buffers])
         if re.fullmatch(r"concatenate\d*", function) and len(self.launches) == before + 1:
-            self.joins.append((self.launches[-1], given, made[0]))
-        return made if hasattr(call.ty, "fields") else made[0]
+            self.joins.append((self.launches[-1], arguments, buffers[0]))
+        return buffers if hasattr(call.ty, "fields") else buffers[0]
 
     def launch(self, function: str, operands: list[int]) -> None:
         """Add the launches of a function's host code, operands in the order of its parameters."""
@@ -233,7 +233,7 @@ class _Host:
 
     def unknown(self, what: str) -> CompileError:
         return CompileError(
-            f"{self.recorder.name}: {self.function}: {what} in its host code has no place in an OpenCL launch plan",
+            f"{self.recorder.name}: {self.function}: {what} in host code cannot be expressed in an OpenCL launch plan",
             "place this stage on another engine",
         )
 
@@ -316,4 +316,4 @@ def _size(expression: Any, lets: dict[Any, Size]) -> Size:
         return f"({_size(expression.a, lets)} {_INFIX[kind]} {_size(expression.b, lets)})"
     if kind in ("Min", "Max"):
         return f"{kind.lower()}({_size(expression.a, lets)}, {_size(expression.b, lets)})"
-    raise CompileError(f"{kind} is no arithmetic on sizes")
+    raise CompileError(f"{kind} is not an arithmetic operation on sizes")

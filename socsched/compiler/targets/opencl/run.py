@@ -71,7 +71,9 @@ def _evaluate(node: ast.expr, symbols: Mapping[str, int], text: str) -> int:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
         values = [_evaluate(argument, symbols, text) for argument in node.args]
         return min(values) if node.func.id == "min" else max(values)
-    raise InputError(f"launch plan: {text!r} is no size", f"sizes are arithmetic on {', '.join(symbols) or 'numbers'}")
+    raise InputError(
+        f"launch plan: {text!r} is not a size", f"sizes are arithmetic on {', '.join(symbols) or 'numbers'}"
+    )
 
 
 class OpenClStage:
@@ -162,6 +164,6 @@ def _read(path: Path) -> Any:
     plan = read_json(path)
     if not isinstance(plan, dict) or plan.get("format") != _FORMAT:
         raise InputError(
-            f"{path}: no launch plan of format {_FORMAT}", "compile the stage for an engine of kind opencl"
+            f"{path}: not a launch plan of format {_FORMAT}", "compile the stage for an engine of kind opencl"
         )
     return plan

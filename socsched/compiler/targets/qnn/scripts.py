@@ -71,10 +71,10 @@ def _architecture(package: Package) -> str:
 
 
 def _head(package: Package, root: str, name: str) -> list[str]:
-    what = one_line(f"{package.stage} for {package.engine.title}, {name} {package.version}")
+    title = one_line(f"{package.stage} for {package.engine.title}, {name} {package.version}")
     return [
         "#!/bin/sh",
-        f"# {what}; runs on an x86-64 host with the SDK.",
+        f"# {title}; runs on an x86-64 host with the SDK.",
         "set -eu",
         'cd "$(dirname "$0")"',
         f': "${{{root}:?set it to the {name} SDK (source its envsetup.sh)}}"',
@@ -83,7 +83,7 @@ def _head(package: Package, root: str, name: str) -> list[str]:
 
 
 def _inputs(package: Package) -> list[str]:
-    lines = ["# Every tensor has its encoding already; the quantiser only needs a frame to run at all."]
+    lines = ["# Every tensor has its encoding already; the quantiser only requires a frame to start."]
     entries = []
     for index, (name, tensor) in enumerate(package.inputs.items()):
         size = prod(tensor.shape) * DTYPE_BYTES["fp32"]

@@ -38,7 +38,7 @@ def write(package: Package) -> dict[str, str]:
     key = version_key(package.version)
     if key >= (11,):
         raise UsageError(
-            f"{package.engine.id}: TensorRT {package.version} takes no --fp16 and --int8 any more",
+            f"{package.engine.id}: TensorRT {package.version} no longer accepts --fp16 and --int8",
             "name a version up to 10.7 in the engine's operator rules",
         )
     files = {"build.sh": _shell(package, key), "build.py": _python(package)}
@@ -77,16 +77,16 @@ def _core(package: Package) -> int:
 
 def _shell(package: Package, version: tuple[int, ...]) -> str:
     standalone = version >= (8, 6)
-    given = flags(package, standalone) + ([] if standalone else ["--buildOnly"])
+    options = flags(package, standalone) + ([] if standalone else ["--buildOnly"])
     jetpack = JETPACK.get(package.version)
     release = f" (JetPack {jetpack})." if jetpack else "."
     lines = [
         "#!/bin/sh",
         f"# {one_line(package.stage)} for the DLA of TensorRT {one_line(package.version)}{release}",
-        "# Layers that the DLA does not take end the build: there is no --allowGPUFallback.",
+        "# Layers that the DLA cannot run stop the build, because --allowGPUFallback is not set.",
     ]
     if not standalone:
-        lines.append("# This trtexec knows no --buildDLAStandalone: it builds an engine, build.py a loadable.")
+        lines.append("# This trtexec lacks --buildDLAStandalone: it builds an engine; build.py builds a loadable.")
     lines += [
         "set -eu",
         'cd "$(dirname "$0")"',
@@ -99,9 +99,9 @@ def _shell(package: Package, version: tuple[int, ...]) -> str:
             "found=$(\"$trtexec\" --help 2>&1 | sed -n 's/.*TensorRT v\\([0-9]*\\).*/\\1/p' | head -n 1)",
             f'sed "1s/^TRT-[0-9]*/TRT-${{found:-{version_number(package.version)}}}/" {CACHE} > local-{CACHE}',
         ]
-        given.append(f"--calib=local-{CACHE}")
+        options.append(f"--calib=local-{CACHE}")
     name = "model.dla" if standalone else "model.engine"
-    command = ['exec "$trtexec"', '"--useDLACore=$core"', *map(shlex.quote, given), f"--saveEngine={name}"]
+    command = ['exec "$trtexec"', '"--useDLACore=$core"', *map(shlex.quote, options), f"--saveEngine={name}"]
     return "\n".join(lines) + "\n" + " \\\n  ".join(command) + "\n"
 
 
@@ -117,7 +117,7 @@ def _python(package: Package) -> str:
         core=_core(package),
         model=MODEL,
         precisions=sorted({package.precision, *package.promoted}),
-        borders="".join(f"    {name!r}: {lies!r},\n" for name, lies in borders.items()),
+        borders="".join(f"    {name!r}: {layout!r},\n" for name, layout in borders.items()),
         scales=f"\n{table}" if table else "",
     )
 
@@ -127,7 +127,7 @@ _PROGRAM = '''\
 # {title}
 """Build a DLA loadable with TensorRT: python3 build.py [CORE]; run it on the board.
 
-Nothing falls back to the GPU: a layer the DLA does not take is named, and nothing is written.
+No layer falls back to the GPU: layers that the DLA cannot run are listed, and no file is written.
 """
 
 import sys
@@ -162,7 +162,7 @@ def tensors(network):
 def main():
     builder = trt.Builder(trt.Logger(trt.Logger.INFO))
     if builder.num_DLA_cores <= CORE:
-        sys.exit(f"there is no DLA core {{CORE}}: this machine has {{builder.num_DLA_cores}}")
+        sys.exit(f"DLA core {{CORE}} does not exist: this machine has {{builder.num_DLA_cores}}")
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH))
     parser = trt.OnnxParser(network, trt.Logger(trt.Logger.WARNING))
     if not parser.parse_from_file(str(HERE / "{model}")):
@@ -184,7 +184,7 @@ def main():
     layers = [network.get_layer(index) for index in range(network.num_layers)]
     refused = [layer.name for layer in layers if not config.can_run_on_DLA(layer)]
     if refused:
-        sys.exit("the DLA does not take: " + ", ".join(refused))
+        sys.exit("the DLA cannot run: " + ", ".join(refused))
     loadable = builder.build_serialized_network(network, config)
     if loadable is None:
         sys.exit("TensorRT could not build the loadable; its messages are above")

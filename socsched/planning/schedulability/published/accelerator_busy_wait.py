@@ -27,7 +27,7 @@ def run(problem: Problem) -> Answer:
         if task.name not in here:
             elsewhere[task.cpu] = max(elsewhere.get(task.cpu, 0), longest(task))
     wait = sum(elsewhere.values())
-    given = {task.name: task for task in problem.tasks}
+    by_name = {task.name: task for task in problem.tasks}
     spinning = tuple(
         replace(
             task,
@@ -38,12 +38,12 @@ def run(problem: Problem) -> Answer:
         for task in problem.tasks
     )
     rows = rta.window(replace(problem, tasks=spinning), whole=True)
-    return responses([(given[task.name], value, terms) for task, value, terms in rows], exact=False)
+    return responses([(by_name[task.name], value, terms) for task, value, terms in rows], exact=False)
 
 
 def _busy(problem: Problem) -> str:
-    given = problem.taskset.accelerator
-    return "" if given and given.wait == "busy" else "requests are waited for by suspending"
+    accelerator = problem.taskset.accelerator
+    return "" if accelerator and accelerator.wait == "busy" else "jobs suspend while they wait for requests"
 
 
 TEST = SchedulabilityTest(

@@ -64,7 +64,7 @@ def _response(
     if wait is None:
         return None, ()
     own = [("wcet", task.wcet_ns), ("its requests", sum(r.time_ns + r.handling_ns for r in task.requests))]
-    own += [("requests of others, waited for", count * wait), ("the server's overhead", 2 * count * extra)]
+    own += [("waiting for requests of other tasks", count * wait), ("the server's overhead", 2 * count * extra)]
     base, window = sum(value for _, value in own), 0
     window = base
     while window <= task.deadline_ns:
@@ -89,8 +89,8 @@ def _response(
 
 
 def _server(problem: Problem) -> str:
-    given = problem.taskset.accelerator
-    return "" if given and given.wait == "server" else "requests are waited for on the processor"
+    accelerator = problem.taskset.accelerator
+    return "" if accelerator and accelerator.wait == "server" else "jobs wait for requests on the processor"
 
 
 TEST = SchedulabilityTest(

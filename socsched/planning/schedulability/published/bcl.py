@@ -23,7 +23,7 @@ def run(problem: Problem) -> Answer:
         total = sum(value for _, value in terms)
         if room < 1 or total >= problem.processors * room:
             return Answer(None, terms=terms, note=f"{task.name}: {total} ns may fill {problem.processors} x {room} ns")
-    return deadlines_met(problem, note="no task can be kept waiting beyond its slack")
+    return deadlines_met(problem, note="no task can be delayed beyond its slack")
 
 
 TEST = SchedulabilityTest(

@@ -39,9 +39,9 @@ def _latest(tasks: Sequence[PeriodicTask], problem: Problem, release: int) -> in
     the search follows the latest reader of each step.
     """
     for producer, consumer in itertools.pairwise(tasks):
-        gone = release + producer.period_ns + problem.responses[producer.name]
+        expiry = release + producer.period_ns + problem.responses[producer.name]
         release = (
-            consumer.offset_ns + (ceil_div(gone - consumer.offset_ns, consumer.period_ns) - 1) * consumer.period_ns
+            consumer.offset_ns + (ceil_div(expiry - consumer.offset_ns, consumer.period_ns) - 1) * consumer.period_ns
         )
     return release
 
@@ -49,7 +49,7 @@ def _latest(tasks: Sequence[PeriodicTask], problem: Problem, release: int) -> in
 def _phased(problem: Problem) -> str:
     tasks = chain(problem)
     if any(task.jitter_ns for task in tasks):
-        return "it is for tasks without release jitter"
+        return "it applies to tasks without release jitter"
     if not hyperperiods(tasks, tasks):
         return f"the hyperperiod has more than {MOST_JOBS} jobs"
     return in_time(problem)

@@ -64,9 +64,9 @@ def run(problem: Problem) -> Answer:
 def _known(problem: Problem) -> str:
     policy, tasks = problem.policy, problem.taskset.tasks
     if problem.taskset.processors > 1 or policy.rule not in ("fp", "rm", "dm") or problem.preemption != "full":
-        return "it is for preemptive fixed priorities on one processor"
+        return "it applies to preemptive fixed priorities on one processor"
     if problem.features or any(task.bcet_ns != task.wcet_ns for task in tasks):
-        return "it is for plain tasks whose execution times do not vary"
+        return "it applies to plain tasks with constant execution times"
     if problem.utilisation > 1:
         return "the processor is overloaded"
     return implicit(problem) or ("" if hyperperiods(chain(problem), tasks) else "the hyperperiod has too many jobs")

@@ -40,7 +40,7 @@ def run(problem: Problem) -> Answer:
 def _together(problem: Problem) -> str:
     tasks = chain(problem)
     if any(task.offset_ns or task.jitter_ns for task in tasks):
-        return "it is for tasks released together without jitter"
+        return "it applies to tasks released together without jitter"
     return in_time(problem) or ("" if hyperperiods(tasks, tasks) else "the hyperperiod has too many jobs")
 
 

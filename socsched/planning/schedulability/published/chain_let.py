@@ -34,7 +34,7 @@ def run(problem: Problem) -> Answer:
 def _phased(problem: Problem) -> str:
     tasks = chain(problem)
     if any(task.jitter_ns or task.deadline_ns > task.period_ns for task in tasks):
-        return "it is for deadlines within periods and no jitter"
+        return "it applies to deadlines within periods, without jitter"
     return logical(problem) or ("" if hyperperiods(tasks, tasks) else "the hyperperiod has too many jobs")
 
 

@@ -92,11 +92,11 @@ def _merged(answers: list[tuple[int, Answer]], parts: int) -> Answer:
     if parts == 1:
         return answers[0][1]
     bounds = {name: bound for _, answer in answers for name, bound in answer.bounds.items()}
-    said = [answer.schedulable for _, answer in answers]
-    all_met = len(said) == parts and all(said)
+    verdicts = [answer.schedulable for _, answer in answers]
+    all_met = len(verdicts) == parts and all(verdicts)
     notes = dict.fromkeys(f"cpu {cpu}: {answer.note}" for cpu, answer in answers if answer.note)
     terms = tuple((f"cpu {cpu}: {name}", value) for cpu, answer in answers for name, value in answer.terms)
-    return Answer(False if False in said else True if all_met else None, bounds, terms=terms, note="; ".join(notes))
+    return Answer(False if False in verdicts else True if all_met else None, bounds, terms=terms, note="; ".join(notes))
 
 
 def _best(outcomes: list[Outcome], name: str) -> Best:

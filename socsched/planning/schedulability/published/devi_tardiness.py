@@ -15,7 +15,9 @@ def run(problem: Problem) -> Answer:
     """Return deadline + x + C, x = (m - 1 largest C, less the least C) / (m - the m - 2 largest utilisations)."""
     m = problem.processors
     if problem.utilisation > m or any(task.wcet_ns > task.period_ns for task in problem.tasks):
-        return Answer(None, note=f"utilisation {float(problem.utilisation):.4f} is over {m}, or one is over 1")
+        return Answer(
+            None, note=f"utilisation {float(problem.utilisation):.4f} is over {m}, or that of one task is over 1"
+        )
     costs = sorted((task.wcet_ns for task in problem.tasks), reverse=True)
     shares = sorted((task.utilisation for task in problem.tasks), reverse=True)
     late = max(sum(costs[: m - 1]) - costs[-1], 0) / (m - sum(shares[: max(m - 2, 0)]))
@@ -26,7 +28,7 @@ def run(problem: Problem) -> Answer:
         )
         for task in problem.tasks
     }
-    return Answer(None, bounds, note="bounds how late jobs are, not that they are in time")
+    return Answer(None, bounds, note="a bound of tardiness, not a proof that deadlines are met")
 
 
 TEST = SchedulabilityTest(

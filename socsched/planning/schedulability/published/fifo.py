@@ -18,8 +18,8 @@ def run(problem: Problem) -> Answer:
     policy = replace(problem.policy, rule="edf", preemptive=True)  # no later release goes first
     tasks = tuple(replace(task, deadline_ns=due, regions_ns=(), longest_region_ns=0) for task in problem.tasks)
     alike = replace(problem, taskset=replace(problem.taskset, policy=policy), tasks=tasks)
-    given = {task.name: task for task in problem.tasks}
-    found = [(given[task.name], value, terms) for task, value, terms in rows(alike)]
+    by_name = {task.name: task for task in problem.tasks}
+    found = [(by_name[task.name], value, terms) for task, value, terms in rows(alike)]
     return responses(found, exact=False)
 
 

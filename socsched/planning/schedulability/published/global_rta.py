@@ -103,7 +103,7 @@ def run(problem: Problem) -> Answer:
 
 
 def _no_jitter_under_edf(problem: Problem) -> str:
-    return "under EDF it does not know release jitter" if _jittery_edf(problem) else ""
+    return "under EDF it does not cover release jitter" if _jittery_edf(problem) else ""
 
 
 def _jittery_edf(problem: Problem) -> bool:

@@ -29,7 +29,7 @@ def run(problem: Problem) -> Answer:
 
 def alone(problem: Problem) -> str:
     """Return why a bound for a single graph does not apply, empty if the graph is alone."""
-    return "" if len(problem.tasks) == 1 else "the graph is not alone"
+    return "" if len(problem.tasks) == 1 else "the graph shares the processors with other tasks"
 
 
 TEST = SchedulabilityTest(

@@ -92,7 +92,7 @@ def answer(found: dict[str, tuple[int, int, int]]) -> Answer:
 def implicit(problem: Problem) -> str:
     """Return why a test of implicit communication does not apply, empty if it does."""
     if problem.taskset.communication != "implicit":
-        return "data move at arrival and deadline (let), it is for start and end of jobs"
+        return "it applies to data that move at the start and end of jobs, here they move at arrival and deadline (let)"
     missing = [task.name for task in chain(problem) if task.name not in problem.responses]
     return f"there is no response-time bound for {', '.join(dict.fromkeys(missing))}" if missing else ""
 
@@ -100,17 +100,17 @@ def implicit(problem: Problem) -> str:
 def in_time(problem: Problem) -> str:
     """Return why a test of implicit communication with jobs ending before the next release does not apply."""
     late = [task.name for task in chain(problem) if problem.responses.get(task.name, 0) > task.period_ns]
-    shown = ", ".join(dict.fromkeys(late))
-    return implicit(problem) or (f"the response of {shown} is longer than its period" if late else "")
+    names = ", ".join(dict.fromkeys(late))
+    return implicit(problem) or (f"the response of {names} is longer than its period" if late else "")
 
 
 def logical(problem: Problem) -> str:
     """Return why a test of logical execution times does not apply, empty if it does."""
     if problem.taskset.communication != "let":
-        return "data move at start and end of jobs, it is for logical execution times (communication: let)"
+        return "it applies to logical execution times (communication: let), here data move at the start and end of jobs"
     late = [
         task.name
         for task in chain(problem)
         if problem.responses.get(task.name, task.deadline_ns + 1) > task.deadline_ns
     ]
-    return f"nothing shows that {', '.join(dict.fromkeys(late))} ends by its deadline, when it writes" if late else ""
+    return f"no bound proves that {', '.join(dict.fromkeys(late))} ends by its deadline, when it writes" if late else ""

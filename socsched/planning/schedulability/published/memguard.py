@@ -29,7 +29,7 @@ def run(problem: Problem) -> Answer:
     promised = sum(guard.budgets)
     if promised > guard.guaranteed:
         return Answer(
-            None, note=f"budgets of {promised} accesses over the {guard.guaranteed} the memory serves a period"
+            None, note=f"budgets of {promised} accesses over the {guard.guaranteed} that the memory serves in a period"
         )
     return responses(_rows(problem, guard.budgets[problem.tasks[0].cpu or 0], guard.period_ns), exact=False)
 

@@ -22,10 +22,10 @@ def run(problem: Problem) -> Answer:
     """Return the response of every task with memory accesses counted as computation."""
     memory = problem.taskset.memory
     assert memory is not None
-    given = {task.name: task for task in problem.tasks}
+    by_name = {task.name: task for task in problem.tasks}
     longer = tuple(replace(task, wcet_ns=with_accesses(task, memory)) for task in problem.tasks)
     rows = rta.window(replace(problem, tasks=longer), whole=True)
-    return responses([(given[task.name], value, terms) for task, value, terms in rows], exact=False)
+    return responses([(by_name[task.name], value, terms) for task, value, terms in rows], exact=False)
 
 
 TEST = SchedulabilityTest(

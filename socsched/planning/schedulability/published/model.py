@@ -118,25 +118,25 @@ class Scope:
         """Return why a test of this scope does not apply to a system, empty if it does."""
         policy, extra = problem.policy, problem.features
         if policy.rule not in self.rules:
-            return f"it is for {' or '.join(self.rules)}, the policy is {policy.rule}"
+            return f"it applies to {' or '.join(self.rules)}, the policy is {policy.rule}"
         if self.processors == "one" and problem.processors > 1:
-            return f"it is for one processor, these tasks share {problem.processors}"
+            return f"it applies to one processor, these tasks share {problem.processors}"
         if self.processors == "many" and problem.processors == 1:
-            return "it is for tasks that share several processors"
+            return "it applies to tasks that share several processors"
         if problem.preemption not in self.preemption:
             words = " or ".join("no" if kind == "none" else kind for kind in self.preemption)
-            return f"it is for {words} preemption, here it is {problem.preemption}"
+            return f"it applies to {words} preemption, here it is {problem.preemption}"
         if self.deadlines == "implicit" and any(t.deadline_ns < t.period_ns for t in problem.tasks):
             return "a deadline is shorter than its period"
         if self.deadlines == "equal" and problem.deadlines != "implicit":
-            return "a deadline is not its period"
+            return "a deadline differs from its period"
         if self.deadlines == "constrained" and problem.deadlines == "arbitrary":
             return "a deadline is longer than its period"
         over = sorted(FEATURES[name] for name in extra - self.takes - self.needs)
         if over:
-            return f"it does not know {', '.join(over)}"
+            return f"it does not cover {', '.join(over)}"
         missing = sorted(FEATURES[name] for name in self.needs - extra)
-        return f"there are no {', '.join(missing)}" if missing else ""
+        return f"the task set has no {', '.join(missing)}" if missing else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +175,8 @@ def responses(
         return Answer(True, bounds)
     proved = [task for task, value, _ in rows if (none_is_late if value is None else value > task.deadline_ns)]
     miss = exact and bool(proved) and is_synchronous([task for task, _, _ in rows])
-    shown = ", ".join(task.name for task in late[:8]) + (", ..." if len(late) > 8 else "")
-    return Answer(False if miss else None, bounds, note=f"beyond the deadline, or not found: {shown}")
+    names = ", ".join(task.name for task in late[:8]) + (", ..." if len(late) > 8 else "")
+    return Answer(False if miss else None, bounds, note=f"late, or without a bound: {names}")
 
 
 def is_synchronous(tasks: Iterable[PeriodicTask]) -> bool:

@@ -25,7 +25,7 @@ def run(problem: Problem) -> Answer:
         # Demand steps just after multiples of periods, the only points where the condition can start to fail.
         for step, length in enumerate(_steps(shorter, task.period_ns)):
             if step > STEPS:
-                return Answer(None, note=f"more than {STEPS} intervals to look at")
+                return Answer(None, note=f"more than {STEPS} intervals to check")
             rows = [(other.name, (length - 1) // other.period_ns * other.wcet_ns) for other in tasks[:index]]
             need = task.wcet_ns + sum(value for _, value in rows)
             if need > length:

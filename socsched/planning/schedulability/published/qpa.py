@@ -24,7 +24,7 @@ DEADLINES = 100_000
 
 
 def judge(problem: Problem, exact: bool) -> Answer:
-    """Return whether every interval holds its demand; an overfull one is a miss if all tasks can release at once."""
+    """Return whether the demand of every interval fits; an overfull one is a miss if all tasks can release at once."""
     horizon = busy_period(problem)
     if horizon is None and problem.utilisation == 1 and "jitter" not in problem.features:
         # There is no blocking from the longest deadline on, and demand then repeats with the hyperperiod.
@@ -32,10 +32,10 @@ def judge(problem: Problem, exact: bool) -> Answer:
     if horizon is None and problem.utilisation <= 1:
         return Answer(None, note="the busy period does not end within the search")
     if problem.utilisation == 1 and sum((horizon or 0) // task.period_ns for task in problem.tasks) > DEADLINES:
-        return Answer(None, note=f"a full processor with more than {DEADLINES} deadlines to look at")
+        return Answer(None, note=f"a fully utilised processor with more than {DEADLINES} deadlines to check")
     found = overload(demand_tasks(problem), horizon)
     if found is None:
-        return deadlines_met(problem, note="every interval holds its demand")
+        return deadlines_met(problem, note="the demand of every interval fits")
     return Answer(False if exact and is_synchronous(problem.tasks) else None, terms=found.terms, note=_shown(found))
 
 

@@ -15,10 +15,10 @@ from socsched.planning.schedulability.published.model import Answer, Problem, Sc
 
 def run(problem: Problem) -> Answer:
     """Return the response of every task with S added to its C."""
-    given = {task.name: task for task in problem.tasks}
+    by_name = {task.name: task for task in problem.tasks}
     longer = tuple(replace(task, wcet_ns=task.wcet_ns + task.suspension_ns, suspension_ns=0) for task in problem.tasks)
     rows = rta.window(replace(problem, tasks=longer), whole=False)
-    return responses([(given[task.name], value, terms) for task, value, terms in rows], exact=False)
+    return responses([(by_name[task.name], value, terms) for task, value, terms in rows], exact=False)
 
 
 TEST = SchedulabilityTest(

@@ -28,19 +28,21 @@ def run(problem: Problem) -> Answer:
             return Answer(
                 False, terms=terms, note=f"{task.name} needs {alone} ns alone, its deadline is {task.deadline_ns}"
             )
-    asked = [
+    shares = [
         t.utilisation + (Fraction(sum(r.time_ns for r in t.requests), t.period_ns) if spin else 0)
         for t in problem.tasks
     ]
-    total = sum(asked, Fraction(0))
-    terms = tuple((f"{task.name}, ppm", percent(share)) for task, share in zip(problem.tasks, asked, strict=True))
+    total = sum(shares, Fraction(0))
+    terms = tuple((f"{task.name}, ppm", percent(share)) for task, share in zip(problem.tasks, shares, strict=True))
     count = sum(number for _, number in problem.taskset.types) or problem.processors
     if total > count:
         return Answer(False, terms=terms, note=f"utilisation {float(total):.4f} over {count} processors")
     device = sum((Fraction(r.time_ns, t.period_ns) for t in problem.tasks for r in t.requests), Fraction(0))
     if device > 1:
-        return Answer(False, terms=terms, note=f"the accelerator is asked for {float(device):.4f} of its time")
-    return Answer(None, terms=terms, note=f"utilisation {float(total):.4f} on {count} processors: nothing against it")
+        return Answer(False, terms=terms, note=f"the accelerator is requested for {float(device):.4f} of its time")
+    return Answer(
+        None, terms=terms, note=f"utilisation {float(total):.4f} on {count} processors: necessary conditions met"
+    )
 
 
 TEST = SchedulabilityTest(

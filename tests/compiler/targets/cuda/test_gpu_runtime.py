@@ -107,7 +107,7 @@ def test_shares_of_a_gpu_never_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = sm_share.SharedStream(6), sm_share.SharedStream(8)
     assert (first.sms, second.sms) == (8, 8)
     assert not set(driver.contexts[0]) & set(driver.contexts[1])
-    with pytest.raises(MachineError, match="8 SMs were asked for, 4 of 20 are free"):
+    with pytest.raises(MachineError, match="8 SMs were requested, 4 of 20 are free"):
         sm_share.SharedStream(8)
     del first
     assert sm_share.SharedStream(12).sms == 12

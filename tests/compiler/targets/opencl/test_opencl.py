@@ -229,7 +229,7 @@ def test_sizes_are_arithmetic_and_nothing_else() -> None:
     assert evaluate("((P * 3) + 255) // 256", {"P": 100}) == 2
     assert evaluate("max(min(P, 7), 2) % 4", {"P": 100}) == 3
     for text in ("Q", "P ** 2", "__import__('os')", "P.real"):
-        with pytest.raises(InputError, match="is no size"):
+        with pytest.raises(InputError, match="is not a size"):
             evaluate(text, {"P": 1})
 
 

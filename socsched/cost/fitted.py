@@ -100,8 +100,8 @@ def estimate(work: StageWork, platform: Platform, engine: Engine, mode: PowerMod
         if pass_class(one) not in fit.classes
     )
     error = fit.interval * (1 + 2 * unseen / total) if total else fit.interval
-    # On other numbers of units than were measured the fit is extrapolated.
-    kind = "fitted" if fit.units in (0, units) else weakest(["fitted", "derived"])
+    # On other numbers of units, or on another board, than was measured the fit is extrapolated.
+    kind = "fitted" if fit.networks and fit.units in (0, units) else weakest(["fitted", "derived"])
     return Estimate(made, kind, fit_text(fit), error)
 
 

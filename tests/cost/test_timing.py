@@ -154,8 +154,9 @@ def test_unmeasured_classes_widen_the_error() -> None:
     assert estimate(WORK, board, board.engine("dla0"), mode, 1).error == pytest.approx(0.35 * 3)
 
 
-def test_other_units_than_measured_are_derived() -> None:
-    board = fitted(ORIN, "gpu", "int8", replace(FIT, units=8))
+@pytest.mark.parametrize("changes", [{"units": 8}, {"networks": 0}])
+def test_other_units_or_boards_than_measured_are_derived(changes: dict[str, int]) -> None:
+    board = fitted(ORIN, "gpu", "int8", replace(FIT, **changes))  # type: ignore[arg-type]
     found = estimate(WORK, board, board.engine("gpu"), board.mode("MAXN"), 16)
     assert found.provenance == weakest(["fitted", "derived"]) == "derived"
 

@@ -15,12 +15,12 @@ from socsched.graph.fusion import Graph, Group
 
 CHEAP = frozenset(("relu", "clip", "add", "subtract", "multiply", "maximum", "minimum", "leaky_relu", "divide"))
 """Element-wise operators of one instruction; the others (sigmoid, exp, tanh, sqrt) need a table or several."""
-COSTLY = frozenset(("sigmoid", "exp", "tanh", "sqrt"))
+COSTLY = frozenset(("sigmoid", "exp", "tanh", "sqrt", "erf"))
 RIDERS = CHEAP | COSTLY | {"concat"}
 """Operators that cost less in one part with those before them."""
 VIEWS = frozenset(("reshape",))
 """Operators that move nothing."""
-COPIES = frozenset(("concat", "slice", "transpose", "pad"))
+COPIES = frozenset(("concat", "slice", "transpose", "pad", "gather"))
 UNCLASSED = frozenset(("pillar_features", "scatter", "function"))
 """Operators without a class."""
 REDUCTIONS = frozenset(("max_pool", "avg_pool", "global_avg_pool", "reduce_mean", "reduce_sum", "reduce_max"))
@@ -129,8 +129,9 @@ class _Passes:
         cluster = self.clusters[index]
         cluster.values.add(group.output)
         cluster.sources += [value for value in sources if value not in cluster.values]
-        cluster.weights += sum(prod(self.graph.network.params[name]) for name in group.weights.values())
         size = self.size(group.output)
+        held = sum(prod(self.graph.network.params[name]) for name in group.weights.values())
+        cluster.weights += min(held, size) if group.kind == "gather" else held  # a table: only the rows looked up
         cluster.cheap += size * (group.kind in CHEAP)
         cluster.costly += size * (group.kind in COSTLY)
         self.home[group.output] = index
@@ -186,7 +187,7 @@ class _Passes:
         if kind == "copy":
             copied = self.copied(head, used)
             copies, read, written = len(copied), sum(map(self.size, copied)), sum(map(self.size, copied))
-            if head.kind == "slice":
+            if head.kind in ("slice", "gather"):
                 read = written = self.size(head.output)
         window = int(attrs.get("kernel_h", 1)), int(attrs.get("stride_h", 1))
         riders = cluster.cheap, cluster.costly
@@ -220,7 +221,7 @@ class _Passes:
             return "matmul", out * inner, inner, int(attrs["out_channels"])
         if head.kind in REDUCTIONS:
             return "pool", 0, 1, 1
-        if head.kind == "softmax":
+        if head.kind in ("softmax", "layer_norm"):
             return "softmax", 0, 1, 1
         if head.kind == "resize2d":
             return "resize", 0, 1, 1

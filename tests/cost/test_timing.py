@@ -18,8 +18,8 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.fit import NAMES, PASS_KINDS, Fit, Parameters
 from socsched.descriptor.platform import Engine, Platform, PowerMode
 from socsched.graph.expand import fuse_network
-from socsched.graph.operators import StageWork
-from socsched.graph.passes import Pass, pass_class, passes, restricted
+from socsched.graph.operators import Pass, StageWork
+from socsched.graph.passes import pass_class, passes, restricted
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from socsched.errors import InputError, SocschedError
 from socsched.graph.expand import fuse_network
-from socsched.graph.passes import Pass, passes
+from socsched.graph.operators import Pass
+from socsched.graph.passes import passes
 from socsched.models.onnx_graph import read
 from socsched.models.onnx_layers import translate
 

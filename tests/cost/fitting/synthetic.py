@@ -6,7 +6,7 @@ import numpy as np
 
 from socsched.cost.fitting.least import Cell
 from socsched.cost.timing import Nominal, Parameters, job_times, table
-from socsched.graph.passes import Pass
+from socsched.graph.operators import Pass
 
 ENGINE = Nominal(peak=1e6, dram=3e4, sram=2**20, block=8, bytes=1.0, submit_us=100, launch_us=5, taps=0.8, copies=True)
 TRUE = Parameters(0.4, 1.1, 1.3, 0.5, 0.9, 0.3, 0.02, 6, 1.5, 0.5, 0.6, 2.5, 1.2, 0.9)

@@ -1,13 +1,9 @@
-"""Tensors and operators for planning; counted by `graph.counting`."""
+"""Tensors, operators and passes for planning; counted by `graph.counting` and `graph.passes`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from socsched.graph.passes import Pass
 
 DTYPE_BYTES = {"fp32": 4, "fp16": 2, "int8": 1, "uint8": 1, "int32": 4, "int64": 8, "bool": 1}
 
@@ -50,6 +46,35 @@ class Operator:
     def bytes(self) -> int:
         """Return all DRAM traffic of the operator in bytes."""
         return self.read_bytes + self.write_bytes + self.weight_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One kernel: its class, multiply-adds, elements read, written and of weights, and the shape of the convolution.
+
+    `kind`: conv, winograd, depthwise, grouped, gemm, matmul (two computed operands), pool, eltwise, copy (concat,
+    slice), transpose, softmax, resize.  `rows` is the number of output positions (pixels, tokens); `cin` and `cout`
+    the channels of one group; `cheap` and `costly` the elements that element-wise operators inside compute; `live` the
+    elements of all activations that exist while it runs; `copies` the kernels that a copy takes where tensors have one
+    place in memory: one for each operand of a concatenation that something else reads too, one for a slice.
+    """
+
+    kind: str
+    macs: int
+    read: int
+    written: int
+    weights: int
+    rows: int
+    cin: int
+    cout: int
+    groups: int = 1
+    kernel: int = 1
+    stride: int = 1
+    cheap: int = 0
+    costly: int = 0
+    live: int = 0
+    copies: int = 0
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from socsched.graph.fusion import Graph, Group
+from socsched.graph.operators import Pass as Pass
 
 CHEAP = frozenset(("relu", "clip", "add", "subtract", "multiply", "maximum", "minimum", "leaky_relu", "divide"))
 """Element-wise operators of one instruction; the others (sigmoid, exp, tanh, sqrt) need a table or several."""
@@ -24,35 +25,6 @@ COPIES = frozenset(("concat", "slice", "transpose", "pad"))
 UNCLASSED = frozenset(("pillar_features", "scatter", "function"))
 """Operators without a class."""
 REDUCTIONS = frozenset(("max_pool", "avg_pool", "global_avg_pool", "reduce_mean", "reduce_sum", "reduce_max"))
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """One kernel: its class, multiply-adds, elements read, written and of weights, and the shape of the convolution.
-
-    `kind`: conv, winograd, depthwise, grouped, gemm, matmul (two computed operands), pool, eltwise, copy (concat,
-    slice), transpose, softmax, resize.  `rows` is the number of output positions (pixels, tokens); `cin` and `cout`
-    the channels of one group; `cheap` and `costly` the elements that element-wise operators inside compute; `live` the
-    elements of all activations that exist while it runs; `copies` the kernels that a copy takes where tensors have one
-    place in memory: one for each operand of a concatenation that something else reads too, one for a slice.
-    """
-
-    kind: str
-    macs: int
-    read: int
-    written: int
-    weights: int
-    rows: int
-    cin: int
-    cout: int
-    groups: int = 1
-    kernel: int = 1
-    stride: int = 1
-    cheap: int = 0
-    costly: int = 0
-    live: int = 0
-    copies: int = 0
-    name: str = ""
 
 
 @dataclass(slots=True)

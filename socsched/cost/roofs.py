@@ -101,7 +101,9 @@ def points(
                 done = None
             if cost is None or done is None or not done.flops or not done.bytes:
                 continue
-            intensity = done.flops / done.bytes
+            # What a fit keeps on chip is no traffic.
+            fitted = done.passes and platform.engine(roof.engines[0]).precisions[roof.precision].fitted
+            intensity = done.flops / ((fitted and cost.bytes) or done.bytes)
             rate = done.flops / cost.time_ns * 1e9
             attainable = roof.attainable(intensity)
             found.append(Point(stage.name, roof.engines[0], roof.precision, intensity, attainable, rate))

@@ -1,4 +1,4 @@
-"""Tensors and operators for planning; counted by `graph.counting`."""
+"""Tensors, operators and passes for planning; counted by `graph.counting` and `graph.passes`."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ def test_stages_lie_where_work_and_cost_put_them() -> None:
     cost = next(c for c in model.candidates(stage) if (c.engine, c.precision) == ("gpu", "fp16"))
     work = stage_work(stage, "fp16")
     point = placed["backbone", "gpu", "fp16"]
-    assert point.intensity == pytest.approx(work.flops / work.bytes)
+    assert point.intensity == pytest.approx(work.flops / cost.bytes)
+    assert point.intensity >= work.flops / work.bytes, "what stays on chip is no traffic"
     assert point.predicted == pytest.approx(work.flops / (cost.time_ns * 1e-9))
     assert point.predicted < point.attainable == 16 * 1300.5e6 * 2048
     assert ("pfn", "dla0", "fp16") not in placed, "what an engine cannot run is not on its roof"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cut_detector import MS, ORIN, detector
+from cut_detector import MS, ORIN, PERIOD, detector
 
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.platform import Platform
@@ -31,11 +31,11 @@ def on(platform: Platform, jobs: int) -> Platform:
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return make_plan(detector(4 * MS), get_platform(ORIN), "15W", work=stage_work)
+    return make_plan(detector(PERIOD), get_platform(ORIN), "15W", work=stage_work)
 
 
 def test_what_no_engine_keeps_up_with_alone_two_do_together(plan: Plan) -> None:
-    whole = make_plan(detector(4 * MS), get_platform(ORIN), "15W", work=stage_work, cuts=False)
+    whole = make_plan(detector(PERIOD), get_platform(ORIN), "15W", work=stage_work, cuts=False)
     assert whole.verdict == "infeasible"
     assert plan.verdict == "feasible"
     assert len({task.engine for task in plan.tasks if task.kind == "stage"}) > 1
@@ -44,9 +44,9 @@ def test_what_no_engine_keeps_up_with_alone_two_do_together(plan: Plan) -> None:
 
 def test_frames_in_flight_are_legitimate_and_happen(plan: Plan) -> None:
     """The chain takes longer than its period, every part keeps up with it, and no frame is lost or late."""
-    assert plan.chains[0].expected_ns > 4 * MS
+    assert plan.chains[0].expected_ns > PERIOD
     assert all(task.wcet_ns <= task.period_ns for task in plan.tasks)
-    trace = run(plan, 400 * MS).trace
+    trace = run(plan, 100 * PERIOD).trace
     assert trace is not None
     chain = result(trace, plan)["chains"][plan.chains[0].name]
     assert chain["completed"] >= 98 and not chain["missed"] and not chain["dropped"]
@@ -61,7 +61,7 @@ def test_the_file_names_parts_as_compile_does_and_comes_back(plan: Plan) -> None
     assert written[0].startswith(":") and written[-1].endswith(":")
     assert [cut.partition(":")[2] for cut in written[:-1]] == [cut.partition(":")[0] for cut in written[1:]]
     assert from_document(document) == plan
-    restored = as_planned(detector(4 * MS), plan)
+    restored = as_planned(detector(PERIOD), plan)
     assert [stage.name for stage in restored.stages] == [task.name for task in plan.tasks if task.kind == "stage"]
     assert bindings(restored)["detect.1"] == {"camera_input": "camera"}
 
@@ -69,12 +69,12 @@ def test_the_file_names_parts_as_compile_does_and_comes_back(plan: Plan) -> None
 def test_a_plan_reports_its_cuts_and_the_engines_shares(plan: Plan) -> None:
     ((stage, places, points),) = cuts(plan)
     assert stage == "detect" and len(places) == len(points) + 1
-    parts = dict(shares(detector(4 * MS), plan, stage_work))
+    parts = dict(shares(detector(PERIOD), plan, stage_work))
     assert sum(parts.values()) == pytest.approx(1) and all(share > 0 for share in parts.values())
 
 
 def test_loadables_are_counted_by_part(plan: Plan) -> None:
-    tight = make_plan(detector(3 * MS), on(get_platform(ORIN), 1), "15W", work=stage_work)
+    tight = make_plan(detector(PERIOD), on(get_platform(ORIN), 1), "15W", work=stage_work)
     jobs = [task.engine for task in tight.tasks if task.engine.startswith("dla")]
     assert tight.verdict == "feasible" and len(jobs) == len(set(jobs))
 
@@ -110,11 +110,11 @@ def test_stages_on_different_engines_overlap_frames_as_far_as_queues_allow(queue
 
 def test_throughput_takes_the_rate_as_far_as_engines_allow() -> None:
     """With frames in flight the highest utilisation of a lane limits the rate, not the latency."""
-    pipeline, platform = detector(4 * MS), get_platform(ORIN)
+    pipeline, platform = detector(PERIOD), get_platform(ORIN)
     fastest = make_plan(pipeline, platform, "15W", work=stage_work)
     widest = make_plan(pipeline, platform, "15W", "throughput", work=stage_work)
     assert widest.solver.value <= max(task.wcet_ns / task.period_ns for task in fastest.tasks)
-    period = int(widest.solver.value * 4 * MS) + 1
+    period = int(widest.solver.value * PERIOD) + 1
     quicker = replace(pipeline, sensors=(replace(pipeline.sensors[0], period_ns=period + period // 50),))
     stages = tuple(replace(stage, queue=4) for stage in quicker.stages)
     assert (

@@ -95,11 +95,11 @@ def test_an_unknown_solver_is_refused() -> None:
 
 
 def test_the_exact_search_cuts_networks_and_proves_what_the_local_search_finds() -> None:
-    from tests.planning.cut_detector import MS, ORIN, detector
+    from tests.planning.cut_detector import MS, by_rooflines, detector
 
-    pipeline = detector(4 * MS)
-    local = make_plan(pipeline, get_platform(ORIN), "15W", work=stage_work)
-    exact = make_plan(pipeline, get_platform(ORIN), "15W", work=stage_work, solver="cpsat", time_limit=30)
+    pipeline, board = detector(4 * MS), by_rooflines()
+    local = make_plan(pipeline, board, "15W", work=stage_work)
+    exact = make_plan(pipeline, board, "15W", work=stage_work, solver="cpsat", time_limit=30)
     assert exact.verdict == "feasible" and exact.solver.status == "optimal"
     assert exact.solver.bound == exact.solver.value <= local.solver.value
     assert any("part" in task.params for task in exact.tasks)

@@ -87,6 +87,8 @@ def uncertainty(
     ties: list[Tie] = []
     if worth and plan.verdict == "feasible":
         for cost, difference, error, gains in _alternatives(workload, mapping, judge, worth, clock):
+            if not round(error, 3):
+                continue  # off the path that decides the objective: measuring it cannot change the plan
             place = f"{cost.engine} {cost.precision}" + (f" x{cost.share}" if cost.share > 1 else "")
             ties.append(Tie(cost.stage, place, round(difference, 3), round(error, 3)))
             why = f"{cost.stage} may be better on {place}"

@@ -137,8 +137,10 @@ def _segments(
         parts = [(work.stage, *(sum(column) for column in zip(*times, strict=True)))]
     made = []
     for number, (name, busy_us, fixed_us, size) in enumerate(parts):
-        busy, fixed = max(math.ceil(busy_us * 1e3), 1), math.ceil(fixed_us * 1e3) + (0 if number else job_ns)
-        made.append(Segment(name, busy + fixed, fixed, min(round(size), int(busy * bandwidth / 1e9))))
+        # rounded up once, as bounds of cut networks allow for
+        fixed, whole = math.floor(fixed_us * 1e3), max(math.ceil((busy_us + fixed_us) * 1e3), 1)
+        moved, entry = min(round(size), int((whole - fixed) * bandwidth / 1e9)), 0 if number else job_ns
+        made.append(Segment(name, whole + entry, fixed + entry, moved))
     return tuple(made)
 
 

@@ -40,7 +40,7 @@ def choose(compilation: Compilation) -> Passes:
 
 
 def in_memory(compilation: Compilation) -> Passes:
-    """Return the passes that need no nvcc: to an executable in memory, and the scales beside it.
+    """Return the passes that need no nvcc: to an executable in memory, and its scales.
 
     Images are NHWC under the rules, plain NCHW under the general schedules.  Raises CompileError for int8 on GPUs
     before sm_80.

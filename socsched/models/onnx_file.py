@@ -77,7 +77,7 @@ class OnnxFile:
                     raise self.error(f"not a usable ONNX file: {error}") from None
         elif self.path.suffix == PACKED:
             raise self.error("weights are not read from compressed files", "decompress it first: unxz --keep FILE")
-        raw = read_bytes(self.path, "ONNX file", "give a model with its weights in a file beside it", MOST_BYTES)
+        raw = read_bytes(self.path, "ONNX file", "expected a model with its weights in a file next to it", MOST_BYTES)
         return raw, {}, len(raw)
 
     def array(self, tensor: Any, hollow: bool = False) -> Array:

@@ -1,21 +1,15 @@
-"""Passes of the networks in a folder: NAME.onnx or NAME.onnx.xz, each read once and unpacked within limits."""
+"""Passes of the networks in a folder: NAME.onnx or NAME.onnx.xz, each read once, without its weights."""
 
 from __future__ import annotations
 
-import lzma
-import tempfile
 from pathlib import Path
 
-from socsched.errors import InputError, SocschedError
+from socsched.errors import InputError, SocschedError, of_machine
 from socsched.graph.expand import fuse_network
 from socsched.graph.operators import Pass
 from socsched.graph.passes import passes
-from socsched.models.onnx_graph import read
-from socsched.models.onnx_layers import translate
-
-MAX_BYTES = 2**31
-"""Unpacked size of a network: the most that an ONNX file without external data can have."""
-_STEP = 2**24
+from socsched.models.onnx_import import model
+from socsched.models.onnx_skim import PACKED
 
 
 class Networks:
@@ -38,33 +32,15 @@ class Networks:
         """Return the passes, or why there are none."""
         if self.folder is None:
             return f"{name}: no folder of networks is given"
-        plain, packed = self.folder / f"{name}.onnx", self.folder / f"{name}.onnx.xz"
+        files = [self.folder / f"{name}.onnx{ending}" for ending in ("", PACKED)]
+        file = next((file for file in files if file.is_file()), None)
+        if file is None:
+            return f"{name}: neither {files[0].name} nor {files[1].name} is in {self.folder}"
         try:
-            if plain.is_file():
-                return _passes(plain)
-            if not packed.is_file():
-                return f"{name}: neither {plain.name} nor {packed.name} is in {self.folder}"
-            with tempfile.TemporaryDirectory(prefix="socsched-fit-") as place:
-                file = Path(place) / plain.name
-                _unpack(packed, file)
-                return _passes(file)
+            network = model({"file": str(file)}).network
+            assert network is not None
+            return passes(fuse_network(network()))
         except SocschedError as error:
+            if of_machine(error):
+                raise
             return str(error)
-
-
-def _passes(file: Path) -> tuple[Pass, ...]:
-    network, _ = translate(read(file))
-    return passes(fuse_network(network))
-
-
-def _unpack(packed: Path, file: Path) -> None:
-    try:
-        with lzma.open(packed) as source, file.open("wb") as target:
-            total = 0
-            while part := source.read(_STEP):
-                total += len(part)
-                if total > MAX_BYTES:
-                    raise InputError(f"{packed.name}: unpacks to more than {MAX_BYTES // 2**20} MiB")
-                target.write(part)
-    except (lzma.LZMAError, EOFError) as error:
-        raise InputError(f"{packed.name}: damaged xz: {error}") from None

@@ -40,8 +40,9 @@ ALLOWED: dict[str, set[str]] = {
     "reporting": {*UP_TO_FAULTS, "trace", "sim", "runtime"},
     "api": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting"},
     "validation": {*UP_TO_PLAN, "reporting"},
+    "lint": {*UP_TO_PLAN, "api"},
     "study": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api"},
-    "cli": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api", "validation", "study"},
+    "cli": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api", "validation", "lint", "study"},
     "literature": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api", "study", "cli"},
 }
 """Part of socsched -> the parts it may import besides itself."""

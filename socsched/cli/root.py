@@ -32,6 +32,7 @@ VERBS = (
     "why",
     "weights",
     "compare",
+    "lint",
     "validate",
     "guard",
     "sweep",

@@ -190,13 +190,14 @@ class PipelineFile(FileModel):
 
 def load_pipeline(path: str | Path) -> Pipeline:
     """Return the pipeline of a YAML file; DescriptorError lists all its faults with their positions."""
-    return _pipeline(read(path))
+    return pipeline_from_document(read(path))
 
 
 def pipeline_from_mapping(mapping: Mapping[str, Any], file: str) -> Pipeline:
     """Return a pipeline from data in the form of a pipeline file, checked the same way; `file` names it in errors."""
-    return _pipeline(Document(file, plain(mapping)))
+    return pipeline_from_document(Document(file, plain(mapping)))
 
 
-def _pipeline(document: Document) -> Pipeline:
+def pipeline_from_document(document: Document) -> Pipeline:
+    """Return the pipeline of a parsed file; DescriptorError as `load_pipeline`."""
     return validate(document, PipelineFile, CHECKS).lower(document.file)

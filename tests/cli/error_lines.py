@@ -169,6 +169,17 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("compare {root}/plan.json {root}/good -o {root}/x.md", "two plans or of two results"),
         ("compare {root}/good {root}/good -o {root}/x.txt", "ends in .md"),
     ],
+    "lint": [
+        ("lint", "name a plan"),
+        ("lint pointpillars", "needs a platform"),
+        (f"lint pointpillars -p {BOARD} --engine tpu", "no engine 'tpu'"),
+        (f"lint pointpillars -p {BOARD} --runtime-version newest", "expected numbers such as 8.6.2"),
+        (f"lint pointpillars -p {BOARD} --ignore nvdla-v2/sofmax", "softmax"),
+        (f"lint pointpillars -p {BOARD} --format sarif -o {{root}}/folder", "folder"),
+        (f"lint {{root}}/missing.yaml -p {BOARD}", "does not exist"),
+        (f"lint {{root}}/missing.onnx -p {BOARD}", "does not exist"),
+        (f"lint {{root}}/missing.json -p {BOARD}", "missing.json"),
+    ],
     "validate": [
         ("validate {root}/missing.csv --networks {root}/folder", "missing.csv"),
         ("validate {root}/broken.csv --networks {root}/folder", "broken.csv:1: columns are missing: engine"),

@@ -19,6 +19,7 @@ LINES = {
     "simulate": ["simulate {root}/plan.json --duration 300ms", "simulate --policies"],
     "why": ["why {root}/good", "why {root}/slow --frame 1"],
     "compare": ["compare {root}/good {root}/slow", "compare {root}/plan.json {root}/other.json"],
+    "lint": [],  # one line per diagnostic, for editors and grep
     "validate": ["validate {root}/pairs.csv --networks {root}/networks"],
     "report": ["report {root}/good -o {root}/x.md"],
     "guard": ["guard {root}/plan.json --duration 300ms -o {root}/guarded-{width}"],

@@ -1,0 +1,189 @@
+"""Checks of every stage of a pipeline, and of every task of a plan, against the rules of the accelerators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from socsched.descriptor.pipeline import Pipeline, Stage
+from socsched.descriptor.platform import Engine, Platform
+from socsched.errors import CompileError, InputError
+from socsched.graph.operators import Operator, StageWork
+from socsched.graph.rules import check_operators, decide
+from socsched.lint.accelerators import Accelerator
+from socsched.lint.diagnostic import NO_ENGINE, RESIDENT_JOBS, UNAVAILABLE, UNKNOWN_OPERATOR, Diagnostic, Level, Place
+from socsched.models.work import stage_work
+from socsched.planning.plan import Plan
+
+PlaceOf = Callable[[str], Place]
+"""Returns the position of a stage or task."""
+
+
+@dataclass(slots=True)
+class _Case:
+    """Operators of a stage that break the same rule for the same reason."""
+
+    operators: dict[str, None] = field(default_factory=dict)
+    engines: dict[str, None] = field(default_factory=dict)
+    precisions: dict[str, None] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    title: str = ""
+
+
+def check_pipeline(
+    pipeline: Pipeline, platform: Platform, chosen: Sequence[Accelerator], at: PlaceOf, notes: bool = False
+) -> Iterator[Diagnostic]:
+    """Yield what the accelerators do not run of a pipeline's networks.
+
+    An operator that falls back is a warning, and a stage that no engine of the platform runs as a whole an error.
+    With `notes`, conditions that shapes do not decide are reported too.
+    """
+    yield from _gaps(chosen, at(""))
+    for stage in pipeline.stages:
+        if stage.model is None:
+            continue
+        try:
+            works = {precision: stage_work(stage, precision) for precision in stage.precisions}
+        except (CompileError, InputError) as error:
+            yield Diagnostic(UNKNOWN_OPERATOR, "error", str(error), at(stage.name), stage.name, hint=error.hint)
+            continue
+        if all(operator.kind == "function" for work in works.values() for operator in work.operators):
+            continue
+        found = [
+            (accelerator, work)
+            for accelerator in chosen
+            if not accelerator.gap and _may_use(stage, accelerator)
+            for precision, work in works.items()
+            if precision in accelerator.engine.precisions
+        ]
+        yield from _fallbacks(stage.name, found, at(stage.name), notes)
+        yield from _unplaceable(stage, works, platform, chosen, at(stage.name))
+
+
+def check_plan(plan: Plan, pipeline: Pipeline, chosen: Sequence[Accelerator], at: PlaceOf) -> Iterator[Diagnostic]:
+    """Yield what the planned engines do not run; `pipeline` is that of the plan, with its networks cut as planned."""
+    yield from _gaps(
+        [accelerator for accelerator in chosen if {task.engine for task in plan.tasks} & set(accelerator.names)], at("")
+    )
+    engines = {name: accelerator for accelerator in chosen for name in accelerator.names}
+    stages = {stage.name: stage for stage in pipeline.stages}
+    resident: dict[str, int] = {}
+    for task in plan.tasks:
+        accelerator, stage = engines.get(task.engine), stages.get(task.name)
+        if accelerator is None or accelerator.gap or stage is None or stage.model is None:
+            continue
+        resident[task.engine] = resident.get(task.engine, 0) + 1
+        work = stage_work(stage, task.precision)
+        yield from _fallbacks(task.name, [(accelerator, work)], at(task.name), notes=False, level="error")
+    for name, count in resident.items():
+        most = engines[name].engine.operators.max_jobs
+        if most and count > most:
+            yield Diagnostic(
+                f"{engines[name].rules}/{RESIDENT_JOBS}",
+                "error",
+                f"{count} compiled jobs on {engines[name].title}, at most {most} are resident at a time",
+                at(""),
+                engines=(name,),
+                sources=(engines[name].engine.operators.source,),
+            )
+
+
+def _gaps(chosen: Sequence[Accelerator], place: Place) -> Iterator[Diagnostic]:
+    for accelerator in chosen:
+        if accelerator.gap:
+            yield Diagnostic(
+                f"{accelerator.rules}/{UNAVAILABLE}",
+                "error",
+                f"{accelerator.title} is not supported: {accelerator.gap}",
+                place,
+                engines=accelerator.names,
+                sources=(accelerator.source,),
+            )
+
+
+def _may_use(stage: Stage, accelerator: Accelerator) -> bool:
+    return not stage.engines or bool({*accelerator.names, accelerator.engine.kind} & set(stage.engines))
+
+
+def _fallbacks(
+    name: str, found: Sequence[tuple[Accelerator, StageWork]], place: Place, notes: bool, level: Level = "warning"
+) -> Iterator[Diagnostic]:
+    """Yield a diagnostic per rule and reason that operators of a stage break, with the operators concerned."""
+    broken: dict[tuple[str, str], _Case] = {}
+    open_: dict[tuple[str, str], _Case] = {}
+    for accelerator, work in found:
+        for operator in work.operators:
+            decision = decide(operator, accelerator.engine)
+            for reason in decision.reasons:
+                _add(broken, accelerator, work, operator, reason, decision.sources)
+            for condition in decision.conditions if notes else ():
+                _add(open_, accelerator, work, operator, condition, decision.sources)
+    for (rule, reason), case in broken.items():
+        does = ("does not run", "do not run") if level == "error" else ("falls back", "fall back")
+        text = f"{_named(case)} {does[len(case.operators) > 1]} on {case.title}: {reason}"
+        yield _diagnostic(rule, level, text, case, name, place)
+    for (rule, reason), case in open_.items():
+        yield _diagnostic(rule, "note", f"{_named(case)}, on {case.title}: provided {reason}", case, name, place)
+
+
+def _diagnostic(rule: str, level: Level, message: str, case: _Case, name: str, place: Place) -> Diagnostic:
+    precisions = tuple(case.precisions)
+    return Diagnostic(
+        rule=rule,
+        level=level,
+        message=f"{name} in {', '.join(precisions)}: {message}",
+        place=place,
+        stage=name,
+        engines=tuple(case.engines),
+        precisions=precisions,
+        operators=tuple(case.operators),
+        sources=case.sources,
+    )
+
+
+def _add(
+    cases: dict[tuple[str, str], _Case],
+    accelerator: Accelerator,
+    work: StageWork,
+    operator: Operator,
+    reason: str,
+    sources: tuple[str, ...],
+) -> None:
+    case = cases.setdefault((f"{accelerator.rules}/{operator.kind}", reason), _Case())
+    case.operators.setdefault(operator.name)
+    case.engines.update(dict.fromkeys(accelerator.names))
+    case.precisions.setdefault(work.precision)
+    case.sources = tuple(dict.fromkeys((*case.sources, *sources)))
+    case.title = accelerator.title
+
+
+def _named(case: _Case) -> str:
+    first, *more = case.operators
+    return f"{first} and {len(more)} more" if more else first
+
+
+def _unplaceable(
+    stage: Stage, works: dict[str, StageWork], platform: Platform, chosen: Sequence[Accelerator], place: Place
+) -> Iterator[Diagnostic]:
+    """Yield an error if no engine of the platform runs a stage as a whole, accelerators taken at their version."""
+    at_version = {name: accelerator for accelerator in chosen for name in accelerator.names}
+    for engine in platform.engines:
+        found = at_version.get(engine.id)
+        if (found and found.gap) or not _may_use(stage, found or Accelerator(engine, (engine.id,))):
+            continue
+        if any(_runs(work, found.engine if found else engine) for work in works.values()):
+            return
+    allowed = f" of {', '.join(stage.engines)}" if stage.engines else ""
+    yield Diagnostic(
+        NO_ENGINE,
+        "error",
+        f"{stage.name}: no engine{allowed} of {platform.name} runs it as a whole in {', '.join(works)}",
+        place,
+        stage.name,
+        precisions=tuple(works),
+        hint="allow another engine or precision, or cut the network before the operators reported",
+    )
+
+
+def _runs(work: StageWork, engine: Engine) -> bool:
+    return work.precision in engine.precisions and not check_operators(work, engine)

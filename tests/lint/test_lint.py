@@ -1,0 +1,133 @@
+"""`socsched lint`: violations of every rule file are found, at the right place, and reported in every format."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from violations import PLATFORMS, VIOLATIONS, Violation
+
+from socsched.api.loading import save_plan
+from socsched.api.planning import plan
+from socsched.cli.root import run
+from socsched.lint.diagnostic import Diagnostic, Place, kept
+from socsched.lint.files import lint_file
+from socsched.lint.formats import github, sarif
+
+ORIN = "jetson-agx-orin-64gb"
+
+
+def lint(*arguments: object) -> int:
+    return run(["lint", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("violation", VIOLATIONS, ids=lambda violation: violation.name)
+def test_every_rule_file_that_refuses_an_operator_reports_it_and_no_other_does(
+    violation: Violation, tmp_path: Path
+) -> None:
+    file = str(violation.save(tmp_path))
+    for rules, platform in PLATFORMS.items():
+        found = {entry.rule for entry in lint_file(file, platform)}
+        expected = {f"{rules}/{violation.operator}"} if rules in violation.refused else set()
+        assert {rule for rule in found if rule.startswith(f"{rules}/")} == expected, platform
+
+
+def test_sixty_violations_are_covered() -> None:
+    assert sum(len(violation.refused) for violation in VIOLATIONS) >= 60
+    assert {rules for violation in VIOLATIONS for rules in violation.refused} >= {*PLATFORMS} - {
+        "hexagon-htp-v68",
+        "hexagon-htp-v73",
+    }
+
+
+def test_a_pipeline_is_reported_at_the_lines_of_its_stages() -> None:
+    found = lint_file("pointpillars", ORIN)
+    lines = Path("pipelines/pointpillars.yaml").read_text().splitlines()
+    assert {entry.stage for entry in found} == {"pfn", "scatter"}
+    for entry in found:
+        assert lines[entry.place.line - 1].strip() == f"{entry.stage}:"
+        assert entry.level == "warning" and entry.sources and entry.engines == ("dla0", "dla1")
+
+
+def test_a_runtime_without_the_accelerator_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert lint("pointpillars", "-p", ORIN, "--runtime-version", "11.2") == 1
+    assert "TensorRT 11.0 to 11.3 has no DLA" in capsys.readouterr().out
+
+
+def test_a_plan_is_checked_for_its_own_engines(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    made = plan("pointpillars-s", ORIN, mode="MAXN")
+    save_plan(made, file)
+    assert lint(file) == 0
+    tasks = [replace(task, engine="dla0") if task.name == "pfn" else task for task in made.tasks]
+    save_plan(replace(made, tasks=tuple(tasks)), file)
+    found = lint_file(str(file), None)
+    assert {entry.rule for entry in found} == {"nvdla-v2/pillar_features"}
+    assert {entry.level for entry in found} == {"error"}
+    lines = file.read_text().splitlines()
+    assert lines[found[0].place.line - 1].strip() == '"engine": "dla0",'
+    assert lines[found[0].place.line - 3].strip() == '"name": "pfn",'
+
+
+def test_faults_of_the_file_are_diagnostics_with_positions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "broken.yaml"
+    file.write_text(Path("pipelines/pointpillars.yaml").read_text().replace("deadline:", "dead-line:"))
+    assert lint(file, "-p", ORIN) == 1
+    assert re.search(rf"{re.escape(str(file))}:\d+:\d+: error: .*\[invalid-file\]", capsys.readouterr().out)
+
+
+def test_sarif_has_what_its_readers_require(tmp_path: Path) -> None:
+    file = tmp_path / "lint.sarif"
+    assert lint("pointpillars", "-p", ORIN, "--format", "sarif", "-o", file) == 0
+    log = json.loads(file.read_text())
+    assert log["version"] == "2.1.0" and len(log["runs"]) == 1
+    driver, results = log["runs"][0]["tool"]["driver"], log["runs"][0]["results"]
+    assert results and driver["name"]
+    for result in results:
+        assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
+        location = result["locations"][0]["physicalLocation"]
+        assert location["region"]["startLine"] >= 1 and location["region"]["startColumn"] >= 1
+        assert not location["artifactLocation"]["uri"].startswith("/")
+        assert result["level"] in ("error", "warning", "note") and result["message"]["text"]
+
+
+def test_annotations_escape_what_would_end_them() -> None:
+    entry = Diagnostic("a/b", "note", "50%\nof::it", Place("a,b:c.yaml", 3, 4))
+    assert github([entry]) == "::notice file=a%2Cb%3Ac.yaml,line=3,col=4,title=a/b::50%25%0Aof::it"
+    assert json.loads(sarif([entry]))["runs"][0]["results"][0]["message"]["text"] == entry.message
+
+
+def test_ignored_rules_are_left_out_and_strict_counts_warnings() -> None:
+    assert lint("pointpillars", "-p", ORIN, "--strict") == 1
+    assert lint("pointpillars", "-p", ORIN, "--strict", "--ignore", "nvdla-v2/*") == 0
+    entry = Diagnostic("a/b", "error", "", Place("f"))
+    assert kept([entry], ["a/softmax"]) == [entry]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("pointpillars",),
+        ("pointpillars", "-p", ORIN, "--engine", "npu"),
+        ("pointpillars", "-p", ORIN, "--engine", "gpu"),
+        ("nonesuch", "-p", ORIN),
+        ("pointpillars", "-p", "nonesuch"),
+        ("pointpillars", "-p", ORIN, "--runtime-version", "twelve"),
+    ],
+)
+def test_requests_that_cannot_be_carried_out_are_usage_errors(arguments: tuple[str, ...]) -> None:
+    assert lint(*arguments) == 2
+
+
+def test_the_server_reports_unsaved_text_and_never_raises(tmp_path: Path) -> None:
+    from socsched.lint.server import checked
+
+    text = Path("pipelines/pointpillars.yaml").read_text()
+    file = tmp_path / "pipeline.yaml"
+    assert {entry.stage for entry in checked(file, text, ORIN)} == {"pfn", "scatter"}
+    assert [entry.rule for entry in checked(file, "stages: [", ORIN)] == ["invalid-file"]
+    assert [entry.rule for entry in checked(file, text, None)] == ["request"]

@@ -30,7 +30,9 @@ def with_clocks(platform: Platform, mode: PowerMode, text: str) -> PowerMode:
             continue
         engine = next((one for one in platform.engines if one.id == name), None)
         if engine is None or not value:
-            raise ValueError(f"clocks: expected ENGINE=CLOCK, ENGINE=CLOCK*UNITS, ENGINE=off or dram=RATE, got {setting[:60]!r}")
+            raise ValueError(
+                f"clocks: expected ENGINE=CLOCK, ENGINE=CLOCK*UNITS, ENGINE=off or dram=RATE, got {setting[:60]!r}"
+            )
         engines[name] = _setting(platform, engine, mode, setting, value)
     return replace(mode, name=f"{mode.name} {' '.join(settings)}", engines=engines, dram=dram)
 

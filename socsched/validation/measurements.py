@@ -135,9 +135,7 @@ def _reader(path: Path, needed: Sequence[str]) -> tuple[str, Any, list[str]]:
         raise InputError(f"{path}:{reader.line_num}: not a CSV table: {error}", hint) from None
 
 
-def _columns(
-    path: Path, header: list[str], needed: Sequence[str], added: Sequence[str], hint: str
-) -> tuple[str, ...]:
+def _columns(path: Path, header: list[str], needed: Sequence[str], added: Sequence[str], hint: str) -> tuple[str, ...]:
     missing = [name for name in needed if name not in header]
     if missing:
         raise InputError(f"{path}:1: columns are missing: {', '.join(missing)}", hint)

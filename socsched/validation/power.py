@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from socsched import __version__
 from socsched.cost.model import CostModel
 from socsched.cost.power import PowerTerm, Watts, at_wall, dram_capacity, on_rail, parts, total
 from socsched.cost.sources import CostSource, cost_sources
-from socsched.descriptor.bar_file import BarFile
+from socsched.descriptor.bar_file import load_bar
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Platform, PowerMode
 from socsched.errors import SocschedError, of_machine
@@ -26,10 +26,9 @@ from socsched.validation.bar import failures
 from socsched.validation.clocks import with_clocks
 from socsched.validation.document import PowerDocument, PowerGroupDocument
 from socsched.validation.power_rows import PowerRow, PowerTable, read_power
-from socsched.validation.predict import Works, configuration, find_stage
+from socsched.validation.predict import Platforms, Works, configuration, find_stage
 from socsched.validation.scores import scores
-
-PlatformOf = Callable[[str], Platform | None]
+from socsched.validation.validate import KnownPlatforms
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +84,16 @@ def is_inside(row: PowerRow, prediction: PowerPrediction) -> bool:
 
 
 def validate_power(
-    path: Path, networks: Path, platform_of: PlatformOf, limits: BarFile | None, bar: str
+    pairs: Path, networks: Path, bar: Path | None = None, own_platforms: tuple[str, ...] = ()
 ) -> PowerValidation:
-    """Return the predictions for a table of measured power, scored, and held against limits if there are any."""
-    table = read_power(path)
-    predictions = _predict(table.rows, networks, platform_of)
+    """Return the predictions for a table of measured power, scored, and held against a bar if one is given.
+
+    Parameters and errors are those of `validate`.
+    """
+    limits = load_bar(bar) if bar else None
+    platforms = KnownPlatforms(networks, own_platforms)
+    table = read_power(pairs)
+    predictions = _predict(table.rows, networks, platforms)
     scored, refused = _cells(table.rows, predictions)
     overall, groups = scores(scored, len(refused)), _groups(scored, refused)
     unflagged = [p.refused for row, p in zip(table.rows, predictions, strict=True) if not row.flag and p.refused]
@@ -105,12 +109,12 @@ def validate_power(
         "overall": overall,
         "groups": groups,
         "refusals": [{"reason": reason, "rows": count} for reason, count in Counter(unflagged).most_common()],
-        "bar": {"file": bar, "held": not failed, "failures": failed} if limits else None,
+        "bar": {"file": bar.name, "held": not failed, "failures": failed} if bar else None,
     }
     return PowerValidation(table, tuple(predictions), tuple(scored), document)
 
 
-def _predict(rows: Sequence[PowerRow], folder: Path, platform_of: PlatformOf) -> list[PowerPrediction]:
+def _predict(rows: Sequence[PowerRow], folder: Path, platform_of: Platforms) -> list[PowerPrediction]:
     networks = sorted({row.network for row in rows if not row.problem})
     found: dict[int, PowerPrediction] = {}
     sources = cost_sources()
@@ -208,9 +212,7 @@ def _reading(
     return PowerPrediction(power.mw / 1e3, low / 1e3, high / 1e3, parts=found)
 
 
-def _cells(
-    rows: Sequence[PowerRow], predictions: Sequence[PowerPrediction]
-) -> tuple[list[PowerCell], list[PowerCell]]:
+def _cells(rows: Sequence[PowerRow], predictions: Sequence[PowerPrediction]) -> tuple[list[PowerCell], list[PowerCell]]:
     """Return the cells of the unflagged rows: those with a prediction, and those refused."""
     runs: dict[tuple[object, ...], list[PowerCell]] = {}
     for row, prediction in zip(rows, predictions, strict=True):

@@ -2,11 +2,11 @@
 
 Usage: python -m tools.generate.power_fit POWER.csv --networks DIR [-p PLATFORM.yaml ...]
 
-Cells are those of `socsched validate POWER.csv`.  Module power follows from the wall by the platform's supply.  What the
-descriptor states of idle engines and of DRAM traffic is taken off; for the rest, a factor is fitted per platform on the
-base power of each power mode and on the dynamic power of each kind of engine, held near 1 by the error that the figure
-states.  Large deviations count linearly.  The error is that of cells whose network is left out of the fit.  Figures are printed, not written: a descriptor keeps the
-source of each of its figures.
+Cells are those of `socsched validate POWER.csv`.  Module power follows from the wall by the platform's supply.  What
+the descriptor states of idle engines and of DRAM traffic is taken off; for the rest, a factor is fitted per platform on
+the base power of each power mode and on the dynamic power of each kind of engine, held near 1 by the error that the
+figure states.  Large deviations count linearly.  The error is that of cells whose network is left out of the fit.
+Figures are printed, not written: a descriptor keeps the source of each of its figures.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def terms(cell: PowerCell, platform: Platform) -> tuple[float, dict[str, tuple[f
 
 def fit(rows: list[Asked], names: list[str]) -> Factors:
     """Return the factors on the descriptor's figures: least relative deviations, held near 1 by the figures' errors."""
-    design = np.array([[wanted.get(name, (0.0, 0.0))[0] / scale for name in names] for _, wanted, scale in rows]) / NOISE
+    design = (
+        np.array([[wanted.get(name, (0.0, 0.0))[0] / scale for name in names] for _, wanted, scale in rows]) / NOISE
+    )
     left = np.array([power / scale for power, _, scale in rows]) / NOISE
     spread = np.array([max([one[name][1] for _, one, _ in rows if name in one], default=0.0) or 0.3 for name in names])
     weights = np.ones(len(rows))
@@ -70,7 +72,7 @@ def main() -> None:
     parser.add_argument("-p", "--platform", action="append", default=[])
     given = parser.parse_args()
     own = {one.name: one for one in map(get_platform, given.platform)}
-    found = validate_power(given.power, given.networks, lambda name: own.get(name) or find_platform(name), None, "")
+    found = validate_power(given.power, given.networks, own_platforms=tuple(given.platform))
     cells: dict[str, list[PowerCell]] = defaultdict(list)
     for cell in found.cells:
         if not cell.row.rail:
@@ -89,8 +91,10 @@ def main() -> None:
                 if cell.row.network == network:
                     asked = sum(row[1].get(key, (0.0, 0.0))[0] * value for key, value in zip(names, part, strict=True))
                     error.append(abs(asked - row[0]) / cell.measured)
-        print(f"{name}: {len(rows)} cells, networks left out: mean error {np.mean(error):.1%} of the measured power, "
-              f"88 % within {np.quantile(error, 0.88):.1%}")
+        print(
+            f"{name}: {len(rows)} cells, networks left out: mean error {np.mean(error):.1%} of the measured power, "
+            f"88 % within {np.quantile(error, 0.88):.1%}"
+        )
         for key, value in zip(names, whole, strict=True):
             stated = next(wanted[key] for _, wanted, _ in rows if key in wanted)
             base = f" = {stated[0] * value:.3g} W" if key.startswith("base") else ""

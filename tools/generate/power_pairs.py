@@ -27,7 +27,7 @@ Row = Mapping[str, str]
 NETWORKS = {"resnet50": "resnet50", "ssd-resnet34": "ssd_resnet34_1200", "bert-99": "bert_large_384"}
 """Networks of MLPerf's reference implementations, by the name that its results use."""
 ONE_CORE = {("TFLite vmaster (xnnpack)", "fp32")}
-"""Runtime and precision of rows of CPUs that used one core: XNNPACK's default, and their times are those of one core."""
+"""Runtime and precision of CPU rows that used one core: XNNPACK's default, and their times are those of one core."""
 _CLOCK = re.compile(r"(?:soc|xavier)_(cpu|gpu|dla|emc)_freq=(\d+)MHz")
 _BUS_BYTES = {"jetson-agx-orin-64gb": 32, "jetson-agx-xavier": 32}
 _MODES = {

@@ -12,7 +12,7 @@ from socsched.descriptor.platform import Engine, EngineMode, Figure, Platform, P
 
 _CLOCK = Quantity("frequency", positive=True).read
 _RATE = Quantity("bandwidth", positive=True).read
-_ERROR = 0.3
+_ERROR = 0.5
 """Relative error of a power between the measured ones of two modes."""
 MOST = 32
 
@@ -63,7 +63,8 @@ def power_between_modes(platform: Platform, engine: Engine, units: int, clock_hz
     Between two modes the power of one unit follows a power law of the clock; outside of them it is that of the nearest
     mode, in proportion to the clock.
     """
-    if engine.points is not None:
+    point = engine.points.at(clock_hz) if engine.points else None
+    if point and (point.dynamic_mw is not None or (point.microvolt and engine.coefficient)):
         return dynamic_power(engine, units, clock_hz)
     states = [mode.engines[engine.id] for mode in platform.modes]
     known = {engine.clock_hz.value: engine.dynamic_mw.value / engine.units}

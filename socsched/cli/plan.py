@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +20,9 @@ from socsched.cli.options import (
     ready_to_write,
     terminal_width,
 )
+
+if TYPE_CHECKING:
+    from socsched.descriptor.platform import Supply
 
 
 @click.command("plan", short_help="Map a pipeline onto a platform and prove its deadlines.")
@@ -77,6 +81,9 @@ from socsched.cli.options import (
 @click.option(
     "--power-cap", type=Quantity("power"), help="Limit on mean power, such as 20W, in addition to the mode's cap."
 )
+@click.option(
+    "--wall", is_flag=True, help="State the power at the wall too, if the platform has a carrier and an adaptor."
+)
 @click.option("--bandwidth-cap", type=Quantity("bandwidth"), help="Limit on DRAM traffic, such as 50GB/s.")
 @click.option(
     "--time-limit", type=click.FloatRange(min=0.1), default=20.0, show_default=True, help="Time limit in seconds."
@@ -113,6 +120,7 @@ def command(
     refine: bool,
     pareto: bool,
     power_cap: int | None,
+    wall: bool,
     bandwidth_cap: int | None,
     time_limit: float,
     file: Path | None,
@@ -163,11 +171,28 @@ def command(
             loading.save_plan(plan, file)
         output.note(f"wrote {file}")
 
-    def show() -> None:
-        from socsched.reporting.terminal import console, plan_view
+    supply = _supply(output, platform or plan.platform) if wall else None
 
-        console(terminal_width()).print(plan_view(plan))
+    def show() -> None:
+        from rich.text import Text
+
+        from socsched.reporting.terminal import console, plan_view
+        from socsched.reporting.view_model import wall as at_the_wall
+
+        screen = console(terminal_width())
+        screen.print(plan_view(plan))
+        if supply:
+            screen.print(Text(at_the_wall(supply, plan.power.expected_mw or 0)))
 
     # next to the plan, not in it, so that the same input gives the same plan.json
     output.result({**loading.plan_document(plan), "planning_seconds": seconds}, show)
     return outcomes.exit_code(plan)
+
+
+def _supply(output: Output, platform: str) -> Supply | None:
+    from socsched.descriptor.catalog import get_platform
+
+    board = get_platform(platform)
+    if board.supply is None:
+        output.warn(f"{board.name} states no carrier board and adaptor (supply): no power at the wall")
+    return board.supply

@@ -10,10 +10,11 @@ import click
 from socsched.cli.options import NameOrPath, Output, folder_option, output_options, ready_to_write, terminal_width
 
 if TYPE_CHECKING:
+    from socsched.validation.power import PowerValidation
     from socsched.validation.validate import Validation
 
 
-@click.command("validate", short_help="Compare predicted with measured execution times of networks.")
+@click.command("validate", short_help="Compare predicted with measured execution times, or power, of networks.")
 @click.argument("pairs", type=click.Path(path_type=Path, dir_okay=False), metavar="PAIRS.csv")
 @click.option(
     "--networks",
@@ -48,15 +49,21 @@ def command(
     overall: cells, median ratio of predicted to measured, MAPE (mean of |ratio - 1|), P90 (what 90 % keep within),
     Spearman's rank correlation, and the share measured inside the interval, time x (1 +- stated error).
 
+    A table with the column measured_w instead of measured_ms is one of power: meter (wall, module or rail NAME) says
+    where it was measured, and engine may name several that run the network at the same time (gpu+dla0).
+
     The folder gets rows.csv (the input and predicted_ms, lo_ms, hi_ms, inside, provenance, refused), summary.json and
     index.html.  Exit code 0: the bar is kept, or none is given, 1: it is not.
     """
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
     from socsched.validation.files import save
+    from socsched.validation.measurements import is_power_table
+    from socsched.validation.power import validate_power
     from socsched.validation.validate import validate
 
     ready_to_write(folder=folder)
-    found = validate(pairs, networks, bar, platforms)
+    checked = validate_power if is_power_table(pairs) else validate
+    found: Validation | PowerValidation = checked(pairs, networks, bar, platforms)
     if folder:
         save(found, folder)
         output.note(f"wrote {folder}/ (rows.csv, summary.json, index.html)")
@@ -65,20 +72,24 @@ def command(
     return EXIT_VIOLATED if held and not held["held"] else EXIT_OK
 
 
-def _show(found: Validation) -> None:
+def _show(found: Validation | PowerValidation) -> None:
     from rich.text import Text
 
     from socsched.reporting.terminal import console, table
     from socsched.validation.page import SCORES, headline, score_cells
 
     document = found.document
-    rows = [
-        [group["platform"], group["engine"], group["precision"], *score_cells(group)] for group in document["groups"]
+    names = [
+        name for name in ("platform", "meter", "engine", "precision") if any(name in g for g in document["groups"])
     ]
-    rows.append(["overall", "", "", *score_cells(document["overall"])])
+    names = names or ["platform", "engine"]
+    rows = [[*(str(dict(group)[name]) for name in names), *score_cells(group)] for group in document["groups"]]
+    rows.append(["overall", *("" for _ in names[1:]), *score_cells(document["overall"])])
+    heads = ["" if name == "precision" else name for name in names]
+    right = range(len(names), len(names) + len(SCORES))
     screen = console(terminal_width())
-    screen.print(table("Predicted against measured", ["platform", "engine", "", *SCORES], rows, range(3, 10), (4, 8)))
-    lines = [headline(found)]
+    screen.print(table("Predicted against measured", [*heads, *SCORES], rows, right, (len(names) + 1, len(names) + 5)))
+    lines = [headline(document)]
     lines += [f"refused {item['rows']} rows: {item['reason']}" for item in document["refusals"][:5]]
     bar = document["bar"]
     if bar:

@@ -27,11 +27,16 @@ class LimitsFile(FileModel):
 
 
 class GroupLimitsFile(LimitsFile):
-    """Limits on the scores of an engine in a precision; a field left out stands for all, each on its own."""
+    """Limits on the scores of an engine in a precision, or at a meter; a field left out stands for all of them."""
 
     platform: Name | None = Field(None, description="platform")
-    engine: Name | None = Field(None, description="engine")
-    precision: Literal["fp32", "fp16", "int8"] | None = Field(None, description="precision")
+    engine: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$", max_length=600)] | None = Field(
+        None, description="engine, or engines joined by +"
+    )
+    precision: Literal["fp32", "fp16", "int8"] | None = Field(None, description="precision, of scores of times")
+    meter: Annotated[str, Field(pattern=r"^(wall|module|rail [A-Za-z0-9][A-Za-z0-9_.-]*)$", max_length=80)] | None = (
+        Field(None, description="wall, module or rail NAME, of scores of power")
+    )
 
 
 class BarFile(FileModel):

@@ -129,6 +129,19 @@ class Rail:
 
 
 @dataclass(frozen=True, slots=True)
+class Supply:
+    """What lies between module and wall on the board that was measured: `carrier_mw` and the adaptor's efficiency.
+
+    `carrier_mw`: the carrier board with its fan and interfaces; `efficiency`: share of the wall's power that the
+    adaptor delivers.  Wall power is (module + carrier) / efficiency.
+    """
+
+    title: str
+    carrier_mw: Figure
+    efficiency: Figure
+
+
+@dataclass(frozen=True, slots=True)
 class Precision:
     """One data type an engine computes in.
 
@@ -290,6 +303,7 @@ class Platform:
     thermal: Mapping[str, Figure] = field(default_factory=dict)
     rails: Mapping[str, Rail] = field(default_factory=dict)
     file: str = ""
+    supply: Supply | None = None
 
     def engine(self, engine_id: str) -> Engine:
         """Return the engine with this id; KeyError when there is none."""

@@ -21,6 +21,7 @@ from socsched.descriptor.fields import (
     Name,
     PowerFigure,
     RateFigure,
+    ShareFigure,
     SizeFigure,
     SourceFile,
     TemperatureFigure,
@@ -29,7 +30,7 @@ from socsched.descriptor.fields import (
 from socsched.descriptor.operating_points import dynamic_power
 from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.operator_rules_file import OperatorRulesFile
-from socsched.descriptor.platform import Contention, Dram, Engine, EngineMode, Figure, Platform, PowerMode, Rail
+from socsched.descriptor.platform import Contention, Dram, Engine, EngineMode, Figure, Platform, PowerMode, Rail, Supply
 from socsched.descriptor.platform_checks import CHECKS, engine_ids
 from socsched.descriptor.source import Document, read
 from socsched.descriptor.validation import plain, validate
@@ -83,6 +84,18 @@ class RailFile(Grounded):
         """Return the internal `Rail`."""
         idle = self.idle.lower() if self.idle else None
         return Rail(self.title, tuple(self.covers), self.sensor, idle, self.source)
+
+
+class SupplyFile(FileModel):
+    """The carrier board and the power adaptor of the board that published measurements were taken on."""
+
+    title: Title = Field(description="one-line description of board and adaptor")
+    carrier: PowerFigure = Field(description="power of the carrier board, fan and interfaces included")
+    efficiency: ShareFigure = Field(description="share of the wall's power that the adaptor delivers")
+
+    def lower(self) -> Supply:
+        """Return the internal `Supply`."""
+        return Supply(self.title, self.carrier.lower(), self.efficiency.lower())
 
 
 class EngineModeFile(FileModel):
@@ -159,6 +172,7 @@ class PlatformFile(FileModel):
     dram: DramFile = Field(description="main memory")
     thermal: dict[Name, TemperatureFigure] = Field(default_factory=dict, description="temperature limits by name")
     rails: dict[Name, RailFile] = Field(default_factory=dict, description="power rails with a meter, by name")
+    supply: SupplyFile | None = Field(None, description="carrier board and adaptor, for power at the wall")
     engines: dict[Name, EngineFile] = Field(min_length=1, description="schedulable processors by id")
     modes: list[PowerModeFile] = Field(min_length=1, description="power modes as the vendor ships them")
 
@@ -180,6 +194,7 @@ class PlatformFile(FileModel):
             thermal={name: figure.lower() for name, figure in self.thermal.items()},
             rails={name: rail.lower() for name, rail in self.rails.items()},
             file=file,
+            supply=self.supply.lower() if self.supply else None,
         )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.cost.roofs import Point, Roof
+from socsched.descriptor.platform import Supply
 from socsched.errors import SocschedError
 from socsched.planning.plan import Plan
 from socsched.trace.generation import FILES, MADE
@@ -25,6 +26,7 @@ PARETO = "pareto.json"
 class Background:
     """Roofs of the planned mode with stages, the front's document (`reporting.pareto`), the folder's provenance.
 
+    `supply`: carrier board and adaptor of the platform, if it states them.
     `missing` gives the reason for a missing "roofline", and the command that creates a missing "front".
     """
 
@@ -33,12 +35,13 @@ class Background:
     front: Mapping[str, Any] | None = None
     made: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
+    supply: Supply | None = None
 
 
 def gather(plan: Plan, folder: Path | None, pipeline: str | None = None, platform: str | None = None) -> Background:
     """Return the background of `plan`; `pipeline` and `platform`: files to use if the plan's names are not shipped."""
     missing: dict[str, str] = {}
-    roofs, points, why = _rooflines(plan, pipeline, platform)
+    roofs, points, supply, why = _rooflines(plan, pipeline, platform)
     if why:
         missing["roofline"] = why
     front = _document(folder / PARETO) if folder else None
@@ -47,7 +50,7 @@ def gather(plan: Plan, folder: Path | None, pipeline: str | None = None, platfor
         missing["front"] = f"socsched report {shlex.quote(str(folder or 'DIR'))} --pareto{option}"
     made = _document(folder / MADE) if folder else None
     provenance = {str(key): str(value) for key, value in (made or {}).items() if key != FILES}
-    return Background(roofs, points, front, provenance, missing)
+    return Background(roofs, points, front, provenance, missing, supply)
 
 
 def _document(file: Path) -> dict[str, Any] | None:
@@ -60,25 +63,25 @@ def _document(file: Path) -> dict[str, Any] | None:
 
 def _rooflines(
     plan: Plan, pipeline: str | None, platform: str | None
-) -> tuple[tuple[Roof, ...], tuple[Point, ...], str]:
+) -> tuple[tuple[Roof, ...], tuple[Point, ...], Supply | None, str]:
     from socsched.cost.roofs import PRECISIONS, roofs
     from socsched.descriptor.catalog import get_pipeline, get_platform, input_hashes
     from socsched.planning.cutting.restore import as_planned
 
     if not plan.tasks:
-        return (), (), "No stage is mapped: no rooflines to draw."
+        return (), (), None, "No stage is mapped: no rooflines to draw."
     try:
         board, workload = get_platform(platform or plan.platform), get_pipeline(pipeline or plan.pipeline)
         for name, digest in input_hashes(board, workload).items():
             if plan.inputs.get(name, digest) != digest:
-                return (), (), f"{name} differs from the version that the plan was made from."
+                return (), (), None, f"{name} differs from the version that the plan was made from."
         mode = board.mode(plan.mode)
         precisions = [p for p in PRECISIONS if any(task.precision == p for task in plan.tasks)]
         used = {task.engine for task in plan.tasks}
         shown = tuple(roof for roof in roofs(board, mode, precisions) if used.intersection(roof.engines))
-        return shown, tuple(_points(plan, as_planned(workload, plan), board, mode, shown)), ""
+        return shown, tuple(_points(plan, as_planned(workload, plan), board, mode, shown)), board.supply, ""
     except (SocschedError, KeyError) as error:
-        return (), (), f"No rooflines: {error}"
+        return (), (), None, f"No rooflines: {error}"
 
 
 def _points(plan: Plan, pipeline: Any, board: Any, mode: Any, shown: Sequence[Roof]) -> list[Point]:

@@ -100,7 +100,7 @@ def _part(part: Part, number: int, several: bool, room: int) -> str:
         _picture(part),
         timeline.timeline(plan, trace, name, room),
         sections.chains(plan, trace, result),
-        resources.power(plan, trace, result),
+        resources.power(plan, trace, result, part.background.supply if part.background else None),
         resources.bandwidth(plan, trace, result) + resources.draw_counters(plan, trace),
         sections.roofline(plan, part.background),
         sections.modes(plan, part.background),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from socsched.descriptor.platform import Supply
 from socsched.planning.plan import Plan
 from socsched.reporting import charts, view_model
 from socsched.reporting.gantt_data import colours
@@ -22,12 +23,14 @@ MOST_OTHERS = 12
 """Maximum number of charts of other counters; the page refers to Perfetto for the rest."""
 
 
-def power(plan: Plan, trace: Trace, result: Result) -> str:
-    """Return power over time against the cap, and utilisation and energy per engine."""
+def power(plan: Plan, trace: Trace, result: Result, supply: Supply | None = None) -> str:
+    """Return power over time against the cap, at the wall if a supply is given, and what engines used."""
     columns, cap = trace.columns, plan.power.cap_mw
     expected = plan.power.expected_mw
     budget = f"Planned: {format_power(expected or 0, 3)} on average"
     budget += f" of {format_power(cap, 3)} allowed." if cap else "; no cap is stated for this mode."
+    if supply and expected:
+        budget += f" {view_model.wall(supply, expected)}."
     levels = [(cap / 1000, f"cap {cap / 1000:g} W", "limit")] if cap else []
     if expected:
         levels.append((expected / 1000, f"planned mean {expected / 1000:.3g} W", "bound"))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from socsched.cost.power import Watts, at_wall
+from socsched.descriptor.platform import Supply
 from socsched.planning.plan import Plan, Task
 from socsched.reporting.worst import worst_frames
 from socsched.trace.trace import Trace
@@ -159,3 +161,10 @@ def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> list[Co
         measured = (times.get(name) for name in ("p50", "p99", "max"))
         rows.append(Comparison(task.name, evidence(task), p50, p99, *measured))
     return rows
+
+
+def wall(supply: Supply, module_mw: float) -> str:
+    """Return the power at the wall of a module on the carrier board and the adaptor that its platform states."""
+    power = at_wall(supply, Watts(module_mw, 0.0))
+    parts = f"{format_power(supply.carrier_mw.value, 3)} carrier, adaptor {supply.efficiency.value:.0%}"
+    return f"At the wall: {format_power(power.mw, 3)} ({supply.title}: {parts})"

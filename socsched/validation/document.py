@@ -36,6 +36,14 @@ class GroupDocument(ScoresDocument):
     precision: str
 
 
+class PowerGroupDocument(ScoresDocument):
+    """Scores of the cells of some engines at one meter (wall, module or rail NAME), all precisions and modes."""
+
+    platform: str
+    meter: str
+    engine: str
+
+
 class RefusalDocument(TypedDict):
     """A reason for refusing rows, and the number of unflagged rows refused for it."""
 
@@ -67,5 +75,25 @@ class ValidationDocument(TypedDict):
     refused_rows: int
     overall: ScoresDocument
     groups: list[GroupDocument]
+    refusals: list[RefusalDocument]
+    bar: BarDocument | None
+
+
+class PowerDocument(TypedDict):
+    """Predicted against measured power (W); fields as those of times.
+
+    A cell is a platform, engines, precision, mode, clocks, share, network and meter; the power of its fastest unflagged
+    run counts, or the median power where times are not stated.
+    """
+
+    schema_version: str
+    measurements: str
+    sha256: str
+    socsched: str
+    rows: int
+    flagged: int
+    refused_rows: int
+    overall: ScoresDocument
+    groups: list[PowerGroupDocument]
     refusals: list[RefusalDocument]
     bar: BarDocument | None

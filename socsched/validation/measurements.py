@@ -7,6 +7,7 @@ import hashlib
 import io
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,23 @@ ADDED = ("predicted_ms", "lo_ms", "hi_ms", "inside", "provenance", "refused")
 MOST_BYTES = 2**26
 MOST_ROWS = 200_000
 MOST_COLUMNS = 100
-_STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
-_HINT = f"expected a header with {', '.join(COLUMNS)}, and one row per measurement"
+STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
+TIME_COLUMN, POWER_COLUMN = "measured_ms", "measured_w"
+"""A table with the second of these columns and without the first is one of measured power (`power_rows`)."""
+
+
+def _hint(columns: Sequence[str]) -> str:
+    return f"expected a header with {', '.join(columns)}, and one row per measurement"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of a CSV file: line, all cells, and the cells read, by column."""
+
+    file: str
+    sha256: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[int, tuple[str, ...], dict[str, str]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,57 +82,87 @@ def read_measurements(path: Path) -> Measurements:
     A row whose values cannot be used (a time that is no time, a network that is no file stem, an id given twice) is
     kept with its problem.
     """
-    raw = read_bytes(path, "table of measurements", _HINT, MOST_BYTES)
+    table = read_table(path, COLUMNS, ADDED)
+    rows: list[Row] = []
+    first: dict[str, int] = {}
+    for line, cells, named in table.rows:
+        row = _row(line, cells, named, first.get(named["id"], 0))
+        first.setdefault(row.id, line)
+        rows.append(row)
+    return Measurements(table.file, table.sha256, table.columns, tuple(rows))
+
+
+def is_power_table(path: Path) -> bool:
+    """Return whether the header of a table names measured power and no measured time; InputError if it is no table."""
+    header = _reader(path, COLUMNS)[2]
+    return POWER_COLUMN in header and TIME_COLUMN not in header
+
+
+def read_table(path: Path, needed: Sequence[str], added: Sequence[str], optional: Sequence[str] = ()) -> Table:
+    """Return the rows of a .csv or .csv.gz file; InputError with file and line if it is no table with these columns.
+
+    `needed` and `optional` columns are read by name, and `added` ones must not be there.
+    """
+    digest, reader, header = _reader(path, needed)
+    hint = _hint(needed)
+    try:
+        columns = _columns(path, header, needed, added, hint)
+        rows = _rows(path, reader, columns, [*needed, *(name for name in optional if name in columns)], hint)
+    except csv.Error as error:
+        raise InputError(f"{path}:{reader.line_num}: not a CSV table: {error}", hint) from None
+    return Table(path.name, digest, columns, rows)
+
+
+def _reader(path: Path, needed: Sequence[str]) -> tuple[str, Any, list[str]]:
+    """Return the SHA-256 of a file, a reader of its rows, and its header."""
+    hint = _hint(needed)
+    raw = read_bytes(path, "table of measurements", hint, MOST_BYTES)
     digest = hashlib.sha256(raw).hexdigest()
     if raw[:2] == b"\x1f\x8b":
         try:
             raw = gunzip(raw, MOST_BYTES)
         except ValueError as error:
-            raise InputError(f"{path}: {error}", _HINT) from None
+            raise InputError(f"{path}: {error}", hint) from None
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}:{line}: not UTF-8 text", _HINT) from None
+        raise InputError(f"{path}:{line}: not UTF-8 text", hint) from None
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        columns = _columns(path, next(reader, []))
-        rows = _rows(path, reader, columns)
+        return digest, reader, next(reader, [])
     except csv.Error as error:
-        raise InputError(f"{path}:{reader.line_num}: not a CSV table: {error}", _HINT) from None
-    return Measurements(path.name, digest, columns, rows)
+        raise InputError(f"{path}:{reader.line_num}: not a CSV table: {error}", hint) from None
 
 
-def _columns(path: Path, header: list[str]) -> tuple[str, ...]:
-    missing = [name for name in COLUMNS if name not in header]
+def _columns(path: Path, header: list[str], needed: Sequence[str], added: Sequence[str], hint: str) -> tuple[str, ...]:
+    missing = [name for name in needed if name not in header]
     if missing:
-        raise InputError(f"{path}:1: columns are missing: {', '.join(missing)}", _HINT)
+        raise InputError(f"{path}:1: columns are missing: {', '.join(missing)}", hint)
     twice = next((name for name in header if header.count(name) > 1), None) if len(header) <= MOST_COLUMNS else ""
     if twice is not None:
         problem = f"column {twice!r} is given twice" if twice else f"more than {MOST_COLUMNS} columns"
-        raise InputError(f"{path}:1: {problem}", _HINT)
-    taken = [name for name in ADDED if name in header]
+        raise InputError(f"{path}:1: {problem}", hint)
+    taken = [name for name in added if name in header]
     if taken:
         raise InputError(f"{path}:1: column {taken[0]!r} is one that validation adds", "remove or rename it")
     return tuple(header)
 
 
-def _rows(path: Path, reader: Any, columns: tuple[str, ...]) -> tuple[Row, ...]:
-    index = {name: columns.index(name) for name in COLUMNS}
-    rows: list[Row] = []
-    first: dict[str, int] = {}
+def _rows(
+    path: Path, reader: Any, columns: tuple[str, ...], read: Sequence[str], hint: str
+) -> tuple[tuple[int, tuple[str, ...], dict[str, str]], ...]:
+    index = {name: columns.index(name) for name in read}
+    rows: list[tuple[int, tuple[str, ...], dict[str, str]]] = []
     for cells in reader:
         line = reader.line_num
         if not cells:
             continue
         if len(cells) != len(columns):
-            raise InputError(f"{path}:{line}: {len(cells)} cells, the header has {len(columns)} columns", _HINT)
+            raise InputError(f"{path}:{line}: {len(cells)} cells, the header has {len(columns)} columns", hint)
         if len(rows) == MOST_ROWS:
             raise InputError(f"{path}:{line}: more than {MOST_ROWS} rows", "divide the file")
-        named = {name: cells[place].strip() for name, place in index.items()}
-        row = _row(line, tuple(cells), named, first.get(named["id"], 0))
-        first.setdefault(row.id, line)
-        rows.append(row)
+        rows.append((line, tuple(cells), {name: cells[place].strip() for name, place in index.items()}))
     return tuple(rows)
 
 
@@ -127,12 +173,12 @@ def _row(line: int, cells: tuple[str, ...], named: dict[str, str], earlier: int 
     measured = _time_ms(named["measured_ms"])
     if measured is None:
         least, most = 1e-6, LONGEST_NS / 1e6
-        problem = problem or f"measured_ms: expected {least:g} to {most:g} ms, got {_shown(named['measured_ms'])}"
-    share = _share(named["share"])
+        problem = problem or f"measured_ms: expected {least:g} to {most:g} ms, got {shown(named['measured_ms'])}"
+    share = share_of(named["share"])
     if share is None:
-        problem = problem or f"share: expected 1 to {MOST_LANES} units or nothing, got {_shown(named['share'])}"
-    if not _STEM.fullmatch(named["network"]) or ".." in named["network"]:
-        problem = problem or f"network: expected the name of a file without its ending, got {_shown(named['network'])}"
+        problem = problem or f"share: expected 1 to {MOST_LANES} units or nothing, got {shown(named['share'])}"
+    if not STEM.fullmatch(named["network"]) or ".." in named["network"]:
+        problem = problem or f"network: expected the name of a file without its ending, got {shown(named['network'])}"
     return Row(
         line, cells, named["id"], named["platform"], named["engine"], named["precision"], named["mode"], share or 0,
         named["network"], measured or math.nan, named["flag"], named["source"], problem,
@@ -140,18 +186,25 @@ def _row(line: int, cells: tuple[str, ...], named: dict[str, str], earlier: int 
 
 
 def _time_ms(text: str) -> float | None:
+    value = number(text)
+    return value if value is not None and 1e-6 <= value <= LONGEST_NS / 1e6 else None
+
+
+def number(text: str) -> float | None:
+    """Return a plain number that is not negative, None for anything else."""
     if not re.fullmatch(r"\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", text, re.ASCII) or len(text) > 40:
         return None
-    value = float(text)
-    return value if 1e-6 <= value <= LONGEST_NS / 1e6 else None
+    return float(text)
 
 
-def _share(text: str) -> int | None:
+def share_of(text: str) -> int | None:
+    """Return a number of units, 0 for an empty cell, None for anything else."""
     if not text:
         return 0
     found = re.fullmatch(r"\d{1,4}", text, re.ASCII)
     return int(text) if found and 1 <= int(text) <= MOST_LANES else None
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
+    """Return a cell as a message quotes it."""
     return repr(text if len(text) <= 40 else f"{text[:40]}…")

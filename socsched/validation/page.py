@@ -10,7 +10,7 @@ from socsched.reporting.page import wrap_page
 from socsched.reporting.scatter import Point, draw_scatter
 from socsched.reporting.svg import element, table
 from socsched.text import one_line
-from socsched.validation.document import ScoresDocument
+from socsched.validation.document import BarDocument, PowerDocument, RefusalDocument, ScoresDocument, ValidationDocument
 from socsched.validation.scores import Cell
 from socsched.validation.validate import Validation
 
@@ -24,28 +24,30 @@ def page(found: Validation) -> str:
     document = found.document
     title = f"Predictions against {document['measurements']}"
     blocks = [
-        element("h1", _text(title)),
-        element("p", _text(headline(found)), class_="lead"),
-        _bar(found),
+        element("h1", text_of(title)),
+        element("p", text_of(headline(document)), class_="lead"),
+        bar_block(document["bar"]),
         _scores(found),
         _plots(found.cells),
         _worst(found.cells),
-        _refusals(found),
-        element("h2", "How this was made"),
-        table(
-            ["what", "value"],
-            [
-                ["socsched", _code(document["socsched"])],
-                [_text(f"sha256 of {document['measurements']}"), _code(document["sha256"])],
-            ],
-        ),
+        refusal_table(document["refusals"]),
+        origin(document),
     ]
     return wrap_page(one_line(title), "".join(blocks))
 
 
-def headline(found: Validation) -> str:
+def origin(document: ValidationDocument | PowerDocument) -> str:
+    """Return how a page was made."""
+    rows = [
+        ["socsched", code_of(document["socsched"])],
+        [text_of(f"sha256 of {document['measurements']}"), code_of(document["sha256"])],
+    ]
+    return element("h2", "How this was made") + table(["what", "value"], rows)
+
+
+def headline(document: ValidationDocument | PowerDocument) -> str:
     """Return the counts of rows and cells in one sentence."""
-    document, overall = found.document, found.document["overall"]
+    overall = document["overall"]
     return (
         f"{document['rows']:,} rows, {document['flagged']:,} of them flagged and not scored, "
         f"{document['refused_rows']:,} refused; {overall['cells']:,} cells scored, {overall['refused']:,} refused"
@@ -69,12 +71,12 @@ def _percent(value: float | None) -> str:
     return "–" if value is None else f"{value:.1%}"
 
 
-def _bar(found: Validation) -> str:
-    bar = found.document["bar"]
+def bar_block(bar: BarDocument | None) -> str:
+    """Return whether the bar is kept and what fails it, nothing without one."""
     if bar is None:
         return ""
-    head = element("strong", _text(f"{bar['file']}: {'kept' if bar['held'] else 'not kept'}"))
-    items = "".join(element("li", _text(failure)) for failure in bar["failures"])
+    head = element("strong", text_of(f"{bar['file']}: {'kept' if bar['held'] else 'not kept'}"))
+    items = "".join(element("li", text_of(failure)) for failure in bar["failures"])
     lines = element("ul", items) if items else ""
     return element("div", head + lines, class_=f"verdict {'good' if bar['held'] else 'no'}")
 
@@ -82,7 +84,7 @@ def _bar(found: Validation) -> str:
 def _scores(found: Validation) -> str:
     rows = [["overall", "", "", *score_cells(found.document["overall"])]]
     rows += [
-        [_text(group["platform"]), _text(group["engine"]), _text(group["precision"]), *score_cells(group)]
+        [text_of(group["platform"]), text_of(group["engine"]), text_of(group["precision"]), *score_cells(group)]
         for group in found.document["groups"]
     ]
     note = (
@@ -99,7 +101,7 @@ def _plots(cells: Sequence[Cell]) -> str:
     for cell in cells:
         engines.setdefault(cell.group[:2], []).append(cell)
     drawn = "".join(
-        element("figure", element("figcaption", _text(f"{name} {engine}, {len(own)} cells")) + _plot(own))
+        element("figure", element("figcaption", text_of(f"{name} {engine}, {len(own)} cells")) + _plot(own))
         for (name, engine), own in sorted(engines.items())
     )
     keys = "".join(
@@ -132,17 +134,17 @@ def _worst(cells: Sequence[Cell]) -> str:
     worst = sorted(cells, key=lambda cell: (-abs(math.log(cell.ratio)), cell.row.line))[:MOST_WORST]
     rows = [
         [
-            _text(cell.row.id),
-            *(_text(text) for text in cell.group),
-            _text(cell.prediction.mode),
+            text_of(cell.row.id),
+            *(text_of(text) for text in cell.group),
+            text_of(cell.prediction.mode),
             str(cell.prediction.share),
-            _text(cell.row.network),
+            text_of(cell.row.network),
             f"{cell.row.measured_ms:.4g}",
             f"{cell.prediction.predicted_ms:.4g}",
             f"{cell.ratio:.2f}",
             "yes" if cell.inside else "no",
-            _text(cell.prediction.provenance),
-            _text(cell.row.source),
+            text_of(cell.prediction.provenance),
+            text_of(cell.row.source),
         ]
         for cell in worst
     ]
@@ -151,19 +153,21 @@ def _worst(cells: Sequence[Cell]) -> str:
     return element("h2", "The worst cells") + table(columns, rows, (5, 7, 8, 9)) if rows else ""
 
 
-def _refusals(found: Validation) -> str:
-    refusals = found.document["refusals"]
+def refusal_table(refusals: Sequence[RefusalDocument]) -> str:
+    """Return the reasons for refused rows, most frequent first; nothing without any."""
     if not refusals:
         return ""
-    rows = [[str(item["rows"]), _text(item["reason"])] for item in refusals[:MOST_REFUSALS]]
+    rows = [[str(item["rows"]), text_of(item["reason"])] for item in refusals[:MOST_REFUSALS]]
     more = len(refusals) - len(rows)
     rest = element("p", f"{more} more reasons are in rows.csv.", class_="dim") if more else ""
     return element("h2", "Refused rows") + table(["rows", "reason"], rows, (0,)) + rest
 
 
-def _text(text: str) -> str:
+def text_of(text: str) -> str:
+    """Return a text in one line, bounded and escaped."""
     return escape(one_line(text if len(text) <= LONGEST else f"{text[:LONGEST]}…"))
 
 
-def _code(text: str) -> str:
-    return element("code", _text(text))
+def code_of(text: str) -> str:
+    """Return a text as code."""
+    return element("code", text_of(text))

@@ -66,9 +66,9 @@ def predict(rows: Sequence[Row], folder: Path, platforms: Platforms) -> list[Pre
     sources = cost_sources()
     for number, (network, cells) in enumerate(sorted(wanted.items())):
         tell("networks", number, len(wanted), "", network)
-        stage: Stage | str = _stage(folder, network)
+        stage: Stage | str = find_stage(folder, network)
         models: dict[tuple[str, str], CostModel] = {}
-        work = _Works()
+        work = Works()
         for place in cells:
             cells[place] = _predict(stage, place, known, models, work, sources)
     return [
@@ -81,7 +81,7 @@ def _place(row: Row) -> Place:
     return row.platform, row.engine, row.precision, row.mode, row.share
 
 
-def _stage(folder: Path, network: str) -> Stage | str:
+def find_stage(folder: Path, network: str) -> Stage | str:
     """Return the stage of a network, or why there is none."""
     files = [folder / f"{network}.onnx{ending}" for ending in ("", PACKED)]
     file = next((file for file in files if file.is_file()), None)
@@ -90,7 +90,7 @@ def _stage(folder: Path, network: str) -> Stage | str:
     return replace(onnx_pipeline(file).stages[0], name=network, precisions=PRECISIONS)
 
 
-class _Works:
+class Works:
     """The work of one network by precision, or the error that its file gives, computed once."""
 
     def __init__(self) -> None:
@@ -113,11 +113,11 @@ def _predict(
     place: Place,
     platforms: Mapping[str, Platform | None],
     models: dict[tuple[str, str], CostModel],
-    work: _Works,
+    work: Works,
     sources: tuple[CostSource, ...],
 ) -> Prediction:
     name, engine, precision, mode, share = place
-    found = _configuration(platforms[name], name, engine, precision, mode, share)
+    found = configuration(platforms[name], name, engine, precision, mode, share)
     if isinstance(found, str):
         return Prediction(mode, share, refused=found)
     platform, state, share = found
@@ -141,21 +141,21 @@ def _predict(
     return Prediction(mode, share, cost.time_ns / 1e6, low / 1e6, high / 1e6, cost.provenance)
 
 
-def _configuration(
+def configuration(
     platform: Platform | None, name: str, engine: str, precision: str, mode: str, share: int
 ) -> tuple[Platform, PowerMode, int] | str:
     """Return the platform, the mode and the units used, or what is unknown about a row's configuration."""
     if platform is None:
-        return f"no platform {_shown(name)}"
+        return f"no platform {shown(name)}"
     found = next((one for one in platform.engines if one.id == engine), None)
     if found is None:
-        return f"{name} has no engine {_shown(engine)}; {suggest(engine[:60], [one.id for one in platform.engines])}"
+        return f"{name} has no engine {shown(engine)}; {suggest(engine[:60], [one.id for one in platform.engines])}"
     if precision not in PRECISIONS:
-        return f"no precision {_shown(precision)}; expected one of {', '.join(PRECISIONS)}"
+        return f"no precision {shown(precision)}; expected one of {', '.join(PRECISIONS)}"
     try:
         state = platform.mode(mode)
     except KeyError:
-        return f"{name} has no mode {_shown(mode)}; {suggest(mode[:60], [one.name for one in platform.modes])}"
+        return f"{name} has no mode {shown(mode)}; {suggest(mode[:60], [one.name for one in platform.modes])}"
     units = state.engines[engine].units
     if units <= 0:
         return f"off in {mode}"
@@ -166,5 +166,5 @@ def _configuration(
     return platform, state, share or units
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     return repr(text if len(text) <= 60 else f"{text[:60]}…")

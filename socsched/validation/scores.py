@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,6 +16,22 @@ FEWEST_RANKED = 3
 """Cells below which a rank correlation says nothing."""
 Group = tuple[str, str, str]
 """Platform, engine and precision."""
+
+
+class Scored(Protocol):
+    """What is scored: a predicted and a measured figure, and whether the interval holds the measured one."""
+
+    @property
+    def predicted(self) -> float:
+        """Return the predicted figure."""
+
+    @property
+    def measured(self) -> float:
+        """Return the measured figure."""
+
+    @property
+    def inside(self) -> bool:
+        """Return whether the measurement lies inside the predicted interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +47,19 @@ class Cell:
         return self.row.platform, self.row.engine, self.row.precision
 
     @property
+    def predicted(self) -> float:
+        """Return the predicted time (ms)."""
+        return self.prediction.predicted_ms
+
+    @property
+    def measured(self) -> float:
+        """Return the measured time (ms)."""
+        return self.row.measured_ms
+
+    @property
     def ratio(self) -> float:
         """Return predicted over measured time."""
-        return self.prediction.predicted_ms / self.row.measured_ms
+        return self.predicted / self.measured
 
     @property
     def inside(self) -> bool:
@@ -78,18 +104,17 @@ def groups(scored: Sequence[Cell], refused: Sequence[Cell], engines: set[tuple[s
     ]
 
 
-def scores(cells: Sequence[Cell], refused: int) -> ScoresDocument:
+def scores(cells: Sequence[Scored], refused: int) -> ScoresDocument:
     """Return the scores of cells with predictions; `refused`: number of those without."""
-    errors = [abs(cell.ratio - 1) for cell in cells]
+    ratios = [cell.predicted / cell.measured for cell in cells]
+    errors = [abs(ratio - 1) for ratio in ratios]
     return {
         "cells": len(cells),
         "refused": refused,
-        "median_ratio": _rounded(np.median([cell.ratio for cell in cells])) if cells else None,
+        "median_ratio": _rounded(np.median(ratios)) if cells else None,
         "mape": _rounded(np.mean(errors)) if cells else None,
         "p90": _rounded(np.quantile(errors, 0.9)) if cells else None,
-        "spearman": spearman(
-            [cell.prediction.predicted_ms for cell in cells], [cell.row.measured_ms for cell in cells]
-        ),
+        "spearman": spearman([cell.predicted for cell in cells], [cell.measured for cell in cells]),
         "inside": _rounded(np.mean([cell.inside for cell in cells])) if cells else None,
     }
 

@@ -28,6 +28,22 @@ class Validation:
     document: ValidationDocument
 
 
+class KnownPlatforms:
+    """Platforms by name, each looked up once; descriptor files take the place of shipped ones of the same name."""
+
+    def __init__(self, networks: Path, own: tuple[str, ...]) -> None:
+        if not networks.is_dir():
+            raise UsageError(f"{networks}: is no folder", "give the folder of the ONNX files with --networks")
+        self.known: dict[str, Platform | None] = {}
+        self._own = {platform.name: platform for platform in map(get_platform, own)}
+
+    def __call__(self, name: str) -> Platform | None:
+        """Return the platform of a name, None for an unknown one."""
+        if name not in self.known:
+            self.known[name] = self._own.get(name) or find_platform(name)
+        return self.known[name]
+
+
 def validate(pairs: Path, networks: Path, bar: Path | None = None, own_platforms: tuple[str, ...] = ()) -> Validation:
     """Return the predictions for a table of measurements, scored, and held against a bar if one is given.
 
@@ -36,20 +52,11 @@ def validate(pairs: Path, networks: Path, bar: Path | None = None, own_platforms
     onnx.
     """
     limits = load_bar(bar) if bar else None
-    if not networks.is_dir():
-        raise UsageError(f"{networks}: is no folder", "give the folder of the ONNX files with --networks")
-    own = {platform.name: platform for platform in map(get_platform, own_platforms)}
+    platforms = KnownPlatforms(networks, own_platforms)
     found = read_measurements(pairs)
-    known: dict[str, Platform | None] = {}
-
-    def platform_of(name: str) -> Platform | None:
-        if name not in known:
-            known[name] = own.get(name) or find_platform(name)
-        return known[name]
-
-    predictions = predict(found.rows, networks, platform_of)
+    predictions = predict(found.rows, networks, platforms)
     scored, refused = cells_of(found.rows, predictions)
-    engines = {(name, engine.id) for name, one in known.items() if one is not None for engine in one.engines}
+    engines = {(name, engine.id) for name, one in platforms.known.items() if one is not None for engine in one.engines}
     overall, parts = scores(scored, len(refused)), groups(scored, refused, engines)
     unflagged = [p.refused for row, p in zip(found.rows, predictions, strict=True) if not row.flag and p.refused]
     failed = failures(limits, overall, parts) if limits else []

@@ -20,7 +20,7 @@ from socsched.descriptor.study_file import StudyFile
 from socsched.descriptor.taskset import TaskSetFile
 from socsched.planning.plan import Plan
 from socsched.trace.document import ResultDocument
-from socsched.validation.document import ValidationDocument
+from socsched.validation.document import PowerDocument, ValidationDocument
 from tools import ROOT
 
 FOLDER = ROOT / "schemas"
@@ -33,6 +33,7 @@ MODELS: dict[str, type] = {
     "plan.schema.json": Plan,
     "result.schema.json": ResultDocument,
     "validation.schema.json": ValidationDocument,
+    "power-validation.schema.json": PowerDocument,
     "bar.schema.json": BarFile,
 }
 

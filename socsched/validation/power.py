@@ -1,0 +1,247 @@
+"""Predicted against measured power: boards that run one network in a loop on one or several engines.
+
+Engines are busy all the time, each with the network in a loop of its own, and DRAM traffic follows from predicted
+times.  Cells of rows that state the time of an inference take the power of the fastest run, as a time's cell does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from socsched import __version__
+from socsched.cost.model import CostModel
+from socsched.cost.power import PowerTerm, Watts, at_wall, dram_capacity, on_rail, parts, total
+from socsched.cost.sources import CostSource, cost_sources
+from socsched.descriptor.bar_file import load_bar
+from socsched.descriptor.pipeline import Stage
+from socsched.descriptor.platform import Platform, PowerMode
+from socsched.errors import SocschedError, of_machine
+from socsched.progress import tell
+from socsched.text import one_line
+from socsched.validation.bar import failures
+from socsched.validation.clocks import with_clocks
+from socsched.validation.document import PowerDocument, PowerGroupDocument
+from socsched.validation.power_rows import PowerRow, PowerTable, read_power
+from socsched.validation.predict import Platforms, Works, configuration, find_stage
+from socsched.validation.scores import scores
+from socsched.validation.validate import KnownPlatforms
+
+
+@dataclass(frozen=True, slots=True)
+class PowerPrediction:
+    """The predicted power of a row and the ends of its interval (W), or the reason why there is none.
+
+    `parts`: what the module's power consists of.
+    """
+
+    predicted_w: float = 0.0
+    lo_w: float = 0.0
+    hi_w: float = 0.0
+    refused: str = ""
+    parts: tuple[PowerTerm, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PowerCell:
+    """One configuration of a network at one meter: the row that counts, and the prediction for it."""
+
+    row: PowerRow
+    prediction: PowerPrediction
+
+    @property
+    def predicted(self) -> float:
+        """Return the predicted power (W)."""
+        return self.prediction.predicted_w
+
+    @property
+    def measured(self) -> float:
+        """Return the measured power (W)."""
+        return self.row.measured_w
+
+    @property
+    def inside(self) -> bool:
+        """Return whether the measurement lies inside the predicted interval."""
+        return is_inside(self.row, self.prediction)
+
+
+@dataclass(frozen=True, slots=True)
+class PowerValidation:
+    """Measured power with its predictions in the same order, the scored cells, and the summary."""
+
+    table: PowerTable
+    predictions: tuple[PowerPrediction, ...]
+    cells: tuple[PowerCell, ...]
+    document: PowerDocument
+
+
+def is_inside(row: PowerRow, prediction: PowerPrediction) -> bool:
+    """Return whether a measured power lies inside the predicted interval, ends included."""
+    return prediction.lo_w <= row.measured_w <= prediction.hi_w
+
+
+def validate_power(
+    pairs: Path, networks: Path, bar: Path | None = None, own_platforms: tuple[str, ...] = ()
+) -> PowerValidation:
+    """Return the predictions for a table of measured power, scored, and held against a bar if one is given.
+
+    Parameters and errors are those of `validate`.
+    """
+    limits = load_bar(bar) if bar else None
+    platforms = KnownPlatforms(networks, own_platforms)
+    table = read_power(pairs)
+    predictions = _predict(table.rows, networks, platforms)
+    scored, refused = _cells(table.rows, predictions)
+    overall, groups = scores(scored, len(refused)), _groups(scored, refused)
+    unflagged = [p.refused for row, p in zip(table.rows, predictions, strict=True) if not row.flag and p.refused]
+    failed = failures(limits, overall, groups) if limits else []
+    document: PowerDocument = {
+        "schema_version": "1",
+        "measurements": table.file,
+        "sha256": table.sha256,
+        "socsched": __version__,
+        "rows": len(table.rows),
+        "flagged": sum(bool(row.flag) for row in table.rows),
+        "refused_rows": sum(bool(prediction.refused) for prediction in predictions),
+        "overall": overall,
+        "groups": groups,
+        "refusals": [{"reason": reason, "rows": count} for reason, count in Counter(unflagged).most_common()],
+        "bar": {"file": bar.name, "held": not failed, "failures": failed} if bar else None,
+    }
+    return PowerValidation(table, tuple(predictions), tuple(scored), document)
+
+
+def _predict(rows: Sequence[PowerRow], folder: Path, platform_of: Platforms) -> list[PowerPrediction]:
+    networks = sorted({row.network for row in rows if not row.problem})
+    found: dict[int, PowerPrediction] = {}
+    sources = cost_sources()
+    for number, network in enumerate(networks):
+        tell("networks", number, len(networks), "", network)
+        stage, loads = find_stage(folder, network), _Loads(sources)
+        for place, row in enumerate(rows):
+            if row.network == network and not row.problem:
+                found[place] = _row(row, stage, platform_of(row.platform), loads)
+    return [found.get(place) or PowerPrediction(refused=row.problem) for place, row in enumerate(rows)]
+
+
+class _Loads:
+    """The utilisation and the traffic of one network on engines, each computed once."""
+
+    def __init__(self, sources: tuple[CostSource, ...]) -> None:
+        self._sources, self._works = sources, Works()
+        self._models: dict[tuple[str, str], CostModel] = {}
+        self._known: dict[tuple[str, str, str, str, int], float | str] = {}
+
+    def bytes_per_s(
+        self, stage: Stage, platform: Platform, mode: PowerMode, engine: str, precision: str, share: int
+    ) -> float | str:
+        """Return the DRAM traffic of an engine that runs a stage in a loop, or why it cannot."""
+        key = (platform.name, mode.name, engine, precision, share)
+        if key not in self._known:
+            model = self._models.setdefault(key[:2], CostModel(platform, mode, self._works, sources=self._sources))
+            self._known[key] = _traffic(model, replace(stage, share=share, engines=(engine,)), engine, precision, share)
+        return self._known[key]
+
+
+def _traffic(model: CostModel, stage: Stage, engine: str, precision: str, share: int) -> float | str:
+    try:
+        cost = model.at(stage, engine, precision, share)
+    except SocschedError as error:
+        if of_machine(error):
+            raise
+        return one_line(str(error))
+    if cost is None:
+        reasons = (r.reason for r in model.refused(stage) if (r.engine, r.precision) == (engine, precision))
+        return one_line(next(reasons, "the engine cannot run it"))
+    return cost.bytes * 1e9 / cost.time_ns
+
+
+def _row(row: PowerRow, stage: Stage | str, platform: Platform | None, loads: _Loads) -> PowerPrediction:
+    if isinstance(stage, str):
+        return PowerPrediction(refused=stage)
+    used: dict[str, float] = {}
+    traffic = 0.0
+    state: PowerMode | None = None
+    for engine in row.engines:
+        found = configuration(platform, row.platform, engine, row.precision, row.mode, 0 if row.clocks else row.share)
+        if isinstance(found, str):
+            return PowerPrediction(refused=found)
+        platform, mode, share = found
+        if row.clocks:
+            try:
+                mode = with_clocks(platform, mode, row.clocks)
+            except ValueError as error:
+                return PowerPrediction(refused=one_line(str(error)))
+            share = row.share or mode.engines[engine].units
+        state = mode
+        units = mode.engines[engine].units
+        if not 0 < share <= units:
+            return PowerPrediction(refused=f"{engine} has {units} units, not {share or 'any'}")
+        load = loads.bytes_per_s(stage, platform, mode, engine, row.precision, share)
+        if isinstance(load, str):
+            return PowerPrediction(refused=load)
+        used[engine] = share / units
+        traffic += load
+    assert platform is not None and state is not None
+    return _reading(row, platform, state, used, min(traffic, dram_capacity(platform, state)))
+
+
+def _reading(
+    row: PowerRow, platform: Platform, mode: PowerMode, used: dict[str, float], traffic: float
+) -> PowerPrediction:
+    """Return the power that the row's meter shows."""
+    found = parts(platform, mode, used, traffic)
+    power: Watts | None = total(found)
+    if row.meter == "wall":
+        if platform.supply is None:
+            return PowerPrediction(refused=f"{platform.name} states no carrier board and adaptor")
+        assert power is not None
+        power = at_wall(platform.supply, power)
+    elif row.rail:
+        rail = platform.rails.get(row.rail)
+        if rail is None:
+            return PowerPrediction(refused=f"{platform.name} has no rail {row.rail}")
+        power = on_rail(platform, rail, found)
+        if power is None:
+            return PowerPrediction(refused=f"rail {row.rail} feeds more than engines and states no idle power")
+    assert power is not None
+    low, high = max(power.mw - power.error_mw, 0.0), power.mw + power.error_mw
+    return PowerPrediction(power.mw / 1e3, low / 1e3, high / 1e3, parts=found)
+
+
+def _cells(rows: Sequence[PowerRow], predictions: Sequence[PowerPrediction]) -> tuple[list[PowerCell], list[PowerCell]]:
+    """Return the cells of the unflagged rows: those with a prediction, and those refused."""
+    runs: dict[tuple[object, ...], list[PowerCell]] = {}
+    for row, prediction in zip(rows, predictions, strict=True):
+        if not row.flag and not row.problem:
+            key = (row.platform, row.engines, row.precision, row.mode, row.clocks, row.share, row.network, row.meter)
+            runs.setdefault(key, []).append(PowerCell(row, prediction))
+    found = [_counted(cells) for cells in runs.values()]
+    return [c for c in found if not c.prediction.refused], [c for c in found if c.prediction.refused]
+
+
+def _counted(cells: list[PowerCell]) -> PowerCell:
+    """Return the fastest run, or the one of median power where a time is missing."""
+    if any(math.isnan(cell.row.time_ms) for cell in cells):
+        return sorted(cells, key=lambda cell: (cell.row.measured_w, cell.row.line))[(len(cells) - 1) // 2]
+    return min(cells, key=lambda cell: (cell.row.time_ms, cell.row.line))
+
+
+def _groups(scored: Sequence[PowerCell], refused: Sequence[PowerCell]) -> list[PowerGroupDocument]:
+    names = sorted({(c.row.platform, c.row.meter, c.row.engine) for c in scored})
+    return [
+        {
+            "platform": name[0],
+            "meter": name[1],
+            "engine": name[2],
+            **scores([c for c in scored if _name(c) == name], sum(_name(c) == name for c in refused)),
+        }
+        for name in names
+    ]
+
+
+def _name(cell: PowerCell) -> tuple[str, str, str]:
+    return cell.row.platform, cell.row.meter, cell.row.engine

@@ -37,6 +37,7 @@ CHOICES: list[dict[str, Any]] = [
     {},
     {"model": "max-min"},
     {"model": "pccs", "parameters": {"default": CURVE, "gpu": {**CURVE, "normal": 0, "error": 0.05}}},
+    {"model": "pccs", "parameters": {"default": CURVE, "capacity": 120 * GB, "gpu": {**CURVE, "traffic": 1.7}}},
     {"model": "linear", "parameters": GPULET},
     {"model": "linear", "parameters": {**FALLING, "error": 0.1}},
     {"model": "pairwise", "parameters": FACTORS},

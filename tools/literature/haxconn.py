@@ -179,6 +179,20 @@ class Artefact:
         moved = min(drawn, self.bandwidth) * gpu * 1e6
         return int(moved), min(int(moved * self.more), int(self.bandwidth * dla * 1e6))
 
+    def measured_ms(self, network: str, first: int, end: int, engine: str) -> float:
+        """Return the time (ms) of layers [first, end) on "gpu" or "dla", a group's time in equal parts by convolution."""
+        parts = self.resnet101() if network == "resnet101" else getattr(self, network)()
+        total = 0.0
+        for part in parts:
+            time = part.gpu_ms if engine == "gpu" else part.dla_ms
+            convolutions = [at for at, _, kind in self.layers[network][part.first : part.end] if kind in _COMPUTING]
+            inside = [at for at in convolutions if first <= at < end]
+            if convolutions:
+                total += time * len(inside) / len(convolutions)
+            elif first <= part.first < end:
+                total += time
+        return total
+
     def problem(self, networks: dict[str, list[Part]], contention: bool = True, grain_ns: int = 1) -> Problem:
         """Return the problem of mapping networks onto the GPU and one DLA, transitions as delays as in the artefact.
 

@@ -89,7 +89,9 @@ def dla_loss(chosen: Sequence[Mapping[str, Any]]) -> float:
 
 def sections() -> tuple[Section, ...]:
     """Return the sections to ship."""
-    peak = {name: get_platform(name).dram.peak.value for name in ("jetson-agx-xavier", "jetson-agx-orin-64gb", "qcs8550")}
+    peak = {
+        name: get_platform(name).dram.peak.value for name in ("jetson-agx-xavier", "jetson-agx-orin-64gb", "qcs8550")
+    }
     achievable = {name: get_platform(name).dram.achievable.value for name in peak}
     xavier, orin, qcs = peak
     pair = dla_loss(rows("HaX-CoNN, GoogleNet twice"))

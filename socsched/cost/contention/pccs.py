@@ -114,7 +114,9 @@ class Pccs:
         external = sum(others) * (1 + 1e-9)
         if not external:
             return sum(segment.time_ns for segment in segments)
-        return sum(self._worst(curve, segment, self._drawn(engine, draw(segment)), external, others) for segment in segments)
+        return sum(
+            self._worst(curve, segment, self._drawn(engine, draw(segment)), external, others) for segment in segments
+        )
 
     def _worst(self, curve: Curve, segment: Segment, own: float, external: float, others: Sequence[float]) -> int:
         if not own:

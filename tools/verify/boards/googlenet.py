@@ -17,7 +17,6 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 from socsched.descriptor.catalog import get_platform
 from tools.verify.boards import planned
@@ -34,23 +33,16 @@ class Measured:
     gpu: tuple[tuple[int, int, float], ...]
     dla: tuple[tuple[int, int, float], ...]
     gpu_whole: float
-    reformat: dict[int, tuple[int, float]]
-    marks: dict[int, float]
     tail: float
-    input_copy: float
     splits: dict[int, float]
     dla_only: float
 
 
 def load(folder: Path) -> Measured:
-    """Read the published figures; times in ms, tensors in bytes."""
-    groups, splits, costs = (
-        json.loads((folder / name).read_text(encoding="utf-8"))
-        for name in (
-            "googlenet_xavier_layer_groups.json",
-            "googlenet_xavier_splits.json",
-            "transition_costs_xavier.json",
-        )
+    """Read the published figures; times in ms."""
+    groups, splits = (
+        json.loads((folder / f"googlenet_xavier_{name}.json").read_text(encoding="utf-8"))
+        for name in ("layer_groups", "splits")
     )
     runs = groups["gpu_ms_three_runs"].values()
     ranges = [tuple(pair) for pair in groups["group_layer_ranges"]]
@@ -61,17 +53,11 @@ def load(folder: Path) -> Measured:
     )
     schedules = splits["schedules"]
     only = schedules["dla_only"]
-    marks = [run["gpu_marks_output"] for run in costs["runs"].values()]
     return Measured(
         gpu=gpu,
         dla=dla,
         gpu_whole=schedules["-1"]["profile_total_ms"],
-        reformat={
-            int(k): (costs["tensor_bytes_fp16"][k], ms) for k, ms in costs["gpu_to_dla_input_reformat_ms"].items()
-        },
-        marks={int(k): mean(run[k]["cost_ms"] for run in marks) for k in marks[0] if int(k) > 0},
         tail=only["profile_total_ms"] - only["dla_suffix_ms"] - only["data_to_nvm_ms"],
-        input_copy=only["data_to_nvm_ms"],
         splits={int(k): s["profile_total_ms"] for k, s in schedules.items() if k.isdigit() and int(k) > 0},
         dla_only=only["profile_total_ms"],
     )

@@ -197,7 +197,9 @@ def cut(name: str, layer: int) -> str:
 def operations(name: str, first: int, end: int) -> int:
     """Return the number of operations of an accelerator in layers [first, end): convolutions and dense layers."""
     known = built(name)
-    return max(sum(layer.op == "conv2d" and first <= known.index[layer.name] < end for layer in known.network.layers), 1)
+    return max(
+        sum(layer.op == "conv2d" and first <= known.index[layer.name] < end for layer in known.network.layers), 1
+    )
 
 
 def model(params: Mapping[str, Any]) -> Model:

@@ -38,7 +38,9 @@ class Part:
     after: str = ""
 
 
-def pipeline(name: str, chains: Mapping[str, Sequence[Part]], period_ms: Mapping[str, float], precision: str) -> Pipeline:
+def pipeline(
+    name: str, chains: Mapping[str, Sequence[Part]], period_ms: Mapping[str, float], precision: str
+) -> Pipeline:
     """Return chains of parts, each started by the frames of its own sensor."""
     sensors, stages, ways = [], [], []
     for chain, parts in chains.items():

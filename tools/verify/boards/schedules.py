@@ -102,7 +102,9 @@ def as_processes(plan: Plan, late: str) -> Plan:
     for engine in plan.engines:
         policy, quantum = sliced.get(engine.kind, (engine.policy, engine.quantum_ns))
         engines.append(replace(engine, policy=policy, quantum_ns=quantum, preemption="segment"))
-    tasks = tuple(replace(t, segments=_operations(t)) if t.engine.startswith("dla") and t.params else t for t in plan.tasks)
+    tasks = tuple(
+        replace(t, segments=_operations(t)) if t.engine.startswith("dla") and t.params else t for t in plan.tasks
+    )
     sensors = tuple(replace(s, offset_ns=POLL_NS) if s.name == f"{late}-frames" else s for s in plan.sensors)
     return replace(plan, engines=tuple(engines), tasks=tasks, sensors=sensors)
 

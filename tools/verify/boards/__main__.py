@@ -2,11 +2,11 @@
 
     python -m tools.verify.boards [--data FOLDER] [--requests 5000] [--seed 1]
 
-FOLDER holds haxconn, xsched and corun (default: tests/data); boards whose data is absent are skipped with a line that says so.
-Platforms are the shipped descriptors, planned and simulated as a user's pipelines are.  Where a board's times alone were
-published they enter as a profile; costs of the descriptor alone are printed as well.  Exit code 1 when a bar is missed:
-GoogleNet splits 3 % on average, HaX-CoNN schedules 8 % on average, DLA sharing 10 % at p50 and p99, co-run slowdowns
-10 % each.
+FOLDER holds haxconn, xsched and corun (default: tests/data); boards whose data is absent are skipped with a line that
+says so.  Platforms are the shipped descriptors, planned and simulated as a user's pipelines are.  Where a board's times
+alone were published they enter as a profile; costs of the descriptor alone are printed as well.  Exit code 1 when a bar
+is missed: GoogleNet splits 3 % on average, HaX-CoNN schedules 8 % on average, DLA sharing 10 % at p50 and p99, co-run
+slowdowns 10 % each.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@ enter its fit (one number, `mrmc`), so each case is also predicted with the numb
 
 - TensorRT#2745 and NVIDIA forum 219770 do not name their networks.  GoogleNet, ResNet-50 and ResNet-101 stand in, with
   costs and traffic of the descriptor; the middle of the three slowdowns counts.
-- Forum 219770 states that a query takes 7.54 ms alone, 6.93 of it on the DLA, and that the GPU is busy for about 30 % of
-  that time: kernels before every query change the layout of its input, and tensors are copied.  What is not on the DLA
-  is a stage on the GPU before it, the rest of the GPU's time another next to it.
+- Forum 219770 states that a query takes 7.54 ms alone, 6.93 of it on the DLA, and that the GPU is busy for about 30 %
+  of that time: kernels before every query change the layout of its input, and tensors are copied.  What is not on the
+  DLA is a stage on the GPU before it, the rest of the GPU's time another next to it.
 - tensorrt_demos#364 (Xavier NX, for which no descriptor is shipped, so that of AGX Xavier stands in): most layers of
-  YOLOv4 fall back from the DLA to the GPU.  How much GPU time that is, is not stated: it follows from the GPU's row, and
-  predicts the DLA's.
+  YOLOv4 fall back from the DLA to the GPU.  How much GPU time that is, is not stated: it follows from the GPU's row,
+  and predicts the DLA's.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ Engines are those of the shipped descriptor's plan of both networks; how process
   while of 800us" after handing over to the DLA, forums.developer.nvidia.com, topic 181203): an engine with `linger_ns`;
 - the foreground releases requests after U{12..33} ms, the background the next one when one ends: closed loops.
 
-Nothing is fitted to latencies of two.  The DLA itself hardly varies (FAQ: "minimum variance from inference to inference"), so a loadable
-takes an eighth of the shortest standalone latency; what standalone requests take beyond that is spent on the host
-before the first one, and is drawn from their published distribution.  Progressive launching (XSched level 1): the DLA
-has `threshold` segments in flight, and engines are served together, `hhpf`: while the foreground has a request, the
-background gets no more than it launched before.
+Nothing is fitted to latencies of two.  The DLA itself hardly varies (FAQ: "minimum variance from inference to
+inference"), so a loadable takes an eighth of the shortest standalone latency; what standalone requests take beyond that
+is spent on the host before the first one, and is drawn from their published distribution.  Progressive launching
+(XSched level 1): the DLA has `threshold` segments in flight, and engines are served together, `hhpf`: while the
+foreground has a request, the background gets no more than it launched before.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def load(folder: Path) -> Measured:
 
 
 def parts(data: Measured, layer: int, measured: bool) -> tuple[Part, ...]:
-    """Return layers [0, layer) on the GPU and the others on the DLA as stages; `measured`: with their measured times."""
+    """Return layers [0, layer) on the GPU and the others on the DLA as stages; `measured`: with measured times."""
     scale = data.gpu_whole / sum(time for _, _, time in data.gpu) if measured else 0.0
     found = [Part("dla", "googlenet", "dla0", layer, 0, _spent(data.dla, layer, LAYERS, float(measured)))]
     if layer > 0:

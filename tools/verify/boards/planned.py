@@ -54,10 +54,17 @@ def pipeline(
                 params = {"network": part.network, "first": part.first, "end": end}
             stages.append(
                 Stage(
-                    part.name, part.name, "boards.network" if part.network else None, (part.after or before,), params=params,
-                    precisions=(precision,), queue=part.queue, engines=(part.engine,), assumed="as published",
+                    name=part.name,
+                    title=part.name,
+                    model="boards.network" if part.network else None,
+                    after=(part.after or before,),
+                    params=params,
+                    precisions=(precision,),
+                    queue=part.queue,
+                    engines=(part.engine,),
+                    assumed="as published",
                 )
-            )  # fmt: skip
+            )
             before = before if part.after else part.name
         path = (f"{chain}-frames", *(part.name for part in parts if not part.after))
         ways.append(Chain(chain, path, 1000 * period, None, assumed="no deadline is stated"))

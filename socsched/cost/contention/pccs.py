@@ -16,7 +16,8 @@ requires; the published pieces step up by at most `mrmc` % where the second line
 Curves are fitted to the traffic that a memory controller counts.  `traffic` states how much of it an engine causes for
 every byte that its jobs must move (caches fetch some data several times), at most what the memory achieves.
 `capacity` is the achievable bandwidth for which the curves hold: where a mode has another, they are scaled to it, and
-no engine is faster than under max-min fair shares of it.
+no engine is faster than under max-min fair shares of it.  Lanes of one engine then share only in that way, since a
+curve states what other engines do to it.
 """
 
 from __future__ import annotations
@@ -92,10 +93,14 @@ class Pccs:
         shares = fair_shares(demands, self.limit) if self.limit and sum(demands) > self.limit else demands
         result = []
         for index, (engine, segment) in enumerate(running):
-            others = sum(demands[:index]) + sum(demands[index + 1 :])
-            if not demands[index] or not others:
+            if not demands[index] or sum(demands) == demands[index]:
                 result.append(segment.time_ns)
                 continue
+            others = sum(
+                other
+                for number, other in enumerate(demands)
+                if number != index and not (self.limit and running[number][0] == engine)
+            )
             factor = 100.0 / self.curves[engine].speed(demands[index], others)
             result.append(slow_down(segment, max(factor, demands[index] / shares[index])))
         return tuple(result)
@@ -106,23 +111,25 @@ class Pccs:
         Speed never rises with the external demand, so the largest one gives the bound.
         """
         curve = self.curves[engine]
-        others = [
-            max((self._drawn(rival.engine, rival.demand) / rival.lanes for rival in lane), default=0.0)
-            for lane in rivals
-        ]
-        # A small margin, because demands are summed in a different order than in `paces`.
-        external = sum(others) * (1 + 1e-9)
-        if not external:
+        others, outside = [], 0.0
+        for lane in rivals:
+            drawn = max((self._drawn(rival.engine, rival.demand) / rival.lanes for rival in lane), default=0.0)
+            others.append(drawn)
+            if not (self.limit and all(rival.engine == engine for rival in lane)):
+                outside += drawn
+        if not sum(others):
             return sum(segment.time_ns for segment in segments)
+        # A small margin, because demands are summed in a different order than in `paces`.
+        outside *= 1 + 1e-9
         return sum(
-            self._worst(curve, segment, self._drawn(engine, draw(segment)), external, others) for segment in segments
+            self._worst(curve, segment, self._drawn(engine, draw(segment)), outside, others) for segment in segments
         )
 
-    def _worst(self, curve: Curve, segment: Segment, own: float, external: float, others: Sequence[float]) -> int:
+    def _worst(self, curve: Curve, segment: Segment, own: float, outside: float, others: Sequence[float]) -> int:
         if not own:
             return segment.time_ns
-        factor = 100.0 / curve.speed(own, external)
-        if self.limit and own + external > self.limit:
+        factor = 100.0 / curve.speed(own, outside)
+        if self.limit and own + sum(others) > self.limit * (1 - 1e-9):
             factor = max(factor, own / worst_share(own, others, self.limit) * (1 + 1e-9))
         return slow_down(segment, factor * (1 + curve.error))
 

@@ -37,19 +37,30 @@ from socsched.descriptor.validation import plain, validate
 
 Parameter = float | Bandwidth
 """A plain number, or a bandwidth with its unit."""
+Stated = BandwidthFigure | RateFigure
+"""A parameter with a provenance of its own."""
 
 
 class ContentionFile(Grounded):
     """How engines slow each other down at the DRAM."""
 
     model: Name = Field(description="max-min, pccs, linear, pairwise, or the name of an installed model")
-    parameters: dict[Name, Parameter | dict[Name, Parameter]] = Field(
-        default_factory=dict, description="the model's parameters, by engine if they differ by engine"
+    parameters: dict[Name, Parameter | Stated | dict[Name, Parameter | Stated]] = Field(
+        default_factory=dict,
+        description="the model's parameters, by engine if they differ by engine; figures name a source of their own",
     )
 
     def lower(self) -> Contention:
         """Return the internal `Contention`."""
-        return Contention(self.model, dict(self.parameters), self.source, self.assumed)
+        return Contention(self.model, _values(self.parameters), self.source, self.assumed)
+
+
+def _values(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters with the value of every figure."""
+    return {
+        name: _values(given) if isinstance(given, dict) else given.lower().value if isinstance(given, Stated) else given
+        for name, given in parameters.items()
+    }
 
 
 class DramFile(FileModel):

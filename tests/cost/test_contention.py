@@ -37,6 +37,7 @@ CHOICES: list[dict[str, Any]] = [
     {},
     {"model": "max-min"},
     {"model": "pccs", "parameters": {"default": CURVE, "gpu": {**CURVE, "normal": 0, "error": 0.05}}},
+    {"model": "pccs", "parameters": {"default": CURVE, "capacity": 120 * GB, "gpu": {**CURVE, "traffic": 1.7}}},
     {"model": "linear", "parameters": GPULET},
     {"model": "linear", "parameters": {**FALLING, "error": 0.1}},
     {"model": "pairwise", "parameters": FACTORS},
@@ -122,6 +123,33 @@ def test_pccs_by_hand() -> None:
     assert chosen.paces([("gpu0", one), ("dla0", other)])[0] == 100_000 + math.ceil(1_000_000 / 0.9)
 
 
+def test_pccs_counts_the_traffic_an_engine_causes() -> None:
+    """Twice the demand: 30 GB/s count as 60, next to 40 as in the example above."""
+    own = {**CURVE, "traffic": 2.0}
+    chosen = model({"model": "pccs", "parameters": {"default": CURVE, "gpu": own}})
+    assert chosen.paces([("gpu0", segment(30)), ("dla0", segment(40))])[0] == math.ceil(1_000_000 / 0.9)
+    # The other engine meets 60 GB/s, of which 50 count: 10 above 80.
+    assert chosen.paces([("gpu0", segment(30)), ("dla0", segment(41))])[1] == math.ceil(1_000_000 / 0.945)
+
+
+def test_pccs_follows_the_memory_of_the_mode() -> None:
+    """At half the bandwidth half of the demands slow each other down as much."""
+    chosen = {"model": "pccs", "parameters": {"default": CURVE, "capacity": 200 * GB}}
+    full = model(chosen, 200 * GB).paces([("gpu0", segment(60)), ("dla0", segment(40))])
+    half = model(chosen, 100 * GB).paces([("gpu0", segment(30)), ("dla0", segment(20))])
+    assert full == half
+    assert full[0] == math.ceil(1_000_000 / 0.9)
+
+
+def test_pccs_with_a_capacity_never_exceeds_it() -> None:
+    """Five engines of 40 GB/s share 100 GB/s, though each alone is in the minor region."""
+    chosen = model({"model": "pccs", "parameters": {"default": CURVE, "capacity": 100 * GB}})
+    names = ["cpu", "cpu", "cpu", "gpu0", "dla0"]
+    paces = chosen.paces([(name, segment(40)) for name in names])
+    assert all(pace == pytest.approx(2_000_000, rel=1e-6) for pace in paces)
+    assert chosen.paces([("gpu0", segment(150))]) == (1_000_000,)
+
+
 @given(st.floats(0, 2e11), st.floats(0, 2e11), st.floats(0, 1e11))
 def test_pccs_never_speeds_up_with_load(own: float, external: float, more: float) -> None:
     curve = Curve(**{name: float(value) for name, value in CURVE.items()})
@@ -155,6 +183,10 @@ def test_pairwise_by_hand() -> None:
         ({"model": "pccs", "parameters": {"gpu": CURVE}}, "expected a curve for engine 'cpu'"),
         ({"model": "pccs", "parameters": {"default": {**CURVE, "cbp": "50"}}}, "expected a number for cbp"),
         ({"model": "pccs", "parameters": {"default": {**CURVE, "normal": 38.1}}}, "a bandwidth with its unit"),
+        (
+            {"model": "pccs", "parameters": {"default": CURVE, "capacity": 100}},
+            "a bandwidth with its unit for capacity",
+        ),
         ({"model": "pccs", "parameters": {"default": {**CURVE, "rate": -1}}}, "no negative"),
         ({"model": "pccs", "parameters": {"default": {**CURVE, "intensive": 0}}}, "at or above normal"),
         ({"model": "linear", "parameters": {"l2_me": 1}}, "expected a number for l2_you"),

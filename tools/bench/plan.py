@@ -5,7 +5,7 @@
 
 pair: GoogleNet and AlexNet on GPU and DLA (tools/literature/haxconn.py), one transition a network at most or any
 number, without and with contention.  large: networks of random groups, three engines, contention.  scaling: up to 20
-networks of 30 groups on four engines.  experiments: the measured schedules of the artefact, predicted.  Z3 (z3-solver)
+networks of 30 groups on four engines.  experiments: the artefact's pairs of networks.  Z3 (z3-solver)
 serves only as a comparison; it runs in a separate process, which is killed at the limit.
 """
 
@@ -28,7 +28,6 @@ from socsched.literature.mapping.lists import list_schedule
 from socsched.literature.mapping.search import TOLERANCE, Result, solve
 from socsched.planning.mapping.problem import FREE, Edge, Group, Hop, Lanes, Option, Problem, alone_ns
 from tools.literature.haxconn import FOLDER, Artefact
-from tools.literature.haxconn_corun import report
 
 UNIT = 10_000
 """ns; the artefact gives times to the hundredth of a ms."""
@@ -299,8 +298,15 @@ def scaling(options: argparse.Namespace) -> None:
 
 
 def experiments(options: argparse.Namespace) -> None:
-    """Predict the measured schedules of the artefact's experiments, and plan them."""
-    report(FOLDER, options.time_limit)
+    """Plan the networks of the artefact's experiments, as layer groups that may change engines."""
+    artefact = Artefact(FOLDER)
+    for experiment in artefact.experiments:
+        found = artefact.networks(experiment)
+        result = solve(artefact.problem(found), "auto", options.time_limit)
+        print(
+            f"\nexperiment {experiment['id']}, {' + '.join(found)}: {result.evaluation.makespan_ns / 1e6:.2f} ms "
+            f"({result.status}, {result.seconds:.2f} s)"
+        )
 
 
 if __name__ == "__main__":

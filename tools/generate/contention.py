@@ -2,6 +2,7 @@
 
     python -m tools.generate.contention corun.csv               pairwise factors
     python -m tools.generate.contention --matrix dla matrix.json    a PCCS curve of an engine
+    python -m tools.generate.contention --shipped [--write]     the sections of the shipped platforms
 
 corun.csv has the header ``run,engine,beside,alone_ms,together_ms``: engine kinds, several in `beside` joined by ``+``
 (``GPU and both DLAs,gpu,dla+dla,45,59``).  matrix.json holds ``standalone_GBps`` and ``external_demand_GBps``,
@@ -19,6 +20,8 @@ from statistics import mean
 
 from socsched.cost.contention.calibrate import Row, fit_pairwise, predict
 from socsched.cost.contention.fit_pccs import fit_pccs, refine_pccs
+from tools import ROOT
+from tools.generate.contention_sections import sections, text, write
 
 
 def factors(file: Path) -> str:
@@ -60,9 +63,19 @@ def curve(engine: str, file: Path) -> str:
 def main() -> None:
     """Print the section."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file", type=Path)
+    parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("--matrix", metavar="ENGINE", help="the file is a bandwidth matrix of this engine (id or kind)")
+    parser.add_argument("--shipped", action="store_true", help="from published co-runs (contention_sections)")
+    parser.add_argument("--write", action="store_true", help="into the files of platforms/")
     args = parser.parse_args()
+    if args.shipped:
+        for section in sections():
+            print(f"{section.platform}:\n{text(section)}", end="")
+        if args.write:
+            write(ROOT / "platforms")
+        return
+    if args.file is None:
+        parser.error("expected a file, or --shipped")
     print(curve(args.matrix, args.file) if args.matrix else factors(args.file), end="")
 
 

@@ -6,21 +6,16 @@ AlexNet: the artefact has eight times entered by its authors; their assignment t
 layer times exist; a block's time is a * convolutions + b * GFLOP, fitted to the ten groups of GoogleNet on either
 engine.
 
-Traffic is not measured by layer either: convolutions draw what GoogleNet draws on average (the memory-controller load
-measured for single convolutions of its image sizes), a dense layer reads its weights once.  How much more the DLA
-moves, and how much of the bandwidth there is to share, follow from the one measured pair of co-runs: two GoogleNets, on
-the GPU 1.959 -> 3.303 ms, on the DLA 3.656 -> 4.678 ms (HaX-CoNN, PPoPP 2024, artefact).  The experiments' own
-latencies are not used.  How the measured schedules ran, two processes on one board, is in `haxconn_corun`.
-
-    python -m tools.literature.haxconn      prints measured and predicted latencies, ranks, and what each choice matters
+Traffic is that of the shipped descriptor, and its achievable bandwidth is shared.  The experiments' own latencies are
+not used; their schedules are planned and simulated by `tools.verify.boards.schedules`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,6 +23,8 @@ from typing import Any
 import numpy as np
 
 from socsched.cost.cost import Segment
+from socsched.cost.power import dram_capacity
+from socsched.descriptor.catalog import get_platform
 from socsched.planning.mapping.problem import (
     FREE,
     Edge,
@@ -39,11 +36,9 @@ from socsched.planning.mapping.problem import (
     Requirement,
 )
 from tools import ROOT
+from tools.verify.boards import networks, planned
 
 FOLDER = ROOT / "tests" / "data" / "haxconn"
-PEAK_GBPS = 136.5
-CO_RUN = (3.303 / 1.959, 4.678 / 3.656)
-"""Slowdown of GoogleNet on the GPU and on the DLA while the other runs it too."""
 INCEPTION = {
     "3a": (192, 28, 64, 96, 128, 16, 32, 32),
     "3b": (256, 28, 128, 128, 192, 32, 96, 64),
@@ -75,13 +70,9 @@ class Part:
 
 
 class Artefact:
-    """The artefact's figures as layer groups of its networks.
+    """The artefact's figures as layer groups of its networks."""
 
-    `layer_loads`: a convolution draws what was measured for its image size, not the mean.  `typed_dense`: AlexNet's
-    dense layers take what the authors typed in.  Both only to show what the choices matter.
-    """
-
-    def __init__(self, path: Path, layer_loads: bool = False, typed_dense: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         def read(name: str) -> Any:
             return json.loads((path / name).read_text(encoding="utf-8"))
 
@@ -89,8 +80,6 @@ class Artefact:
         self.layers = read("layer_names.json")["layers"]
         self.experiments = read("multi_dnn_xavier_exp1_3.json")["experiments"]
         whole = read("googlenet_xavier_splits.json")["schedules"]["-1"]["profile_total_ms"]
-        emc = read("emc_conv_xavier.json")["runs"]["87f5f25 output_expected"]
-        self.load = {side: np.mean(list(emc[name].values())) / 100 for side, name in _SIDES.items()}
         runs = list(self.groups["gpu_ms_three_runs"].values())
         gpu = np.array([np.mean([run[key] for run in runs]) for key in runs[0]])
         self.gpu = gpu * whole / gpu.sum()
@@ -99,13 +88,9 @@ class Artefact:
         crossing = read("transition_costs_xavier.json")["tensor_bytes_fp16"]
         self.crossing = {int(layer): size for layer, size in crossing.items()}
         self.knee = read("pccs_xavier.json")["haxconn_constants"]["DLA"]["NormalBW"]
+        board = get_platform("jetson-agx-xavier")
+        self.bandwidth = dram_capacity(board, board.mode("MAXN"))
         self.fit()
-        mean = sum(self._drawn("googlenet", a, b) * t for (a, b), t in zip(self.ranges, self.gpu, strict=True))
-        mean /= self.gpu.sum()
-        self.mean = None if layer_loads else mean
-        self.typed_dense = typed_dense
-        self.bandwidth = 2 * mean / CO_RUN[0]
-        self.more = self.dla.sum() / self.gpu.sum() * CO_RUN[1] / CO_RUN[0]
 
     def fit(self) -> None:
         """Fit time = a * convolutions + b * GFLOP to GoogleNet's groups, relative errors squared."""
@@ -117,12 +102,6 @@ class Artefact:
     def _work(self, network: str, first: int, end: int) -> tuple[int, float]:
         shapes = [_shape(network, name) for _, name, kind in self.layers[network][first:end] if kind in _COMPUTING]
         return len(shapes), sum(2 * i * o * k * k * s * s / 1e9 for i, s, o, k in shapes)
-
-    def _drawn(self, network: str, first: int, end: int) -> float:
-        """Return the measured mean traffic (GB/s) of convolutions like these on the GPU."""
-        shapes = [_shape(network, name) for _, name, kind in self.layers[network][first:end] if kind in _COMPUTING]
-        loads = [self.load[max(side for side in self.load if side <= max(s, 0))] for _, s, _, _ in shapes]
-        return PEAK_GBPS * float(np.mean(loads)) if loads else PEAK_GBPS * self.load[0]
 
     def googlenet(self) -> list[Part]:
         """Return GoogleNet's ten groups."""
@@ -136,14 +115,14 @@ class Artefact:
         times = list(zip(typed["gpu_ms"], typed["dla_ms"], strict=True))
         parts = []
         for (first, end, side, _), (gpu, dla) in zip(ALEXNET, times[:5], strict=True):
-            moved = self._moved(PEAK_GBPS * self.load[max(s for s in self.load if s <= side)], gpu, dla)
+            moved = _moved("alexnet", first, end)
             parts.append(Part(first, end, gpu, dla, *moved, 2 * 256 * side * side))
         for (first, end, inputs, outputs), (gpu, dla) in zip(ALEXNET_DENSE, times[5:], strict=True):
             # The typed-in times would need more than the DLA draws: so AlexNet takes 5.9 ms there, and the
             # artefact's logs of AlexNet on the DLA co-running with twelve others give 5.7 to 6.4.
-            dla = dla if self.typed_dense else max(dla, 2 * inputs * outputs / self.knee / 1e6)
+            dla = max(dla, 2 * inputs * outputs / self.knee / 1e6)
             # Alone it must take the time measured, so it cannot draw more than there is to share.
-            gpu_bytes, dla_bytes = (min(2 * inputs * outputs, int(self.bandwidth * ms * 1e6)) for ms in (gpu, dla))
+            gpu_bytes, dla_bytes = (min(2 * inputs * outputs, int(self.bandwidth * ms / 1e3)) for ms in (gpu, dla))
             parts.append(Part(first, end, gpu, dla, gpu_bytes, dla_bytes, 2 * outputs))
         return parts
 
@@ -169,15 +148,21 @@ class Artefact:
         if network == "googlenet":
             # Measured boundaries lie up to a layer before those of the groups.
             size = next((self.crossing[at] for at in (end, end - 1) if at in self.crossing), size)
-        moved = self._moved(self._drawn(network, first, end), gpu, dla)
-        return Part(first, end, float(gpu), float(dla), *moved, size)
+        return Part(first, end, float(gpu), float(dla), *_moved(network, first, end), size)
 
-    def _moved(self, drawn: float, gpu: float, dla: float) -> tuple[int, int]:
-        """Return the bytes that layers move on GPU and DLA, where they take so many ms."""
-        if self.mean is not None:
-            return int(self.mean * gpu * 1e6), int(self.bandwidth / 2 * CO_RUN[1] * dla * 1e6)
-        moved = min(drawn, self.bandwidth) * gpu * 1e6
-        return int(moved), min(int(moved * self.more), int(self.bandwidth * dla * 1e6))
+    def measured_ms(self, network: str, first: int, end: int, engine: str) -> float:
+        """Return the time (ms) of layers [first, end) on "gpu" or "dla", a group's in equal parts by convolution."""
+        parts = self.resnet101() if network == "resnet101" else getattr(self, network)()
+        total = 0.0
+        for part in parts:
+            time = part.gpu_ms if engine == "gpu" else part.dla_ms
+            convolutions = [at for at, _, kind in self.layers[network][part.first : part.end] if kind in _COMPUTING]
+            inside = [at for at in convolutions if first <= at < end]
+            if convolutions:
+                total += time * len(inside) / len(convolutions)
+            elif first <= part.first < end:
+                total += time
+        return total
 
     def problem(self, networks: dict[str, list[Part]], contention: bool = True, grain_ns: int = 1) -> Problem:
         """Return the problem of mapping networks onto the GPU and one DLA, transitions as delays as in the artefact.
@@ -201,7 +186,7 @@ class Artefact:
                     hops = ((FREE, hop), (hop, FREE))
                     edges.append(Edge(groups[-2].name, groups[-1].name, hops))
         last = [Requirement(name, (f"{name}:{parts[-1].first}",)) for name, parts in networks.items()]
-        bandwidth = round(self.bandwidth * 1e9) if contention else 0
+        bandwidth = round(self.bandwidth) if contention else 0
         return Problem((Lanes("gpu"), Lanes("dla")), tuple(groups), tuple(edges), tuple(last), (), bandwidth)
 
     def networks(self, experiment: dict[str, Any]) -> dict[str, list[Part]]:
@@ -217,8 +202,21 @@ def _cuts(experiment: dict[str, Any], name: str) -> tuple[int, ...]:
 
 
 _COMPUTING = ("Convolution", "InnerProduct")
-_SIDES = {0: "conv5", 56: "conv4", 112: "conv2"}
-"""Image side from which on a measured convolution represents others."""
+
+
+@cache
+def _moved(network: str, first: int, end: int) -> tuple[int, int]:
+    """Return the bytes that layers [first, end) move on GPU and DLA by the shipped descriptor."""
+    known = networks.built(network)
+    place = (first, min(end, known.end))
+    if not any(place[0] <= at < place[1] for at in known.index.values()):
+        return 0, 0
+    moved = []
+    for engine in ("gpu", "dla0"):
+        chain = {"part": (planned.Part("part", network, engine, *place),)}
+        plan = planned.plan(chain, get_platform("jetson-agx-xavier"), "MAXN", {"part": 100.0})
+        moved.append(sum(task.bytes for task in plan.tasks))
+    return moved[0], moved[1]
 
 
 def _shape(network: str, name: str) -> tuple[int, int, int, int]:
@@ -252,15 +250,3 @@ def _resnet(name: str) -> tuple[int, int, int, int]:
     ways = {"1": (inputs, outside, 1), "2a": (inputs, middle, 1), "2b": (middle, middle, 3), "2c": (middle, outside, 1)}
     source, result, kernel = ways[found[3]]
     return source, side, result, kernel
-
-
-def main() -> int:
-    """Print how the measured schedules of the experiments compare with their predictions."""
-    from tools.literature.haxconn_corun import report
-
-    report(FOLDER)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,26 +12,38 @@ relative speed RS (%) under an external demand y:
 
 The regions are pieced together so that RS never rises with y (the larger loss of the two lines counts), as the analysis
 requires; the published pieces step up by at most `mrmc` % where the second line takes over.
+
+Curves are fitted to the traffic that a memory controller counts.  `traffic` states how much of it an engine causes for
+every byte that its jobs must move (caches fetch some data several times), at most what the memory achieves.
+`capacity` is the achievable bandwidth for which the curves hold: where a mode has another, they are scaled to it, and
+no engine is faster than under max-min fair shares of it.  Lanes of one engine then share only in that way, since a
+curve states what other engines do to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from socsched.cost.contention.base import Rival, Setting, draw, loudest, slow_down
+from socsched.cost.contention.base import Rival, Setting, draw, slow_down
+from socsched.cost.contention.max_min import fair_shares, worst_share
 from socsched.cost.cost import Segment
 
 _GB = 1e9
 _SLOWEST = 5.0
 """Lowest relative speed (%): the authors' tool caps losses at 95 %, and no memory controller starves an initiator."""
-_FIELDS = ("normal", "intensive", "mrmc", "tbwdc", "cbp", "rate", "peak", "error")
+_LEAST = 1e6
+"""Bandwidths below this (bytes/s) were written without a unit."""
+_DEFAULTS = {"traffic": 1.0, "error": 0.0}
+_FIELDS = ("normal", "intensive", "mrmc", "tbwdc", "cbp", "rate", "peak", *_DEFAULTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Slowdown curve of an engine: bandwidths in bytes/s, `mrmc` in %, `rate` in % per GB/s, relative `error` of the
-    fit."""
+    """Slowdown curve of an engine: bandwidths in bytes/s, `mrmc` in %, `rate` in % per GB/s.
+
+    `traffic`: bytes on the memory bus for every byte a job must move; `error`: relative error of the fit.
+    """
 
     normal: float
     intensive: float
@@ -40,7 +52,20 @@ class Curve:
     cbp: float
     rate: float
     peak: float
+    traffic: float = 1.0
     error: float = 0.0
+
+    def at(self, scale: float) -> Curve:
+        """Return the curve of a memory with `scale` times the bandwidth."""
+        return replace(
+            self,
+            normal=self.normal * scale,
+            intensive=self.intensive * scale,
+            tbwdc=self.tbwdc * scale,
+            cbp=self.cbp * scale,
+            peak=self.peak * scale,
+            rate=self.rate / scale,
+        )
 
     def speed(self, own: float, external: float) -> float:
         """Return the relative speed (%) at an own and an external demand (bytes/s)."""
@@ -57,18 +82,27 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Pccs:
-    """A curve per engine, found by the engine's id."""
+    """A curve per engine, found by the engine's id; `limit`: bandwidth (bytes/s) shared max-min fairly, 0 for none."""
 
     curves: Mapping[str, Curve]
+    limit: float = 0.0
 
     def paces(self, running: Sequence[tuple[str, Segment]]) -> tuple[int, ...]:
         """Return each segment's time (ns) under the others' summed demands; a segment without traffic is not slowed."""
-        demands = [draw(segment) for _, segment in running]
+        demands = [self._drawn(engine, draw(segment)) for engine, segment in running]
+        shares = fair_shares(demands, self.limit) if self.limit and sum(demands) > self.limit else demands
         result = []
         for index, (engine, segment) in enumerate(running):
-            others = sum(demands[:index]) + sum(demands[index + 1 :])
-            speed = self.curves[engine].speed(demands[index], others) if demands[index] else 100.0
-            result.append(slow_down(segment, 100.0 / speed))
+            if not demands[index] or sum(demands) == demands[index]:
+                result.append(segment.time_ns)
+                continue
+            others = sum(
+                other
+                for number, other in enumerate(demands)
+                if number != index and not (self.limit and running[number][0] == engine)
+            )
+            factor = 100.0 / self.curves[engine].speed(demands[index], others)
+            result.append(slow_down(segment, max(factor, demands[index] / shares[index])))
         return tuple(result)
 
     def worst_pace(self, engine: str, segments: Sequence[Segment], rivals: Sequence[Sequence[Rival]]) -> int:
@@ -76,15 +110,34 @@ class Pccs:
 
         Speed never rises with the external demand, so the largest one gives the bound.
         """
-        curve, external = self.curves[engine], sum(loudest(rivals))
+        curve = self.curves[engine]
+        others, outside = [], 0.0
+        for lane in rivals:
+            drawn = max((self._drawn(rival.engine, rival.demand) / rival.lanes for rival in lane), default=0.0)
+            others.append(drawn)
+            if not (self.limit and all(rival.engine == engine for rival in lane)):
+                outside += drawn
+        if not sum(others):
+            return sum(segment.time_ns for segment in segments)
         # A small margin, because demands are summed in a different order than in `paces`.
-        external *= 1 + 1e-9
+        outside *= 1 + 1e-9
         return sum(
-            slow_down(segment, 100.0 / curve.speed(draw(segment), external) * (1 + curve.error))
-            if draw(segment) and external
-            else segment.time_ns
-            for segment in segments
+            self._worst(curve, segment, self._drawn(engine, draw(segment)), outside, others) for segment in segments
         )
+
+    def _worst(self, curve: Curve, segment: Segment, own: float, outside: float, others: Sequence[float]) -> int:
+        if not own:
+            return segment.time_ns
+        factor = 100.0 / curve.speed(own, outside)
+        if self.limit and own + sum(others) > self.limit * (1 - 1e-9):
+            factor = max(factor, own / worst_share(own, others, self.limit) * (1 + 1e-9))
+        return slow_down(segment, factor * (1 + curve.error))
+
+    def _drawn(self, engine: str, demand: float) -> float:
+        """Return the traffic (bytes/s) that an engine causes for a demand of its jobs."""
+        if not self.limit:
+            return demand * self.curves[engine].traffic
+        return min(demand * self.curves[engine].traffic, max(self.limit, demand))
 
 
 def build(setting: Setting) -> Pccs:
@@ -93,23 +146,28 @@ def build(setting: Setting) -> Pccs:
     Raises UsageError for an engine without a curve and for an incomplete or impossible curve.
     """
     groups = {name: value for name, value in setting.parameters.items() if isinstance(value, Mapping)}
-    setting.check([*setting.engines, *setting.engines.values(), "default"])
+    setting.check([*setting.engines, *setting.engines.values(), "default", "capacity"])
+    capacity = setting.number("capacity", 0.0)
+    if capacity < 0 or 0 < capacity < _LEAST:
+        raise setting.fault(f"expected a bandwidth with its unit for capacity, got {capacity}")
+    scale = setting.capacity / capacity if capacity and setting.capacity else 1.0
     curves = {}
     for engine, kind in setting.engines.items():
         group = groups.get(engine) or groups.get(kind) or groups.get("default")
         if group is None:
             raise setting.fault(f"expected a curve for engine {engine!r}, its kind {kind!r} or default")
-        curves[engine] = _curve(setting, group)
-    return Pccs(curves)
+        curve = _curve(setting, group)
+        curves[engine] = curve if scale == 1.0 else curve.at(scale)
+    return Pccs(curves, setting.capacity if capacity else 0.0)
 
 
 def _curve(setting: Setting, group: Mapping[str, object]) -> Curve:
     setting.check(_FIELDS, group)
-    values = {name: setting.number(name, 0.0 if name == "error" else None, group) for name in _FIELDS}
+    values = {name: setting.number(name, _DEFAULTS.get(name), group) for name in _FIELDS}
     if min(values.values()) < 0:
         raise setting.fault("expected no negative parameter")
     for name in ("normal", "intensive", "tbwdc", "cbp", "peak"):
-        if 0 < values[name] < 1e6:
+        if 0 < values[name] < _LEAST:
             raise setting.fault(f"expected a bandwidth with its unit for {name}, got {values[name]}")
     if values["intensive"] < values["normal"]:
         raise setting.fault("expected intensive at or above normal")

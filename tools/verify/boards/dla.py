@@ -1,6 +1,6 @@
 """Two processes sharing one DLA of a Jetson AGX Orin: the waits of each request, loadable by loadable.
 
-The model and its sources:
+Engines are those of the shipped descriptor's plan of both networks; how processes share them, and its sources:
 
 - the DLA runs one loadable at a time, first come first served, to its end (NVIDIA Deep-Learning-Accelerator-SW, FAQ):
   an engine preempted at ends of segments, under `rr` with a quantum of 1 ns;
@@ -13,11 +13,11 @@ The model and its sources:
   while of 800us" after handing over to the DLA, forums.developer.nvidia.com, topic 181203): an engine with `linger_ns`;
 - the foreground releases requests after U{12..33} ms, the background the next one when one ends: closed loops.
 
-Nothing is fitted.  The DLA itself hardly varies (FAQ: "minimum variance from inference to inference"), so a loadable
-takes an eighth of the shortest standalone latency; what standalone requests take beyond that is spent on the host
-before the first one, and is drawn from their published distribution.  Progressive launching (XSched level 1): the DLA
-has `threshold` segments in flight, and engines are served together, `hhpf`: while the foreground has a request, the
-background gets no more than it launched before.
+Nothing is fitted to latencies of two.  The DLA itself hardly varies (FAQ: "minimum variance from inference to
+inference"), so a loadable takes an eighth of the shortest standalone latency; what standalone requests take beyond that
+is spent on the host before the first one, and is drawn from their published distribution.  Progressive launching
+(XSched level 1): the DLA has `threshold` segments in flight, and engines are served together, `hhpf`: while the
+foreground has a request, the background gets no more than it launched before.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from random import Random
 
 from socsched.cost.cost import Segment
-from socsched.planning.evidence import Bandwidth, Power
-from socsched.planning.plan import ExecutionTimes, Plan, PlannedEngine, Task
-from socsched.planning.search_report import SearchReport
+from socsched.descriptor.catalog import get_platform
+from socsched.planning.plan import ExecutionTimes, Plan, Task
 from socsched.sim.engine import run
+from tools.verify.boards import planned
 
+PLATFORM = "jetson-agx-orin-32gb"
 MS = 1_000_000
 SLICE_NS = 1_024_000
 LINGER_NS = 800_000
@@ -77,35 +79,42 @@ class Sharing:
     linger_ns: int = LINGER_NS
 
 
-def plan(alone: Latency, how: Sharing, offset_ns: int = 0) -> Plan:
-    """Return the plan of a foreground (its first request at `offset_ns`) and a background that share by `how`."""
+@cache
+def board(measured_ms: float = 0.0) -> Plan:
+    """Return the shipped board's plan of the two networks on its DLA, with the measured time (ms) of one if given."""
+    chains = {name: (planned.Part(f"{name}.infer", "resnet152", "dla0", ms=measured_ms),) for name in ("front", "back")}
+    return planned.plan(chains, get_platform(PLATFORM), "MAXN", dict.fromkeys(chains, 100.0))
+
+
+def plan(alone: Latency, how: Sharing, offset_ns: int = 0, measured: bool = True) -> Plan:
+    """Return the plan of a foreground (its first request at `offset_ns`) and a background that share by `how`.
+
+    `measured`: a loadable takes its share of the shortest latency measured alone, else of the descriptor's cost.
+    """
     together = how.threshold is not None
-    engines = (
-        _engine("cpu", 2, "fp", quantum_ns=0),
-        _engine("gpu", 1, "hhpf" if together else "fifo", quantum_ns=how.slice_ns, linger_ns=how.linger_ns),
-        _engine("dla", 1, "hhpf" if together else "rr", quantum_ns=1, in_flight=how.threshold or 1),
+    base = board(alone.at(0.0) if measured else 0.0)
+    changed = {
+        "cpu0": {"policy": "fp"},
+        "gpu": {"policy": "hhpf" if together else "fifo", "quantum_ns": how.slice_ns, "linger_ns": how.linger_ns},
+        "dla0": {"policy": "hhpf" if together else "rr", "quantum_ns": 1, "in_flight": how.threshold or 1},
+    }
+    engines = tuple(
+        replace(e, preemption="segment", switch_ns=0, **changed[e.id]) for e in base.engines if e.id in changed
     )
     tasks = []
     for number, (name, offset, period, gap) in enumerate(
         (("front", offset_ns, SHORTEST_NS, SPREAD_NS), ("back", 0, 1, 0))
     ):
+        infer = next(task for task in base.tasks if task.name == f"{name}.infer")
         least = alone.at(0.0)
         host = tuple(round((alone.at(step / 100) - least) * MS) for step in range(101))
         submit = (Segment("context", 0, 0, 0, "gpu", (0,)),) if how.gated else ()
         parts = 1 if how.whole_requests else LOADABLES
-        loadable = (*submit, Segment("loadable", round(least * MS / parts), 0, 0))
-        infer = f"{name}.infer"
-        tasks.append(_task(f"{name}.host", number, "cpu", number, (Segment("host", MS, 0, 0),), "", offset, infer))
-        tasks[-1] = replace(tasks[-1], period_ns=period, gap_ns=gap, times=ExecutionTimes(host, True))
-        tasks.append(_task(infer, number, "dla", 0, (*loadable * parts, *submit), f"{name}.host", 0, ""))
-    parts = (Power(), Bandwidth(), SearchReport())
-    return Plan(
-        "jetson-agx-orin", "-", "two processes", "undecided", "-", engines, (), tuple(tasks), (), (), (), *parts, {},
-    )  # fmt: skip
-
-
-def _engine(name: str, lanes: int, policy: str, **more: int) -> PlannedEngine:
-    return PlannedEngine(name, name, lanes, "segment", 0, policy, 0, 0, 0, **more)
+        loadable = (*submit, Segment("loadable", infer.cost_ns // parts, 0, 0))
+        first = _task(f"{name}.host", number, "cpu0", number, (Segment("host", MS, 0, 0),), "", offset, infer.name)
+        tasks.append(replace(first, period_ns=period, gap_ns=gap, times=ExecutionTimes(host, True)))
+        tasks.append(_task(infer.name, number, "dla0", 0, (*loadable * parts, *submit), first.name, 0, ""))
+    return replace(base, engines=engines, tasks=tuple(tasks), sensors=(), chains=(), transitions=(), violations=())
 
 
 def _task(
@@ -120,15 +129,15 @@ def _task(
     )  # fmt: skip
 
 
-def share(alone: Latency, how: Sharing, requests: int, seed: int) -> list[float]:
+def share(alone: Latency, how: Sharing, requests: int, seed: int, measured: bool = True) -> list[float]:
     """Return the latency (ms) of about so many foreground requests, as simulated, sorted."""
-    board = plan(alone, how, Random(seed).randrange(33 * MS))
+    made = plan(alone, how, Random(seed).randrange(33 * MS), measured)
     mean_ns = SHORTEST_NS + SPREAD_NS // 2
-    trace = run(board, requests * mean_ns, seed).trace
+    trace = run(made, requests * mean_ns, seed).trace
     assert trace is not None
-    jobs, infer = trace.columns.jobs, [task.name for task in board.tasks].index("front.infer")
+    jobs, infer = trace.columns.jobs, [task.name for task in made.tasks].index("front.infer")
     done = (jobs.task == infer) & (jobs.finish_ns >= 0)
-    released = jobs.deadline_ns - board.tasks[infer].deadline_ns
+    released = jobs.deadline_ns - made.tasks[infer].deadline_ns
     return sorted(((jobs.finish_ns - released)[done] / MS).tolist())
 
 

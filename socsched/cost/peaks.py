@@ -18,7 +18,7 @@ class Peak:
 
 
 def peak(engine: Engine, mode: PowerMode, precision: str) -> Peak | None:
-    """Return an engine's peak in a mode, None for an unsupported precision and for an engine that takes no operators."""
+    """Return an engine's peak in a mode, None for an unsupported precision or an engine that takes no operators."""
     declared = engine.precisions.get(precision)
     if declared is None or engine.operators.allowed == {}:
         return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Stage
+from socsched.descriptor.platform import Platform
 from socsched.models.work import stage_work
 
 ORIN, XAVIER = "jetson-agx-orin-64gb", "jetson-agx-xavier"
@@ -48,8 +49,10 @@ IMAGES = ((1920, 1080, 1080, 720, 183.85), (3840, 2160, 1920, 1080, 472.32))
 
 
 def predicted_ms(board: str, models: tuple[str, ...], precision: str, engine: str = "gpu", figures: str = "") -> float:
-    """Return the planned time (ms) of stages one after another on an engine in MAXN; `figures`: functions of this
-    board's engine, scaled by units times clock, instead of its own."""
+    """Return the planned time (ms) of stages one after another on an engine in MAXN.
+
+    `figures`: a board whose functions are used, scaled by units times clock, instead of its own.
+    """
     platform = get_platform(board)
     if figures:
         platform = _with_functions(board, figures, engine)
@@ -65,7 +68,7 @@ def predicted_ms(board: str, models: tuple[str, ...], precision: str, engine: st
     return total / 1e6
 
 
-def _with_functions(board: str, source: str, engine: str):  # type: ignore[no-untyped-def]
+def _with_functions(board: str, source: str, engine: str) -> Platform:
     """Return the platform with another board's functions, scaled by units times clock."""
     platform, other = get_platform(board), get_platform(source).engine(engine)
     own = platform.engine(engine)
@@ -86,16 +89,17 @@ def rows() -> list[Row]:
     """Return every published time with its predictions."""
     found = []
     for board, version, voxelise, network, decode in PUBLISHED:
+        latest = version == "2023, at ce7e2bd"
         other = XAVIER if board == ORIN else ORIN
         for name, models, precision, published in (
             ("voxelise", ("pointpillars.voxelise",), "fp32", voxelise),
             ("decode and NMS", ("pointpillars.decode",), "fp32", decode),
         ):
-            own = version in ("2023, at ce7e2bd",) or board == XAVIER
+            own = latest or board == XAVIER
             found.append(Row(name, board, version, published, predicted_ms(board, models, precision), not own))
             held = predicted_ms(board, models, precision, figures=other)
             found.append(Row(f"{name}, from {other}", board, version, published, held, True))
-        found.append(Row("network", board, version, network, predicted_ms(board, NETWORK, "fp16"), board == XAVIER))
+        found.append(Row("network", board, version, network, predicted_ms(board, NETWORK, "fp16"), not latest))
     return found
 
 
@@ -106,7 +110,7 @@ def image_rows() -> list[tuple[str, float, float]]:
     for wide, tall, width, height, published in IMAGES:
         # the network's input is a multiple of 32: times are per output pixel
         params = {"width": wide, "height": tall, "input_width": width // 32 * 32, "input_height": height // 32 * 32}
-        stage = Stage("image", "", model="camera.preprocess", params=params, precisions=("fp32",))
+        stage = Stage(f"image {wide} x {tall}", "", model="camera.preprocess", params=params, precisions=("fp32",))
         found = costs.at(stage, "gpu", "fp32", 16)
         assert found is not None
         pixels = width * height / (params["input_width"] * params["input_height"])

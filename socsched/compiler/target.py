@@ -133,7 +133,8 @@ class Target:
     artefact needs none.  `precisions` returns the precisions available for an entry.  `options` returns what code of a
     spec in a precision depends on besides the spec.  `simulated`: the engine has no compiler here, so a stage is
     checked against its operator rules and its tensors have the engine's layouts.  `tuned_to_share`: the code depends
-    on the number of engine units it may occupy.
+    on the number of engine units it may occupy.  `functions`: host functions (`models.model.Model.device`) that have
+    device code for this target.
     """
 
     resolve: Callable[[Mapping[str, Any], str], TargetSpec]
@@ -142,6 +143,7 @@ class Target:
     options: Callable[[TargetSpec, str], Mapping[str, Any]] = _nothing
     simulated: bool = False
     tuned_to_share: bool = False
+    functions: frozenset[str] = frozenset()
 
 
 def target_of(entry: Mapping[str, Any], engine: str = "engine") -> Target:

@@ -6,17 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from socsched.cost.conversion import is_host_code
-from socsched.cost.figures import error_of, weakest
+from socsched.cost.figures import TRANSFER_ERROR, error_of, weakest
 from socsched.cost.fitted import estimate
 from socsched.cost.power import dram_capacity
 from socsched.cost.sources import ANCHORS, CostSource, Known, Reference, Request
 from socsched.descriptor.pipeline import Anchor, Stage
 from socsched.descriptor.platform import PROVENANCE, Engine, Platform, PowerMode
 from socsched.graph.operators import StageWork
-
-TRANSFER_ERROR = 0.15
-"""Relative error added when a time is scaled to another mode or share; doubled from other hardware (a convention).
-"""
 
 
 @dataclass(frozen=True, slots=True)

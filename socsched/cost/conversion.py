@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from socsched.cost.cost import Cost, Segment
 from socsched.cost.figures import sources_of, trust
+from socsched.cost.functions import declared
 from socsched.cost.power import dram_capacity, job_energy_uj
 from socsched.descriptor.platform import Engine, Platform, PowerMode
 from socsched.graph.operators import DTYPE_BYTES, StageWork, TensorType
@@ -75,15 +76,26 @@ def hops(producer: StageWork, source: Engine, consumer: StageWork, sink: Engine)
     """Return the tensors `producer` on `source` hands to `consumer` on `sink`, in their formats at either end.
 
     Stages on one engine agree on the layout at their interface, since both are compiled for it; only dtype can change.
+    A function that the engine declares reads and writes the data types it lists as they are.
     """
     result = []
+    reads, writes = _dtypes(consumer, sink), _dtypes(producer, source)
     for given, wanted in matching(producer, consumer):
         if source.id == sink.id:
             there = here = _layout(wanted, consumer, sink)
         else:
             there, here = _layout(given, producer, source), _layout(wanted, consumer, sink)
+        if given.dtype in reads:
+            wanted = replace(wanted, dtype=given.dtype)
+        elif wanted.dtype in writes:
+            given = replace(given, dtype=wanted.dtype)
         result.append(Hop(_with(given, there), _with(wanted, here)))
     return result
+
+
+def _dtypes(work: StageWork, engine: Engine) -> tuple[str, ...]:
+    cost = declared(work, engine)
+    return cost.dtypes if cost else ()
 
 
 def _layout(tensor: TensorType, work: StageWork, engine: Engine) -> str:

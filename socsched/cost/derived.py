@@ -1,10 +1,12 @@
-"""The roofline as a source of costs, for every stage with a model; of host code it is a lower bound."""
+"""The roofline as a source of costs, for every stage with a model; of host code without a
+known time it is a lower bound."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from socsched.cost.conversion import is_host_code
+from socsched.cost.functions import known
 from socsched.cost.roofline import Estimate
 from socsched.cost.sources import ROOFLINE, CostSource, Request
 
@@ -12,7 +14,8 @@ from socsched.cost.sources import ROOFLINE, CostSource, Request
 def cost(request: Request) -> Estimate | None:
     """Return the roofline estimate of a stage or of a part of a network."""
     found = request.roofline()
-    if found is not None and request.work is not None and is_host_code(request.work):
+    work = request.work
+    if found is not None and work is not None and is_host_code(work) and not known(work, request.engine):
         return replace(found, lower=True)
     return found
 

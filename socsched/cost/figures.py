@@ -9,6 +9,10 @@ from socsched.descriptor.platform import PROVENANCE, Figure
 UNSTATED_ERROR = {"measured": 0.05, "published": 0.10, "fitted": 0.20, "derived": 0.30, "assumed": 0.50}
 """Relative uncertainty assumed for a figure that states none, by kind (a convention, not a measured spread)."""
 
+TRANSFER_ERROR = 0.15
+"""Relative error added when a time is scaled to another mode or share; doubled from other hardware (a convention).
+"""
+
 
 def weakest(kinds: Iterable[str]) -> str:
     """Return the least trusted of some provenance kinds."""

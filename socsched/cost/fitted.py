@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from socsched.cost.cost import Segment
 from socsched.cost.figures import weakest
+from socsched.cost.functions import estimate as function_estimate
 from socsched.cost.power import dram_capacity
 from socsched.cost.roofline import Estimate, launches_per_operator
 from socsched.cost.roofline import estimate as roofline_estimate
@@ -84,9 +85,14 @@ def nominal(engine: Engine, precision: Precision, fit: Fit, state: EngineMode, u
 
 
 def estimate(work: StageWork, platform: Platform, engine: Engine, mode: PowerMode, units: int) -> Estimate:
-    """Return the estimate of a stage on `units` units of an engine: by the fit of its precision, else by rooflines."""
+    """Return the estimate of a stage on `units` units of an engine: of a host function by what is known of it, of a
+    network by the fit of its precision, of others by rooflines.
+    """
     precision, state = engine.precisions[work.precision], mode.engines[engine.id]
     capacity, fit = dram_capacity(platform, mode), precision.fitted
+    function = function_estimate(work, engine, state, units, min(engine.bandwidth.value, capacity))
+    if function is not None:
+        return function
     if fit is None or not work.passes:
         return roofline_estimate(work, engine, state, units, capacity)
     stated = nominal(engine, precision, fit, state, units, mode.dram.value)

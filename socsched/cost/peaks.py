@@ -18,9 +18,9 @@ class Peak:
 
 
 def peak(engine: Engine, mode: PowerMode, precision: str) -> Peak | None:
-    """Return an engine's peak in a mode, None for an unsupported precision."""
+    """Return an engine's peak in a mode, None for an unsupported precision or an engine that takes no operators."""
     declared = engine.precisions.get(precision)
-    if declared is None:
+    if declared is None or engine.operators.allowed == {}:
         return None
     state = mode.engines[engine.id]
     dense = state.units * state.clock_hz * declared.ops_per_cycle.value

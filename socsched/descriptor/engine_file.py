@@ -29,6 +29,7 @@ from socsched.descriptor.fields import (
     Voltage,
 )
 from socsched.descriptor.fit_file import FitFile
+from socsched.descriptor.function_file import FunctionFile
 from socsched.descriptor.operating_points import dynamic_power
 from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.operator_rules_file import OperatorRulesFile
@@ -196,6 +197,9 @@ class EngineFile(Grounded):
         None, description="power in addition with all units busy at the highest clock; absent: from operating points"
     )
     operators: OperatorRulesFile = Field(description="operators it supports")
+    functions: dict[Name, FunctionFile] = Field(
+        default_factory=dict, description="host functions it runs: voxelise, anchor-decode, camera-preprocess, ..."
+    )
     target: TargetFile = Field(description="compilation target")
 
     def lower(self, engine_id: str, resolve: Resolve) -> Engine:
@@ -234,6 +238,7 @@ class EngineFile(Grounded):
             reconfigure_ns=self.reconfigure.lower() if self.reconfigure else None,
             weights=self.weights.lower() if self.weights else None,
             capacities=tuple(self.capacities),
+            functions={name: function.lower() for name, function in self.functions.items()},
         )
         if self.dynamic is None:
             return replace(engine, dynamic_mw=dynamic_power(engine, engine.units, round(engine.clock_hz.value)))

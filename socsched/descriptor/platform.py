@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from socsched.descriptor.fit import Fit
+from socsched.descriptor.functions import FunctionCost
 from socsched.descriptor.operator_rules import OperatorRules
 
 PROVENANCE = ("measured", "published", "fitted", "derived", "assumed")
@@ -175,7 +176,8 @@ class Engine:
     (DMIPS per MHz as device trees count it) and `coefficient` (dynamic power of one unit in uW/MHz/V^2) go with
     `points`.  `source` or `assumed` gives the provenance of plain numbers.  `quantum_ns`: time slice of policies that
     have one, 0: the policy's own.  `reconfigure_ns`: cost of regrouping units last used in other groups.  `capacities`:
-    speed of each unit where they differ, 1024 for the unit that costs refer to.
+    speed of each unit where they differ, 1024 for the unit that costs refer to.  `functions`: host functions that this
+    engine has code or hardware for, by `models.model.Model.device`; CPUs run all of them (`operators.host_code`).
     """
 
     id: str
@@ -210,6 +212,7 @@ class Engine:
     reconfigure_ns: Figure | None = None
     weights: WeightsMemory | None = None
     capacities: tuple[int, ...] = ()
+    functions: Mapping[str, FunctionCost] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from socsched.descriptor.fields import VERSION_PATTERN, Quantity
+from socsched.descriptor.function_file import check_functions
 from socsched.descriptor.operator_rules_file import find_rules, load_rules, rule_names
 from socsched.descriptor.rule_checks import check_case
 from socsched.descriptor.target_file import check_targets
@@ -212,6 +213,7 @@ CHECKS = (
     check_engines,
     check_efficiency,
     check_operators,
+    check_functions,
     check_modes,
     check_mode_engines,
     check_bandwidth,

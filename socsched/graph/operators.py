@@ -28,7 +28,8 @@ class Operator:
     `kind` is the operator's field name (conv2d, conv2d_transpose, dense, relu, concat, reduce_max, scatter, function,
     ...); `attrs` the numbers used by operator rules; `flops` arithmetic operations (a multiply-add is two);
     `read_bytes`/`write_bytes` activation traffic to and from DRAM at the dtype of `dtype`; `weight_bytes` constants.
-    For an operator whose size varies per frame the figures hold for the nominal size of the stage's params.
+    For an operator whose size varies per frame the figures hold for the nominal size of the stage's params.  `device`
+    names the device implementation of a function, whose `attrs` count its work (points, anchors, input_pixels, ...).
     """
 
     name: str
@@ -41,6 +42,7 @@ class Operator:
     write_bytes: int
     weight_bytes: int = 0
     attrs: Mapping[str, float] = field(default_factory=dict)
+    device: str = ""
 
     @property
     def bytes(self) -> int:

@@ -38,7 +38,8 @@ def decide(operator: Operator, engine: Engine) -> Decision:
     if operator.kind == "function":
         if rules.host_code:
             return Decision(RUNS, operator.dtype)
-        return Decision(FALLS_BACK, operator.dtype, ("host code cannot run here",))
+        reasons = _against_function(operator, engine)
+        return Decision(FALLS_BACK if reasons else RUNS, operator.dtype, reasons)
     general = _general(operator, rules)
     sources = (rules.source,) if general and rules.source else ()
     if operator.dtype not in engine.precisions and not rules.host_code:
@@ -50,6 +51,20 @@ def decide(operator: Operator, engine: Engine) -> Decision:
         return Decision(FALLS_BACK, operator.dtype, reasons, (), sources)
     conditions = case.conditions if case else ()
     return Decision(RUNS, (case.runs_as if case else "") or operator.dtype, (), conditions, sources)
+
+
+def _against_function(operator: Operator, engine: Engine) -> tuple[str, ...]:
+    """Return the objections of an engine that runs only the functions it declares."""
+    function = engine.functions.get(operator.device)
+    if function is None:
+        declared = f"; of functions it runs {', '.join(sorted(engine.functions))}" if engine.functions else ""
+        return (f"host code cannot run here{declared}",)
+    sizes = [(name, operator.attrs.get(name), limit) for name, limit in function.limits.items()]
+    return tuple(
+        f"{operator.device}: {name} is {value:.4g}, allowed {low:g} to {high:g}"
+        for name, value, (low, high) in sizes
+        if value is not None and not low <= value <= high
+    )
 
 
 def _case(operator: Operator, rules: OperatorRules) -> tuple[OperatorRule | None, list[str], tuple[str, ...]]:

@@ -44,8 +44,15 @@ def _checked(params: Mapping[str, Any]) -> dict[str, int]:
 
 
 def preprocess(params: Mapping[str, Any]) -> Model:
-    """Return the stage that resizes an RGB image (uint8 [1, 3, H, W] or [H, W, 3]) bilinearly and normalises it."""
-    chosen = _checked(params)
+    """Return the stage that resizes an RGB image (uint8 [1, 3, H, W] or [H, W, 3]) bilinearly and normalises it.
+
+    The param `steps` selects one of the two as a stage (`models.camera_steps`).
+    """
+    chosen = _checked({name: value for name, value in params.items() if name != "steps"})
+    if "steps" in params:
+        from socsched.models.camera_steps import step
+
+        return step(params["steps"], chosen)
     height, width = chosen["input_height"], chosen["input_width"]
     source = TensorType((1, 3, chosen["height"], chosen["width"]), "uint8", "NCHW")
     target = TensorType((1, 3, height, width), "fp32", "NCHW")
@@ -60,6 +67,12 @@ def preprocess(params: Mapping[str, Any]) -> Model:
         flops,
         read_bytes=3 * chosen["height"] * chosen["width"],
         write_bytes=4 * 3 * height * width,
+        attrs={
+            "input_pixels": chosen["height"] * chosen["width"],
+            "output_pixels": height * width,
+            "scale_h": height / chosen["height"],
+            "scale_w": width / chosen["width"],
+        },
     )
 
     def function(image: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
@@ -71,6 +84,7 @@ def preprocess(params: Mapping[str, Any]) -> Model:
         (Port("camera_input", target),),
         function=function,
         operators=(work,),
+        device="camera-preprocess",
     )
 
 
@@ -79,14 +93,14 @@ def resize_normalise(image: np.ndarray[Any, Any], height: int = HEIGHT, width: i
 
     Raises InputError unless it is uint8 of shape [1, 3, H, W] or [H, W, 3] with at least one pixel.
     """
-    planes = _planes(image)
-    top, bottom, y = _taps(planes.shape[1], height)
-    left, right, x = _taps(planes.shape[2], width)
+    planes = planes_of(image)
+    top, bottom, y = taps(planes.shape[1], height)
+    left, right, x = taps(planes.shape[2], width)
     result = np.empty((1, 3, height, width), np.float32)
     for plane, target, mean, std in zip(planes, result[0], MEAN, STD, strict=True):
         # Pixels are gathered as 8-bit values, so that only those needed are converted.
-        target[:] = _blend_columns(plane[top], left, right, x)
-        below = _blend_columns(plane[bottom], left, right, x)
+        target[:] = blend_columns(plane[top], left, right, x)
+        below = blend_columns(plane[bottom], left, right, x)
         below -= target
         below *= y[:, None]
         target += below
@@ -95,9 +109,10 @@ def resize_normalise(image: np.ndarray[Any, Any], height: int = HEIGHT, width: i
     return result
 
 
-def _blend_columns(
+def blend_columns(
     rows: np.ndarray[Any, Any], left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], x: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
+    """Return rows of 8-bit pixels blended from their columns `left` and `right`, the latter with weight `x`."""
     near, far = (rows.take(columns, 1).astype(np.float32) for columns in (left, right))
     far -= near
     far *= x[None, :]
@@ -105,7 +120,8 @@ def _blend_columns(
     return near
 
 
-def _planes(image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def planes_of(image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an 8-bit RGB image as [3, H, W]; InputError for any other array."""
     planes: np.ndarray[Any, Any] | None = None
     if image.dtype == np.uint8 and image.size:
         if image.ndim == 4 and image.shape[:2] == (1, 3):
@@ -120,7 +136,7 @@ def _planes(image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return planes
 
 
-def _taps(source: int, target: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def taps(source: int, target: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return the indices of both neighbours of every target pixel, and the weight of the second."""
     centre = np.clip((np.arange(target) + 0.5) * source / target - 0.5, 0, source - 1)
     first = np.floor(centre).astype(np.intp)

@@ -167,6 +167,9 @@ def model(params: Mapping[str, Any]) -> Model:
         OPS_PER_BOX * boxes + OPS_PER_CANDIDATE * looked_at + OPS_PER_PAIR * looked_at**2,
         read_bytes=4 * OUTPUTS * rows * columns,
         write_bytes=4 * most * (4 + 1 + 1),
+        attrs={"anchors": boxes, "candidates": looked_at},
     )
     function = partial(decode, settings=settings)
-    return Model(NAME, (source,), outputs, function=function, operators=(work,), classes=CLASS_NAMES)
+    return Model(
+        NAME, (source,), outputs, function=function, operators=(work,), classes=CLASS_NAMES, device="camera-decode"
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import CompileError
 from socsched.graph.counting import at_nominal, at_precision, operators
@@ -28,7 +30,8 @@ def stage_work(stage: Stage, precision: str, part: Part | None = None) -> StageW
     model = get_model(stage.model, stage.params)
     borders = tuple(port.type for port in model.inputs), tuple(port.type for port in model.outputs)
     if model.network is None:
-        return StageWork(stage.name, precision, model.operators, *borders)
+        counted = tuple(replace(operator, device=model.device) for operator in model.operators)
+        return StageWork(stage.name, precision, counted, *borders)
     network = model.network()
     nominal = _nominal(model, network)
     if precision not in _PRECISIONS:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from socsched.cost.figures import trust
 from socsched.cost.model import CostModel
 from socsched.cost.roofline import estimate
 from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.descriptor.pipeline import Anchor
 from socsched.descriptor.platform import Figure
 from socsched.graph.operators import Operator, StageWork, TensorType
 
@@ -81,7 +84,9 @@ def test_trust_is_weighed_by_time() -> None:
 def test_an_anchor_is_used_unchanged_and_scaled_by_the_roofline_elsewhere() -> None:
     from socsched.models.work import stage_work
 
-    stage = get_pipeline("pointpillars").stage("decode")
+    time = Figure(5_700_000, "assumed", note="an example", error=0.5)
+    anchor = Anchor(ORIN.name, "MAXN", "cpu", "fp32", time, units=1)
+    stage = replace(get_pipeline("pointpillars").stage("decode"), costs=(anchor,))
     times = {}
     for name in ("MAXN", "15W"):
         costs = CostModel(ORIN, ORIN.mode(name), stage_work).candidates(stage)
@@ -101,13 +106,15 @@ def test_engines_refuse_what_they_do_not_declare() -> None:
         name: {cost.engine for cost in maxn.candidates(pipeline.stage(name))}
         for name in ("voxelise", "pfn", "scatter", "backbone", "camera-detect")
     }
-    assert engines["voxelise"] == {"cpu0", "cpu1", "cpu2"}, "host code runs on CPUs only"
+    assert engines["voxelise"] == {"cpu0", "cpu1", "cpu2", "gpu"}, "CPUs run all functions, the GPU those it declares"
     assert not {"dla0", "dla1"} & (engines["pfn"] | engines["scatter"]), "symbolic shapes and scatters are no DLA work"
     assert {"dla0", "dla1", "gpu"} <= engines["backbone"] & engines["camera-detect"]
     precisions = {(c.engine, c.precision) for c in maxn.candidates(pipeline.stage("backbone"))}
     assert ("dla0", "int8") not in precisions, "not a precision the pipeline allows here"
     assert ("dla0", "fp32") not in precisions
-    assert {c.engine for c in low.candidates(pipeline.stage("voxelise"))} == {"cpu0"}, "the others are off in 15W"
+    assert {c.engine for c in low.candidates(pipeline.stage("voxelise"))} == {"cpu0", "gpu"}, (
+        "cpu1 and cpu2 are off in 15W"
+    )
 
 
 def test_costs_in_a_mode_do_not_depend_on_the_modes_before_it() -> None:

@@ -136,7 +136,7 @@ def test_tx2_keeps_one_arm_core_for_linux() -> None:
     assert mode.id == 4 and (mode.engines["denver"].units, mode.engines["a57"].units) == (1, 1)
     assert mode.engines["a57"].clock_hz == steps(platform.engine("a57"))[0]
     assert [m.name for m in platform.modes if m.default] == ["MAXP_CORE_ARM"]
-    assert {e.id for e in platform.engines} == {"denver", "a57", "gpu"}
+    assert {e.id for e in platform.engines} == {"denver", "a57", "gpu", "vic"}
 
 
 def test_tx2_idles_at_what_its_meter_shows() -> None:

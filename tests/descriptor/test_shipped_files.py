@@ -56,7 +56,7 @@ def test_file_loads_and_is_named_like_its_file(path: Path) -> None:
 def test_every_figure_states_its_provenance(path: Path) -> None:
     descriptor = load(path)
     found = list(figures(descriptor))
-    assert found
+    assert found or path.parent.name == "pipelines"
     for figure in found:
         assert figure.kind in PROVENANCE
         assert figure.source in descriptor.sources if figure.kind in PROVENANCE[:3] else figure.note.strip(), figure
@@ -134,7 +134,8 @@ def test_orin_power_of_networks_is_a_share_of_the_power_under_stress() -> None:
 def test_orin_engines_differ_by_declaration() -> None:
     platform = get_platform(ORIN)
     kinds = {engine.id: engine.preemption.kind for engine in platform.engines}
-    assert kinds == {"cpu0": "full", "cpu1": "full", "cpu2": "full", "gpu": "segment", "dla0": "none", "dla1": "none"}
+    assert kinds == {"cpu0": "full", "cpu1": "full", "cpu2": "full", "gpu": "segment", "dla0": "none",
+                     "dla1": "none", "vic": "none", "pva": "none"}  # fmt: skip
     dla = platform.engine("dla1").operators
     assert dla.max_jobs == 16 and dla.static_shapes and dla.max_dim == 8192 and dla.weight_bytes == 512 * 2**20
     assert dla.allowed is not None and dla.allowed["conv2d_transpose"][0].limits["pad"] == (0, 0)

@@ -8,7 +8,8 @@ import pytest
 from cut_detector import MS, ORIN, PERIOD, detector
 
 from socsched.descriptor.catalog import get_pipeline, get_platform
-from socsched.descriptor.platform import Platform
+from socsched.descriptor.pipeline import Anchor
+from socsched.descriptor.platform import Figure, Platform
 from socsched.models.registry import bindings
 from socsched.models.work import stage_work
 from socsched.planning.cutting.restore import as_planned
@@ -85,12 +86,21 @@ def test_a_cut_that_gains_nothing_is_reported_but_not_made() -> None:
     assert task.name == "detect" and plan.solver.notes["detect"].startswith("cut after ")
 
 
+def _slow(stage: str) -> tuple[Anchor, ...]:
+    """Return a stated time of preprocessing on a core, which is most of a period in 15W."""
+    time = Figure(19 * MS, "assumed", note="an example", error=0.5)
+    return (Anchor(ORIN, "MAXN", "cpu", "fp32", time, units=1),) if stage == "preprocess" else ()
+
+
 @pytest.mark.parametrize(("queue", "verdict"), [(1, "infeasible"), (2, "feasible")])
 def test_stages_on_different_engines_overlap_frames_as_far_as_queues_allow(queue: int, verdict: str) -> None:
     """A frame takes longer than a period, no stage does: the queue lengths decide, and the violation states it."""
     whole = get_pipeline("camera-detection")
     camera = replace(whole.sensors[0], period_ns=40 * MS)
-    stages = tuple(replace(stage, queue=queue) for stage in whole.stages)
+    stages = tuple(
+        replace(stage, queue=queue, costs=_slow(stage.name), engines=("cpu",) if _slow(stage.name) else ())
+        for stage in whole.stages
+    )
     pipeline = replace(
         whole, sensors=(camera,), stages=stages, chains=(replace(whole.chains[0], deadline_ns=200 * MS),)
     )

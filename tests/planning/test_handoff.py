@@ -122,7 +122,7 @@ def test_reservations_the_kernel_refuses_are_reported(plans: dict[str, Plan]) ->
     plan = plans["edf"]
     assert all(used <= SHARE for used in admission(entries(plan)).values())
     assert "NOT ADMITTED" not in linux(plan, 0, {})
-    task = next(t for t in plan.tasks if t.name == "camera-preprocess")
+    task = next(t for t in plan.tasks if t.name == "plan")
     full = replace(
         plan, tasks=tuple(replace(t, wcet_ns=t.period_ns * 97 // 100) if t == task else t for t in plan.tasks)
     )

@@ -22,15 +22,17 @@ from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import compile_stage, network_of, precisions
 from socsched.compiler.packaging import bundle
 from socsched.compiler.quantize.scales import Scales, of_stage, per_tensor
+from socsched.compiler.target import target_of
 from socsched.compiler.vendor_packages import write as vendor
 from socsched.compiler.vendor_packages.check import require_all
 from socsched.compiler.versions import PINNED
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine, Platform
-from socsched.errors import MachineError, UsageError
+from socsched.errors import CompileError, MachineError, UsageError
 from socsched.files import digests, file_digest, put_in_place, scratch
 from socsched.graph.partition import Part
 from socsched.graph.rules import check_operators
+from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 from socsched.progress import tell
 
@@ -92,6 +94,7 @@ def compile_bundle(
         raise UsageError("--part needs the name of its stage", "add --stage")
     choices = list(_Choices(pipeline, platform, request, note))
     _require_takers(choices, request.part)
+    _require_functions(pipeline, platform, request)
     try:
         with scratch(out_dir) as folder:
             manifest = _make(folder, pipeline, platform, request, choices, weights, note)
@@ -170,6 +173,25 @@ def _require_takers(choices: list[tuple[Stage, Engine, str]], part: Part | None)
                 refused.append(error)
     if refused:
         raise UsageError("\n".join(map(str, refused)), refused[0].hint)
+
+
+def _require_functions(pipeline: Pipeline, platform: Platform, request: Request) -> None:
+    """Raise CompileError naming the functions placed on an engine for whose target they have no device code."""
+    if not isinstance(request.placement, Mapping):
+        return
+    missing = []
+    for stage in pipeline.stages:
+        engine = platform.engine(request.placement.get(stage.name, (platform.engines[0].id,))[0])
+        if stage.model is None or request.stage not in (None, stage.name) or engine.operators.host_code:
+            continue
+        device = get_model(stage.model, stage.params).device
+        if device and device not in target_of(engine.target, engine.id).functions:
+            missing.append(
+                (stage.name, f"{stage.name} is planned on {engine.id}: no code of {device!r} for that target")
+            )
+    if missing:
+        pins = " ".join(f"--pin {name}=cpu" for name, _ in missing)
+        raise CompileError("\n".join(text for _, text in missing), f"plan with {pins}")
 
 
 def _folder(stage: Stage, engine: Engine, precision: str, part: Part | None) -> Path:

@@ -28,6 +28,7 @@ from socsched.models.pointpillars.nms import footprints, iou_matrix, suppress
 from socsched.models.scores import kth_largest, logit, sigmoid
 
 NAME = "centerpoint.decode"
+DEVICE = "center-decode"
 PARAMS: dict[str, Any] = {"score": 0.35, "circle": 0.5, "iou": 0.1, "candidates": 500, "max_boxes": 100}
 HEADING_NORM = np.array([0.3, 0.3, 0.3, 0.3, 0.0], np.float32)
 """Least length of the heading vector (sine, cosine) by class: shorter vectors are unreliable, but a pedestrian's
@@ -201,7 +202,15 @@ def model(params: Mapping[str, Any]) -> Model:
         Port("velocities", TensorType((most, 2), "fp32")),
     )
     work = _work(inputs, outputs, settings)
-    return Model(NAME, inputs, outputs, function=partial(decode, settings=settings), operators=(work,), classes=CLASSES)
+    return Model(
+        NAME,
+        inputs,
+        outputs,
+        function=partial(decode, settings=settings),
+        operators=(work,),
+        classes=CLASSES,
+        device=DEVICE,
+    )
 
 
 def _work(inputs: tuple[Port, ...], outputs: tuple[Port, ...], settings: Settings) -> Operator:
@@ -217,4 +226,5 @@ def _work(inputs: tuple[Port, ...], outputs: tuple[Port, ...], settings: Setting
         flops=OPS_PER_CELL * cells + OPS_PER_CANDIDATE * most + pairs,
         read_bytes=len(CLASSES) * cells * 4 + most * sum(channels for _, channels in MAPS[1:]) * GATHER_BYTES,
         write_bytes=sum(math.prod(port.type.shape) for port in outputs) * 4,
+        attrs={"cells": cells, "candidates": most, "boxes": boxes},
     )

@@ -22,6 +22,7 @@ from socsched.models.pointpillars.nms import footprints, iou_matrix, suppress
 from socsched.models.scores import kth_largest, logit, sigmoid
 
 NAME = "pointpillars.decode"
+DEVICE = "anchor-decode"
 PARAMS: dict[str, Any] = {
     "turn": 0.0,
     "anchors": "centres",
@@ -195,7 +196,9 @@ def model(params: Mapping[str, Any]) -> Model:
     )
     work = _work(inputs, outputs, settings)
     function = partial(decode, settings=settings)
-    return Model(NAME, inputs, outputs, function=function, operators=(work,), classes=CLASSES, loops=True)
+    return Model(
+        NAME, inputs, outputs, function=function, operators=(work,), classes=CLASSES, loops=True, device=DEVICE
+    )
 
 
 def _work(inputs: tuple[Port, ...], outputs: tuple[Port, ...], settings: Settings) -> Operator:
@@ -211,4 +214,5 @@ def _work(inputs: tuple[Port, ...], outputs: tuple[Port, ...], settings: Setting
         flops=OPS_PER_ANCHOR * anchors + OPS_PER_CANDIDATE * most + OPS_PER_PAIR * pairs,
         read_bytes=math.prod(inputs[0].type.shape) * 4 + most * (7 + 2) * GATHER_BYTES,
         write_bytes=settings.max_boxes * (7 + 1 + 1) * 4,
+        attrs={"anchors": anchors, "candidates": most},
     )

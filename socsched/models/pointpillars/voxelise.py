@@ -112,6 +112,7 @@ def stage(name: str, known: Mapping[str, Any], grid: Grid, function: Callable[..
         flops=OPS_PER_POINT * points,
         read_bytes=points * 4 * 4,
         write_bytes=pillars * (slots * 4 + 1 + 2) * 4,
+        attrs={"points": points, "pillars": pillars},
     )
     bound = partial(function, max_pillars=known["max_pillars"], max_points=slots, grid=grid)
-    return Model(name, (scan,), outputs, function=bound, operators=(work,), loops=True)
+    return Model(name, (scan,), outputs, function=bound, operators=(work,), loops=True, device="voxelise")

@@ -6,7 +6,7 @@ FOLDER holds haxconn, xsched and corun (default: tests/data); boards whose data 
 says so.  Platforms are the shipped descriptors, planned and simulated as a user's pipelines are.  Where a board's times
 alone were published they enter as a profile; costs of the descriptor alone are printed as well.  Exit code 1 when a bar
 is missed: GoogleNet splits 3 % on average, HaX-CoNN schedules 8 % on average, DLA sharing 10 % at p50 and p99, co-run
-slowdowns 10 % each.
+slowdowns 10 % each, stages from a figure of the same board 35 % and image preprocessing 10 %.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from statistics import mean
 
 from tools import ROOT
 from tools.literature.haxconn import Artefact
-from tools.verify.boards import corun, dla, googlenet, pccs, schedules
+from tools.verify.boards import corun, dla, googlenet, pccs, schedules, stages
 
 PROFILED = ((True, "measured layer groups as a profile"), (False, "costs of the shipped descriptor alone"))
 
@@ -138,6 +138,21 @@ def curve(data: Path) -> bool:
     return True
 
 
+def host_functions() -> bool:
+    """Print published stage times with the shipped descriptors' predictions; say whether the bar is met."""
+    print("Stages on the GPU, FP16, MAXN: published and predicted ms (* no figure of the row entered the prediction)")
+    met = True
+    for row in stages.rows():
+        name = f"{row.name} on {row.board} ({row.version})"
+        print(f"  {'*' if row.held else ' '} {name:78} {row.published:6.2f} {row.predicted:6.2f} {row.error:+7.1%}")
+        met &= row.held or abs(row.error) <= 0.35
+    for size, published, predicted in stages.image_rows():
+        print(f"    camera-preprocess {size:60} {published:6.1f} {predicted:6.1f} us {predicted / published - 1:+7.1%}")
+        met &= abs(predicted / published - 1) <= 0.1
+    print()
+    return met
+
+
 def main() -> int:
     """Run the comparisons there is data for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -151,9 +166,10 @@ def main() -> int:
         ("haxconn", lambda: haxconn(args.data)),
         ("xsched", lambda: sharing(args.data, args.requests, args.seed)),
         ("corun", lambda: slowdowns(args.data)),
+        ("", host_functions),
         ("haxconn", lambda: curve(args.data)),
     ):
-        if (args.data / folder).is_dir():
+        if (args.data / folder).is_dir() or not folder:
             met.append(show())
         else:
             print(f"skipped: no {args.data / folder}\n")

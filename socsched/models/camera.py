@@ -98,7 +98,9 @@ def _source(form: str, height: int, width: int) -> TensorType:
         if height % 2 or width % 2:
             raise UsageError(f"camera: an nv12 image of {height} x {width}", "give an even height and width")
         return TensorType((height * 3 // 2, width), "uint8")
-    return TensorType((1, 3, height, width), "uint8", "NCHW") if form == "rgb" else TensorType((height, width, 3), "uint8")
+    if form == "bgr":
+        return TensorType((height, width, 3), "uint8")
+    return TensorType((1, 3, height, width), "uint8", "NCHW")
 
 
 def detector(params: Mapping[str, Any]) -> Model:

@@ -115,12 +115,13 @@ def _rgb(yuv: Floats) -> Floats:
 
 def planes_of(image: Image) -> Image | None:
     """Return a view [3, H, W] of an 8-bit image [1, 3, H, W] or [H, W, 3], None for any other array."""
+    planes: Image | None = None
     if image.dtype == np.uint8 and image.size:
         if image.ndim == 4 and image.shape[:2] == (1, 3):
-            return image[0]
-        if image.ndim == 3 and image.shape[2] == 3:
-            return image.transpose(2, 0, 1)
-    return None
+            planes = image[0]
+        elif image.ndim == 3 and image.shape[2] == 3:
+            planes = image.transpose(2, 0, 1)
+    return planes
 
 
 def is_nv12(image: Image) -> bool:

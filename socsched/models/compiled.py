@@ -23,7 +23,7 @@ class CompiledStages(Protocol):
     def voxelise(
         self, points: Floats, max_pillars: int, max_points: int, grid: Any, clear_fourth: bool = False
     ) -> tuple[Floats, Ints, Ints] | None:
-        """Return voxels, counts and coords as `pointpillars.voxelise`, with `clear_fourth` as `centerpoint.voxelise`."""
+        """Return voxels, counts and coords as `pointpillars.voxelise`; `clear_fourth`: as `centerpoint.voxelise`."""
         ...
 
     def decode_anchors(self, maps: Sequence[Floats], settings: Any) -> tuple[Floats, Floats, Ints, int] | None:

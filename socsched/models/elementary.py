@@ -79,11 +79,12 @@ def angle_of(y: npt.ArrayLike, x: npt.ArrayLike) -> Floats:
         angle = np.where(turned, math.pi / 4, 0.0) + ratio * _series(_ARCTAN, ratio * ratio)
     angle = np.where(ay > ax, math.pi / 2 - angle, angle)
     angle = np.where(x < 0, math.pi - angle, angle)
-    return np.copysign(angle, y)
+    signed: Floats = np.copysign(angle, y)
+    return signed
 
 
 def length_of(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Return the lengths of the vectors `x`, `y` in float32, squared and added in float64."""
-    x, y = x.astype(np.float64), y.astype(np.float64)  # type: ignore[assignment]
+    wide = [part.astype(np.float64) for part in (x, y)]
     with np.errstate(all="ignore"):
-        return np.sqrt(x * x + y * y).astype(np.float32)
+        return np.sqrt(wide[0] * wide[0] + wide[1] * wide[1]).astype(np.float32)

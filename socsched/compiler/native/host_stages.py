@@ -108,7 +108,9 @@ class NativeStages:
         rows = (ctypes.c_int32(0), ctypes.c_int32(target.height))
         return None if self._run("preprocess", params, image, result, *rows) is None else result
 
-    def _decode(self, name: str, params: Any, maps: Sequence[Floats], most: int, *columns: int) -> tuple[Any, ...] | None:
+    def _decode(
+        self, name: str, params: Any, maps: Sequence[Floats], most: int, *columns: int
+    ) -> tuple[Any, ...] | None:
         """Return boxes, scores, labels, further outputs (of `columns` values each) and the dropped number."""
         arrays = [np.ascontiguousarray(array, np.float32) for array in maps]
         boxes, *others = (np.empty((most, width), np.float32) for width in columns)

@@ -61,7 +61,7 @@ ALWAYS int any(const float *row, int64_t stride, int64_t width, float least)
 }
 
 /* Lists the anchors with a class logit of at least `least`; counts those that are not finite. */
-WIDE static int64_t passing(const float *logits, int64_t cells, float least, ranked *entries, int64_t *broken)
+static int64_t passing(const float *logits, int64_t cells, float least, ranked *entries, int64_t *broken)
 {
     int64_t found = 0, bad = 0;
     for (int64_t kind = 0; kind < KINDS; kind++)

@@ -37,7 +37,7 @@ size_t socsched_decode_centres_workspace(const socsched_centres_params *params)
 }
 
 /* Lists the cells with a logit of at least `least` and a reliable heading; counts those that are not finite. */
-WIDE static int64_t passing(const socsched_centres_params *p, const float *heat, const float *rot, ranked *entries,
+static int64_t passing(const socsched_centres_params *p, const float *heat, const float *rot, ranked *entries,
                             int64_t *broken)
 {
     const int64_t cells = (int64_t)p->rows * p->columns;

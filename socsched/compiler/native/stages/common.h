@@ -1,4 +1,4 @@
-/* What the stages share: checks of sizes, the layout of workspaces, and code for wider vectors. */
+/* What the stages share: checks of sizes, the layout of workspaces, ranking and overlaps. */
 #ifndef SOCSCHED_COMMON_H
 #define SOCSCHED_COMMON_H
 
@@ -6,14 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-/* On x86-64, functions marked WIDE are compiled for AVX2 as well and chosen when the library is loaded.  Sanitizers
-   cannot run the code that chooses. */
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(SOCSCHED_PLAIN) &&                                          \
-    ((defined(__clang__) && __clang_major__ >= 14) || (!defined(__clang__) && __GNUC__ >= 9))
-#define WIDE __attribute__((target_clones("avx2", "default")))
-#else
-#define WIDE
-#endif
 #define ALWAYS static inline __attribute__((always_inline))
 
 enum { MOST_CELLS = 1 << 26 };

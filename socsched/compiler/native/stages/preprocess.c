@@ -185,8 +185,8 @@ static void finish(const socsched_preprocess_params *p, const floats *above, con
         finish_as(0, p, above, below, weight, target, step, apart);
 }
 
-/* Four floats as fp16, rounded to nearest even, as IEEE 754 converts. */
-ALWAYS void halve_four(const float *from, uint16_t *to)
+/* Four floats as fp16 in the low halves, rounded to nearest even, as IEEE 754 converts. */
+ALWAYS ints halves(const float *from)
 {
     floats size;
     memcpy(&size, from, sizeof size);
@@ -196,21 +196,29 @@ ALWAYS void halve_four(const float *from, uint16_t *to)
     ints normal = (bits - 0x37fff001 + (bits >> 13 & 1)) >> 13;
     ints large = 0x7c00 + ((bits > 0x7f800000) & 0x200);
     ints tiny = bits < 0x38800000, fits = bits < 0x47800000;
-    ints value = (small & tiny) | (normal & ~tiny & fits) | (large & ~fits) | sign;
-    for (int k = 0; k < LANES; k++)
-        to[k] = (uint16_t)value[k];
+    return (small & tiny) | (normal & ~tiny & fits) | (large & ~fits) | sign;
+}
+
+ALWAYS void halve_eight(const float *from, uint16_t *to)
+{
+    union {
+        ints lanes[2];
+        int16_t parts[16];
+    } found = {{halves(from), halves(from + LANES)}};
+    for (int k = 0; k < 8; k++)
+        to[k] = (uint16_t)found.parts[2 * k];
 }
 
 static void halve(const float *from, uint16_t *to, int64_t count)
 {
     int64_t i = 0;
-    for (; i + LANES <= count; i += LANES)
-        halve_four(from + i, to + i);
-    float rest[LANES] = {0};
-    uint16_t result[LANES];
+    for (; i + 8 <= count; i += 8)
+        halve_eight(from + i, to + i);
+    float rest[8] = {0};
+    uint16_t result[8];
     for (int64_t k = i; k < count; k++)
         rest[k - i] = from[k];
-    halve_four(rest, result);
+    halve_eight(rest, result);
     memcpy(to + i, result, (count - i) * sizeof *to);
 }
 

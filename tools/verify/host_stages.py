@@ -4,8 +4,8 @@
     python -m tools.verify.host_stages --compiler 'aarch64-linux-gnu-gcc -static' --runner qemu-aarch64
 
 By default the compiler is gcc with both sanitizers, and the program runs here; `--runner` names an emulator.  Half of
-the cases are scans and maps of LiDAR detectors, half images and maps of the camera's (tests/compiler/native).  Every array
-is exactly as large as its stage states, so that any access beyond is found.  Exit code 1 when a bit differs or the
+the cases are scans and maps of LiDAR detectors, half images and maps of the camera's (tests/compiler/native).  Arrays
+are exactly as large as their stages state, so that any access beyond is found.  Exit code 1 when a bit differs or the
 program fails, 3 when the compiler or the runner is missing.
 """
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from socsched.compiler.native import stage_params
 from socsched.compiler.native.shared_object import build_shared_object
-from socsched.models.camera_decode import CLASSES, OUTPUTS
+from socsched.models.camera import CLASSES, OUTPUTS
 from socsched.models.camera_image import PRECISIONS, is_nv12, planes_of
 from socsched.models.centerpoint.network import MAPS
 from socsched.models.compiled import CompiledStages, Floats, Ints
@@ -68,7 +68,7 @@ class NativeStages:
         if [array.shape for array in maps] != [(*shape, rows * columns) for shape in _ANCHORS]:
             return None
         most = min(settings.max_boxes, 3 * settings.candidates, 3 * PER_CELL * rows * columns)
-        return self._decode("decode_anchors", stage_params.decode_anchors(settings), maps, most, 7)  # type: ignore[return-value]
+        return self._decode("decode_anchors", stage_params.decode_anchors(settings), maps, most, 7)
 
     def decode_centres(self, maps: Sequence[Floats], settings: Any) -> tuple[Floats, Floats, Ints, Floats, int] | None:
         """Return boxes, scores, labels, velocities and the number of dropped cells."""
@@ -76,7 +76,7 @@ class NativeStages:
         if [array.shape for array in maps] != [(channels, cells) for _, channels in MAPS]:
             return None
         most = min(settings.max_boxes, settings.candidates, cells)
-        return self._decode("decode_centres", stage_params.decode_centres(settings), maps, most, 7, 2)  # type: ignore[return-value]
+        return self._decode("decode_centres", stage_params.decode_centres(settings), maps, most, 7, 2)
 
     def decode_image_boxes(self, output: Floats, settings: Any) -> tuple[Floats, Floats, Ints, int] | None:
         """Return boxes, scores, labels and the number of dropped boxes of a map [40, rows, columns] in float32."""
@@ -85,7 +85,7 @@ class NativeStages:
             return None
         most = min(settings.max_boxes, settings.candidates, OUTPUTS // (5 + CLASSES) * rows * columns)
         params = stage_params.decode_image_boxes(settings, rows, columns)
-        return self._decode("decode_image_boxes", params, [output], most, 4)  # type: ignore[return-value]
+        return self._decode("decode_image_boxes", params, [output], most, 4)
 
     def preprocess(self, image: npt.NDArray[np.uint8], target: Any) -> npt.NDArray[Any] | None:
         """Return the network's input; None for an image that is not of the target's format or not C-contiguous."""

@@ -124,6 +124,20 @@ def test_rows_of_an_image_can_be_shared_between_threads() -> None:
         assert call("preprocess", params, image, parts, ctypes.c_int32(first), ctypes.c_int32(last)) == -2
 
 
+def test_halves_are_rounded_as_numpy_rounds_them() -> None:
+    """Subnormal, ordinary and infinite halves, with ties."""
+    rng, target = np.random.default_rng(0), Target(32, 64, precision="fp16")
+    for _ in range(60):
+        params = stage_params.PreprocessParams.from_buffer_copy(stage_params.preprocess(target, "rgb", 32, 64))
+        gain, bias = np.float32(10 ** rng.uniform(-12, 6)), np.float32(rng.choice([0, 1, -1e-6, 1e-7, 6e4]))
+        params.gain[:], params.bias[:] = [gain] * 3, [bias] * 3
+        image, found = rng.integers(0, 256, (32, 64, 3), np.uint8), np.empty((1, 3, 32, 64), np.float16)
+        assert call("preprocess", params, image, found, ctypes.c_int32(0), ctypes.c_int32(32)) == 32
+        planes = image.transpose(2, 0, 1)[None].astype(np.float32)
+        with np.errstate(over="ignore"):
+            assert equal([found], [(planes * gain - bias).astype(np.float16)])
+
+
 def call(name: str, params: Any, *arguments: Any, spare: int = 0) -> int:
     """Return the result of a C function given a workspace of the size that it asks for, and `spare` bytes."""
     assert isinstance(STAGES, NativeStages)

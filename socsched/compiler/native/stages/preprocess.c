@@ -186,10 +186,8 @@ static void finish(const socsched_preprocess_params *p, const floats *above, con
 }
 
 /* Four floats as fp16 in the low halves, rounded to nearest even, as IEEE 754 converts. */
-ALWAYS ints halves(const float *from)
+ALWAYS ints halves(floats size)
 {
-    floats size;
-    memcpy(&size, from, sizeof size);
     ints sign = (ints)size >> 16 & 0x8000, bits = (ints)size & 0x7fffffff;
     /* The sum's last bits are those of a subnormal half, rounded. */
     ints small = (ints)((floats)bits + 0.5f) - 0x3f000000;
@@ -199,14 +197,15 @@ ALWAYS ints halves(const float *from)
     return (small & tiny) | (normal & ~tiny & fits) | (large & ~fits) | sign;
 }
 
+/* Little endian: a word holds an even float's half below that of the next. */
 ALWAYS void halve_eight(const float *from, uint16_t *to)
 {
-    union {
-        ints lanes[2];
-        int16_t parts[16];
-    } found = {{halves(from), halves(from + LANES)}};
-    for (int k = 0; k < 8; k++)
-        to[k] = (uint16_t)found.parts[2 * k];
+    floats first, second;
+    memcpy(&first, from, sizeof first);
+    memcpy(&second, from + LANES, sizeof second);
+    ints even = halves(PICK(first, second, 0, 2, 4, 6)), odd = halves(PICK(first, second, 1, 3, 5, 7));
+    even |= odd << 16;
+    memcpy(to, &even, sizeof even);
 }
 
 static void halve(const float *from, uint16_t *to, int64_t count)

@@ -2,8 +2,8 @@
 
 Usage: python -m tools.bench.host_stages [SCAN.bin ...]   (scans of KITTI's form; without any, synthetic ones)
 
-Prints the processor time of the calling thread, median and minimum of calls, in milliseconds, and the ratio to the first
-line of the stage.  OpenCV (resize and colour conversion, the same with normalisation, and NMS of rotated
+Prints the processor time of the calling thread, median and minimum of calls, in milliseconds, and the ratio to the
+first line of the stage.  OpenCV (resize and colour conversion, the same with normalisation, and NMS of rotated
 boxes) and torchvision (NMS of axis-aligned boxes) run with one thread.  Frames of the camera come from memory, not from
 a cache, as they do from a camera; a copy of as many bytes as preprocessing reads and writes shows memory's speed.
 """

@@ -162,8 +162,6 @@ def preprocess(target: camera_image.Target, form: str, height: int, width: int) 
     image = camera_image
     colours = [float(gain) for gain in (image.LUMA, image.RED_V, image.GREEN_U, image.GREEN_V, image.BLUE_U)]
     gains = [_floats(values) for values in (image.GAIN, image.BIAS, image.PADDING)]
-    swapped = form == "planar" and target.format == "bgr"
-    assert not swapped
     return PreprocessParams(
         FORMATS[form],
         height,

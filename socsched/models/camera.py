@@ -7,14 +7,16 @@ scores, as in YOLO9000 (Redmon & Farhadi, CVPR 2017, section 2).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
-import numpy as np
-
-from socsched.errors import InputError, UsageError
+from socsched.errors import UsageError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import Operator, TensorType
+from socsched.models.camera_image import FITS, FORMATS, LAYOUTS, PRECISIONS, Image, Target, prepare
+from socsched.models.compiled import CompiledStages
 from socsched.models.model import Model, Port
 
 HEIGHT, WIDTH = 384, 640
@@ -22,17 +24,18 @@ STAGES = ((2, 64), (2, 128), (2, 256), (2, 512))
 """Basic blocks and channels of each ResNet-18 stage; every stage but the first halves the resolution."""
 ANCHORS, CLASSES = 5, 3
 OUTPUTS = ANCHORS * (5 + CLASSES)
-MEAN = np.array([0.485, 0.456, 0.406], np.float32)
-STD = np.array([0.229, 0.224, 0.225], np.float32)
-"""Channel statistics (RGB, 0..1) of ImageNet, with which published ResNet weights are trained."""
 
 _PARAMS = {"height": 1080, "width": 1920, "input_height": HEIGHT, "input_width": WIDTH}
+_CHOICES = {"format": FORMATS, "fit": FITS, "precision": tuple(PRECISIONS), "layout": LAYOUTS}
+"""Params of preprocessing with their values, the first of each by default."""
 
 
-def _checked(params: Mapping[str, Any]) -> dict[str, int]:
+def _checked(params: Mapping[str, Any], others: Iterable[str] = ()) -> dict[str, int]:
+    """Return the sizes, checked; `others` are params that the stage also has."""
     unknown = sorted(set(params) - set(_PARAMS))
     if unknown:
-        raise UsageError(f"camera: unknown parameter {unknown[0]!r}", f"parameters: {', '.join(sorted(_PARAMS))}")
+        known = ", ".join(sorted([*_PARAMS, *others]))
+        raise UsageError(f"camera: unknown parameter {unknown[0]!r}", f"parameters: {known}")
     merged = {**_PARAMS, **params}
     for name, value in merged.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -44,18 +47,24 @@ def _checked(params: Mapping[str, Any]) -> dict[str, int]:
 
 
 def preprocess(params: Mapping[str, Any]) -> Model:
-    """Return the stage that resizes an RGB image (uint8 [1, 3, H, W] or [H, W, 3]) bilinearly and normalises it.
+    """Return the stage that resizes a camera image bilinearly and normalises it.
 
-    The param `steps` selects one of the two as a stage (`models.camera_steps`).
+    `format` is "rgb" (uint8 [1, 3, H, W] or [H, W, 3]), "bgr" (the same) or "nv12" ([H * 3 / 2, W]), `fit` "stretch" or
+    "letterbox", `precision` "fp32" or "fp16" and `layout` "NCHW" or "NHWC".  The param `steps` selects one of the two
+    steps of an RGB image as a stage of its own (`models.camera_steps`).
     """
-    chosen = _checked({name: value for name, value in params.items() if name != "steps"})
     if "steps" in params:
         from socsched.models.camera_steps import step
 
-        return step(params["steps"], chosen)
+        return step(params["steps"], _checked({name: value for name, value in params.items() if name != "steps"}))
+    chosen = _checked({name: value for name, value in params.items() if name not in _CHOICES}, _CHOICES)
+    options = {name: _choice(name, params.get(name, values[0])) for name, values in _CHOICES.items()}
     height, width = chosen["input_height"], chosen["input_width"]
-    source = TensorType((1, 3, chosen["height"], chosen["width"]), "uint8", "NCHW")
-    target = TensorType((1, 3, height, width), "fp32", "NCHW")
+    source = _source(options["format"], chosen["height"], chosen["width"])
+    target = Target(height, width, **options)
+    size = {"fp32": 4, "fp16": 2}[target.precision]
+    shape = (1, 3, height, width) if target.layout == "NCHW" else (1, height, width, 3)
+    output = TensorType(shape, target.precision, target.layout if target.layout == "NCHW" else "")
     # Rows first, then columns, three operations each; two for the normalisation.
     flops = 3 * (3 * height * chosen["width"] + 3 * height * width + 2 * height * width)
     work = Operator(
@@ -63,10 +72,10 @@ def preprocess(params: Mapping[str, Any]) -> Model:
         "function",
         "fp32",
         (source,),
-        (target,),
+        (output,),
         flops,
-        read_bytes=3 * chosen["height"] * chosen["width"],
-        write_bytes=4 * 3 * height * width,
+        read_bytes=math.prod(source.shape),
+        write_bytes=size * 3 * height * width,
         attrs={
             "input_pixels": chosen["height"] * chosen["width"],
             "output_pixels": height * width,
@@ -74,73 +83,36 @@ def preprocess(params: Mapping[str, Any]) -> Model:
             "scale_w": width / chosen["width"],
         },
     )
-
-    def function(image: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
-        return (resize_normalise(image, height, width),)
-
     return Model(
         "camera.preprocess",
         (Port("image", source),),
-        (Port("camera_input", target),),
-        function=function,
+        (Port("camera_input", output),),
+        function=partial(_prepared, target=target),
         operators=(work,),
+        compiled=True,
         device="camera-preprocess",
     )
 
 
-def resize_normalise(image: np.ndarray[Any, Any], height: int = HEIGHT, width: int = WIDTH) -> np.ndarray[Any, Any]:
-    """Return `image` as fp32 [1, 3, height, width], resized bilinearly with pixel centres at half integers.
-
-    Raises InputError unless it is uint8 of shape [1, 3, H, W] or [H, W, 3] with at least one pixel.
-    """
-    planes = planes_of(image)
-    top, bottom, y = taps(planes.shape[1], height)
-    left, right, x = taps(planes.shape[2], width)
-    result = np.empty((1, 3, height, width), np.float32)
-    for plane, target, mean, std in zip(planes, result[0], MEAN, STD, strict=True):
-        # Pixels are gathered as 8-bit values, so that only those needed are converted.
-        target[:] = blend_columns(plane[top], left, right, x)
-        below = blend_columns(plane[bottom], left, right, x)
-        below -= target
-        below *= y[:, None]
-        target += below
-        target *= 1 / (255 * std)
-        target -= mean / std
-    return result
+def _prepared(image: Image, target: Target, compiled: CompiledStages | None = None) -> tuple[Any, ...]:
+    return (prepare(image, target, compiled),)
 
 
-def blend_columns(
-    rows: np.ndarray[Any, Any], left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], x: np.ndarray[Any, Any]
-) -> np.ndarray[Any, Any]:
-    """Return rows of 8-bit pixels blended from their columns `left` and `right`, the latter with weight `x`."""
-    near, far = (rows.take(columns, 1).astype(np.float32) for columns in (left, right))
-    far -= near
-    far *= x[None, :]
-    near += far
-    return near
+def _choice(name: str, value: object) -> str:
+    if value not in _CHOICES[name]:
+        raise UsageError(f"camera: {name} is {value!r}", f"one of {', '.join(_CHOICES[name])}")
+    return str(value)
 
 
-def planes_of(image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return an 8-bit RGB image as [3, H, W]; InputError for any other array."""
-    planes: np.ndarray[Any, Any] | None = None
-    if image.dtype == np.uint8 and image.size:
-        if image.ndim == 4 and image.shape[:2] == (1, 3):
-            planes = image[0]
-        elif image.ndim == 3 and image.shape[2] == 3:
-            planes = image.transpose(2, 0, 1)
-    if planes is None:
-        raise InputError(
-            f"image: expected uint8 [1, 3, H, W] or [H, W, 3], got {image.dtype} {list(image.shape)}",
-            "decode the frame to 8-bit RGB first",
-        )
-    return planes
-
-
-def taps(source: int, target: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return the indices of both neighbours of every target pixel, and the weight of the second."""
-    centre = np.clip((np.arange(target) + 0.5) * source / target - 0.5, 0, source - 1)
-    first = np.floor(centre).astype(np.intp)
-    return first, np.minimum(first + 1, source - 1), (centre - first).astype(np.float32)
+def _source(form: str, height: int, width: int) -> TensorType:
+    """Return the type of an image; only "rgb" is an image file's, and so the only one that files are read as."""
+    if form == "nv12":
+        if height % 2 or width % 2:
+            raise UsageError(f"camera: an nv12 image of {height} x {width}", "give an even height and width")
+        return TensorType((height * 3 // 2, width), "uint8")
+    if form == "bgr":
+        return TensorType((height, width, 3), "uint8")
+    return TensorType((1, 3, height, width), "uint8", "NCHW")
 
 
 def detector(params: Mapping[str, Any]) -> Model:

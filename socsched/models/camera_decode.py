@@ -19,6 +19,9 @@ import numpy.typing as npt
 from socsched.errors import UsageError
 from socsched.graph.operators import Operator, TensorType
 from socsched.models.camera import ANCHORS, CLASSES, HEIGHT, OUTPUTS, WIDTH
+from socsched.models.camera_image import FITS, Target
+from socsched.models.compiled import CompiledStages
+from socsched.models.elementary import exponential
 from socsched.models.model import Model, Port
 from socsched.models.pointpillars.grid import check_params
 from socsched.models.pointpillars.nms import suppress
@@ -39,6 +42,7 @@ PARAMS: dict[str, Any] = {
     "width": 1920,
     "input_height": HEIGHT,
     "input_width": WIDTH,
+    "fit": "stretch",
 }
 """Thresholds are chosen here; sizes are those of the camera's image and of the network's input."""
 OPS_PER_BOX, OPS_PER_CANDIDATE, OPS_PER_PAIR = 20, 30, 14
@@ -53,7 +57,8 @@ Ints = npt.NDArray[np.int32]
 class Settings:
     """Least score, greatest IoU between two boxes of a class, maximum boxes considered and returned, image size.
 
-    The image size, in pixels, is the camera's: the network received the image stretched to its own input size.
+    The image size, in pixels, is the camera's: the network received the image fitted to its own input size, as
+    preprocessing did (`camera_image.FITS`).
     """
 
     score: float = 0.25
@@ -62,6 +67,7 @@ class Settings:
     max_boxes: int = 50
     height: int = 1080
     width: int = 1920
+    fit: str = "stretch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ class Detections:
     dropped: int = 0
 
 
-def detect(output: Floats, settings: Settings | None = None) -> Detections:
+def detect(output: Floats, settings: Settings | None = None, compiled: CompiledStages | None = None) -> Detections:
     """Return the detections in the detector's map [40, rows, columns]; a batch axis of 1 is allowed.
 
     Channels are grouped by anchor: x, y, width, height, objectness, class scores.  Every anchor box takes its best
@@ -85,6 +91,8 @@ def detect(output: Floats, settings: Settings | None = None) -> Detections:
     dropped, and the best `max_boxes` returned.  Ties are broken in the order row, column, anchor.
     """
     settings = settings or Settings()
+    if compiled is not None and (found := compiled.decode_image_boxes(output, settings)) is not None:
+        return Detections(*found)
     rows, columns = output.shape[-2:]
     maps = np.asarray(output, np.float32).reshape(ANCHORS, 5 + CLASSES, rows, columns)
     terms = maps.transpose(2, 3, 0, 1).reshape(-1, 5 + CLASSES)
@@ -103,8 +111,8 @@ def detect(output: Floats, settings: Settings | None = None) -> Detections:
 
 
 def _softmax(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-    exponentials: npt.NDArray[np.float64] = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
-    exponentials /= exponentials.sum(axis=1, keepdims=True)
+    exponentials = exponential(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+    exponentials /= (exponentials[:, 0] + exponentials[:, 1] + exponentials[:, 2])[:, None]  # in this order
     return exponentials
 
 
@@ -114,11 +122,20 @@ def _boxes(index: npt.NDArray[np.intp], terms: Floats, rows: int, columns: int, 
     row, column = np.divmod(cell, columns)
     centre = sigmoid(terms[:, :2]) + np.column_stack([column, row])
     with np.errstate(over="ignore"):
-        half = np.exp(terms[:, 2:].astype(np.float64)) * np.array(SIZES)[anchor] / 2
-    scale = np.array([settings.width / columns, settings.height / rows])
-    low, high = (centre - half) * scale, (centre + half) * scale
+        half = exponential(terms[:, 2:]) * np.array(SIZES)[anchor] / 2
+    scale, shift = map(np.array, mapping(rows, columns, settings))
+    low, high = (centre - half) * scale - shift, (centre + half) * scale - shift
     size = np.array([settings.width, settings.height])
     return np.hstack([np.clip(low, 0, size), np.clip(high, 0, size)]).astype(np.float32)
+
+
+def mapping(rows: int, columns: int, settings: Settings) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the pixels of the image per cell, and the pixels that padding adds left and above, along x and y."""
+    height, width = settings.height, settings.width
+    if settings.fit == "stretch":
+        return (width / columns, height / rows), (0.0, 0.0)
+    top, left, *inner = Target(rows * CELL, columns * CELL, fit=settings.fit).rectangle(height, width)
+    return (width * CELL / inner[1], height * CELL / inner[0]), (left * width / inner[1], top * height / inner[0])
 
 
 def _iou_matrix(boxes: Floats) -> npt.NDArray[np.float64]:
@@ -133,9 +150,11 @@ def _iou_matrix(boxes: Floats) -> npt.NDArray[np.float64]:
     return overlap
 
 
-def decode(output: Floats, settings: Settings | None = None) -> tuple[Floats, Floats, Ints]:
+def decode(
+    output: Floats, settings: Settings | None = None, compiled: CompiledStages | None = None
+) -> tuple[Floats, Floats, Ints]:
     """Return the result of `detect`; warn if the network's output was not finite everywhere."""
-    found = detect(output, settings)
+    found = detect(output, settings, compiled)
     if found.dropped:
         warnings.warn(f"decode: {found.dropped} boxes with non-finite values dropped", RuntimeWarning, stacklevel=2)
     return found.boxes, found.scores, found.labels
@@ -144,6 +163,8 @@ def decode(output: Floats, settings: Settings | None = None) -> tuple[Floats, Fl
 def model(params: Mapping[str, Any]) -> Model:
     """Return the stage for `params`: those of Settings, and the detector's `input_height` and `input_width`."""
     known = check_params(NAME, params, PARAMS)
+    if known["fit"] not in FITS:
+        raise UsageError(f"{NAME}: param 'fit' is {known['fit']!r}", f"one of {', '.join(FITS)}")
     inputs = {name: known.pop(name) for name in ("input_height", "input_width")}
     for name, value in inputs.items():
         if value % CELL:
@@ -171,5 +192,12 @@ def model(params: Mapping[str, Any]) -> Model:
     )
     function = partial(decode, settings=settings)
     return Model(
-        NAME, (source,), outputs, function=function, operators=(work,), classes=CLASS_NAMES, device="camera-decode"
+        NAME,
+        (source,),
+        outputs,
+        function=function,
+        operators=(work,),
+        classes=CLASS_NAMES,
+        compiled=True,
+        device="camera-decode",
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from socsched.errors import InputError, UsageError
 from socsched.graph.operators import Operator, TensorType
-from socsched.models.camera import MEAN, STD, blend_columns, planes_of, taps
+from socsched.models.camera_image import MEAN, STD, blend_columns, checked_planes, taps
 from socsched.models.model import Model, Port
 
 STEPS = ("resize", "normalise")
@@ -38,7 +38,7 @@ def step(steps: object, sizes: dict[str, int]) -> Model:
 
 def resize(image: Image, height: int, width: int) -> Image:
     """Return `image` as uint8 [1, 3, height, width], resized bilinearly with pixel centres at half integers."""
-    planes = planes_of(image)
+    planes = checked_planes(image)
     top, bottom, y = taps(planes.shape[1], height)
     left, right, x = taps(planes.shape[2], width)
     result = np.empty((1, 3, height, width), np.uint8)

@@ -26,8 +26,8 @@ class Model:
     order in, tuple of arrays out) is set.  `operators` estimates the work of a function; a network's is read from the
     compiler's IR. `classes` names the labels a detector's last stage gives.  `weights` returns the weights contained in
     the network's file, None for a network without; `trained` those socsched ships for a built-in network, used where
-    the user names no weights file, and `scales` the file of int8 scales that belongs to them.  `loops`: the function
-    accepts compiled loops under that name (`models.loops`).  `whole` is the network this one is a part of, if any:
+    the user names no weights file, and `scales` the file of int8 scales that belongs to them.  `compiled`: the function
+    accepts compiled stages under that name (`models.compiled`).  `whole` is the network this one is a part of, if any:
     seeded weights are drawn for it, so that the parts compute the same as the whole.  `device` names the device
     implementation of a function (voxelise, anchor-decode, ...): engines other than CPUs take it if they declare it.
     """
@@ -40,7 +40,7 @@ class Model:
     operators: tuple[Operator, ...] = ()
     classes: tuple[str, ...] = ()
     weights: Callable[[], dict[str, Any]] | None = None
-    loops: bool = False
+    compiled: bool = False
     whole: Callable[[], Network] | None = None
     trained: Callable[[], dict[str, Any]] | None = None
     scales: str = ""

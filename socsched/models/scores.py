@@ -7,11 +7,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from socsched.models.elementary import exponential
+
 
 def sigmoid(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
     """Return 1 / (1 + exp(-logits)) in double precision; 0 and 1 where that over- or underflows."""
-    with np.errstate(over="ignore"):
-        scores: npt.NDArray[np.float64] = 1 / (1 + np.exp(-logits.astype(np.float64)))
+    scores: npt.NDArray[np.float64] = 1 / (1 + exponential(-logits.astype(np.float64)))
     return scores
 
 

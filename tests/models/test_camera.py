@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.errors import InputError, UsageError
-from socsched.models.camera import MEAN, STD, resize_normalise
+from socsched.models.camera_image import MEAN, STD, Target, prepare
 from socsched.models.registry import get_model
+
+INPUT = Target(384, 640)
 
 
 def by_definition(image: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -32,22 +34,22 @@ def by_definition(image: np.ndarray, height: int, width: int) -> np.ndarray:
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 9), st.integers(1, 9))
 def test_resize_equals_the_definition(rows: int, columns: int, height: int, width: int) -> None:
     image = np.random.default_rng(rows).integers(0, 256, (rows, columns, 3)).astype(np.uint8)
-    found = resize_normalise(image, height, width)
+    found = prepare(image, Target(height, width))
     assert found.dtype == np.float32 and np.allclose(found, by_definition(image, height, width), atol=1e-5)
 
 
 def test_both_image_forms_agree() -> None:
     image = np.random.default_rng(0).integers(0, 256, (30, 50, 3)).astype(np.uint8)
     planar = np.ascontiguousarray(image.transpose(2, 0, 1))[None]
-    assert np.array_equal(resize_normalise(image), resize_normalise(planar))
+    assert np.array_equal(prepare(image, INPUT), prepare(planar, INPUT))
 
 
 @pytest.mark.parametrize("shape", [(3, 4, 5), (2, 3, 4, 4), (4, 4), (0, 4, 3)])
 def test_other_images_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match="image: expected uint8"):
-        resize_normalise(np.zeros(shape, np.uint8))
+        prepare(np.zeros(shape, np.uint8), INPUT)
     with pytest.raises(InputError, match="got float32"):
-        resize_normalise(np.zeros((4, 4, 3), np.float32))
+        prepare(np.zeros((4, 4, 3), np.float32), INPUT)
 
 
 def test_ports_fit_together() -> None:

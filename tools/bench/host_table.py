@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-
 from socsched.compiler.native.loops import loops
+
 from socsched.models.model import Model
 from socsched.models.registry import get_model
 from tools.bench.host_stages import centre_maps, synthetic_scan

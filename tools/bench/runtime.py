@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.native.loops import loops
+from socsched.compiler.native.host_stages import compiled_stages
 from socsched.cost.cost import Segment
 from socsched.descriptor import host
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
@@ -156,7 +156,7 @@ class TorchLoop:
     def __init__(self, weights: dict[str, Any], settings: Any) -> None:
         import torch
 
-        self.torch, self.settings, self.loops = torch, settings, loops()
+        self.torch, self.settings, self.compiled = torch, settings, compiled_stages()
         self.room = SIZE["pillars"]
         half = {"device": "cuda", "dtype": torch.float16}
         shapes = ((self.room, 32, 4), (self.room,), (self.room, 2))
@@ -195,7 +195,7 @@ class TorchLoop:
 
     def frame(self, points: Any) -> Any:
         """Return the detections in a scan."""
-        found = voxelise(points, loops=self.loops)
+        found = voxelise(points, compiled=self.compiled)
         count = min(len(found[1]), self.room)
         for pinned, placed, array in zip(self.pinned, self.placed, found, strict=True):
             pinned.numpy()[:count] = array[:count]
@@ -206,7 +206,7 @@ class TorchLoop:
         for there, here in zip(self.outputs, self.host, strict=True):
             here.copy_(there, non_blocking=True)
         self.torch.cuda.synchronize()
-        return decode(*(tensor.numpy() for tensor in self.host), settings=self.settings, loops=self.loops)
+        return decode(*(tensor.numpy() for tensor in self.host), settings=self.settings, compiled=self.compiled)
 
     def rate(self, scans: list[Any], frames: int) -> float:
         """Return frames a second."""

@@ -18,17 +18,20 @@ from socsched.compiler.native import compilers
 from socsched.compiler.store import library
 from socsched.errors import MachineError
 
-_FLAGS = ("-O3", "-std=c11", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno", "-w")
+FLAGS = ("-O3", "-std=c11", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno", "-w")
 
 
 @cache
-def build_shared_object(source: Path) -> ctypes.CDLL | None:
-    """Return a C file as a shared object, compiled if it is not in the cache; None if that is not possible."""
+def build_shared_object(*sources: Path) -> ctypes.CDLL | None:
+    """Return C files as a shared object, compiled if it is not in the cache; None if that is not possible.
+
+    Headers among `sources` are part of the cache key.  The object is named after the folder of several files.
+    """
     compiler = compilers.c_compiler()
     if not compiler or os.environ.get("SOCSCHED_KERNEL") == "python":
         return None
     try:
-        return ctypes.CDLL(str(_built(source, compiler)))
+        return ctypes.CDLL(str(_built(sources, compiler)))
     except MachineError as error:
         unusable(str(error))
     except (OSError, subprocess.SubprocessError):
@@ -36,11 +39,13 @@ def build_shared_object(source: Path) -> ctypes.CDLL | None:
     return None
 
 
-def _built(source: Path, compiler: str) -> Path:
-    key = f"{platform.machine()} {platform.libc_ver()} {compiler} {_FLAGS}".encode() + source.read_bytes()
-    name = f"{source.stem}.so"
+def _built(sources: tuple[Path, ...], compiler: str) -> Path:
+    key = f"{platform.machine()} {platform.libc_ver()} {compiler} {FLAGS}".encode()
+    key += b"".join(source.read_bytes() for source in sources)
+    name = f"{sources[0].stem if len(sources) == 1 else sources[0].parent.name}.so"
+    code = [str(source) for source in sources if source.suffix == ".c"]
 
     def build(folder: Path) -> None:
-        compilers.run([compiler, *_FLAGS, str(source), "-o", name, "-lm"], folder, 120)
+        compilers.run([compiler, *FLAGS, *code, "-o", name, "-lm"], folder, 120)
 
     return library("native", hashlib.sha256(key).hexdigest()[:24], name, build)

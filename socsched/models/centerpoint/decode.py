@@ -22,6 +22,8 @@ import numpy.typing as npt
 from socsched.graph.operators import Operator, TensorType
 from socsched.models.centerpoint.grid import AUTOWARE, settle
 from socsched.models.centerpoint.network import CLASSES, MAPS
+from socsched.models.compiled import CompiledStages
+from socsched.models.elementary import angle_of, exponential, length_of
 from socsched.models.model import Model, Port
 from socsched.models.pointpillars.grid import Grid
 from socsched.models.pointpillars.nms import footprints, iou_matrix, suppress
@@ -82,6 +84,7 @@ def detect(
     rot: Floats,
     vel: Floats,
     settings: Settings | None = None,
+    compiled: CompiledStages | None = None,
 ) -> Detections:
     """Return the detections in the head's maps [C, ny, nx], C as in `network.MAPS`; a batch axis of 1 is allowed.
 
@@ -94,6 +97,8 @@ def detect(
         np.asarray(array, np.float32).reshape(channels, -1)
         for array, (_, channels) in zip((heatmap, reg, height, dim, rot, vel), MAPS, strict=True)
     )
+    if compiled is not None and (found := compiled.decode_centres([logits, *values], settings)) is not None:
+        return Detections(*found)
     cells, label, scores, broken = _candidates(logits, values[3], settings)
     boxes = _boxes(cells, [value[:, cells] for value in values[:4]], settings.grid)
     velocity = np.ascontiguousarray(values[4][:, cells].T)
@@ -125,9 +130,8 @@ def _candidates(
     floor = logit(settings.score) - 1e-3
     cells = np.flatnonzero(best >= floor)
     label = logits[:, cells].argmax(axis=0)
-    with np.errstate(invalid="ignore", over="ignore"):
-        # a non-finite heading fails later, with its box
-        sure = ~(np.hypot(rot[0, cells], rot[1, cells]) < HEADING_NORM[label])
+    # a heading that is not a number fails later, with its box
+    sure = ~(length_of(rot[0, cells], rot[1, cells]) < HEADING_NORM[label])
     cells, label = cells[sure], label[sure]
     if settings.candidates < len(cells):
         # above 20, different logits may round to the same score; cell order then decides
@@ -147,10 +151,10 @@ def _boxes(cells: Indices, values: list[Floats], grid: Grid) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         boxes[:, 0] = (column + offset[0]) * grid.pillar[0] + grid.low[0]
         boxes[:, 1] = (row + offset[1]) * grid.pillar[1] + grid.low[1]
-        boxes[:, 3:6] = np.exp(size).T
+        boxes[:, 3:6] = exponential(size).T
         # the network outputs the height of the centre
         boxes[:, 2] = height[0] - boxes[:, 5] / 2
-        boxes[:, 6] = np.arctan2(heading[0], heading[1])
+        boxes[:, 6] = angle_of(heading[0], heading[1])
     return boxes
 
 
@@ -180,9 +184,10 @@ def decode(
     rot: Floats,
     vel: Floats,
     settings: Settings | None = None,
+    compiled: CompiledStages | None = None,
 ) -> tuple[Floats, Floats, Ints, Floats]:
     """Return the result of `detect`; warn if the network's output was not finite everywhere."""
-    found = detect(heatmap, reg, height, dim, rot, vel, settings)
+    found = detect(heatmap, reg, height, dim, rot, vel, settings, compiled)
     if found.dropped:
         warnings.warn(f"decode: {found.dropped} cells with non-finite values dropped", RuntimeWarning, stacklevel=2)
     return found.boxes, found.scores, found.labels, found.velocities
@@ -202,14 +207,9 @@ def model(params: Mapping[str, Any]) -> Model:
         Port("velocities", TensorType((most, 2), "fp32")),
     )
     work = _work(inputs, outputs, settings)
+    function = partial(decode, settings=settings)
     return Model(
-        NAME,
-        inputs,
-        outputs,
-        function=partial(decode, settings=settings),
-        operators=(work,),
-        classes=CLASSES,
-        device=DEVICE,
+        NAME, inputs, outputs, function=function, operators=(work,), classes=CLASSES, compiled=True, device=DEVICE
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from socsched.models.centerpoint.grid import AUTOWARE, MAX_PILLARS, MAX_POINTS, settle
-from socsched.models.loops import Loops
+from socsched.models.compiled import CompiledStages
 from socsched.models.model import Model
 from socsched.models.pointpillars import voxelise as pillars
 from socsched.models.pointpillars.grid import Grid
@@ -27,15 +27,19 @@ def voxelise(
     max_pillars: int = MAX_PILLARS,
     max_points: int = MAX_POINTS,
     grid: Grid = AUTOWARE,
-    loops: Loops | None = None,
+    compiled: CompiledStages | None = None,
 ) -> tuple[Floats, Ints, Ints]:
     """Return (voxels[P, max_points, 4], counts[P], coords[P, 2]) of points[N, 4] as PointPillars does, ages zero.
 
     The fourth value of each point, an intensity in scan files, is not used.
     """
+    if compiled is not None:
+        found = compiled.voxelise(points, max_pillars, max_points, grid, clear_fourth=True)
+        if found is not None:
+            return found
     aged = np.array(points, np.float32)
     aged[:, 3] = 0
-    return pillars.voxelise(aged, max_pillars, max_points, grid, loops)
+    return pillars.voxelise(aged, max_pillars, max_points, grid)
 
 
 def model(params: Mapping[str, Any]) -> Model:

@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from socsched.models.elementary import exponential, length_of
 from socsched.models.pointpillars.grid import KITTI, Grid
 
 CLASSES = ("Pedestrian", "Cyclist", "Car")
@@ -39,24 +40,33 @@ def anchors_at(index: npt.NDArray[np.intp], grid: Grid = KITTI, edges: bool = Fa
     """
     cell, kind = np.divmod(index, PER_CELL)
     row, column = np.divmod(cell, map_shape(grid)[1])
-    xs, ys, kinds = _tables(grid, edges)
+    xs, ys, kinds = anchor_tables(grid, edges)
     boxes = kinds[kind]
     boxes[:, 0], boxes[:, 1] = xs[column], ys[row]
     return boxes
 
 
 @lru_cache(maxsize=8)
-def _tables(grid: Grid, edges: bool = False) -> tuple[Floats, Floats, Floats]:
+def anchor_tables(grid: Grid, edges: bool = False) -> tuple[Floats, Floats, Floats]:
     """Return cell centres along x and y, and the anchors of a cell at the origin."""
     rows, columns = map_shape(grid)
-    step_x, step_y = (STRIDE * size for size in grid.pillar[:2])
-    xs = np.arange(columns) * step_x + (grid.low[0] + step_x / 2)
-    ys = np.arange(rows) * step_y + (grid.low[1] + step_y / 2)
-    if edges:
-        xs = np.linspace(grid.low[0], grid.high[0], columns)
-        ys = np.linspace(grid.low[1], grid.high[1], rows)
+    (left, step_x), (bottom, step_y) = (spacing(grid, axis, edges) for axis in range(2))
+    xs, ys = np.arange(columns) * step_x + left, np.arange(rows) * step_y + bottom
+    if edges and columns > 1:
+        xs[-1] = grid.high[0]
+    if edges and rows > 1:
+        ys[-1] = grid.high[1]
     kinds = [(0.0, 0.0, z, width, length, height, ry) for width, length, height, z in SIZES for ry in ROTATIONS]
     return xs.astype(np.float32), ys.astype(np.float32), np.array(kinds, np.float32)
+
+
+def spacing(grid: Grid, axis: int, edges: bool = False) -> tuple[float, float]:
+    """Return the first anchor's place and the distance to the next (m) along `axis`."""
+    step = STRIDE * grid.pillar[axis]
+    count = map_shape(grid)[1 - axis]
+    if edges:
+        return grid.low[axis], (grid.high[axis] - grid.low[axis]) / max(count - 1, 1)
+    return grid.low[axis] + step / 2, step
 
 
 def decode_boxes(anchors: Floats, offsets: Floats) -> Floats:
@@ -64,12 +74,12 @@ def decode_boxes(anchors: Floats, offsets: Floats) -> Floats:
 
     Centre offsets are in anchor diagonals (x, y) and heights (z, centre to centre), sizes logarithmic, angles added.
     """
-    diagonal = np.hypot(anchors[:, 3], anchors[:, 4])
+    diagonal = length_of(anchors[:, 3], anchors[:, 4])
     boxes = np.empty_like(offsets)
     with np.errstate(over="ignore", invalid="ignore"):
         boxes[:, 0] = offsets[:, 0] * diagonal + anchors[:, 0]
         boxes[:, 1] = offsets[:, 1] * diagonal + anchors[:, 1]
-        boxes[:, 3:6] = np.exp(offsets[:, 3:6]) * anchors[:, 3:6]
+        boxes[:, 3:6] = exponential(offsets[:, 3:6]).astype(np.float32) * anchors[:, 3:6]
         boxes[:, 2] = offsets[:, 2] * anchors[:, 5] + anchors[:, 2] + anchors[:, 5] / 2 - boxes[:, 5] / 2
         boxes[:, 6] = offsets[:, 6] + anchors[:, 6]
     return boxes

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from socsched.errors import UsageError
 from socsched.graph.operators import Operator, TensorType
-from socsched.models.loops import Loops
+from socsched.models.compiled import CompiledStages
 from socsched.models.model import Model, Port
 from socsched.models.pointpillars.anchors import CLASSES, PER_CELL, anchors_at, decode_boxes, map_shape
 from socsched.models.pointpillars.grid import KITTI, Grid, check_params, grid_of
@@ -75,7 +75,11 @@ class Detections:
 
 
 def detect(
-    cls: Floats, reg: Floats, direction: Floats, settings: Settings | None = None, loops: Loops | None = None
+    cls: Floats,
+    reg: Floats,
+    direction: Floats,
+    settings: Settings | None = None,
+    compiled: CompiledStages | None = None,
 ) -> Detections:
     """Return the detections in the head's maps: class logits [18, H, W], offsets [42, H, W], directions [12, H, W].
 
@@ -87,30 +91,26 @@ def detect(
     rows, columns = map_shape(settings.grid)
     shape = (PER_CELL, -1, rows * columns)
     logits, offsets, bins = (np.asarray(maps, np.float32).reshape(shape) for maps in (cls, reg, direction))
-    kinds, cells, broken = _candidates(logits, settings, loops)
+    if compiled is not None and (found := compiled.decode_anchors([logits, offsets, bins], settings)) is not None:
+        return Detections(*found)
+    kinds, cells, broken = _candidates(logits, settings)
     boxes = decode_boxes(anchors_at(cells * PER_CELL + kinds, settings.grid, settings.edges), offsets[kinds, :, cells])
     turns = bins[kinds, :, cells]
     usable = np.isfinite(boxes).all(axis=1) & np.isfinite(turns).all(axis=1)
     boxes, turns, scores = boxes[usable], turns[usable], sigmoid(logits[kinds[usable], :, cells[usable]])
-    row, label = _best(boxes, scores, settings, loops)
-    found = boxes[row]
-    found[:, 6] = _heading(found[:, 6], turns[row], settings.turn)
+    row, label = _best(boxes, scores, settings)
+    best = boxes[row]
+    best[:, 6] = _heading(best[:, 6], turns[row], settings.turn)
     chosen = scores[row, label].astype(np.float32)
-    return Detections(found, chosen, label.astype(np.int32), broken + int(np.count_nonzero(~usable)))
+    return Detections(best, chosen, label.astype(np.int32), broken + int(np.count_nonzero(~usable)))
 
 
-def _candidates(logits: Floats, settings: Settings, loops: Loops | None) -> tuple[Indices, Indices, int]:
+def _candidates(logits: Floats, settings: Settings) -> tuple[Indices, Indices, int]:
     """Return kind and cell of the best anchors in order of score, and the number of non-finite anchors.
 
     The sigmoid is monotone, so anchors are compared by logit and scores are computed only for those that could pass.
     """
     floor = logit(settings.score) - 1e-3
-    anchors = logits.shape[0] * logits.shape[2]
-    if loops is not None and logits.flags.c_contiguous:
-        passed, broken = loops.candidates(logits, floor, settings.candidates if settings.candidates < anchors else 0)
-        kinds, cells = np.divmod(passed.astype(np.intp), logits.shape[2])
-        order = _ranked(logits[kinds, :, cells].max(axis=1), kinds, cells, settings)
-        return kinds[order], cells[order], broken
     best = logits.max(axis=1)
     finite = np.isfinite(best)
     broken = int(best.size - np.count_nonzero(finite))
@@ -120,27 +120,19 @@ def _candidates(logits: Floats, settings: Settings, loops: Loops | None) -> tupl
         # above 20, different logits may round to the same score; anchor order then decides
         floor = max(floor, min(float(kth_largest(best, floor, settings.candidates)), 20.0))
     kinds, cells = np.nonzero(best >= floor)
-    order = _ranked(best[kinds, cells], kinds, cells, settings)
+    # by score, equal ones by number
+    order = np.lexsort((cells * PER_CELL + kinds, -sigmoid(best[kinds, cells])))[: settings.candidates]
     return kinds[order], cells[order], broken
 
 
-def _ranked(best: Floats, kinds: Indices, cells: Indices, settings: Settings) -> Indices:
-    """Return the order of the best anchors by score, equal ones by number."""
-    order: Indices = np.lexsort((cells * PER_CELL + kinds, -sigmoid(best)))[: settings.candidates]
-    return order
-
-
-def _best(
-    boxes: Floats, scores: npt.NDArray[np.float64], settings: Settings, loops: Loops | None
-) -> tuple[Indices, Indices]:
+def _best(boxes: Floats, scores: npt.NDArray[np.float64], settings: Settings) -> tuple[Indices, Indices]:
     """Return row and class of the boxes that survive suppression, best first."""
-    rects, survivors = footprints(boxes), suppress if loops is None else loops.suppress
-    overlaps = iou_matrix(rects) > settings.iou if loops is None else loops.overlaps(rects, settings.iou)
+    overlaps = iou_matrix(footprints(boxes)) > settings.iou
     kept: list[tuple[int, int]] = []
     for label in range(len(CLASSES)):
         rows = np.flatnonzero(scores[:, label] > settings.score)
         rows = rows[np.argsort(-scores[rows, label], kind="stable")]
-        kept += [(row, label) for row in survivors(overlaps, rows)]
+        kept += [(row, label) for row in suppress(overlaps, rows)]
     row, label_of = np.array(kept, np.intp).reshape(-1, 2).T
     order = np.argsort(-scores[row, label_of], kind="stable")[: settings.max_boxes]
     return row[order], label_of[order]
@@ -157,10 +149,14 @@ def _heading(angle: Floats, turns: Floats, start: float = 0.0) -> Floats:
 
 
 def decode(
-    cls: Floats, reg: Floats, direction: Floats, settings: Settings | None = None, loops: Loops | None = None
+    cls: Floats,
+    reg: Floats,
+    direction: Floats,
+    settings: Settings | None = None,
+    compiled: CompiledStages | None = None,
 ) -> tuple[Floats, Floats, Ints]:
     """Return boxes, scores and labels of `detect`; warn if the network's output was not finite everywhere."""
-    found = detect(cls, reg, direction, settings, loops)
+    found = detect(cls, reg, direction, settings, compiled)
     if found.dropped:
         warnings.warn(f"decode: {found.dropped} anchors with non-finite values dropped", RuntimeWarning, stacklevel=2)
     return found.boxes, found.scores, found.labels
@@ -197,7 +193,7 @@ def model(params: Mapping[str, Any]) -> Model:
     work = _work(inputs, outputs, settings)
     function = partial(decode, settings=settings)
     return Model(
-        NAME, inputs, outputs, function=function, operators=(work,), classes=CLASSES, loops=True, device=DEVICE
+        NAME, inputs, outputs, function=function, operators=(work,), classes=CLASSES, compiled=True, device=DEVICE
     )
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from socsched.models.elementary import sine_cosine
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -20,7 +22,7 @@ def corners(rects: npt.NDArray[np.floating]) -> Floats:
     """Return the corners [n, 4, 2] of footprints [n, 5], counter-clockwise from front left."""
     rects = np.asarray(rects, np.float64)
     heading = -rects[:, 4] - np.pi / 2
-    cos, sin = np.cos(heading)[:, None], np.sin(heading)[:, None]
+    sin, cos = (part[:, None] for part in sine_cosine(heading))
     along = rects[:, 3:4] / 2 * np.array([1.0, -1.0, -1.0, 1.0])
     across = rects[:, 2:3] / 2 * np.array([1.0, 1.0, -1.0, -1.0])
     x, y = rects[:, 0:1] + along * cos - across * sin, rects[:, 1:2] + along * sin + across * cos
@@ -35,7 +37,7 @@ def intersection(a: Floats, b: Floats) -> Floats:
     without case distinctions, so touching and equal boxes need no tolerance, unlike clipping vertex by vertex.
     """
     heading = -b[:, 4] - np.pi / 2
-    cos, sin = np.cos(heading)[:, None], np.sin(heading)[:, None]
+    sin, cos = (part[:, None] for part in sine_cosine(heading))
     # subtract before rotating: the differences keep their precision far from the origin
     local = corners(np.column_stack([a[:, :2] - b[:, :2], a[:, 2:]]))
     u, v = local[..., 0] * cos + local[..., 1] * sin, local[..., 1] * cos - local[..., 0] * sin
@@ -70,9 +72,9 @@ def iou_matrix(rects: Floats) -> Floats:
     """Return the symmetric IoU matrix [n, n] of footprints; for distant pairs only one distance is computed."""
     count = len(rects)
     first, second = np.triu_indices(count, 1)
-    radius = np.hypot(rects[:, 2], rects[:, 3]) / 2
+    radius = np.sqrt(rects[:, 2] * rects[:, 2] + rects[:, 3] * rects[:, 3]) / 2
     offset = rects[first, :2] - rects[second, :2]
-    near = np.hypot(offset[:, 0], offset[:, 1]) <= radius[first] + radius[second]
+    near = offset[:, 0] * offset[:, 0] + offset[:, 1] * offset[:, 1] <= (radius[first] + radius[second]) ** 2
     first, second = first[near], second[near]
     matrix = np.eye(count)
     matrix[first, second] = matrix[second, first] = iou(rects[first], rects[second])

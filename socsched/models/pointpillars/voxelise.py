@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from socsched.graph.operators import Operator, TensorType
 from socsched.models.arrays import aligned_zeros
-from socsched.models.loops import Loops
+from socsched.models.compiled import CompiledStages
 from socsched.models.model import Model, Port
 from socsched.models.pointpillars.grid import KITTI, Grid, check_params, grid_of
 
@@ -26,7 +26,11 @@ Ints = npt.NDArray[np.int32]
 
 
 def voxelise(
-    points: Floats, max_pillars: int = 16000, max_points: int = 32, grid: Grid = KITTI, loops: Loops | None = None
+    points: Floats,
+    max_pillars: int = 16000,
+    max_points: int = 32,
+    grid: Grid = KITTI,
+    compiled: CompiledStages | None = None,
 ) -> tuple[Floats, Ints, Ints]:
     """Return (voxels[P, max_points, 4], counts[P], coords[P, 2] as x, y cell) of points[N, 4] (m, intensity).
 
@@ -34,8 +38,8 @@ def voxelise(
     zero.  Points beyond `max_points` of a pillar and pillars beyond `max_pillars` are dropped; P may be 0.  Cells are
     found in float32, as deployed networks do it: in float64 a few points per scan fall into a neighbouring cell.
     """
-    if loops is not None and points.dtype == np.float32 and points.flags.c_contiguous and points.shape[1:] == (4,):
-        return loops.voxelise(points, max_pillars, max_points, grid)
+    if compiled is not None and (found := compiled.voxelise(points, max_pillars, max_points, grid)) is not None:
+        return found
     inside, cell = _cells(points, grid)
     pillar, first = _number(cell, grid)
     count = min(len(first), max_pillars)
@@ -115,4 +119,4 @@ def stage(name: str, known: Mapping[str, Any], grid: Grid, function: Callable[..
         attrs={"points": points, "pillars": pillars},
     )
     bound = partial(function, max_pillars=known["max_pillars"], max_points=slots, grid=grid)
-    return Model(name, (scan,), outputs, function=bound, operators=(work,), loops=True, device="voxelise")
+    return Model(name, (scan,), outputs, function=bound, operators=(work,), compiled=True, device="voxelise")

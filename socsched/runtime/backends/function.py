@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from socsched.compiler.native.loops import loops
+from socsched.compiler.native.host_stages import compiled_stages
 from socsched.descriptor.pipeline import Stage
 from socsched.models.registry import get_model
 from socsched.planning.plan import Task
@@ -13,7 +13,7 @@ from socsched.runtime.backends.base import Call, Outputs, Setting, gather
 
 
 class FunctionBackend:
-    """Calls `Model.function` with the arrays in port order, using compiled loops if available."""
+    """Calls `Model.function` with the arrays in port order, using compiled stages if available."""
 
     title = "host function"
     real = True
@@ -24,8 +24,8 @@ class FunctionBackend:
         model = get_model(stage.model, stage.params)
         function, inputs = model.function, setting.bound[stage.name]
         assert function is not None
-        if model.loops and (compiled := loops()) is not None:
-            function = partial(function, loops=compiled)
+        if model.compiled and (compiled := compiled_stages()) is not None:
+            function = partial(function, compiled=compiled)
         names = [port.name for port in model.outputs]
 
         def call(values: Mapping[str, Outputs]) -> Outputs:

@@ -1,0 +1,58 @@
+/* What the stages share: checks of sizes, the layout of workspaces, ranking and overlaps. */
+#ifndef SOCSCHED_COMMON_H
+#define SOCSCHED_COMMON_H
+
+#include "stages.h"
+#include <math.h>
+#include <string.h>
+
+#define ALWAYS static inline __attribute__((always_inline))
+
+enum { MOST_CELLS = 1 << 26 };
+
+/* Hands out parts of a workspace, each aligned to 64 bytes; with a null base it only counts. */
+typedef struct {
+    unsigned char *base;
+    size_t used;
+} room;
+
+ALWAYS void *part(room *from, size_t count, size_t size)
+{
+    void *found = from->base ? from->base + from->used : NULL;
+    from->used += (count * size + 63) / 64 * 64;
+    return found;
+}
+
+ALWAYS int unfit(const void *workspace, size_t bytes, size_t needed)
+{
+    return !workspace || (uintptr_t)workspace % 64 || bytes < needed;
+}
+
+ALWAYS int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A number and its score. */
+typedef struct {
+    double score;
+    int32_t number, label;
+} ranked;
+
+/* Moves the best `most` of `entries` to the front, highest score first, equal ones by number; returns how many. */
+int64_t socsched_rank(ranked *entries, int64_t count, int64_t most);
+
+/* Returns the value that is `most`-th of count >= most values from the top; `heap` has room for `most`. */
+float socsched_kth_largest(const ranked *entries, int64_t count, int64_t most, float *heap);
+
+/* A box seen from above: centre, size, and the direction of its length. */
+typedef struct {
+    double x, y, width, length, cosine, sine, radius, area;
+} footprint;
+
+void socsched_footprint(const float *box, footprint *found);
+
+/* Whether the boxes share more than `least` of their union. */
+int socsched_overlap(const footprint *a, const footprint *b, double least);
+
+#endif

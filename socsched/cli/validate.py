@@ -34,11 +34,24 @@ if TYPE_CHECKING:
     multiple=True,
     help="Own descriptor file for the rows of its platform; several may be given.",
 )
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="PATTERN",
+    help="Predict rows without scoring them, e.g. 'network=bert*,engine=gpu'; several may be given.",
+)
 @folder_option
 @output_options
 @click.pass_obj
 def command(
-    output: Output, pairs: Path, networks: Path, bar: Path | None, platforms: tuple[str, ...], folder: Path | None
+    output: Output,
+    /,
+    pairs: Path,
+    networks: Path,
+    bar: Path | None,
+    platforms: tuple[str, ...],
+    exclude: tuple[str, ...],
+    folder: Path | None,
 ) -> int:
     """Predict every row of PAIRS.csv (or .csv.gz) as `plan` does, and score the predictions.
 
@@ -48,6 +61,9 @@ def command(
     overall: cells, median ratio of predicted to measured, MAPE (mean of |ratio - 1|), P90 (what 90 % keep within),
     Spearman's rank correlation, and the share measured inside the interval, time x (1 +- stated error).
 
+    With a column runtime, a row of a program whose speed a fit states is predicted for that program, and rows of others
+    are kept apart: predicted, counted, and scored in a line of their own.
+
     The folder gets rows.csv (the input and predicted_ms, lo_ms, hi_ms, inside, provenance, refused), summary.json and
     index.html.  Exit code 0: the bar is kept, or none is given, 1: it is not.
     """
@@ -56,7 +72,7 @@ def command(
     from socsched.validation.validate import validate
 
     ready_to_write(folder=folder)
-    found = validate(pairs, networks, bar, platforms)
+    found = validate(pairs, networks, bar, platforms, exclude)
     if folder:
         save(found, folder)
         output.note(f"wrote {folder}/ (rows.csv, summary.json, index.html)")
@@ -76,10 +92,13 @@ def _show(found: Validation) -> None:
         [group["platform"], group["engine"], group["precision"], *score_cells(group)] for group in document["groups"]
     ]
     rows.append(["overall", "", "", *score_cells(document["overall"])])
+    if document["apart"]:
+        rows.append(["with cells apart", "", "", *score_cells(document["everything"])])
     screen = console(terminal_width())
     screen.print(table("Predicted against measured", ["platform", "engine", "", *SCORES], rows, range(3, 10), (4, 8)))
     lines = [headline(found)]
     lines += [f"refused {item['rows']} rows: {item['reason']}" for item in document["refusals"][:5]]
+    lines += [f"apart {item['cells']} cells: {item['reason']}" for item in document["apart"][:5]]
     bar = document["bar"]
     if bar:
         lines.append(f"✓ {bar['file']} is kept" if bar["held"] else f"✗ {bar['file']} is not kept")

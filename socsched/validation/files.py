@@ -9,7 +9,7 @@ from pathlib import Path
 
 from socsched.errors import unwritable
 from socsched.files import write_file
-from socsched.validation.measurements import ADDED
+from socsched.validation.document import ADDED
 from socsched.validation.page import page
 from socsched.validation.scores import is_inside
 from socsched.validation.validate import Validation

@@ -31,6 +31,7 @@ def page(found: Validation) -> str:
         _plots(found.cells),
         _worst(found.cells),
         _refusals(found),
+        _apart(found),
         element("h2", "How this was made"),
         table(
             ["what", "value"],
@@ -48,7 +49,8 @@ def headline(found: Validation) -> str:
     document, overall = found.document, found.document["overall"]
     return (
         f"{document['rows']:,} rows, {document['flagged']:,} of them flagged and not scored, "
-        f"{document['refused_rows']:,} refused; {overall['cells']:,} cells scored, {overall['refused']:,} refused"
+        f"{document['refused_rows']:,} refused; {overall['cells']:,} cells scored, {overall['refused']:,} refused, "
+        f"{sum(item['cells'] for item in document['apart']):,} apart"
     )
 
 
@@ -81,6 +83,8 @@ def _bar(found: Validation) -> str:
 
 def _scores(found: Validation) -> str:
     rows = [["overall", "", "", *score_cells(found.document["overall"])]]
+    if found.document["apart"]:
+        rows.append(["with cells apart", "", "", *score_cells(found.document["everything"])])
     rows += [
         [_text(group["platform"]), _text(group["engine"]), _text(group["precision"]), *score_cells(group)]
         for group in found.document["groups"]
@@ -159,6 +163,15 @@ def _refusals(found: Validation) -> str:
     more = len(refusals) - len(rows)
     rest = element("p", f"{more} more reasons are in rows.csv.", class_="dim") if more else ""
     return element("h2", "Refused rows") + table(["rows", "reason"], rows, (0,)) + rest
+
+
+def _apart(found: Validation) -> str:
+    apart = found.document["apart"]
+    if not apart:
+        return ""
+    note = "These cells are predicted and, in the scores above, only part of the line “with cells apart”."
+    rows = [[str(item["cells"]), _text(item["reason"])] for item in apart[:MOST_REFUSALS]]
+    return element("h2", "Cells apart") + element("p", note, class_="dim") + table(["cells", "reason"], rows, (0,))
 
 
 def _text(text: str) -> str:

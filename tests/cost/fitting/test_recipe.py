@@ -13,9 +13,10 @@ from socsched.cli.root import run
 from socsched.cost.fitting.cells import Choice, Host
 from socsched.cost.fitting.networks import Networks
 from socsched.cost.fitting.nominal import nominal, use_of
-from socsched.cost.fitting.pairs import Pair, pattern
+from socsched.cost.fitting.pairs import pattern
 from socsched.cost.fitting.recipe import Request, fit_platform
 from socsched.cost.fitting.section import document, rewritten
+from socsched.cost.measurements import Row
 from socsched.cost.timing import NAMES, Parameters, job_times, table
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.source import parse, read_bytes
@@ -26,7 +27,7 @@ WORK = dict(zip((f"net{n}" for n in range(12)), networks(12), strict=True))
 TRUE = Parameters(0.45, 1, 1.2, 0.6, 1, 0.15, 0.006, 5, 4, 0.7, 0.7, 1, 0.4, 1)
 
 
-def rows(platform: str, count: int = 12, engine: str = "npu", precision: str = "int8") -> list[Pair]:
+def rows(platform: str, count: int = 12, engine: str = "npu", precision: str = "int8") -> list[Row]:
     from socsched.cost.fitting.families import find_family
 
     use = use_of(get_platform(platform), engine, "", precision)
@@ -34,11 +35,11 @@ def rows(platform: str, count: int = 12, engine: str = "npu", precision: str = "
     assert family is not None
     times = job_times(table(list(WORK.values())), nominal(use, family), TRUE)
     return [
-        Pair(platform, engine, precision, "", 0, n, float(t)) for n, t in list(zip(WORK, times, strict=True))[:count]
+        Row(platform, engine, precision, "", 0, n, float(t) / 1e3) for n, t in list(zip(WORK, times, strict=True))[:count]
     ]
 
 
-def report(pairs: list[Pair], **given: object):  # type: ignore[no-untyped-def]
+def report(pairs: list[Row], **given: object):  # type: ignore[no-untyped-def]
     request = Request(get_platform("qcs8550"), "npu", "int8", **given)  # type: ignore[arg-type]
     return fit_platform(request, pairs, Networks(None, WORK))
 
@@ -59,7 +60,7 @@ def test_a_board_without_measurements_gets_those_of_its_family() -> None:
 
 def test_an_anchor_counts_as_a_measurement_of_the_board() -> None:
     family = rows("sa8295p") + rows("qcs6490")
-    slow = [Pair(p.platform, p.engine, p.precision, "", 0, p.network, 2 * p.measured_us) for p in rows("qcs8550", 1)]
+    slow = [Row(p.platform, p.engine, p.precision, "", 0, p.network, 2 * p.measured_ms) for p in rows("qcs8550", 1)]
     (section,) = report(family + slow).sections
     (without,) = report(family).sections
     work = table([WORK["net0"]])
@@ -69,12 +70,12 @@ def test_an_anchor_counts_as_a_measurement_of_the_board() -> None:
 
 def test_rows_that_are_not_used_are_named_with_the_reason() -> None:
     odd = [
-        Pair("nowhere", "npu", "int8", "", 0, "net0", 1.0),
-        Pair("qcs8550", "tpu", "int8", "", 0, "net0", 1.0),
-        Pair("qcs8550", "npu", "int8", "99W", 0, "net0", 1.0),
-        Pair("qcs8550", "npu", "int8", "", 0, "net0", 1.0, flag="NOISY"),
-        Pair("qcs8550", "npu", "int8", "", 0, "net1", 1.0, source="bad/x"),
-        Pair("qcs8550", "npu", "int8", "", 0, "unknown", 1.0),
+        Row("nowhere", "npu", "int8", "", 0, "net0", 1.0),
+        Row("qcs8550", "tpu", "int8", "", 0, "net0", 1.0),
+        Row("qcs8550", "npu", "int8", "99W", 0, "net0", 1.0),
+        Row("qcs8550", "npu", "int8", "", 0, "net0", 1.0, flag="NOISY"),
+        Row("qcs8550", "npu", "int8", "", 0, "net1", 1.0, source="bad/x"),
+        Row("qcs8550", "npu", "int8", "", 0, "unknown", 1.0),
     ]
     found = report(rows("qcs8550") + odd, choice=Choice(excluded=(pattern("source=bad/*"),)))
     reasons = " ".join(one.reason for one in found.refused)
@@ -84,7 +85,7 @@ def test_rows_that_are_not_used_are_named_with_the_reason() -> None:
 
 def test_rows_under_another_host_are_cells_of_their_own_with_its_costs() -> None:
     choice = Choice(hosts=(Host(pattern("source=slow/*"), 10.0, 500.0),))
-    slow = [Pair(p.platform, p.engine, p.precision, "", 0, p.network, p.measured_us + 425, source="slow/x")
+    slow = [Row(p.platform, p.engine, p.precision, "", 0, p.network, p.measured_ms + 0.425, source="slow/x")
             for p in rows("qcs8550")]  # fmt: skip
     found = report(rows("qcs8550") + slow, choice=choice)
     assert [cell.engine.submit_us for cell in found.families[0].cells] == [75, 500]
@@ -94,7 +95,7 @@ def test_rows_under_another_host_are_cells_of_their_own_with_its_costs() -> None
 def test_sections_are_the_same_bytes_twice_and_hold_every_parameter() -> None:
     texts = [document(report(rows("qcs8550")).sections, "mine", "2026-11-23") for _ in range(2)]
     assert texts[0] == texts[1]
-    fitted = parse(texts[0].encode(), "x").data["engines"]["npu"]["precisions"]["int8"]["fitted"]
+    fitted = parse(texts[0].encode(), "x").data["engines"]["npu"]["precisions"]["int8"]["fitted"][0]
     assert tuple(fitted["parameters"]) == NAMES
     assert (fitted["source"], fitted["networks"], fitted["date"]) == ("mine", 12, "2026-11-23")
 
@@ -105,7 +106,7 @@ def test_a_descriptor_keeps_everything_else_when_sections_are_put_in() -> None:
     once = rewritten(raw, "q.yaml", sections, "mine", "2026-11-23")
     assert rewritten(once.encode(), "q.yaml", sections, "mine", "2026-11-23") == once
     data, before = parse(once.encode(), "q").data, parse(raw, "q").data
-    assert data["engines"]["npu"]["precisions"]["int8"].pop("fitted")["networks"] == 12
+    assert data["engines"]["npu"]["precisions"]["int8"].pop("fitted")[0]["networks"] == 12
     assert data["sources"].pop("mine")
     del before["engines"]["npu"]["precisions"]["int8"]["fitted"]
     assert data == before

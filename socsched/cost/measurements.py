@@ -7,6 +7,7 @@ import hashlib
 import io
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,26 +19,27 @@ from socsched.limits import LONGEST_NS, MOST_LANES
 COLUMNS = (
     "id", "platform", "engine", "precision", "mode", "share", "network", "measured_ms", "statistic", "flag", "source",
 )  # fmt: skip
-"""Columns that a file must have, in any order; others are kept as they are."""
-ADDED = ("predicted_ms", "lo_ms", "hi_ms", "inside", "provenance", "refused")
-"""Columns that `validate` adds."""
+"""Columns of a table that is validated, in any order; others are kept as they are."""
+NEEDED = ("platform", "engine", "precision", "network", "measured_ms")
+"""Columns that a table for a fit cannot lack."""
 MOST_BYTES = 2**26
 MOST_ROWS = 200_000
 MOST_COLUMNS = 100
-_STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
-_HINT = f"expected a header with {', '.join(COLUMNS)}, and one row per measurement"
+_TEXT = ("platform", "engine", "precision", "mode", "network", "flag", "source", "statistic", "id", "runtime")
+STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
+"""Names of networks and of sources."""
+RUNTIME = "runtime"
+"""Column that names the program that ran the network, where a table has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement: its cells as in the file, the time (ms), and the `problem` that makes it unusable, "" if none.
+    """One measurement: what was timed, the time (ms), and the `problem` that makes the row unusable, "" if none.
 
-    `share`: units of the engine used, 0 where the file does not state it.
+    `share`: units of the engine used, 0 where the file does not state it.  `flag`: why the row is not to be used, empty
+    where it is.  `runtime`: the program that ran the network.  `line`, `cells`: the row as it stands in the file.
     """
 
-    line: int
-    cells: tuple[str, ...]
-    id: str
     platform: str
     engine: str
     precision: str
@@ -45,9 +47,19 @@ class Row:
     share: int
     network: str
     measured_ms: float
-    flag: str
-    source: str
+    flag: str = ""
+    source: str = ""
+    statistic: str = ""
+    id: str = ""
+    runtime: str = ""
+    line: int = 0
+    cells: tuple[str, ...] = ()
     problem: str = ""
+
+    @property
+    def measured_us(self) -> float:
+        """Return the measured time in microseconds."""
+        return self.measured_ms * 1e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,49 +72,54 @@ class Measurements:
     rows: tuple[Row, ...]
 
 
-def read_measurements(path: Path) -> Measurements:
+def read_measurements(
+    path: Path, needed: Sequence[str] = COLUMNS, reserved: Sequence[str] = ()
+) -> Measurements:
     """Return the measurements of a .csv or .csv.gz file; InputError with file and line if it is no such table.
 
-    A row whose values cannot be used (a time that is no time, a network that is no file stem, an id given twice) is
+    `needed` columns must be there, `reserved` ones must not, the others of `COLUMNS` and `RUNTIME` may.  A row whose values cannot be used (a time that is no time, a network that is no file stem, an id given twice) is
     kept with its problem.
     """
-    raw = read_bytes(path, "table of measurements", _HINT, MOST_BYTES)
+    hint = f"expected a header with {', '.join(needed)}, and one row per measurement"
+    raw = read_bytes(path, "table of measurements", hint, MOST_BYTES)
     digest = hashlib.sha256(raw).hexdigest()
     if raw[:2] == b"\x1f\x8b":
         try:
             raw = gunzip(raw, MOST_BYTES)
         except ValueError as error:
-            raise InputError(f"{path}: {error}", _HINT) from None
+            raise InputError(f"{path}: {error}", hint) from None
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}:{line}: not UTF-8 text", _HINT) from None
+        raise InputError(f"{path}:{line}: not UTF-8 text", hint) from None
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        columns = _columns(path, next(reader, []))
-        rows = _rows(path, reader, columns)
+        columns = _columns(path, next(reader, []), needed, reserved, hint)
+        rows = _rows(path, reader, columns, hint)
     except csv.Error as error:
-        raise InputError(f"{path}:{reader.line_num}: not a CSV table: {error}", _HINT) from None
+        raise InputError(f"{path}:{reader.line_num}: not a CSV table: {error}", hint) from None
     return Measurements(path.name, digest, columns, rows)
 
 
-def _columns(path: Path, header: list[str]) -> tuple[str, ...]:
-    missing = [name for name in COLUMNS if name not in header]
+def _columns(
+    path: Path, header: list[str], needed: Sequence[str], reserved: Sequence[str], hint: str
+) -> tuple[str, ...]:
+    missing = [name for name in needed if name not in header]
     if missing:
-        raise InputError(f"{path}:1: columns are missing: {', '.join(missing)}", _HINT)
+        raise InputError(f"{path}:1: columns are missing: {', '.join(missing)}", hint)
     twice = next((name for name in header if header.count(name) > 1), None) if len(header) <= MOST_COLUMNS else ""
     if twice is not None:
         problem = f"column {twice!r} is given twice" if twice else f"more than {MOST_COLUMNS} columns"
-        raise InputError(f"{path}:1: {problem}", _HINT)
-    taken = [name for name in ADDED if name in header]
+        raise InputError(f"{path}:1: {problem}", hint)
+    taken = [name for name in reserved if name in header]
     if taken:
         raise InputError(f"{path}:1: column {taken[0]!r} is one that validation adds", "remove or rename it")
     return tuple(header)
 
 
-def _rows(path: Path, reader: Any, columns: tuple[str, ...]) -> tuple[Row, ...]:
-    index = {name: columns.index(name) for name in COLUMNS}
+def _rows(path: Path, reader: Any, columns: tuple[str, ...], hint: str) -> tuple[Row, ...]:
+    index = {name: columns.index(name) for name in (*COLUMNS, RUNTIME) if name in columns}
     rows: list[Row] = []
     first: dict[str, int] = {}
     for cells in reader:
@@ -110,33 +127,32 @@ def _rows(path: Path, reader: Any, columns: tuple[str, ...]) -> tuple[Row, ...]:
         if not cells:
             continue
         if len(cells) != len(columns):
-            raise InputError(f"{path}:{line}: {len(cells)} cells, the header has {len(columns)} columns", _HINT)
+            raise InputError(f"{path}:{line}: {len(cells)} cells, the header has {len(columns)} columns", hint)
         if len(rows) == MOST_ROWS:
             raise InputError(f"{path}:{line}: more than {MOST_ROWS} rows", "divide the file")
         named = {name: cells[place].strip() for name, place in index.items()}
-        row = _row(line, tuple(cells), named, first.get(named["id"], 0))
-        first.setdefault(row.id, line)
+        row = _row(line, tuple(cells), named, first.get(named.get("id", ""), 0))
+        if row.id:
+            first.setdefault(row.id, line)
         rows.append(row)
     return tuple(rows)
 
 
 def _row(line: int, cells: tuple[str, ...], named: dict[str, str], earlier: int = 0) -> Row:
     problem = f"the id is that of line {earlier}" if earlier else ""
-    if not named["id"]:
+    if named.get("id") == "":
         problem = "it has no id"
     measured = _time_ms(named["measured_ms"])
     if measured is None:
         least, most = 1e-6, LONGEST_NS / 1e6
         problem = problem or f"measured_ms: expected {least:g} to {most:g} ms, got {_shown(named['measured_ms'])}"
-    share = _share(named["share"])
+    share = _share(named.get("share", ""))
     if share is None:
         problem = problem or f"share: expected 1 to {MOST_LANES} units or nothing, got {_shown(named['share'])}"
-    if not _STEM.fullmatch(named["network"]) or ".." in named["network"]:
+    if not STEM.fullmatch(named["network"]) or ".." in named["network"]:
         problem = problem or f"network: expected the name of a file without its ending, got {_shown(named['network'])}"
-    return Row(
-        line, cells, named["id"], named["platform"], named["engine"], named["precision"], named["mode"], share or 0,
-        named["network"], measured or math.nan, named["flag"], named["source"], problem,
-    )  # fmt: skip
+    text = {name: named.get(name, "") for name in _TEXT}
+    return Row(share=share or 0, measured_ms=measured or math.nan, line=line, cells=cells, problem=problem, **text)
 
 
 def _time_ms(text: str) -> float | None:

@@ -134,11 +134,11 @@ class _Pace:
 def _pace(engine: Engine, platform: Platform, mode: PowerMode) -> _Pace:
     """Return the speed of conversions: that of activations in a fit of the engine, unless its own is stated.
 
-    A conversion is one kernel that reads and writes a tensor; whatever the data type, DRAM bounds it.
+    A conversion is one kernel that reads and writes a tensor; whatever the data type, DRAM bounds it, so that the fit with most networks serves.
     """
     capacity, share = dram_capacity(platform, mode), _share(engine, mode)
-    fits = (choose_fit(precision.fitted, share) for precision in engine.precisions.values())
-    fit = next((found for found in fits if found is not None), None)
+    fits = [choose_fit(precision.fitted, share) for precision in engine.precisions.values()]
+    fit = max((found for found in fits if found is not None), key=lambda found: found.networks, default=None)
     if engine.conversion is not None or fit is None:
         rate = (engine.conversion or engine.bandwidth).value
         return _Pace(min(rate, capacity), round(engine.launch_ns.value + engine.submit_ns.value))

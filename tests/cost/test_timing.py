@@ -98,7 +98,7 @@ def fitted(platform: Platform, engine: str, precision: str, fit: Fit) -> Platfor
     def changed(one: Engine) -> Engine:
         if one.id != engine:
             return one
-        return replace(one, precisions={**one.precisions, precision: replace(one.precisions[precision], fitted=fit)})
+        return replace(one, precisions={**one.precisions, precision: replace(one.precisions[precision], fitted=(fit,))})
 
     return replace(platform, engines=tuple(map(changed, platform.engines)))
 
@@ -115,10 +115,14 @@ def total_ns(work: StageWork, engine: str, mode: PowerMode) -> int:
     return estimate(work, ORIN, ORIN.engine(engine), mode, state.units).time_ns
 
 
-def test_a_network_has_passes_and_pillars_have_none() -> None:
+def test_a_network_has_passes_and_host_code_has_none() -> None:
     assert [one.kind for one in WORK.passes].count("winograd") > 10
     assert sum(one.macs for one in WORK.passes) == pytest.approx(WORK.flops / 2)
-    assert not stage_work(get_pipeline("pointpillars").stage("pfn"), "fp16").passes
+    pfn, canvas = (stage_work(get_pipeline("pointpillars").stage(name), "fp16") for name in ("pfn", "scatter"))
+    assert [one.kind for one in pfn.passes] == ["pillars"] and [one.kind for one in canvas.passes] == ["scatter"]
+    assert pfn.passes[0].macs == pytest.approx(pfn.flops / 2)
+    assert canvas.passes[0].written == 64 * 496 * 432
+    assert not stage_work(get_pipeline("pointpillars").stage("decode"), "fp32").passes
 
 
 def test_the_fit_comes_before_the_roofline_and_says_so() -> None:

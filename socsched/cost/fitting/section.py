@@ -62,7 +62,7 @@ def note(section: Section) -> str:
     """Return what the parameters rest on."""
     family = f"family {section.family.name}"
     if not section.networks:
-        return f"{family}, no measurement of this board"
+        return f"{family}, no measurement of this engine in this precision"
     design = (
         "" if section.error_design is None else f"; error with designs of networks left out {section.error_design:.3g}"
     )

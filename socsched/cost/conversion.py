@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from socsched.cost.cost import Cost, Segment
-from socsched.cost.fitted import evidence
 from socsched.cost.figures import sources_of, trust
+from socsched.cost.fitted import evidence
 from socsched.cost.power import dram_capacity, job_energy_uj
 from socsched.descriptor.fit import Fit, choose_fit
 from socsched.descriptor.platform import Engine, Platform, PowerMode
@@ -134,7 +134,8 @@ class _Pace:
 def _pace(engine: Engine, platform: Platform, mode: PowerMode) -> _Pace:
     """Return the speed of conversions: that of activations in a fit of the engine, unless its own is stated.
 
-    A conversion is one kernel that reads and writes a tensor; whatever the data type, DRAM bounds it, so that the fit with most networks serves.
+    A conversion is one kernel that reads and writes a tensor; whatever the data type, DRAM bounds it, so that the fit
+    with most networks serves.
     """
     capacity, share = dram_capacity(platform, mode), _share(engine, mode)
     fits = [choose_fit(precision.fitted, share) for precision in engine.precisions.values()]

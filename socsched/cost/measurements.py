@@ -72,13 +72,12 @@ class Measurements:
     rows: tuple[Row, ...]
 
 
-def read_measurements(
-    path: Path, needed: Sequence[str] = COLUMNS, reserved: Sequence[str] = ()
-) -> Measurements:
+def read_measurements(path: Path, needed: Sequence[str] = COLUMNS, reserved: Sequence[str] = ()) -> Measurements:
     """Return the measurements of a .csv or .csv.gz file; InputError with file and line if it is no such table.
 
-    `needed` columns must be there, `reserved` ones must not, the others of `COLUMNS` and `RUNTIME` may.  A row whose values cannot be used (a time that is no time, a network that is no file stem, an id given twice) is
-    kept with its problem.
+    `needed` columns must be there, `reserved` ones must not, the others of `COLUMNS` and `RUNTIME` may.  A row whose
+    values cannot be used (a time that is no time, a network that is no file stem, an id given twice) is kept with its
+    problem.
     """
     hint = f"expected a header with {', '.join(needed)}, and one row per measurement"
     raw = read_bytes(path, "table of measurements", hint, MOST_BYTES)

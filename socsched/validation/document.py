@@ -31,7 +31,7 @@ class ScoresDocument(TypedDict):
 
 
 class GroupDocument(ScoresDocument):
-    """Scores of the comparable cells of one engine in one precision, all modes and shares; `apart`: number of others."""
+    """Scores of the comparable cells of one engine in one precision, all modes and shares; `apart`: other cells."""
 
     platform: str
     engine: str

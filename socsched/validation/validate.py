@@ -45,8 +45,8 @@ def validate(
     """Return the predictions for a table of measurements, scored, and held against a bar if one is given.
 
     `networks`: folder of NAME.onnx or NAME.onnx.xz.  `own_platforms`: descriptor files that take the place of shipped
-    platforms of the same name, or add to them.  `exclude`: patterns of rows to keep apart.  Raises UsageError for unusable files, MachineError without the package
-    onnx.
+    platforms of the same name, or add to them.  `exclude`: patterns of rows to keep apart.  Raises UsageError for
+    unusable files, MachineError without the package onnx.
     """
     limits = load_bar(bar) if bar else None
     if not networks.is_dir():

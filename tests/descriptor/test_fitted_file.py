@@ -45,7 +45,8 @@ def test_a_fit_is_read_with_its_evidence(tmp_path: Path) -> None:
 def test_its_numbers_rest_on_its_source(tmp_path: Path) -> None:
     (tmp_path / "plain.yaml").write_text(PLATFORM)
     (tmp_path / "board.yaml").write_text(FITTED)
-    (tmp_path / "unsourced.yaml").write_text(replaced(FITTED, "          - source: book\n            networks", "          - networks"))
+    unsourced = replaced(FITTED, "          - source: book\n            networks", "          - networks")
+    (tmp_path / "unsourced.yaml").write_text(unsourced)
 
     def uncovered(name: str) -> list[str]:
         return [number.key for number in coverage(read(tmp_path / name)).uncovered]
@@ -60,8 +61,8 @@ def test_its_numbers_rest_on_its_source(tmp_path: Path) -> None:
         ("source: book\n            networks", "source: bok\n            networks",
          "29:21: engines.cpu.precisions.fp32.fitted[0].source: unknown source 'bok'; did you mean 'book'?"),
         ("conv: 0.25, ", "",
-         "40:25: engines.cpu.precisions.fp32.fitted[0].parameters.conv: required field is missing; expected share of the"
-         " peak that a large convolution reaches"),
+         "40:25: engines.cpu.precisions.fp32.fitted[0].parameters.conv: required field is missing; expected share of"
+         " the peak that a large convolution reaches"),
         ("conv: 0.25", "conv: 0",
          "40:32: engines.cpu.precisions.fp32.fitted[0].parameters.conv: expected a number above 0, got 0"),
         ("conv: 0.25", "convs: 0.25, conv: 0.25",
@@ -75,6 +76,8 @@ def test_its_numbers_rest_on_its_source(tmp_path: Path) -> None:
         ("submit: 75 us\n            sram", "submit: 75\n            sram",
          "37:21: engines.cpu.precisions.fp32.fitted[0].submit: expected a duration such as '10 ms': the unit is missing"
          " in '75'"),
+        ("taps: 0.8", "joined: [cpu1, cpu9]",
+         "39:27: engines.cpu.precisions.fp32.fitted[0].joined[1]: unknown engine 'cpu9'; did you mean 'cpu0'?"),
         ("block: 32", "block: 0",
          "35:20: engines.cpu.precisions.fp32.fitted[0].block: expected a number not below 1, got 0"),
     ],

@@ -16,7 +16,9 @@ from tools import ROOT
 from tools.generate.reference import cell, rows
 
 PAGE = ROOT / "docs" / "fidelity.md"
-HEAD = ("platform", "engine", "precision", "cells", "refused", "apart", "median ratio", "MAPE", "P90", "Spearman", "inside")
+HEAD = (
+    "platform", "engine", "precision", "cells", "refused", "apart", "median ratio", "MAPE", "P90", "Spearman", "inside",
+)  # fmt: skip
 FIGURES = ("median_ratio", "mape", "p90", "spearman", "inside")
 
 
@@ -39,7 +41,8 @@ def page(summary: Mapping[str, Any], data: str, date: str) -> str:
         f"- File: `{cell(summary['measurements'])}`, sha256 `{cell(summary['sha256'])}`",
         f"- socsched {cell(summary['socsched'])}, {date}",
         f"- {summary['rows']:,} rows, {summary['flagged']:,} of them flagged and not scored, "
-        f"{summary['refused_rows']:,} refused; {overall['cells']:,} cells scored, {overall['refused']:,} refused, {apart:,} apart",
+        f"{summary['refused_rows']:,} refused; {overall['cells']:,} cells scored, "
+        f"{overall['refused']:,} refused, {apart:,} apart",
         "",
         rows(HEAD, found),
     ]

@@ -86,7 +86,8 @@ def main() -> int:
     reports = fits(given.pairs, given.networks)
     rows = errors(reports)
     for row in rows:
-        shown = "  ".join(f"{name} {100 * float(str(row[name])):5.1f}" for name in ("fit", "network", "design", "board"))
+        names = ("fit", "network", "design", "board")
+        shown = "  ".join(f"{name} {100 * float(str(row[name])):5.1f}" for name in names)
         print(f"{row['cell']:75} {row['networks']:>3}  {shown}  inside {float(str(row['inside'])):4.0%}")
     count = np.array([int(str(row["networks"])) for row in rows])
     share, width = (np.array([float(str(row[name])) for row in rows]) for name in ("inside", "interval"))

@@ -138,9 +138,9 @@ def runs_joined(platform: Platform, pair: Row) -> bool:
     """Return whether the row's program uses all clusters of a core, as families of joined clusters declare."""
     engine = next((one for one in platform.engines if one.id == pair.engine), None)
     wide = [family for family in families().values() if family.match.get("threads") == "joined" and family.runtimes]
-    return bool(engine and pair.runtime) and any(
-        family.holds(engine, "joined") and family.stands_for(pair.runtime) for family in wide
-    )
+    if engine is None or not pair.runtime:
+        return False
+    return any(family.holds(engine, "joined") and family.stands_for(pair.runtime) for family in wide)
 
 
 def _host(pair: Row, choice: Choice, family: Family) -> Costs | None:

@@ -52,10 +52,10 @@ class Family:
 
     `taps` and `copies` as in `timing.Nominal`; `memory`: bandwidth is relative to the mode's "dram" or to the
     "engine"'s own; `runtimes`: programs (globs) that the family stands for, any where there are none; `hosts`: those of
-    them with costs of their own; `keeps`: activations stay on chip between passes; `unseen`: mean error and half width of the
-    interval for boards without measurements; `noise`: spread (log) among measurements of one cell; `shares`: terms
-    that cells have in common, "core" or "precision"; `own`: spread of each parameter between engines; `notes`: the
-    argument for each prior.
+    them with costs of their own; `keeps`: activations stay on chip between passes; `unseen`: mean error and half width
+    of the interval for boards without measurements; `noise`: spread (log) among measurements of one cell; `shares`:
+    terms that cells have in common, "core" or "precision"; `own`: spread of each parameter between engines; `notes`:
+    the argument for each prior.
     """
 
     name: str

@@ -12,7 +12,9 @@ from socsched.cost.measurements import NEEDED, Row, read_measurements
 from socsched.errors import InputError, UsageError
 
 MAX_TEXT = 500
-COLUMNS = ("id", "platform", "engine", "precision", "mode", "share", "network", "statistic", "flag", "source", "runtime")
+COLUMNS = (
+    "id", "platform", "engine", "precision", "mode", "share", "network", "statistic", "flag", "source", "runtime",
+)  # fmt: skip
 """Columns that patterns may name."""
 
 

@@ -108,7 +108,8 @@ def fit_platform(
 ) -> Report:
     """Return the sections of a platform from measurements of it and of its family's other boards.
 
-    Deterministic.  `known_fits` keeps the fits of families for other platforms with the same measurements.  Raises UsageError when the request names what the platform does not have, or nothing can be fitted.
+    Deterministic.  `known_fits` keeps the fits of families for other platforms with the same measurements.  Raises
+    UsageError when the request names what the platform does not have, or nothing can be fitted.
     """
     refused: list[Refused] = []
     uses = _uses(request, pairs, refused)

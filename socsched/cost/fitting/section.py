@@ -16,7 +16,7 @@ from socsched.units import format_bandwidth, format_duration, format_size
 
 
 def lines(section: Section, source: str, date: str) -> list[str]:
-    """Return the lines of a section, an item of a list, without indentation; `source` is a key of the descriptor's `sources`."""
+    """Return the lines of a section, an item of a list, without indentation; `source` is a key of `sources`."""
     engine, family, use = section.nominal, section.family, section.use
     stated = use.engine.precisions.get(use.precision)
     figure = rate(use, family)

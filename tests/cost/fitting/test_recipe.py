@@ -34,9 +34,8 @@ def rows(platform: str, count: int = 12, engine: str = "npu", precision: str = "
     family = find_family(use.engine, use.threads)
     assert family is not None
     times = job_times(table(list(WORK.values())), nominal(use, family), TRUE)
-    return [
-        Row(platform, engine, precision, "", 0, n, float(t) / 1e3) for n, t in list(zip(WORK, times, strict=True))[:count]
-    ]
+    known = list(zip(WORK, times, strict=True))[:count]
+    return [Row(platform, engine, precision, "", 0, name, float(us) / 1e3) for name, us in known]
 
 
 def report(pairs: list[Row], **given: object):  # type: ignore[no-untyped-def]
@@ -115,6 +114,32 @@ def test_a_descriptor_keeps_everything_else_when_sections_are_put_in() -> None:
         rewritten(flat, "q.yaml", sections, "mine", "2026-11-23")
 
 
+def test_a_cpu_gets_a_section_for_one_core_a_cluster_and_joined_clusters() -> None:
+    path = resources.find("platforms", "rk3588")
+    times = {name: 5.0 + number for number, name in enumerate(WORK)}
+    programs = ((1, "ncnn 1"), (2, "TFLite v2 (ruy)"))
+    measured = [
+        Row("rk3588", "a760", "fp32", "", share, name, ms / share, runtime=runtime)
+        for share, runtime in programs
+        for name, ms in times.items()
+    ]
+    request = Request(get_platform("rk3588"), "a760", "fp32")
+    one, cluster, joined = fit_platform(request, measured, Networks(None, WORK)).sections
+    assert [section.use.running() for section in (one, cluster, joined)] == [1, 2, 4]
+    assert [len(section.networks) for section in (one, cluster, joined)] == [12, 0, 12]
+    assert [section.family.name for section in (one, cluster, joined)] == ["cpu", "cpu", "cpu-joined"]
+    text = rewritten(read_bytes(path), "rk.yaml", (one, cluster, joined), "mine", "2026-11-23")
+    fits = parse(text.encode(), "rk").data["engines"]["a76"]["precisions"]["fp32"]["fitted"]
+    assert [fit["units"] for fit in fits] == [1, 2, 4] and fits[2]["joined"] == ["a760", "a761"]
+    assert fits[2]["runtimes"] == ["TFLite*"] and fits[0]["runtimes"] == ["ncnn*"]
+
+
+def test_rows_of_a_program_that_the_family_does_not_stand_for_are_left_out() -> None:
+    odd = Row("jetson-tx2", "gpu", "fp16", "", 0, "net0", 1.0, runtime="ncnn 1")
+    found = fit_platform(Request(get_platform("jetson-tx2"), "gpu", "fp16"), [odd], Networks(None, WORK))
+    assert "measured with ncnn 1" in found.refused[0].reason and not found.sections[0].networks
+
+
 def test_damaged_and_missing_networks_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.onnx.xz").write_bytes(b"no xz")
     (tmp_path / "b.onnx.xz").write_bytes(lzma.compress(b"no onnx" * 100))
@@ -134,7 +159,8 @@ def test_the_command_writes_the_same_file_twice(tmp_path: Path, capsys: pytest.C
     own = tmp_path / "board.yaml"
     shutil.copy(resources.find("platforms", "qcs8550"), own)
     assert run(["fit", str(own), "--engine", "npu", "--date", "2026-11-23", "--write", "-q"]) == 0
-    assert own.read_text().count("fitted:") == 2
+    shipped = resources.find("platforms", "qcs8550").read_text()
+    assert own.read_text().count("fitted:") == shipped.count("fitted:") and own.read_text() != shipped
 
 
 def test_a_profile_names_stages_of_a_pipeline(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_its_numbers_rest_on_its_source(tmp_path: Path) -> None:
          "37:21: engines.cpu.precisions.fp32.fitted[0].submit: expected a duration such as '10 ms': the unit is missing"
          " in '75'"),
         ("taps: 0.8", "joined: [cpu1, cpu9]",
-         "39:27: engines.cpu.precisions.fp32.fitted[0].joined[1]: unknown engine 'cpu9'; did you mean 'cpu0'?"),
+         "39:28: engines.cpu.precisions.fp32.fitted[0].joined[1]: unknown engine 'cpu9'; did you mean 'cpu1'?"),
         ("block: 32", "block: 0",
          "35:20: engines.cpu.precisions.fp32.fitted[0].block: expected a number not below 1, got 0"),
     ],

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from socsched.cost.fitting.cells import Choice, Host
 from socsched.cost.fitting.networks import Networks
-from socsched.cost.fitting.pairs import NAME, Pair, pattern, read_pairs
+from socsched.cost.fitting.pairs import pattern, read_pairs
 from socsched.cost.fitting.recipe import Report, Request, fit_platform
+from socsched.cost.measurements import STEM, Row
 from socsched.cost.profile import load_profile
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import UsageError
@@ -62,7 +63,7 @@ def fit(
     for text in anchors:
         network, time_us = parse_anchor(text)
         pairs.append(
-            Pair(described.name, engine or "", precision or "", mode or "", 0, network, time_us, source="anchor")
+            Row(described.name, engine or "", precision or "", mode or "", 0, network, time_us / 1e3, source="anchor")
         )
     if (measurements or anchors) and networks is None:
         raise UsageError("the networks of the measurements are needed", "add --networks FOLDER with NAME.onnx files")
@@ -75,7 +76,7 @@ def parse_anchor(text: str) -> tuple[str, float]:
     """Return the network and the time (us) of "NETWORK=TIME"."""
     network, _, time = text.partition("=")
     try:
-        if not NAME.fullmatch(network):
+        if not STEM.fullmatch(network):
             raise ValueError(f"expected the name of a network, got {network[:50]!r}")
         value = parse_duration(time)
         if value <= 0:
@@ -106,19 +107,19 @@ def stage_passes(pipeline: str) -> dict[str, tuple[Pass, ...]]:
     return {name: passes(fuse_network(model.network())) for name, model in models.items() if model.network is not None}
 
 
-def read_profile(path: Path, stages: Iterable[str]) -> list[Pair]:
+def read_profile(path: Path, stages: Iterable[str]) -> list[Row]:
     """Return the median times of a profile's networks as rows; other stages are left out."""
     profile, wanted = load_profile(path), set(stages)
     source = re.sub(r"[^A-Za-z0-9._/-]+", "-", profile.tool or "profile")
     return [
-        Pair(
+        Row(
             profile.platform,
             cost.engine,
             cost.precision,
             cost.mode,
             cost.share,
             cost.stage,
-            (cost.median_ns or cost.time_ns) / 1e3,
+            (cost.median_ns or cost.time_ns) / 1e6,
             source=source,
             statistic="median",
         )

@@ -55,11 +55,11 @@ def command(
 
     from socsched.api.fitting import fit
     from socsched.cost.fitting import section
-    from socsched.cost.fitting.pairs import NAME
+    from socsched.cost.measurements import STEM
     from socsched.errors import UsageError
     from socsched.files import write_file
 
-    if not NAME.fullmatch(source):
+    if not STEM.fullmatch(source):
         raise UsageError(f"--source {source[:50]!r}: expected a key such as boards-2026")
     if write and not Path(platform).is_file():
         raise UsageError(

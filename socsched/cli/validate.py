@@ -35,11 +35,24 @@ if TYPE_CHECKING:
     multiple=True,
     help="Own descriptor file for the rows of its platform; several may be given.",
 )
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="PATTERN",
+    help="Predict rows without scoring them, e.g. 'network=bert*,engine=gpu'; several may be given.",
+)
 @folder_option
 @output_options
 @click.pass_obj
 def command(
-    output: Output, pairs: Path, networks: Path, bar: Path | None, platforms: tuple[str, ...], folder: Path | None
+    output: Output,
+    /,
+    pairs: Path,
+    networks: Path,
+    bar: Path | None,
+    platforms: tuple[str, ...],
+    exclude: tuple[str, ...],
+    folder: Path | None,
 ) -> int:
     """Predict every row of PAIRS.csv (or .csv.gz) as `plan` does, and score the predictions.
 
@@ -52,18 +65,23 @@ def command(
     A table with the column measured_w instead of measured_ms is one of power: meter (wall, module or rail NAME) says
     where it was measured, and engine may name several that run the network at the same time (gpu+dla0).
 
+    With a column runtime, a row of a program whose speed a fit states is predicted for that program, and rows of others
+    are kept apart: predicted, counted, and scored in a line of their own.
+
     The folder gets rows.csv (the input and predicted_ms, lo_ms, hi_ms, inside, provenance, refused), summary.json and
     index.html.  Exit code 0: the bar is kept, or none is given, 1: it is not.
     """
+    from socsched.cost.measurements import is_power_table
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
     from socsched.validation.files import save
-    from socsched.validation.measurements import is_power_table
     from socsched.validation.power import validate_power
     from socsched.validation.validate import validate
 
     ready_to_write(folder=folder)
-    checked = validate_power if is_power_table(pairs) else validate
-    found: Validation | PowerValidation = checked(pairs, networks, bar, platforms)
+    if is_power_table(pairs):
+        found: Validation | PowerValidation = validate_power(pairs, networks, bar, platforms)
+    else:
+        found = validate(pairs, networks, bar, platforms, exclude)
     if folder:
         save(found, folder)
         output.note(f"wrote {folder}/ (rows.csv, summary.json, index.html)")
@@ -85,12 +103,15 @@ def _show(found: Validation | PowerValidation) -> None:
     names = names or ["platform", "engine"]
     rows = [[*(str(dict(group)[name]) for name in names), *score_cells(group)] for group in document["groups"]]
     rows.append(["overall", *("" for _ in names[1:]), *score_cells(document["overall"])])
+    if document.get("apart"):
+        rows.append(["with cells apart", *("" for _ in names[1:]), *score_cells(document["everything"])])
     heads = ["" if name == "precision" else name for name in names]
     right = range(len(names), len(names) + len(SCORES))
     screen = console(terminal_width())
     screen.print(table("Predicted against measured", [*heads, *SCORES], rows, right, (len(names) + 1, len(names) + 5)))
     lines = [headline(document)]
     lines += [f"refused {item['rows']} rows: {item['reason']}" for item in document["refusals"][:5]]
+    lines += [f"apart {item['cells']} cells: {item['reason']}" for item in document["apart"][:5]]
     bar = document["bar"]
     if bar:
         lines.append(f"✓ {bar['file']} is kept" if bar["held"] else f"✗ {bar['file']} is not kept")

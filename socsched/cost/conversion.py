@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 
 from socsched.cost.cost import Cost, Segment
 from socsched.cost.figures import sources_of, trust
+from socsched.cost.fitted import evidence
 from socsched.cost.functions import declared
 from socsched.cost.power import dram_capacity, job_energy_uj
+from socsched.descriptor.fit import Fit, choose_fit
 from socsched.descriptor.platform import Engine, Platform, PowerMode
 from socsched.graph.operators import DTYPE_BYTES, StageWork, TensorType
 
@@ -126,14 +128,37 @@ def visible_ns(source: Engine, sink: Engine, size: int) -> int:
 
 def conversion_figures(size: int, engine: Engine, platform: Platform, mode: PowerMode) -> tuple[int, int]:
     """Return time (ns) and energy (µJ) of a conversion job that moves `size` bytes."""
-    rate = (engine.conversion or engine.bandwidth).value
-    time = _fixed_ns(engine) + max(math.ceil(size * 1e9 / min(rate, dram_capacity(platform, mode))), 1)
+    pace = _pace(engine, platform, mode)
+    time = pace.fixed_ns + max(math.ceil(size * 1e9 / pace.rate), 1)
     share, picojoule = _share(engine, mode), platform.dram.picojoule_per_byte.value
     return time, job_energy_uj(engine, mode, share, time, size, picojoule)
 
 
-def _fixed_ns(engine: Engine) -> int:
-    return round(engine.launch_ns.value + engine.submit_ns.value)
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """Bytes/s of conversions, the fixed time (ns) of a job, and the evidence: a fit, else the engine's figures."""
+
+    rate: float
+    fixed_ns: int
+    fit: Fit | None = None
+
+
+def _pace(engine: Engine, platform: Platform, mode: PowerMode) -> _Pace:
+    """Return the speed of conversions: that of activations in a fit of the engine, unless its own is stated.
+
+    A conversion is one kernel that reads and writes a tensor; whatever the data type, DRAM bounds it, so that the fit
+    with most networks serves.
+    """
+    capacity, share = dram_capacity(platform, mode), _share(engine, mode)
+    fits = [choose_fit(precision.fitted, share) for precision in engine.precisions.values()]
+    fit = max((found for found in fits if found is not None), key=lambda found: found.networks, default=None)
+    if engine.conversion is not None or fit is None:
+        rate = (engine.conversion or engine.bandwidth).value
+        return _Pace(min(rate, capacity), round(engine.launch_ns.value + engine.submit_ns.value))
+    slowdown = engine.clock_hz.value / mode.engines[engine.id].clock_hz
+    fixed = fit.parameters.layer * fit.launch_ns + fit.parameters.job * fit.submit_ns
+    memory = min(fit.memory * share, mode.dram.value) if fit.memory else mode.dram.value
+    return _Pace(min(memory * fit.parameters.spill, capacity), round(fixed * slowdown), fit)
 
 
 def _share(engine: Engine, mode: PowerMode) -> int:
@@ -144,20 +169,25 @@ def conversion_cost(name: str, changed: Sequence[Hop], engine: Engine, platform:
     """Return the cost of one conversion job over all `changed` tensors: each is read once and written once."""
     size = sum(tensor_bytes(hop.given) + tensor_bytes(hop.wanted) for hop in changed)
     time, energy = conversion_figures(size, engine, platform, mode)
-    rate, overheads = engine.conversion or engine.bandwidth, (engine.launch_ns, engine.submit_ns)
-    fixed = _fixed_ns(engine)
-    provenance, error = trust([(time - fixed, (rate,)), (fixed, overheads)])
+    pace, share = _pace(engine, platform, mode), _share(engine, mode)
+    fixed, fit = pace.fixed_ns, pace.fit
+    if fit is not None:
+        provenance, source, error = evidence(fit, share, "transpose" in fit.classes)
+    else:
+        rate, overheads = engine.conversion or engine.bandwidth, (engine.launch_ns, engine.submit_ns)
+        provenance, error = trust([(time - fixed, (rate,)), (fixed, overheads)])
+        source = sources_of([rate, *overheads])
     return Cost(
         stage=name,
         engine=engine.id,
         mode=mode.name,
         precision=changed[0].wanted.dtype,
-        share=_share(engine, mode),
+        share=share,
         time_ns=time,
         bytes=size,
         energy_uj=energy,
         segments=(Segment(name, time, fixed, size),),
         provenance=provenance,
-        source=sources_of([rate, *overheads]),
+        source=source,
         error=error,
     )

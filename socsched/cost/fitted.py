@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from socsched.cost.cost import Segment
-from socsched.cost.figures import weakest
+from socsched.cost.figures import CARRIES, weakest
 from socsched.cost.functions import estimate as function_estimate
 from socsched.cost.power import dram_capacity
 from socsched.cost.roofline import Estimate, launches_per_operator
 from socsched.cost.roofline import estimate as roofline_estimate
-from socsched.descriptor.fit import Fit, Parameters
+from socsched.descriptor.fit import Fit, Parameters, choose_fit
 from socsched.descriptor.platform import Engine, EngineMode, Platform, PowerMode, Precision
 from socsched.graph.operators import Pass, StageWork
 from socsched.graph.passes import pass_class
@@ -84,17 +84,22 @@ def nominal(engine: Engine, precision: Precision, fit: Fit, state: EngineMode, u
     )
 
 
-def estimate(work: StageWork, platform: Platform, engine: Engine, mode: PowerMode, units: int) -> Estimate:
+def estimate(
+    work: StageWork, platform: Platform, engine: Engine, mode: PowerMode, units: int, runtime: str = ""
+) -> Estimate:
     """Return the estimate of a stage on `units` units of an engine: of a host function by what is known of it, of a
-    network by the fit of its precision, of others by rooflines.
+    network by a fit of its precision, of others by rooflines.
+
+    `runtime`: the program that runs it, where it is to be another than the one that plans stand for.
     """
     precision, state = engine.precisions[work.precision], mode.engines[engine.id]
-    capacity, fit = dram_capacity(platform, mode), precision.fitted
+    capacity, fit = dram_capacity(platform, mode), choose_fit(precision.fitted, units, runtime)
     function = function_estimate(work, engine, state, units, min(engine.bandwidth.value, capacity))
     if function is not None:
         return function
     if fit is None or not work.passes:
         return roofline_estimate(work, engine, state, units, capacity)
+    units = sum(mode.engines[name].units for name in fit.joined) or units
     stated = nominal(engine, precision, fit, state, units, mode.dram.value)
     times = pass_times(work.passes, stated, fit.parameters)
     job_ns = round(fit.parameters.job * stated.submit_us * stated.slowdown * 1e3)
@@ -105,10 +110,17 @@ def estimate(work: StageWork, platform: Platform, engine: Engine, mode: PowerMod
         for one, time in zip(work.passes, times, strict=True)
         if pass_class(one) not in fit.classes
     )
-    error = fit.interval * (1 + 2 * unseen / total) if total else fit.interval
-    # On other numbers of units, or on another board, than was measured the fit is extrapolated.
-    kind = "fitted" if fit.networks and fit.units in (0, units) else weakest(["fitted", "derived"])
-    return Estimate(made, kind, fit_text(fit), error)
+    return Estimate(made, *evidence(fit, units, 1 - unseen / total if total else 1.0))
+
+
+def evidence(fit: Fit, units: int, seen: float) -> tuple[str, str, float]:
+    """Return provenance, source and relative error of a time by a fit on `units` units.
+
+    `seen`: share of the time that operators of measured classes take; the error grows with the rest, up to threefold.
+    On other units or another board than was measured, or with a rest that carries weight, the fit is extrapolated.
+    """
+    same = fit.networks and fit.units in (0, units) and 1 - seen < CARRIES
+    return ("fitted" if same else weakest(["fitted", "derived"])), fit_text(fit), fit.interval * (3 - 2 * seen)
 
 
 def fit_text(fit: Fit) -> str:
@@ -118,12 +130,12 @@ def fit_text(fit: Fit) -> str:
     return f"fitted to {fit.networks} networks of {fit.source}, ± {fit.error:.0%}"
 
 
-def entry_ns(engine: Engine, precision: str, state: EngineMode, passes: bool) -> int:
+def entry_ns(engine: Engine, precision: str, state: EngineMode, passes: bool, units: int) -> int:
     """Return the time (ns) a job pays once: its submission, and the launch where a whole job is one launch.
 
-    `passes`: the job is a network whose passes are known.
+    `passes`: the job is a network whose passes are known; `units`: those of the engine that it uses.
     """
-    fit = engine.precisions[precision].fitted
+    fit = choose_fit(engine.precisions[precision].fitted, units)
     if fit is not None and passes:
         return round(fit.parameters.job * fit.submit_ns * engine.clock_hz.value / state.clock_hz)
     once = round(engine.submit_ns.value)
@@ -183,6 +195,8 @@ def vector_work(one: Pass) -> int:
         return max(one.written * one.kernel, one.read)  # sliding windows are separable
     if one.kind in ("eltwise", "resize"):
         return max(one.cheap, one.written)
+    if one.kind == "pillars":  # offsets of every point, then the maximum over the points of a pillar
+        return 2 * one.read + one.macs // one.cin
     return 4 * one.written if one.kind == "softmax" else 0
 
 

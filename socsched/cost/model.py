@@ -49,7 +49,10 @@ class Refusal:
 
 @dataclass(slots=True)
 class CostModel:
-    """Costs of a platform in one mode; results are cached, as planning queries them repeatedly."""
+    """Costs of a platform in one mode; results are cached, as planning queries them repeatedly.
+
+    `runtime`: the program that runs networks where it is another than plans stand for (`descriptor.fit`).
+    """
 
     platform: Platform
     mode: PowerMode
@@ -57,6 +60,7 @@ class CostModel:
     profile: Profile | None = None
     reference: Reference = find_platform
     sources: tuple[CostSource, ...] = field(default_factory=cost_sources)
+    runtime: str = ""
     _known: dict[tuple[str, int, tuple[str, ...]], tuple[list[Cost], list[Refusal]]] = field(default_factory=dict)
     _works: dict[tuple[str, str], StageWork | None] = field(default_factory=dict)
     _variants: dict[tuple[str, int, tuple[str, ...], str, str, int], Cost | None] = field(default_factory=dict)
@@ -68,7 +72,7 @@ class CostModel:
 
     def in_mode(self, mode: PowerMode) -> CostModel:
         """Return the costs of the same platform in another mode; what no mode changes is shared."""
-        model = CostModel(self.platform, mode, self.work, self.profile, self.reference, self.sources)
+        model = CostModel(self.platform, mode, self.work, self.profile, self.reference, self.sources, self.runtime)
         model._works, model._broken, model._hops, model._wholes = self._works, self._broken, self._hops, self._wholes
         return model
 
@@ -214,7 +218,8 @@ class CostModel:
         return Estimate(rescale(segments, best.time_ns, bandwidth), best.provenance, best.source, best.error)
 
     def _request(self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None) -> Request:
-        return Request(stage, self.platform, engine, self.mode, precision, share, work, self.profile, self.reference)
+        here = self.platform, engine, self.mode, precision, share
+        return Request(stage, *here, work, self.profile, self.reference, self.runtime)
 
     def _whole(self, part: Request) -> Request | None:
         """Return the request for the whole network of a part, None for a stage that is no part."""

@@ -55,7 +55,8 @@ class Request:
     """A stage, or a part of a network, in one configuration whose cost is asked for.
 
     `share`: units of the engine used.  `work`: the stage's operators in this precision, None for a stage without
-    model.  `profile`: the measurements that planning was given.
+    model.  `profile`: the measurements that planning was given.  `runtime`: the program that runs
+    the stage, "" for the one that plans stand for.
     """
 
     stage: Stage
@@ -67,12 +68,13 @@ class Request:
     work: StageWork | None
     profile: Profile | None
     reference: Reference
+    runtime: str = ""
     _roofline: Estimate | None = None
 
     def roofline(self) -> Estimate | None:
         """Return the estimate of the stage by the engine's fit or the roofline, None without model."""
         if self._roofline is None and self.work is not None:
-            self._roofline = estimate(self.work, self.platform, self.engine, self.mode, self.share)
+            self._roofline = estimate(self.work, self.platform, self.engine, self.mode, self.share, self.runtime)
         return self._roofline
 
 

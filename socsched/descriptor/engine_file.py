@@ -59,13 +59,15 @@ class PrecisionFile(FileModel):
     )
 
     sparsity: RateFigure | None = Field(None, description="peak with structured sparsity as a multiple of the dense")
-    fitted: FitFile | None = Field(None, description="cost model fitted to measurements; absent: peak and efficiency")
+    fitted: list[FitFile] = Field(
+        default_factory=list, description="cost models fitted to measurements, by units used; absent: peak, efficiency"
+    )
 
     def lower(self, dtype: str) -> Precision:
         """Return the internal `Precision`."""
         efficiency = {name: figure.lower() for name, figure in self.efficiency.items()}
         sparsity = self.sparsity.lower() if self.sparsity else None
-        fitted = self.fitted.lower() if self.fitted else None
+        fitted = tuple(fit.lower() for fit in self.fitted)
         return Precision(dtype, self.ops_per_cycle.lower(), self.layout, efficiency, sparsity, fitted)
 
 

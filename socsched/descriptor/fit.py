@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
 
 PASS_KINDS = ("conv", "pointwise", "winograd", "depthwise", "grouped", "gemm", "matmul", "pool", "eltwise", "copy",
-              "transpose", "softmax", "resize")  # fmt: skip
+              "transpose", "softmax", "resize", "pillars", "scatter")  # fmt: skip
 """Classes of passes (`graph.passes`)."""
 
 
@@ -50,6 +52,15 @@ NAMES = tuple(item.name for item in fields(Parameters))
 
 
 @dataclass(frozen=True, slots=True)
+class Host:
+    """Costs (ns) of a pass and of a job at the highest clock under host programs that fit one of `runtimes` (globs)."""
+
+    runtimes: tuple[str, ...]
+    launch_ns: int
+    submit_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fit:
     """Parameters of an engine in a precision, the nominal figures they are ratios to, and their evidence.
 
@@ -57,7 +68,9 @@ class Fit:
     clock; `sram` (bytes kept on chip between passes); `ops_per_cycle` (0: the precision's own); `memory` (bytes/s one
     unit reaches alone, 0: the memory's peak in the mode); `taps`: cost of a further row of a depthwise window over that
     of the row before; `copies`: concatenations and slices of tensors with other readers are kernels; `resident`:
-    weights that fit on chip stay there between jobs.  `units` the fit was made with, 0: any number.
+    weights that fit on chip stay there between jobs.  `units` the fit was made with, 0: any number.  `joined`: engines
+    whose units work on a network together; empty: this engine alone.  `runtimes` (globs) of the measured programs,
+    empty where they are not stated; `hosts`: those of them whose costs of a pass and a job are others.
 
     Evidence: `source` (key of `Platform.sources`) of the measurements of so many `networks`, the `date` of the fit, its
     mean absolute `error` on networks left out, the half width of the `interval` that holds most of them (relative), and
@@ -82,3 +95,29 @@ class Fit:
     resident: bool = False
     units: int = 0
     note: str = ""
+    joined: tuple[str, ...] = ()
+    runtimes: tuple[str, ...] = ()
+    hosts: tuple[Host, ...] = ()
+
+    def covers(self, runtime: str) -> bool:
+        """Return whether the fit stands for a program that ran networks."""
+        return any(fnmatchcase(runtime, glob) for glob in self.runtimes)
+
+    def under(self, runtime: str) -> Fit:
+        """Return the fit with the costs of a host program."""
+        found = (one for one in self.hosts if any(fnmatchcase(runtime, glob) for glob in one.runtimes))
+        host = next(found, None)
+        return replace(self, launch_ns=host.launch_ns, submit_ns=host.submit_ns) if host and runtime else self
+
+
+def choose_fit(fits: Sequence[Fit], units: int, runtime: str = "") -> Fit | None:
+    """Return the fit for a job on `units` units of an engine, None without any.
+
+    Fits that cover `runtime` are preferred; without one that does, those of a single engine.  Among these it is the one
+    made with as many units, else with any number, else with the nearest number.
+    """
+    fitting = [fit for fit in fits if runtime and fit.covers(runtime)] or [fit for fit in fits if not fit.joined]
+    if not fitting:
+        return None
+    best = min(fitting, key=lambda fit: (fit.units != units, fit.units != 0, abs(fit.units - units)))
+    return best.under(runtime)

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from socsched.descriptor.fields import Bandwidth, Duration, FileModel, Rate, Share, Size
-from socsched.descriptor.fit import Fit, Parameters
+from socsched.descriptor.fields import Bandwidth, Duration, FileModel, Name, Rate, Share, Size
+from socsched.descriptor.fit import Fit, Host, Parameters
 
 Positive = Annotated[float, Field(gt=0, le=1000)]
 Kind = Literal["conv", "pointwise", "winograd", "depthwise", "grouped", "gemm", "matmul", "pool", "eltwise", "copy",
-               "transpose", "softmax", "resize"]  # fmt: skip
+               "transpose", "softmax", "resize", "pillars", "scatter"]  # fmt: skip
 
 
 class ParametersFile(FileModel):
@@ -38,6 +38,21 @@ class ParametersFile(FileModel):
         return Parameters(**self.model_dump())
 
 
+Glob = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class HostFile(FileModel):
+    """Costs under other host programs than the one that plans stand for."""
+
+    runtimes: list[Glob] = Field(min_length=1, description="names of the programs, as globs")
+    launch: Duration = Field(description="nominal overhead of a pass at the highest clock")
+    submit: Duration = Field(description="nominal overhead of a job at the highest clock")
+
+    def lower(self) -> Host:
+        """Return the internal `Host`."""
+        return Host(tuple(self.runtimes), self.launch, self.submit)
+
+
 class FitFile(FileModel):
     """Cost model fitted to measurements of this engine in this precision."""
 
@@ -56,6 +71,13 @@ class FitFile(FileModel):
         None, description="bandwidth one unit reaches alone, which the fit refers to; absent: the mode's memory clock"
     )
     units: int | None = Field(None, ge=1, le=100_000, description="units the fit was made with; absent: any number")
+    joined: list[Name] = Field(
+        default_factory=list, description="engines whose units ran a network together; absent: this one alone"
+    )
+    runtimes: list[Glob] = Field(default_factory=list, description="programs that were measured, as globs")
+    hosts: list[HostFile] = Field(
+        default_factory=list, description="costs under measured programs that add their own to a pass and a job"
+    )
     taps: Share = Field(1.0, description="cost of a further row of a depthwise window over that of the row before")
     copies: bool = Field(False, description="concatenations and slices of tensors with other readers are kernels")
     resident: bool = Field(False, description="weights that fit on chip stay there between jobs")
@@ -91,4 +113,7 @@ class FitFile(FileModel):
             resident=self.resident,
             units=self.units or 0,
             note=self.note,
+            joined=tuple(self.joined),
+            runtimes=tuple(self.runtimes),
+            hosts=tuple(host.lower() for host in self.hosts),
         )

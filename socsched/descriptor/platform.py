@@ -149,7 +149,7 @@ class Precision:
     `ops_per_cycle`: dense arithmetic operations (a multiply-add is two) per unit and clock cycle at full rate.
     `layout`: native activation layout ("NCHW", "NHWC", "NCHW16c", "NCHW32c", "NHWC8h8w32c").  `efficiency`: share of
     the peak reached, by operator class ("conv", "gemm", "elementwise", "default").  `sparsity`: peak with structured
-    sparsity as a multiple of the dense one, None without.  Plans do not rely on it.  `fitted`: the cost model fitted to
+    sparsity as a multiple of the dense one, None without.  Plans do not rely on it.  `fitted`: cost models fitted to
     measurements, used instead of `efficiency` for networks.
     """
 
@@ -158,7 +158,7 @@ class Precision:
     layout: str
     efficiency: Mapping[str, Figure]
     sparsity: Figure | None = None
-    fitted: Fit | None = None
+    fitted: tuple[Fit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

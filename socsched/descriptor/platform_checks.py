@@ -54,6 +54,17 @@ def check_engines(root: Tree) -> None:
             engine.report(f"expected dynamic, the power at full load, or {wanted}")
 
 
+def check_joined(root: Tree) -> None:
+    """Report fits of engines that work together where one is not an engine of this platform."""
+    known = [engine_id for ids in _groups(root).values() for engine_id in ids]
+    for engine in root.at("engines").items():
+        for precision in engine.at("precisions").items():
+            for fit in precision.at("fitted").items():
+                for name in fit.at("joined").texts():
+                    if name.text not in known:
+                        name.unknown("engine", known)
+
+
 def _check_preemption(preemption: Tree) -> None:
     """Report fields that a kind of preemption lacks, and fields that belong to another kind."""
     kind = preemption.at("kind").text
@@ -211,6 +222,7 @@ def check_bandwidth(root: Tree) -> None:
 
 CHECKS = (
     check_engines,
+    check_joined,
     check_efficiency,
     check_operators,
     check_functions,

@@ -55,10 +55,11 @@ class Pass:
     """One kernel: its class, multiply-adds, elements read, written and of weights, and the shape of the convolution.
 
     `kind`: conv, winograd, depthwise, grouped, gemm, matmul (two computed operands), pool, eltwise, copy (concat,
-    slice), transpose, softmax, resize.  `rows` is the number of output positions (pixels, tokens); `cin` and `cout`
-    the channels of one group; `cheap` and `costly` the elements that element-wise operators inside compute; `live` the
-    elements of all activations that exist while it runs; `copies` the kernels that a copy takes where tensors have one
-    place in memory: one for each operand of a concatenation that something else reads too, one for a slice.
+    slice), transpose, softmax, resize, pillars (features of their points), scatter.  `rows` is the number of output
+    positions (pixels, tokens); `cin` and `cout` the channels of one group; `cheap` and `costly` the elements that
+    element-wise operators inside compute; `live` the elements of all activations that exist while it runs; `copies` the
+    kernels that a copy takes where tensors have one place in memory: one for each operand of a concatenation that
+    something else reads too, one for a slice.
     """
 
     kind: str

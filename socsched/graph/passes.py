@@ -22,7 +22,7 @@ RIDERS = CHEAP | COSTLY | {"concat"}
 VIEWS = frozenset(("reshape",))
 """Operators that move nothing."""
 COPIES = frozenset(("concat", "slice", "transpose", "pad", "gather"))
-UNCLASSED = frozenset(("pillar_features", "scatter", "function"))
+UNCLASSED = frozenset(("function",))
 """Operators without a class."""
 REDUCTIONS = frozenset(("max_pool", "avg_pool", "global_avg_pool", "reduce_mean", "reduce_sum", "reduce_max"))
 
@@ -47,7 +47,7 @@ def pass_class(one: Pass) -> str:
 def passes(graph: Graph, nominal: int = 0) -> tuple[Pass, ...]:
     """Return the passes of a network in the order of execution, with its varying dimension set to `nominal`.
 
-    Empty where an operator has no class: such networks (pillars, scatter) were not among those measured.
+    Empty where an operator has no class: code that the host runs.
     """
     if any(group.kind in UNCLASSED for group in graph.groups):
         return ()
@@ -191,6 +191,12 @@ class _Passes:
         if head.kind == "matmul":
             inner = int(attrs["in_channels"])
             return "matmul", out * inner, inner, int(attrs["out_channels"])
+        if head.kind == "pillar_features":
+            inner = int(weight[1]) if weight else 1
+            macs = out * inner * int(head.attrs["window"]) if weight else 0
+            return "pillars", macs, inner, self.shape(head.output)[-1]
+        if head.kind == "scatter":
+            return "scatter", 0, 1, 1
         if head.kind in REDUCTIONS:
             return "pool", 0, 1, 1
         if head.kind in ("softmax", "layer_norm"):

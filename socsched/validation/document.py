@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
+ADDED = ("predicted_ms", "lo_ms", "hi_ms", "inside", "provenance", "refused")
+"""Columns that rows.csv adds to those of the input."""
 Figure = float | None
 """A statistic; null without cells, and the rank correlation below three."""
 
@@ -29,11 +31,12 @@ class ScoresDocument(TypedDict):
 
 
 class GroupDocument(ScoresDocument):
-    """Scores of the cells of one engine in one precision, all modes and shares."""
+    """Scores of the comparable cells of one engine in one precision, all modes and shares; `apart`: other cells."""
 
     platform: str
     engine: str
     precision: str
+    apart: int
 
 
 class PowerGroupDocument(ScoresDocument):
@@ -51,6 +54,13 @@ class RefusalDocument(TypedDict):
     rows: int
 
 
+class ApartDocument(TypedDict):
+    """A reason for which cells are predicted but not scored, and their number."""
+
+    reason: str
+    cells: int
+
+
 class BarDocument(TypedDict):
     """The bar that scores were held against, and what fails it."""
 
@@ -63,7 +73,8 @@ class ValidationDocument(TypedDict):
     """Predictions against measurements; of `rows`, `flagged` ones are predicted but not scored.
 
     A cell is a platform, engine, precision, mode, share and network; its measurement is the fastest unflagged row.
-    `bar`: null without one.
+    `overall` and `groups` are of cells whose prediction stands for the program that was measured; `everything` counts
+    the others, listed in `apart`, too.  `bar`: null without one.
     """
 
     schema_version: str
@@ -74,8 +85,10 @@ class ValidationDocument(TypedDict):
     flagged: int
     refused_rows: int
     overall: ScoresDocument
+    everything: ScoresDocument
     groups: list[GroupDocument]
     refusals: list[RefusalDocument]
+    apart: list[ApartDocument]
     bar: BarDocument | None
 
 

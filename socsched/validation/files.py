@@ -8,9 +8,10 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from socsched.cost.measurements import Row
 from socsched.errors import unwritable
 from socsched.files import write_file
-from socsched.validation.measurements import ADDED, Row
+from socsched.validation.document import ADDED
 from socsched.validation.page import page
 from socsched.validation.power import PowerPrediction, PowerValidation
 from socsched.validation.power import is_inside as power_is_inside

@@ -31,6 +31,7 @@ def page(found: Validation) -> str:
         _plots(found.cells),
         _worst(found.cells),
         refusal_table(document["refusals"]),
+        _apart(found),
         origin(document),
     ]
     return wrap_page(one_line(title), "".join(blocks))
@@ -50,7 +51,8 @@ def headline(document: ValidationDocument | PowerDocument) -> str:
     overall = document["overall"]
     return (
         f"{document['rows']:,} rows, {document['flagged']:,} of them flagged and not scored, "
-        f"{document['refused_rows']:,} refused; {overall['cells']:,} cells scored, {overall['refused']:,} refused"
+        f"{document['refused_rows']:,} refused; {overall['cells']:,} cells scored, {overall['refused']:,} refused, "
+        f"{sum(item['cells'] for item in document['apart']):,} apart"
     )
 
 
@@ -83,6 +85,8 @@ def bar_block(bar: BarDocument | None) -> str:
 
 def _scores(found: Validation) -> str:
     rows = [["overall", "", "", *score_cells(found.document["overall"])]]
+    if found.document["apart"]:
+        rows.append(["with cells apart", "", "", *score_cells(found.document["everything"])])
     rows += [
         [text_of(group["platform"]), text_of(group["engine"]), text_of(group["precision"]), *score_cells(group)]
         for group in found.document["groups"]
@@ -161,6 +165,15 @@ def refusal_table(refusals: Sequence[RefusalDocument]) -> str:
     more = len(refusals) - len(rows)
     rest = element("p", f"{more} more reasons are in rows.csv.", class_="dim") if more else ""
     return element("h2", "Refused rows") + table(["rows", "reason"], rows, (0,)) + rest
+
+
+def _apart(found: Validation) -> str:
+    apart = found.document["apart"]
+    if not apart:
+        return ""
+    note = "These cells are predicted and, in the scores above, only part of the line “with cells apart”."
+    rows = [[str(item["cells"]), text_of(item["reason"])] for item in apart[:MOST_REFUSALS]]
+    return element("h2", "Cells apart") + element("p", note, class_="dim") + table(["cells", "reason"], rows, (0,))
 
 
 def text_of(text: str) -> str:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from socsched.validation.measurements import POWER_COLUMN, STEM, number, read_table, share_of, shown
+from socsched.cost.measurements import POWER_COLUMN, STEM, number, read_table, share_of, shown
 
 COLUMNS = (
     "id", "platform", "engine", "precision", "mode", "share", "network", "meter", POWER_COLUMN, "statistic", "flag",

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from socsched.cost.measurements import Row
 from socsched.cost.model import CostModel
 from socsched.cost.sources import CostSource, cost_sources
+from socsched.descriptor.fit import Fit
 from socsched.descriptor.onnx_pipeline import onnx_pipeline
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Platform, PowerMode
@@ -23,7 +25,6 @@ from socsched.models.work import stage_work
 from socsched.planning.uncertainty import interval_ns
 from socsched.progress import tell
 from socsched.text import one_line
-from socsched.validation.measurements import Row
 
 PRECISIONS = ("fp32", "fp16", "int8")
 Platforms = Callable[[str], Platform | None]
@@ -35,6 +36,7 @@ class Prediction:
     """The predicted time of a row and the ends of its interval (ms), or the reason why there is none.
 
     `mode`, `share`: as the descriptor names the mode, and with all units of the engine for a row that states none.
+    `apart`: why the row is predicted but not comparable, "" where it is.
     """
 
     mode: str
@@ -44,10 +46,11 @@ class Prediction:
     hi_ms: float = 0.0
     provenance: str = ""
     refused: str = ""
+    apart: str = ""
 
 
-Place = tuple[str, str, str, str, int]
-"""Platform, engine, precision, mode and share (0: not stated), as a row names them."""
+Place = tuple[str, str, str, str, int, str]
+"""Platform, engine, precision, mode, share (0: not stated) and runtime, as a row names them."""
 
 
 def predict(rows: Sequence[Row], folder: Path, platforms: Platforms) -> list[Prediction]:
@@ -67,7 +70,7 @@ def predict(rows: Sequence[Row], folder: Path, platforms: Platforms) -> list[Pre
     for number, (network, cells) in enumerate(sorted(wanted.items())):
         tell("networks", number, len(wanted), "", network)
         stage: Stage | str = find_stage(folder, network)
-        models: dict[tuple[str, str], CostModel] = {}
+        models: dict[tuple[str, str, str], CostModel] = {}
         work = Works()
         for place in cells:
             cells[place] = _predict(stage, place, known, models, work, sources)
@@ -78,7 +81,7 @@ def predict(rows: Sequence[Row], folder: Path, platforms: Platforms) -> list[Pre
 
 
 def _place(row: Row) -> Place:
-    return row.platform, row.engine, row.precision, row.mode, row.share
+    return row.platform, row.engine, row.precision, row.mode, row.share, row.runtime
 
 
 def find_stage(folder: Path, network: str) -> Stage | str:
@@ -112,11 +115,11 @@ def _predict(
     stage: Stage | str,
     place: Place,
     platforms: Mapping[str, Platform | None],
-    models: dict[tuple[str, str], CostModel],
+    models: dict[tuple[str, str, str], CostModel],
     work: Works,
     sources: tuple[CostSource, ...],
 ) -> Prediction:
-    name, engine, precision, mode, share = place
+    name, engine, precision, mode, share, runtime = place
     found = configuration(platforms[name], name, engine, precision, mode, share)
     if isinstance(found, str):
         return Prediction(mode, share, refused=found)
@@ -124,9 +127,11 @@ def _predict(
     mode = state.name
     if isinstance(stage, str):
         return Prediction(mode, share, refused=stage)
-    model = models.get((name, mode))
+    described = platform.engine(engine).precisions.get(precision)
+    program, apart = _program(described.fitted if described else (), runtime)
+    model = models.get((name, mode, program))
     if model is None:
-        model = models[name, mode] = CostModel(platform, state, work, sources=sources)
+        model = models[name, mode, program] = CostModel(platform, state, work, sources=sources, runtime=program)
     asked = replace(stage, share=share, engines=(engine,))
     try:
         cost = model.at(asked, engine, precision, share)
@@ -138,7 +143,22 @@ def _predict(
             raise
         return Prediction(mode, share, refused=one_line(str(error)))
     low, high = interval_ns(cost)
-    return Prediction(mode, share, cost.time_ns / 1e6, low / 1e6, high / 1e6, cost.provenance)
+    return Prediction(mode, share, cost.time_ns / 1e6, low / 1e6, high / 1e6, cost.provenance, apart=apart)
+
+
+def _program(fits: Sequence[Fit], runtime: str) -> tuple[str, str]:
+    """Return the runtime to predict for, and why its measurement is not comparable ("" where it is).
+
+    A fit that states the programs it was made from stands for these; other programs run the same network at another
+    speed.  The prediction for them is that of a plan.
+    """
+    stating = [fit for fit in fits if fit.runtimes]
+    if not runtime or not stating:
+        return "", ""
+    if any(fit.covers(runtime) for fit in stating):
+        return runtime, ""
+    known = dict.fromkeys(glob for fit in stating for glob in fit.runtimes)
+    return "", one_line(f"other runtime: the fit stands for {', '.join(known)}, the row for {shown(runtime)}")
 
 
 def configuration(

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from socsched.cost.measurements import Row
 from socsched.validation.document import GroupDocument, ScoresDocument
-from socsched.validation.measurements import Row
 from socsched.validation.predict import PRECISIONS, Prediction
 
 FEWEST_RANKED = 3
@@ -72,6 +72,11 @@ def is_inside(row: Row, prediction: Prediction) -> bool:
     return prediction.lo_ms <= row.measured_ms <= prediction.hi_ms
 
 
+def comparable(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells whose measurement the prediction stands for."""
+    return [cell for cell in cells if not cell.prediction.apart]
+
+
 def cells_of(rows: Sequence[Row], predictions: Sequence[Prediction]) -> tuple[list[Cell], list[Cell]]:
     """Return the cells of the unflagged rows: those with a prediction, and those refused; unusable rows are neither.
 
@@ -89,7 +94,10 @@ def cells_of(rows: Sequence[Row], predictions: Sequence[Prediction]) -> tuple[li
 
 
 def groups(scored: Sequence[Cell], refused: Sequence[Cell], engines: set[tuple[str, str]]) -> list[GroupDocument]:
-    """Return the scores of every engine and precision; `engines` are those that exist, by platform."""
+    """Return the scores of every engine and precision; `engines` are those that exist, by platform.
+
+    Cells apart (`comparable`) are counted, not scored.
+    """
     names = sorted(
         {cell.group for cell in (*scored, *refused) if cell.group[:2] in engines and cell.group[2] in PRECISIONS}
     )
@@ -98,7 +106,8 @@ def groups(scored: Sequence[Cell], refused: Sequence[Cell], engines: set[tuple[s
             "platform": name[0],
             "engine": name[1],
             "precision": name[2],
-            **scores([c for c in scored if c.group == name], sum(c.group == name for c in refused)),
+            "apart": sum(bool(c.prediction.apart) for c in scored if c.group == name),
+            **scores(comparable([c for c in scored if c.group == name]), sum(c.group == name for c in refused)),
         }
         for name in names
     ]

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from socsched import __version__
+from socsched.cost.fitting.pairs import Pattern, pattern
+from socsched.cost.measurements import Measurements, Row, read_measurements
 from socsched.descriptor.bar_file import load_bar
 from socsched.descriptor.catalog import find_platform, get_platform
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
 from socsched.validation.bar import failures
-from socsched.validation.document import ValidationDocument
-from socsched.validation.measurements import Measurements, read_measurements
+from socsched.validation.document import ADDED, ValidationDocument
 from socsched.validation.predict import Prediction, predict
-from socsched.validation.scores import Cell, cells_of, groups, scores
+from socsched.validation.scores import Cell, cells_of, comparable, groups, scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +46,36 @@ class KnownPlatforms:
         return self.known[name]
 
 
-def validate(pairs: Path, networks: Path, bar: Path | None = None, own_platforms: tuple[str, ...] = ()) -> Validation:
+def _kept_apart(row: Row, prediction: Prediction, patterns: Sequence[Pattern]) -> Prediction:
+    held = next((one.text for one in patterns if one.holds(row)), None)
+    return prediction if held is None else replace(prediction, apart=f"excluded by {held}")
+
+
+def validate(
+    pairs: Path,
+    networks: Path,
+    bar: Path | None = None,
+    own_platforms: tuple[str, ...] = (),
+    exclude: tuple[str, ...] = (),
+) -> Validation:
     """Return the predictions for a table of measurements, scored, and held against a bar if one is given.
 
     `networks`: folder of NAME.onnx or NAME.onnx.xz.  `own_platforms`: descriptor files that take the place of shipped
-    platforms of the same name, or add to them.  Raises UsageError for unusable files, MachineError without the package
-    onnx.
+    platforms of the same name, or add to them.  `exclude`: patterns of rows to keep apart.  Raises UsageError for
+    unusable files, MachineError without the package onnx.
     """
     limits = load_bar(bar) if bar else None
     platforms = KnownPlatforms(networks, own_platforms)
-    found = read_measurements(pairs)
-    predictions = predict(found.rows, networks, platforms)
+    found = read_measurements(pairs, reserved=ADDED)
+    patterns = [pattern(text) for text in exclude]
+    predictions = [
+        _kept_apart(row, prediction, patterns)
+        for row, prediction in zip(found.rows, predict(found.rows, networks, platforms), strict=True)
+    ]
     scored, refused = cells_of(found.rows, predictions)
     engines = {(name, engine.id) for name, one in platforms.known.items() if one is not None for engine in one.engines}
-    overall, parts = scores(scored, len(refused)), groups(scored, refused, engines)
+    overall, parts = scores(comparable(scored), len(refused)), groups(scored, refused, engines)
+    apart = Counter(cell.prediction.apart for cell in scored if cell.prediction.apart)
     unflagged = [p.refused for row, p in zip(found.rows, predictions, strict=True) if not row.flag and p.refused]
     failed = failures(limits, overall, parts) if limits else []
     document: ValidationDocument = {
@@ -69,8 +87,10 @@ def validate(pairs: Path, networks: Path, bar: Path | None = None, own_platforms
         "flagged": sum(bool(row.flag) for row in found.rows),
         "refused_rows": sum(bool(prediction.refused) for prediction in predictions),
         "overall": overall,
+        "everything": scores(scored, len(refused)),
         "groups": parts,
         "refusals": [{"reason": reason, "rows": count} for reason, count in Counter(unflagged).most_common()],
+        "apart": [{"reason": reason, "cells": count} for reason, count in apart.most_common()],
         "bar": {"file": bar.name, "held": not failed, "failures": failed} if bar else None,
     }
     return Validation(found, tuple(predictions), tuple(scored), document)

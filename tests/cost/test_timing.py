@@ -15,7 +15,7 @@ from socsched.cost.model import CostModel
 from socsched.cost.roofline import estimate as roofline_estimate
 from socsched.cost.timing import from_logs, job_times, padded, slopes, table
 from socsched.descriptor.catalog import get_pipeline, get_platform
-from socsched.descriptor.fit import NAMES, PASS_KINDS, Fit, Parameters
+from socsched.descriptor.fit import NAMES, PASS_KINDS, Fit, Host, Parameters, choose_fit
 from socsched.descriptor.platform import Engine, Platform, PowerMode
 from socsched.graph.expand import fuse_network
 from socsched.graph.operators import Pass, StageWork
@@ -98,7 +98,7 @@ def fitted(platform: Platform, engine: str, precision: str, fit: Fit) -> Platfor
     def changed(one: Engine) -> Engine:
         if one.id != engine:
             return one
-        return replace(one, precisions={**one.precisions, precision: replace(one.precisions[precision], fitted=fit)})
+        return replace(one, precisions={**one.precisions, precision: replace(one.precisions[precision], fitted=(fit,))})
 
     return replace(platform, engines=tuple(map(changed, platform.engines)))
 
@@ -115,10 +115,14 @@ def total_ns(work: StageWork, engine: str, mode: PowerMode) -> int:
     return estimate(work, ORIN, ORIN.engine(engine), mode, state.units).time_ns
 
 
-def test_a_network_has_passes_and_pillars_have_none() -> None:
+def test_a_network_has_passes_and_host_code_has_none() -> None:
     assert [one.kind for one in WORK.passes].count("winograd") > 10
     assert sum(one.macs for one in WORK.passes) == pytest.approx(WORK.flops / 2)
-    assert not stage_work(get_pipeline("pointpillars").stage("pfn"), "fp16").passes
+    pfn, canvas = (stage_work(get_pipeline("pointpillars").stage(name), "fp16") for name in ("pfn", "scatter"))
+    assert [one.kind for one in pfn.passes] == ["pillars"] and [one.kind for one in canvas.passes] == ["scatter"]
+    assert pfn.passes[0].macs == pytest.approx(pfn.flops / 2)
+    assert canvas.passes[0].written == 64 * 496 * 432
+    assert not stage_work(get_pipeline("pointpillars").stage("decode"), "fp32").passes
 
 
 def test_the_fit_comes_before_the_roofline_and_says_so() -> None:
@@ -187,3 +191,37 @@ def test_parts_take_the_whole_without_its_job() -> None:
         assert kinds == sorted(pass_class(one) for one in passes(graph))
         times = [time for part in parts for time in pass_times(part, engine, P)]
         assert sum(t.busy_us + t.fixed_us for t in times) == pytest.approx(sum(t.busy_us + t.fixed_us for t in whole))
+
+
+ONE = replace(FIT, units=1, runtimes=("ncnn*",), hosts=(Host(("*python*",), 9000, 500_000),))
+WIDE = replace(FIT, units=12, runtimes=("TFLite*",), joined=("cpu0", "cpu1", "cpu2"), networks=30)
+
+
+def test_the_fit_is_that_of_the_program_and_of_the_units() -> None:
+    four = replace(ONE, units=4)
+    fits = (ONE, four, WIDE)
+    assert choose_fit((), 1) is None and choose_fit((WIDE,), 4) is None, "a plan uses one engine"
+    assert [choose_fit(fits, units) for units in (1, 2, 3, 4)] == [ONE, ONE, four, four]
+    assert choose_fit(fits, 4, "TFLite v2 (ruy)") == WIDE
+    assert choose_fit(fits, 4, "unheard of") == four
+    hosted = choose_fit(fits, 1, "ncnn in python")
+    assert hosted is not None and (hosted.launch_ns, hosted.submit_ns) == (9000, 500_000)
+    assert choose_fit((replace(FIT, units=0), ONE), 4) == replace(FIT, units=0)
+
+
+def test_joined_clusters_work_with_all_their_cores() -> None:
+    fp32 = stage_work(STAGE, "fp32")
+    board = fitted(get_platform("jetson-agx-orin-64gb"), "cpu0", "fp32", ONE)
+    only = replace(board.engine("cpu0").precisions["fp32"], fitted=(ONE, WIDE))
+    engines = [replace(e, precisions={**e.precisions, "fp32": only}) if e.id == "cpu0" else e for e in board.engines]
+    board = replace(board, engines=tuple(engines))
+    cpu = board.engine("cpu0")
+    for mode in (board.mode("MAXN"), board.mode("15W")):
+        cores = sum(mode.engines[name].units for name in WIDE.joined)
+        state = mode.engines["cpu0"]
+        stated = nominal(cpu, only, WIDE, state, cores, mode.dram.value)
+        expected = sum(t.busy_us + t.fixed_us for t in pass_times(fp32.passes, stated, P))
+        expected += P.job * stated.submit_us * stated.slowdown
+        found = estimate(fp32, board, cpu, mode, 4, "TFLite v2 (ruy)")
+        assert found.time_ns == pytest.approx(expected * 1e3, abs=50)
+        assert found.provenance == ("fitted" if cores == 12 else "derived")

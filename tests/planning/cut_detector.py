@@ -27,7 +27,7 @@ def by_rooflines() -> Platform:
     """Return Orin without fitted cost models: its DLAs then draw enough memory bandwidth to slow each other down."""
 
     def plain(engine: Engine) -> Engine:
-        precisions = {dtype: replace(found, fitted=None) for dtype, found in engine.precisions.items()}
+        precisions = {dtype: replace(found, fitted=()) for dtype, found in engine.precisions.items()}
         return replace(engine, precisions=precisions)
 
     board = get_platform(ORIN)

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from socsched.cost.measurements import Row
 from socsched.descriptor.bar_file import load_bar
 from socsched.errors import DescriptorError
 from socsched.validation.bar import failures
 from socsched.validation.document import GroupDocument
-from socsched.validation.measurements import Row
 from socsched.validation.predict import Prediction
 from socsched.validation.scores import cells_of, groups, scores, spearman
 
 
 def measured(ms: float, network: str = "a", flag: str = "", problem: str = "", mode: str = "M") -> Row:
-    return Row(1, (), "i", "board", "gpu", "fp16", mode, 0, network, ms, flag, "", problem)
+    return Row("board", "gpu", "fp16", mode, 0, network, ms, flag, problem=problem)
 
 
 def predicted(ms: float, error: float = 0.5, refused: str = "") -> Prediction:

@@ -17,7 +17,7 @@ pytest.importorskip("onnx", reason="the onnx package is not installed")
 from socsched.api.planning import plan
 from socsched.cli.root import run
 from socsched.validation.validate import Validation, validate
-from tests.validation.pairs import BOARD, ROWS, folder, row
+from tests.validation.pairs import BOARD, COLUMNS, ROWS, folder, row, table
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,8 @@ def test_a_prediction_is_the_cost_of_the_planned_stage(root: Path) -> None:
     (prediction,) = validated(root / "one", [cell]).predictions
     assert round(prediction.predicted_ms * 1e6) == task.cost_ns
     assert prediction.provenance == task.provenance
-    low, high = round(task.cost_ns * (1 - task.error)), round(task.cost_ns * (1 + task.error))
-    assert (round(prediction.lo_ms * 1e6), round(prediction.hi_ms * 1e6)) == (low, high)
+    low, high = round(task.cost_ns * max(1 - task.error, 0)), round(task.cost_ns * (1 + task.error))
+    assert (round(prediction.lo_ms * 1e6), round(prediction.hi_ms * 1e6)) == (max(low, 1), high)
 
 
 def test_cells_take_the_fastest_unflagged_row(root: Path) -> None:
@@ -180,3 +180,31 @@ def test_an_own_descriptor_answers_for_its_platform(tmp_path: Path) -> None:
     found = validate(place / "pairs.csv", place / "networks", None, (str(own),))
     assert refusals(found) == ["", ""]
     assert found.predictions[0].predicted_ms == found.predictions[1].predicted_ms
+
+
+def test_cells_of_another_runtime_are_apart_and_counted(root: Path) -> None:
+    place = folder(root / "programs")
+    columns, rows = [*COLUMNS, "runtime"], [[*cells, program] for cells, program in zip(
+        [row(1), row(2, network="mobilenet"), row(3, engine="cpu0", precision="fp32", share="4")],
+        ["TensorRT 10.3", "ncnn 2026", ""], strict=True,
+    )]  # fmt: skip
+    (place / "pairs.csv").write_text(table(rows, columns))
+    found = validate(place / "pairs.csv", place / "networks")
+    document = found.document
+    assert (document["overall"]["cells"], document["everything"]["cells"]) == (2, 3)
+    (reason,) = document["apart"]
+    assert reason["cells"] == 1 and reason["reason"].startswith("other runtime: the fit stands for *TensorRT*")
+    assert {g["engine"]: (g["cells"], g["apart"]) for g in document["groups"]} == {"gpu": (1, 1), "cpu0": (1, 0)}
+    assert found.predictions[1].predicted_ms > 0, "predicted all the same"
+    excluded = validate(place / "pairs.csv", place / "networks", exclude=("engine=cpu*",)).document
+    assert excluded["overall"]["cells"] == 1 and excluded["everything"]["cells"] == 3
+
+
+def test_a_row_of_a_known_host_program_is_predicted_with_its_costs(root: Path) -> None:
+    place = folder(root / "hosts")
+    programs = ["TensorRT 10.3", "Ultralytics 8.3.x, JetPack 6.1"]
+    rows = [[*row(number), program] for number, program in enumerate(programs)]
+    (place / "pairs.csv").write_text(table(rows, [*COLUMNS, "runtime"]))
+    plain, hosted = validate(place / "pairs.csv", place / "networks").predictions
+    assert hosted.predicted_ms > plain.predicted_ms + 0.3, "a Python loop around each job"
+    assert not hosted.apart

@@ -16,17 +16,21 @@ from tools import ROOT
 from tools.generate.reference import cell, rows
 
 PAGE = ROOT / "docs" / "fidelity.md"
-HEAD = ("platform", "engine", "precision", "cells", "refused", "median ratio", "MAPE", "P90", "Spearman", "inside")
+HEAD = (
+    "platform", "engine", "precision", "cells", "refused", "apart", "median ratio", "MAPE", "P90", "Spearman", "inside",
+)  # fmt: skip
 FIGURES = ("median_ratio", "mape", "p90", "spearman", "inside")
 
 
 def page(summary: Mapping[str, Any], data: str, date: str) -> str:
     """Return the page of a summary of measurements described by `data`, made on `date`."""
-    overall = summary["overall"]
+    overall, apart = summary["overall"], sum(item["cells"] for item in summary["apart"])
     found: list[tuple[object, ...]] = [
         (group["platform"], group["engine"], group["precision"], *_scores(group)) for group in summary["groups"]
     ]
-    found.append(("**all**", "", "", *_scores(overall)))
+    found.append(("**all**", "", "", *_scores({**overall, "apart": apart})))
+    if apart:
+        found.append(("**with cells apart**", "", "", *_scores(summary["everything"])))
     lines = [
         "# How far off predictions are",
         "",
@@ -37,16 +41,24 @@ def page(summary: Mapping[str, Any], data: str, date: str) -> str:
         f"- File: `{cell(summary['measurements'])}`, sha256 `{cell(summary['sha256'])}`",
         f"- socsched {cell(summary['socsched'])}, {date}",
         f"- {summary['rows']:,} rows, {summary['flagged']:,} of them flagged and not scored, "
-        f"{summary['refused_rows']:,} refused; {overall['cells']:,} cells scored, {overall['refused']:,} refused",
+        f"{summary['refused_rows']:,} refused; {overall['cells']:,} cells scored, "
+        f"{overall['refused']:,} refused, {apart:,} apart",
         "",
         rows(HEAD, found),
     ]
+    if apart:
+        lines += [
+            "",
+            "Cells apart were measured with another runtime than the fitted one, and are scored in the last line only:",
+            "",
+            rows(("cells", "reason"), [(str(item["cells"]), cell(item["reason"])) for item in summary["apart"]]),
+        ]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _scores(scores: Mapping[str, Any]) -> tuple[str, ...]:
     shown = (_figure(name, scores[name]) for name in FIGURES)
-    return (str(scores["cells"]), str(scores["refused"] or ""), *shown)
+    return (str(scores["cells"]), str(scores["refused"] or ""), str(scores.get("apart") or ""), *shown)
 
 
 def _figure(name: str, value: float | None) -> str:

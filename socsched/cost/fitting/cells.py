@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 import numpy as np
 
-from socsched.cost.fitting.families import Family
+from socsched.cost.fitting.families import Family, families
 from socsched.cost.fitting.least import Cell
 from socsched.cost.fitting.networks import Networks
 from socsched.cost.fitting.nominal import Use, family_of, nominal, use_of
-from socsched.cost.fitting.pairs import Pair, Pattern, fastest
+from socsched.cost.fitting.pairs import Pattern, fastest
+from socsched.cost.measurements import Row
 from socsched.cost.timing import table
 from socsched.descriptor.platform import Platform
 from socsched.errors import InputError, UsageError
@@ -22,6 +24,15 @@ class Host:
     """Rows measured under a host program with known costs (us) of a launch and a job."""
 
     rows: Pattern
+    launch: float
+    submit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Costs (us) of a launch and a job under the programs that `text` names."""
+
+    text: str
     launch: float
     submit: float
 
@@ -45,16 +56,17 @@ class Refused:
 
 @dataclass(slots=True)
 class Data:
-    """Cells by family name, and the rows that make none."""
+    """Cells by family name, the runtimes (globs) measured on each board, and the rows that make no cell."""
 
     cells: dict[str, list[Cell]] = field(default_factory=dict)
+    runtimes: dict[str, set[str]] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
 
 
 def board_name(use: Use) -> str:
     """Return the name under which an engine and precision are fitted."""
-    joined = ".joined" if use.threads == "many" and use.engine.shares == "unit" and use.engine.kind == "cpu" else ""
-    return f"{use.platform.name}.{use.engine.id}.{use.precision}{joined}"
+    several = use.engine.kind == "cpu" and use.threads != "one"
+    return f"{use.platform.name}.{use.engine.id}.{use.precision}{'.' + use.threads if several else ''}"
 
 
 def core_name(use: Use) -> str:
@@ -62,20 +74,26 @@ def core_name(use: Use) -> str:
     return f"core {use.platform.name}.{use.engine.id}"
 
 
+def terms_of(use: Use, family: Family) -> tuple[str, ...]:
+    """Return the names of the terms that a use has in common with others of its family."""
+    terms = {"core": core_name(use), "precision": f"precision {use.precision}", "threads": f"threads {use.threads}"}
+    return tuple(terms[name] for name in family.shares if (name, use.threads) != ("threads", "one"))
+
+
 def make_cells(
-    pairs: Iterable[Pair],
+    pairs: Iterable[Row],
     networks: Networks,
     choice: Choice,
     platform: Callable[[str], Platform | None],
     wanted: Sequence[Family] | None = None,
-    forced: Callable[[Pair], Family | None] = lambda _: None,
+    forced: Callable[[Row], Family | None] = lambda _: None,
 ) -> Data:
     """Return the cells of `wanted` families (None: all) with the fastest row of each network.
 
     `forced` names the family of a row whose engine is not to be recognised by its descriptor.
     """
     data = Data()
-    groups: dict[tuple[str, str, str, int, int], tuple[Use, Family, Host | None, list[Pair]]] = {}
+    groups: dict[tuple[str, str, str, int, str], tuple[Use, Family, Costs | None, list[Row]]] = {}
     for pair in pairs:
         what = f"{pair.platform} {pair.engine} {pair.precision} {pair.network}"
         try:
@@ -85,13 +103,14 @@ def make_cells(
             continue
         if wanted is not None and family not in wanted:
             continue
-        reason = _reason(pair, choice)
+        reason = _reason(pair, choice, family)
         if reason:
             data.refused.append(Refused(what, reason))
             continue
-        number = next((n for n, host in enumerate(choice.hosts) if host.rows.holds(pair)), -1)
-        host = choice.hosts[number] if number >= 0 else None
-        key = (family.name, board_name(use), use.mode.name, use.running(), number)
+        host = _host(pair, choice, family)
+        key = (family.name, board_name(use), use.mode.name, use.running(), host.text if host else "")
+        measured = data.runtimes.setdefault(board_name(use), set())
+        measured.update(glob for glob in family.runtimes if fnmatchcase(pair.runtime, glob))
         groups.setdefault(key, (use, family, host, []))[3].append(pair)
     for _, group in sorted(groups.items()):
         _add(data, networks, *group)
@@ -99,30 +118,52 @@ def make_cells(
 
 
 def _use(
-    pair: Pair,
+    pair: Row,
     choice: Choice,
     platform: Callable[[str], Platform | None],
-    forced: Callable[[Pair], Family | None],
+    forced: Callable[[Row], Family | None],
 ) -> tuple[Use, Family]:
     described = platform(pair.platform)
     if described is None:
         raise UsageError(f"no descriptor of {pair.platform}")
-    joined = any(one.holds(pair) for one in choice.joined)
+    joined = any(one.holds(pair) for one in choice.joined) or runs_joined(described, pair)
     use = use_of(described, pair.engine, pair.mode, pair.precision, pair.share, joined)
     family = forced(pair)
-    if family is None or family.match.get("threads", use.threads) != use.threads:
+    if family is None or not family.suits(use.threads):
         family = family_of(use)
     return use, family
 
 
-def _reason(pair: Pair, choice: Choice) -> str:
+def runs_joined(platform: Platform, pair: Row) -> bool:
+    """Return whether the row's program uses all clusters of a core, as families of joined clusters declare."""
+    engine = next((one for one in platform.engines if one.id == pair.engine), None)
+    wide = [family for family in families().values() if family.match.get("threads") == "joined" and family.runtimes]
+    if engine is None or not pair.runtime:
+        return False
+    return any(family.holds(engine, "joined") and family.stands_for(pair.runtime) for family in wide)
+
+
+def _host(pair: Row, choice: Choice, family: Family) -> Costs | None:
+    """Return the costs of the program around a row's network, None where they are the family's."""
+    given = next((one for one in choice.hosts if one.rows.holds(pair)), None)
+    if given is not None:
+        return Costs(given.rows.text, given.launch, given.submit)
+    found = family.host(pair.runtime)
+    return Costs("|".join(found.runtimes), found.launch, found.submit) if found else None
+
+
+def _reason(pair: Row, choice: Choice, family: Family) -> str:
     if pair.flag:
         return f"flagged: {pair.flag}"
     excluded = next((one for one in choice.excluded if one.holds(pair)), None)
-    return f"excluded by {excluded.text}" if excluded else ""
+    if excluded is not None:
+        return f"excluded by {excluded.text}"
+    if not family.stands_for(pair.runtime):
+        return f"measured with {pair.runtime}, which the family {family.name} does not stand for"
+    return ""
 
 
-def _add(data: Data, networks: Networks, use: Use, family: Family, host: Host | None, rows: Sequence[Pair]) -> None:
+def _add(data: Data, networks: Networks, use: Use, family: Family, host: Costs | None, rows: Sequence[Row]) -> None:
     """Add a cell of the fastest rows whose network can be read."""
     board = board_name(use)
     try:
@@ -141,9 +182,8 @@ def _add(data: Data, networks: Networks, use: Use, family: Family, host: Host | 
     tail = [
         use.mode.name,
         *([str(use.running())] if use.engine.shares == "unit" else []),
-        *([host.rows.text] if host else []),
+        *([host.text] if host else []),
     ]
-    terms = {"core": core_name(use), "precision": f"precision {use.precision}"}
     cell = Cell(
         " ".join([board, *tail]),
         board,
@@ -151,6 +191,6 @@ def _add(data: Data, networks: Networks, use: Use, family: Family, host: Host | 
         table(list(works.values())),
         np.array([times[network] for network in works]),
         tuple(works),
-        tuple(terms[name] for name in family.shares),
+        terms_of(use, family),
     )
     data.cells.setdefault(family.name, []).append(cell)

@@ -20,13 +20,14 @@ FILE = Path(__file__).with_name("families.yaml")
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """Figures of engines whose platform and precision fit the patterns; None leaves a figure as it is.
+    """Figures of engines whose platform, precision and threads fit the patterns; None leaves a figure as it is.
 
     `ops_per_cycle` as in descriptors, or `times` that of the precision `like`; times in us.
     """
 
     platform: str = "*"
     precision: str = "*"
+    threads: str = "*"
     launch: float | None = None
     submit: float | None = None
     ops_per_cycle: float | None = None
@@ -36,14 +37,25 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True)
+class Program:
+    """Host programs by name (globs) whose costs (us) of a launch and a job differ from the family's."""
+
+    runtimes: tuple[str, ...]
+    launch: float
+    submit: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
     """Engines fitted together: how to recognise them, fixed costs (us), native blocks by precision, and priors.
 
     `taps` and `copies` as in `timing.Nominal`; `memory`: bandwidth is relative to the mode's "dram" or to the
-    "engine"'s own; `keeps`: activations stay on chip between passes; `unseen`: mean error and half width of the
-    interval for boards without measurements; `noise`: spread (log) among measurements of one cell; `shares`: terms
-    that cells have in common, "core" or "precision"; `own`: spread of each parameter between engines; `notes`: the
-    argument for each prior.
+    "engine"'s own; `runtimes`: programs (globs) that the family stands for, any where there are none; `hosts`: those of
+    them with costs of their own; `keeps`: activations stay on chip between passes; `unseen`: mean error and half width
+    of the interval for boards without measurements; `noise`: spread (log) among measurements of one cell; `shares`:
+    terms that cells have in common, "core" or "precision"; `own`: spread of each parameter between engines; `notes`:
+    the argument for each prior.
     """
 
     name: str
@@ -63,9 +75,19 @@ class Family:
     own: Mapping[str, float]
     notes: Mapping[str, str] = field(default_factory=dict)
     figures: tuple[Override, ...] = ()
+    runtimes: tuple[str, ...] = ()
+    hosts: tuple[Program, ...] = ()
+
+    def stands_for(self, runtime: str) -> bool:
+        """Return whether a row of a program belongs to the family; one that names no program does."""
+        return not runtime or not self.runtimes or any(fnmatchcase(runtime, glob) for glob in self.runtimes)
+
+    def host(self, runtime: str) -> Program | None:
+        """Return the costs of a host program, None where they are the family's."""
+        return next((one for one in self.hosts if any(fnmatchcase(runtime, glob) for glob in one.runtimes)), None)
 
     def holds(self, engine: Engine, threads: str) -> bool:
-        """Return whether an engine belongs here, used by `threads` "one" or "many"."""
+        """Return whether an engine belongs here, used by `threads` "one", "cluster" or "joined"."""
         facts = {
             "kind": engine.kind,
             "rules": engine.operators.name,
@@ -73,13 +95,18 @@ class Family:
             "title": engine.title,
             "threads": threads,
         }
-        return all(fnmatchcase(facts[name], pattern) for name, pattern in self.match.items())
+        return all(any(fnmatchcase(facts[name], one) for one in glob.split("|")) for name, glob in self.match.items())
 
-    def override(self, platform: str, precision: str, name: str) -> Override | None:
-        """Return the first override that states the figure `name` for a platform and precision."""
+    def suits(self, threads: str) -> bool:
+        """Return whether engines of this family are used so: by "one" thread, a "cluster", or "joined" ones."""
+        return threads in self.match.get("threads", threads).split("|")
+
+    def override(self, platform: str, precision: str, threads: str, name: str) -> Override | None:
+        """Return the first override that states the figure `name` for a platform, precision and threads."""
         for one in self.figures:
             stated = getattr(one, name) is not None or (name == "ops_per_cycle" and one.like)
-            if stated and fnmatchcase(platform, one.platform) and fnmatchcase(precision, one.precision):
+            facts = ((platform, one.platform), (precision, one.precision), (threads, one.threads))
+            if stated and all(fnmatchcase(fact, glob) for fact, glob in facts):
                 return one
         return None
 
@@ -126,7 +153,14 @@ def _family(name: str, given: Mapping[str, Any]) -> Family:
         {key: float(prior[key]["own"]) for key in NAMES},
         {key: prior[key]["note"] for key in NAMES},
         tuple(_override(one) for one in given.get("figures", [])),
+        tuple(given["runtimes"]),
+        tuple(_program(one) for one in given["hosts"]),
     )
+
+
+def _program(given: Mapping[str, Any]) -> Program:
+    launch, submit = (parse_duration(given[key]) / 1e3 for key in ("launch", "submit"))
+    return Program(tuple(given["runtimes"]), launch, submit, given["note"])
 
 
 def _override(given: Mapping[str, Any]) -> Override:

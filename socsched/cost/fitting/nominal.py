@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from socsched.cost.fitted import BYTES
 from socsched.cost.fitting.families import Family, find_family
@@ -32,8 +32,8 @@ class Use:
 
     @property
     def threads(self) -> str:
-        """Return "one" or "many"."""
-        return "one" if self.running() == 1 and not self.joined else "many"
+        """Return "one", "cluster" (several units of one engine) or "joined"."""
+        return "joined" if self.joined else "one" if self.running() == 1 else "cluster"
 
     def running(self) -> int:
         """Return the units at work."""
@@ -53,6 +53,16 @@ def use_of(platform: Platform, engine: str, mode: str, precision: str, units: in
         raise UsageError(f"{platform.name} has no mode {mode!r}") from None
 
 
+def fullest(use: Use) -> Use:
+    """Return the use in the mode that has the most of its units on, with the fastest memory and clock among these."""
+
+    def size(mode: PowerMode) -> tuple[int, float, float]:
+        state = mode.engines[use.engine.id]
+        return replace(use, mode=mode).running() if state.units else 0, mode.dram.value, state.clock_hz
+
+    return replace(use, mode=max(use.platform.modes, key=size))
+
+
 def family_of(use: Use) -> Family:
     """Return the family of the engine used; UsageError when there is none."""
     family = find_family(use.engine, use.threads)
@@ -64,21 +74,21 @@ def family_of(use: Use) -> Family:
 def rate(use: Use, family: Family) -> Figure:
     """Return operations per unit and cycle: the family's correction, else the descriptor's figure; UsageError."""
     stated = use.engine.precisions.get(use.precision)
-    better = family.override(use.platform.name, use.precision, "ops_per_cycle")
+    better = family.override(use.platform.name, use.precision, use.threads, "ops_per_cycle")
     if better is not None and better.ops_per_cycle is not None:
         return Figure(better.ops_per_cycle, "derived", note=better.note)
-    if stated is not None:
-        return stated.ops_per_cycle
     if better is not None and better.like in use.engine.precisions:
         other = use.engine.precisions[better.like].ops_per_cycle
         return Figure(other.value * better.times, "derived", note=better.note)
+    if stated is not None:
+        return stated.ops_per_cycle
     where = f"{use.platform.name} {use.engine.id}"
     raise UsageError(f"{where}: the descriptor states no rate in {use.precision}", "add it under precisions")
 
 
 def fixed(use: Use, family: Family, name: str) -> Figure:
     """Return the stated cost (us) of a launch or a submission: the platform's in the family, else the family's."""
-    better = family.override(use.platform.name, use.precision, name)
+    better = family.override(use.platform.name, use.precision, use.threads, name)
     if better is not None:
         return Figure(getattr(better, name), "published", note=better.note)
     return Figure(getattr(family, name), "assumed", note=f"nominal of {family.title}; fitted parameters multiply it")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
+from socsched.cost.fitting.families import Program
 from socsched.cost.fitting.nominal import rate
 from socsched.cost.fitting.recipe import Section
 from socsched.cost.timing import NAMES
@@ -14,13 +16,12 @@ from socsched.units import format_bandwidth, format_duration, format_size
 
 
 def lines(section: Section, source: str, date: str) -> list[str]:
-    """Return the lines of a section without indentation; `source` is a key of the descriptor's `sources`."""
+    """Return the lines of a section, an item of a list, without indentation; `source` is a key of `sources`."""
     engine, family, use = section.nominal, section.family, section.use
     stated = use.engine.precisions.get(use.precision)
     figure = rate(use, family)
     found = [
-        "fitted:",
-        f"  source: {source}",
+        f"- source: {source}",
         f"  networks: {len(section.networks)}",
         f"  date: {json.dumps(date)}",
         f"  error: {section.error:.3g}",
@@ -37,6 +38,12 @@ def lines(section: Section, source: str, date: str) -> list[str]:
         found.append(f"  memory: {format_bandwidth(engine.dram * 1e6 / engine.units)}")
     if use.engine.shares == "unit" and use.engine.kind == "cpu":
         found.append(f"  units: {engine.units}")
+    if len(use.clusters) > 1:
+        found.append(f"  joined: [{', '.join(one.id for one in use.clusters)}]")
+    if section.runtimes:
+        found.append(f"  runtimes: {json.dumps(section.runtimes)}")
+    if section.hosts:
+        found += ["  hosts:", *(f"    - {_host(one)}" for one in section.hosts)]
     if engine.taps != 1:
         found.append(f"  taps: {engine.taps:g}")
     if engine.copies:
@@ -45,11 +52,17 @@ def lines(section: Section, source: str, date: str) -> list[str]:
     return [*found, *(f"    {name}: {getattr(section.parameters, name):.3g}" for name in NAMES)]
 
 
+def _host(one: Program) -> str:
+    costs = (format_duration(round(us * 1e3)) for us in (one.launch, one.submit))
+    launch, submit = costs
+    return f"{{runtimes: {json.dumps(one.runtimes)}, launch: {launch}, submit: {submit}}}  # {one.note}"
+
+
 def note(section: Section) -> str:
     """Return what the parameters rest on."""
     family = f"family {section.family.name}"
     if not section.networks:
-        return f"{family}, no measurement of this board"
+        return f"{family}, no measurement of this engine in this precision"
     design = (
         "" if section.error_design is None else f"; error with designs of networks left out {section.error_design:.3g}"
     )
@@ -58,18 +71,35 @@ def note(section: Section) -> str:
 
 def document(sections: Sequence[Section], source: str, date: str) -> str:
     """Return all sections as YAML, nested as in a platform file."""
-    engines: dict[str, list[Section]] = {}
-    for section in sections:
-        engines.setdefault(section.use.engine.id, []).append(section)
     text = [
         f"# {sections[0].use.platform.name}: paste each `fitted` into its precision; `{source}` is a key of sources"
     ]
     text.append("engines:")
-    for name, own in engines.items():
-        text += [f"  {name}:", "    precisions:"]
-        for section in own:
-            text += [f"      {section.use.precision}:", *(f"        {line}" for line in lines(section, source, date))]
+    engine = ""
+    for (name, precision), own in grouped(sections).items():
+        if name != engine:
+            text += [f"  {name}:", "    precisions:"]
+        engine = name
+        text += [f"      {precision}:", *(f"        {line}" for line in _block(own, source, date))]
     return "\n".join(text) + "\n"
+
+
+def grouped(sections: Sequence[Section]) -> dict[tuple[str, str], list[Section]]:
+    """Return the sections of every engine and precision."""
+    found: dict[tuple[str, str], list[Section]] = {}
+    for section in sections:
+        found.setdefault((section.use.engine.id, section.use.precision), []).append(section)
+    return found
+
+
+def _block(sections: Sequence[Section], source: str, date: str) -> list[str]:
+    return ["fitted:", *(f"  {line}" for section in sections for line in lines(section, source, date))]
+
+
+def _key(engines: Mapping[str, object], engine: str) -> str:
+    """Return the key of an engine in a file, which declares equal ones as one with a count."""
+    counted = (key for key in engines if re.fullmatch(re.escape(key) + r"\d+", engine))
+    return engine if engine in engines else next(counted, engine)
 
 
 def rewritten(raw: bytes, file: str, sections: Sequence[Section], source: str, date: str) -> str:
@@ -78,9 +108,9 @@ def rewritten(raw: bytes, file: str, sections: Sequence[Section], source: str, d
     A precision that the file lacks, or one written on a single line, is refused.  The source is added when missing.
     """
     text = raw.decode("utf-8")
-    for section in sections:
-        path = ("engines", section.use.engine.id, "precisions", section.use.precision)
-        text = _placed(text, file, path, lines(section, source, date))
+    for (engine, precision), own in grouped(sections).items():
+        path = ("engines", _key(parse(raw, file).data["engines"], engine), "precisions", precision)
+        text = _placed(text, file, path, _block(own, source, date))
     if source not in parse(text.encode(), file).data.get("sources", {}):
         entry = [f"{source}:", '  title: "measured times of networks, fitted with `socsched fit`"']
         text = _placed(text, file, ("sources",), entry)

@@ -291,7 +291,7 @@ def priced(apart: Apart, model: CostModel) -> Divisible | None:
     platform, mode = model.platform, model.mode
     engines = [platform.engine(place.engine) for place in places]
     once = _Entry(model, apart.passes)
-    entries = tuple(once.of(place.engine, place.precision) for place in places)
+    entries = tuple(once.of(place.engine, place.precision, place.share) for place in places)
     entry_uj = tuple(
         job_energy_uj(engine, mode, place.share, time, 0, 0.0)
         for engine, place, time in zip(engines, places, entries, strict=True)
@@ -304,7 +304,8 @@ def priced(apart: Apart, model: CostModel) -> Divisible | None:
         times.append(tuple(c.time_ns - min(once, c.time_ns - 1) if c else None for c, once, _ in pairs))
         energies.append(tuple(c.energy_uj - min(once, c.energy_uj) if c else None for c, _, once in pairs))
     least = tuple(
-        max(min(cost.time_ns - once.of(cost.engine, cost.precision) for cost in unit.values()), 0) for unit in by_unit
+        max(min(cost.time_ns - once.of(cost.engine, cost.precision, cost.share) for cost in unit.values()), 0)
+        for unit in by_unit
     )
     free = tuple(any(name in apart.sharing for name in unit) for unit in apart.members)
     floors = tuple(_floor(unit, model, once) for unit in by_unit)
@@ -318,13 +319,13 @@ def _floor(unit: Mapping[Place, Cost], model: CostModel, once: _Entry) -> UnitFl
     energies: list[float] = []
     for place, cost in unit.items():
         engine = model.platform.engine(place.engine)
-        first = once.of(place.engine, place.precision)
+        first = once.of(place.engine, place.precision, place.share)
         time = max(cost.time_ns - first - 1, 0)
         cores = min(place.share, model.mode.engines[place.engine].units) if engine.shares == "unit" else 1
         lanes[place.engine] = min(lanes.get(place.engine, time * cores), time * cores)
         entry = job_energy_uj(engine, model.mode, place.share, first, 0, 0.0)
         energies.append(max(cost.energy_uj - entry - 2.0, 0.0))
-    least = min(max(cost.time_ns - once.of(cost.engine, cost.precision) - 1, 0) for cost in unit.values())
+    least = min(max(cost.time_ns - once.of(cost.engine, cost.precision, cost.share) - 1, 0) for cost in unit.values())
     return UnitFloor(lanes, least, min(energies), min(cost.bytes for cost in unit.values()))
 
 
@@ -361,7 +362,7 @@ class _Entry:
     model: CostModel
     passes: bool
 
-    def of(self, engine: str, precision: str) -> int:
-        """Return the time on an engine in a precision."""
+    def of(self, engine: str, precision: str, share: int) -> int:
+        """Return the time on so many units of an engine in a precision."""
         state = self.model.mode.engines[engine]
-        return entry_ns(self.model.platform.engine(engine), precision, state, self.passes)
+        return entry_ns(self.model.platform.engine(engine), precision, state, self.passes, share)

@@ -89,4 +89,4 @@ def test_every_prior_has_a_median_a_spread_and_an_argument(name: str) -> None:
     assert set(family.prior) == set(family.own) == set(family.notes) == set(NAMES)
     assert all(median > 0 and 0 < spread <= 1 for median, spread in family.prior.values())
     assert all(family.notes.values()) and all(one.note for one in family.figures)
-    assert family.memory in ("dram", "engine") and set(family.shares) <= {"core", "precision"}
+    assert family.memory in ("dram", "engine") and set(family.shares) <= {"core", "precision", "threads"}

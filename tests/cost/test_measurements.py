@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from socsched.cost import measurements
+from socsched.cost.measurements import read_measurements
 from socsched.errors import InputError
-from socsched.validation import measurements
-from socsched.validation.measurements import read_measurements
+from socsched.validation.document import ADDED
 from tests.validation.pairs import COLUMNS, ROWS, row, table
 
 
@@ -83,7 +84,7 @@ def test_an_id_counts_once(tmp_path: Path) -> None:
 def test_what_is_no_table_is_refused_with_its_line(tmp_path: Path, content: bytes, says: str) -> None:
     (tmp_path / "pairs.csv").write_bytes(content)
     with pytest.raises(InputError) as caught:
-        read_measurements(tmp_path / "pairs.csv")
+        read_measurements(tmp_path / "pairs.csv", reserved=ADDED)
     assert says.split(":")[-1].strip() in str(caught.value)
     assert str(caught.value).startswith(f"{tmp_path / 'pairs.csv'}:")
 

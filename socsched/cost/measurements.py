@@ -19,15 +19,19 @@ from socsched.limits import LONGEST_NS, MOST_LANES
 COLUMNS = (
     "id", "platform", "engine", "precision", "mode", "share", "network", "measured_ms", "statistic", "flag", "source",
 )  # fmt: skip
-"""Columns that a file must have, in any order; others are kept as they are."""
-ADDED = ("predicted_ms", "lo_ms", "hi_ms", "inside", "provenance", "refused")
-"""Columns that `validate` adds."""
+"""Columns of a table that is validated, in any order; others are kept as they are."""
+NEEDED = ("platform", "engine", "precision", "network", "measured_ms")
+"""Columns that a table for a fit cannot lack."""
 MOST_BYTES = 2**26
 MOST_ROWS = 200_000
 MOST_COLUMNS = 100
-STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 TIME_COLUMN, POWER_COLUMN = "measured_ms", "measured_w"
-"""A table with the second of these columns and without the first is one of measured power (`power_rows`)."""
+"""A table with the second of these columns and without the first is one of measured power (`validation.power_rows`)."""
+_TEXT = ("platform", "engine", "precision", "mode", "network", "flag", "source", "statistic", "id", "runtime")
+STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
+"""Names of networks and of sources."""
+RUNTIME = "runtime"
+"""Column that names the program that ran the network, where a table has it."""
 
 
 def _hint(columns: Sequence[str]) -> str:
@@ -46,14 +50,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement: its cells as in the file, the time (ms), and the `problem` that makes it unusable, "" if none.
+    """One measurement: what was timed, the time (ms), and the `problem` that makes the row unusable, "" if none.
 
-    `share`: units of the engine used, 0 where the file does not state it.
+    `share`: units of the engine used, 0 where the file does not state it.  `flag`: why the row is not to be used, empty
+    where it is.  `runtime`: the program that ran the network.  `line`, `cells`: the row as it stands in the file.
     """
 
-    line: int
-    cells: tuple[str, ...]
-    id: str
     platform: str
     engine: str
     precision: str
@@ -61,9 +63,19 @@ class Row:
     share: int
     network: str
     measured_ms: float
-    flag: str
-    source: str
+    flag: str = ""
+    source: str = ""
+    statistic: str = ""
+    id: str = ""
+    runtime: str = ""
+    line: int = 0
+    cells: tuple[str, ...] = ()
     problem: str = ""
+
+    @property
+    def measured_us(self) -> float:
+        """Return the measured time in microseconds."""
+        return self.measured_ms * 1e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +88,20 @@ class Measurements:
     rows: tuple[Row, ...]
 
 
-def read_measurements(path: Path) -> Measurements:
+def read_measurements(path: Path, needed: Sequence[str] = COLUMNS, reserved: Sequence[str] = ()) -> Measurements:
     """Return the measurements of a .csv or .csv.gz file; InputError with file and line if it is no such table.
 
-    A row whose values cannot be used (a time that is no time, a network that is no file stem, an id given twice) is
-    kept with its problem.
+    `needed` columns must be there, `reserved` ones must not, the others of `COLUMNS` and `RUNTIME` may.  A row whose
+    values cannot be used (a time that is no time, a network that is no file stem, an id given twice) is kept with its
+    problem.
     """
-    table = read_table(path, COLUMNS, ADDED)
+    table = read_table(path, needed, reserved, (*COLUMNS, RUNTIME))
     rows: list[Row] = []
     first: dict[str, int] = {}
     for line, cells, named in table.rows:
-        row = _row(line, cells, named, first.get(named["id"], 0))
-        first.setdefault(row.id, line)
+        row = _row(line, cells, named, first.get(named.get("id", ""), 0))
+        if row.id:
+            first.setdefault(row.id, line)
         rows.append(row)
     return Measurements(table.file, table.sha256, table.columns, tuple(rows))
 
@@ -107,7 +121,8 @@ def read_table(path: Path, needed: Sequence[str], added: Sequence[str], optional
     hint = _hint(needed)
     try:
         columns = _columns(path, header, needed, added, hint)
-        rows = _rows(path, reader, columns, [*needed, *(name for name in optional if name in columns)], hint)
+        read = [name for name in dict.fromkeys((*needed, *optional)) if name in columns]
+        rows = _rows(path, reader, columns, read, hint)
     except csv.Error as error:
         raise InputError(f"{path}:{reader.line_num}: not a CSV table: {error}", hint) from None
     return Table(path.name, digest, columns, rows)
@@ -168,21 +183,19 @@ def _rows(
 
 def _row(line: int, cells: tuple[str, ...], named: dict[str, str], earlier: int = 0) -> Row:
     problem = f"the id is that of line {earlier}" if earlier else ""
-    if not named["id"]:
+    if named.get("id") == "":
         problem = "it has no id"
     measured = _time_ms(named["measured_ms"])
     if measured is None:
         least, most = 1e-6, LONGEST_NS / 1e6
         problem = problem or f"measured_ms: expected {least:g} to {most:g} ms, got {shown(named['measured_ms'])}"
-    share = share_of(named["share"])
+    share = share_of(named.get("share", ""))
     if share is None:
         problem = problem or f"share: expected 1 to {MOST_LANES} units or nothing, got {shown(named['share'])}"
     if not STEM.fullmatch(named["network"]) or ".." in named["network"]:
         problem = problem or f"network: expected the name of a file without its ending, got {shown(named['network'])}"
-    return Row(
-        line, cells, named["id"], named["platform"], named["engine"], named["precision"], named["mode"], share or 0,
-        named["network"], measured or math.nan, named["flag"], named["source"], problem,
-    )  # fmt: skip
+    text = {name: named.get(name, "") for name in _TEXT}
+    return Row(share=share or 0, measured_ms=measured or math.nan, line=line, cells=cells, problem=problem, **text)
 
 
 def _time_ms(text: str) -> float | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from socsched.cli.options import NameOrPath, Output, folder_option, output_options, ready_to_write, terminal_width
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from socsched.validation.power import PowerValidation
     from socsched.validation.validate import Validation
 
@@ -103,15 +105,17 @@ def _show(found: Validation | PowerValidation) -> None:
     names = names or ["platform", "engine"]
     rows = [[*(str(dict(group)[name]) for name in names), *score_cells(group)] for group in document["groups"]]
     rows.append(["overall", *("" for _ in names[1:]), *score_cells(document["overall"])])
-    if document.get("apart"):
-        rows.append(["with cells apart", *("" for _ in names[1:]), *score_cells(document["everything"])])
+    fields = cast("Mapping[str, Any]", document)
+    apart = fields.get("apart", ())
+    if apart:
+        rows.append(["with cells apart", *("" for _ in names[1:]), *score_cells(fields["everything"])])
     heads = ["" if name == "precision" else name for name in names]
     right = range(len(names), len(names) + len(SCORES))
     screen = console(terminal_width())
     screen.print(table("Predicted against measured", [*heads, *SCORES], rows, right, (len(names) + 1, len(names) + 5)))
     lines = [headline(document)]
     lines += [f"refused {item['rows']} rows: {item['reason']}" for item in document["refusals"][:5]]
-    lines += [f"apart {item['cells']} cells: {item['reason']}" for item in document["apart"][:5]]
+    lines += [f"apart {item['cells']} cells: {item['reason']}" for item in apart[:5]]
     bar = document["bar"]
     if bar:
         lines.append(f"✓ {bar['file']} is kept" if bar["held"] else f"✗ {bar['file']} is not kept")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any, cast
 
 from socsched.reporting.page import wrap_page
 from socsched.reporting.scatter import Point, draw_scatter
@@ -48,11 +49,12 @@ def origin(document: ValidationDocument | PowerDocument) -> str:
 
 def headline(document: ValidationDocument | PowerDocument) -> str:
     """Return the counts of rows and cells in one sentence."""
-    overall = document["overall"]
+    overall, fields = document["overall"], cast("Mapping[str, Any]", document)
+    apart = sum(item["cells"] for item in fields.get("apart", ()))
     return (
         f"{document['rows']:,} rows, {document['flagged']:,} of them flagged and not scored, "
-        f"{document['refused_rows']:,} refused; {overall['cells']:,} cells scored, {overall['refused']:,} refused, "
-        f"{sum(item['cells'] for item in document['apart']):,} apart"
+        f"{document['refused_rows']:,} refused; {overall['cells']:,} cells scored, {overall['refused']:,} refused"
+        + (f", {apart:,} apart" if "apart" in fields else "")
     )
 
 

@@ -33,6 +33,7 @@ PUBLISHED_ERROR = {"gpu": 0.087, "cpu": 0.037, "dla": 0.056}
 SCALED_ERROR = {"gpu": 0.1, "cpu": 0.1, "dla": 0.056}
 """As far as the rows of Orin confirm the scaled curve (`tools.verify.boards`)."""
 ASSUMED_ERROR = 0.25
+OTHERS = "no matrix of other engines is published: the curve of CPU and GPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +129,9 @@ def text(section: Section) -> str:
         f"      capacity: {section.capacity / GB:.4g} GB/s",
     ]
     traffic, spread = gpu_traffic()
-    for engine in ("gpu", "cpu", "dla") if section.errors else ("default",):
-        error = section.errors[engine] if section.errors else ASSUMED_ERROR
+    for engine in ("gpu", "cpu", "dla", "default") if section.errors else ("default",):
+        measured = bool(section.errors) and engine in section.errors
+        error = section.errors[engine] if measured else ASSUMED_ERROR
         lines.append(f"      {engine}:")
         if engine == "dla":
             top = f"{curve.peak / GB:.4g} GB/s"
@@ -139,15 +141,16 @@ def text(section: Section) -> str:
             names = ("tbwdc", "cbp")
         else:
             names = ("normal", "intensive", "tbwdc", "cbp")
+        own, about = (kind, section.note) if measured or not section.errors else ("assumed", OTHERS)
         for name in names:
-            lines.append(_figure(name, f"{getattr(curve, name) / GB:.4g} GB/s", kind, "pccs", section.note, error))
+            lines.append(_figure(name, f"{getattr(curve, name) / GB:.4g} GB/s", own, "pccs", about, error))
         peak = curve.cbp if engine == "dla" else curve.peak
-        lines.append(_figure("peak", f"{peak / GB:.4g} GB/s", kind, "pccs", section.note, error))
-        lines.append(_figure("rate", f"{curve.rate:.4g}", kind, "pccs", section.note, error))
+        lines.append(_figure("peak", f"{peak / GB:.4g} GB/s", own, "pccs", about, error))
+        lines.append(_figure("rate", f"{curve.rate:.4g}", own, "pccs", about, error))
         if engine == "dla":
             lines.append(_figure("mrmc", f"{section.dla_loss:.4g}", "fitted", "corun", section.dla_note, error))
         else:
-            lines.append(_figure("mrmc", f"{curve.mrmc:.4g}", kind, "pccs", section.note, error))
+            lines.append(_figure("mrmc", f"{curve.mrmc:.4g}", own, "pccs", about, error))
         if engine == "gpu":
             how = "fitted" if same else "derived"
             what = "load of the memory controller under 8 convolutions over the traffic planned for them"

@@ -17,7 +17,9 @@ _loaded = {}
 def versions():
     """Return the versions of what compiles."""
     ort.register_execution_provider_library(PROVIDER, qnn.get_library_path())
-    return {"onnxruntime-qnn": qnn.__version__, "onnxruntime": ort.__version__}
+    from onnxruntime_qnn.build_and_package_info import qnn_version
+
+    return {"onnxruntime-qnn": qnn.__version__, "onnxruntime": ort.__version__, "QNN": qnn_version}
 
 
 def session(model, target, context=""):

@@ -72,7 +72,8 @@ def versions():
     from rknn.api import RKNN
 
     _loaded["RKNN"] = RKNN
-    return {"rknn-toolkit2": metadata.version("rknn-toolkit2")}
+    version = metadata.version("rknn-toolkit2")
+    return {"rknn-toolkit2": version, "RKNN": version}
 
 
 def build(model, target):

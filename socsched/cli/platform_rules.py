@@ -46,8 +46,8 @@ def command(
     With OPERATOR and its attributes (conv2d kernel_h=3 kernel_w=3 pad=1) show whether it runs there or falls back, and
     why; exit code 0: runs, 1: falls back.
 
-    With --against-vendor ask the vendor's compiler, operator by operator at and around each limit, and print agreements,
-    contradictions and what stayed unknown; exit code 0: no contradiction, 1: some.
+    With --against-vendor ask the vendor's compiler, operator by operator at and around each limit, and print
+    agreements, contradictions and what stayed unknown; exit code 0: no contradiction, 1: some.
     """
     from socsched.descriptor.catalog import get_platform
     from socsched.errors import UsageError

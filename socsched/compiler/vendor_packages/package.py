@@ -53,13 +53,14 @@ class Compiler:
 
     `target` returns its settings for an engine, and raises UsageError for a chip that it does not compile for;
     `unsigned`: bytes of quantised models are uint8.  `simulates` is the file that its simulator loads, empty: the model
-    that was compiled.
+    that was compiled.  `cycles`: it states the cycles that it expects of each layer on the device.
     """
 
     environment: str
     target: Callable[[Engine], Mapping[str, Any]]
     unsigned: bool
     simulates: str = ""
+    cycles: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def hand_over(
     package, toolchain, verdict = prepared.package, prepared.toolchain, prepared.verdict
     texts = toolchain.scripts(package)
     built = built_here(prepared)
-    document = {
+    document: dict[str, Any] = {
         "stage": stage.name,
         "model": prepared.model,
         "part": str(part) if part else "",

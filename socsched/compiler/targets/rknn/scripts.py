@@ -51,4 +51,4 @@ def write(package: Package) -> dict[str, str]:
     return {"build.py": "\n".join(lines) + "\n"}
 
 
-RKNN = Toolchain(write, Compiler("rockchip", chip, unsigned=False))
+RKNN = Toolchain(write, Compiler("rockchip", chip, unsigned=False, cycles=True))

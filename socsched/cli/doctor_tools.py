@@ -122,13 +122,13 @@ OPTIONAL: dict[str, Tool] = {
         Tool(
             "HTP compiler",
             "compile and simulate --vendor-sim for Qualcomm's NPUs",
-            "socsched doctor --install qualcomm",
+            "pip install 'socsched[qualcomm]' && socsched doctor --install qualcomm",
             "600 MB, under Qualcomm's licence; without it, stages are handed over with build scripts",
         ),
         Tool(
             "RKNN compiler",
             "compile and simulate --vendor-sim for RK3588's NPU",
-            "socsched doctor --install rockchip",
+            "pip install 'socsched[rockchip]' && socsched doctor --install rockchip",
             "700 MB, under Rockchip's terms; without it, stages are handed over with build scripts",
         ),
         Tool(

@@ -43,7 +43,7 @@ PEAKS = [  # board, mode, engine, precision, 10^12 operations/s dense, as the ve
     ("jetson-agx-xavier", "MAXN", "dla0", "fp16", 2.86),
     ("jetson-tx2", "MAXN", "gpu", "fp32", 0.666),
     ("rk3588", "performance", "npu0", "int8", 2.05),
-    ("rk3588", "performance", "npu2", "fp16", 0.512),
+    ("rk3588", "performance", "npu2", "fp16", 1.024),
     ("rk3588", "performance", "gpu", "fp32", 0.512),
     ("qcs8550", "performance", "npu", "int8", 48.0),
     ("qcs6490", "performance", "npu", "int8", 12.0),

@@ -16,8 +16,9 @@ from socsched.graph.rules import check_operators
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 
-ERROR = 0.5
-"""Relative error of RKNN's cycles: docs/extending.md compares them with published frame rates."""
+ERROR = 0.7
+"""Relative error of RKNN's cycles: MobileNetV2 in int8 takes 1.30 ms by the table and 2.22 ms (450.7 frames/s) as
+published in Rockchip's model zoo, calls of the runtime included."""
 
 
 def expected_costs(

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -96,7 +95,7 @@ class Helper:
             raise Refused(f"{self.environment.title}: {answer.get('error', 'no reason given')}")
         return answer
 
-    def _parsed(self, line: bytes) -> Mapping[str, Any] | Any:
+    def _parsed(self, line: bytes) -> dict[str, Any]:
         try:
             answer = json.loads(line)
         except (ValueError, RecursionError):

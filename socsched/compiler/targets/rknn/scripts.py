@@ -35,7 +35,7 @@ def write(package: Package) -> dict[str, str]:
     model = QUANTISED if package.precision == "int8" else MODEL
     lines = [
         "#!/usr/bin/env python3",
-        f'"""{title}; runs on an x86-64 host with rknn-toolkit2."""'.replace("\\", "/"),
+        f"# {title}; runs on an x86-64 host with rknn-toolkit2.",
         "import os",
         "",
         "from rknn.api import RKNN",

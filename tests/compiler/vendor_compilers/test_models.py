@@ -60,7 +60,7 @@ def test_bytes_signed_or_not_give_the_same_numbers_near_fp32() -> None:
         assert apart.max() < 1.01 * step and (apart > step / 2).mean() < 1e-3, "ties may be rounded either way"
         assert np.allclose(one / step, np.rint(one / step), atol=1e-3) and np.abs(one / step).max() <= 128.01
         inside = np.abs(want) < 120 * step
-        assert inside.any() and np.abs(one - want)[inside].mean() < 1.0 * step
+        assert inside.any() and np.abs(one - want)[inside].mean() < 2 * step
 
 
 def test_a_layer_written_as_several_operators_has_no_scale_inside() -> None:

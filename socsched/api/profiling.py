@@ -62,7 +62,7 @@ def expect(
     UsageError where no engine has such a compiler, MachineError where it is not installed.
     """
     from socsched.api.loading import load_pipeline, load_platform
-    from socsched.compiler.vendor_compilers.costs import expected_costs
+    from socsched.api.vendor_costs import expected_costs
     from socsched.models.weights import load_weights
 
     arrays = load_weights(weights) if weights else None

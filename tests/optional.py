@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from socsched.cli.doctor_tools import OPTIONAL
+from socsched.compiler.vendor_compilers.environments import place
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,14 @@ def can_mount() -> bool:
         return not subprocess.run(["umount", folder], capture_output=True).returncode
 
 
+VENDORS = place()
+"""Where vendors' compilers are installed; tests without one of these needs see none."""
+
+
+def vendor(name: str) -> Callable[[], object]:
+    return lambda: (VENDORS / name / "bin" / "python").exists()
+
+
 ARM = f"{OPTIONAL['aarch64 emulator'].install} g++-aarch64-linux-gnu"
 NEEDS = {
     "nvcc": Need(program("nvcc"), OPTIONAL["nvcc"].install),
@@ -61,6 +70,8 @@ NEEDS = {
         OPTIONAL["Chromium"].install,
     ),
     "OpenCV images": Need(module("cv2"), ".venv/bin/pip install opencv-python-headless"),
+    "HTP compiler": Need(vendor("qualcomm"), OPTIONAL["HTP compiler"].install),
+    "RKNN compiler": Need(vendor("rockchip"), OPTIONAL["RKNN compiler"].install),
     "PyTorch": Need(module("torch"), ".venv/bin/pip install torch"),
     "Python headers": Need(
         lambda: (Path(sysconfig.get_path("include")) / "Python.h").exists(), "sudo apt-get install -y python3-dev"

@@ -127,10 +127,24 @@ def compute(
     weights: Path | None,
     scales: Path | None,
     seed: int,
+    vendor: bool = False,
 ) -> dict[int, dict[str, Any]]:
-    """Return the outputs of a plan's stages for each frame, computed on this machine as on the planned engines."""
+    """Return the outputs of a plan's stages for each frame, computed on this machine as on the planned engines.
+
+    With `vendor`, stages of accelerators run in their vendor's simulator.
+    """
     from socsched.descriptor.catalog import get_platform
     from socsched.runtime.functional import compute as run
 
     platform = get_platform(plan.platform)
-    return run(plan, pipeline, platform, frames=frames, scans=scans, weights=weights, scales=scales, seed=seed)
+    return run(
+        plan,
+        pipeline,
+        platform,
+        frames=frames,
+        scans=scans,
+        weights=weights,
+        scales=scales,
+        seed=seed,
+        vendor=vendor,
+    )

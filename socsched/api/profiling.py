@@ -49,6 +49,26 @@ def profile(
     return profile_of_stages
 
 
+def expect(
+    pipeline: str | Path | Pipeline,
+    platform: str | Path | Platform,
+    *,
+    weights: Path | None = None,
+    note: Note = lambda _: None,
+) -> Profile:
+    """Return the times that vendors' compilers expect of a pipeline's networks, as costs of kind "vendor model".
+
+    A time is the sum of the cycles in the compiler's table of layers over the engine's clock in the first mode.  Raises
+    UsageError where no engine has such a compiler, MachineError where it is not installed.
+    """
+    from socsched.api.loading import load_pipeline, load_platform
+    from socsched.api.vendor_costs import expected_costs
+    from socsched.models.weights import load_weights
+
+    arrays = load_weights(weights) if weights else None
+    return expected_costs(load_pipeline(pipeline), load_platform(platform), arrays, note)
+
+
 def _together(
     profile: Profile,
     pipeline: Pipeline,

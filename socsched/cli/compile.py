@@ -57,8 +57,9 @@ def command(
 ) -> None:
     """Compile the stages of a plan for the engines it chose, or PIPELINE's for every engine that takes them.
 
-    The output is one folder with a start script that needs only TVM's runtime; stages of a DLA or HTP become
-    an ONNX model with build scripts for the vendor's toolchain. Results are cached.
+    The output is one folder with a start script that needs only TVM's runtime; stages of a DLA or NPU become
+    an ONNX model with build scripts for the vendor's toolchain, and where its compiler is installed (`socsched doctor`)
+    the file that it makes. Results are cached.
     """
     from socsched.api import loading
     from socsched.compiler.packaging.deploy import Request, compile_bundle, placement, shares_by_stage
@@ -91,6 +92,16 @@ def command(
     output.result(manifest, lambda: _show(manifest, folder))
 
 
+def _made(handover: dict[str, Any]) -> tuple[str, str]:
+    """Return a hand-over's files, and what remains to be done."""
+    if "compiled" in handover:
+        made = handover["compiled"]
+        versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
+        return ", ".join(f"{handover['folder']}/{name}" for name in made["files"]), f"compiled by {versions}"
+    script = next(name for name in ("build.sh", "build.py") if name in handover["files"])
+    return f"{handover['folder']}/model.onnx", f"run {script} there"
+
+
 def _show(manifest: dict[str, Any], folder: Path) -> None:
     from socsched.reporting.terminal import console, table
 
@@ -98,10 +109,7 @@ def _show(manifest: dict[str, Any], folder: Path) -> None:
         [a["stage"], a["engine"], a["precision"], a["target"], ", ".join(a["files"]), "; ".join(a["notes"])]
         for a in manifest["artifacts"]
     ]
-    rows += [
-        [h["stage"], h["engine"], h["precision"], h["toolchain"], f"{h['folder']}/model.onnx", "run build.sh there"]
-        for h in manifest["handovers"]
-    ]
+    rows += [[h["stage"], h["engine"], h["precision"], h["toolchain"], *_made(h)] for h in manifest["handovers"]]
     columns = ["stage", "engine", "precision", "target", "files", "notes"]
     title = f"{manifest['pipeline']} for {manifest['platform']}, in {folder}/"
     console(terminal_width()).print(table(title, columns, rows))

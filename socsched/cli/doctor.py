@@ -14,26 +14,46 @@ import click
 
 from socsched.cli import doctor_machine, doctor_targets
 from socsched.cli.doctor_tools import OPTIONAL, Check
-from socsched.cli.options import Output, output_options, terminal_width
+from socsched.cli.options import Output, echo, output_options, terminal_width
 
 NEEDED_BYTES = 1_500_000_000
 
 
 @click.command("doctor", short_help="Check this machine: what works, what does not, and how to fix it.")
+@click.option("--install", metavar="NAME", help="Install a vendor's compiler: qualcomm or rockchip.")
 @output_options
 @click.pass_obj
-def command(output: Output) -> int:
+def command(output: Output, install: str | None) -> int:
     """Check this machine: what works, what does not, why, and how to fix it; exit code 3 if the main job cannot work.
 
     The main job is to plan, simulate, compile and run on this machine; anything else that is missing is listed with
     the command that installs it, and does not affect the exit code.
+
+    With --install make the Python environment of a vendor's compiler, from the package index that pip uses, and
+    check that it starts; its licence is printed first.
     """
     from socsched.errors import EXIT_MACHINE, EXIT_OK
 
+    if install is not None:
+        return _install(output, install)
     checks = examine()
     lacking = [check for check in checks if check.main and check.status != "ok"]
     output.result({"healthy": not lacking, "checks": [asdict(check) for check in checks]}, lambda: _show(checks))
     return EXIT_MACHINE if lacking else EXIT_OK
+
+
+def _install(output: Output, name: str) -> int:
+    from socsched.compiler.vendor_compilers.environments import environment, install
+    from socsched.compiler.vendor_compilers.helper import Helper
+    from socsched.errors import EXIT_OK
+
+    wanted = environment(name)
+    python = install(wanted, output.note)
+    with Helper(wanted) as helper:
+        versions = helper.versions
+    listed = ", ".join(f"{package} {version}" for package, version in versions.items())
+    output.result({"python": str(python), "versions": versions}, lambda: echo(f"{wanted.title} works: {listed}"))
+    return EXIT_OK
 
 
 def examine() -> list[Check]:
@@ -162,6 +182,8 @@ _OWN: dict[str, Callable[[], Check]] = {
     "TensorRT": doctor_machine.tensorrt,
     "OpenCL": doctor_targets.opencl,
     "Hexagon": doctor_targets.hexagon,
+    "HTP compiler": doctor_targets.htp_compiler,
+    "RKNN compiler": doctor_targets.rknn_compiler,
     "real time": doctor_machine.realtime,
     "power sensors": doctor_machine.power,
 }

@@ -82,3 +82,25 @@ def hexagon() -> Check:
         if supported
         else tool.missing("not in TVM's LLVM")
     )
+
+
+def htp_compiler() -> Check:
+    """Return whether Qualcomm's HTP compiler is installed; it is not started."""
+    return _vendor(OPTIONAL["HTP compiler"], "qualcomm")
+
+
+def rknn_compiler() -> Check:
+    """Return whether Rockchip's compiler is installed; it is not started."""
+    return _vendor(OPTIONAL["RKNN compiler"], "rockchip")
+
+
+def _vendor(tool: Tool, name: str) -> Check:
+    from socsched.compiler.vendor_compilers.environments import ENVIRONMENTS
+    from socsched.errors import MachineError
+
+    wanted = ENVIRONMENTS[name]
+    try:
+        python = wanted.python()
+    except MachineError as error:
+        return tool.broken(str(error), error.hint)
+    return tool.missing("not installed") if python is None else tool.ok(f"{wanted.package} {wanted.version}")

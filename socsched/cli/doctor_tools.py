@@ -121,6 +121,18 @@ OPTIONAL: dict[str, Tool] = {
         ),
         Tool("Hexagon", "objects for Hexagon DSPs", "install the pinned TVM wheel"),
         Tool(
+            "HTP compiler",
+            "compile and simulate --vendor-sim for Qualcomm's NPUs",
+            "pip install 'socsched[qualcomm]' && socsched doctor --install qualcomm",
+            "600 MB, under Qualcomm's licence; without it, stages are handed over with build scripts",
+        ),
+        Tool(
+            "RKNN compiler",
+            "compile and simulate --vendor-sim for RK3588's NPU",
+            "pip install 'socsched[rockchip]' && socsched doctor --install rockchip",
+            "700 MB, under Rockchip's terms; without it, stages are handed over with build scripts",
+        ),
+        Tool(
             "real time",
             "run --realtime",
             f"printf '%s - rtprio 99\\n%s - memlock unlimited\\n' $USER $USER | sudo tee {LIMITS}",

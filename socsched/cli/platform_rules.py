@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 @click.option("--engine", type=ENGINE, help="Engine; default: the first with operator rules.")
 @click.option("--runtime-version", "version", help="Version of the runtime, such as TensorRT 8.5.2.")
 @click.option("--dtype", default="fp16", type=click.Choice(["fp32", "fp16", "int8"]), show_default=True)
+@click.option("--against-vendor", is_flag=True, help="Ask the vendor's compiler about every rule, and compare.")
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With --against-vendor: JSON file for the compiler's answers.",
+)
 @output_options
 @click.pass_obj
 def command(
@@ -31,14 +38,26 @@ def command(
     engine: str | None,
     version: str | None,
     dtype: str,
+    against_vendor: bool,
+    record: Path | None,
 ) -> int:
     """Show which operators an engine supports, with limits, conditions and sources.
 
     With OPERATOR and its attributes (conv2d kernel_h=3 kernel_w=3 pad=1) show whether it runs there or falls back, and
     why; exit code 0: runs, 1: falls back.
+
+    With --against-vendor ask the vendor's compiler, operator by operator at and around each limit, and print
+    agreements, contradictions and what stayed unknown; exit code 0: no contradiction, 1: some.
     """
     from socsched.descriptor.catalog import get_platform
+    from socsched.errors import UsageError
 
+    if against_vendor:
+        if operator is not None or version is not None:
+            raise UsageError("--against-vendor asks about every operator, for the version that is installed")
+        return _audit(output, name, engine, record)
+    if record is not None:
+        raise UsageError("--record keeps the compiler's answers", "add --against-vendor")
     chosen = _engine(get_platform(name), engine, version)
     if operator is None:
         output.result(_document(chosen), lambda: _show(chosen))
@@ -46,9 +65,77 @@ def command(
     return _decide(output, chosen, operator, _numbers(attributes), dtype)
 
 
+def _audit(output: Output, name: str, engine: str | None, record: Path | None) -> int:
+    """Print and return the comparison of an engine's rules with its vendor's compiler."""
+    from collections import Counter
+    from dataclasses import asdict
+
+    from socsched.cli.options import ready_to_write
+    from socsched.compiler.vendor_compilers import audit
+    from socsched.compiler.vendor_packages.write import vendor_compiler
+    from socsched.descriptor.catalog import get_platform
+    from socsched.errors import EXIT_OK, EXIT_VIOLATED, UsageError
+    from socsched.files import write_file
+    from socsched.progress import tell
+
+    platform = get_platform(name)
+    chosen = _engine(platform, engine, None)
+    compiler = vendor_compiler(chosen)
+    if compiler is None:
+        runtime = chosen.operators.runtime or "it"
+        raise UsageError(
+            f"{chosen.id} of {platform.name}: {runtime} has no compiler that runs here",
+            "engines with rules for QNN or RKNN can be compared",
+        )
+    if record is not None:
+        ready_to_write(file=record)
+    answers, versions = audit.ask(
+        compiler, chosen, lambda at, total, what: tell("asking", at, total, "operators", what)
+    )
+    if record is not None:
+        import json
+
+        write_file(record, json.dumps(audit.recorded(answers, versions), indent=1) + "\n")
+    rows = audit.compare(answers, _engine(platform, chosen.id, versions.get(chosen.operators.runtime)))
+    counts = Counter(row.outcome for row in rows)
+    listed = ", ".join(f"{package} {version}" for package, version in versions.items())
+
+    def show() -> None:
+        from socsched.reporting.terminal import console, table
+
+        screen = console(terminal_width())
+        for outcome in (audit.CONTRADICT, audit.UNKNOWN):
+            cells = [
+                [row.kind, row.dtype, _attributes(row.attrs), _yes(row.runs), _yes(row.accepted), row.reason]
+                for row in rows
+                if row.outcome == outcome
+            ]
+            if cells:
+                columns = ["operator", "dtype", "attributes", "rule", "compiler", "reason"]
+                screen.print(table(outcome.capitalize(), columns, cells))
+        totals = ", ".join(f"{outcome} {counts[outcome]}" for outcome in (audit.AGREE, audit.CONTRADICT, audit.UNKNOWN))
+        echo(f"{chosen.id} of {platform.name}, {len(rows)} operators asked of {listed}: {totals}")
+
+    document = {
+        "engine": chosen.id,
+        "versions": versions,
+        "counts": dict(counts),
+        "rows": [asdict(row) for row in rows],
+    }
+    output.result(document, show)
+    return EXIT_VIOLATED if counts[audit.CONTRADICT] else EXIT_OK
+
+
+def _attributes(attrs: dict[str, float]) -> str:
+    return " ".join(f"{name}={value:g}" for name, value in attrs.items())
+
+
+def _yes(runs: bool | None) -> str:
+    return "unknown" if runs is None else "runs" if runs else "falls back"
+
+
 def _engine(platform: Platform, name: str | None, version: str | None) -> Engine:
     from dataclasses import replace
-    from pathlib import Path
 
     from socsched.descriptor.operator_rules_file import find_rules, load_rules
     from socsched.errors import UsageError

@@ -97,6 +97,7 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
     help="With --functional: .npz file with weights.",
 )
 @click.option("--scales", type=click.Path(path_type=Path), help="With --functional: int8 scales from `calibrate`.")
+@click.option("--vendor-sim", is_flag=True, help="With --functional: run accelerators in their vendor's simulator.")
 @source_option
 @folder_option
 @output_options
@@ -118,6 +119,7 @@ def command(
     frames: int | None,
     weights: Path | None,
     scales: Path | None,
+    vendor_sim: bool,
     folder: Path | None,
     jobs: int,
     execution: str,
@@ -129,8 +131,11 @@ def command(
     until it repeats (a minute or a million jobs at most), and reported per task, in the file's own unit of time.
 
     With --functional its stages also compute frames on this machine, each with the precision and layout of the engine
-    it is planned on; times stay the model's.  Ctrl-C ends a simulation early: its result covers what was simulated, and
-    so does the exit code; a second one discards it.  Exit code 0: every frame in time, 1: some late or dropped.
+    it is planned on; times stay the model's.  With --vendor-sim, stages of an NPU are compiled by its vendor's compiler
+    and run in its simulator (`socsched doctor` names the command that installs it).
+
+    Ctrl-C ends a simulation early: its result covers what was simulated, and so does the exit code; a second one
+    discards it.  Exit code 0: every frame in time, 1: some late or dropped.
     """
     from socsched.api import folders, loading, simulation
     from socsched.api.execution import compute, list_inputs
@@ -142,6 +147,8 @@ def command(
     from socsched.units import format_duration
 
     output: Output = ctx.obj
+    if vendor_sim and not functional:
+        raise UsageError("--vendor-sim computes frames", "add --functional")
     chosen = policy if _given(ctx, "policy") else None
     if tasksets.is_taskset(Path(plan)):
         length = duration if _given(ctx, "duration") else None
@@ -171,7 +178,7 @@ def command(
         pipeline = loading.pipeline_of(plan_to_run, source or (None if plan.endswith(".json") else plan), output.warn)
         scans = list_inputs(input_path)
         trace.details.update(
-            compute(plan_to_run, pipeline, frames or (None if scans else 1), scans, weights, scales, seed)
+            compute(plan_to_run, pipeline, frames or (None if scans else 1), scans, weights, scales, seed, vendor_sim)
         )
     if folder:
         done.save(folder)

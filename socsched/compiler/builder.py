@@ -72,8 +72,8 @@ def compile_stage(
     a full disk.
     """
     model, network = network_of(stage)
-    if scales is None and weights is None and precision == "int8" and model.scales:
-        scales = read_pipeline_scales(Path(model.scales)).get(model.name.partition("[")[0].rpartition(".")[2])
+    if scales is None and weights is None and precision == "int8":
+        scales = shipped_scales(model)
     target = target_of(engine.target, engine.id)
     spec = target.resolve(engine.target, engine.id)
     check_share(engine, share)
@@ -172,6 +172,13 @@ def port_names(model: Model, network: Network) -> dict[str, str]:
     """Map network inputs and outputs to the model's ports; tensors between parts have no port and keep their names."""
     sides = ((network.inputs, model.inputs), (network.outputs, model.outputs))
     return {value: port.name for values, ports in sides for value, port in zip(values, ports, strict=True)}
+
+
+def shipped_scales(model: Model) -> Scales | None:
+    """Return the int8 scales shipped with a model's weights, None without them."""
+    if not model.scales:
+        return None
+    return read_pipeline_scales(Path(model.scales)).get(model.name.partition("[")[0].rpartition(".")[2])
 
 
 def weights_for(model: Model, network: Network, weights: Mapping[str, Array] | None) -> tuple[Mapping[str, Array], str]:

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from socsched.descriptor.platform import PROVENANCE, Figure
 
-UNSTATED_ERROR = {"measured": 0.05, "published": 0.10, "fitted": 0.20, "derived": 0.30, "assumed": 0.50}
+UNSTATED_ERROR = {
+    "measured": 0.05,
+    "published": 0.10,
+    "fitted": 0.20,
+    "vendor model": 0.30,
+    "derived": 0.30,
+    "assumed": 0.50,
+}
 """Relative uncertainty assumed for a figure that states none, by kind (a convention, not a measured spread)."""
 
 TRANSFER_ERROR = 0.15

@@ -1,10 +1,10 @@
 """Measured stage costs in a file (`profile.json`); a matching one takes precedence over every other figure.
 
 Format: {"schema_version": "1", "platform": NAME, "tool": TEXT, "date": TEXT, "costs": [{"stage", "engine", "mode",
-"precision", "share", "time_ns", "error", "samples", "median_ns", "times_ns"}], "contention": [{"victim", "aggressor",
-"factor", "samples"}], "conversions": [{"tensor", "given", "wanted", "bytes", "time_ns", "samples"}]}; `time_ns` is the
-time to plan with, `error` its relative uncertainty, `median_ns` the expected time, `times_ns` (ascending) the measured
-job times.
+"precision", "share", "time_ns", "error", "samples", "median_ns", "times_ns", "kind"}], "contention": [{"victim",
+"aggressor", "factor", "samples"}], "conversions": [{"tensor", "given", "wanted", "bytes", "time_ns", "samples"}]};
+`time_ns` is the time to plan with, `error` its relative uncertainty, `median_ns` the expected time, `times_ns`
+(ascending) the measured job times; `kind` is measured where it is absent.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ class _Head:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCost:
-    """One measured stage: `share` engine units used (0 = all), time in ns, relative error, number of samples.
+    """One stage's cost: `share` engine units used (0 = all), time in ns, relative error, number of samples.
 
+    `kind` is measured, or vendor model: the cycles that the vendor's compiler expects (`cost.vendor_model`).
     `times_ns`: quantiles of job times, at equal steps; empty where only summary figures are known.
     """
 
@@ -46,6 +47,7 @@ class MeasuredCost:
     samples: Count = 0
     median_ns: Ns = 0
     times_ns: Annotated[tuple[SomeNs, ...], Rows] = ()
+    kind: Literal["measured", "vendor model"] = "measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,13 @@ class Profile:
     contention: Annotated[tuple[CoRun, ...], Rows] = ()
     conversions: Annotated[tuple[MeasuredConversion, ...], Rows] = ()
 
-    def find(self, stage: str, engine: str, modes: tuple[str, ...], precision: str, share: int) -> MeasuredCost | None:
-        """Return the measurement for exactly this configuration (`modes`: the mode's name and aliases), else None."""
+    def find(
+        self, stage: str, engine: str, modes: tuple[str, ...], precision: str, share: int, kind: str = "measured"
+    ) -> MeasuredCost | None:
+        """Return the cost for exactly this configuration (`modes`: the mode's name and aliases), else None."""
         names = {name.lower() for name in modes}
         for cost in self.costs:
-            same = (cost.stage, cost.engine, cost.precision) == (stage, engine, precision)
+            same = (cost.stage, cost.engine, cost.precision, cost.kind) == (stage, engine, precision, kind)
             if same and cost.mode.lower() in names and cost.share in (0, share):
                 return cost
         return None
@@ -93,7 +97,11 @@ class Profile:
 
 def save_profile(profile: Profile, path: str | Path) -> None:
     """Write a profile as JSON."""
-    costs = [{name: getattr(cost, name) for name in MeasuredCost.__slots__} for cost in profile.costs]
+    names = [name for name in MeasuredCost.__slots__ if name != "kind"]
+    costs = [
+        {name: getattr(cost, name) for name in names} | ({} if cost.kind == "measured" else {"kind": cost.kind})
+        for cost in profile.costs
+    ]
     document = {
         "schema_version": SCHEMA_VERSION,
         "platform": profile.platform,

@@ -123,7 +123,7 @@ class OperatingPointFile(FileModel):
 class OperatingPointsFile(FileModel):
     """All operating points of an engine, slowest first."""
 
-    kind: Literal["measured", "published", "fitted", "derived", "assumed"] = Field(
+    kind: Literal["measured", "published", "fitted", "vendor model", "derived", "assumed"] = Field(
         description="kind of evidence, as of a figure"
     )
     source: str = Field("", description="key of sources")

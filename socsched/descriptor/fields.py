@@ -98,8 +98,9 @@ class Grounded(FileModel):
 class FigureFile(FileModel):
     """A number, or a range, and why it may be believed; subclasses give `value` and `range` their dimension."""
 
-    kind: Literal["measured", "published", "fitted", "derived", "assumed"] = Field(
-        description="measured, published and fitted name their source; derived and assumed give their reasoning in note"
+    kind: Literal["measured", "published", "fitted", "vendor model", "derived", "assumed"] = Field(
+        description="measured, published, fitted and vendor model name their source; derived and assumed give their "
+        "reasoning in note"
     )
     source: str = Field("", description="key of sources")
     note: str = Field("", description="formula of a derived, reasoning of an assumed figure, remarks on others")

@@ -14,7 +14,8 @@ from socsched.descriptor.fit import Fit
 from socsched.descriptor.functions import FunctionCost
 from socsched.descriptor.operator_rules import OperatorRules
 
-PROVENANCE = ("measured", "published", "fitted", "derived", "assumed")
+VENDOR_MODEL = "vendor model"
+PROVENANCE = ("measured", "published", "fitted", VENDOR_MODEL, "derived", "assumed")
 """Kinds of figure, from most to least trusted."""
 
 

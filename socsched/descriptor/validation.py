@@ -127,7 +127,7 @@ def check_figures(root: Tree) -> None:
     sources = root.at("sources").names()
     for figure in _figures(root):
         kind = figure.at("kind").text
-        if kind in ("measured", "published", "fitted") and not figure.at("source").text:
+        if kind in ("measured", "published", "fitted", "vendor model") and not figure.at("source").text:
             figure.report(f"a {kind} figure needs source, a key of sources")
         if kind in ("derived", "assumed") and not figure.at("note").text.strip():
             needed = "its formula" if kind == "derived" else "the reasoning behind it"

@@ -12,7 +12,7 @@ from socsched.descriptor.catalog import input_hashes
 from socsched.descriptor.contention import contention_of
 from socsched.descriptor.limits import Objective
 from socsched.descriptor.pipeline import Pipeline
-from socsched.descriptor.platform import PROVENANCE, Platform, PowerMode
+from socsched.descriptor.platform import PROVENANCE, VENDOR_MODEL, Platform, PowerMode
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.models.parts import part_of
@@ -386,5 +386,7 @@ def provenance(tasks: Sequence[Task], assessment: Assessment) -> Provenance:
         kind: round(sum(by_name[n].cost_ns for n in critical if by_name[n].provenance == kind) / max(total, 1), 6)
         for kind in PROVENANCE
     }
+    if not shares[VENDOR_MODEL]:  # plans without such figures state the other kinds alone
+        del shares[VENDOR_MODEL]
     error = sum(by_name[n].cost_ns * by_name[n].error for n in critical) / max(total, 1)
     return Provenance(shares, round(error, 6))

@@ -195,7 +195,7 @@ def draw_prediction_errors(rows: Sequence[tuple[str, float, float, float | None]
     return picture("".join(parts), WIDTH, height, name, "chart")
 
 
-_FILLS = {"measured": 3, "published": 1, "fitted": 4, "derived": 5, "assumed": 2}
+_FILLS = {"measured": 3, "published": 1, "fitted": 4, "vendor model": 6, "derived": 5, "assumed": 2}
 _HATCHES = {"published": "M0 6l6-6", "fitted": "M0 3h6", "derived": "M0 3h6M3 0v6", "assumed": "M0 0l6 6M6 0l-6 6"}
 
 

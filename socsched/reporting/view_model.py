@@ -13,7 +13,7 @@ from socsched.reporting.worst import worst_frames
 from socsched.trace.trace import Trace
 from socsched.units import format_bandwidth, format_duration, format_power, format_size
 
-PROVENANCE_ORDER = ("measured", "published", "fitted", "derived", "assumed")
+PROVENANCE_ORDER = ("measured", "published", "fitted", "vendor model", "derived", "assumed")
 
 
 def duration(ns: float | None) -> str:

@@ -80,11 +80,11 @@ def test_a_part_of_a_network_gets_its_share_of_a_time_that_an_installed_source_k
 
 
 def test_the_profile_is_asked_first_and_no_installed_source_precedes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [one.name for one in cost_sources()] == ["profile", "anchors", "roofline"]
+    assert [one.name for one in cost_sources()] == ["profile", "anchors", "vendor-model", "roofline"]
     group = dict(plugins.entries(GROUP))
     monkeypatch.setattr(plugins, "entries", lambda _: group)
     group["late"] = EntryPoint("late", f"{__name__}:LATE", GROUP)
-    assert [one.name for one in cost_sources()] == ["profile", "late", "anchors", "roofline"]
+    assert [one.name for one in cost_sources()] == ["profile", "late", "anchors", "vendor-model", "roofline"]
     group["early"] = EntryPoint("early", f"{__name__}:EARLY", GROUP)
     with pytest.raises(UsageError, match="'early' precedes the measured profile"):
         cost_sources()

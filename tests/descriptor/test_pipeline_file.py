@@ -128,8 +128,8 @@ CASES = [
         "26:68: stages.control.costs[0].time: a derived figure needs note, its formula",
     ]),
     ("kind: assumed", "kind: guessed", [
-        "26:88: stages.control.costs[0].time.kind: expected one of 'measured', 'published', 'fitted', 'derived' or"
-        " 'assumed', got 'guessed'",
+        "26:88: stages.control.costs[0].time.kind: expected one of 'measured', 'published', 'fitted', 'vendor model',"
+        " 'derived' or 'assumed', got 'guessed'",
     ]),
     ("note: a guess}", "note: a guess, error: -1}", [
         "26:119: stages.control.costs[0].time.error: expected a number not below 0, got -1",

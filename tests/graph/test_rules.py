@@ -145,14 +145,13 @@ def test_stages_of_pointpillars_and_resnet() -> None:
 def test_other_accelerators() -> None:
     strided = {**DECONV, "stride_h": 3, "stride_w": 3}
     assert asked("conv2d_transpose", NPU, "int8", **DECONV).runs
-    assert not asked("conv2d_transpose", NPU, "int8", **strided).runs, "strides 2, 4 and 8"
-    assert not asked("conv2d", NPU, "int8", **{**CONV, "kernel_h": 32}).runs
+    assert not asked("conv2d_transpose", NPU, "int8", **strided).runs, "its padding runs on the CPU"
+    assert asked("conv2d_transpose", NPU, "int8", **{**DECONV, "stride_h": 1, "stride_w": 1}).runs
+    assert asked("conv2d", NPU, "int8", **{**CONV, "kernel_h": 32}).runs
+    assert not asked("conv2d", NPU, "int8", **{**CONV, "stride_h": 32, "stride_w": 32}).runs
     assert not asked("scatter", NPU, "int8").runs
     assert asked("softmax", NPU, "int8", axis=3, axis_dim=400).runs
-    assert asked("softmax", NPU, "int8", axis=3, axis_dim=8192).runs
-    assert not asked("softmax", NPU, "int8", axis=3, axis_dim=8193).runs
-    for kind in ("exp", "minimum", "lrn", "reduce_max"):
-        assert not asked(kind, NPU, "int8").runs, "on the CPU, by the compiler"
+    assert asked("softmax", NPU, "int8", axis=3, axis_dim=65536).runs and not asked("reduce_max", NPU, "int8").runs
     long = TensorType((1, 64, 8400), "int8")
     assert decide(Operator("sum", "add", "int8", (long,), (long,), 0, 0, 0), NPU).runs
     assert asked("layer_norm", NPU, "int8").runs and asked("gather", NPU, "int8").runs

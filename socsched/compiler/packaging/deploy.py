@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.artifact import Artifact
-from socsched.compiler.builder import compile_stage, network_of, precisions
+from socsched.compiler.builder import compile_stage, network_of, precisions, shipped_scales
 from socsched.compiler.packaging import bundle
-from socsched.compiler.quantize.scales import Scales, of_stage, per_tensor
+from socsched.compiler.quantize.scales import Scales, of_stage
 from socsched.compiler.target import target_of
 from socsched.compiler.vendor_packages import write as vendor
 from socsched.compiler.vendor_packages.check import require_all
@@ -92,7 +92,7 @@ def compile_bundle(
     """
     if request.part and not request.stage:
         raise UsageError("--part needs the name of its stage", "add --stage")
-    choices = list(_Choices(pipeline, platform, request, note))
+    choices = list(_Choices(pipeline, platform, request, weights, note))
     _require_takers(choices, request.part)
     _require_functions(pipeline, platform, request)
     try:
@@ -123,11 +123,10 @@ def _make(
         tell("compiling", number, len(choices), "stages", chosen.name)
         folder = _folder(chosen, target, precision, request.part)
         if vendor.has_toolchain(target):
-            known = of_stage(request.scales, chosen)
-            steps = per_tensor(network_of(chosen)[1], known) if known else None
-            document = vendor.hand_over(chosen, target, precision, made / folder, weights, request.part, steps)
+            known = of_stage(request.scales, chosen) or _shipped(chosen, weights)
+            document = vendor.hand_over(chosen, target, precision, made / folder, weights, request.part, known)
             handovers.append({**document, "folder": folder.as_posix()})
-            note(f"{chosen.name} for {target.id} in {precision}, to be built by {document['toolchain']}")
+            note(f"{chosen.name} for {target.id} in {precision}, {_outcome(document)}")
             continue
         share = request.shares.get(chosen.name, 0) if target.shares == "unit" else 0
         scales = of_stage(request.scales, chosen)
@@ -150,6 +149,19 @@ def _make(
         "sources": bundle.write_program(made, pipeline),
         "files": digests(made),
     }
+
+
+def _shipped(stage: Stage, weights: Mapping[str, np.ndarray[Any, Any]] | None) -> Scales | None:
+    """Return the int8 scales shipped with a stage's weights, None if other weights are given."""
+    return shipped_scales(network_of(stage)[0]) if weights is None else None
+
+
+def _outcome(document: Mapping[str, Any]) -> str:
+    if "compiled" not in document:
+        return f"to be built by {document['toolchain']}"
+    made = document["compiled"]
+    listed = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
+    return f"compiled by {listed}, {made['bytes'] / 1e6:.2f} MB"
 
 
 def placement(tasks: Any) -> dict[str, tuple[str, str]]:
@@ -219,8 +231,15 @@ def _is_network(stage: Stage) -> bool:
 class _Choices:
     """The stages to compile, each with engine and precision."""
 
-    def __init__(self, pipeline: Pipeline, platform: Platform, request: Request, note: Callable[[str], None]) -> None:
-        self.platform, self.request, self.note = platform, request, note
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        platform: Platform,
+        request: Request,
+        weights: Mapping[str, np.ndarray[Any, Any]] | None,
+        note: Callable[[str], None],
+    ) -> None:
+        self.platform, self.request, self.weights, self.note = platform, request, weights, note
         self.placement = request.placement
         self.engine = request.engine
         if isinstance(self.placement, str):
@@ -266,4 +285,5 @@ class _Choices:
         """Return the precisions that can be built for an engine: a hand-over in int8 needs scales."""
         if not vendor.has_toolchain(engine):
             return precisions(engine)
-        return vendor.PRECISIONS if of_stage(self.request.scales, stage) else ("fp16",)
+        known = of_stage(self.request.scales, stage) or _shipped(stage, self.weights)
+        return vendor.PRECISIONS if known else ("fp16",)

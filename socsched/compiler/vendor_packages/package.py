@@ -7,17 +7,18 @@ rules name; the built-in ones have a folder each in `compiler.targets`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from socsched.compiler.quantize.fixed_point import Scale
 from socsched.descriptor.platform import Engine
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
 GROUP = "socsched.toolchains"
-MODEL = "model.onnx"
+MODEL, QUANTISED = "model.onnx", "quantised.onnx"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,8 @@ class Package:
     """A stage (or part of one) accepted by an engine's rules.
 
     `inputs` and `outputs` are the border tensors by name, in the engine's dtype and layout; `scales` holds one per
-    tensor in INT8 and is empty otherwise; `promoted` lists precisions other than `precision` in which some operators
-    run.
+    tensor in INT8 and is empty otherwise, `exact` the same scales with signed and unsigned values distinguished;
+    `promoted` lists precisions other than `precision` in which some operators run.
     """
 
     stage: str
@@ -38,6 +39,7 @@ class Package:
     outputs: Mapping[str, TensorType]
     scales: Mapping[str, float]
     promoted: tuple[str, ...] = ()
+    exact: Mapping[str, Scale] = field(default_factory=dict)
 
     @property
     def version(self) -> str:
@@ -46,7 +48,27 @@ class Package:
 
 
 @dataclass(frozen=True, slots=True)
+class Compiler:
+    """A vendor's compiler that runs on this machine, in the environment of that name (`vendor_compilers`).
+
+    `target` returns its settings for an engine, and raises UsageError for a chip that it does not compile for;
+    `unsigned`: bytes of quantised models are uint8.  `simulates` is the file that its simulator loads, empty: the model
+    that was compiled.  `cycles`: it states the cycles that it expects of each layer on the device.
+    """
+
+    environment: str
+    target: Callable[[Engine], Mapping[str, Any]]
+    unsigned: bool
+    simulates: str = ""
+    cycles: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Toolchain:
-    """A vendor's compiler: `scripts` returns the text of each file that it needs besides the model, by file name."""
+    """A vendor's toolchain: `scripts` returns the text of each file that it needs besides the model, by file name.
+
+    `compiler` is the part of it that runs here, None if there is none.
+    """
 
     scripts: Callable[[Package], dict[str, str]]
+    compiler: Compiler | None = None

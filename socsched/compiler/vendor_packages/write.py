@@ -4,12 +4,17 @@ model.onnx      the network with its weights, static shapes
 build.sh        the toolchain's exact lines; for TensorRT build.py does the same through its Python interface
 calibration.cache, encodings.json   quantisation scales, in INT8
 handover.json   engine, versions, border tensors with dtype and layout, conditions that could not be checked
+quantised.onnx  the network with Q/DQ, where the toolchain reads scales from it
+
+Where the vendor's compiler is installed, also what it made, with digests and versions in handover.json; RKNN's table of
+layers and expected cycles is layers.json.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +23,39 @@ import numpy as np
 from socsched import plugins
 from socsched.compiler.builder import network_of, port_names, weights_for
 from socsched.compiler.layouts import parse_layout
-from socsched.compiler.vendor_packages.check import require_all
+from socsched.compiler.quantize.fixed_point import Scale
+from socsched.compiler.quantize.scales import Scales, per_layer, per_tensor
+from socsched.compiler.vendor_compilers.build import Built, build, model_for
+from socsched.compiler.vendor_compilers.environments import environment
+from socsched.compiler.vendor_packages.check import Verdict, require_all
 from socsched.compiler.vendor_packages.onnx_model import to_onnx
-from socsched.compiler.vendor_packages.package import GROUP, MODEL, Package, Toolchain
+from socsched.compiler.vendor_packages.package import GROUP, MODEL, QUANTISED, Compiler, Package, Toolchain
 from socsched.compiler.vendor_packages.scales import check_scales
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import MachineError, UsageError
 from socsched.graph.expand import layer_types
+from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.graph.partition import Part, take
 from socsched.models.work import stage_work
 
 Array = np.ndarray[Any, Any]
-DESCRIPTION = "handover.json"
+DESCRIPTION, LAYERS = "handover.json", "layers.json"
 PRECISIONS = ("fp16", "int8")
 
 
 def has_toolchain(engine: Engine) -> bool:
     """Return whether stages for `engine` are handed over to a vendor's toolchain."""
     return engine.operators.runtime in plugins.names(GROUP)
+
+
+def vendor_compiler(engine: Engine) -> Compiler | None:
+    """Return the part of an engine's toolchain that runs on this machine, installed or not; None if there is none."""
+    if not has_toolchain(engine):
+        return None
+    toolchain: Toolchain = plugins.load(GROUP, engine.operators.runtime, Toolchain)
+    return toolchain.compiler
 
 
 def hand_over(
@@ -47,15 +65,80 @@ def hand_over(
     folder: Path,
     weights: Mapping[str, Array] | None = None,
     part: Part | None = None,
-    scales: Mapping[str, float] | None = None,
+    scales: Mapping[str, float] | Scales | None = None,
 ) -> dict[str, Any]:
     """Write `stage` (or a part of it) for `engine`'s toolchain into `folder` and return the content of handover.json.
 
-    `scales` are those of every network input and layer, needed in int8.  Nothing is written unless the engine accepts
-    every operator: UsageError names each that would fall back, with reason and source.  Raises InputError for weights
-    or scales that do not fit, CompileError for a layer without ONNX operator, and MachineError when the folder cannot
-    be written.
+    `scales` are those of every network input and layer, needed in int8; plain numbers are steps of signed values.
+    Where the vendor's compiler is installed (`vendor_compilers`) the stage is compiled too.  Nothing is written unless
+    the engine accepts every operator: UsageError names each that would fall back, with reason and source.  Raises
+    InputError for weights or scales that do not fit, CompileError for a layer without ONNX operator or a model that the
+    vendor's compiler refuses, and MachineError when the folder cannot be written.
     """
+    prepared = prepare(stage, engine, precision, weights, part, scales)
+    package, toolchain, verdict = prepared.package, prepared.toolchain, prepared.verdict
+    texts = toolchain.scripts(package)
+    built = built_here(prepared)
+    document: dict[str, Any] = {
+        "stage": stage.name,
+        "model": prepared.model,
+        "part": str(part) if part else "",
+        "engine": engine.id,
+        "engine_kind": engine.kind,
+        "precision": precision,
+        "toolchain": engine.operators.runtime,
+        "version": engine.operators.version,
+        "rules": engine.operators.name,
+        "weights": prepared.weights,
+        "inputs": _tensors(package.inputs, prepared.names),
+        "outputs": _tensors(package.outputs, prepared.names),
+        "promoted": [list(entry) for entry in verdict.promoted],
+        "conditions": [list(entry) for entry in verdict.conditions],
+        "files": [MODEL, *sorted(texts)],
+    }
+    binaries = {MODEL: prepared.onnx.SerializeToString()}
+    if toolchain.compiler and precision == "int8" and QUANTISED in "".join(texts.values()):
+        binaries[QUANTISED] = model_for(toolchain.compiler, package, prepared.onnx)
+        document["files"] = [MODEL, QUANTISED, *sorted(texts)]
+    if built is not None:
+        document["compiled"] = {
+            "versions": dict(built.versions),
+            "target": dict(built.target),
+            "files": dict(built.files),
+            "bytes": built.size,
+        }
+        if built.layers:
+            texts[LAYERS] = json.dumps(built.layers, indent=1) + "\n"
+        binaries.update((name, (built.folder / name).read_bytes()) for name in built.files)
+    _write(folder, binaries, texts, document)
+    return document
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A stage ready for its engine's toolchain: the ONNX model in fp32, the package, and the rules' verdict.
+
+    `names` maps tensors to the model's ports; `weights` states the origin of the weights.
+    """
+
+    package: Package
+    toolchain: Toolchain
+    verdict: Verdict
+    onnx: Any
+    names: Mapping[str, str]
+    model: str
+    weights: str
+
+
+def prepare(
+    stage: Stage,
+    engine: Engine,
+    precision: str,
+    weights: Mapping[str, Array] | None = None,
+    part: Part | None = None,
+    scales: Mapping[str, float] | Scales | None = None,
+) -> Prepared:
+    """Return `stage` prepared for `engine`'s toolchain; parameters and errors are those of `hand_over`."""
     if not has_toolchain(engine):
         raise UsageError(
             f"{engine.id}: no vendor toolchain is known for it", f"known: {', '.join(plugins.names(GROUP))}"
@@ -67,6 +150,7 @@ def hand_over(
     chosen, provenance = weights_for(model, whole, weights)
     types, names = layer_types(whole), port_names(model, whole)
     network = take(whole, part, types) if part else whole
+    steps, exact = _known_scales(network, whole, scales) if precision == "int8" else ({}, {})
     package = Package(
         stage.name,
         engine,
@@ -75,30 +159,32 @@ def hand_over(
         chosen,
         _border(network.inputs, engine, precision, "in"),
         _border({name: types[name] for name in network.outputs}, engine, precision, "out"),
-        check_scales(network, scales or {}) if precision == "int8" else {},
+        steps,
         tuple(sorted({dtype for _, dtype in verdict.promoted})),
+        exact,
     )
     toolchain: Toolchain = plugins.load(GROUP, engine.operators.runtime, Toolchain)
-    texts = toolchain.scripts(package)
-    document = {
-        "stage": stage.name,
-        "model": model.name,
-        "part": str(part) if part else "",
-        "engine": engine.id,
-        "engine_kind": engine.kind,
-        "precision": precision,
-        "toolchain": engine.operators.runtime,
-        "version": engine.operators.version,
-        "rules": engine.operators.name,
-        "weights": provenance,
-        "inputs": _tensors(package.inputs, names),
-        "outputs": _tensors(package.outputs, names),
-        "promoted": [list(entry) for entry in verdict.promoted],
-        "conditions": [list(entry) for entry in verdict.conditions],
-        "files": [MODEL, *sorted(texts)],
-    }
-    _write(folder, to_onnx(network, chosen, types).SerializeToString(), texts, document)
-    return document
+    onnx = to_onnx(network, chosen, types)
+    return Prepared(package, toolchain, verdict, onnx, names, model.name, provenance)
+
+
+def _known_scales(
+    network: Network, whole: Network, scales: Mapping[str, float] | Scales | None
+) -> tuple[dict[str, float], dict[str, Scale]]:
+    """Return the step of every value of `network`, and its scale with signed and unsigned values distinguished."""
+    if isinstance(scales, Scales):
+        layers = per_layer(whole, scales)
+        return check_scales(network, per_tensor(whole, scales)), {n: layers[n] for n in layers}
+    steps = check_scales(network, scales or {})
+    return steps, {name: Scale(step, True) for name, step in steps.items()}
+
+
+def built_here(prepared: Prepared) -> Built | None:
+    """Return a prepared stage compiled by the vendor's compiler, None where it is not installed or does not exist."""
+    compiler = prepared.toolchain.compiler
+    if compiler is None or environment(compiler.environment).python() is None:
+        return None
+    return build(compiler, prepared.package, model_for(compiler, prepared.package, prepared.onnx))
 
 
 def _border(tensors: Mapping[str, TensorType], engine: Engine, precision: str, use: str) -> dict[str, TensorType]:
@@ -128,10 +214,11 @@ def _tensors(tensors: Mapping[str, TensorType], names: Mapping[str, str]) -> lis
     ]
 
 
-def _write(folder: Path, model: bytes, texts: Mapping[str, str], document: Mapping[str, Any]) -> None:
+def _write(folder: Path, binaries: Mapping[str, bytes], texts: Mapping[str, str], document: Mapping[str, Any]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / MODEL).write_bytes(model)
+        for name, data in binaries.items():
+            (folder / name).write_bytes(data)
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
             if name.startswith("build."):

@@ -114,6 +114,13 @@ def test_a_layer_without_operator_is_named() -> None:
 # TensorRT.
 
 
+def script_is_sound(folder: Path) -> None:
+    if (folder / "build.sh").exists():
+        shell_is_sound(folder)
+    else:
+        compile((folder / "build.py").read_text(), "build.py", "exec")
+
+
 def shell_is_sound(folder: Path) -> None:
     assert subprocess.run(["sh", "-n", str(folder / "build.sh")]).returncode == 0
     assert os.access(folder / "build.sh", os.X_OK)
@@ -393,7 +400,7 @@ def test_fallbacks_are_reported_before_anything_is_written(dla: Engine, tmp_path
 
 TOOLCHAINS = (
     ("jetson-agx-orin-32gb", "dla0"), ("jetson-agx-xavier", "dla0"), ("qcs6490", "npu"), ("qcs8550", "npu"),
-    ("qrb5165", "npu"),
+    ("qrb5165", "npu"), ("rk3588", "npu0"),
 )  # fmt: skip
 """One engine of every version of a toolchain that there is."""
 
@@ -422,7 +429,7 @@ def test_every_stage_is_handed_over_or_refused_in_words(tmp_path: Path, platform
                 assert "would fall back" in str(error) and not folder.exists()
                 continue
             handed += 1
-            shell_is_sound(folder)
+            script_is_sound(folder)
             assert {path.name for path in folder.iterdir()} == {*document["files"], DESCRIPTION}
             assert {entry["dtype"] for entry in document["inputs"]} == {precision}
             onnx.checker.check_model(str(folder / "model.onnx"))

@@ -14,10 +14,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Mapping
 from math import prod
+from typing import Any
 
 from socsched.compiler.targets.qnn.encodings import aimet_encodings
-from socsched.compiler.vendor_packages.package import MODEL, Package, Toolchain
+from socsched.compiler.vendor_packages.package import MODEL, Compiler, Package, Toolchain
+from socsched.descriptor.platform import Engine
+from socsched.errors import UsageError
 from socsched.graph.operators import DTYPE_BYTES
 from socsched.text import one_line
 
@@ -38,7 +42,7 @@ def write_qnn(package: Package) -> dict[str, str]:
     context = ["qnn-context-binary-generator", "--model build/lib/x86_64-linux-clang/libmodel.so"]
     context += [f'--backend {host}/libQnnHtp.so"', "--binary_file model", "--output_dir build"]
     files = {}
-    if architecture := _architecture(package):
+    if architecture := _architecture(package.engine):
         context.append("--config_file build/backend.json")
         files["htp.json"] = json.dumps({"devices": [{"dsp_arch": architecture}]}, indent=1) + "\n"
     lines = [*_head(package, "QNN_SDK_ROOT", "QNN"), *(_inputs(package) if quantised else [])]
@@ -64,9 +68,30 @@ def write_snpe(package: Package) -> dict[str, str]:
     return {"build.sh": "\n".join([*lines, *_inputs(package), *commands]) + "\n"} | _encodings(package)
 
 
-def _architecture(package: Package) -> str:
+def chip(engine: Engine) -> Mapping[str, Any]:
+    """Return the HTP compiler's settings for an engine: its model of SoC, HTP architecture and MB of VTCM.
+
+    An engine states its architecture by its operator rules and its VTCM as `sram`.  Raises UsageError for a pair of
+    which no SoC is known here.
+    """
+    architecture, vtcm = _architecture(engine), engine.sram.value / 2**20 if engine.sram else 0
+    model = _MODELS.get((architecture, round(vtcm)))
+    if model is None:
+        known = ", ".join(f"{a} with {size} MiB ({name})" for (a, size), (_, name) in _MODELS.items())
+        raise UsageError(
+            f"{engine.id}: the HTP compiler knows no SoC with {architecture or 'no HTP'} and {vtcm:g} MiB of VTCM",
+            f"known: {known}",
+        )
+    return {"soc_model": model[0], "htp_arch": int(architecture[1:]), "vtcm_mb": round(vtcm)}
+
+
+_MODELS = {("v73", 8): (66, "QCS8550"), ("v68", 8): (39, "SA8295P"), ("v68", 2): (35, "QCS6490")}
+"""Architecture and MiB of VTCM -> QNN's number of a SoC and its name, as QNN's SDK numbers them."""
+
+
+def _architecture(engine: Engine) -> str:
     """Return the HTP architecture ("v73") in the name of the engine's rule file, empty if it has none."""
-    found = re.search(r"htp-(v\d+)", package.engine.operators.name)
+    found = re.search(r"htp-(v\d+)", engine.operators.name)
     return found[1] if found else ""
 
 
@@ -98,5 +123,5 @@ def _encodings(package: Package) -> dict[str, str]:
     return {ENCODINGS: aimet_encodings(package.network, package.weights, package.scales)}
 
 
-QNN = Toolchain(write_qnn)
+QNN = Toolchain(write_qnn, Compiler("qualcomm", chip, unsigned=True, simulates="model_ctx.onnx"))
 SNPE = Toolchain(write_snpe)

@@ -1,0 +1,370 @@
+"""Networks of one operator that ask a vendor's compiler what an operator rule states: at each limit and around it.
+
+A probe has the attributes that the rules of `graph.rules` read, and builds an ONNX model with exactly these.  In int8
+the model has Q/DQ; values are about one, so any scale serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from socsched.compiler.quantize.fixed_point import Scale
+from socsched.compiler.vendor_compilers.qdq import quantised
+from socsched.descriptor.operator_rules import OperatorRules
+from socsched.errors import CompileError
+from socsched.graph.operators import Operator, TensorType
+
+OPSET = 17
+CHANNELS, SIZE = 32, 16
+STEP = Scale(1 / 32, True)
+_WINDOWS = {"kernel_h": 3, "kernel_w": 3, "stride_h": 1, "stride_w": 1, "pad": 0, "dilation": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One question: an operator with these attributes in this data type."""
+
+    kind: str
+    dtype: str
+    attrs: Mapping[str, float] = field(default_factory=dict)
+
+    def operator(self) -> Operator:
+        """Return the operator as the rules see it."""
+        image = TensorType((1, int(self.attrs.get("in_channels", CHANNELS)), SIZE, SIZE), self.dtype, "NCHW")
+        return Operator(self.kind, self.kind, self.dtype, (image,), (image,), 0, 0, 0, attrs=self.attrs)
+
+    def model(self, unsigned: bool) -> bytes | None:
+        """Return the ONNX file, None for an operator that ONNX or Q/DQ cannot state alone."""
+        build = _BUILDERS.get(self.kind)
+        if build is None:
+            return None
+        graph = _Graph()
+        output = build(graph, self.attrs)
+        model = graph.model(output)
+        if self.dtype == "int8":
+            names = [*graph.values, *(name for node in model.graph.node for name in node.output)]
+            try:
+                model = quantised(model, dict.fromkeys(names, STEP), unsigned)
+            except CompileError:
+                return None
+        data: bytes = model.SerializeToString()
+        return data
+
+
+class _Graph:
+    """Nodes of a probe's model; the input is an image unless `shape` says otherwise."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.inputs: list[Any] = []
+        self.values: list[str] = []
+
+    def image(self, *shape: int) -> str:
+        from onnx import TensorProto, helper
+
+        name = f"x{len(self.inputs)}"
+        size = list(shape) or [1, CHANNELS, SIZE, SIZE]
+        self.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, size))
+        self.values.append(name)
+        return name
+
+    def constant(self, array: Any) -> str:
+        from onnx import numpy_helper
+
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+    def weights(self, *shape: int) -> str:
+        return self.constant((np.random.default_rng(0).standard_normal(shape) / 8).astype(np.float32))
+
+    def node(self, op: str, *inputs: str, **attrs: Any) -> str:
+        from onnx import helper
+
+        name = f"n{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [name], name=name, **attrs))
+        return name
+
+    def model(self, output: str) -> Any:
+        import onnx
+        from onnx import TensorProto, helper
+
+        value = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
+        graph = helper.make_graph(self.nodes, "probe", self.inputs, [value], self.constants)
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
+        return onnx.shape_inference.infer_shapes(made)
+
+
+Build = Callable[[_Graph, Mapping[str, float]], str]
+
+
+def _window(attrs: Mapping[str, float]) -> tuple[dict[str, Any], int]:
+    """Return the attributes of a sliding window, and an image size that holds a few positions of it."""
+    a = {**_WINDOWS, **{name: int(value) for name, value in attrs.items()}}
+    kernel, strides = [a["kernel_h"], a["kernel_w"]], [a["stride_h"], a["stride_w"]]
+    pads = [a.get("pad_h", a["pad"]), a.get("pad_w", a["pad"])]
+    found = {"kernel_shape": kernel, "strides": strides, "pads": pads * 2, "dilations": [a["dilation"]] * 2}
+    return found, max(SIZE, (max(kernel) - 1) * a["dilation"] + 1 + 3 * max(strides))
+
+
+def _conv(graph: _Graph, attrs: Mapping[str, float]) -> str:
+    window, size = _window(attrs)
+    channels, groups = int(attrs.get("in_channels", CHANNELS)), int(attrs.get("groups", 1))
+    weights = graph.weights(channels, channels // groups, *window["kernel_shape"])
+    return graph.node("Conv", graph.image(1, channels, size, size), weights, group=groups, **window)
+
+
+def _transposed(graph: _Graph, attrs: Mapping[str, float]) -> str:
+    window, _ = _window(attrs)
+    size = 12 + max(window["pads"])
+    weights = graph.weights(CHANNELS, CHANNELS, *window["kernel_shape"])
+    return graph.node("ConvTranspose", graph.image(1, CHANNELS, size, size), weights, **window)
+
+
+def _pool(op: str) -> Build:
+    def build(graph: _Graph, attrs: Mapping[str, float]) -> str:
+        window, size = _window(attrs)
+        dilations = window.pop("dilations")
+        window.update({"dilations": dilations} if op == "MaxPool" else {"count_include_pad": 1})
+        return graph.node(op, graph.image(1, int(attrs.get("in_channels", CHANNELS)), size, size), **window)
+
+    return build
+
+
+def _unary(op: str, **more: Any) -> Build:
+    return lambda graph, attrs: graph.node(op, graph.image(), **more)
+
+
+def _binary(op: str) -> Build:
+    def build(graph: _Graph, attrs: Mapping[str, float]) -> str:
+        channels = int(attrs.get("in_channels", CHANNELS))
+        return graph.node(op, graph.image(1, channels, SIZE, SIZE), graph.image(1, channels, SIZE, SIZE))
+
+    return build
+
+
+def _global_pool(graph: _Graph, attrs: Mapping[str, float]) -> str:
+    side = int(attrs.get("window", 8))
+    return graph.node("GlobalAveragePool", graph.image(1, int(attrs.get("in_channels", CHANNELS)), side, side))
+
+
+def _batch_norm(graph: _Graph, attrs: Mapping[str, float]) -> str:
+    channels = int(attrs.get("in_channels", CHANNELS))
+    ones = np.ones(channels, np.float32)
+    given = [graph.constant(ones), graph.constant(ones * 0.5), graph.constant(ones * 0.25), graph.constant(ones)]
+    return graph.node("BatchNormalization", graph.image(1, channels, SIZE, SIZE), *given)
+
+
+def _resize(graph: _Graph, attrs: Mapping[str, float]) -> str:
+    scale = attrs.get("scale", 2)
+    scales = [1.0, 1.0, attrs.get("scale_h", scale), attrs.get("scale_w", scale)]
+    mode = "linear" if attrs.get("bilinear") else "nearest"
+    more = {"nearest_mode": "floor"} if mode == "nearest" else {}
+    given = graph.constant(np.asarray(scales, np.float32))
+    coordinates = "asymmetric" if mode == "nearest" else "half_pixel"
+    image = graph.image()
+    return graph.node("Resize", image, "", given, mode=mode, coordinate_transformation_mode=coordinates, **more)
+
+
+def _softmax(graph: _Graph, attrs: Mapping[str, float]) -> str:
+    length, axis = int(attrs.get("axis_dim", CHANNELS)), int(attrs.get("axis", 1))
+    shape = [1, CHANNELS, 4, 4]
+    shape[axis] = length
+    return graph.node("Softmax", graph.image(*shape), axis=axis)
+
+
+def _reduce(op: str) -> Build:
+    def build(graph: _Graph, attrs: Mapping[str, float]) -> str:
+        axes = [2, 3] if attrs.get("spatial") else [1]
+        if op == "ReduceSum":
+            return graph.node(op, graph.image(), graph.constant(np.asarray(axes, np.int64)), keepdims=1)
+        return graph.node(op, graph.image(), axes=axes, keepdims=1)
+
+    return build
+
+
+def _layer_norm(graph: _Graph, attrs: Mapping[str, float]) -> str:
+    """Write the operator out, as hand-overs do: before opset 17 ONNX has none."""
+    image, ones = graph.image(1, 64, CHANNELS), np.ones(CHANNELS, np.float32)
+    centred = graph.node("Sub", image, graph.node("ReduceMean", image, axes=[2], keepdims=1))
+    square = graph.node("Pow", centred, graph.constant(np.float32(2)))
+    variance = graph.node("ReduceMean", square, axes=[2], keepdims=1)
+    deviation = graph.node("Sqrt", graph.node("Add", variance, graph.constant(np.float32(1e-5))))
+    scaled = graph.node("Mul", graph.node("Div", centred, deviation), graph.constant(ones))
+    return graph.node("Add", scaled, graph.constant(ones))
+
+
+def _clip(graph: _Graph, attrs: Mapping[str, float]) -> str:
+    return graph.node("Clip", graph.image(), graph.constant(np.float32(0)), graph.constant(np.float32(6)))
+
+
+def _slice(graph: _Graph, attrs: Mapping[str, float]) -> str:
+    given = [graph.constant(np.asarray([value], np.int64)) for value in (0, CHANNELS // 2, 1, 1)]
+    return graph.node("Slice", graph.image(), *given)
+
+
+def _pad(graph: _Graph, attrs: Mapping[str, float]) -> str:
+    pads = graph.constant(np.asarray([0, 0, 1, 1, 0, 0, 1, 1], np.int64))
+    return graph.node("Pad", graph.image(), pads, graph.constant(np.float32(0)))
+
+
+def _reshape(graph: _Graph, attrs: Mapping[str, float]) -> str:
+    shape = graph.constant(np.asarray([1, CHANNELS * 2, SIZE // 2, SIZE], np.int64))
+    return graph.node("Reshape", graph.image(), shape)
+
+
+def _gather(graph: _Graph, attrs: Mapping[str, float]) -> str:
+    return graph.node("Gather", graph.image(), graph.constant(np.asarray([1, 0, 3], np.int64)), axis=1)
+
+
+def _scatter(graph: _Graph, attrs: Mapping[str, float]) -> str:
+    indices = graph.constant(np.asarray([[[0, 0, 1]]], np.int64).reshape(1, 3))
+    return graph.node("ScatterND", graph.image(), indices, graph.image(1, SIZE))
+
+
+_BUILDERS: dict[str, Build] = {
+    "conv2d": _conv,
+    "conv2d_transpose": _transposed,
+    "dense": lambda graph, attrs: graph.node("Gemm", graph.image(1, 64), graph.weights(32, 64), transB=1),
+    "matmul": lambda graph, attrs: graph.node("MatMul", graph.image(1, 2, 32, 64), graph.image(1, 2, 64, 32)),
+    "max_pool": _pool("MaxPool"),
+    "avg_pool": _pool("AveragePool"),
+    "global_avg_pool": _global_pool,
+    "relu": _unary("Relu"),
+    "clip": _clip,
+    "leaky_relu": _unary("LeakyRelu", alpha=0.1),
+    "prelu": lambda graph, attrs: graph.node("PRelu", graph.image(), graph.weights(CHANNELS, 1, 1)),
+    "sigmoid": _unary("Sigmoid"),
+    "tanh": _unary("Tanh"),
+    "hard_sigmoid": _unary("HardSigmoid"),
+    "hard_swish": _unary("HardSwish"),
+    "elu": _unary("Elu"),
+    "exp": _unary("Exp"),
+    "erf": _unary("Erf"),
+    "sqrt": _unary("Sqrt"),
+    "abs": _unary("Abs"),
+    "softplus": _unary("Softplus"),
+    "log": _unary("Log"),
+    "sin": _unary("Sin"),
+    "cos": _unary("Cos"),
+    "lrn": _unary("LRN", size=5),
+    "add": _binary("Add"),
+    "subtract": _binary("Sub"),
+    "multiply": _binary("Mul"),
+    "divide": _binary("Div"),
+    "maximum": _binary("Max"),
+    "minimum": _binary("Min"),
+    "batch_norm": _batch_norm,
+    "layer_norm": _layer_norm,
+    "concat": lambda graph, attrs: graph.node("Concat", graph.image(), graph.image(), axis=1),
+    "reduce_max": _reduce("ReduceMax"),
+    "reduce_mean": _reduce("ReduceMean"),
+    "reduce_sum": _reduce("ReduceSum"),
+    "resize2d": _resize,
+    "softmax": _softmax,
+    "slice": _slice,
+    "pad": _pad,
+    "reshape": _reshape,
+    "transpose": lambda graph, attrs: graph.node("Transpose", graph.image(), perm=[0, 2, 3, 1]),
+    "gather": _gather,
+    "scatter": _scatter,
+}
+
+_SHAPES: dict[str, tuple[Mapping[str, float], ...]] = {
+    "conv2d": (
+        {**_WINDOWS, "kernel_h": 1, "kernel_w": 1},
+        {**_WINDOWS, "stride_h": 2, "stride_w": 2, "pad": 1},
+        {**_WINDOWS, "dilation": 2},
+        {**_WINDOWS, "groups": CHANNELS},
+        {**_WINDOWS, "in_channels": 3},
+        {**_WINDOWS, "kernel_h": 32, "kernel_w": 32},
+        {**_WINDOWS, "kernel_h": 255, "kernel_w": 3},
+        {**_WINDOWS, "kernel_h": 32, "kernel_w": 32, "pad": 31},
+        {**_WINDOWS, "stride_h": 8, "stride_w": 8},
+        {**_WINDOWS, "dilation": 64},
+        {**_WINDOWS, "pad": 1},
+    ),
+    "conv2d_transpose": (
+        {**_WINDOWS, "kernel_h": 1, "kernel_w": 1},
+        {**_WINDOWS, "kernel_h": 2, "kernel_w": 2, "stride_h": 2, "stride_w": 2},
+        {**_WINDOWS, "kernel_h": 4, "kernel_w": 4, "stride_h": 2, "stride_w": 2, "pad": 1},
+        {**_WINDOWS, "kernel_h": 32, "kernel_w": 32, "stride_h": 2, "stride_w": 2, "pad": 15},
+        {**_WINDOWS, "kernel_h": 4, "kernel_w": 4, "stride_h": 2, "stride_w": 2},
+    ),
+    **{
+        f"{name}_pool": (
+            {**_WINDOWS, "kernel_h": 2, "kernel_w": 2, "stride_h": 2, "stride_w": 2},
+            {**_WINDOWS, "kernel_h": 64, "kernel_w": 64},
+            {**_WINDOWS, "kernel_h": 9, "kernel_w": 9, "pad": 8},
+            {**_WINDOWS, "stride_h": 9, "stride_w": 9},
+            {**_WINDOWS, "in_channels": 8193},
+            *([{**_WINDOWS, "dilation": 2}] if name == "max" else []),
+            {**_WINDOWS, "pad": 1},
+        )
+        for name in ("max", "avg")
+    },
+    "global_avg_pool": ({"window": 344, "kernel_h": 344, "kernel_w": 344}, {"in_channels": 8193}, {}),
+    "maximum": ({"in_channels": 8193}, {}),
+    "batch_norm": ({"in_channels": 8193}, {}),
+    "resize2d": (
+        *({"scale": scale, "bilinear": way} for scale in (3, 9) for way in (0, 1)),
+        {"scale": 2, "bilinear": 0},
+        {"scale": 2, "bilinear": 1},
+    ),
+    "softmax": ({"axis": 3, "axis_dim": CHANNELS}, {"axis": 1, "axis_dim": 65536}, {"axis": 1, "axis_dim": CHANNELS}),
+    **{f"reduce_{name}": ({"axis": 1}, {"spatial": 1}) for name in ("max", "mean", "sum")},
+}
+"""Ordinary shapes of operators whose rules depend on them; the others are asked once."""
+
+
+def probes(rules: OperatorRules, dtypes: tuple[str, ...]) -> Iterator[Probe]:
+    """Yield the questions about a rule file: each operator as networks have it, and at and around each limit."""
+    for kind in (*(rules.allowed or {}), *rules.refused):
+        shapes = _SHAPES.get(kind, ({},))
+        for dtype in dtypes:
+            asked: dict[tuple[tuple[str, float], ...], Mapping[str, float]] = {}
+            for attrs in (*shapes, *_edges(rules, kind, shapes[-1])):
+                asked.setdefault(tuple(sorted(attrs.items())), attrs)
+            yield from (Probe(kind, dtype, attrs) for attrs in asked.values())
+
+
+def _edges(rules: OperatorRules, kind: str, base: Mapping[str, float]) -> Iterator[Mapping[str, float]]:
+    """Yield attributes at each limit of an operator's rules, and just outside of it."""
+    for case in (rules.allowed or {}).get(kind, ()):
+        for name, (low, high) in case.limits.items():
+            for value in (low - 1, low, high, high + 1):
+                if value >= (0 if "pad" in name else 1) and (attrs := _with(kind, base, name, value)) is not None:
+                    yield attrs
+        for name, values in case.values.items():
+            for value in sorted({*values, *(v + 1 for v in values), max(1, min(values) - 1)}):
+                if (attrs := _with(kind, base, name, value)) is not None:
+                    yield attrs
+
+
+def _with(kind: str, base: Mapping[str, float], name: str, value: float) -> Mapping[str, float] | None:
+    """Return `base` with one attribute changed, and with what must change with it; None for what ONNX cannot state."""
+    attrs = {**base, name: value}
+    if name in ("pad_h", "pad_w"):
+        return None  # a window padded on both sides alike has `pad` only
+    if name == "pad" and kind != "conv2d_transpose":
+        attrs["kernel_h"] = attrs["kernel_w"] = max(attrs.get("kernel_h", 3), value + 1)
+    if kind == "conv2d_transpose" and name == "pad":
+        attrs["kernel_h"] = attrs["kernel_w"] = max(attrs.get("kernel_h", 3), value + 1)
+    if name in ("stride_h", "stride_w"):
+        attrs["stride_h"] = attrs["stride_w"] = value
+        if kind == "conv2d_transpose":
+            attrs["kernel_h"] = attrs["kernel_w"] = max(attrs.get("kernel_h", 3), value)
+    if name in ("kernel_h", "kernel_w"):
+        attrs["pad"] = min(attrs.get("pad", 0), value - 1)
+    if name in ("scale_h", "scale_w"):
+        attrs["scale"] = max(value, attrs.get("scale", 1))
+        attrs.setdefault("scale_h", attrs.get("scale", 2))
+        attrs.setdefault("scale_w", attrs.get("scale", 2))
+    if name == "window":  # of a global pool: the side of the image, its larger one in the rules
+        attrs["kernel_h"] = attrs["kernel_w"] = value
+    return attrs

@@ -31,7 +31,7 @@ help:
 	@echo "needed: python3 (3.10 or newer), python3-venv, build-essential"
 	@echo "optional: OR-Tools, ONNX, Parquet, Ray, tornado, pygls, PyTorch, aarch64 compiler,"
 	@echo "  aarch64 emulator, llvm-mca, nvcc, GPU, libcudart, TensorRT, OpenCL, Hexagon,"
-	@echo "  real time, power sensors, Chromium (socsched doctor says what is there and"
+	@echo "  HTP compiler, RKNN compiler, real time, power sensors, Chromium (socsched doctor says what is there and"
 	@echo "  how to get the rest)"
 
 demo: $(VENV)/.run

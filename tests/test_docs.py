@@ -16,7 +16,7 @@ import click
 import pytest
 
 from socsched.cli.root import cli, run, verbs
-from tools.generate import reference
+from tools.generate import fidelity, reference
 
 CHECKOUT = Path(__file__).parents[1]
 PAGES = sorted((CHECKOUT / "docs").glob("*.md"))
@@ -104,6 +104,12 @@ def test_every_tool_is_listed() -> None:
     for file in [*tools.glob("*/*.py"), *tools.glob("*/*.sh"), *tools.glob("*/*/__main__.py")]:
         name = file.parent.name if file.stem == "__main__" else file.name.removesuffix(".py")
         assert f"`{name}`" in index, file
+
+
+def test_the_readme_says_how_far_off_predictions_are() -> None:
+    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    shown = text.split(fidelity.MARK)[1].strip()
+    assert shown == fidelity.engines_table().strip(), "run python -m tools.generate.fidelity"
 
 
 def test_the_reference_is_what_the_code_says() -> None:

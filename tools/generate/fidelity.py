@@ -1,6 +1,9 @@
-"""Write docs/fidelity.md from the summary.json of `socsched validate`: how far off predictions are, per engine.
+"""Write docs/fidelity.md from the summary.json of `socsched validate`, and README's table from that page.
 
-Usage: python -m tools.generate.fidelity SUMMARY.json [--data TEXT] [--date YYYY-MM-DD]
+Usage: python -m tools.generate.fidelity [SUMMARY.json] [--data TEXT] [--date YYYY-MM-DD]
+
+Without a summary only README's table is written, from the page as it is.  Its errors of networks left out of the fit are
+those that the shipped descriptors state.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from socsched.descriptor.catalog import get_platform
 from tools import ROOT
 from tools.generate.reference import cell, rows
 
@@ -19,6 +23,8 @@ PAGE = ROOT / "docs" / "fidelity.md"
 HEAD = (
     "platform", "engine", "precision", "cells", "refused", "apart", "median ratio", "MAPE", "P90", "Spearman", "inside",
 )  # fmt: skip
+README, MARK = ROOT / "README.md", "<!-- fidelity -->"
+README_HEAD = ("engines", "boards", "cells", "mean error", "networks left out", "inside the stated interval")
 FIGURES = ("median_ratio", "mape", "p90", "spearman", "inside")
 
 
@@ -56,6 +62,37 @@ def page(summary: Mapping[str, Any], data: str, date: str) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def engines_table() -> str:
+    """Return README's table: how far off predictions are, by vendor and kind of engine, from the page."""
+    found: dict[str, list[tuple[int, float, float]]] = {}
+    left_out: dict[str, list[float]] = {}
+    boards: dict[str, set[str]] = {}
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        cells = [text.strip() for text in line.strip("|").split("|")]
+        if len(cells) != len(HEAD) or not cells[3].isdigit() or not cells[1] or cells[7] == "–":
+            continue
+        platform = get_platform(cells[0])
+        engine = platform.engine(cells[1])
+        family = "CPU cores" if engine.kind == "cpu" else f"{platform.vendor} {engine.kind.upper()}"
+        found.setdefault(family, []).append((int(cells[3]), _share(cells[7]), _share(cells[10])))
+        boards.setdefault(family, set()).add(cells[0])
+        fits = engine.precisions[cells[2]].fitted
+        left_out.setdefault(family, []).extend(fit.error for fit in fits if fit.networks)
+    lines = []
+    for family, groups in sorted(found.items(), key=lambda item: -sum(cells for cells, *_ in item[1])):
+        total = sum(cells for cells, *_ in groups)
+        error, inside = (sum(group[0] * group[place] for group in groups) / total for place in (1, 2))
+        errors = left_out[family]
+        ends = dict.fromkeys(f"{end(errors):.0%}" for end in (min, max) if errors)
+        spread = " to ".join(ends) or "–"
+        lines.append((family, len(boards[family]), total, f"{error:.0%}", spread, f"{inside:.0%}"))
+    return rows(README_HEAD, lines).rstrip() + "\n"
+
+
+def _share(text: str) -> float:
+    return float(text.removesuffix("%")) / 100
+
+
 def _scores(scores: Mapping[str, Any]) -> tuple[str, ...]:
     shown = (_figure(name, scores[name]) for name in FIGURES)
     return (str(scores["cells"]), str(scores["refused"] or ""), str(scores.get("apart") or ""), *shown)
@@ -68,14 +105,18 @@ def _figure(name: str, value: float | None) -> str:
 
 
 def main() -> None:
-    """Write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("summary", type=Path)
+    """Write the page and README's table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("summary", type=Path, nargs="?")
     parser.add_argument("--data", default="", help="what the measurements are, in one line")
     parser.add_argument("--date", default=datetime.date.today().isoformat())
     given = parser.parse_args()
-    summary = json.loads(given.summary.read_text(encoding="utf-8"))
-    PAGE.write_text(page(summary, given.data, given.date), encoding="utf-8")
+    if given.summary:
+        summary = json.loads(given.summary.read_text(encoding="utf-8"))
+        PAGE.write_text(page(summary, given.data, given.date), encoding="utf-8")
+    before, _, rest = README.read_text(encoding="utf-8").partition(MARK)
+    _, _, after = rest.partition(MARK)
+    README.write_text(f"{before}{MARK}\n{engines_table()}{MARK}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -37,11 +37,12 @@ ALLOWED: dict[str, set[str]] = {
     "trace": {*LOWEST, "descriptor", "planning", "cost"},
     "sim": {*UP_TO_FAULTS, "trace"},
     "runtime": {*UP_TO_FAULTS, "trace"},
+    "executor": {*UP_TO_FAULTS, "trace", "sim", "runtime"},
     "reporting": {*UP_TO_FAULTS, "trace", "sim", "runtime"},
-    "api": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting"},
+    "api": {*UP_TO_FAULTS, "trace", "sim", "runtime", "executor", "reporting"},
     "validation": {*UP_TO_PLAN, "reporting"},
     "study": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api"},
-    "cli": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api", "validation", "study"},
+    "cli": {*UP_TO_FAULTS, "trace", "sim", "runtime", "executor", "reporting", "api", "validation", "study"},
     "literature": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api", "study", "cli"},
 }
 """Part of socsched -> the parts it may import besides itself."""

@@ -1,0 +1,86 @@
+// socsched-executor: runs a plan, in real time or on a virtual clock.  See usage() for its arguments.
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "control.hpp"
+#include "failure.hpp"
+#include "journal.hpp"
+#include "sha256.hpp"
+#include "summary.hpp"
+#include "virtual_run.hpp"
+
+namespace socsched {
+
+namespace {
+
+const char* const USAGE_TEXT =
+    "usage: socsched-executor SETTINGS.json -o FOLDER [--virtual]\n"
+    "Runs the plan that the settings name and writes journal.jsonl and executed.json into the folder.\n"
+    "--virtual runs it on a virtual clock, where jobs take their planned time and decisions take none.\n"
+    "Exit code 0: the run is complete, 2: a file or an argument is wrong, 3: this machine cannot do it or a stage failed.\n";
+
+struct Arguments {
+  std::string settings, folder;
+  bool is_virtual = false;
+};
+
+Arguments read_arguments(int count, char** values) {
+  Arguments found;
+  for (int i = 1; i < count; i++) {
+    const std::string value = values[i];
+    if (value == "-o" && i + 1 < count)
+      found.folder = values[++i];
+    else if (value == "--virtual")
+      found.is_virtual = true;
+    else if (found.settings.empty() && value[0] != '-')
+      found.settings = value;
+    else
+      throw Failure(USAGE, "unexpected argument " + value, USAGE_TEXT);
+  }
+  if (found.settings.empty() || found.folder.empty()) throw Failure(USAGE, "the settings or -o FOLDER are missing", USAGE_TEXT);
+  return found;
+}
+
+int run(int count, char** values) {
+  if (count == 2 && std::strcmp(values[1], "--help") == 0) {
+    std::fputs(USAGE_TEXT, stdout);
+    return OK;
+  }
+  const Arguments arguments = read_arguments(count, values);
+  Names names;
+  const Settings settings = read_settings(arguments.settings, names);
+  Control control(settings, names);
+  Journal journal(arguments.folder + "/journal.jsonl", control, file_digest(settings.plan));
+  const Ns duration = run_virtually(control, journal);
+  write_summary(arguments.folder + "/executed.json", control, duration, journal.error());
+  return control.failure().empty() ? OK : MACHINE;
+}
+
+// Print text without the control characters that a hostile file may have put into it.
+void print_error(const std::string& text) {
+  std::string shown;
+  for (const char c : text) shown += static_cast<unsigned char>(c) < 0x20 && c != '\n' ? '?' : c;
+  std::fprintf(stderr, "%s\n", shown.c_str());
+}
+
+}  // namespace
+
+}  // namespace socsched
+
+int main(int count, char** values) {
+  try {
+    return socsched::run(count, values);
+  } catch (const socsched::Failure& failure) {
+    socsched::print_error(std::string("error: ") + failure.what());
+    if (!failure.hint.empty()) socsched::print_error("hint: " + failure.hint);
+    return failure.code;
+  } catch (const std::bad_alloc&) {
+    socsched::print_error("error: not enough memory");
+    return socsched::MACHINE;
+  } catch (const std::exception& error) {
+    socsched::print_error(std::string("error: ") + error.what());
+    return socsched::MACHINE;
+  }
+}

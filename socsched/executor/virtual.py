@@ -26,6 +26,7 @@ from socsched.runtime.executor_state import Hub
 from socsched.runtime.failover import Losses
 from socsched.runtime.monitor import Monitor, hang_limit
 from socsched.runtime.plan_instance import Version
+from socsched.sim.engine import simulate
 from socsched.trace.trace import Instant, Trace
 
 HANGS = -1
@@ -193,6 +194,33 @@ def differences(settings: RunSettings, native: Trace, executed: Executed) -> lis
     return found
 
 
+def differences_from_simulator(settings: RunSettings, native: Trace) -> list[str]:
+    """Return how a native run differs from a simulation of its plan, job by job; empty if it does not.
+
+    A simulation ends at the horizon, where the executor lets released frames complete: later events do not count.  The
+    plan must be one that both model: engines without preemption, no contention, constant execution times.
+    """
+    end = settings.horizon_ns
+    dropped = {(n.subject, n.frame): n.time_ns for n in native.instants if n.kind == "drop"}
+    mine: list[str] = []
+    for job in native.jobs:
+        if job.activation_ns > end:
+            continue
+        begun, ended = 0 <= job.start_ns < end, 0 <= job.finish_ns <= end
+        status = job.status
+        if (status == "done" and not ended) or (status == "dropped" and dropped[job.task, job.frame] >= end):
+            status = "unfinished"
+        times = (job.start_ns if begun else -1, job.finish_ns if ended else -1)
+        sampled = sorted(job.sampled.items()) if begun else []
+        mine.append(f"{job.task} {job.frame} {job.activation_ns} {job.deadline_ns} {times} {status} {sampled}")
+    theirs = [
+        f"{job.task} {job.frame} {job.activation_ns} {job.deadline_ns} {(job.start_ns, job.finish_ns)} {job.status} "
+        f"{sorted((name, frame) for name, frame in job.sampled.items() if frame >= 0)}"
+        for job in simulate(settings.plan, end).jobs
+    ]
+    return _differing("jobs", sorted(mine), sorted(theirs))
+
+
 def _rows(trace: Trace, what: str) -> Sequence[Any]:
     if what != "slices":
         rows: Sequence[Any] = getattr(trace, what)
@@ -205,4 +233,4 @@ def _differing(what: str, mine: Sequence[str], theirs: Sequence[str]) -> list[st
         return []
     extra = [row for row in mine if row not in theirs][:3]
     missing = [row for row in theirs if row not in mine][:3]
-    return [f"{what}: native has {extra}, the reference has {missing} ({len(mine)} and {len(theirs)} in all)"]
+    return [f"{what}: native has {extra}, the other {missing} ({len(mine)} and {len(theirs)} in all)"]

@@ -48,6 +48,8 @@ class Control {
   const Plan& plan() const { return *plans_[0]; }
   const Plan& plan(int version) const { return *plans_[static_cast<size_t>(version)]; }
   const Wiring& wiring(int version) const { return *wirings_[static_cast<size_t>(version)]; }
+  int version() const { return version_; }  // of the plan in charge
+  bool lost_lanes() const { return !lost_.empty(); }
   int versions() const { return static_cast<int>(plans_.size()); }
   const Sources& sources() const { return *sources_; }
   const Ledger& ledger() const { return *ledger_; }

@@ -206,10 +206,12 @@ void Dispatcher::settle() {
       first = join->next;
       finish_join(join, DROPPED);
     }
-  while (Job* const job = ready_.first) {  // a run that ends early leaves jobs unfinished
-    ready_.remove(job);
-    retire_job(job);
-  }
+  for (JobList* const list : {&ready_, &running_})  // a run that ends early leaves jobs unfinished
+    while (Job* const job = list->first) {
+      list->remove(job);
+      job->abandoned = list == &running_;
+      retire_job(job);
+    }
 }
 
 // -- implementation

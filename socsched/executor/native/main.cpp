@@ -1,5 +1,6 @@
 // socsched-executor: runs a plan, in real time or on a virtual clock.  See usage() for its arguments.
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -7,6 +8,7 @@
 #include "control.hpp"
 #include "failure.hpp"
 #include "journal.hpp"
+#include "real_run.hpp"
 #include "sha256.hpp"
 #include "summary.hpp"
 #include "virtual_run.hpp"
@@ -53,8 +55,16 @@ int run(int count, char** values) {
   const Settings settings = read_settings(arguments.settings, names);
   Control control(settings, names);
   Journal journal(arguments.folder + "/journal.jsonl", control, file_digest(settings.plan));
-  const Ns duration = run_virtually(control, journal);
-  write_summary(arguments.folder + "/executed.json", control, duration, journal.error());
+  const std::string summary = arguments.folder + "/executed.json";
+  std::remove(summary.c_str());  // that of an earlier run
+  if (arguments.is_virtual) {
+    write_summary(summary, control, run_virtually(control, journal), journal.error());
+  } else {
+    RealRun real(control, journal);
+    const Ns duration = real.run();
+    write_summary(summary, control, duration, journal.error(), real.notices());
+    if (real.hung()) std::_Exit(control.failure().empty() ? OK : MACHINE);  // a thread is still in its stage
+  }
   return control.failure().empty() ? OK : MACHINE;
 }
 

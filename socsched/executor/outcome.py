@@ -30,11 +30,12 @@ class FrameAccount:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """The contents of executed.json: the length of the run, its accounts, and its failure (empty: none)."""
+    """The contents of executed.json: the length of the run, its start (monotonic), its accounts, and its failure (empty: none)."""
 
     format: Literal["socsched-executed"]
     version: Literal[1]
     duration_ns: Ns
+    origin_ns: Ns
     accounts: Mapping[Text, FrameAccount]
     interrupted: bool
     failure: Text

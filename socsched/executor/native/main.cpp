@@ -1,9 +1,11 @@
 // socsched-executor: runs a plan, in real time or on a virtual clock.  See usage() for its arguments.
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <string>
+#include <sys/prctl.h>
 
 #include "control.hpp"
 #include "failure.hpp"
@@ -18,7 +20,7 @@ namespace socsched {
 namespace {
 
 const char* const USAGE_TEXT =
-    "usage: socsched-executor SETTINGS.json -o FOLDER [--virtual]\n"
+    "usage: socsched-executor SETTINGS.json -o FOLDER [--virtual] [--end-with-parent]\n"
     "Runs the plan that the settings name and writes journal.jsonl and executed.json into the folder.\n"
     "--virtual runs it on a virtual clock, where jobs take their planned time and decisions take none.\n"
     "Exit code 0: the run is complete, 2: a file or an argument is wrong, 3: this machine cannot do it or a stage failed.\n";
@@ -34,6 +36,8 @@ Arguments read_arguments(int count, char** values) {
     const std::string value = values[i];
     if (value == "-o" && i + 1 < count)
       found.folder = values[++i];
+    else if (value == "--end-with-parent")
+      prctl(PR_SET_PDEATHSIG, SIGTERM);
     else if (value == "--virtual")
       found.is_virtual = true;
     else if (found.settings.empty() && value[0] != '-')
@@ -58,11 +62,11 @@ int run(int count, char** values) {
   const std::string summary = arguments.folder + "/executed.json";
   std::remove(summary.c_str());  // that of an earlier run
   if (arguments.is_virtual) {
-    write_summary(summary, control, run_virtually(control, journal), journal.error());
+    write_summary(summary, control, run_virtually(control, journal), 0, journal.error());
   } else {
     RealRun real(control, journal);
     const Ns duration = real.run();
-    write_summary(summary, control, duration, journal.error(), real.notices());
+    write_summary(summary, control, duration, real.origin(), journal.error(), real.notices());
     if (real.hung()) std::_Exit(control.failure().empty() ? OK : MACHINE);  // a thread is still in its stage
   }
   return control.failure().empty() ? OK : MACHINE;

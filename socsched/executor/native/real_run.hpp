@@ -25,6 +25,7 @@ class RealRun : public Workers {
   // Release frames until the horizon and wait for the jobs in progress; return the length of the run.
   Ns run();
 
+  Ns origin() const { return origin_; }  // the start of the run on the monotonic clock
   bool hung() const { return hung_; }  // whether a thread does not end
   const std::vector<std::string>& notices() const { return notices_; }
 

@@ -7,12 +7,13 @@ import os
 import platform
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
 from socsched.cache import unusable
 from socsched.compiler.native import compilers
-from socsched.compiler.store import library
+from socsched.compiler.store import library, scratch
 from socsched.errors import MachineError
 
 NAME = "socsched-executor"
@@ -50,7 +51,15 @@ def build_executor(compiler: str, machine: str, flags: tuple[str, ...] = ()) -> 
     code = [str(source) for source in sources if source.suffix == ".cpp"]
 
     def build(folder: Path) -> None:
-        compilers.run([compiler, *_FLAGS, *flags, *code, "-o", NAME, *_LINKED], folder, 600)
+        with scratch(folder.parent) as aside:
+
+            def compile_one(source: str) -> str:
+                compilers.run([compiler, *_FLAGS, *flags, "-c", source], aside, 600)
+                return f"{aside / Path(source).stem}.o"
+
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                objects = list(pool.map(compile_one, code))
+            compilers.run([compiler, *_FLAGS, *flags, *objects, "-o", NAME, *_LINKED], folder, 600)
 
     try:
         return library("executor", key.hexdigest()[:24], NAME, build)

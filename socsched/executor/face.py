@@ -211,5 +211,3 @@ def accounts_of(executed: Executed) -> Mapping[str, dict[str, int]]:
     """Return the accounts as plain data, as those of `runtime.executor.execute`."""
     names = ("released", "completed", "dropped", "aborted")
     return {source: {name: getattr(account, name) for name in names} for source, account in executed.accounts.items()}
-
-

@@ -186,7 +186,9 @@ def differences(settings: RunSettings, native: Trace, executed: Executed) -> lis
         mine, theirs = (sorted(map(repr, _rows(trace, what))) for trace in (native, reference.trace))
         found += _differing(what, mine, theirs)
     for what in ("releases", "counters"):
-        mine, theirs = ([f"{n}: {v}" for n, v in sorted(getattr(t, what).items()) if v] for t in (native, reference.trace))
+        mine, theirs = (
+            [f"{n}: {v}" for n, v in sorted(getattr(t, what).items()) if v] for t in (native, reference.trace)
+        )
         found += _differing(what, mine, theirs)
     accounts = {name: {k: getattr(a, k) for k in a.__slots__} for name, a in executed.accounts.items()}  # type: ignore[attr-defined]
     found += _differing("accounts", [str(accounts)], [str(reference.accounts)])
@@ -225,7 +227,9 @@ def _rows(trace: Trace, what: str) -> Sequence[Any]:
     if what != "slices":
         rows: Sequence[Any] = getattr(trace, what)
         return rows
-    return [(p.engine, p.lanes, trace.jobs[p.job].task, trace.jobs[p.job].frame, p.start_ns, p.end_ns) for p in trace.slices]
+    return [
+        (p.engine, p.lanes, trace.jobs[p.job].task, trace.jobs[p.job].frame, p.start_ns, p.end_ns) for p in trace.slices
+    ]
 
 
 def _differing(what: str, mine: Sequence[str], theirs: Sequence[str]) -> list[str]:

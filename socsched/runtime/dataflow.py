@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from socsched.errors import UsageError
 from socsched.planning.plan import Plan, Task
 
-
 MOST_APART, LEAST_APART = 1024, 64
 
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <mutex>
+#include <pthread.h>
 
 #include "failure.hpp"
 #include "realtime.hpp"
@@ -139,6 +140,7 @@ void RealRun::work(Worker& worker) {
   } catch (const std::exception& error) {
     worker.problem = error.what();
   }
+  pthread_setname_np(pthread_self(), "worker");
   worker.ready = true;
   Job* job = nullptr;
   while (true) {
@@ -302,6 +304,7 @@ bool RealRun::claimed(Ns instant) const {
 }
 
 void RealRun::release_loop() {
+  pthread_setname_np(pthread_self(), "release");
   fine_timers();
   if (class_ != "off") set_fifo(RELEASE_PRIORITY);
   short_turns();
@@ -326,6 +329,7 @@ void RealRun::release_loop() {
 // -- the run
 
 void RealRun::monitor_loop() {
+  pthread_setname_np(pthread_self(), "monitor");
   const Ns interval = control_.interval();
   Ns next = monotonic_ns() + interval;
   while (!stop_) {
@@ -347,6 +351,7 @@ void RealRun::monitor_loop() {
 }
 
 void RealRun::journal_loop() {
+  pthread_setname_np(pthread_self(), "journal");
   while (!stop_) {
     journal_.append();
     for (Ns until = monotonic_ns() + JOURNAL; monotonic_ns() < until && !stop_;) sleep_until(std::min(until, monotonic_ns() + 20 * MS));

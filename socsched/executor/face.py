@@ -1,4 +1,4 @@
-"""`socsched run --executor native`: what a plan needs of the native executor, starting it, and reading what it wrote."""
+"""`socsched run --executor native`: check what a plan needs, start the native executor, read what it wrote."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class FrameAccount:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """The contents of executed.json: the length of the run, its start (monotonic), its accounts, and its failure (empty: none)."""
+    """The contents of executed.json: length and start (monotonic) of a run, its accounts, its failure (empty: none)."""
 
     format: Literal["socsched-executed"]
     version: Literal[1]

@@ -1,4 +1,4 @@
-"""The settings file of the native executor (run.json): a plan, how its stages are executed, and the options of a run."""
+"""The settings file of the native executor (run.json): a plan, how its stages are executed, options of the run."""
 
 from __future__ import annotations
 
@@ -52,9 +52,17 @@ def write_settings(settings: RunSettings, folder: Path) -> Path:
     names = [PLAN, *(f"limp-home-{number}.json" for number in range(1, len(plans)))]
     for plan, name in zip(plans, names, strict=True):
         io.save(plan, folder / name)
+    file = folder / SETTINGS
+    write_file(file, json.dumps(document_of(settings, names), indent=1) + "\n")
+    return file
+
+
+def document_of(settings: RunSettings, names: Sequence[str]) -> dict[str, Any]:
+    """Return the settings file for plans in files called `names`, the plan first; UsageError as `write_settings`."""
+    plans = (settings.plan, *settings.limp_home)
     orders = {engine.policy: list(declared_terms(engine.policy)) for plan in plans for engine in plan.engines}
     policies, faults = settings.policies, settings.faults
-    document = {
+    return {
         "format": "socsched-run",
         "version": 1,
         "plan": names[0],
@@ -80,6 +88,3 @@ def write_settings(settings: RunSettings, folder: Path) -> Path:
         "shield": settings.shield,
         "realtime": settings.realtime,
     }
-    file = folder / SETTINGS
-    write_file(file, json.dumps(document, indent=1) + "\n")
-    return file

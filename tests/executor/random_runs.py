@@ -44,7 +44,8 @@ def random_plan(draw: Random, engines: int = 0) -> Plan:
             "reads": tuple(reads), "timer": not after, "period_ns": draw.randint(5, 25) * MS,
             "offset_ns": draw.choice((0, 0, draw.randint(0, 10) * MS)), "queue": draw.choice((0, 1, 1, 2, 3, 10)),
             "overflow": draw.choice(("newest", "newest", "oldest")), "cost_ns": cost, "wcet_ns": cost + cost // 4,
-            "bytes": 0, "energy_uj": 0, "segments": (Segment(f"t{number}", cost, 0, 0),), "priority": draw.randint(0, 5),
+            "bytes": 0, "energy_uj": 0, "segments": (Segment(f"t{number}", cost, 0, 0),),
+            "priority": draw.randint(0, 5),
             "deadline_ns": draw.randint(1, 60) * MS, "jitter_ns": 0, "criticality": draw.choice(CRITICALITIES),
             "provenance": "assumed", "source": "", "error": 0.0,
         }  # fmt: skip

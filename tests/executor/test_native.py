@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from socsched.api.folders import load as load_folder
 from socsched.errors import UsageError
+from socsched.executor.application import write_application
 from socsched.executor.build import build_executor, find_executor
 from socsched.executor.face import execute_natively
 from socsched.executor.orders import declared_terms
@@ -22,6 +24,7 @@ from socsched.executor.outcome import read_outcome
 from socsched.executor.settings import JOURNAL, RunSettings, write_settings
 from socsched.executor.virtual import differences, differences_from_simulator, run_native, run_reference
 from socsched.faults.model import Failure, Faults
+from socsched.planning.io import to_document
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.errors import StageFailed
 from socsched.runtime.journal import recover
@@ -115,7 +118,7 @@ HOSTILE = {
     '{"a": 1, "a": 2}': "1:10: not valid JSON: a field that is there twice",
     '{"format": "socsched-run"}': "1:1: version: this field is missing",
     '{"format": "other"}': "1:12: format: expected one of socsched-run",
-    '{"format":\n "socsched-run", "version": 1e999}': "2:28: not valid JSON: expected a finite number",
+    '{"format":\n "socsched-run", "version": 1e999}': "2:29: not valid JSON: expected a finite number",
     '{"format": "\\ud800"}': "1:19: not valid JSON: half of a surrogate pair",
     '{"format": "socsched-run", "version": 2}': "1:39: version: expected a whole number from 1 to 1",
 }
@@ -265,6 +268,33 @@ def test_the_face_reports_a_failed_stage_and_what_it_cannot_run(executor: Path) 
         execute_natively(
             made, pipeline(made), board=LocalBoard(HERE), options=replace(options, steal=True), pace="asap"
         )
+
+
+def test_a_bundle_runs_without_python(executor: Path, tmp_path: Path) -> None:
+    made = chain_of_two().plan
+    tasks = tuple(replace(one, cost_ns=MS // 5, segments=()) for one in made.tasks)
+    made = replace(made, tasks=tasks, chains=(replace(made.chains[0], name="chain"),))
+    bundle, results = tmp_path / "bundle", tmp_path / "results"
+    bundle.mkdir()
+    (bundle / "plan.json").write_text(json.dumps(to_document(made), sort_keys=True))
+    assert write_application(made, pipeline(made), bundle, lambda _: None)
+    clean = {"PATH": "/usr/bin:/bin"}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [bundle / "start.sh", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=clean, cwd=tmp_path)
+
+    assert run("--selftest").stdout == "selftest passed\n"
+    assert run("--duration", "1", "-o", str(results)).returncode == 0
+    _, trace, _ = load_folder(results)
+    assert trace.duration_ns == 1000 * MS
+    assert [job.status for job in trace.jobs] == ["done"] * 200
+    for wrong in (("--duration", "soon"), ("--all",)):
+        assert run(*wrong).returncode == 2
+    with (bundle / "plan.json").open("a") as file:
+        file.write(" ")
+    damaged = run("--selftest")
+    assert damaged.returncode == 2 and "plan.json: differs from what was built" in damaged.stderr
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@
 All run on a virtual clock.  Half of the runs are plain (orders, joins, sampling, bounded queues, gangs) and must equal
 the Python dispatcher in every job, execution interval, event, counter and account, and the simulator in every job.  The
 other half have overload policies, missing data, isolation, lost frames, failing and hanging jobs and limp-home plans,
-which the simulator defines otherwise or lacks: they must equal the Python dispatcher.  `--flags` are added to the build.
-Exit code 1 if a run differs.
+which the simulator defines otherwise or lacks: they must equal the Python dispatcher.  `--flags` are added to the
+build.  Exit code 1 if a run differs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 // socsched-executor: runs a plan, in real time or on a virtual clock.  See usage() for its arguments.
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include "control.hpp"
 #include "failure.hpp"
 #include "journal.hpp"
+#include "json.hpp"
 #include "real_run.hpp"
 #include "sha256.hpp"
 #include "summary.hpp"
@@ -20,14 +22,18 @@ namespace socsched {
 namespace {
 
 const char* const USAGE_TEXT =
-    "usage: socsched-executor SETTINGS.json -o FOLDER [--virtual] [--end-with-parent]\n"
+    "usage: socsched-executor SETTINGS.json -o FOLDER [--virtual] [--horizon-ns N] [--end-with-parent]\n"
     "Runs the plan that the settings name and writes journal.jsonl and executed.json into the folder.\n"
+    "       socsched-executor --check SUMS\n"
+    "Compares files with the sha256 digests listed in a file next to them, as sha256sum writes it.\n"
+    "--horizon-ns N releases frames for N ns instead of the time in the settings.\n"
     "--virtual runs it on a virtual clock, where jobs take their planned time and decisions take none.\n"
     "Exit code 0: the run is complete, 2: a file or an argument is wrong, 3: this machine cannot do it or a stage failed.\n";
 
 struct Arguments {
   std::string settings, folder;
   bool is_virtual = false;
+  Ns horizon = -1;
 };
 
 Arguments read_arguments(int count, char** values) {
@@ -38,6 +44,8 @@ Arguments read_arguments(int count, char** values) {
       found.folder = values[++i];
     else if (value == "--end-with-parent")
       prctl(PR_SET_PDEATHSIG, SIGTERM);
+    else if (value == "--horizon-ns" && i + 1 < count)
+      found.horizon = JsonFile("--horizon-ns", values[++i]).root().integer(0, MOST_NS);
     else if (value == "--virtual")
       found.is_virtual = true;
     else if (found.settings.empty() && value[0] != '-')
@@ -49,14 +57,41 @@ Arguments read_arguments(int count, char** values) {
   return found;
 }
 
+// Compare files with their listed digests; Failure for the first that differs.
+void check_digests(const std::string& sums) {
+  const size_t slash = sums.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : sums.substr(0, slash + 1);
+  std::FILE* const file = std::fopen(sums.c_str(), "rb");
+  if (!file) throw Failure(USAGE, sums + ": cannot be read: " + std::strerror(errno), "build the bundle again");
+  char line[5000];
+  for (int number = 1; std::fgets(line, sizeof line, file); number++) {
+    std::string text = line;
+    if (!text.empty() && text.back() == '\n') text.pop_back();
+    if (text.size() < 67 || text.substr(64, 2) != "  " || text.find("..") != std::string::npos || text[66] == '/') {
+      std::fclose(file);
+      throw Failure(USAGE, sums + ":" + std::to_string(number) + ":1: expected a sha256, two blanks and a file of the folder");
+    }
+    const std::string path = folder + text.substr(66);
+    if (file_digest(path) == text.substr(0, 64)) continue;
+    std::fclose(file);
+    throw Failure(USAGE, path + ": differs from what was built", "copy the whole bundle again");
+  }
+  std::fclose(file);
+}
+
 int run(int count, char** values) {
   if (count == 2 && std::strcmp(values[1], "--help") == 0) {
     std::fputs(USAGE_TEXT, stdout);
     return OK;
   }
+  if (count == 3 && std::strcmp(values[1], "--check") == 0) {
+    check_digests(values[2]);
+    return OK;
+  }
   const Arguments arguments = read_arguments(count, values);
   Names names;
-  const Settings settings = read_settings(arguments.settings, names);
+  Settings settings = read_settings(arguments.settings, names);
+  if (arguments.horizon >= 0) settings.horizon = arguments.horizon;
   Control control(settings, names);
   Journal journal(arguments.folder + "/journal.jsonl", control, file_digest(settings.plan));
   const std::string summary = arguments.folder + "/executed.json";

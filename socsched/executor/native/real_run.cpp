@@ -20,6 +20,7 @@ constexpr Ns AWAKE = 300'000;     // how long it then stays awake, if the worker
 constexpr Ns JOURNAL = 250 * MS;
 constexpr int RELEASE_PRIORITY = 90;
 constexpr Ns NEVER = INT64_MAX;
+constexpr size_t MOST_POSTINGS = 64;  // at a time; more take another turn
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -176,7 +177,7 @@ void RealRun::execute(Worker& worker, Job* job) {
     progress = Progress::failed;
   }
   const Ns end = now();
-  Job* jobs[64];
+  Posting postings[MOST_POSTINGS];
   size_t count;
   do {
     std::lock_guard<Guard> lock(guard_);
@@ -196,8 +197,8 @@ void RealRun::execute(Worker& worker, Job* job) {
     }
     version_.store(control_.version(), std::memory_order_relaxed);
     if (control_.over()) over_ = true;
-    count = collect(jobs);
-  } while (post(count, jobs, &worker, false), count == 64);
+    count = collect(postings);
+  } while (post(count, postings, &worker, false), count == MOST_POSTINGS);
 }
 
 // Hang or fail if a failure is to be injected here.
@@ -250,22 +251,24 @@ void RealRun::expect_followers(const Job& job, bool quietly) {
   }
 }
 
-size_t RealRun::collect(Job** jobs) {
-  const size_t count = std::min<size_t>(submission_count_, 64);
+size_t RealRun::collect(Posting* postings) {
+  const size_t count = std::min(submission_count_, MOST_POSTINGS);
   submission_count_ -= count;
-  for (size_t i = 0; i < count; i++) jobs[i] = submissions_[submission_count_ + i];
+  for (size_t i = 0; i < count; i++) {
+    Job* const job = submissions_[submission_count_ + i];
+    postings[i] = {worker_of_[static_cast<size_t>(job->version)][static_cast<size_t>(job->task->number)], job};
+  }
   return count;
 }
 
 // Hand jobs to their workers: to others first, which have to wake up, then to the calling one.
-void RealRun::post(size_t count, Job* const* jobs, const Worker* own, bool quietly) {
+void RealRun::post(size_t count, const Posting* postings, const Worker* own, bool quietly) {
   for (const bool mine : {false, true})
     for (size_t i = 0; i < count; i++) {
-      Job* const job = jobs[i];
-      Worker& worker = *worker_of_[static_cast<size_t>(job->version)][static_cast<size_t>(job->task->number)];
-      if ((&worker == own) != mine) continue;
-      if (awake_ > 0) expect_followers(*job, quietly);  // before another thread can end the job
-      worker.mailbox.put(job);
+      const Posting& posting = postings[i];
+      if ((posting.worker == own) != mine) continue;
+      if (awake_ > 0) expect_followers(*posting.job, quietly);
+      posting.worker->mailbox.put(posting.job);  // from here on another thread may end it
     }
 }
 
@@ -273,7 +276,7 @@ void RealRun::post(size_t count, Job* const* jobs, const Worker* own, bool quiet
 
 // Release all frames that are due, and start their first jobs.
 void RealRun::release_due(Worker* worker) {
-  Job* jobs[64];
+  Posting postings[MOST_POSTINGS];
   size_t count;
   do {
     std::lock_guard<Guard> lock(guard_);
@@ -289,8 +292,8 @@ void RealRun::release_due(Worker* worker) {
       const Ns next = timetable_.rows()[row].next();
       next_release_[row].store(next < control_.settings().horizon ? origin_ + next : NEVER, std::memory_order_release);
     }
-    count = collect(jobs);
-  } while (post(count, jobs, worker, worker != nullptr), count == 64);
+    count = collect(postings);
+  } while (post(count, postings, worker, worker != nullptr), count == MOST_POSTINGS);
 }
 
 // Whether an idle worker will make a release itself, since its first job is its own.
@@ -335,7 +338,7 @@ void RealRun::monitor_loop() {
   while (!stop_) {
     sleep_until(next);
     next = std::max(next + interval, monotonic_ns());
-    Job* jobs[64];
+    Posting postings[MOST_POSTINGS];
     size_t count;
     bool first = true;
     do {
@@ -345,8 +348,8 @@ void RealRun::monitor_loop() {
       first = false;
       version_.store(control_.version(), std::memory_order_relaxed);
       if (control_.over()) over_ = true;
-      count = collect(jobs);
-    } while (post(count, jobs, nullptr, false), count == 64);
+      count = collect(postings);
+    } while (post(count, postings, nullptr, false), count == MOST_POSTINGS);
   }
 }
 

@@ -46,6 +46,12 @@ class RealRun : public Workers {
     Stage& stage(const Task& task) const;
   };
 
+  // A job on its way to its worker.
+  struct Posting {
+    Worker* worker = nullptr;
+    Job* job = nullptr;
+  };
+
   void hire();
   void work(Worker& worker);
   void prepare(Worker& worker);
@@ -58,8 +64,8 @@ class RealRun : public Workers {
   bool claimed(Ns instant) const;
   void monitor_loop();
   void journal_loop();
-  void post(size_t count, Job* const* jobs, const Worker* own, bool quietly);
-  size_t collect(Job** jobs);                         // take the jobs submitted under the guard
+  void post(size_t count, const Posting* postings, const Worker* own, bool quietly);
+  size_t collect(Posting* postings);                  // take the jobs submitted under the guard
   void expect_followers(const Job& job, bool quietly);
   void wind_down();
   Ns now() const { return monotonic_ns() - origin_; }

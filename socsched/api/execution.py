@@ -107,7 +107,7 @@ def run(
 
 
 def _finished(
-    plan: Plan, trace: Trace, options: Options, board: Board, accounts: Mapping[str, Mapping[str, int]]
+    plan: Plan, trace: Trace, options: Options, board: Board, accounts: dict[str, dict[str, int]]
 ) -> Run:
     """Return the result of a run with its figures."""
     from socsched.runtime.overheads import overheads

@@ -190,7 +190,7 @@ def differences(settings: RunSettings, native: Trace, executed: Executed) -> lis
             [f"{n}: {v}" for n, v in sorted(getattr(t, what).items()) if v] for t in (native, reference.trace)
         )
         found += _differing(what, mine, theirs)
-    accounts = {name: {k: getattr(a, k) for k in a.__slots__} for name, a in executed.accounts.items()}  # type: ignore[attr-defined]
+    accounts = {name: {k: getattr(a, k) for k in a.__slots__} for name, a in executed.accounts.items()}
     found += _differing("accounts", [str(accounts)], [str(reference.accounts)])
     found += _differing("duration", [str(native.duration_ns)], [str(reference.trace.duration_ns)])
     return found

@@ -274,6 +274,15 @@ void RealRun::post(size_t count, const Posting* postings, const Worker* own, boo
 
 // -- releases
 
+// Let all threads know when frames are released next, with the guard held.
+void RealRun::announce_releases() {
+  for (size_t row = 0; row < timetable_.rows().size(); row++) {
+    const Ns next = timetable_.rows()[row].next();
+    const bool comes = next < control_.settings().horizon && !control_.over();
+    next_release_[row].store(comes ? origin_ + next : NEVER, std::memory_order_release);
+  }
+}
+
 // Release all frames that are due, and start their first jobs.
 void RealRun::release_due(Worker* worker) {
   Posting postings[MOST_POSTINGS];
@@ -288,10 +297,7 @@ void RealRun::release_due(Worker* worker) {
       });
       control_.dispatch(time);
     }
-    for (size_t row = 0; row < timetable_.rows().size(); row++) {
-      const Ns next = timetable_.rows()[row].next();
-      next_release_[row].store(next < control_.settings().horizon ? origin_ + next : NEVER, std::memory_order_release);
-    }
+    announce_releases();
     count = collect(postings);
   } while (post(count, postings, worker, worker != nullptr), count == MOST_POSTINGS);
 }
@@ -372,10 +378,7 @@ Ns RealRun::run() {
   {
     std::lock_guard<Guard> lock(guard_);
     origin_ = monotonic_ns() + 2 * MS;  // time for all threads to sleep
-    for (size_t row = 0; row < timetable_.rows().size(); row++) {
-      const Ns next = timetable_.rows()[row].next();
-      next_release_[row].store(next < control_.settings().horizon ? origin_ + next : NEVER, std::memory_order_release);
-    }
+    announce_releases();
   }
   for (const auto& worker : workers_) worker->mailbox.nudge();  // they learn of their first release
   std::thread writer([this] { journal_loop(); });

@@ -60,6 +60,7 @@ class RealRun : public Workers {
   Ns alarm(const Worker& worker) const;
   bool lanes_free(const Worker& worker) const;
   void release_due(Worker* worker);                   // null: called by the release thread
+  void announce_releases();
   void release_loop();
   bool claimed(Ns instant) const;
   void monitor_loop();

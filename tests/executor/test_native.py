@@ -287,7 +287,7 @@ def test_a_bundle_runs_without_python(executor: Path, tmp_path: Path) -> None:
     assert run("--selftest").stdout == "selftest passed\n"
     assert run("--duration", "1", "-o", str(results)).returncode == 0
     _, trace, _ = load_folder(results)
-    assert trace.duration_ns == 1000 * MS
+    assert trace.duration_ns >= 1000 * MS
     assert [job.status for job in trace.jobs] == ["done"] * 200
     for wrong in (("--duration", "soon"), ("--all",)):
         assert run(*wrong).returncode == 2

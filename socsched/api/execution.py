@@ -106,9 +106,7 @@ def run(
     return _finished(loaded, trace, options, place, accounts)
 
 
-def _finished(
-    plan: Plan, trace: Trace, options: Options, board: Board, accounts: dict[str, dict[str, int]]
-) -> Run:
+def _finished(plan: Plan, trace: Trace, options: Options, board: Board, accounts: dict[str, dict[str, int]]) -> Run:
     """Return the result of a run with its figures."""
     from socsched.runtime.overheads import overheads
     from socsched.trace.metrics import result

@@ -46,6 +46,8 @@ class RealRun : public Workers {
     Stage& stage(const Task& task) const;
   };
 
+  static constexpr size_t MOST_POSTINGS = 64;  // at a time; more take another turn
+
   // A job on its way to its worker.
   struct Posting {
     Worker* worker = nullptr;

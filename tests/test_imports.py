@@ -37,12 +37,13 @@ ALLOWED: dict[str, set[str]] = {
     "trace": {*LOWEST, "descriptor", "planning", "cost"},
     "sim": {*UP_TO_FAULTS, "trace"},
     "runtime": {*UP_TO_FAULTS, "trace"},
+    "executor": {*UP_TO_FAULTS, "trace", "sim", "runtime"},
     "reporting": {*UP_TO_FAULTS, "trace", "sim", "runtime"},
-    "api": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting"},
+    "api": {*UP_TO_FAULTS, "trace", "sim", "runtime", "executor", "reporting"},
     "validation": {*UP_TO_PLAN, "reporting"},
     "lint": {*UP_TO_PLAN, "api"},
     "study": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api"},
-    "cli": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api", "validation", "lint", "study"},
+    "cli": {*UP_TO_FAULTS, "trace", "sim", "runtime", "executor", "reporting", "api", "validation", "lint", "study"},
     "literature": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api", "study", "cli"},
 }
 """Part of socsched -> the parts it may import besides itself."""

@@ -32,9 +32,12 @@ def compile(
     from socsched.api.loading import load_plan, load_platform, pipeline_of, plan_document
     from socsched.compiler.packaging.deploy import Request, compile_bundle, placement, shares_by_stage
     from socsched.compiler.quantize.scales import read_pipeline_scales
+    from socsched.executor.application import write_application
     from socsched.models.weights import load_weights
 
     plan_to_compile = load_plan(plan)
+    cut = pipeline_of(plan_to_compile, pipeline, warnings.warn)
+    whole = stage is None and engine is None
     request = Request(
         placement(plan_to_compile.tasks),
         shares=shares_by_stage(plan_to_compile.tasks),
@@ -42,7 +45,7 @@ def compile(
         stage=stage,
         engine=engine,
         scales=read_pipeline_scales(Path(scales)) if scales else {},
+        application=(lambda folder: write_application(plan_to_compile, cut, folder, note)) if whole else None,
     )
     arrays = load_weights(Path(weights)) if weights else None
-    cut = pipeline_of(plan_to_compile, pipeline, warnings.warn)
     return compile_bundle(cut, load_platform(plan_to_compile.platform), request, Path(folder), arrays, note)

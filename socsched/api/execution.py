@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from socsched.runtime.executor import FrameReport
     from socsched.runtime.options import Options
     from socsched.trace.document import RunDocument
+    from socsched.trace.trace import Trace
 
 Note = Callable[[str], None]
 
@@ -57,19 +58,37 @@ def run(
     """
     from socsched.api.loading import load_plan, pipeline_of
     from socsched.api.simulation import duration_ns
+    from socsched.executor.face import NAME as NATIVE
+    from socsched.executor.face import execute_natively
     from socsched.runtime.boards.local import LocalBoard
     from socsched.runtime.executor import execute
     from socsched.runtime.options import PLAIN
-    from socsched.trace.metrics import result
 
     loaded = load_plan(plan)
     if not loaded.tasks:
         raise UsageError("nothing to run: a stage has no engine", "see the plan's violations")
     accounts: dict[str, dict[str, int]] = {}
     options, place = options or PLAIN, board or LocalBoard()
+    workload = pipeline_of(loaded, pipeline, warn)
+    if options.executor == NATIVE:
+        trace = execute_natively(
+            loaded,
+            workload,
+            board=place,
+            options=options,
+            frames=frames,
+            duration_ns=duration_ns(duration),
+            seed=seed,
+            pace="rate" if pace else "asap",
+            inputs=inputs is not None,
+            stats=stats,
+            on_frame=on_frame,
+            accounts=accounts,
+        )
+        return _finished(loaded, trace, options, place, accounts)
     trace = execute(
         loaded,
-        pipeline_of(loaded, pipeline, warn),
+        workload,
         scans=list_inputs(inputs) if isinstance(inputs, Path) else inputs,
         weights=weights,
         scales=scales,
@@ -84,7 +103,13 @@ def run(
         board=place,
         accounts=accounts,
     )
+    return _finished(loaded, trace, options, place, accounts)
+
+
+def _finished(plan: Plan, trace: Trace, options: Options, board: Board, accounts: dict[str, dict[str, int]]) -> Run:
+    """Return the result of a run with its figures."""
     from socsched.runtime.overheads import overheads
+    from socsched.trace.metrics import result
 
     known: RunDocument = {
         "accounts": accounts,
@@ -92,9 +117,9 @@ def run(
         "executor": options.executor,
         "in_flight": options.in_flight,
         "realtime": options.realtime,
-        "board": dict(place.facts()),
+        "board": dict(board.facts()),
     }
-    return Run(loaded, trace, {**result(trace, loaded), "run": known}, accounts)
+    return Run(plan, trace, {**result(trace, plan), "run": known}, accounts)
 
 
 def list_inputs(given: Path | None) -> list[Path] | None:

@@ -93,9 +93,12 @@ def load(folder: Path) -> tuple[Plan, Trace, ResultDocument]:
         trace = preview(plan)
         return plan, trace, result(trace, plan)
     if (folder / JOURNAL).is_file():
+        from socsched.executor.outcome import read_outcome
+        from socsched.executor.settings import EXECUTED
         from socsched.runtime.journal import recover
 
-        trace = recover(folder / JOURNAL)
+        complete = (folder / EXECUTED).is_file()
+        trace = read_outcome(folder)[0] if complete else recover(folder / JOURNAL)
     else:
         require_one(folder, (PLAN, TRACE))
         trace = trace_io.load(folder / TRACE)

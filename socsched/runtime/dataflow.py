@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from socsched.errors import UsageError
 from socsched.planning.plan import Plan, Task
 
+MOST_APART, LEAST_APART = 1024, 64
+
 
 class Wiring:
     """The fixed part of a plan, consulted for every job.
@@ -25,11 +27,22 @@ class Wiring:
         self.sampled = {name for task in plan.tasks for name in task.reads}
         self.queue_names = {name: f"queue.{name}" for name in self.tasks}
         self.carry = _carried(plan, needs)
+        self.apart = _apart(plan)
         self.followers: dict[str, tuple[Task, ...]] = dict.fromkeys((s.name for s in plan.sensors), ())
         self.followers |= dict.fromkeys(self.tasks, ())
         for task in plan.tasks:
             for name in () if task.timer else task.after:
                 self.followers[name] = (*self.followers.get(name, ()), task)
+
+
+def _apart(plan: Plan) -> int:
+    """Return the number of frames by which one input of a join may be ahead of another, as in the simulator.
+
+    It is the number that can wait in all queues, within limits; an input that lags by more is lost.
+    """
+    joins = sum(len(task.after) > 1 for task in plan.tasks)
+    waiting = sum(min(task.queue, MOST_APART) + 2 for task in plan.tasks)
+    return max(min(waiting, MOST_APART, (1 << 22) // max(joins, 1)), LEAST_APART)
 
 
 def _carried(plan: Plan, needs: Mapping[str, set[str]]) -> dict[str, set[str]]:

@@ -57,7 +57,7 @@ class Dispatcher:
         self._lossless, self._overload = lossless, overload
         self.tasks = self._wiring.tasks
         self._latest: dict[str, tuple[int, Delivery]] = {}
-        self._joins: dict[tuple[str, int], list[Delivery]] = {}
+        self._joins: dict[tuple[str, int], tuple[int, list[Delivery]]] = {}
         self._ready: list[Activation] = []
         self._waiting = dict.fromkeys(self.tasks, 0)
         self._changed: set[str] = set()
@@ -198,7 +198,7 @@ class Dispatcher:
             self._abort(act, now_ns, "its plan was replaced")
         for act in self.running.values():
             act.void = True
-        for deliveries in self._joins.values():
+        for _, deliveries in self._joins.values():
             for delivery in deliveries:
                 let_go(delivery.tickets, ABORTED)
         self._joins.clear()
@@ -211,7 +211,7 @@ class Dispatcher:
 
     def settle(self) -> None:
         """End the run: frames still held by joins count as dropped for want of a partner, open ones as aborted."""
-        for deliveries in self._joins.values():
+        for _, deliveries in self._joins.values():
             for delivery in deliveries:
                 let_go(delivery.tickets, DROPPED)
         self._joins.clear()
@@ -254,10 +254,15 @@ class Dispatcher:
             if len(task.after) == 1:
                 self._activate(task, frame, [delivery], now_ns)
                 continue
-            arrived = self._joins.setdefault((task.name, frame), [])
+            key = (task.name, frame % self._wiring.apart)
+            held, arrived = self._joins.setdefault(key, (frame, []))
+            if held != frame:  # one input is too far ahead of another
+                for lost in arrived:
+                    let_go(lost.tickets, DROPPED)
+                held, arrived = self._joins[key] = (frame, [])
             arrived.append(delivery)
             if len(arrived) == len(task.after):
-                del self._joins[task.name, frame]
+                del self._joins[key]
                 self._forget_older(task.name, frame - self.discipline.disorder)
                 self._activate(task, frame, arrived, now_ns)
 
@@ -266,8 +271,8 @@ class Dispatcher:
 
         Producers deliver in frame order, up to the discipline's disorder.
         """
-        for key in [k for k in self._joins if k[0] == task and k[1] < frame]:
-            for delivery in self._joins.pop(key):
+        for key in [key for key, (held, _) in self._joins.items() if key[0] == task and held < frame]:
+            for delivery in self._joins.pop(key)[1]:
                 let_go(delivery.tickets, DROPPED)
 
     def _activate(self, task: Task, frame: int, inputs: list[Delivery], now_ns: int) -> None:
@@ -337,7 +342,8 @@ class Dispatcher:
             room = max(self.tasks[name].queue, 0)
             if waits > room:
                 waiting = sorted((a for a in self._ready if a.task.name == name), key=lambda a: a.job.frame)
-                for act in waiting[room:]:
+                keep_newest = self.tasks[name].overflow == "oldest"
+                for act in waiting[: waits - room] if keep_newest else waiting[room:]:
                     self._leave_queue(act)
                     self.outstanding -= 1
                     self._drop(act, now_ns, f"{self.tasks[name].queue} frames wait already")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from socsched.errors import UsageError
 from socsched.planning.plan import Plan, PlannedEngine, Task
-from socsched.runtime.policy import policy
+from socsched.runtime import policy as policies
 
 if TYPE_CHECKING:
     from socsched.runtime.activation import Activation
@@ -79,16 +79,23 @@ class EventChained:
     which frames enter a device to a function that tells whether the device has room for another frame.
 
     With `steal`, a job whose lanes are taken may run on the same number of idle lanes, on its own engine or an
-    identically declared one; the analysis assumes fixed lanes, so its bounds no longer apply.
+    identically declared one; the analysis assumes fixed lanes, so its bounds no longer apply.  `keys`: orders by
+    policy, in addition to the built-in ones.
     """
 
     name, blocking, chained = "event-chained", True, True
 
     def __init__(
-        self, plan: Plan, depths: Mapping[str, int] | None = None, steal: bool = False, gates: Gates | None = None
+        self,
+        plan: Plan,
+        depths: Mapping[str, int] | None = None,
+        steal: bool = False,
+        gates: Gates | None = None,
+        keys: Mapping[str, policies.Key] | None = None,
     ) -> None:
         self._gates = gates or {}
-        self._policies = {engine.id: policy(engine.policy) for engine in plan.engines}
+        known = keys or {}
+        self._policies = {e.id: known.get(e.policy) or policies.policy(e.policy) for e in plan.engines}
         self._order = {task.name: index for index, task in enumerate(plan.tasks)}
         self._depths = depths or {}
         self.disorder = DISORDER if steal else 0

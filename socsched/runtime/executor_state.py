@@ -168,7 +168,7 @@ class Hub:
         if self.halted:
             return
         dispatcher, version = self.dispatcher, self.version
-        now = time.monotonic_ns() - self.origin_ns
+        now = self.now()
         for act in dispatcher.pick(now):
             self.running += 1
             self.owners[act] = (dispatcher, version)
@@ -205,7 +205,11 @@ class Hub:
 
     def now(self) -> int:
         """Return the time of this run in ns."""
-        return time.monotonic_ns() - self.origin_ns
+        return self.clock() - self.origin_ns
+
+    def clock(self) -> int:
+        """Return the time in ns; a test may replace it."""
+        return time.monotonic_ns()
 
     def busy(self) -> set[int]:
         """Return the cores that run jobs now; read without the guard, so only a hint."""

@@ -161,14 +161,20 @@ class Journal:
             trace.counters[name][: self._known.get(name, 0)] = steps
 
 
+def read_journal(path: str | Path) -> Trace:
+    """Return the trace of the journal of a complete run, without its duration; raise InputError as `recover`."""
+    _require_plan(Path(path))
+    trace, jobs = _read(path)
+    _number(trace, jobs)
+    return trace
+
+
 def recover(path: str | Path) -> Trace:
     """Return the trace of a journal; raise InputError if it is not one, or its plan differs from plan.json there.
 
     Jobs whose end is not in the journal are left out; the trace lasts until the last slice or release in it.
     """
-    _require_plan(Path(path))
-    trace, jobs = _read(path)
-    _number(trace, jobs)
+    trace = read_journal(path)
     last = [piece.end_ns for piece in trace.slices] + [t for times in trace.releases.values() for t in times[-1:]]
     trace.duration_ns = max(last, default=0)
     trace.instants.append(Instant(trace.duration_ns, "fault", "run", -1, "recovered from the journal of a killed run"))

@@ -20,7 +20,7 @@ from socsched.units import format_duration
 
 _LOOKS = 16
 """Samples in the shortest period."""
-_LEAST_S, _MOST_S = 0.001, 0.02
+_LEAST_NS, _MOST_NS = 1_000_000, 20_000_000
 _GROWN = 3
 """Consecutive periods in which a queue must have grown to be reported."""
 _PATIENCE_NS = 10_000_000_000
@@ -58,7 +58,7 @@ class Monitor:
     ) -> None:
         self._current, self._state, self._origin, self._hung, self._limit = current, state, origin_ns, hung, limit
         shortest = min((task.period_ns for task in plan.tasks), default=10**8)
-        self._interval = min(max(shortest / _LOOKS / 1e9, _LEAST_S), _MOST_S)
+        self.interval_ns = min(max(shortest // _LOOKS, _LEAST_NS), _MOST_NS)
         self._also = also
         self._reported: set[tuple[str, str, int]] = set()
         self._overruns: dict[str, int] = {}
@@ -75,7 +75,7 @@ class Monitor:
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
-        while not self._stop.wait(self._interval):
+        while not self._stop.wait(self.interval_ns / 1e9):
             with self._state:
                 self.look(time.monotonic_ns())
             self._also()

@@ -11,6 +11,7 @@ import pytest
 
 from socsched.cli import root
 from socsched.cli.run_options import EXECUTORS
+from socsched.executor.face import NAME as NATIVE
 from socsched.runtime.dispatch_policy import EXECUTORS as KNOWN
 
 PIPELINE = """
@@ -36,7 +37,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_choices_are_the_executors_there_are() -> None:
-    assert set(EXECUTORS) == set(KNOWN)
+    assert set(EXECUTORS) == {*KNOWN, NATIVE}
 
 
 def test_a_run_accounts_for_every_frame_and_the_executor_overhead(

@@ -62,7 +62,7 @@ class Machine:
         self.at(time, now)
 
     def run(self, until: int) -> None:
-        step = max(round(self.monitor._interval * 1e9), 1)
+        step = self.monitor.interval_ns
         for time in range(step, until, step):
             self.at(time, self.look)
         while self.events and self.events[0][0] < until:

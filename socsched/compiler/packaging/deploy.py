@@ -49,6 +49,7 @@ class Request:
 
     `stage` and `engine` restrict the selection, `part` cuts the one stage.  `shares`: engine units assigned to each
     stage.  `scales`: scales of int8 stages, by stage name.  `plan`: the plan's document, kept with the code.
+    `application` adds files to the finished bundle before their digests are taken.
     """
 
     placement: Placement | str | None = None
@@ -58,6 +59,7 @@ class Request:
     shares: Mapping[str, int] = field(default_factory=dict)
     scales: Mapping[str, Scales] = field(default_factory=dict)
     plan: Mapping[str, Any] | None = None
+    application: Callable[[Path], object] | None = None
 
 
 def compile_pipeline(
@@ -135,7 +137,7 @@ def _make(
         artifacts.append(_place(artifact, made, folder))
     if request.plan is not None:
         (made / "plan.json").write_text(json.dumps(request.plan, indent=1, sort_keys=True), encoding="utf-8")
-    return {
+    manifest = {
         "schema_version": SCHEMA_VERSION,
         "pipeline": pipeline.name,
         "platform": platform.name,
@@ -147,8 +149,10 @@ def _make(
         "weights": bundle.write_weights(made, weights),
         "plan": "plan.json" if request.plan is not None else None,
         "sources": bundle.write_program(made, pipeline),
-        "files": digests(made),
     }
+    if request.application is not None:
+        request.application(made)
+    return {**manifest, "files": digests(made)}
 
 
 def _shipped(stage: Stage, weights: Mapping[str, np.ndarray[Any, Any]] | None) -> Scales | None:

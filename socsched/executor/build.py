@@ -1,0 +1,69 @@
+"""The native executor, built on first use and kept in the cache; cross-built for boards."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+from socsched.cache import unusable
+from socsched.compiler.native import compilers
+from socsched.compiler.store import library, scratch
+from socsched.errors import MachineError
+
+NAME = "socsched-executor"
+SOURCES = Path(__file__).with_name("native")
+_FLAGS = ("-std=c++17", "-O2", "-Wall", "-Wextra", "-pthread")
+_LINKED = ("-ldl", "-lm", "-static-libstdc++", "-static-libgcc")
+"""The C++ library is linked in, so that a board needs the C library only."""
+_HINT = "install g++ or clang++ (build-essential), or set CXX; or run with --executor event-chained"
+
+
+def cxx_compiler() -> str | None:
+    """Return the C++ compiler of this machine: $CXX, c++, g++ or clang++."""
+    return os.environ.get("CXX") or next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+
+
+@cache
+def find_executor() -> Path | None:
+    """Return the native executor of this machine, built if it is not in the cache; None if that is not possible."""
+    compiler = cxx_compiler()
+    if not compiler or os.environ.get("SOCSCHED_KERNEL") == "python":
+        return None
+    try:
+        return build_executor(compiler, platform.machine())
+    except MachineError as error:
+        unusable(str(error))
+    return None
+
+
+def build_executor(compiler: str, machine: str, flags: tuple[str, ...] = ()) -> Path:
+    """Return the executor for `machine` as built by a compiler, with further `flags`; MachineError if it fails."""
+    sources = sorted(SOURCES.iterdir())
+    key = hashlib.sha256(f"{machine} {platform.libc_ver()} {compiler} {_FLAGS} {_LINKED} {flags}".encode())
+    for source in sources:
+        key.update(source.name.encode() + b"\0" + source.read_bytes())
+    code = [str(source) for source in sources if source.suffix == ".cpp"]
+
+    def build(folder: Path) -> None:
+        with scratch(folder.parent) as aside:
+
+            def compile_one(source: str) -> str:
+                compilers.run([compiler, *_FLAGS, *flags, "-c", source], aside, 600)
+                return f"{aside / Path(source).stem}.o"
+
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                objects = list(pool.map(compile_one, code))
+            compilers.run([compiler, *_FLAGS, *flags, *objects, "-o", NAME, *_LINKED], folder, 600)
+
+    try:
+        return library("executor", key.hexdigest()[:24], NAME, build)
+    except subprocess.CalledProcessError as error:
+        raise MachineError(f"the native executor cannot be built: {str(error.output)[-2000:]}", _HINT) from error
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MachineError(f"the native executor cannot be built: {error}", _HINT) from error

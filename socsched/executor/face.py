@@ -1,0 +1,213 @@
+"""`socsched run --executor native`: check what a plan needs, start the native executor, read what it wrote."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from socsched.descriptor.pipeline import Pipeline
+from socsched.errors import MachineError, SocschedError, UsageError
+from socsched.executor.build import find_executor
+from socsched.executor.outcome import Executed, read_outcome
+from socsched.executor.settings import EXECUTED, JOURNAL, SETTINGS, RunSettings, write_settings
+from socsched.faults.model import Faults
+from socsched.models.registry import bindings
+from socsched.planning.plan import Plan
+from socsched.runtime import timetable
+from socsched.runtime.backends.base import Setting
+from socsched.runtime.backends.choose import sort_of, title_of
+from socsched.runtime.boards.base import Board
+from socsched.runtime.errors import StageFailed
+from socsched.runtime.executor_state import FrameReport
+from socsched.runtime.options import Options
+from socsched.runtime.overload import Policies
+from socsched.runtime.session import require_whole
+from socsched.runtime.worker import warn
+from socsched.trace.trace import Trace
+
+NAME = "native"
+_LOOK_S = 0.25
+"""Interval at which the journal is read for finished frames."""
+_INSTEAD = "run with --executor event-chained"
+
+
+def unsupported(setting: Setting, options: Options, pace: str, inputs: bool, stats: bool) -> list[str]:
+    """Return what a run needs and the native executor lacks, in words; empty if it can run it."""
+    found = [
+        f"stage {task.name!r} is a {sort}"
+        for task in setting.plan.tasks
+        if (sort := sort_of(task, setting)) != "synthetic"
+    ]
+    faults = options.faults or Faults()
+    needs = {
+        "--no-pace": pace != "rate",
+        "--input": inputs,
+        "--stats": stats,
+        "--steal": options.steal,
+        "slowdowns in --faults": bool(faults.slowdowns),
+        "overruns in --faults": bool(faults.overruns),
+    }
+    return found + [what for what, needed in needs.items() if needed]
+
+
+def execute_natively(
+    plan: Plan,
+    pipeline: Pipeline,
+    *,
+    board: Board,
+    options: Options,
+    frames: int | None = None,
+    duration_ns: int | None = None,
+    seed: int = 0,
+    pace: str = "rate",
+    inputs: bool = False,
+    stats: bool = False,
+    on_frame: Callable[[FrameReport], None] | None = None,
+    accounts: dict[str, dict[str, int]] | None = None,
+) -> Trace:
+    """Run `plan` with the native executor and return its trace; arguments as those of `runtime.executor.execute`.
+
+    Raises UsageError for a run that it cannot do, MachineError where it cannot be built or ends unexpectedly, and
+    StageFailed (with the trace so far) if a stage fails and no plan can take over.
+    """
+    platform = board.platform_for(plan)
+    setting = Setting(plan, pipeline, platform, bindings(pipeline), None, seed)
+    if lacking := unsupported(setting, options, pace, inputs, stats):
+        raise UsageError(f"the native executor cannot run this plan yet: {'; '.join(lacking[:5])}", _INSTEAD)
+    executor = find_executor()
+    if executor is None:
+        raise MachineError("the native executor needs a C++ compiler", f"install g++ or clang++, or {_INSTEAD}")
+    lead = timetable.lead_source(plan, None)
+    horizon = timetable.horizon_ns(plan, lead, 0, frames, duration_ns)
+    settings = RunSettings(
+        plan,
+        horizon,
+        needs={stage: set(ports.values()) for stage, ports in setting.bound.items()},
+        stages={
+            task.name: {
+                "kind": "spin",
+                "title": title_of(task, setting),
+                "time_ns": task.cost_ns,
+                "cheap_time_ns": task.cost_ns,
+            }
+            for task in plan.tasks
+        },
+        processors=_processors(plan, board),
+        policies=options.policies or Policies(),
+        faults=options.faults or Faults(),
+        limp_home=options.limp_home,
+        shield=options.shield,
+        hang_ns=options.hang_ns,
+        awake_ns=options.awake_ns,
+        realtime=options.realtime,
+        seed=seed,
+    )
+    with ExitStack() as stack:
+        folder = options.journal.parent if options.journal else Path(stack.enter_context(TemporaryDirectory()))
+        stack.enter_context(board.prepared(plan))
+        meters = [stack.enter_context(meter) for meter in board.meters()]
+        interrupted = _run(executor, write_settings(settings, folder), folder, plan, on_frame)
+        trace, executed = read_outcome(folder)
+        for meter in meters:
+            for name, steps in meter.counters(executed.origin_ns).items():
+                trace.counters.setdefault(name, []).extend(steps)
+        for name in (SETTINGS, EXECUTED, *(f"limp-home-{n + 1}.json" for n in range(len(options.limp_home)))):
+            (folder / name).unlink()
+    trace.seed = seed
+    for name in timetable.names(plan):
+        trace.releases.setdefault(name, [])
+    _report(executed, accounts)
+    if executed.failure:
+        error = MachineError(executed.failure)
+        raise StageFailed(executed.failed_stage, executed.failed_frame, error, trace)
+    if interrupted:
+        require_whole(trace)
+    return trace
+
+
+def _processors(plan: Plan, board: Board) -> dict[str, list[int]]:
+    """Return the processor of every lane, -1 where the board knows none."""
+    return {
+        engine.id: [min(board.cpus(engine.id, (lane,)), default=-1) for lane in range(engine.lanes)]
+        for engine in plan.engines
+    }
+
+
+def _run(executor: Path, file: Path, folder: Path, plan: Plan, on_frame: Callable[[FrameReport], None] | None) -> bool:
+    """Run the executor to its end and report frames meanwhile; return whether SIGINT ended the run early.
+
+    The first SIGINT is passed on, so that the run ends in order; a second one ends it at once.
+    """
+    command = [str(executor), str(file), "-o", str(folder), "--end-with-parent"]
+    interrupted = False
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        reports = _reports(folder / JOURNAL, plan)
+        try:
+            while True:
+                try:
+                    process.wait(_LOOK_S)
+                except subprocess.TimeoutExpired:
+                    pass
+                except KeyboardInterrupt:
+                    if interrupted:
+                        raise
+                    interrupted = True
+                    process.send_signal(signal.SIGINT)
+                ended = process.poll() is not None
+                for report in next(reports):
+                    if on_frame is not None:
+                        on_frame(report)
+                if ended:
+                    break
+        except BaseException:
+            process.kill()
+            raise
+        assert process.stderr is not None
+        problem = process.stderr.read().strip()
+    if problem or process.returncode not in (0, SocschedError.exit_code):
+        kind = UsageError if process.returncode == UsageError.exit_code else MachineError
+        raise kind(f"the native executor ended with {process.returncode}: {problem.removeprefix('error: ')}", _INSTEAD)
+    return interrupted
+
+
+def _reports(journal: Path, plan: Plan) -> Iterator[Sequence[FrameReport]]:
+    """Yield, every time it is asked, the chains that the journal shows to have ended since, by the frame that did."""
+    ends: dict[str, list[Any]] = {}
+    for chain in plan.chains:
+        ends.setdefault(chain.path[-1], []).append(chain)
+    deadline = {task.name: task.deadline_ns for task in plan.tasks}
+    position, rest = 0, b""
+    while True:
+        found: list[FrameReport] = []
+        if journal.is_file():
+            with journal.open("rb") as file:
+                file.seek(position)
+                *lines, rest = (rest + file.read()).split(b"\n")
+                position = file.tell()
+            for line in lines:
+                for _, task, frame, _, due, _, finish, _, _, status, _ in json.loads(line).get("jobs", ()):
+                    for chain in ends.get(task, ()) if status == "done" else ():
+                        release = due - deadline[task]
+                        found.append(FrameReport(chain.name, frame, release, finish, chain.deadline_ns))
+        yield found
+
+
+def _report(executed: Executed, accounts: dict[str, dict[str, int]] | None) -> None:
+    for notice in executed.notices:
+        warn(notice)
+    if executed.journal_error:
+        warn(f"the journal is incomplete: {executed.journal_error}")
+    if accounts is not None:
+        accounts.update(accounts_of(executed))
+
+
+def accounts_of(executed: Executed) -> Mapping[str, dict[str, int]]:
+    """Return the accounts as plain data, as those of `runtime.executor.execute`."""
+    names = ("released", "completed", "dropped", "aborted")
+    return {source: {name: getattr(account, name) for name in names} for source, account in executed.accounts.items()}

@@ -1,0 +1,26 @@
+// The monotonic clock, and sleeping until an instant of it.
+#pragma once
+
+#include <ctime>
+
+#include "plan.hpp"
+
+namespace socsched {
+
+inline Ns monotonic_ns() {
+  timespec at;
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  return Ns{at.tv_sec} * 1'000'000'000 + at.tv_nsec;
+}
+
+inline timespec timespec_of(Ns time) {
+  return {static_cast<time_t>(time / 1'000'000'000), static_cast<long>(time % 1'000'000'000)};
+}
+
+// Sleep until an instant; a signal may end the sleep early.
+inline void sleep_until(Ns time) {
+  const timespec at = timespec_of(time);
+  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);
+}
+
+}  // namespace socsched

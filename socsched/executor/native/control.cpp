@@ -1,0 +1,245 @@
+#include "control.hpp"
+
+#include <algorithm>
+
+#include "failure.hpp"
+
+namespace socsched {
+
+namespace {
+
+constexpr Ns MS = 1'000'000, PATIENCE = 10'000 * MS;  // see socsched/runtime/monitor.py
+constexpr size_t MOST_QUEUE = 4096, MOST_JOBS = 1 << 18, RING_WORDS = size_t{1} << 20;
+
+// The memory for all jobs that can exist at once: those waiting in full queues, running, and arriving in one instant.
+Store::Size size_of(const std::vector<std::unique_ptr<Wiring>>& wirings, int sources, size_t data) {
+  Store::Size size;
+  size.sources = static_cast<size_t>(sources);
+  size.data = data;
+  for (const auto& wiring : wirings) {
+    const Plan* const plan = &wiring->plan;
+    size_t jobs = 64, joins = 1;
+    for (const Task& task : plan->tasks) {
+      jobs += std::min(static_cast<size_t>(task.queue), MOST_QUEUE) + 4;
+      joins += !task.timer && task.after.size() > 1 ? static_cast<size_t>(wiring->apart) : 0;
+      size.reads = std::max(size.reads, task.reads.size());
+    }
+    size.jobs = std::max(size.jobs, std::min(jobs, MOST_JOBS));
+    size.joins = std::max(size.joins, joins);
+    size.seats = std::max(size.seats, static_cast<size_t>(plan->seats));
+  }
+  return size;
+}
+
+}  // namespace
+
+Control::Control(const Settings& settings, Names& names) : settings_(settings), names_(names) {
+  plans_.push_back(std::make_unique<Plan>(read_plan(settings.plan, names)));
+  for (const std::string& path : settings.limp_home) plans_.push_back(std::make_unique<Plan>(read_plan(path, names)));
+  std::vector<const Plan*> plans;
+  for (const auto& plan : plans_) plans.push_back(plan.get());
+  sources_ = std::make_unique<Sources>(plans, names.count());
+  size_t data = 0;
+  data_number_.assign(static_cast<size_t>(names.count()), -1);
+  for (const Plan* plan : plans) {
+    wirings_.push_back(std::make_unique<Wiring>(*plan, settings, names, static_cast<int>(wirings_.size())));
+    for (const std::vector<std::vector<int>>* lists : {&wirings_.back()->needs, &wirings_.back()->carry})
+      for (const std::vector<int>& list : *lists)
+        for (const int provider : list)
+          if (data_number_[static_cast<size_t>(provider)] < 0) data_number_[static_cast<size_t>(provider)] = static_cast<int>(data++);
+  }
+  const Store::Size size = size_of(wirings_, sources_->count(), data);
+  store_ = std::make_unique<Store>(size);
+  ledger_ = std::make_unique<Ledger>(sources_->count(), size.jobs + size.joins * size.sources + 16);
+  ring_ = std::make_unique<Ring>(RING_WORDS);
+  depths_.assign(static_cast<size_t>(names.count()), -1);
+  for (const auto& wiring : wirings_)
+    dispatchers_.push_back(std::make_unique<Dispatcher>(*wiring, Books{settings, *sources_, *ledger_, *store_, *ring_, data_number_, depths_}));
+  been_in_charge_.assign(plans_.size(), 0);
+  been_in_charge_[0] = 1;
+  started_.resize(size.seats + 1);
+  looked_.reserve(size.seats + 1);
+  growth_.resize(static_cast<size_t>(names.count()));
+  overruns_.resize(growth_.size());
+}
+
+// -- events
+
+void Control::release(int provider, int64_t frame, Ns nominal, Ns now, Data* data) {
+  Dispatcher& dispatcher = *dispatchers_[static_cast<size_t>(version_)];
+  for (const Dropout& dropout : settings_.dropouts)
+    if (dropout.provider == provider && dropout.from <= nominal && nominal < dropout.until)
+      return dispatcher.lose(provider, frame, nominal, Text::lost_dropout);
+  dispatcher.release(provider, frame, nominal, now, data);
+}
+
+void Control::dispatch(Ns now) {
+  if (halted_) return;
+  Dispatcher& dispatcher = *dispatchers_[static_cast<size_t>(version_)];
+  const size_t count = dispatcher.pick(now, started_.data());
+  running_ += static_cast<int64_t>(count);
+  for (size_t i = 0; i < count; i++) workers_->submit(started_[i]);
+  dispatcher.tidy(now);
+}
+
+void Control::ended(Job* job, Ns start, Ns end) {
+  if (job->abandoned) return;
+  running_--;
+  last_end_ = std::max(last_end_, end);
+  dispatchers_[static_cast<size_t>(job->version)]->ended(job, start, end);
+}
+
+void Control::failed(Job* job, Ns start, Ns end, const std::string& error) {
+  if (job->abandoned) return;
+  running_--;
+  last_end_ = std::max(last_end_, end);
+  Dispatcher& dispatcher = *dispatchers_[static_cast<size_t>(job->version)];
+  const Task& task = *job->task;
+  const int64_t frame = job->frame, message = keep(error);
+  const int version = job->version, other = replacement(task, version);
+  if (other >= 0) {
+    dispatcher.abandon(job, start, end, Dispatcher::Abandon::aborted, Text::failed, message);
+    lose(task, version);
+    take_over(other, end);
+    ring_->instant({end, Kind::fault, task.provider, frame, Text::failed_replaced, message, task.engine, version});
+    return;
+  }
+  if (!failed_) {
+    failed_ = true;
+    failure_ = error;
+    failed_task_ = task.provider;
+    failed_frame_ = frame;
+  }
+  halted_ = true;
+  dispatcher.abandon(job, start, end, Dispatcher::Abandon::unfinished);
+}
+
+void Control::look(Ns now) {
+  looked_.clear();
+  for (Job* job = current().running().first; job; job = job->next) looked_.push_back(job);
+  const Dispatcher& dispatcher = current();
+  for (Job* const job : looked_)
+    if (!job->is_void) watch(job, now);
+  for (const Task& task : dispatcher.wiring().plan.tasks) grown(task, dispatcher.waiting(task), now);
+  if (settings_.shield) dispatch(now);  // a job may have been held back long enough
+}
+
+void Control::settle(Ns duration) {
+  if (failed_)
+    ring_->instant({duration, Kind::fault, failed_task_, failed_frame_, Text::failed, keep(failure_)});
+  else if (interrupted_)
+    ring_->instant({duration, Kind::fault, -1, -1, Text::interrupted});
+  for (const auto& dispatcher : dispatchers_) dispatcher->settle();
+  ledger_->settle();
+}
+
+Ns Control::interval() const {
+  Ns shortest = 100 * MS;
+  if (!plan().tasks.empty()) shortest = plan().tasks[0].period;
+  for (const Task& task : plan().tasks) shortest = std::min(shortest, task.period);
+  return std::min(std::max(shortest / 16, MS), 20 * MS);
+}
+
+// -- hangs and losses
+
+// The time after which a running job counts as hanging, which with another plan at hand is less than a period.
+Ns Control::hang_limit(const Task& task) const {
+  if (settings_.hang) return settings_.hang;
+  if (plans_.size() > 1) return std::max(task.period * 7 / 8, task.wcet * 5 / 4);
+  return std::max({10 * task.period, 10 * task.wcet, PATIENCE});
+}
+
+void Control::watch(Job* job, Ns now) {
+  const Ns begun = __atomic_load_n(&job->begun, __ATOMIC_ACQUIRE);
+  if (begun < 0) return;
+  const Task& task = *job->task;
+  const Ns lasted = now - begun;
+  if (lasted > hang_limit(task)) return hung(job, now, lasted);
+  if (lasted > task.wcet && !job->seen_overrun) {
+    job->seen_overrun = true;
+    int64_t& count = overruns_[static_cast<size_t>(task.provider)];
+    if (count++ == 0) ring_->counter(OVERRUNS, task.provider, 0, 0.0);
+    ring_->counter(OVERRUNS, task.provider, now, static_cast<double>(count));
+  }
+  if (now > job->deadline && !job->seen_late) {
+    job->seen_late = true;
+    ring_->instant({now, Kind::late, task.provider, job->frame, Text::still_running});
+  }
+}
+
+// Report a queue that was deeper at the end of each of three periods than at the end of the one before.
+void Control::grown(const Task& task, int64_t depth, Ns now) {
+  Growth& seen = growth_[static_cast<size_t>(task.provider)];
+  if (seen.since < 0) {
+    seen.since = now;
+    seen.depths[seen.count++] = depth;
+  }
+  if (now - seen.since < task.period) return;
+  seen.since = now;
+  if (seen.count == seen.depths.size()) {
+    std::rotate(seen.depths.begin(), seen.depths.begin() + 1, seen.depths.end());
+    seen.count--;
+  }
+  seen.depths[seen.count++] = depth;
+  if (seen.count < seen.depths.size()) return;
+  for (size_t i = 1; i < seen.depths.size(); i++)
+    if (seen.depths[i - 1] >= seen.depths[i]) return;
+  ring_->instant({now, Kind::overload, task.provider, -1, Text::grew, seen.depths[0], seen.depths[3], 3});
+}
+
+void Control::hung(Job* job, Ns now, Ns lasted) {
+  if (job->abandoned) return;
+  running_--;
+  last_end_ = std::max(last_end_, now);
+  const Task& task = *job->task;
+  const int version = job->version, other = replacement(task, version);
+  const int64_t frame = job->frame;
+  Dispatcher& dispatcher = *dispatchers_[static_cast<size_t>(version)];
+  dispatcher.abandon(job, __atomic_load_n(&job->begun, __ATOMIC_ACQUIRE), now, Dispatcher::Abandon::aborted, Text::hangs,
+                     task.provider, lasted, task.wcet);
+  lose(task, version);
+  if (other >= 0) {
+    take_over(other, now);
+    ring_->instant({now, Kind::fault, task.provider, frame, Text::hangs_replaced, version << 20 | task.number, lasted, task.wcet});
+  } else {
+    dispatcher.retire(task.seats, now);
+    ring_->instant({now, Kind::fault, task.provider, frame, Text::hangs_alone, task.provider, lasted, task.wcet});
+  }
+  dispatch(now);
+}
+
+int Control::replacement(const Task& task, int version) const {
+  std::vector<std::pair<std::string, int>> lost = lost_;
+  const std::string& engine = plan(version).engines[static_cast<size_t>(task.engine)].id;
+  for (const int lane : task.lanes) lost.emplace_back(engine, lane);
+  for (int other = 1; other < versions(); other++) {
+    if (been_in_charge_[static_cast<size_t>(other)]) continue;
+    bool usable = true;
+    for (const Task& used : plan(other).tasks)
+      for (const int lane : used.lanes)
+        for (const auto& [name, number] : lost)
+          usable &= number != lane || name != plan(other).engines[static_cast<size_t>(used.engine)].id;
+    if (usable) return other;
+  }
+  return -1;
+}
+
+void Control::lose(const Task& task, int version) {
+  for (const int lane : task.lanes) lost_.emplace_back(plan(version).engines[static_cast<size_t>(task.engine)].id, lane);
+}
+
+void Control::take_over(int version, Ns now) {
+  Dispatcher& old = *dispatchers_[static_cast<size_t>(version_)];
+  old.close(now);
+  version_ = version;
+  been_in_charge_[static_cast<size_t>(version)] = 1;
+  dispatchers_[static_cast<size_t>(version)]->inherit(old);
+}
+
+int64_t Control::keep(const std::string& message) {
+  const int64_t number = std::min(message_count_, static_cast<int64_t>(messages_.size()) - 1);
+  if (message_count_ < static_cast<int64_t>(messages_.size())) messages_[static_cast<size_t>(message_count_++)] = message;
+  return number;
+}
+
+}  // namespace socsched

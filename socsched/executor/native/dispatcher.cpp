@@ -1,0 +1,356 @@
+#include "dispatcher.hpp"
+
+#include <algorithm>
+
+namespace socsched {
+
+namespace {
+
+size_t at(int number) { return static_cast<size_t>(number); }
+
+}  // namespace
+
+Dispatcher::Dispatcher(const Wiring& wiring, Books books)
+    : wiring_(wiring), books_(books), overload_(books.settings), isolation_(wiring, books.sources) {
+  const size_t tasks = wiring.plan.tasks.size(), providers = wiring.followers.size();
+  const Store::Size& size = books.store.size();
+  seats_.assign(at(wiring.plan.seats), nullptr);
+  slots_.assign(at(wiring.plan.seats), nullptr);
+  joins_.assign(tasks, nullptr);
+  waiting_.assign(tasks, 0);
+  changed_.assign(tasks, 0);
+  lost_.assign(tasks, 0);
+  changes_.reserve(tasks);
+  latest_.resize(providers);
+  const size_t sampled = at(static_cast<int>(std::count(wiring.sampled.begin(), wiring.sampled.end(), 1)));
+  latest_origins_.resize(sampled * size.sources);
+  latest_data_.resize(sampled * size.data);
+  size_t next = 0;
+  for (size_t i = 0; i < providers; i++)
+    if (wiring.sampled[i]) {
+      latest_[i].frame.origins = latest_origins_.data() + next * size.sources;
+      latest_[i].frame.data = latest_data_.data() + next++ * size.data;
+    }
+  spare_origins_.resize(size.sources);
+  spare_data_.resize(size.data);
+  spare_tickets_.resize(size.sources);
+  spare_ = {0, spare_origins_.data(), spare_data_.data(), spare_tickets_.data()};
+}
+
+// -- events
+
+void Dispatcher::release(int provider, int64_t number, Ns release, Ns now, Data* data) {
+  books_.ring.release(provider, release);
+  const int source = books_.sources.of(provider);
+  isolation_.released(source, release);
+  Ticket* const ticket = books_.ledger.release(source);
+  if (!ticket) {
+    books_.ring.instant({now, Kind::drop, provider, number, Text::no_room});
+    return;
+  }
+  const Store::Size& size = books_.store.size();
+  std::fill_n(spare_.origins, size.sources, Origin{});
+  std::fill_n(spare_.tickets, size.sources, nullptr);
+  std::fill_n(spare_.data, size.data, nullptr);
+  spare_.release = release;
+  spare_.origins[source] = {number, release};
+  spare_.tickets[source] = ticket;
+  const int timer = wiring_.timer[at(provider)];
+  if (timer >= 0) {
+    ticket->holds++;
+    activate(wiring_.plan.tasks[at(timer)], number, spare_, now);
+  } else {
+    const int mine = books_.data_number[at(provider)];
+    if (mine >= 0) spare_.data[mine] = data;
+    retain(data);
+    deliver(provider, number, spare_, now);
+    drop(data);
+  }
+  books_.ledger.let_go(ticket);
+}
+
+void Dispatcher::lose(int provider, int64_t number, Ns release, Text why) {
+  const int source = books_.sources.of(provider);
+  isolation_.released(source, release);
+  books_.ring.release(provider, release);
+  books_.ring.instant({release, Kind::input, provider, number, why});
+  books_.ring.instant({release, Kind::drop, provider, number, Text::lost_frame});
+  books_.ledger.lose(source);
+}
+
+size_t Dispatcher::pick(Ns now, Job** started) {
+  size_t count = 0;
+  int first = 0;
+  const bool shield = books_.settings.shield;
+  if (shield)
+    for (const JobList* list : {&running_, &ready_})
+      for (const Job* job = list->first; job; job = job->next) first = std::max<int>(first, job->task->criticality);
+  for (Job *job = ready_.first, *next = nullptr; job; job = next) {
+    next = job->next;
+    if ((shield && isolation_.holds_back(*job, first, now)) || taken(*job->task)) continue;
+    leave_queue(job);
+    if (!sample(job, now) || !worthwhile(job, now)) continue;
+    for (const int seat : job->task->seats) seats_[at(seat)] = job;
+    size_t slot = 0;
+    while (slots_[slot]) slot++;  // at most one running job for every lane
+    slots_[slot] = job;
+    job->slot = static_cast<int>(slot);
+    running_.insert_after(running_.last, job);
+    started[count++] = job;
+  }
+  if (count && ready_.first) note_blockers(started, count);
+  return count;
+}
+
+void Dispatcher::tidy(Ns now) {
+  for (const int number : changes_) {
+    const Task& task = wiring_.plan.tasks[at(number)];
+    overflow(task, now);
+  }
+  for (const int number : changes_) {
+    const Task& task = wiring_.plan.tasks[at(number)];
+    changed_[at(number)] = 0;
+    const int64_t depth = waiting_[at(number)];
+    int64_t& recorded = books_.depths[at(task.provider)];
+    if (depth == std::max(recorded, int64_t{0})) continue;
+    if (recorded < 0) books_.ring.counter(QUEUE_DEPTH, task.provider, 0, 0.0);
+    recorded = depth;
+    books_.ring.counter(QUEUE_DEPTH, task.provider, now, static_cast<double>(depth));
+  }
+  changes_.clear();
+}
+
+void Dispatcher::ended(Job* job, Ns start, Ns end) {
+  const Task& task = *job->task;
+  job->start = start;
+  job->finish = end;
+  job->exec = end - start;
+  vacate(job, end);
+  isolation_.ended(task, job->exec);
+  const bool late = end > job->deadline;
+  if (late && overload_.any() && overload_.missed(task, end))
+    books_.ring.instant({end, Kind::overload, task.provider, job->frame, Text::work_shed});
+  slice(job, start, end);
+  if (late) books_.ring.instant({end, Kind::miss, task.provider, job->frame, Text::late, end - job->deadline});
+  if (job->is_void) {
+    abort_job(job, end, Text::replaced_running);
+  } else if (late && wiring_.overload[at(task.number)] == OnOverload::abort) {
+    abort_job(job, end, Text::too_late);
+  } else {
+    job->status = Status::done;
+    if (!wiring_.followers[at(task.provider)].empty() || wiring_.sampled[at(task.provider)]) {
+      outcome(job, spare_);
+      deliver(task.provider, job->frame, spare_, end);
+    }
+    let_go(job->given, COMPLETED);
+    retire_job(job);
+  }
+}
+
+void Dispatcher::abandon(Job* job, Ns start, Ns end, Abandon how, Text why, int64_t a, int64_t b, int64_t c) {
+  job->start = start;
+  job->exec = end - start;
+  job->abandoned = true;
+  vacate(job, end);
+  slice(job, start, end);
+  if (how == Abandon::aborted) {
+    abort_job(job, end, why, a, b, c);
+  } else {
+    let_go(job->given, ABORTED);
+    retire_job(job);
+  }
+}
+
+void Dispatcher::retire(const std::vector<int>& seats, Ns now) {
+  for (const Task& task : wiring_.plan.tasks)
+    if (task.seats == seats) lost_[at(task.number)] = 1;
+  for (Job *job = ready_.first, *next = nullptr; job; job = next) {
+    next = job->next;
+    if (!lost_[at(job->task->number)]) continue;
+    leave_queue(job);
+    outstanding_--;
+    abort_job(job, now, Text::out_of_service, job->task->engine, wiring_.version);
+  }
+}
+
+void Dispatcher::close(Ns now) {
+  while (Job* const job = ready_.first) {
+    leave_queue(job);
+    outstanding_--;
+    abort_job(job, now, Text::replaced);
+  }
+  for (Job* job = running_.first; job; job = job->next) job->is_void = true;
+  for (Join*& first : joins_)
+    while (Join* const join = first) {
+      first = join->next;
+      finish_join(join, ABORTED);
+    }
+  tidy(now);
+}
+
+void Dispatcher::inherit(const Dispatcher& other) {
+  for (size_t provider = 0; provider < latest_.size(); provider++) {
+    const Latest& theirs = other.latest_[provider];
+    if (!wiring_.sampled[provider] || theirs.number < 0) continue;
+    Latest& mine = latest_[provider];
+    mine.number = theirs.number;
+    std::copy_n(theirs.frame.origins, books_.store.size().sources, mine.frame.origins);
+    std::copy_n(theirs.frame.data, books_.store.size().data, mine.frame.data);
+    for (size_t i = 0; i < books_.store.size().data; i++) retain(mine.frame.data[i]);
+  }
+}
+
+void Dispatcher::settle() {
+  for (Join*& first : joins_)
+    while (Join* const join = first) {
+      first = join->next;
+      finish_join(join, DROPPED);
+    }
+  for (JobList* const list : {&ready_, &running_})  // a run that ends early leaves jobs unfinished
+    while (Job* const job = list->first) {
+      list->remove(job);
+      job->abandoned = list == &running_;
+      retire_job(job);
+    }
+}
+
+// -- queues, lanes and endings
+
+void Dispatcher::change(const Task& task) {
+  if (changed_[at(task.number)]) return;
+  changed_[at(task.number)] = 1;
+  changes_.push_back(task.number);
+}
+
+void Dispatcher::leave_queue(Job* job) {
+  ready_.remove(job);
+  waiting_[at(job->task->number)]--;
+  change(*job->task);
+}
+
+// Read the latest outputs of `reads`; return false, and drop the job, if its stage lacks data it needs.
+bool Dispatcher::sample(Job* job, Ns now) {
+  const Task& task = *job->task;
+  const size_t kinds = books_.store.size().data;
+  for (size_t i = 0; i < task.reads.size(); i++) {
+    const Latest& latest = latest_[at(task.reads[i])];
+    if (latest.number < 0) continue;
+    job->sampled[i] = latest.number;
+    merge(job->given, latest.frame);
+    for (size_t k = 0; k < kinds; k++)
+      if (!job->given.data[k] && latest.frame.data[k]) {
+        retain(latest.frame.data[k]);
+        job->given.data[k] = latest.frame.data[k];
+      }
+  }
+  int64_t missing = 0, bit = 1;
+  for (const int provider : wiring_.needs[at(task.number)]) {
+    if (!job->given.data[books_.data_number[at(provider)]]) missing |= bit;
+    bit = bit < (int64_t{1} << 62) ? bit << 1 : bit;
+  }
+  if (!missing) return true;
+  outstanding_--;
+  drop_job(job, now, Text::no_data, task.number, wiring_.version, missing);
+  return false;
+}
+
+// Whether a job should start under its stage's overload policy; sets `cheap`, or drops the job.
+bool Dispatcher::worthwhile(Job* job, Ns now) {
+  const OnOverload rule = wiring_.overload[at(job->task->number)];
+  if (rule == OnOverload::none) return true;
+  const OnOverload choice = Overload::choose(rule, *job->task, job->deadline - now);
+  job->cheap = choice == OnOverload::degrade;
+  if (choice != OnOverload::skip) return true;
+  outstanding_--;
+  drop_job(job, now, Text::skipped);
+  return false;
+}
+
+// Drop the frames that do not fit a queue: the newest, or the oldest if the plan wants that.
+void Dispatcher::overflow(const Task& task, Ns now) {
+  while (waiting_[at(task.number)] > task.queue) {
+    Job* victim = nullptr;
+    for (Job* job = ready_.first; job; job = job->next)
+      if (job->task == &task && (!victim || (job->frame > victim->frame) != task.drops_oldest)) victim = job;
+    leave_queue(victim);
+    outstanding_--;
+    drop_job(victim, now, Text::queue_full, task.queue);
+  }
+}
+
+bool Dispatcher::taken(const Task& task) const {
+  for (const int seat : task.seats)
+    if (seats_[at(seat)]) return true;
+  return false;
+}
+
+// Free a job's lanes, and record the blocking time of the jobs it blocked.
+void Dispatcher::vacate(Job* job, Ns end) {
+  running_.remove(job);
+  slots_[at(job->slot)] = nullptr;
+  for (const int seat : job->task->seats)
+    if (seats_[at(seat)] == job) seats_[at(seat)] = nullptr;
+  const size_t word = at(job->slot / 64);
+  const uint64_t bit = uint64_t{1} << (job->slot % 64);
+  for (Job* waiting = ready_.first; waiting; waiting = waiting->next)
+    if (waiting->blockers[word] & bit) {
+      waiting->blockers[word] &= ~bit;
+      waiting->blocking = std::max(waiting->blocking, end - waiting->activation);
+    }
+  outstanding_--;
+}
+
+void Dispatcher::note_blockers(Job* const* started, size_t count) {
+  for (Job* waiting = ready_.first; waiting; waiting = waiting->next)
+    for (size_t i = 0; i < count; i++) {
+      const Job* const job = started[i];
+      if (job->task->engine != waiting->task->engine || !(job->key > waiting->key)) continue;
+      for (const int seat : waiting->task->seats)
+        if (seats_[at(seat)] == job) waiting->blockers[job->slot / 64] |= uint64_t{1} << (job->slot % 64);
+    }
+}
+
+void Dispatcher::drop_job(Job* job, Ns now, Text why, int64_t a, int64_t b, int64_t c) {
+  job->status = Status::dropped;
+  books_.ring.instant({now, Kind::drop, job->task->provider, job->frame, why, a, b, c});
+  let_go(job->given, DROPPED);
+  retire_job(job);
+}
+
+void Dispatcher::abort_job(Job* job, Ns now, Text why, int64_t a, int64_t b, int64_t c) {
+  job->status = Status::aborted;
+  books_.ring.instant({now, Kind::abort, job->task->provider, job->frame, why, a, b, c});
+  let_go(job->given, ABORTED);
+  retire_job(job);
+}
+
+// Let go of the open frames and data that something holds.
+void Dispatcher::let_go(Frame& frame, Outcome outcome) {
+  const Store::Size& size = books_.store.size();
+  for (size_t i = 0; i < size.sources; i++)
+    if (frame.tickets[i]) books_.ledger.let_go(frame.tickets[i], outcome);
+  for (size_t i = 0; i < size.data; i++) drop(frame.data[i]);
+}
+
+void Dispatcher::retire_job(Job* job) {
+  constexpr size_t MOST = 64;  // sampled inputs a record holds
+  int64_t words[10 + 2 * MOST] = {job->index, job->task->provider, job->frame, job->activation, job->deadline,
+                                  job->start, job->finish, job->exec, job->blocking, static_cast<int64_t>(job->status)};
+  size_t count = 10;
+  for (size_t i = 0; i < std::min(job->task->reads.size(), MOST); i++)
+    if (job->sampled[i] >= 0) {
+      words[count++] = job->task->reads[i];
+      words[count++] = job->sampled[i];
+    }
+  books_.ring.write(Record::job, words, count);
+  if (job->output) drop(job->output);
+  job->output = nullptr;
+  if (!job->abandoned) books_.store.give(job);  // a worker may still use a job that hangs
+}
+
+void Dispatcher::slice(const Job* job, Ns start, Ns end) {
+  const int64_t words[] = {wiring_.version, job->task->number, job->index, start, end};
+  books_.ring.write(Record::slice, words, 5);
+}
+
+}  // namespace socsched

@@ -1,0 +1,155 @@
+#include "journal.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "failure.hpp"
+#include "texts.hpp"
+
+namespace socsched {
+
+namespace {
+
+constexpr size_t ROWS = 32;       // jobs, slices or instants a line
+constexpr size_t HELD = 1 << 14;  // records formatted before they are written, which bounds the length of a line
+
+void add_number(std::string& row, int64_t number) {
+  row += std::to_string(number);
+}
+
+}  // namespace
+
+Journal::Journal(const std::string& path, Control& control, const std::string& plan_digest)
+    : control_(control), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+  if (file_ < 0) throw Failure(MACHINE, path + ": cannot be written: " + std::strerror(errno), "check permissions and free space");
+  const Settings& settings = control.settings();
+  write("{\"format\":\"socsched-journal\",\"kind\":\"measured\",\"seed\":" + std::to_string(settings.seed) + ",\"duration_ns\":" +
+        std::to_string(settings.horizon) + ",\"plan\":\"" + plan_digest + "\"}\n");
+}
+
+Journal::~Journal() { ::close(file_); }
+
+void Journal::append() {
+  Record kind;
+  while (control_.ring().read(kind, words_)) {
+    add(kind, words_);
+    if (++held_ >= HELD) flush();
+  }
+  flush();
+}
+
+void Journal::add(Record kind, const std::vector<int64_t>& words) {
+  const Names& names = control_.names();
+  std::string row;
+  switch (kind) {
+    case Record::job:
+      row = "[" + std::to_string(words[0]) + ",";
+      append_json(row, names.text(static_cast<int>(words[1])));
+      for (size_t i = 2; i < 9; i++) {
+        row += ",";
+        add_number(row, words[i]);
+      }
+      row += std::string(",\"") + word_of(static_cast<Status>(words[9])) + "\",{";
+      for (size_t i = 10; i < words.size(); i += 2) {
+        if (i > 10) row += ",";
+        append_json(row, names.text(static_cast<int>(words[i])));
+        row += ":" + std::to_string(words[i + 1]);
+      }
+      jobs_.push_back(row + "}]");
+      break;
+    case Record::slice: {
+      const Plan& plan = control_.plan(static_cast<int>(words[0]));
+      const Task& task = plan.tasks[static_cast<size_t>(words[1])];
+      row = "[";
+      append_json(row, plan.engines[static_cast<size_t>(task.engine)].id);
+      row += ",[";
+      for (size_t i = 0; i < task.lanes.size(); i++) row += (i ? "," : "") + std::to_string(task.lanes[i]);
+      row += "]," + std::to_string(words[2]) + ",";
+      append_json(row, title_of(static_cast<int>(words[0]), task));
+      slices_.push_back(row + "," + std::to_string(words[3]) + "," + std::to_string(words[4]) + "]");
+      break;
+    }
+    case Record::instant:
+      row = "[" + std::to_string(words[0]) + ",\"" + word_of(static_cast<Kind>(words[1])) + "\",";
+      append_json(row, words[2] < 0 ? "run" : names.text(static_cast<int>(words[2])));
+      row += "," + std::to_string(words[3]) + ",";
+      append_json(row, words_of(control_, words));
+      instants_.push_back(row + "]");
+      break;
+    case Record::release: {
+      std::string& times = releases_[names.text(static_cast<int>(words[0]))];
+      times += (times.empty() ? "" : ",") + std::to_string(words[1]);
+      break;
+    }
+    case Record::counter: {
+      static const char* const prefixes[] = {"queue.", "overruns.", "release_late_ns."};
+      std::string& steps = counters_[prefixes[words[0]] + names.text(static_cast<int>(words[1]))];
+      double value;
+      std::memcpy(&value, &words[3], sizeof value);
+      char text[64];
+      std::snprintf(text, sizeof text, "[%lld,%.1f]", static_cast<long long>(words[2]), value);
+      steps += (steps.empty() ? "" : ",") + std::string(text);
+      break;
+    }
+  }
+}
+
+// Releases before the jobs they began: a file that ends between the two has no job without its release.
+void Journal::flush() {
+  if (!releases_.empty() || !counters_.empty()) {
+    std::string text = "{";
+    const auto add = [&](const char* name, std::map<std::string, std::string>& rows) {
+      if (rows.empty()) return;
+      text += (text.size() > 1 ? "," : "") + std::string("\"") + name + "\":{";
+      const char* comma = "";
+      for (const auto& [key, values] : rows) {
+        text += comma;
+        append_json(text, key);
+        text += ":[" + values + "]";
+        comma = ",";
+      }
+      text += "}";
+      rows.clear();
+    };
+    add("releases", releases_);
+    add("counters", counters_);
+    write(text + "}\n");
+  }
+  line("jobs", jobs_);
+  line("slices", slices_);
+  line("instants", instants_);
+  held_ = 0;
+}
+
+void Journal::line(const char* name, std::vector<std::string>& rows) {
+  for (size_t start = 0; start < rows.size(); start += ROWS) {
+    std::string text = std::string("{\"") + name + "\":[";
+    for (size_t i = start; i < std::min(rows.size(), start + ROWS); i++) text += (i > start ? "," : "") + rows[i];
+    write(text + "]}\n");
+  }
+  rows.clear();
+}
+
+void Journal::write(const std::string& text) {
+  if (!error_.empty()) return;
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count = ::write(file_, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      error_ = std::strerror(count < 0 ? errno : ENOSPC);
+      return;
+    }
+    done += static_cast<size_t>(count);
+  }
+}
+
+const std::string& Journal::title_of(int, const Task& task) const {
+  const auto stage = control_.settings().stages.find(task.name);
+  return stage == control_.settings().stages.end() || stage->second.title.empty() ? task.name : stage->second.title;
+}
+
+}  // namespace socsched

@@ -1,0 +1,135 @@
+// socsched-executor: runs a plan, in real time or on a virtual clock.  See usage() for its arguments.
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <sys/prctl.h>
+
+#include "control.hpp"
+#include "failure.hpp"
+#include "journal.hpp"
+#include "json.hpp"
+#include "real_run.hpp"
+#include "sha256.hpp"
+#include "summary.hpp"
+#include "virtual_run.hpp"
+
+namespace socsched {
+
+namespace {
+
+const char* const USAGE_TEXT =
+    "usage: socsched-executor SETTINGS.json -o FOLDER [--virtual] [--horizon-ns N] [--end-with-parent]\n"
+    "Runs the plan that the settings name and writes journal.jsonl and executed.json into the folder.\n"
+    "       socsched-executor --check SUMS\n"
+    "Compares files with the sha256 digests listed in a file next to them, as sha256sum writes it.\n"
+    "--horizon-ns N releases frames for N ns instead of the time in the settings.\n"
+    "--virtual runs it on a virtual clock, where jobs take their planned time and decisions take none.\n"
+    "Exit code 0: the run is complete, 2: a file or an argument is wrong, 3: this machine cannot do it or a stage failed.\n";
+
+struct Arguments {
+  std::string settings, folder;
+  bool is_virtual = false;
+  Ns horizon = -1;
+};
+
+Arguments read_arguments(int count, char** values) {
+  Arguments found;
+  for (int i = 1; i < count; i++) {
+    const std::string value = values[i];
+    if (value == "-o" && i + 1 < count)
+      found.folder = values[++i];
+    else if (value == "--end-with-parent")
+      prctl(PR_SET_PDEATHSIG, SIGTERM);
+    else if (value == "--horizon-ns" && i + 1 < count)
+      found.horizon = JsonFile("--horizon-ns", values[++i]).root().integer(0, MOST_NS);
+    else if (value == "--virtual")
+      found.is_virtual = true;
+    else if (found.settings.empty() && value[0] != '-')
+      found.settings = value;
+    else
+      throw Failure(USAGE, "unexpected argument " + value, USAGE_TEXT);
+  }
+  if (found.settings.empty() || found.folder.empty()) throw Failure(USAGE, "the settings or -o FOLDER are missing", USAGE_TEXT);
+  return found;
+}
+
+// Compare files with their listed digests; Failure for the first that differs.
+void check_digests(const std::string& sums) {
+  const size_t slash = sums.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : sums.substr(0, slash + 1);
+  std::FILE* const file = std::fopen(sums.c_str(), "rb");
+  if (!file) throw Failure(USAGE, sums + ": cannot be read: " + std::strerror(errno), "build the bundle again");
+  char line[5000];
+  for (int number = 1; std::fgets(line, sizeof line, file); number++) {
+    std::string text = line;
+    if (!text.empty() && text.back() == '\n') text.pop_back();
+    if (text.size() < 67 || text.substr(64, 2) != "  " || text.find("..") != std::string::npos || text[66] == '/') {
+      std::fclose(file);
+      throw Failure(USAGE, sums + ":" + std::to_string(number) + ":1: expected a sha256, two blanks and a file of the folder");
+    }
+    const std::string path = folder + text.substr(66);
+    if (file_digest(path) == text.substr(0, 64)) continue;
+    std::fclose(file);
+    throw Failure(USAGE, path + ": differs from what was built", "copy the whole bundle again");
+  }
+  std::fclose(file);
+}
+
+int run(int count, char** values) {
+  if (count == 2 && std::strcmp(values[1], "--help") == 0) {
+    std::fputs(USAGE_TEXT, stdout);
+    return OK;
+  }
+  if (count == 3 && std::strcmp(values[1], "--check") == 0) {
+    check_digests(values[2]);
+    return OK;
+  }
+  const Arguments arguments = read_arguments(count, values);
+  Names names;
+  Settings settings = read_settings(arguments.settings, names);
+  if (arguments.horizon >= 0) settings.horizon = arguments.horizon;
+  Control control(settings, names);
+  Journal journal(arguments.folder + "/journal.jsonl", control, file_digest(settings.plan));
+  const std::string summary = arguments.folder + "/executed.json";
+  std::remove(summary.c_str());  // that of an earlier run
+  if (arguments.is_virtual) {
+    write_summary(summary, control, run_virtually(control, journal), 0, journal.error());
+  } else {
+    RealRun real(control, journal);
+    const Ns duration = real.run();
+    write_summary(summary, control, duration, real.origin(), journal.error(), real.notices());
+    if (real.hung()) std::_Exit(control.failure().empty() ? OK : MACHINE);  // a thread is still in its stage
+  }
+  return control.failure().empty() ? OK : MACHINE;
+}
+
+// Print text without the control characters that a hostile file may have put into it.
+void print_error(const std::string& text) {
+  std::string shown;
+  for (const char c : text) shown += static_cast<unsigned char>(c) < 0x20 && c != '\n' ? '?' : c;
+  std::fprintf(stderr, "%s\n", shown.c_str());
+}
+
+}  // namespace
+
+}  // namespace socsched
+
+int main(int count, char** values) {
+  try {
+    return socsched::run(count, values);
+  } catch (const socsched::Failure& failure) {
+    socsched::print_error(std::string("error: ") + failure.what());
+    if (!failure.hint.empty()) socsched::print_error("hint: " + failure.hint);
+    return failure.code;
+  } catch (const std::bad_alloc&) {
+    socsched::print_error("error: not enough memory");
+    return socsched::MACHINE;
+  } catch (const std::exception& error) {
+    socsched::print_error(std::string("error: ") + error.what());
+    return socsched::MACHINE;
+  }
+}

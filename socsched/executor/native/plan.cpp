@@ -1,0 +1,179 @@
+#include "plan.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "failure.hpp"
+
+namespace socsched {
+
+namespace {
+
+constexpr size_t MOST_ENGINES = 1024, MOST_TASKS = 20'000, MOST_NAME = 200;
+constexpr int64_t MOST_LANES = 1024, MOST_SEATS = 4096, MOST_COUNT = int64_t{1} << 53;
+
+std::string name_of(const JsonField& field) {
+  const std::string& name = field.text(MOST_NAME);
+  if (name.empty()) field.fail("expected a name");
+  for (const char c : name)
+    if (static_cast<unsigned char>(c) < 0x21 || static_cast<unsigned char>(c) > 0x7E) field.fail("expected a name without blanks");
+  return name;
+}
+
+Engine read_engine(const JsonField& from, int seat0) {
+  Engine engine;
+  engine.id = name_of(from["id"]);
+  engine.kind = name_of(from["kind"]);
+  engine.policy = from["policy"].text(4000);
+  engine.preemption = from["preemption"].one_of({"full", "segment", "none", "restart"});
+  engine.lanes = static_cast<int>(from["lanes"].integer(1, MOST_LANES));
+  engine.seat0 = seat0;
+  return engine;
+}
+
+// The execution time of a job that runs undisturbed.
+Ns cost_of(const JsonField& from) {
+  Ns sum = 0;
+  const std::vector<JsonField> segments = from["segments"].items(1'000'000);
+  for (const JsonField& segment : segments) {
+    sum += segment["time_ns"].integer(0, MOST_NS);
+    if (sum > MOST_NS) segment.fail("expected at most 2**53 ns for all segments together");
+  }
+  const Ns cost = from["cost_ns"].integer(0, MOST_NS);
+  return segments.empty() ? cost : sum;
+}
+
+Task read_task(const JsonField& from, const Plan& plan, Names& names) {
+  Task task;
+  task.name = name_of(from["name"]);
+  task.provider = names.number(task.name);
+  const std::string engine = name_of(from["engine"]);
+  const auto place = std::find_if(plan.engines.begin(), plan.engines.end(), [&](const Engine& e) { return e.id == engine; });
+  if (place == plan.engines.end()) from["engine"].fail("expected one of the plan's engines");
+  task.engine = static_cast<int>(place - plan.engines.begin());
+  for (const JsonField& lane : from["lanes"].items(MOST_LANES)) {
+    task.lanes.push_back(static_cast<int>(lane.integer(0, place->lanes - 1)));
+    task.seats.push_back(place->seat0 + task.lanes.back());
+    if (std::count(task.lanes.begin(), task.lanes.end(), task.lanes.back()) > 1) lane.fail("expected each lane once");
+  }
+  if (task.lanes.empty()) from["lanes"].fail("expected at least one lane");
+  for (const std::string& name : from["after"].texts(MOST_TASKS, MOST_NAME)) task.after.push_back(names.find(name));
+  for (const std::string& name : from["reads"].texts(MOST_TASKS, MOST_NAME)) task.reads.push_back(names.find(name));
+  task.timer = from["timer"].boolean();
+  task.period = from["period_ns"].integer(1, MOST_NS);
+  task.offset = from["offset_ns"].integer(0, MOST_NS);
+  task.deadline = from["deadline_ns"].integer(-MOST_NS, MOST_NS);
+  task.wcet = from["wcet_ns"].integer(0, MOST_NS);
+  task.cost = cost_of(from);
+  task.queue = from["queue"].integer(0, MOST_COUNT);
+  task.drops_oldest = from.has("overflow") && from["overflow"].one_of({"newest", "oldest"}) == "oldest";
+  task.priority = from["priority"].integer(0, MOST_COUNT);
+  const std::string criticality = from["criticality"].one_of({"soft", "firm", "hard"});
+  task.criticality = criticality == "hard" ? HARD : criticality == "firm" ? FIRM : SOFT;
+  if (from.has("width") && from["width"].integer(0, MOST_LANES) > 0)
+    from["width"].fail("expected 0: jobs that take any of several lanes are not supported by the native executor");
+  if (from.has("closed_by") && !from["closed_by"].text(MOST_NAME).empty())
+    from["closed_by"].fail("expected no task: closed loops are not supported by the native executor");
+  return task;
+}
+
+// Check references to names that may be defined further down in the file.
+void check_references(const JsonField& tasks, const Plan& plan, const Names& names) {
+  std::set<int> known;
+  for (const Sensor& sensor : plan.sensors) known.insert(sensor.provider);
+  for (const Task& task : plan.tasks)
+    if (!known.insert(task.provider).second) tasks.fail("the name " + task.name + " is there twice");
+  const std::vector<JsonField> entries = tasks.items(MOST_TASKS);
+  for (size_t i = 0; i < entries.size(); i++)
+    for (const char* const field : {"after", "reads"}) {
+      std::set<std::string> seen;
+      for (const JsonField& entry : entries[i][field].items(MOST_TASKS)) {
+        const std::string& name = entry.text(MOST_NAME);
+        if (!known.count(names.find(name))) entry.fail("expected the name of a task or sensor");
+        if (!seen.insert(name).second) entry.fail("expected each name once");
+      }
+    }
+  for (size_t i = 0; i < entries.size(); i++)
+    if (!plan.tasks[i].timer && plan.tasks[i].after.empty())
+      entries[i].fail("expected a timer, or the names of the tasks or sensors it follows in after");
+}
+
+// Fail for tasks that wait for each other.
+void check_cycles(const JsonField& tasks, const Plan& plan) {
+  std::unordered_map<int, const Task*> task_of;
+  for (const Task& task : plan.tasks) task_of[task.provider] = &task;
+  std::vector<int> open(plan.tasks.size(), 0);
+  std::unordered_map<int, std::vector<int>> followers;
+  std::vector<int> ready;
+  for (const Task& task : plan.tasks) {
+    for (const int provider : task.timer ? std::vector<int>() : task.after)
+      if (task_of.count(provider)) {
+        open[static_cast<size_t>(task.number)]++;
+        followers[provider].push_back(task.number);
+      }
+    if (open[static_cast<size_t>(task.number)] == 0) ready.push_back(task.number);
+  }
+  size_t seen = 0;
+  while (seen < ready.size()) {
+    const Task& task = plan.tasks[static_cast<size_t>(ready[seen++])];
+    for (const int follower : followers[task.provider])
+      if (--open[static_cast<size_t>(follower)] == 0) ready.push_back(follower);
+  }
+  if (seen < plan.tasks.size()) tasks.fail("expected an acyclic graph, but some tasks wait for each other");
+}
+
+void read_transitions(const JsonField& root, Plan& plan, const Names& names) {
+  for (const JsonField& entry : root["transitions"].items(MOST_TASKS)) {
+    const std::string& task = entry["task"].text(MOST_NAME);
+    for (Task& found : plan.tasks)
+      if (found.name == task) found.replaces = names.find(entry["source"].text(MOST_NAME));
+  }
+}
+
+}  // namespace
+
+int Names::number(const std::string& name) {
+  const auto [place, fresh] = numbers_.emplace(name, count());
+  if (fresh) texts_.push_back(name);
+  return place->second;
+}
+
+int Names::find(const std::string& name) const {
+  const auto place = numbers_.find(name);
+  return place == numbers_.end() ? -1 : place->second;
+}
+
+Plan read_plan(const std::string& path, Names& names) {
+  const JsonFile file(path);
+  const JsonField root = file.root();
+  root["schema_version"].one_of({"1"});
+  Plan plan;
+  for (const JsonField& entry : root["engines"].items(MOST_ENGINES)) {
+    plan.engines.push_back(read_engine(entry, plan.seats));
+    plan.seats += plan.engines.back().lanes;
+    if (plan.seats > MOST_SEATS) entry.fail("expected at most 4,096 lanes on all engines together");
+  }
+  for (const JsonField& entry : root["sensors"].items(MOST_TASKS)) {
+    Sensor sensor;
+    sensor.name = name_of(entry["name"]);
+    sensor.period = entry["period_ns"].integer(1, MOST_NS);
+    sensor.offset = entry["offset_ns"].integer(0, MOST_NS);
+    sensor.provider = names.number(sensor.name);
+    for (const Sensor& other : plan.sensors)
+      if (other.name == sensor.name) entry["name"].fail("expected each name once");
+    plan.sensors.push_back(sensor);
+  }
+  const JsonField tasks = root["tasks"];
+  for (const JsonField& entry : tasks.items(MOST_TASKS)) names.number(name_of(entry["name"]));  // before references to them
+  for (const JsonField& entry : tasks.items(MOST_TASKS)) {
+    plan.tasks.push_back(read_task(entry, plan, names));
+    plan.tasks.back().number = static_cast<int>(plan.tasks.size()) - 1;
+  }
+  if (plan.tasks.empty()) tasks.fail("expected at least one task");
+  check_references(tasks, plan, names);
+  check_cycles(tasks, plan);
+  read_transitions(root, plan, names);
+  return plan;
+}
+
+}  // namespace socsched

@@ -1,0 +1,340 @@
+#include "real_run.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <mutex>
+#include <pthread.h>
+
+#include "failure.hpp"
+#include "realtime.hpp"
+
+namespace socsched {
+
+namespace {
+
+constexpr Ns MS = 1'000'000;
+constexpr Ns LEAD = 150'000;      // how long before an expected job a worker is woken
+constexpr Ns AWAKE = 300'000;     // how long it then stays awake, if the workers own their processors
+constexpr Ns JOURNAL = 250 * MS;
+
+volatile std::sig_atomic_t interrupted = 0;
+
+extern "C" void note_signal(int) { interrupted = 1; }
+
+}  // namespace
+
+Stage& RealRun::Worker::stage(const Task& task) const {
+  size_t i = 0;
+  while (stages[i].first != &task) i++;
+  return *stages[i].second;
+}
+
+RealRun::RealRun(Control& control, Journal& journal)
+    : control_(control),
+      journal_(journal),
+      timetable_(control.plan(), control.settings().horizon),
+      data_(static_cast<size_t>(control.names().count())),
+      next_release_(timetable_.rows().size()),
+      shortest_(data_.size()),
+      spent_(control.settings().failures.size()) {
+  control.set_workers(this);
+  size_t seats = 0;
+  for (int version = 0; version < control.versions(); version++) seats = std::max(seats, static_cast<size_t>(control.plan(version).seats));
+  submissions_.resize(seats + 1);
+  busy_ = std::vector<std::atomic<bool>>(seats);
+  keep_memory();
+  hire();
+}
+
+RealRun::~RealRun() {
+  for (const auto& worker : workers_) worker->mailbox.stop();
+  for (const auto& worker : workers_)
+    if (worker->thread.joinable()) {
+      if (hung_ && !worker->ended)
+        worker->thread.detach();
+      else
+        worker->thread.join();
+    }
+}
+
+// Start one worker for every set of lanes of every plan, and wait until all stages are prepared.
+void RealRun::hire() {
+  const Settings& settings = control_.settings();
+  for (int version = 0; version < control_.versions(); version++) {
+    const Plan& plan = control_.plan(version);
+    worker_of_.emplace_back(plan.tasks.size(), nullptr);
+    for (const Task& task : plan.tasks) {
+      Worker* worker = nullptr;
+      for (const auto& known : workers_)
+        if (known->version == version && known->seats == task.seats) worker = known.get();
+      if (!worker) {
+        worker = workers_.emplace_back(std::make_unique<Worker>()).get();
+        worker->version = version;
+        worker->seats = task.seats;
+        const auto processors = settings.processors.find(plan.engines[static_cast<size_t>(task.engine)].id);
+        if (processors != settings.processors.end())
+          for (const int lane : task.lanes)
+            if (static_cast<size_t>(lane) < processors->second.size() && processors->second[static_cast<size_t>(lane)] >= 0)
+              worker->processors.push_back(processors->second[static_cast<size_t>(lane)]);
+      }
+      worker->tasks.push_back(&task);
+      worker->stages.emplace_back(&task, make_stage(task, settings));
+      worker_of_.back()[static_cast<size_t>(task.number)] = worker;
+      for (size_t row = 0; row < timetable_.rows().size(); row++) {
+        const int provider = timetable_.rows()[row].provider;
+        const bool first = task.timer ? task.provider == provider : task.after.size() == 1 && task.after[0] == provider;
+        if (first) worker->rows.push_back(static_cast<int>(row));
+      }
+    }
+  }
+  std::vector<int> used;
+  for (const auto& worker : workers_) used.insert(used.end(), worker->processors.begin(), worker->processors.end());
+  std::sort(used.begin(), used.end());
+  used.erase(std::unique(used.begin(), used.end()), used.end());
+  std::string notice;
+  class_ = choose_class(settings.realtime, used.size(), notice);
+  if (!notice.empty()) notices_.push_back(notice);
+  awake_ = settings.awake >= 0 ? settings.awake : class_ == "off" ? 0 : AWAKE;
+  for (const auto& worker : workers_) {
+    Worker* const own = worker.get();
+    own->thread = std::thread([this, own] { work(*own); });
+  }
+  for (const auto& worker : workers_) {
+    while (!worker->ready) sleep_until(monotonic_ns() + MS);
+    if (!worker->notice.empty()) notices_.push_back("a worker is " + worker->notice);
+  }
+  for (const auto& worker : workers_)
+    if (!worker->problem.empty()) {
+      for (const auto& other : workers_) other->mailbox.stop();
+      for (const auto& other : workers_) other->thread.join();
+      throw Failure(MACHINE, worker->problem, "see the settings of the run");
+    }
+}
+
+// -- workers
+
+void RealRun::prepare(Worker& worker) {
+  fine_timers();
+  worker.notice = pin(worker.processors);
+  if (class_ == "fifo") worker.notice += set_fifo(fifo_priority(worker.tasks, control_.plan(worker.version)));
+  for (const auto& [task, stage] : worker.stages) stage->prepare();
+  if (class_ != "deadline") return;
+  Ns period = worker.tasks[0]->period, deadline = worker.tasks[0]->deadline;
+  double used = 0;
+  for (const Task* task : worker.tasks) {
+    period = std::min(period, task->period);
+    deadline = std::min(deadline, task->deadline);
+    used += static_cast<double>(task->wcet) / static_cast<double>(task->period);
+  }
+  const Ns runtime = std::min(std::max(static_cast<Ns>(used * static_cast<double>(period)), Ns{1024}), period);
+  worker.notice += set_deadline(runtime, std::max(std::min(deadline, period), runtime), period);
+}
+
+void RealRun::work(Worker& worker) {
+  try {
+    prepare(worker);
+  } catch (const std::exception& error) {
+    worker.problem = error.what();
+  }
+  pthread_setname_np(pthread_self(), "worker");
+  worker.ready = true;
+  Job* job = nullptr;
+  while (true) {
+    const Ns at = alarm(worker);
+    worker.claims.store(at >= 0, std::memory_order_relaxed);
+    const Mailbox::Woken woken = worker.mailbox.take(&job, at, awake_ > 0 && lanes_free(worker) ? LEAD : 0);
+    worker.claims.store(false, std::memory_order_relaxed);
+    if (woken == Mailbox::Woken::stop) break;
+    if (woken == Mailbox::Woken::time)
+      release_due(&worker);
+    else
+      execute(worker, job);
+  }
+  worker.ended = true;
+}
+
+void RealRun::execute(Worker& worker, Job* job) {
+  const Task& task = *job->task;
+  const Ns start = now();
+  __atomic_store_n(&job->begun, start, __ATOMIC_RELEASE);
+  std::string error;
+  Progress progress = Progress::failed;
+  try {
+    if (!spent_.empty()) inject(worker, task, error);
+    if (error.empty()) {
+      Stage& stage = worker.stage(task);
+      progress = stage.launch(*job);
+      while (progress == Progress::running) progress = stage.poll();
+      if (progress == Progress::failed) error = stage.error();
+    }
+  } catch (const std::exception& raised) {
+    error = raised.what();
+    progress = Progress::failed;
+  }
+  const Ns end = now();
+  Posting postings[MOST_POSTINGS];
+  size_t count;
+  do {
+    std::lock_guard<Guard> lock(guard_);
+    if (job) {
+      if (!job->abandoned) {
+        for (const int seat : task.seats) busy_[static_cast<size_t>(seat)].store(false, std::memory_order_relaxed);
+        std::atomic<Ns>& shortest = shortest_[static_cast<size_t>(task.provider)];
+        const Ns before = shortest.load(std::memory_order_relaxed);
+        shortest.store(before ? std::min(end - start, before + before / 64) : end - start, std::memory_order_relaxed);
+      }
+      if (progress == Progress::done)
+        control_.ended(job, start, end);
+      else
+        control_.failed(job, start, end, error);
+      control_.dispatch(end);
+      job = nullptr;
+    }
+    version_.store(control_.version(), std::memory_order_relaxed);
+    if (control_.over()) over_ = true;
+    count = collect(postings);
+  } while (post(count, postings, &worker, false), count == MOST_POSTINGS);
+}
+
+// Hang or fail if a failure is to be injected here.
+void RealRun::inject(const Worker& worker, const Task& task, std::string& error) {
+  const std::vector<InjectedFailure>& failures = control_.settings().failures;
+  const std::string& engine = control_.plan(worker.version).engines[static_cast<size_t>(task.engine)].id;
+  for (size_t i = 0; i < failures.size(); i++) {
+    const InjectedFailure& failure = failures[i];
+    bool here = failure.engine == engine && now() >= failure.at;
+    if (!failure.lanes.empty())
+      here &= std::any_of(task.lanes.begin(), task.lanes.end(), [&](int lane) {
+        return std::find(failure.lanes.begin(), failure.lanes.end(), lane) != failure.lanes.end();
+      });
+    if (!here || spent_[i].exchange(true)) continue;
+    while (failure.hangs && !stop_) sleep_until(monotonic_ns() + 10 * MS);
+    if (!failure.hangs) error = "InjectedFailure: " + engine + " failed, as specified in the faults file";
+  }
+}
+
+bool RealRun::lanes_free(const Worker& worker) const {
+  return std::none_of(worker.seats.begin(), worker.seats.end(),
+                      [this](int seat) { return busy_[static_cast<size_t>(seat)].load(std::memory_order_relaxed); });
+}
+
+void RealRun::submit(Job* job) {
+  job->output = &data_[static_cast<size_t>(job->task->provider)];
+  retain(job->output);
+  for (const int seat : job->task->seats) busy_[static_cast<size_t>(seat)].store(true, std::memory_order_relaxed);
+  submissions_[submission_count_++] = job;
+}
+
+// Wake the workers of a job's successors shortly before it will have ended.
+void RealRun::expect_followers(const Job& job, bool quietly) {
+  const Ns shortest = shortest_[static_cast<size_t>(job.task->provider)].load(std::memory_order_relaxed);
+  if (!shortest) return;
+  const Wiring& wiring = control_.wiring(job.version);
+  for (const int number : wiring.followers[static_cast<size_t>(job.task->provider)]) {
+    Worker& worker = *worker_of_[static_cast<size_t>(job.version)][static_cast<size_t>(number)];
+    if (worker.seats == job.task->seats || worker.processors.empty() || !lanes_free(worker)) continue;
+    const Ns at = monotonic_ns() + shortest;
+    worker.mailbox.expect(at - LEAD, at + awake_, quietly);
+  }
+}
+
+size_t RealRun::collect(Posting* postings) {
+  const size_t count = std::min(submission_count_, MOST_POSTINGS);
+  submission_count_ -= count;
+  for (size_t i = 0; i < count; i++) {
+    Job* const job = submissions_[submission_count_ + i];
+    postings[i] = {worker_of_[static_cast<size_t>(job->version)][static_cast<size_t>(job->task->number)], job};
+  }
+  return count;
+}
+
+// Hand jobs to their workers: to others first, which have to wake up, then to the calling one.
+void RealRun::post(size_t count, const Posting* postings, const Worker* own, bool quietly) {
+  for (const bool mine : {false, true})
+    for (size_t i = 0; i < count; i++) {
+      const Posting& posting = postings[i];
+      if ((posting.worker == own) != mine) continue;
+      if (awake_ > 0) expect_followers(*posting.job, quietly);
+      posting.worker->mailbox.put(posting.job);  // from here on another thread may end it
+    }
+}
+
+// -- the run
+
+void RealRun::monitor_loop() {
+  pthread_setname_np(pthread_self(), "monitor");
+  const Ns interval = control_.interval();
+  Ns next = monotonic_ns() + interval;
+  while (!stop_) {
+    sleep_until(next);
+    next = std::max(next + interval, monotonic_ns());
+    Posting postings[MOST_POSTINGS];
+    size_t count;
+    bool first = true;
+    do {
+      std::lock_guard<Guard> lock(guard_);
+      if (interrupted) control_.interrupt();
+      if (first) control_.look(now());
+      first = false;
+      version_.store(control_.version(), std::memory_order_relaxed);
+      if (control_.over()) over_ = true;
+      count = collect(postings);
+    } while (post(count, postings, nullptr, false), count == MOST_POSTINGS);
+  }
+}
+
+void RealRun::journal_loop() {
+  pthread_setname_np(pthread_self(), "journal");
+  while (!stop_) {
+    journal_.append();
+    for (Ns until = monotonic_ns() + JOURNAL; monotonic_ns() < until && !stop_;) sleep_until(std::min(until, monotonic_ns() + 20 * MS));
+  }
+}
+
+Ns RealRun::run() {
+  struct sigaction action {};
+  action.sa_handler = note_signal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // a second signal ends the program
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  if (class_ != "off")
+    if (const std::string refused = lock_memory(); !refused.empty()) notices_.push_back(refused);
+  {
+    std::lock_guard<Guard> lock(guard_);
+    origin_ = monotonic_ns() + 2 * MS;  // time for all threads to sleep
+    announce_releases();
+  }
+  for (const auto& worker : workers_) worker->mailbox.nudge();  // they learn of their first release
+  std::thread writer([this] { journal_loop(); });
+  std::thread monitor([this] { monitor_loop(); });
+  std::thread releaser([this] { release_loop(); });
+  releaser.join();
+  wind_down();
+  stop_ = true;
+  monitor.join();
+  writer.join();
+  std::lock_guard<Guard> lock(guard_);
+  const Ns duration = control_.over() ? std::max(control_.last_end(), control_.interrupted() ? now() : 0)
+                                      : std::max(control_.last_end(), control_.settings().horizon);
+  control_.settle(duration);
+  journal_.append();
+  return duration;
+}
+
+// Let released frames complete; after an interrupt or failure, only the jobs in progress.
+void RealRun::wind_down() {
+  while (true) {
+    {
+      std::lock_guard<Guard> lock(guard_);
+      if (control_.over()) control_.halt();
+      if (control_.running() == 0 && (control_.over() || control_.idle())) {
+        control_.halt();
+        hung_ = control_.lost_lanes();
+        return;
+      }
+    }
+    sleep_until(monotonic_ns() + MS);
+  }
+}
+
+}  // namespace socsched

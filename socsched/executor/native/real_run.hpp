@@ -1,0 +1,97 @@
+// A run in real time: one worker thread for every set of lanes, frames released at absolute times, a monitor, a journal.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "control.hpp"
+#include "guard.hpp"
+#include "journal.hpp"
+#include "mailbox.hpp"
+#include "stage.hpp"
+#include "timetable.hpp"
+
+namespace socsched {
+
+class RealRun : public Workers {
+ public:
+  // Starts the workers and prepares all stages; Failure if one cannot be prepared.
+  RealRun(Control& control, Journal& journal);
+  ~RealRun() override;
+
+  // Release frames until the horizon and wait for the jobs in progress; return the length of the run.
+  Ns run();
+
+  Ns origin() const { return origin_; }  // the start of the run on the monotonic clock
+  bool hung() const { return hung_; }  // whether a thread does not end
+  const std::vector<std::string>& notices() const { return notices_; }
+
+  void submit(Job* job) override;  // called by `Control` with the guard held
+
+ private:
+  // The thread of one set of lanes of one plan.
+  struct Worker {
+    int version = 0;
+    std::vector<const Task*> tasks;
+    std::vector<int> processors, seats, rows;         // rows of the timetable whose frames its tasks receive first
+    std::vector<std::pair<const Task*, std::unique_ptr<Stage>>> stages;
+    Mailbox mailbox;
+    std::thread thread;
+    std::string problem, notice;
+    std::atomic<bool> ready{false}, ended{false}, claims{false};
+
+    Stage& stage(const Task& task) const;
+  };
+
+  static constexpr size_t MOST_POSTINGS = 64;  // at a time; more take another turn
+
+  // A job on its way to its worker.
+  struct Posting {
+    Worker* worker = nullptr;
+    Job* job = nullptr;
+  };
+
+  void hire();
+  void work(Worker& worker);
+  void prepare(Worker& worker);
+  void execute(Worker& worker, Job* job);
+  void inject(const Worker& worker, const Task& task, std::string& error);
+  Ns alarm(const Worker& worker) const;
+  bool lanes_free(const Worker& worker) const;
+  void release_due(Worker* worker);                   // null: called by the release thread
+  void announce_releases();
+  void release_loop();
+  bool claimed(Ns instant) const;
+  void monitor_loop();
+  void journal_loop();
+  void post(size_t count, const Posting* postings, const Worker* own, bool quietly);
+  size_t collect(Posting* postings);                  // take the jobs submitted under the guard
+  void expect_followers(const Job& job, bool quietly);
+  void wind_down();
+  Ns now() const { return monotonic_ns() - origin_; }
+
+  Control& control_;
+  Journal& journal_;
+  Guard guard_;
+  Timetable timetable_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::vector<Worker*>> worker_of_;       // by version and task
+  std::vector<Job*> submissions_;
+  size_t submission_count_ = 0;
+  std::vector<Data> data_;                            // by provider
+  std::vector<std::atomic<Ns>> next_release_;         // by row of the timetable; monotonic
+  std::vector<std::atomic<bool>> busy_;               // by seat; hints for threads without the guard
+  std::vector<std::atomic<Ns>> shortest_;             // by provider: a recent short execution time of a task
+  std::vector<std::atomic<bool>> spent_;              // injected failures
+  std::vector<std::string> notices_;
+  std::string class_ = "off";
+  Ns origin_ = 0, awake_ = 0;
+  std::atomic<int> version_{0};
+  std::atomic<bool> over_{false}, stop_{false};
+  bool hung_ = false, started_ = false;
+};
+
+}  // namespace socsched

@@ -1,0 +1,89 @@
+// Releases of frames at absolute times: by the idle worker whose job is first, otherwise by the release thread.
+#include <algorithm>
+#include <mutex>
+#include <pthread.h>
+
+#include "real_run.hpp"
+#include "realtime.hpp"
+
+namespace socsched {
+
+namespace {
+
+constexpr Ns MS = 1'000'000, NEVER = INT64_MAX;
+constexpr Ns CLAIM = 200'000;  // how long before a release it is decided which thread makes it
+constexpr Ns GRACE = 100'000;  // how long the release thread waits for a worker that is to make a release
+constexpr int RELEASE_PRIORITY = 90;
+
+}  // namespace
+
+// The next release whose first job is the worker's own, monotonic; -1: none.
+Ns RealRun::alarm(const Worker& worker) const {
+  if (worker.version != version_.load(std::memory_order_relaxed)) return -1;
+  Ns first = NEVER;
+  for (const int row : worker.rows) first = std::min(first, next_release_[static_cast<size_t>(row)].load(std::memory_order_acquire));
+  return first == NEVER || first == 0 ? -1 : first;
+}
+
+// Let all threads know when frames are released next, with the guard held.
+void RealRun::announce_releases() {
+  for (size_t row = 0; row < timetable_.rows().size(); row++) {
+    const Ns next = timetable_.rows()[row].next();
+    const bool comes = next < control_.settings().horizon && !control_.over();
+    next_release_[row].store(comes ? origin_ + next : NEVER, std::memory_order_release);
+  }
+}
+
+// Release all frames that are due, and start their first jobs.
+void RealRun::release_due(Worker* worker) {
+  Posting postings[MOST_POSTINGS];
+  size_t count;
+  do {
+    std::lock_guard<Guard> lock(guard_);
+    const Ns time = now();
+    for (Ns instant = timetable_.next(); instant >= 0 && instant <= time && !control_.over(); instant = timetable_.next()) {
+      timetable_.take(instant, [&](int provider, int64_t frame) {
+        control_.release(provider, frame, instant, time, &data_[static_cast<size_t>(provider)]);
+        control_.ring().counter(RELEASE_LATE, provider, instant, static_cast<double>(time - instant));
+      });
+      control_.dispatch(time);
+    }
+    announce_releases();
+    count = collect(postings);
+  } while (post(count, postings, worker, worker != nullptr), count == MOST_POSTINGS);
+}
+
+// Whether an idle worker will make a release itself, since its first job is its own.
+bool RealRun::claimed(Ns instant) const {
+  for (const auto& worker : workers_) {
+    if (!worker->claims.load(std::memory_order_relaxed)) continue;
+    for (const int row : worker->rows)
+      if (next_release_[static_cast<size_t>(row)].load(std::memory_order_relaxed) == instant) return true;
+  }
+  return false;
+}
+
+void RealRun::release_loop() {
+  pthread_setname_np(pthread_self(), "release");
+  fine_timers();
+  if (class_ != "off") set_fifo(RELEASE_PRIORITY);
+  short_turns();
+  while (!over_) {
+    Ns next = NEVER;
+    for (const std::atomic<Ns>& row : next_release_) next = std::min(next, row.load(std::memory_order_acquire));
+    if (next == NEVER) break;
+    for (const auto& worker : workers_) worker->mailbox.ring();
+    const Ns time = monotonic_ns();
+    if (time < next - CLAIM) {
+      sleep_until(std::min(next - CLAIM, time + 100 * MS));
+    } else if (claimed(next) && time < next + GRACE) {
+      sleep_until(next + GRACE);
+    } else if (time < next) {
+      sleep_until(next);
+    } else {
+      release_due(nullptr);
+    }
+  }
+}
+
+}  // namespace socsched

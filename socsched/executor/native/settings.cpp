@@ -1,0 +1,93 @@
+#include "settings.hpp"
+
+#include <algorithm>
+
+#include "failure.hpp"
+
+namespace socsched {
+
+namespace {
+
+constexpr size_t MOST = 100'000, LONGEST = 4000;
+
+// The path of a file named in the settings, relative to their folder.
+std::string beside(const std::string& settings, const std::string& name) {
+  const size_t slash = settings.rfind('/');
+  return name.empty() || name[0] == '/' || slash == std::string::npos ? name : settings.substr(0, slash + 1) + name;
+}
+
+Term term_of(const JsonField& from) {
+  const std::string name = from.one_of(term_names());
+  return static_cast<Term>(std::find(term_names().begin(), term_names().end(), name) - term_names().begin());
+}
+
+StageSettings read_stage(const JsonField& from, const std::string& path) {
+  StageSettings stage;
+  stage.kind = from["kind"].one_of({"spin", "sleep", "call"});
+  if (from.has("title")) stage.title = from["title"].text(LONGEST);
+  if (from.has("time_ns")) stage.time = from["time_ns"].integer(0, MOST_NS);
+  if (from.has("cheap_time_ns")) stage.cheap_time = from["cheap_time_ns"].integer(0, MOST_NS);
+  if (stage.kind == "call") {
+    stage.library = beside(path, from["library"].text(LONGEST));
+    stage.function = from["function"].text(LONGEST);
+  }
+  return stage;
+}
+
+InjectedFailure read_failure(const JsonField& from) {
+  InjectedFailure failure;
+  failure.engine = from["engine"].text(LONGEST);
+  for (const JsonField& lane : from["lanes"].items(1024)) failure.lanes.push_back(static_cast<int>(lane.integer(0, 1023)));
+  failure.at = from["at_ns"].integer(0, MOST_NS);
+  failure.hangs = from["kind"].one_of({"hang", "fail"}) == "hang";
+  return failure;
+}
+
+void read_overload(const JsonField& from, Settings& settings) {
+  for (const auto& [task, policy] : from["stages"].fields(MOST)) {
+    const std::string name = policy.one_of({"skip", "abort", "degrade"});
+    settings.overload[task] = name == "skip" ? OnOverload::skip : name == "abort" ? OnOverload::abort : OnOverload::degrade;
+  }
+  const std::string below = from["shed_below"].one_of({"", "soft", "firm", "hard"});
+  settings.shed_below = below == "hard" ? HARD : below == "firm" ? FIRM : SOFT;
+  settings.shed = from["shed_ns"].integer(0, MOST_NS);
+}
+
+}  // namespace
+
+Settings read_settings(const std::string& path, Names& names) {
+  const JsonFile file(path);
+  const JsonField root = file.root();
+  root["format"].one_of({"socsched-run"});
+  root["version"].integer(1, 1);
+  Settings settings;
+  settings.plan = beside(path, root["plan"].text(LONGEST));
+  for (const std::string& name : root["limp_home"].texts(1000, LONGEST)) settings.limp_home.push_back(beside(path, name));
+  for (const auto& [policy, terms] : root["orders"].fields(1000)) {
+    const std::vector<JsonField> both = terms.items(2);
+    if (both.size() != 2) terms.fail("expected two terms");
+    settings.orders[policy] = {term_of(both[0]), term_of(both[1])};
+  }
+  for (const auto& [task, needed] : root["needs"].fields(MOST)) settings.needs[task] = needed.texts(MOST, LONGEST);
+  for (const auto& [task, stage] : root["stages"].fields(MOST)) settings.stages[task] = read_stage(stage, path);
+  for (const auto& [engine, lanes] : root["processors"].fields(1024))
+    for (const JsonField& lane : lanes.items(1024))
+      settings.processors[engine].push_back(static_cast<int>(lane.integer(-1, 1 << 20)));
+  read_overload(root["overload"], settings);
+  for (const JsonField& failure : root["failures"].items(1000)) settings.failures.push_back(read_failure(failure));
+  for (const JsonField& dropout : root["dropouts"].items(1000))
+    settings.dropouts.push_back({names.number(dropout["sensor"].text(LONGEST)), dropout["from_ns"].integer(0, MOST_NS),
+                                 dropout["until_ns"].integer(0, MOST_NS)});
+  if (root.has("times"))
+    for (const auto& [task, times] : root["times"].fields(MOST))
+      for (const JsonField& time : times.items(MOST)) settings.times[task].push_back(time.integer(-MOST_NS, MOST_NS));
+  settings.horizon = root["horizon_ns"].integer(0, MOST_NS);
+  settings.hang = root["hang_ns"].integer(0, MOST_NS);
+  settings.awake = root["awake_ns"].integer(-1, MOST_NS);
+  settings.seed = root["seed"].integer(INT64_MIN, INT64_MAX);
+  settings.shield = root["shield"].boolean();
+  settings.realtime = root["realtime"].one_of({"off", "auto", "fifo", "deadline"});
+  return settings;
+}
+
+}  // namespace socsched

@@ -1,0 +1,55 @@
+// The settings of a run (run.json): how the stages of a plan are executed, for how long, and what happens under load.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "order.hpp"
+#include "plan.hpp"
+
+namespace socsched {
+
+enum class OnOverload { none, skip, abort, degrade };
+
+// How a stage is made executable: `spin` (busy for a time), `sleep`, or `call` (a function of a shared object).
+struct StageSettings {
+  std::string kind = "spin", title, library, function;
+  Ns time = -1, cheap_time = -1;  // of spin and sleep; -1: the planned cost
+};
+
+// A failure to inject: the first job on some lanes of an engine from `at` on hangs, or fails.
+struct InjectedFailure {
+  std::string engine;
+  std::vector<int> lanes;  // empty: any
+  Ns at = 0;
+  bool hangs = false;
+};
+
+struct Dropout {
+  int provider = -1;
+  Ns from = 0, until = 0;
+};
+
+struct Settings {
+  std::string plan;
+  std::vector<std::string> limp_home;                  // plan files, best first
+  std::map<std::string, Order> orders;                 // by policy
+  std::map<std::string, std::vector<std::string>> needs;  // task -> stages and sensors whose data it cannot do without
+  std::map<std::string, StageSettings> stages;         // by task
+  std::map<std::string, std::vector<int>> processors;  // engine -> the processor of each lane
+  std::map<std::string, OnOverload> overload;          // by task
+  std::map<std::string, std::vector<Ns>> times;        // virtual clock: execution times of a task's jobs, in turn
+  std::vector<InjectedFailure> failures;
+  std::vector<Dropout> dropouts;
+  Ns horizon = 0, hang = 0, awake = -1, shed = 0;
+  int shed_below = 0;                                  // a Criticality; 0: nothing is shed
+  int64_t seed = 0;
+  bool shield = false;
+  std::string realtime = "off";
+};
+
+// Return the settings of a file; Failure with the position of what is wrong in it.
+Settings read_settings(const std::string& path, Names& names);
+
+}  // namespace socsched

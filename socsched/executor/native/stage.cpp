@@ -1,0 +1,86 @@
+#include "stage.hpp"
+
+#include <dlfcn.h>
+
+#include "clock.hpp"
+#include "failure.hpp"
+#include "mailbox.hpp"
+
+namespace socsched {
+
+namespace {
+
+Ns thread_time_ns() {
+  timespec at;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
+  return Ns{at.tv_sec} * 1'000'000'000 + at.tv_nsec;
+}
+
+// Keeps its processor busy.  It counts its own processor time, so that a disturbed stage ends later, as a real one would.
+class SpinStage : public Stage {
+ public:
+  SpinStage(Ns time, Ns cheap) : time_(time), cheap_(cheap) {}
+
+  Progress launch(const Job& job) override {
+    const Ns end = thread_time_ns() + (job.cheap ? cheap_ : time_);
+    while (thread_time_ns() < end) relax();
+    return Progress::done;
+  }
+
+ private:
+  Ns time_, cheap_;
+};
+
+// Occupies its lanes without using a processor.
+class SleepStage : public Stage {
+ public:
+  SleepStage(Ns time, Ns cheap) : time_(time), cheap_(cheap) {}
+
+  Progress launch(const Job& job) override {
+    sleep_until(monotonic_ns() + (job.cheap ? cheap_ : time_));
+    return Progress::done;
+  }
+
+ private:
+  Ns time_, cheap_;
+};
+
+// A function `int32_t NAME(int64_t frame, int32_t cheap)` of a shared object; 0 is success.
+class CallStage : public Stage {
+ public:
+  CallStage(std::string library, std::string function) : library_(std::move(library)), function_(std::move(function)) {}
+
+  void prepare() override {
+    void* const handle = dlopen(library_.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!handle) throw Failure(MACHINE, library_ + ": cannot be loaded: " + dlerror(), "compile the stage for this machine");
+    call_ = reinterpret_cast<Call>(dlsym(handle, function_.c_str()));
+    if (!call_) throw Failure(MACHINE, library_ + ": has no function " + function_, "compile the stage again");
+  }
+
+  Progress launch(const Job& job) override {
+    code_ = call_(job.frame, job.cheap);
+    return code_ == 0 ? Progress::done : Progress::failed;
+  }
+
+  std::string error() const override { return function_ + " returned " + std::to_string(code_); }
+
+ private:
+  using Call = int32_t (*)(int64_t, int32_t);
+
+  std::string library_, function_;
+  Call call_ = nullptr;
+  int32_t code_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Stage> make_stage(const Task& task, const Settings& settings) {
+  const auto found = settings.stages.find(task.name);
+  const StageSettings how = found == settings.stages.end() ? StageSettings() : found->second;
+  if (how.kind == "call") return std::make_unique<CallStage>(how.library, how.function);
+  const Ns time = how.time < 0 ? task.cost : how.time, cheap = how.cheap_time < 0 ? time / 2 : how.cheap_time;
+  if (how.kind == "sleep") return std::make_unique<SleepStage>(time, cheap);
+  return std::make_unique<SpinStage>(time, cheap);
+}
+
+}  // namespace socsched

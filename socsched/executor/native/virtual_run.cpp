@@ -1,0 +1,99 @@
+#include "virtual_run.hpp"
+
+#include <algorithm>
+#include <queue>
+#include <tuple>
+
+#include "timetable.hpp"
+
+namespace socsched {
+
+namespace {
+
+constexpr Ns NEVER = INT64_MAX, HANGS = -1;
+
+struct End {
+  Ns time;
+  int task;
+  int64_t index;
+  Job* job;
+  bool fails;
+
+  bool operator<(const End& other) const {  // the latest comes first in std::priority_queue's order
+    return std::tie(time, task, index) > std::tie(other.time, other.task, other.index);
+  }
+};
+
+class VirtualWorkers : public Workers {
+ public:
+  VirtualWorkers(const Control& control) : control_(control), begun_(static_cast<size_t>(control.names().count()), 0) {
+    data_.resize(begun_.size());
+  }
+
+  // A listed time of -1 hangs, one below fails after that time.
+  void submit(Job* job) override {
+    const Task& task = *job->task;
+    const auto listed = control_.settings().times.find(task.name);
+    Ns time = task.cost;
+    if (listed != control_.settings().times.end() && !listed->second.empty()) {
+      int64_t& count = begun_[static_cast<size_t>(task.provider)];
+      time = listed->second[static_cast<size_t>(count++) % listed->second.size()];
+    }
+    job->output = data(task.provider);
+    retain(job->output);
+    job->begun = now;
+    if (time == HANGS) return;
+    const Ns took = time < 0 ? -time : time;
+    ends.push({now + (job->cheap ? took / 2 : took), task.number, job->index, job, time < 0});
+  }
+
+  Data* data(int provider) { return &data_[static_cast<size_t>(provider)]; }
+
+  Ns now = 0;
+  std::priority_queue<End> ends;
+
+ private:
+  const Control& control_;
+  std::vector<int64_t> begun_;
+  std::vector<Data> data_;
+};
+
+}  // namespace
+
+Ns run_virtually(Control& control, Journal& journal) {
+  VirtualWorkers workers(control);
+  control.set_workers(&workers);
+  Timetable timetable(control.plan(), control.settings().horizon);
+  const Ns interval = control.interval();
+  Ns look = interval;
+  int64_t events = 0;
+  while (true) {
+    const Ns release = control.over() || timetable.next() < 0 ? NEVER : timetable.next();
+    const Ns end = workers.ends.empty() ? NEVER : workers.ends.top().time;
+    if (release == NEVER && end == NEVER && (control.over() || control.idle())) break;
+    const Ns now = std::min({release, end, look});
+    workers.now = now;
+    while (!workers.ends.empty() && workers.ends.top().time == now) {
+      const End ended = workers.ends.top();
+      workers.ends.pop();
+      if (ended.fails)
+        control.failed(ended.job, ended.job->begun, now, "Failed: as scripted");
+      else
+        control.ended(ended.job, ended.job->begun, now);
+    }
+    if (release == now && !control.over())
+      timetable.take(now, [&](int provider, int64_t frame) { control.release(provider, frame, now, now, workers.data(provider)); });
+    control.dispatch(now);
+    if (look == now) {
+      control.look(now);
+      look += interval;
+    }
+    if (++events % 1024 == 0) journal.append();
+  }
+  const Ns duration = control.over() ? control.last_end() : std::max(control.last_end(), control.settings().horizon);
+  control.settle(duration);
+  journal.append();
+  return duration;
+}
+
+}  // namespace socsched

@@ -1,0 +1,90 @@
+"""The settings file of the native executor (run.json): a plan, how its stages are executed, options of the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from socsched.executor.orders import declared_terms
+from socsched.faults.model import Faults
+from socsched.files import write_file
+from socsched.planning import io
+from socsched.planning.plan import Plan
+from socsched.runtime.overload import Policies
+
+PLAN, SETTINGS, JOURNAL, EXECUTED = "plan.json", "run.json", "journal.jsonl", "executed.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """A run of `plan`; times in ns.
+
+    `needs`: task -> stages and sensors whose data it cannot do without.  `stages`: task -> how it is executed (see
+    `native/settings.hpp`).  `processors`: engine -> processor of each lane, -1 for none.  `times`: for a virtual clock,
+    the execution times of a task's jobs in turn; -1 hangs, less fails after that time.
+    """
+
+    plan: Plan
+    horizon_ns: int
+    needs: Mapping[str, set[str]] = field(default_factory=dict)
+    stages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    processors: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    policies: Policies = field(default_factory=Policies)
+    faults: Faults = field(default_factory=Faults)
+    limp_home: tuple[Plan, ...] = ()
+    times: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    shield: bool = False
+    hang_ns: int = 0
+    awake_ns: int | None = None
+    realtime: str = "off"
+    seed: int = 0
+
+
+def write_settings(settings: RunSettings, folder: Path) -> Path:
+    """Write the settings and the plans they name to a folder; return the settings file.
+
+    Raises UsageError for a policy that cannot be run.
+    """
+    plans = (settings.plan, *settings.limp_home)
+    names = [PLAN, *(f"limp-home-{number}.json" for number in range(1, len(plans)))]
+    for plan, name in zip(plans, names, strict=True):
+        io.save(plan, folder / name)
+    file = folder / SETTINGS
+    write_file(file, json.dumps(document_of(settings, names), indent=1) + "\n")
+    return file
+
+
+def document_of(settings: RunSettings, names: Sequence[str]) -> dict[str, Any]:
+    """Return the settings file for plans in files called `names`, the plan first; UsageError as `write_settings`."""
+    plans = (settings.plan, *settings.limp_home)
+    orders = {engine.policy: list(declared_terms(engine.policy)) for plan in plans for engine in plan.engines}
+    policies, faults = settings.policies, settings.faults
+    return {
+        "format": "socsched-run",
+        "version": 1,
+        "plan": names[0],
+        "limp_home": names[1:],
+        "orders": orders,
+        "needs": {task: sorted(needed) for task, needed in settings.needs.items()},
+        "stages": {task: dict(how) for task, how in settings.stages.items()},
+        "processors": {engine: list(lanes) for engine, lanes in settings.processors.items()},
+        "overload": {
+            "stages": {task: stage.policy for task, stage in policies.stages.items()},
+            "shed_below": policies.shed_below,
+            "shed_ns": policies.shed_ns,
+        },
+        "failures": [
+            {"engine": f.engine, "lanes": list(f.lanes), "at_ns": f.at_ns, "kind": f.kind} for f in faults.failures
+        ],
+        "dropouts": [{"sensor": f.sensor, "from_ns": f.from_ns, "until_ns": f.until_ns} for f in faults.dropouts],
+        "times": {task: list(times) for task, times in settings.times.items()},
+        "horizon_ns": settings.horizon_ns,
+        "hang_ns": settings.hang_ns,
+        "awake_ns": -1 if settings.awake_ns is None else settings.awake_ns,
+        "seed": settings.seed,
+        "shield": settings.shield,
+        "realtime": settings.realtime,
+    }

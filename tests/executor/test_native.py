@@ -1,0 +1,309 @@
+"""The native executor against the Python dispatcher and the simulator, and as a program of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from socsched.api.folders import load as load_folder
+from socsched.errors import UsageError
+from socsched.executor.application import write_application
+from socsched.executor.build import build_executor, find_executor
+from socsched.executor.face import execute_natively
+from socsched.executor.orders import declared_terms
+from socsched.executor.outcome import read_outcome
+from socsched.executor.settings import JOURNAL, RunSettings, write_settings
+from socsched.executor.virtual import differences, differences_from_simulator, run_native, run_reference
+from socsched.faults.model import Failure, Faults
+from socsched.planning.io import to_document
+from socsched.runtime.boards.local import LocalBoard
+from socsched.runtime.errors import StageFailed
+from socsched.runtime.journal import recover
+from socsched.runtime.options import Options
+from tests.executor.random_runs import MS, eventful_run, plain_run
+from tests.runtime.run_plans import HERE, pipeline, plan, task
+
+
+@pytest.fixture(scope="module")
+def executor() -> Path:
+    """Return the executor, built for this machine."""
+    found = find_executor()
+    if found is None:
+        pytest.skip("no C++ compiler")
+    return found
+
+
+def start(executor: Path, settings: RunSettings, folder: Path, **changes: Any) -> subprocess.CompletedProcess[str]:
+    """Run settings in real time."""
+    command = [str(executor), str(write_settings(settings, folder)), "-o", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **changes)
+
+
+def chain_of_two(**changes: Any) -> RunSettings:
+    """Return 200 ms of a chain of two stages of 0.2 ms on two lanes, released every 10 ms."""
+    made = plan(task("first", "s"), task("second", "first", lanes=(1,)), sensors={"s": 10 * MS})
+    stages = {name: {"kind": "spin", "time_ns": MS // 5} for name in ("first", "second")}
+    return replace(RunSettings(made, 200 * MS, stages=stages), **changes)
+
+
+@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(n, marks=pytest.mark.slow) for n in range(15, 200))])
+def test_plain_runs_equal_the_dispatcher_and_the_simulator(executor: Path, seed: int, tmp_path: Path) -> None:
+    settings = plain_run(seed)
+    trace, executed = run_native(executor, settings, tmp_path)
+    assert trace.jobs
+    assert differences(settings, trace, executed) == []
+    assert differences_from_simulator(settings, trace) == []
+
+
+@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(n, marks=pytest.mark.slow) for n in range(15, 200))])
+def test_eventful_runs_equal_the_dispatcher(executor: Path, seed: int, tmp_path: Path) -> None:
+    settings = eventful_run(seed)
+    trace, executed = run_native(executor, settings, tmp_path)
+    assert differences(settings, trace, executed) == []
+    for account in executed.accounts.values():
+        assert account.released == account.completed + account.dropped + account.aborted
+
+
+def test_a_different_decision_is_found(executor: Path, tmp_path: Path) -> None:
+    settings = plain_run(0)
+    trace, executed = run_native(executor, settings, tmp_path)
+    trace.jobs[0].start_ns += 1
+    assert differences(settings, trace, executed) and differences_from_simulator(settings, trace)
+
+
+def test_a_hang_is_survived_by_a_limp_home_plan(executor: Path, tmp_path: Path) -> None:
+    made = plan(task("t", "s"), sensors={"s": 10 * MS})
+    spare = replace(made, tasks=(replace(made.tasks[0], lanes=(1,)),))
+    settings = RunSettings(made, 200 * MS, limp_home=(spare,), times={"t": (MS, MS, -1, *[MS] * 100)})
+    trace, executed = run_native(executor, settings, tmp_path)
+    assert differences(settings, trace, executed) == []
+    assert [job.status for job in trace.jobs].count("aborted") == 1
+    assert executed.accounts["s"].completed == 19
+    assert {piece.lanes for piece in trace.slices} == {(0,), (1,)}
+
+
+def test_a_queue_may_drop_its_oldest_frame() -> None:
+    made = plan(task("t", "s", queue=1, overflow="oldest", cost_ns=35 * MS, segments=()), sensors={"s": 10 * MS})
+    run = run_reference(RunSettings(made, 40 * MS))
+    assert [job.status for job in run.trace.jobs] == ["done", "dropped", "dropped", "done"]
+
+
+def test_frames_of_inputs_that_drift_apart_do_not_accumulate(executor: Path, tmp_path: Path) -> None:
+    join = task("join", "a", "b")
+    settings = RunSettings(plan(replace(join, queue=1), sensors={"a": MS, "b": 100 * MS}), 300 * MS)
+    trace, executed = run_native(executor, settings, tmp_path)
+    assert differences(settings, trace, executed) == []
+    assert executed.accounts["a"].dropped == 300 - executed.accounts["a"].completed
+
+
+@pytest.mark.parametrize("name", ["rr", "cbs", "hhpf", "nothing-of-that-name"])
+def test_orders_that_change_while_jobs_wait_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        declared_terms(name)
+
+
+HOSTILE = {
+    "": "1:1: not valid JSON: expected a value, got the end of the file",
+    "{": "1:2: not valid JSON: expected the name of a field",
+    "[" * 100: "1:66: not valid JSON: nested more than 64 levels deep",
+    '{"a": 1, "a": 2}': "1:10: not valid JSON: a field that is there twice",
+    '{"format": "socsched-run"}': "1:1: version: this field is missing",
+    '{"format": "other"}': "1:12: format: expected one of socsched-run",
+    '{"format":\n "socsched-run", "version": 1e999}': "2:29: not valid JSON: expected a finite number",
+    '{"format": "\\ud800"}': "1:19: not valid JSON: half of a surrogate pair",
+    '{"format": "socsched-run", "version": 2}': "1:39: version: expected a whole number from 1 to 1",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_settings_are_refused_with_their_position(executor: Path, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.write_text(text)
+    done = subprocess.run([executor, file, "-o", tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {file}:{HOSTILE[text]}")
+
+
+CHANGES = {
+    ("tasks", 0, "lanes"): ([7], "tasks[0].lanes[0]: expected a whole number from 0 to 3"),
+    ("tasks", 0, "period_ns"): (0, "tasks[0].period_ns: expected a whole number from 1"),
+    ("tasks", 0, "after"): (["nobody"], "tasks[0].after[0]: expected the name of a task or sensor"),
+    ("tasks", 0, "engine"): ("gpu", "tasks[0].engine: expected one of the plan's engines"),
+    ("tasks", 1, "after"): (["second"], "tasks: expected an acyclic graph"),
+    ("tasks", 1, "name"): ("first", "tasks: the name first is there twice"),
+    ("engines", 0, "lanes"): (10**6, "engines[0].lanes: expected a whole number from 1 to 1024"),
+    ("tasks", 0, "criticality"): ("very", "tasks[0].criticality: expected one of soft, firm, hard"),
+    ("tasks", 0, "width"): (1, "tasks[0].width: expected 0"),
+}
+
+
+@pytest.mark.parametrize("place", CHANGES)
+def test_hostile_plans_are_refused_with_their_position(executor: Path, place: Any, tmp_path: Path) -> None:
+    file = write_settings(chain_of_two(), tmp_path)
+    made = json.loads((tmp_path / "plan.json").read_text())
+    part, number, field = place
+    made[part][number][field], expected = CHANGES[place]
+    (tmp_path / "plan.json").write_text(json.dumps(made, indent=1))
+    done = subprocess.run([executor, file, "-o", tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    where, _, what = done.stderr.removeprefix(f"error: {tmp_path}/plan.json:").partition(": ")
+    assert all(part.isdigit() for part in where.split(":")) and what.startswith(expected)
+
+
+def test_a_run_in_real_time_accounts_for_every_frame(executor: Path, tmp_path: Path) -> None:
+    done = start(executor, chain_of_two(processors={"cpu": (0, 0, 0, 0)}), tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    trace, executed = read_outcome(tmp_path)
+    assert [job.status for job in trace.jobs] == ["done"] * 40
+    assert executed.accounts["s"].completed == 20
+    assert len(trace.counters["release_late_ns.s"]) == 20
+    ended = {(job.task, job.frame): job.finish_ns for job in trace.jobs}
+    for job in trace.jobs:
+        before = job.frame * 10 * MS if job.task == "first" else ended["first", job.frame]
+        assert before <= job.activation_ns <= job.start_ns <= job.finish_ns - MS // 5
+
+
+@pytest.mark.parametrize("kind", ["fail", "hang"])
+@pytest.mark.parametrize("spare", [False, True])
+def test_faults_end_in_the_accounting(executor: Path, kind: str, spare: bool, tmp_path: Path) -> None:
+    settings = chain_of_two(hang_ns=30 * MS, faults=Faults(failures=(Failure("cpu", 50 * MS, kind, (1,)),)))
+    moved = replace(settings.plan, tasks=tuple(replace(t, lanes=(n + 2,)) for n, t in enumerate(settings.plan.tasks)))
+    done = start(executor, replace(settings, limp_home=(moved,) if spare else ()), tmp_path)
+    trace, executed = read_outcome(tmp_path)
+    account = executed.accounts["s"]
+    assert account.released == account.completed + account.dropped + account.aborted
+    assert account.aborted >= 1
+    fails = kind == "fail" and not spare
+    assert done.returncode == (3 if fails else 0)
+    assert executed.failed_stage == ("second" if fails else "")
+    assert any(note.kind == "fault" for note in trace.instants)
+    if spare:
+        assert account.completed >= 10 and {(2,), (3,)} <= {piece.lanes for piece in trace.slices}
+
+
+@pytest.mark.parametrize("number", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 200))])
+def test_a_killed_run_leaves_a_readable_journal(executor: Path, number: int, tmp_path: Path) -> None:
+    settings = chain_of_two(horizon_ns=20_000 * MS)
+    process = subprocess.Popen([executor, write_settings(settings, tmp_path), "-o", tmp_path])
+    journal = tmp_path / JOURNAL
+    while not journal.is_file() or journal.stat().st_size < 2000:
+        time.sleep(0.01)
+    time.sleep(number % 17 * 0.02)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    trace = recover(journal)
+    assert trace.jobs and {job.status for job in trace.jobs} == {"done"}
+    released = {frame for frame, _ in enumerate(trace.releases["s"])}
+    assert {job.frame for job in trace.jobs} <= released
+
+
+def test_an_interrupted_run_ends_in_order(executor: Path, tmp_path: Path) -> None:
+    settings = chain_of_two(horizon_ns=60_000 * MS)
+    process = subprocess.Popen([executor, write_settings(settings, tmp_path), "-o", tmp_path])
+    while not (tmp_path / JOURNAL).is_file() or (tmp_path / JOURNAL).stat().st_size < 2000:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 0
+    trace, executed = read_outcome(tmp_path)
+    assert executed.interrupted and trace.instants[-1].text == "interrupted by the user"
+    account = executed.accounts["s"]
+    assert account.released == account.completed + account.dropped + account.aborted
+
+
+def test_a_full_disk_ends_in_a_notice(executor: Path, tmp_path: Path) -> None:
+    file = write_settings(chain_of_two(), tmp_path)
+    (tmp_path / JOURNAL).symlink_to("/dev/full")
+    assert subprocess.run([executor, file, "-o", tmp_path], check=False).returncode == 0
+    executed = json.loads((tmp_path / "executed.json").read_text())
+    assert executed["journal_error"] == os.strerror(28)
+    assert executed["accounts"]["s"]["completed"] == 20
+
+
+@pytest.mark.parametrize(("function", "code"), [("probe", 0), ("greedy", 3)])
+def test_nothing_is_allocated_between_a_release_and_its_first_kernel(
+    executor: Path, function: str, code: int, tmp_path: Path
+) -> None:
+    library = tmp_path / "counting.so"
+    compiler = shutil.which("cc") or pytest.skip("no C compiler")
+    source = Path(__file__).with_name("counting_malloc.c")
+    subprocess.run([compiler, "-O1", "-fPIC", "-shared", source, "-o", library], check=True)
+    call = {"kind": "call", "library": str(library), "function": function}
+    settings = chain_of_two(stages={"first": call, "second": call}, awake_ns=MS // 10)
+    done = start(executor, settings, tmp_path, env={**os.environ, "LD_PRELOAD": str(library)})
+    assert done.returncode == code, read_outcome(tmp_path)[1].failure
+
+
+def test_the_face_returns_what_a_run_returns(executor: Path, tmp_path: Path) -> None:
+    made = chain_of_two().plan
+    tasks = tuple(replace(one, cost_ns=MS // 5, segments=()) for one in made.tasks)
+    reports: list[Any] = []
+    accounts: dict[str, dict[str, int]] = {}
+    options = Options(executor="native", journal=tmp_path / JOURNAL)
+    trace = execute_natively(
+        replace(made, tasks=tasks), pipeline(made), board=LocalBoard(HERE), options=options, frames=20,
+        on_frame=reports.append, accounts=accounts,
+    )  # fmt: skip
+    assert accounts == {"s": {"released": 20, "completed": 20, "dropped": 0, "aborted": 0}}
+    assert [report.frame for report in reports] == list(range(20))
+    assert {piece.name for piece in trace.slices} == {"first (synthetic load)", "second (synthetic load)"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == [JOURNAL, "plan.json"]
+
+
+def test_the_face_reports_a_failed_stage_and_what_it_cannot_run(executor: Path) -> None:
+    made = chain_of_two().plan
+    faults = Faults(failures=(Failure("cpu", 20 * MS, "fail", (1,)),))
+    options = Options(executor="native", faults=faults)
+    with pytest.raises(StageFailed, match="second"):
+        execute_natively(made, pipeline(made), board=LocalBoard(HERE), options=options, frames=20)
+    with pytest.raises(UsageError, match="--no-pace; --steal"):
+        execute_natively(
+            made, pipeline(made), board=LocalBoard(HERE), options=replace(options, steal=True), pace="asap"
+        )
+
+
+def test_a_bundle_runs_without_python(executor: Path, tmp_path: Path) -> None:
+    made = chain_of_two().plan
+    tasks = tuple(replace(one, cost_ns=MS // 5, segments=()) for one in made.tasks)
+    made = replace(made, tasks=tasks, chains=(replace(made.chains[0], name="chain"),))
+    bundle, results = tmp_path / "bundle", tmp_path / "results"
+    bundle.mkdir()
+    (bundle / "plan.json").write_text(json.dumps(to_document(made), sort_keys=True))
+    assert write_application(made, pipeline(made), bundle, lambda _: None)
+    clean = {"PATH": "/usr/bin:/bin"}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [bundle / "start.sh", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=clean, cwd=tmp_path)
+
+    assert run("--selftest").stdout == "selftest passed\n"
+    assert run("--duration", "1", "-o", str(results)).returncode == 0
+    _, trace, _ = load_folder(results)
+    assert trace.duration_ns >= 1000 * MS
+    assert [job.status for job in trace.jobs] == ["done"] * 200
+    for wrong in (("--duration", "soon"), ("--all",)):
+        assert run(*wrong).returncode == 2
+    with (bundle / "plan.json").open("a") as file:
+        file.write(" ")
+    damaged = run("--selftest")
+    assert damaged.returncode == 2 and "plan.json: differs from what was built" in damaged.stderr
+
+
+@pytest.mark.slow
+def test_it_is_built_for_boards(tmp_path: Path) -> None:
+    compiler, emulator = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarch64")
+    if compiler is None or emulator is None:
+        pytest.skip("no aarch64 compiler or emulator")
+    built = build_executor(compiler, "aarch64")
+    settings = plain_run(1)
+    command = [emulator, "-L", "/usr/aarch64-linux-gnu", str(built), str(write_settings(settings, tmp_path)), "-o"]
+    subprocess.run([*command, str(tmp_path), "--virtual"], check=True)
+    assert differences(settings, *read_outcome(tmp_path)) == []

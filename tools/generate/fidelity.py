@@ -2,8 +2,8 @@
 
 Usage: python -m tools.generate.fidelity [SUMMARY.json] [--data TEXT] [--date YYYY-MM-DD]
 
-Without a summary only README's table is written, from the page as it is.  Its errors of networks left out of the fit are
-those that the shipped descriptors state.
+Without a summary only README's table is written, from the page as it is.  Its errors of networks left out of the fit
+are those that the shipped descriptors state.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def cost(request: Request) -> Known | Estimate | None:
     profile, engine = request.profile, request.engine
     if profile is None or profile.platform != request.platform.name:
         return None
-    if engine.precisions[request.precision].fitted is not None:
+    if any(fit.networks for fit in engine.precisions[request.precision].fitted):
         return None
     for mode in request.platform.modes:
         names = (mode.name, *mode.aliases)

@@ -21,6 +21,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         (f"platforms rules {BOARD} conv2d --runtime-version newest", "expected numbers such as 8.6.2"),
         (f"platforms rules {BOARD} conv2d kernel=x", "kernel"),
         ("platforms rules nowhere conv2d", "nowhere"),
+        (f"platforms rules {BOARD} --record {{root}}/answers.json", "add --against-vendor"),
     ],
     "pipelines": [
         ("pipelines show nothing", "nothing"),
@@ -186,6 +187,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("validate {root}/broken.csv --networks {root}/missing", "missing: is no folder"),
         ("validate {root}/broken.csv", "--networks"),
         ("validate {root}/broken.csv --networks {root}/folder --bar {root}/missing.yaml", "missing.yaml"),
+        ("validate {root}/broken.csv --networks {root}/folder --exclude colour=red", "broken.csv"),
         ("validate {root}/broken.csv --networks {root}/folder --bar {root}/broken.yaml", "broken.yaml:2:"),
         ("validate {root}/broken.csv --networks {root}/folder --bar {root}/tiny.yaml", "tiny.yaml:2:1: name: unknown"),
         ("validate {root}/broken.csv --networks {root}/folder -p nowhere", "nowhere"),
@@ -202,7 +204,10 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("demo -o {root}/demo --input {root}/missing", "missing"),
         ("demo -o {root}/demo --input {root}/broken.bin --weights {root}/missing.npz", "missing.npz"),
     ],
-    "doctor": [("doctor now", "unexpected extra argument")],
+    "doctor": [
+        ("doctor now", "unexpected extra argument"),
+        ("doctor --install tensorrt", "tensorrt"),
+    ],
     "plugins": [("plugins nothing", "unknown group 'nothing'")],
     "sweep": [
         ("sweep {root}/missing.yaml", "does not exist"),

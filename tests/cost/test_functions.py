@@ -14,7 +14,7 @@ from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import DescriptorError
-from socsched.models.camera import resize_normalise
+from socsched.models.camera_image import Target, prepare
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 
@@ -106,7 +106,7 @@ def test_two_steps_compute_what_one_does_but_for_rounding() -> None:
     first, second = (get_model("camera.preprocess", {**params, "steps": step}) for step in ("resize", "normalise"))
     assert first.function is not None and second.function is not None
     result = second.function(*first.function(image))[0]
-    assert np.abs(result - resize_normalise(image, 64, 96)).max() <= 0.51 / (255 * 0.224)
+    assert np.abs(result - prepare(image, Target(64, 96))).max() <= 0.51 / (255 * 0.224)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_wall_is_module_through_the_supply(tmp_path: Path) -> None:
 
 def test_a_share_of_an_engine_draws_its_share(tmp_path: Path) -> None:
     rows = [
-        row(number, engine="cpu0", precision="fp32", share=str(number), meter="rail VDD_CPU_CV") for number in (1, 4)
+        row(number, engine="cpu0", precision="fp32", share=str(number), meter="rail VIN_SYS_5V0") for number in (1, 4)
     ]
     rows += [
         row(5, engine="cpu0", precision="fp32", share="1", meter="module"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from socsched.descriptor.engine_file import EngineFile, Resolve
 from socsched.descriptor.fields import (
@@ -35,17 +35,44 @@ from socsched.descriptor.platform_checks import CHECKS, engine_ids
 from socsched.descriptor.source import Document, read
 from socsched.descriptor.validation import plain, validate
 
-Parameter = float | Bandwidth
-"""A plain number, or a bandwidth with its unit."""
 Stated = BandwidthFigure | RateFigure
 """A parameter with a provenance of its own."""
+
+
+def _form(value: Any) -> str:
+    """Return the form a parameter is written in, so that faults are those of this form alone."""
+    figure = isinstance(value, Stated) or (isinstance(value, dict) and {"value", "kind"} & set(value))
+    if figure:
+        number = value.get("value") if isinstance(value, dict) else value.value
+        return "<bandwidth figure>" if isinstance(number, str) or isinstance(value, BandwidthFigure) else "<figure>"
+    if isinstance(value, dict):
+        return "<by engine>"
+    return "<bandwidth>" if isinstance(value, str) else "<number>"
+
+
+Parameter = Annotated[
+    Annotated[float, Tag("<number>")]
+    | Annotated[Bandwidth, Tag("<bandwidth>")]
+    | Annotated[RateFigure, Tag("<figure>")]
+    | Annotated[BandwidthFigure, Tag("<bandwidth figure>")],
+    Discriminator(_form),
+]
+"""A plain number, a bandwidth with its unit, or a figure with either."""
+ByEngine = Annotated[
+    Annotated[float, Tag("<number>")]
+    | Annotated[Bandwidth, Tag("<bandwidth>")]
+    | Annotated[RateFigure, Tag("<figure>")]
+    | Annotated[BandwidthFigure, Tag("<bandwidth figure>")]
+    | Annotated[dict[Name, Parameter], Tag("<by engine>")],
+    Discriminator(_form),
+]
 
 
 class ContentionFile(Grounded):
     """How engines slow each other down at the DRAM."""
 
     model: Name = Field(description="max-min, pccs, linear, pairwise, or the name of an installed model")
-    parameters: dict[Name, Parameter | Stated | dict[Name, Parameter | Stated]] = Field(
+    parameters: dict[Name, ByEngine] = Field(
         default_factory=dict,
         description="the model's parameters, by engine if they differ by engine; figures name a source of their own",
     )

@@ -160,7 +160,8 @@ def _sources(tree: Tree) -> Iterator[Tree]:
 
 
 def report_error(document: Document, model: type[BaseModel], detail: Any) -> None:
-    path: Path = tuple(part for part in detail["loc"] if part != "[key]")
+    # Parts in angle brackets name the form of a value that may be written in several.
+    path: Path = tuple(part for part in detail["loc"] if part != "[key]" and str(part)[:1] + str(part)[-1:] != "<>")
     kind = detail["type"]
     if kind == "missing":
         document.report(path, f"required field is missing{_description(model, path)}")

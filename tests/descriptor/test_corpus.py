@@ -87,13 +87,16 @@ QUANTITY = re.compile(
 OPAQUE = re.compile(r"\b(target|params|host):")  # what a compiler or a model reads; any key may stand there
 
 
-def _inside_opaque(lines: list[str], index: int) -> bool:
-    """Return whether a line continues a mapping whose keys are not the descriptor's."""
+MODELLED = re.compile(r"\bparameters:")  # of a contention model, which checks the units when it is built
+
+
+def _inside(lines: list[str], index: int, opening: re.Pattern[str]) -> bool:
+    """Return whether a line continues a mapping that a line like this opens."""
     indent = len(lines[index]) - len(lines[index].lstrip())
     for line in reversed(lines[:index]):
         depth = len(line) - len(line.lstrip())
         if line.strip() and depth < indent:
-            if OPAQUE.search(line):
+            if opening.search(line):
                 return True
             indent = depth
     return False
@@ -102,7 +105,7 @@ def _inside_opaque(lines: list[str], index: int) -> bool:
 def broken(lines: list[str], index: int, dice: random.Random) -> tuple[str, int] | None:
     """Break line `index`; return the new text of it and the line a finding must name, None where nothing fits."""
     line = lines[index]
-    if line.lstrip().startswith("#") or OPAQUE.search(line) or _inside_opaque(lines, index):
+    if line.lstrip().startswith("#") or OPAQUE.search(line) or _inside(lines, index, OPAQUE):
         return None
     choices: list[tuple[str, int]] = []
     for match in re.finditer(rf"(?<![\w-])({'|'.join(KEYS)}): ", line):
@@ -115,7 +118,8 @@ def broken(lines: list[str], index: int, dice: random.Random) -> tuple[str, int]
         start, end = quantity.start(2), quantity.end(2)
         choices.append((line[:start] + "-" + line[start:], index))
         choices.append((line[:end] + " qq" + line[quantity.end(3) :], index))
-        choices.append((line[:end] + line[quantity.end(3) :], index))
+        if not _inside(lines, index, MODELLED):
+            choices.append((line[:end] + line[quantity.end(3) :], index))
         choices.append((line[:start] + ".nan" + line[quantity.end(3) :], index))
     if source := re.search(r"\bsource: ([\w-]+)", line):
         choices.append((line[: source.start(1)] + "nowhere-" + line[source.start(1) :], index))

@@ -1,10 +1,10 @@
 """Measured stage costs in a file (`profile.json`); a matching one takes precedence over every other figure.
 
 Format: {"schema_version": "1", "platform": NAME, "tool": TEXT, "date": TEXT, "costs": [{"stage", "engine", "mode",
-"precision", "share", "time_ns", "error", "samples", "median_ns", "times_ns"}], "contention": [{"victim", "aggressor",
-"factor", "samples"}], "conversions": [{"tensor", "given", "wanted", "bytes", "time_ns", "samples"}]}; `time_ns` is the
-time to plan with, `error` its relative uncertainty, `median_ns` the expected time, `times_ns` (ascending) the measured
-job times.
+"precision", "share", "time_ns", "error", "samples", "median_ns", "times_ns"; imported ones also "source" and "state"}],
+"contention": [{"victim", "aggressor", "factor", "samples"}], "conversions": [{"tensor", "given", "wanted", "bytes",
+"time_ns", "samples"}]}; `time_ns` is the time to plan with, `error` its relative uncertainty, `median_ns` the expected
+time, `times_ns` (ascending) the measured job times.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from socsched.descriptor.limits import Bytes, Count, Line, Ns, Positive, Rows, S
 from socsched.files import write_file
 
 SCHEMA_VERSION = "1"
+_IMPORTED = ("source", "state")
 _ANEW = "write it anew with `socsched profile`"
 
 
@@ -33,7 +34,8 @@ class _Head:
 class MeasuredCost:
     """One measured stage: `share` engine units used (0 = all), time in ns, relative error, number of samples.
 
-    `times_ns`: quantiles of job times, at equal steps; empty where only summary figures are known.
+    `times_ns`: quantiles of job times, at equal steps; empty where only summary figures are known.  `source`: where an
+    imported cost is from, `state`: mode, clocks and power of the board meanwhile; both empty for costs measured here.
     """
 
     stage: Line
@@ -46,6 +48,8 @@ class MeasuredCost:
     samples: Count = 0
     median_ns: Ns = 0
     times_ns: Annotated[tuple[SomeNs, ...], Rows] = ()
+    source: Line = ""
+    state: Line = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,10 @@ class Profile:
 
 def save_profile(profile: Profile, path: str | Path) -> None:
     """Write a profile as JSON."""
-    costs = [{name: getattr(cost, name) for name in MeasuredCost.__slots__} for cost in profile.costs]
+    costs = [
+        {name: value for name in MeasuredCost.__slots__ if (value := getattr(cost, name)) or name not in _IMPORTED}
+        for cost in profile.costs
+    ]
     document = {
         "schema_version": SCHEMA_VERSION,
         "platform": profile.platform,
@@ -126,7 +133,7 @@ def cost(request: Request) -> Known | None:
         return None
     names = (mode.name, *mode.aliases)
     found = profile.find(request.stage.name, request.engine.id, names, request.precision, request.share)
-    return Known(found.time_ns, "measured", profile.tool or "profile", found.error) if found else None
+    return Known(found.time_ns, "measured", found.source or profile.tool or "profile", found.error) if found else None
 
 
 SOURCE = CostSource("profile", PROFILE, cost)

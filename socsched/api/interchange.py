@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from socsched.errors import UsageError, unwritable
+from socsched.files import write_file
+
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform
     from socsched.graph.network import Network
     from socsched.interchange.costs import Imported
+    from socsched.interchange.pipeline_text import ImportedPipeline
 
 
 def import_profile(
@@ -42,3 +46,39 @@ def import_profile(
         networks = tuple(model.network() for model in models if model.network is not None)
     choices = costs.Choices(precision, mode, engines or {}, stages or {}, skip)
     return costs.import_profile([Path(file) for file in files], load_platform(platform), choices, networks)
+
+
+def import_pipeline(
+    form: str,
+    source: str | Path,
+    *,
+    platform: str | Path | Platform | None = None,
+    mode: str = "",
+    engines: Mapping[str, str] | None = None,
+    architecture: str | Path | None = None,
+) -> ImportedPipeline:
+    """Return the pipeline in another tool's model or trace, with notes on what it does not state.
+
+    `form`: amalthea (a model) or ros2 (the folder of a CTF trace, with CARET's `architecture` file if there is one).
+    `platform`, `mode`, `engines`: what the costs are for.  Raises DescriptorError or InputError for faulty files,
+    UsageError for an unknown form or engine.
+    """
+    from socsched.api.loading import load_platform
+
+    board = load_platform(platform) if platform is not None else None
+    if form == "amalthea":
+        from socsched.interchange.amalthea import import_amalthea
+
+        return import_amalthea(Path(source), board, mode, engines)
+    raise UsageError(f"unknown format {form!r}", "formats: amalthea, ros2")
+
+
+def write_pipeline(imported: ImportedPipeline, file: str | Path) -> Pipeline:
+    """Write an imported pipeline and return it; DescriptorError if it breaks a rule of pipeline files."""
+    pipeline = imported.pipeline(str(file))
+    try:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        write_file(file, imported.text())
+    except OSError as error:
+        raise unwritable(file, error) from None
+    return pipeline

@@ -11,6 +11,7 @@ import click
 from socsched.cli.options import (
     NameOrPath,
     Output,
+    Pair,
     Percentage,
     input_option,
     output_options,
@@ -135,22 +136,6 @@ def _show(title: str, profile: Profile) -> None:
     console(terminal_width()).print(table(title, columns, rows, (4, 5, 6)))
 
 
-class _Pair(click.ParamType[tuple[str, str]]):
-    """Text of the form KEY=VALUE."""
-
-    name = "pair"
-
-    def convert(
-        self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        key, equals, found = value.partition("=")
-        if not (equals and key and found):
-            self.fail(f"expected KEY=VALUE, got {value!r}", param, ctx)
-        return key, found
-
-
 @click.command("import", short_help="Read the execution times from profiles of other tools.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @platform_option()
@@ -159,9 +144,9 @@ class _Pair(click.ParamType[tuple[str, str]]):
     "--precision", type=click.Choice(["fp32", "fp16", "int8"]), help="Data type, if the files do not state it."
 )
 @click.option(
-    "--engine", "engines", type=_Pair(), multiple=True, metavar="KIND=ENGINE", help="Engine of a kind: dla=dla1."
+    "--engine", "engines", type=Pair(), multiple=True, metavar="KIND=ENGINE", help="Engine of a kind: dla=dla1."
 )
-@click.option("--stage", "stages", type=_Pair(), multiple=True, metavar="SOURCE=NAME", help="Stage of a file or range.")
+@click.option("--stage", "stages", type=Pair(), multiple=True, metavar="SOURCE=NAME", help="Stage of a file or range.")
 @click.option("--pipeline", type=NameOrPath("pipelines"), help="Pipeline whose networks' layers the files name.")
 @click.option("--skip", type=click.IntRange(0), default=0, show_default=True, help="First jobs to leave out: warm-up.")
 @click.option(

@@ -1,7 +1,7 @@
 """JSON of trtexec: --exportProfile (mean times of layers), --exportTimes (inferences), --exportLayerInfo (engines).
 
-A subgraph of the DLA is started without waiting for it.  Its own row holds only the submission; the DLA's time appears in
-the rows that wait for its result: its output reformatter, a copy "from nvm", the input reformatter of the next GPU
+A subgraph of the DLA is started without waiting for it.  Its own row holds only the submission; the DLA's time appears
+in the rows that wait for its result: its output reformatter, a copy "from nvm", the input reformatter of the next GPU
 layer, and markers "... finish".  All rows from the block up to the next GPU layer are therefore the DLA's time
 (HaX-CoNN's profiles, PPoPP 2024: 1.84 of 2.74 ms are in one "output reformatter"; TensorRT issue 3143).
 """
@@ -96,7 +96,7 @@ class _Part:
 
 
 def _dla_blocks(names: Sequence[RowName], on_dla: frozenset[str]) -> frozenset[str]:
-    """Return the blocks that run on the DLA: listed ones, those stated, and ranges followed by DLA copies or markers."""
+    """Return the blocks that run on the DLA: listed, stated, or a range before DLA copies or markers."""
     found = {name.base for name in names if is_list(name.base)} | (on_dla & {name.base for name in names})
     for index, name in enumerate(names):
         if is_range(name.base) and not name.role:

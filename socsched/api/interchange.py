@@ -70,7 +70,29 @@ def import_pipeline(
         from socsched.interchange.amalthea import import_amalthea
 
         return import_amalthea(Path(source), board, mode, engines)
+    if form == "ros2":
+        from socsched.interchange.ros2 import read_graph
+        from socsched.interchange.ros2_pipeline import pipeline_of
+
+        return pipeline_of(read_graph(Path(source), Path(architecture) if architecture else None), Path(source))
     raise UsageError(f"unknown format {form!r}", "formats: amalthea, ros2")
+
+
+def import_results(
+    source: str | Path, folder: str | Path, *, pipeline: Pipeline, architecture: str | Path | None = None
+) -> None:
+    """Write the recording in a ROS 2 trace as a result folder, for `report`, `why` and `compare`.
+
+    `pipeline`: the one imported from the same trace.  Raises InputError for a faulty trace.
+    """
+    from socsched.api.folders import save
+    from socsched.interchange.ros2 import read_graph
+    from socsched.interchange.ros2_result import plan_of, trace_of
+    from socsched.trace.metrics import result
+
+    graph = read_graph(Path(source), Path(architecture) if architecture else None)
+    plan, trace = plan_of(graph, pipeline.name), trace_of(graph)
+    save(Path(folder), plan, trace, result(trace, plan), page=False)
 
 
 def write_pipeline(imported: ImportedPipeline, file: str | Path) -> Pipeline:

@@ -202,6 +202,9 @@ def import_pipeline(
     )
     pipeline = interchange.write_pipeline(found, file)
     output.note(f"wrote {file}")
+    if results:
+        interchange.import_results(source, results, pipeline=pipeline, architecture=architecture)
+        output.note(f"wrote {results}/ (plan.json, result.json, trace.pftrace)")
     for note in found.notes:
         output.note(note)
     document = {

@@ -48,6 +48,20 @@ def import_profile(
     return costs.import_profile([Path(file) for file in files], load_platform(platform), choices, networks)
 
 
+def save_recording(imported: Imported, platform: str | Path | Platform, folder: str | Path) -> None:
+    """Write the jobs of an imported profile as a result folder, for `report`, `why` and `compare`.
+
+    Raises UsageError unless exactly one of the files states when jobs ran.
+    """
+    from socsched.api.folders import save
+    from socsched.api.loading import load_platform
+    from socsched.interchange.profile_result import recorded
+    from socsched.trace.metrics import result
+
+    plan, trace = recorded(imported, load_platform(platform))
+    save(Path(folder), plan, trace, result(trace, plan), page=False)
+
+
 def import_pipeline(
     form: str,
     source: str | Path,
@@ -87,11 +101,12 @@ def import_results(
     """
     from socsched.api.folders import save
     from socsched.interchange.ros2 import read_graph
-    from socsched.interchange.ros2_result import plan_of, trace_of
+    from socsched.interchange.ros2_result import plan_of, responses, trace_of
     from socsched.trace.metrics import result
 
     graph = read_graph(Path(source), Path(architecture) if architecture else None)
-    plan, trace = plan_of(graph, pipeline.name), trace_of(graph)
+    found = responses(graph)
+    plan, trace = plan_of(graph, pipeline.name, found), trace_of(graph, found)
     save(Path(folder), plan, trace, result(trace, plan), page=False)
 
 

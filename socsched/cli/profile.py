@@ -148,6 +148,9 @@ def _show(title: str, profile: Profile) -> None:
 )
 @click.option("--stage", "stages", type=Pair(), multiple=True, metavar="SOURCE=NAME", help="Stage of a file or range.")
 @click.option("--pipeline", type=NameOrPath("pipelines"), help="Pipeline whose networks' layers the files name.")
+@click.option(
+    "--results", type=click.Path(path_type=Path, file_okay=False), help="Result folder with the jobs recorded."
+)
 @click.option("--skip", type=click.IntRange(0), default=0, show_default=True, help="First jobs to leave out: warm-up.")
 @click.option(
     "-o",
@@ -169,6 +172,7 @@ def import_command(
     engines: tuple[tuple[str, str], ...],
     stages: tuple[tuple[str, str], ...],
     pipeline: str | None,
+    results: Path | None,
     skip: int,
     file: Path,
 ) -> None:
@@ -177,7 +181,7 @@ def import_command(
     FILE: trtexec --exportProfile, --exportTimes, --exportLayerInfo; an SQLite export of Nsight Systems; profiles of
     ONNX Runtime and PyTorch; a log of tegrastats, which states the board's condition.
     """
-    from socsched.api.interchange import import_profile
+    from socsched.api.interchange import import_profile, save_recording
     from socsched.cost.profile import save_profile
 
     ready_to_write(file=file)
@@ -194,6 +198,9 @@ def import_command(
     file.parent.mkdir(parents=True, exist_ok=True)
     save_profile(found.profile, file)
     output.note(f"wrote {file}")
+    if results:
+        save_recording(found, platform, results)
+        output.note(f"wrote {results}/ (plan.json, result.json, trace.pftrace)")
     recordings: list[Mapping[str, Any]] = [
         {"file": one.file, "tool": one.tool, "total_ns": round(one.total_ns), "handover_ns": round(one.handover_ns)}
         for one in found.recordings

@@ -92,8 +92,8 @@ def read_hardware(file: XmlFile, section: Element | None) -> Hardware:
     if section is None:
         return found
     domains = {d.get("name"): v for d in section.all("domains") if (v := d.first("defaultValue")) is not None}
-    lines = [line for d in section.all("definitions") if (line := d.first("lineSize")) is not None]
-    line = round(amount(file, lines[0])) if lines else _LINE
+    sizes = [size for d in section.all("definitions") if (size := d.first("lineSize")) is not None]
+    line = round(amount(file, sizes[0])) if sizes else _LINE
     for definition in section.all("definitions"):
         if definition.get("type").endswith("ProcessingUnitDefinition"):
             kind = definition.get("puType").lower() or "cpu"

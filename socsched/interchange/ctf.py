@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,14 +133,18 @@ def _read_events(reader: _Reader, stream: Stream, metadata: Metadata, cpu: int, 
         time = (reader.clock + metadata.clock_offset) * 10**9 // metadata.clock_hz
         plain = {key.removeprefix("_"): value for key, value in fields.items() if key[0] != "#"}
         context = {key.removeprefix("_"): value for key, value in context.items()}
-        process, thread = int(context.get("vpid", context.get("pid", 0))), int(context.get("vtid", context.get("tid", 0)))
+        process, thread = (
+            int(context.get("vpid", context.get("pid", 0))),
+            int(context.get("vtid", context.get("tid", 0))),
+        )
         events.append(Event(time, name, plain, process, thread, int(context.get("cpu_id", cpu))))
 
 
 class _Reader:
     """A cursor over the bits of a stream.
 
-    `clock` follows the fields that are mapped to it, `number` is the value of the last enumeration, whose label is read.
+    `clock` follows the fields that are mapped to it.  `number` is the value of the last enumeration read; its
+    label is returned.
     """
 
     def __init__(self, raw: bytes, at: int, end: int) -> None:
@@ -222,5 +226,3 @@ def _field(outer: Mapping[str, Any], name: str) -> Any:
     if short in outer:
         return outer[short]
     raise _Damaged(f"no field {name!r}")
-
-

@@ -1,6 +1,6 @@
 """The metadata of CTF 1.8 traces (TSDL): the types that LTTng writes, parsed with limits.
 
-Known: integers, floating-point numbers, strings, enumerations, structures, variants, arrays and sequences, aliases of them.
+Known: integers, floating-point numbers, strings, enumerations, structures, variants, arrays, sequences, and aliases.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Struct:
     @property
     def align(self) -> int:
         """Return the alignment in bits: the largest of its fields."""
-        return max([self.least, *(kind.align for _, kind in self.fields)])
+        return max([self.least, *(int(kind.align) for _, kind in self.fields)])
 
 
 @dataclass(frozen=True, slots=True)

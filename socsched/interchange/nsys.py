@@ -87,13 +87,15 @@ def _read(path: Path, base: sqlite3.Connection) -> Recording:
 
 
 def _graphs(path: Path, base: sqlite3.Connection) -> tuple[Section, ...]:
-    spans: dict[int, list[int]] = {}
+    spans: dict[int, list[tuple[int, int, int]]] = {}
     for start, end, graph in _rows(path, base, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ("start", "end", "graphId")):
-        spans.setdefault(graph, []).append(end - start)
-    return tuple(
-        Section(f"graph-{graph}", 0, "gpu", (), sum(t) / len(t), tuple(t), note="whole graphs")
-        for graph, t in spans.items()
-    )
+        spans.setdefault(graph, []).append((start, start, end))
+    found = []
+    for graph, jobs in spans.items():
+        times = tuple(end - start for _, start, end in jobs)
+        mean = sum(times) / len(times)
+        found.append(Section(f"graph-{graph}", 0, "gpu", (), mean, times, note="whole graphs", spans_ns=tuple(jobs)))
+    return tuple(found)
 
 
 def _texts(base: sqlite3.Connection) -> Iterator[tuple[int, str]]:

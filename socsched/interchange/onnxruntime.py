@@ -69,6 +69,7 @@ def recording(path: Path, data: Any | None = None) -> Recording:
 def _sections(path: Path, jobs: Sequence[Sequence[tuple[float, float, str, str]]]) -> tuple[Section, ...]:
     shape = [kind for kind, _ in groupby(jobs[0], key=lambda node: node[3])]
     times: list[list[int]] = [[] for _ in shape]
+    spans: list[list[tuple[int, int, int]]] = [[] for _ in shape]
     layers: list[tuple[str, ...]] = []
     for number_, job in enumerate(jobs):
         groups = [(kind, list(found)) for kind, found in groupby(job, key=lambda node: node[3])]
@@ -77,9 +78,12 @@ def _sections(path: Path, jobs: Sequence[Sequence[tuple[float, float, str, str]]
             raise InputError(problem, "profile runs of one model with inputs of one shape")
         for place, (_, found) in enumerate(groups):
             times[place].append(round(sum(node[1] for node in found) * 1000))
+            start, end = round(found[0][0] * 1000), round(max(node[0] + node[1] for node in found) * 1000)
+            spans[place].append((start if place == 0 else spans[place - 1][-1][2], start, end))
             if number_ == 0:
                 layers.append(tuple(node[2] for node in found))
-    return tuple(
-        Section("", 0 if len(shape) == 1 else i + 1, kind, layers[i], sum(times[i]) / len(times[i]), tuple(times[i]))
-        for i, kind in enumerate(shape)
-    )
+    found_sections = []
+    for i, kind in enumerate(shape):
+        mean, whole = sum(times[i]) / len(times[i]), 0 if len(shape) == 1 else i + 1
+        found_sections.append(Section("", whole, kind, layers[i], mean, tuple(times[i]), spans_ns=tuple(spans[i])))
+    return tuple(found_sections)

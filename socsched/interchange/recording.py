@@ -25,6 +25,7 @@ class Section:
     `stage`: name given by the source, empty: the file's.  `number`: position among the sections of the same stage, 0:
     the only one.  `kind`: engine kind or the source's own name of it.  `layers`: what it ran, in order.  `times_ns`:
     one per job, empty if the source has only the mean.  `hidden_ns`: time that the source books on other rows.
+    `spans_ns`: (ready, start, end) of every job on the source's clock, empty if the source has none.
     """
 
     stage: str
@@ -36,6 +37,7 @@ class Section:
     median_ns: int = 0
     hidden_ns: float = 0.0
     note: str = ""
+    spans_ns: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,8 @@ class Interval:
 
 def device_times(
     ranges: Iterable[Interval], launches: Iterable[Interval], kernels: Iterable[Interval]
-) -> dict[str, list[tuple[int, int, int]]]:
-    """Return range name -> (span, busy time, kernels) of every instance of an outermost range that launched kernels.
+) -> dict[str, list[tuple[int, int, int, int, int]]]:
+    """Return range name -> jobs as (ready, start, end, busy time, kernels), one per outermost range with kernels.
 
     A kernel belongs to the range open on the thread of its launch.  The span lasts from the first kernel's start to the
     last one's end, so gaps between kernels count.
@@ -105,10 +107,11 @@ def device_times(
     for kernel in kernels:
         if kernel.key in home:
             spans.setdefault(home[kernel.key], []).append(kernel)
-    times: dict[str, list[tuple[int, int, int]]] = {}
+    times: dict[str, list[tuple[int, int, int, int, int]]] = {}
     for (thread, at), ran in sorted(spans.items(), key=lambda item: outer[item[0][0]][item[0][1]].start_ns):
-        span = max(k.end_ns for k in ran) - min(k.start_ns for k in ran)
-        times.setdefault(outer[thread][at].name, []).append((span, busy_ns(ran), len(ran)))
+        start, end = min(k.start_ns for k in ran), max(k.end_ns for k in ran)
+        begun = min(outer[thread][at].start_ns, start)
+        times.setdefault(outer[thread][at].name, []).append((begun, start, end, busy_ns(ran), len(ran)))
     return times
 
 
@@ -121,14 +124,15 @@ def busy_ns(intervals: Iterable[Interval]) -> int:
     return total
 
 
-def range_sections(times: Mapping[str, list[tuple[int, int, int]]], kind: str) -> tuple[Section, ...]:
+def range_sections(times: Mapping[str, list[tuple[int, int, int, int, int]]], kind: str) -> tuple[Section, ...]:
     """Return one section per range name, with the spans as job times."""
     found = []
     for name, jobs in times.items():
-        spans = tuple(span for span, _, _ in jobs)
-        kernels, busy = sum(n for _, _, n in jobs) / len(jobs), sum(b for _, b, _ in jobs) / max(sum(spans), 1)
+        lengths = tuple(end - start for _, start, end, _, _ in jobs)
+        kernels, busy = sum(job[4] for job in jobs) / len(jobs), sum(job[3] for job in jobs) / max(sum(lengths), 1)
         note = f"{kernels:g} kernels per job, busy {busy:.0%} of the span"
-        found.append(Section(name, 0, kind, (), sum(spans) / len(spans), spans, note=note))
+        spans = tuple(job[:3] for job in jobs)
+        found.append(Section(name, 0, kind, (), sum(lengths) / len(lengths), lengths, note=note, spans_ns=spans))
     return tuple(found)
 
 

@@ -1,7 +1,7 @@
 """ROS 2 traces (ros2_tracing, CARET) as graphs: sensors, callbacks as stages, their links, frames and paths.
 
-`after` follows messages from publication to take.  `reads` cannot be seen in a trace: CARET's architecture file states it,
-by variable passings, message contexts and named paths.
+`after` follows messages from publication to take.  `reads` cannot be seen in a trace: CARET's architecture file states
+them, by variable passings, message contexts and named paths.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,10 @@ def read_graph(folder: Path, architecture: Path | None = None) -> Graph:
     if described:
         _reads(nodes, described)
     else:
-        notes.append("Without CARET's architecture file nothing states which callbacks read data of others: no reads, no chains.")
-    _cut_circles(nodes, notes)
+        notes.append(
+            "Without CARET's architecture file nothing states which callbacks read data of others: no reads, no chains."
+        )
+    _refuse_circles(nodes)
     graph = Graph(_ordered(nodes), sources, {}, notes, trace.env.get("hostname", ""))
     instances = [i for node in nodes.values() for i in node.callback.instances]
     graph.threads = tuple(sorted({i.thread for i in instances}))
@@ -129,7 +132,7 @@ def _grid(node: Node) -> None:
     """Set a timer's releases: the period's grid through its earliest start, and the largest lateness after it."""
     callback, index, places = node.callback, 0, [0]
     starts = [instance.start_ns for instance in callback.instances]
-    for before, start in zip(starts, starts[1:], strict=False):
+    for before, start in pairwise(starts):
         index += max(1, round((start - before) / callback.period_ns))
         places.append(index)
     deviations = [start - place * callback.period_ns for start, place in zip(starts, places, strict=True)]
@@ -166,7 +169,9 @@ def _link(node: Node, nodes: Mapping[str, Node], sources: dict[str, Source], not
         period, jitter = _rate(times)
         sources[name] = Source(name, callback.topic, tuple(times), period, jitter)
         if not any(i.taken for i in callback.instances):
-            notes.append(f"The publisher of {callback.topic} is not in the trace: its times are those of the callback's starts.")
+            notes.append(
+                f"The publisher of {callback.topic} is not in the trace: its times are those of the callback's starts."
+            )
 
 
 def _rate(times: list[int]) -> tuple[int, int]:
@@ -178,8 +183,8 @@ def _rate(times: list[int]) -> tuple[int, int]:
     return period, max(deviations) - min(deviations)
 
 
-def _cut_circles(nodes: Mapping[str, Node], notes: list[str]) -> None:
-    """Turn a data trigger that closes a circle into a sensor-less read of a timer: report it as unusable."""
+def _refuse_circles(nodes: Mapping[str, Node]) -> None:
+    """Raise InputError if data triggers go round in a circle."""
     for node in nodes.values():
         seen, at = set[str](), node.name
         while at in nodes and nodes[at].after:
@@ -226,14 +231,16 @@ def _number(graph: Graph) -> None:
             node.frames[frame] = instance
             frame_of[id(instance)] = frame
     if lost:
-        graph.notes.append(f"{lost} executions are not in the result: their message has no frame, or a frame had several.")
+        graph.notes.append(
+            f"{lost} executions are not in the result: their message has no frame, or a frame had several."
+        )
 
 
 def _reads(nodes: Mapping[str, Node], described: _Architecture) -> None:
     """Set the reads that the architecture states, within nodes."""
     by_name = {node.callback.name: node for node in nodes.values()}
-    for reader, writer in described.passings:
-        _add_read(by_name.get(reader), by_name.get(writer))
+    for to, origin in described.passings:
+        _add_read(by_name.get(to), by_name.get(origin))
     for owner, subscribed, published in described.contexts:
         own = [node for node in nodes.values() if node.callback.node == owner]
         writers = [node for node in own if node.callback.topic == subscribed]
@@ -265,10 +272,10 @@ def _paths(graph: Graph, described: _Architecture) -> None:
         while head:
             found.insert(0, head)
             head = graph.nodes[head].after if head in graph.nodes else ""
-        gap = next((pair for pair in zip(found, found[1:], strict=False) if not _linked(graph, *pair)), None)
+        gap = next((pair for pair in pairwise(found) if not _linked(graph, *pair)), None)
         if len(found) < 2 or gap:
-            graph.notes.append(f"The path {name} is left out: no link from {gap[0]} to {gap[1]}." if gap else
-                               f"The path {name} is left out: the trace shows less than two of its callbacks.")  # fmt: skip
+            reason = f"no link from {gap[0]} to {gap[1]}" if gap else "the trace shows less than two of its callbacks"
+            graph.notes.append(f"The path {name} is left out: {reason}.")
         else:
             graph.paths[stage_name(name)] = tuple(found)
 
@@ -324,5 +331,3 @@ def _maps(value: Any) -> list[Mapping[str, Any]]:
 def _text(entry: Mapping[str, Any], key: str) -> str:
     value = entry.get(key)
     return value if isinstance(value, str) and value != "UNDEFINED" else ""
-
-

@@ -1,9 +1,9 @@
 """Callbacks, publications and takes in the events of ros2_tracing and CARET.
 
-A message is followed by its source time stamp: `rmw_publish` and `rmw_take` carry it in newer ros2_tracing; with CARET it
-is bound to the message written (`dds_write`, `dds_bind_addr_to_stamp`) and repeated by `dispatch_subscription_callback`.
-Within a process it is followed by its address (`rclcpp_intra_publish`).  A publication belongs to the callback that is
-open on its thread.
+A message is followed by its source time stamp: `rmw_publish` and `rmw_take` carry it in newer ros2_tracing; with CARET
+it is bound to the message written (`dds_write`, `dds_bind_addr_to_stamp`) and repeated by
+`dispatch_subscription_callback`.  Within a process it is followed by its address (`rclcpp_intra_publish`).  A
+publication belongs to the callback that is open on its thread.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 
 from socsched.interchange.pipeline_text import ImportedPipeline, duration, stage_name
 from socsched.interchange.ros2 import Graph, Node
-from socsched.interchange.ros2_result import latencies
+from socsched.interchange.ros2_result import responses
 from socsched.runtime.profile import quantiles
 
 _SOURCE = "trace"
@@ -36,17 +36,17 @@ def pipeline_of(graph: Graph, source: Path) -> ImportedPipeline:
     mapping["stages"] = {node.name: _stage(node, host) for node in graph.nodes.values()}
     notes = list(graph.notes)
     if graph.paths:
-        found = latencies(graph)
+        found = responses(graph)
         mapping["chains"] = {
-            name: {"path": list(path), "deadline": duration(max(found[name])), "assumed": _ASSUMED}
+            name: {"path": list(path), "deadline": duration(found[name].longest_ns), "assumed": _ASSUMED}
             for name, path in graph.paths.items()
-            if found[name]
+            if name in found
         }
         notes.append(f"Chains: {_ASSUMED}.")
     return ImportedPipeline({key: value for key, value in mapping.items() if value}, tuple(dict.fromkeys(notes)))
 
 
-_ASSUMED = "the trace states no deadline; the longest latency recorded is assumed, so that the recording meets it"
+_ASSUMED = "the trace states no deadline; the longest response recorded is assumed, so that the recording meets it"
 
 
 def _stage(node: Node, host: str) -> dict[str, Any]:
@@ -63,7 +63,10 @@ def _stage(node: Node, host: str) -> dict[str, Any]:
     document |= {"precisions": ["fp32"], "share": 1, "output_bytes": "0 B"}
     longest = {"value": f"{times[-1]} ns", "kind": "measured", "source": _SOURCE, "note": _note(node, times)}
     cost = {"platform": host, "mode": "as recorded", "engine": "cpu", "precision": "fp32", "units": 1, "time": longest}
-    return document | {"costs": [cost], "execution": {"samples": [f"{t} ns" for t in quantiles(times)], "source": _SOURCE}}
+    return document | {
+        "costs": [cost],
+        "execution": {"samples": [f"{t} ns" for t in quantiles(times)], "source": _SOURCE},
+    }
 
 
 def _note(node: Node, times: list[int]) -> str:

@@ -6,44 +6,37 @@ took was published, or when its timer was due.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from socsched.cost.cost import Segment
 from socsched.interchange.ros2 import Graph, Node
+from socsched.limits import LONGEST_NS
 from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor
 from socsched.planning.search_report import SearchReport
 from socsched.planning.task import ExecutionTimes, Task
 from socsched.runtime.profile import quantiles
+from socsched.trace.metrics import result
 from socsched.trace.trace import Job, Slice, Trace
 
 ENGINE = "executor"
 
 
-def latencies(graph: Graph) -> dict[str, list[int]]:
-    """Return the recorded latencies of every path (ns), from the release at its start to the end of its last callback.
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The longest and the median response time of a path (ns)."""
 
-    A path with reads is followed back from each end: through the frame of each message, and at a read through the
-    latest output finished before the reader's start.
-    """
-    return {name: [found for _, found in _path_latencies(graph, path)] for name, path in graph.paths.items()}
+    longest_ns: int
+    median_ns: int
 
 
-def _path_latencies(graph: Graph, path: tuple[str, ...]) -> list[tuple[int, int]]:
-    """Return (last frame, latency) of every complete path."""
-    found = []
-    for last, instance in sorted(graph.nodes[path[-1]].frames.items()):
-        frame: int | None = last
-        for before, name in reversed(list(zip(path, path[1:], strict=False))):
-            if before not in graph.nodes:
-                continue
-            node = graph.nodes[name]
-            if frame is not None and before in node.reads:
-                frame = _sampled(graph.nodes[before], node.frames[frame].start_ns)
-            if frame is None or frame not in graph.nodes[before].frames:
-                frame = None
-                break
-        if frame is not None:
-            found.append((last, instance.end_ns - _release(graph, path[0], frame)))
-    return found
+def responses(graph: Graph) -> dict[str, Response]:
+    """Return the recorded response times of every path that was completed, as results state them."""
+    unknown = dict.fromkeys(graph.paths, Response(LONGEST_NS, LONGEST_NS))
+    figures = result(trace_of(graph, unknown), plan_of(graph, "recorded", unknown))["chains"]
+    times = {name: figures[name]["response_time_ns"] for name in graph.paths}
+    return {n: Response(t["max"], t["p50"]) for n, t in times.items() if t["max"] is not None and t["p50"] is not None}
 
 
 def _release(graph: Graph, name: str, frame: int) -> int:
@@ -59,10 +52,10 @@ def _sampled(node: Node, before_ns: int) -> int | None:
     return max(done)[1] if done else None
 
 
-def trace_of(graph: Graph) -> Trace:
-    """Return the executions of a graph as a trace; times from its earliest release."""
+def trace_of(graph: Graph, found: Mapping[str, Response]) -> Trace:
+    """Return the executions of a graph as a trace; times from its earliest release, deadlines from `found`."""
     zero, lanes = graph.start_ns, {thread: lane for lane, thread in enumerate(graph.threads)}
-    due = {path[-1]: max(found) for name, path in graph.paths.items() if (found := latencies(graph)[name])}
+    due = _due(graph, found)
     rows = []
     for node in graph.nodes.values():
         for frame, instance in node.frames.items():
@@ -81,7 +74,7 @@ def trace_of(graph: Graph) -> Trace:
     releases = {node.name: [t - zero for t in node.releases] for node in graph.nodes.values() if node.releases}
     releases |= {source.name: [t - zero for t in source.times] for source in graph.sources.values()}
     slices.sort(key=lambda s: s.start_ns)
-    return Trace("run", max(s.end_ns for s in slices), 0, jobs, slices, [], releases, {})
+    return Trace("measured", max(s.end_ns for s in slices), 0, jobs, slices, [], releases, {})
 
 
 def _origin(graph: Graph, node: Node) -> str:
@@ -90,20 +83,28 @@ def _origin(graph: Graph, node: Node) -> str:
     return node.after or node.name
 
 
-def plan_of(graph: Graph, pipeline: str) -> Plan:
-    """Return a plan that describes the recording: lanes are threads, times as recorded, no bound is proved."""
+def _due(graph: Graph, found: Mapping[str, Response]) -> dict[str, int]:
+    """Return the deadline of the last stage of every path."""
+    return {graph.paths[name][-1]: response.longest_ns for name, response in found.items()}
+
+
+def plan_of(graph: Graph, pipeline: str, found: Mapping[str, Response]) -> Plan:
+    """Return a plan that describes the recording: lanes are threads, times as recorded, no bound is proved.
+
+    `found`: paths with a deadline, their longest response.
+    """
     engine = PlannedEngine(ENGINE, "cpu", len(graph.threads), "full", 0, "fifo", 0, 0, 0)
-    found = latencies(graph)
-    due = {path[-1]: max(found[name]) for name, path in graph.paths.items() if found[name]}
+    due = _due(graph, found)
     chains = tuple(
-        ChainResult(name, path, max(found[name]), sorted(found[name])[len(found[name]) // 2], None, None, ())
-        for name, path in graph.paths.items()
-        if found[name]
+        ChainResult(name, graph.paths[name], response.longest_ns, response.median_ns, None, None, ())
+        for name, response in found.items()
     )
     sensors = tuple(
         PlannedSensor(s.name, s.period_ns, s.times[0] - graph.start_ns, s.jitter_ns, 0) for s in graph.sources.values()
     )
-    tasks = tuple(_task(graph, node, due.get(node.name, node.period_ns), len(graph.threads)) for node in graph.nodes.values())
+    tasks = tuple(
+        _task(graph, node, due.get(node.name, node.period_ns), len(graph.threads)) for node in graph.nodes.values()
+    )
     return Plan(
         platform=_name(f"recorded-{graph.host}"),
         mode="recorded",

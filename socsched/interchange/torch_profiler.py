@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from socsched.interchange.recording import (
     MOST_RANGES,
     Interval,
     Recording,
-    Section,
     device_times,
     number,
     range_sections,
@@ -64,10 +64,10 @@ def recording(path: Path, data: Any | None = None) -> Recording:
     if kernels:
         sections = range_sections(device_times(ranges, launches, kernels), "gpu")
     else:
-        spans: dict[str, list[int]] = {}
+        jobs = dict[str, list[tuple[int, int, int, int, int]]]()
         for found in ranges:
-            spans.setdefault(found.name, []).append(found.end_ns - found.start_ns)
-        sections = tuple(Section(n, 0, "cpu", (), sum(t) / len(t), tuple(t)) for n, t in spans.items())
+            jobs.setdefault(found.name, []).append((found.start_ns, found.start_ns, found.end_ns, 0, 0))
+        sections = tuple(replace(section, note="") for section in range_sections(jobs, "cpu"))
     if not sections:
         raise InputError(f"{path}: no annotated range launched a kernel", "annotate the thread that launches the work")
     return Recording(str(path), "PyTorch profiler", sections, max(len(s.times_ns) for s in sections))

@@ -275,3 +275,26 @@ def test_the_command_writes_a_profile(tmp_path: Path, capsys: pytest.CaptureFixt
     document = json.loads(capsys.readouterr().out)
     assert document["recordings"][0]["total_ns"] == pytest.approx(2_738_100, rel=0.001)
     assert [cost.stage for cost in load_profile(out).costs] == ["net.1", "net.2", "net.3"]
+
+
+def test_recorded_jobs_are_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for place, file in enumerate(
+        (nsys(tmp_path / "n.sqlite"), torch_trace(tmp_path / "t.json"), ort(tmp_path / "o.json"))
+    ):
+        folder, out = tmp_path / f"r{place}", tmp_path / f"p{place}.json"
+        words = ["profile", "import", str(file), "-p", XAVIER, "--precision", "fp16", "-o", str(out)]
+        assert run([*words, "--results", str(folder), "-q"]) == 0
+        (figures,) = json.loads((folder / "result.json").read_text())["chains"].values()
+        wanted = (1603, 270_000, 70_000)[place]
+        assert figures["response_time_ns"]["max"] == wanted and figures["missed"] == 0
+        capsys.readouterr()
+        assert run(["why", str(folder), "--json"]) == 0
+        assert str(wanted) in capsys.readouterr().out
+        assert run(["compare", str(folder), str(folder), "-q"]) == 0
+        assert run(["report", str(folder), "-o", str(tmp_path / f"{place}.md"), "-q"]) == 0
+    means = trtexec(tmp_path / "g.profile", "38")
+    assert (
+        run(["profile", "import", str(means), "-p", XAVIER, "--precision", "fp16", "--results", str(tmp_path / "x")])
+        == 2
+    )
+    assert "states when jobs ran" in capsys.readouterr().err

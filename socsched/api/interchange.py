@@ -80,6 +80,11 @@ def import_pipeline(
     from socsched.api.loading import load_platform
 
     board = load_platform(platform) if platform is not None else None
+    if board is not None and mode and not any(known.called(mode) for known in board.modes):
+        modes = ", ".join(known.name for known in board.modes)
+        raise UsageError(f"{board.name} has no mode {mode!r}", f"modes: {modes}")
+    if architecture is not None and not Path(architecture).is_file():
+        raise UsageError(f"{architecture}: not a file", "give the architecture.yaml that CARET wrote")
     if form == "amalthea":
         from socsched.interchange.amalthea import import_amalthea
 

@@ -52,7 +52,7 @@ class Source:
 
 @dataclass(slots=True)
 class Graph:
-    """Stages in the order of their data triggers, sensors, paths by name, and what could not be told."""
+    """Stages in the order of their data triggers, sensors, paths by name, and notes on what the trace leaves open."""
 
     nodes: dict[str, Node]
     sources: dict[str, Source]

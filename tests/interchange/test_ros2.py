@@ -131,7 +131,7 @@ def test_newer_tracepoints_link_by_the_time_stamp_of_the_message(tmp_path: Path)
     assert pipeline.stage(detector.name).costs[0].time_ns.value == 24
 
 
-def test_a_topic_from_outside_is_a_sensor_and_losses_are_told(tmp_path: Path) -> None:
+def test_a_topic_from_outside_is_a_sensor_and_losses_are_reported(tmp_path: Path) -> None:
     rows = [row for row in chain(6, 200) if row[2] not in ("rmw_publish", "rcl_publisher_init")]
     graph = read_graph(write(tmp_path / "t", rows, lost=3))
     assert graph.sources["scan"].period_ns == 201 and graph.nodes["perception-detector-callback-0"].after == "scan"

@@ -80,6 +80,7 @@ def test_marks_are_known_and_options_exist(page: Path) -> None:
             command = cli.get_command(click.Context(cli), verb)
             if isinstance(command, click.Group):
                 command = command.get_command(click.Context(command), rest[0])
+            command = getattr(command, "subcommands", {}).get("".join(rest[:1]), command)
             assert command is not None
             known = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
             assert {word.split("=")[0] for word in rest if word.startswith("-")} <= known, line

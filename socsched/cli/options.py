@@ -89,6 +89,22 @@ def strict_option(function: F) -> F:
     return click.option("--strict", is_flag=True, help=text)(function)
 
 
+class Pair(click.ParamType[tuple[str, str]]):
+    """Text of the form KEY=VALUE, as a pair."""
+
+    name = "pair"
+
+    def convert(
+        self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        key, equals, found = value.partition("=")
+        if not (equals and key and found):
+            self.fail(f"expected KEY=VALUE, got {value!r}", param, ctx)
+        return key, found
+
+
 class NameOrPath(click.ParamType[str]):
     """A shipped platform or pipeline by name, or a path; completes shipped names."""
 

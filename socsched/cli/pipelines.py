@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from socsched.cli.options import NameOrPath, Output, output_options, strict_option, terminal_width
+from socsched.cli.options import NameOrPath, Output, Pair, output_options, ready_to_write, strict_option, terminal_width
 
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline, Stage
@@ -151,3 +152,66 @@ def _show_refused(refused: Sequence[RefusedOperator]) -> None:
     ]
     columns = ["stage", "engines", "precision", "operators", "why", "source"]
     console(terminal_width()).print(table("Operators that accelerators do not support", columns, rows, (), (4, 5)))
+
+
+@command.command("import")
+@click.argument("form", metavar="FORMAT", type=click.Choice(["amalthea", "ros2"]))
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("-p", "--platform", type=NameOrPath("platforms"), help="Platform whose engines the costs are for.")
+@click.option(
+    "-m", "--mode", help="Power mode of the costs; not given: the platform's default mode, marked as assumed."
+)
+@click.option("--engine", "engines", type=Pair(), multiple=True, metavar="UNIT=ENGINE", help="Engine of a unit.")
+@click.option("--architecture", type=click.Path(path_type=Path), help="CARET's architecture.yaml of a ros2 trace.")
+@click.option("--results", type=click.Path(path_type=Path, file_okay=False), help="Result folder for a ros2 trace.")
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="pipeline.yaml",
+    show_default=True,
+    help="Output file: the pipeline.",
+)
+@output_options
+@click.pass_obj
+def import_pipeline(
+    output: Output,
+    form: str,
+    source: Path,
+    platform: str | None,
+    mode: str | None,
+    engines: tuple[tuple[str, str], ...],
+    architecture: Path | None,
+    results: Path | None,
+    file: Path,
+) -> None:
+    """Make a pipeline file from another tool's model or trace.
+
+    SOURCE: an AMALTHEA model (.amxmi), or the folder of a CTF trace of ros2_tracing or CARET.  What the source does not
+    state is left out, or marked as assumed.
+    """
+    from socsched.api import interchange
+    from socsched.errors import UsageError
+
+    ready_to_write(file=file)
+    if form == "amalthea" and (architecture or results):
+        raise UsageError("--architecture and --results are for ros2 traces", "leave them out")
+    found = interchange.import_pipeline(
+        form, source, platform=platform, mode=mode or "", engines=dict(engines), architecture=architecture
+    )
+    pipeline = interchange.write_pipeline(found, file)
+    output.note(f"wrote {file}")
+    if results:
+        interchange.import_results(source, results, pipeline=pipeline, architecture=architecture)
+        output.note(f"wrote {results}/ (plan.json, result.json, trace.pftrace)")
+    for note in found.notes:
+        output.note(note)
+    document = {
+        "pipeline": str(file),
+        "sensors": len(pipeline.sensors),
+        "stages": [stage.name for stage in pipeline.stages],
+        "chains": [chain.name for chain in pipeline.chains],
+        "notes": list(found.notes),
+    }
+    output.result(document, lambda: _show(pipeline))

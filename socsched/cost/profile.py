@@ -1,10 +1,10 @@
 """Measured stage costs in a file (`profile.json`); a matching one takes precedence over every other figure.
 
 Format: {"schema_version": "1", "platform": NAME, "tool": TEXT, "date": TEXT, "costs": [{"stage", "engine", "mode",
-"precision", "share", "time_ns", "error", "samples", "median_ns", "times_ns", "kind"}], "contention": [{"victim",
-"aggressor", "factor", "samples"}], "conversions": [{"tensor", "given", "wanted", "bytes", "time_ns", "samples"}]};
-`time_ns` is the time to plan with, `error` its relative uncertainty, `median_ns` the expected time, `times_ns`
-(ascending) the measured job times; `kind` is measured where it is absent.
+"precision", "share", "time_ns", "error", "samples", "median_ns", "times_ns", "kind"; imported ones also "source" and
+"state"}], "contention": [{"victim", "aggressor", "factor", "samples"}], "conversions": [{"tensor", "given", "wanted",
+"bytes", "time_ns", "samples"}]}; `time_ns` is the time to plan with, `error` its relative uncertainty, `median_ns` the
+expected time, `times_ns` (ascending) the measured job times; `kind` is measured where it is absent.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from socsched.descriptor.limits import Bytes, Count, Line, Ns, Positive, Rows, S
 from socsched.files import write_file
 
 SCHEMA_VERSION = "1"
+_UNWRITTEN = {"kind": "measured", "source": "", "state": ""}
+"""Values that files leave out."""
 _ANEW = "write it anew with `socsched profile`"
 
 
@@ -34,7 +36,8 @@ class MeasuredCost:
     """One stage's cost: `share` engine units used (0 = all), time in ns, relative error, number of samples.
 
     `kind` is measured, or vendor model: the cycles that the vendor's compiler expects (`cost.vendor_model`).
-    `times_ns`: quantiles of job times, at equal steps; empty where only summary figures are known.
+    `times_ns`: quantiles of job times, at equal steps; empty where only summary figures are known.  `source`: where an
+    imported cost is from, `state`: mode, clocks and power of the board meanwhile; both empty for costs measured here.
     """
 
     stage: Line
@@ -48,6 +51,8 @@ class MeasuredCost:
     median_ns: Ns = 0
     times_ns: Annotated[tuple[SomeNs, ...], Rows] = ()
     kind: Literal["measured", "vendor model"] = "measured"
+    source: Line = ""
+    state: Line = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +102,8 @@ class Profile:
 
 def save_profile(profile: Profile, path: str | Path) -> None:
     """Write a profile as JSON."""
-    names = [name for name in MeasuredCost.__slots__ if name != "kind"]
     costs = [
-        {name: getattr(cost, name) for name in names} | ({} if cost.kind == "measured" else {"kind": cost.kind})
+        {name: value for name in MeasuredCost.__slots__ if (value := getattr(cost, name)) != _UNWRITTEN.get(name)}
         for cost in profile.costs
     ]
     document = {
@@ -134,7 +138,7 @@ def cost(request: Request) -> Known | None:
         return None
     names = (mode.name, *mode.aliases)
     found = profile.find(request.stage.name, request.engine.id, names, request.precision, request.share)
-    return Known(found.time_ns, "measured", profile.tool or "profile", found.error) if found else None
+    return Known(found.time_ns, "measured", found.source or profile.tool or "profile", found.error) if found else None
 
 
 SOURCE = CostSource("profile", PROFILE, cost)

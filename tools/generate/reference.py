@@ -61,6 +61,8 @@ def commands(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[t
             yield from commands(found, (*words, name))
     else:
         yield words, command
+        for name, found in getattr(command, "subcommands", {}).items():
+            yield (*words, name), found
 
 
 def command_line() -> str:

@@ -1,0 +1,126 @@
+"""Import of other tools' profiles, models and traces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from socsched.errors import UsageError, unwritable
+from socsched.files import write_file
+
+if TYPE_CHECKING:
+    from socsched.descriptor.pipeline import Pipeline
+    from socsched.descriptor.platform import Platform
+    from socsched.graph.network import Network
+    from socsched.interchange.costs import Imported
+    from socsched.interchange.pipeline_text import ImportedPipeline
+
+
+def import_profile(
+    files: Sequence[str | Path],
+    platform: str | Path | Platform,
+    *,
+    pipeline: str | Path | Pipeline | None = None,
+    mode: str = "",
+    precision: str = "",
+    engines: Mapping[str, str] | None = None,
+    stages: Mapping[str, str] | None = None,
+    skip: int = 0,
+) -> Imported:
+    """Return measured costs from profiles of other tools.
+
+    `engines`: engine kind or provider of the source -> engine of the platform; `stages`: file stem or range -> stage.
+    `mode` and `precision` are needed where the files do not state them (without a mode the default one is assumed).
+    `pipeline`: its networks' layers expand ranges and give the cuts.  `skip`: first jobs of each recording left out.
+    Raises InputError for files that cannot be used, UsageError for choices that are missing or do not fit.
+    """
+    from socsched.api.loading import load_pipeline, load_platform
+    from socsched.interchange import costs
+
+    networks: tuple[Network, ...] = ()
+    if pipeline is not None:
+        from socsched.models.registry import get_model
+
+        models = (get_model(stage.model, stage.params) for stage in load_pipeline(pipeline).stages if stage.model)
+        networks = tuple(model.network() for model in models if model.network is not None)
+    choices = costs.Choices(precision, mode, engines or {}, stages or {}, skip)
+    return costs.import_profile([Path(file) for file in files], load_platform(platform), choices, networks)
+
+
+def save_recording(imported: Imported, platform: str | Path | Platform, folder: str | Path) -> None:
+    """Write the jobs of an imported profile as a result folder, for `report`, `why` and `compare`.
+
+    Raises UsageError unless exactly one of the files states when jobs ran.
+    """
+    from socsched.api.folders import save
+    from socsched.api.loading import load_platform
+    from socsched.interchange.profile_result import recorded
+    from socsched.trace.metrics import result
+
+    plan, trace = recorded(imported, load_platform(platform))
+    save(Path(folder), plan, trace, result(trace, plan), page=False)
+
+
+def import_pipeline(
+    form: str,
+    source: str | Path,
+    *,
+    platform: str | Path | Platform | None = None,
+    mode: str = "",
+    engines: Mapping[str, str] | None = None,
+    architecture: str | Path | None = None,
+) -> ImportedPipeline:
+    """Return the pipeline in another tool's model or trace, with notes on what it does not state.
+
+    `form`: amalthea (a model) or ros2 (the folder of a CTF trace, with CARET's `architecture` file if there is one).
+    `platform`, `mode`, `engines`: what the costs are for.  Raises DescriptorError or InputError for faulty files,
+    UsageError for an unknown form or engine.
+    """
+    from socsched.api.loading import load_platform
+
+    board = load_platform(platform) if platform is not None else None
+    if board is not None and mode and not any(known.called(mode) for known in board.modes):
+        modes = ", ".join(known.name for known in board.modes)
+        raise UsageError(f"{board.name} has no mode {mode!r}", f"modes: {modes}")
+    if architecture is not None and not Path(architecture).is_file():
+        raise UsageError(f"{architecture}: not a file", "give the architecture.yaml that CARET wrote")
+    if form == "amalthea":
+        from socsched.interchange.amalthea import import_amalthea
+
+        return import_amalthea(Path(source), board, mode, engines)
+    if form == "ros2":
+        from socsched.interchange.ros2 import read_graph
+        from socsched.interchange.ros2_pipeline import pipeline_of
+
+        return pipeline_of(read_graph(Path(source), Path(architecture) if architecture else None), Path(source))
+    raise UsageError(f"unknown format {form!r}", "formats: amalthea, ros2")
+
+
+def import_results(
+    source: str | Path, folder: str | Path, *, pipeline: Pipeline, architecture: str | Path | None = None
+) -> None:
+    """Write the recording in a ROS 2 trace as a result folder, for `report`, `why` and `compare`.
+
+    `pipeline`: the one imported from the same trace.  Raises InputError for a faulty trace.
+    """
+    from socsched.api.folders import save
+    from socsched.interchange.ros2 import read_graph
+    from socsched.interchange.ros2_result import plan_of, responses, trace_of
+    from socsched.trace.metrics import result
+
+    graph = read_graph(Path(source), Path(architecture) if architecture else None)
+    found = responses(graph)
+    plan, trace = plan_of(graph, pipeline.name, found), trace_of(graph, found)
+    save(Path(folder), plan, trace, result(trace, plan), page=False)
+
+
+def write_pipeline(imported: ImportedPipeline, file: str | Path) -> Pipeline:
+    """Write an imported pipeline and return it; DescriptorError if it breaks a rule of pipeline files."""
+    pipeline = imported.pipeline(str(file))
+    try:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        write_file(file, imported.text())
+    except OSError as error:
+        raise unwritable(file, error) from None
+    return pipeline

@@ -1,0 +1,300 @@
+"""Profiles of other tools become costs: engines, hidden DLA time, spread, state of the board, frontiers."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from socsched.api.interchange import import_profile
+from socsched.cli.root import run
+from socsched.cost.profile import load_profile, save_profile
+from socsched.errors import SocschedError
+from socsched.graph.network import Layer, Network
+from socsched.graph.operators import TensorType
+from socsched.interchange.layers import layers_of, parse_row, parts_of
+
+XAVIER = "jetson-agx-xavier"
+DATA = Path(__file__).parents[1] / "data" / "haxconn"
+
+
+def read(name: str) -> Any:
+    return json.loads((DATA / name).read_text(encoding="utf-8"))
+
+
+def trtexec(path: Path, split: str) -> Path:
+    """Write the rows of a split in the form of trtexec --exportProfile."""
+    found = read("googlenet_trtexec_rows.json")["splits"][split]
+    names = [name for _, name, _ in read("layer_names.json")["layers"]["googlenet"]]
+    block = "{{{}}}".format(",".join(names[names.index(found["dla_from"]) : names.index("loss3/classifier") + 1]))
+    rows = [
+        {"name": n.replace("{DLA}", block), "timeMs": ms * found["count"], "averageMs": ms} for n, ms in found["rows"]
+    ]
+    path.write_text(json.dumps([{"count": found["count"]}, *rows]))
+    return path
+
+
+@pytest.mark.parametrize("split", ["10", "38", "dla_only"])
+def test_googlenet_splits_are_those_of_the_artefact(split: str, tmp_path: Path) -> None:
+    stated = read("googlenet_xavier_splits.json")["schedules"][split]
+    file = trtexec(tmp_path / "googlenet.profile", split)
+    found = import_profile([file], XAVIER, precision="fp16", mode="MAXN")
+    (recording,) = found.recordings
+    assert recording.total_ns / 1e6 == pytest.approx(stated["profile_total_ms"], rel=0.001)
+    costs = {cost.stage: cost for cost in found.profile.costs}
+    on_dla = next(cost for cost in costs.values() if cost.engine.startswith("dla"))
+    assert on_dla.time_ns / 1e6 == pytest.approx(stated["dla_suffix_ms"], rel=0.01)
+    assert "wait for the DLA" in on_dla.source and on_dla.samples > 11_000 and "assumed" in on_dla.source
+    if split == "dla_only":
+        assert list(costs) == ["googlenet.1", "googlenet.2"]
+        assert recording.handover_ns / 1e6 == pytest.approx(stated["data_to_nvm_ms"], rel=0.01)
+        return
+    assert list(costs) == ["googlenet.1", "googlenet.2", "googlenet.3"]
+    assert costs["googlenet.1"].time_ns / 1e6 == pytest.approx(stated["gpu_prefix_ms"], rel=0.01)
+    assert costs["googlenet.3"].time_ns / 1e6 == pytest.approx(stated["gpu_prob_ms"], rel=0.01)
+    assert recording.handover_ns / 1e6 == pytest.approx(stated["gpu_to_dla_input_reformat_ms"], rel=0.01)
+    assert len(found.layers["googlenet.2"]) == 140 - int(split)
+
+
+def test_ranges_are_of_the_dla_only_where_something_says_so(tmp_path: Path) -> None:
+    def rows(*names: str) -> Path:
+        path = tmp_path / "net.json"
+        path.write_text(json.dumps([{"name": name, "averageMs": 1.0, "medianMs": 0.9} for name in names]))
+        return path
+
+    block = "{ForeignNode[a...c]}"
+    own = import_profile([rows(block, "d")], XAVIER, precision="fp16")
+    assert [cost.engine for cost in own.profile.costs] == ["gpu"]
+    copied = import_profile([rows("x to nvm", block, "c from nvm", "c copy finish", "d")], XAVIER, precision="fp16")
+    assert [(c.engine[:3], c.time_ns, c.median_ns) for c in copied.profile.costs] == [
+        ("dla", 3_000_000, 2_700_000),
+        ("gpu", 1_000_000, 900_000),
+    ]
+    info = tmp_path / "layers.json"
+    outputs = [{"Format/Datatype": "Channel major FP16 format where channel % 16 == 0"}]
+    info.write_text(json.dumps({"Layers": [{"Name": block, "LayerType": "DLA", "Outputs": outputs}]}))
+    listed = import_profile([rows(block, "d"), info], XAVIER, engines={"dla": "dla1"})
+    assert [cost.precision for cost in listed.profile.costs] == ["fp16", "fp16"]
+    assert [cost.engine for cost in listed.profile.costs] == ["dla1", "gpu"]
+
+
+def test_times_and_board_log_give_spread_and_state(tmp_path: Path) -> None:
+    profile = tmp_path / "net.json"
+    profile.write_text(json.dumps([{"count": 4}, {"name": "a + b", "averageMs": 2.0}]))
+    times = tmp_path / "times.json"
+    times.write_text(json.dumps([{"computeMs": ms, "latencyMs": ms + 1} for ms in (9.0, 2.0, 2.0, 4.0, 4.0)]))
+    log = tmp_path / "tegrastats.log"
+    line = "RAM 2000/31918MB CPU [1%@1190] EMC_FREQ 5%@{} GR3D_FREQ 99%@{} CPU@50C VDD_GPU_SOC {}mW/2000mW"
+    log.write_text("\n".join(line.format(2133, *v) for v in ((1377, 4000), (1377, 6000), (675, 2000), (1377, 4000))))
+    found = import_profile([profile, times, log], XAVIER, precision="int8", skip=1)
+    (cost,) = found.profile.costs
+    mean = (9 + 2 + 2 + 4 + 4) / 5
+    assert cost.times_ns == tuple(round(2e6 * ms / mean) for ms in (2, 2, 4, 4))
+    assert cost.time_ns == max(cost.times_ns) and cost.error == pytest.approx(0.5)
+    assert "lowered in 25% of the samples, to 675 MHz" in cost.state and "4.0 W on average" in cost.state
+    assert "(assumed)" in cost.state
+    save_profile(found.profile, tmp_path / "profile.json")
+    assert load_profile(tmp_path / "profile.json") == found.profile
+
+
+def ort(path: Path, provider: str = "CUDAExecutionProvider") -> Path:
+    events: list[dict[str, Any]] = [{"cat": "Session", "name": "session_initialization", "ts": 0, "dur": 9}]
+    for run_, scale in enumerate((10, 1, 2)):
+        start = 1000 * (run_ + 1)
+        events.append({"cat": "Session", "name": "model_run", "ts": start, "dur": 500})
+        for place, (name, who) in enumerate((("a", provider), ("b", provider), ("c", "CPUExecutionProvider"))):
+            args = {"op_name": "Conv", "provider": who, "node_index": str(place)}
+            row = {"cat": "Node", "name": f"{name}_kernel_time", "ts": start + 10 * place + 1, "dur": 5 * scale}
+            events.append(row | {"args": args})
+            events.append({"cat": "Node", "name": f"{name}_fence_before", "ts": start, "dur": 1, "args": {}})
+    path.write_text(json.dumps(events))
+    return path
+
+
+def test_onnx_runtime_runs_are_jobs(tmp_path: Path) -> None:
+    found = import_profile([ort(tmp_path / "net.json")], XAVIER, precision="fp32", skip=1, engines={"cpu": "carmel3"})
+    first, second = found.profile.costs
+    assert (first.engine, first.times_ns) == ("gpu", (10_000, 20_000))
+    assert (second.engine, second.times_ns) == ("carmel3", (5_000, 10_000))
+    assert found.layers == {"net.1": ("a", "b"), "net.2": ("c",)}
+    with pytest.raises(SocschedError, match="no engine of the kind 'QNN'"):
+        import_profile([ort(tmp_path / "q.json", "QNNExecutionProvider")], XAVIER, precision="int8")
+
+
+def test_onnx_runtimes_own_profile(tmp_path: Path) -> None:
+    ort_ = pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx")
+    numpy = pytest.importorskip("numpy")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    nodes = [
+        helper.make_node("MatMul", ["x", "x"], ["y"], name="mul"),
+        helper.make_node("Relu", ["y"], ["z"], name="act"),
+    ]
+    ports = [helper.make_tensor_value_info(name, kind, [64, 64]) for name in ("x", "z")]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", ports[:1], ports[1:]), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    model.ir_version = 9
+    options = ort_.SessionOptions()
+    options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "ort")
+    options.graph_optimization_level = ort_.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort_.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    for _ in range(5):
+        session.run(None, {"x": numpy.ones((64, 64), numpy.float32)})
+    found = import_profile([session.end_profiling()], XAVIER, precision="fp32", skip=2, stages={})
+    (cost,) = found.profile.costs
+    assert cost.samples == 3 and next(iter(found.layers.values())) == ("mul", "act")
+
+
+def torch_trace(path: Path, kernels: bool = True) -> Path:
+    events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name"}]
+    key = 0
+    for job in range(3):
+        start = 1000.0 * job
+        events.append(
+            {"ph": "X", "cat": "user_annotation", "name": "detect", "pid": 1, "tid": 1, "ts": start, "dur": 100}
+        )
+        events.append(
+            {"ph": "X", "cat": "user_annotation", "name": "inner", "pid": 1, "tid": 1, "ts": start + 1, "dur": 50}
+        )
+        for kernel in range(2 if kernels else 0):
+            key += 1
+            args = {"correlation": key}
+            launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "dur": 1.5}
+            events.append(launch | {"ts": start + 5 + kernel, "args": args})
+            begin = start + 200 + 40 * kernel
+            events.append(
+                {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": begin, "dur": 30, "args": args}
+            )
+    path.write_text(json.dumps({"traceEvents": events}))
+    return path
+
+
+def test_torch_ranges_take_the_span_of_their_kernels(tmp_path: Path) -> None:
+    found = import_profile([torch_trace(tmp_path / "t.json")], XAVIER, precision="fp16", stages={"detect": "backbone"})
+    (cost,) = found.profile.costs
+    assert (cost.stage, cost.engine, cost.times_ns) == ("backbone", "gpu", (70_000,) * 3)
+    assert "2 kernels per job, busy 86% of the span" in cost.source
+    plain = import_profile([torch_trace(tmp_path / "c.json", False)], XAVIER, precision="fp16")
+    assert {c.stage: (c.engine, c.time_ns) for c in plain.profile.costs}["detect"] == ("carmel0", 100_000)
+
+
+def nsys(path: Path, ranges: bool = True, graphs: bool = False) -> Path:
+    with closing(sqlite3.connect(path)) as base:
+        base.executescript(
+            """CREATE TABLE StringIds(id INTEGER, value TEXT);
+            CREATE TABLE NVTX_EVENTS(start INTEGER, end INTEGER, eventType INTEGER, text TEXT, textId INTEGER,
+                                     globalTid INTEGER);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME(start INTEGER, end INTEGER, globalTid INTEGER,
+                                                     correlationId INTEGER);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INTEGER, end INTEGER, correlationId INTEGER);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE(start INTEGER, end INTEGER, correlationId INTEGER,
+                                                         graphId INTEGER);
+            INSERT INTO StringIds VALUES (5, 'head');"""
+        )
+        for job in range(4):
+            start = 10_000 * job
+            if ranges:
+                base.execute("INSERT INTO NVTX_EVENTS VALUES (?, ?, 59, NULL, 5, 1)", (start, start + 500))
+            base.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, 1, ?)", (start + 10, start + 20, job))
+            table = "GRAPH_TRACE" if graphs else "KERNEL"
+            more = ", 3" if graphs else ""
+            base.execute(
+                f"INSERT INTO CUPTI_ACTIVITY_KIND_{table} VALUES (?, ?, ?{more})",
+                (start + 600, start + 1600 + job, job),
+            )
+        base.commit()
+    return path
+
+
+def test_nsys_ranges_and_graphs(tmp_path: Path) -> None:
+    for place, (ranges, graphs, stage) in enumerate(
+        ((True, False, "head"), (True, True, "head"), (False, True, "graph-3"))
+    ):
+        found = import_profile([nsys(tmp_path / f"{place}.sqlite", ranges, graphs)], XAVIER, precision="fp16")
+        (cost,) = found.profile.costs
+        assert (cost.stage, cost.times_ns) == (stage, (1000, 1001, 1002, 1003))
+    with pytest.raises(SocschedError, match="cannot be told apart"):
+        import_profile([nsys(tmp_path / "none.sqlite", False, False)], XAVIER, precision="fp16")
+
+
+def test_names_of_rows_and_layers() -> None:
+    assert parse_row("a + b input reformatter 0").role == "input"
+    assert parse_row("Reformatting CopyNode for Output Tensor 0 to {ForeignNode[a...b]}").base == "{ForeignNode[a...b]}"
+    assert layers_of("a + b || c + PWN(d, e)") == ("a", "b", "c", "d", "e")
+    assert layers_of("{ForeignNode[b...d]}", ["a", "b", "c", "d"]) == ("b", "c", "d")
+    assert layers_of("{ForeignNode[b...d]}") == ("b", "d")
+
+
+def test_sections_become_cuts_of_our_network() -> None:
+    layers = tuple(
+        Layer(name, "relu", inputs) for name, inputs in (("a", ("x",)), ("b", ("a",)), ("c", ("a",)), ("d", ("b", "c")))
+    )
+    network = Network("n", {"x": TensorType((1, 4), "float32", "")}, layers, ("d",))
+    assert [str(p) for p in parts_of(network, [("a", "c"), ("b", "d")])] == [":c", "c:"]
+    assert [str(p) for p in parts_of(network, [("b", "c"), ("d",)])] == [":b+c", "b+c:"]
+    assert parts_of(network, [("d",), ("a",)]) == () and parts_of(network, [("z",), ("d",)]) == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "tegrastats"),
+        (b"{}", "unknown form"),
+        (b"[1]", "unknown form"),
+        (b"[" * 10_000, "recursion limit"),
+        (b'[{"count": 1}]', "rows with times"),
+        (b'[{"count": 1}, {"name": 3}]', r"\[1\]: expected an object"),
+        (b'[{"count": 1}, {"name": "a", "averageMs": "x"}]', r"\[1\].averageMs: expected a number"),
+        (b'{"traceEvents": [3, {"ph": "X"}]}', "annotated ranges"),
+        (b'[{"cat": "Session"}]', "model_run"),
+        (b"SQLite format 3\x00 broken", "not a readable SQLite"),
+        (b"\xff\xfe\x00", "tegrastats"),
+    ],
+)
+def test_hostile_files_give_one_error(content: bytes, expected: str, tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    file.write_bytes(content)
+    with pytest.raises(SocschedError, match=expected) as caught:
+        import_profile([file], XAVIER, precision="fp16")
+    assert caught.value.exit_code == 2 and caught.value.hint
+
+
+def test_the_command_writes_a_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = trtexec(tmp_path / "googlenet.profile", "38"), tmp_path / "profile.json"
+    words = ["profile", "import", str(file), "-p", XAVIER, "-o", str(out), "--json"]
+    assert run([*words]) == 2
+    assert "precision" in capsys.readouterr().err
+    assert run([*words, "--precision", "fp16", "--engine", "dla=dla9", "--stage", "googlenet=net"]) == 2
+    assert "no engine 'dla9'" in capsys.readouterr().err
+    assert run([*words, "--precision", "fp16", "--stage", "googlenet=net"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["recordings"][0]["total_ns"] == pytest.approx(2_738_100, rel=0.001)
+    assert [cost.stage for cost in load_profile(out).costs] == ["net.1", "net.2", "net.3"]
+
+
+def test_recorded_jobs_are_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for place, file in enumerate(
+        (nsys(tmp_path / "n.sqlite"), torch_trace(tmp_path / "t.json"), ort(tmp_path / "o.json"))
+    ):
+        folder, out = tmp_path / f"r{place}", tmp_path / f"p{place}.json"
+        words = ["profile", "import", str(file), "-p", XAVIER, "--precision", "fp16", "-o", str(out)]
+        assert run([*words, "--results", str(folder), "-q"]) == 0
+        (figures,) = json.loads((folder / "result.json").read_text())["chains"].values()
+        wanted = (1603, 270_000, 70_000)[place]
+        assert figures["response_time_ns"]["max"] == wanted and figures["missed"] == 0
+        capsys.readouterr()
+        assert run(["why", str(folder), "--json"]) == 0
+        assert str(wanted) in capsys.readouterr().out
+        assert run(["compare", str(folder), str(folder), "-q"]) == 0
+        assert run(["report", str(folder), "-o", str(tmp_path / f"{place}.md"), "-q"]) == 0
+    means = trtexec(tmp_path / "g.profile", "38")
+    assert (
+        run(["profile", "import", str(means), "-p", XAVIER, "--precision", "fp16", "--results", str(tmp_path / "x")])
+        == 2
+    )
+    assert "states when jobs ran" in capsys.readouterr().err

@@ -1,0 +1,191 @@
+"""ROS 2 traces: the CTF reader, callbacks and messages, pipelines, and results that explain themselves."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from ctf_writer import chain, write
+from datafiles import DATA
+
+from socsched.cli.root import run
+from socsched.descriptor.pipeline_file import load_pipeline
+from socsched.errors import SocschedError
+from socsched.interchange.ctf import Event, read_trace
+from socsched.interchange.ctf_metadata import Parser
+from socsched.interchange.ros2 import read_graph
+from socsched.interchange.ros2_pipeline import pipeline_of
+
+
+@pytest.fixture(scope="module")
+def caret(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("caret")
+    with tarfile.open(DATA / "caret" / "end_to_end_sample.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def imported(caret: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("imported")
+    words = ["pipelines", "import", "ros2", str(caret / "trace"), "--architecture", str(caret / "architecture.yaml")]
+    assert run([*words, "-o", str(folder / "sample.yaml"), "--results", str(folder / "result"), "-q"]) == 0
+    return folder
+
+
+def test_all_events_of_the_recorded_trace_are_read(caret: Path) -> None:
+    trace = read_trace(caret / "trace")
+    counts = Counter(event.name.partition(":")[2] for event in trace.events)
+    assert len(trace.events) == 2880 and trace.lost == 0 and trace.env["hostname"] == "d3ba30345d96"
+    wanted = {"callback_start": 480, "callback_end": 480, "dds_write": 405, "dispatch_subscription_callback": 333}
+    assert wanted.items() <= counts.items() and counts["rclcpp_publish"] == 266
+    times = [event.time_ns for event in trace.events]
+    assert times == sorted(times) and {event.process for event in trace.events} == {25055}
+
+
+def callback_times(events: tuple[Event, ...], callback: int) -> list[int]:
+    """The durations of a callback by its own start and end, thread by thread."""
+    opened: dict[int, int] = {}
+    found: list[int] = []
+    for event in events:
+        if event.fields.get("callback") == callback and event.name == "ros2:callback_start":
+            opened[event.thread] = event.time_ns
+        if event.fields.get("callback") == callback and event.name == "ros2:callback_end":
+            found.append(event.time_ns - opened.pop(event.thread))
+    return sorted(found)
+
+
+def test_callbacks_paths_and_times_are_those_of_caret(caret: Path, imported: Path) -> None:
+    pipeline = load_pipeline(imported / "sample.yaml")
+    stages = {stage.name: stage for stage in pipeline.stages}
+    events = read_trace(caret / "trace").events
+    timers = [e for e in events if e.name == "ros2:rclcpp_timer_callback_added"]
+    links = {e.fields["timer_handle"]: e.fields["node_handle"] for e in events if "timer_link" in e.name}
+    nodes = {e.fields["node_handle"]: e.fields["node_name"] for e in events if e.name == "ros2:rcl_node_init"}
+    for timer in timers:
+        name = str(nodes[links[timer.fields["timer_handle"]]]).replace("_", "-") + "-callback-0"
+        execution = stages[name].execution
+        assert execution and list(execution.values) == callback_times(events, timer.fields["callback"])
+        assert stages[name].period_ns == 100_000_000
+    assert stages["message-driven-node-callback-1"].after == ("drive-node-callback-0",)
+    assert stages["message-driven-node-callback-1"].reads == ("message-driven-node-callback-0",)
+    assert stages["timer-driven-node-callback-0"].reads == ("timer-driven-node-callback-1",)
+    (path,) = pipeline.chains
+    names = [name.rsplit("-callback-", 1)[0] for name in path.path]
+    order = ["sensor-dummy-node", "filter-node", "message-driven-node", "timer-driven-node", "actuator-dummy-node"]
+    assert path.name == "target" and list(dict.fromkeys(names)) == order and path.assumed
+
+
+def test_communication_latencies_are_from_publication_to_start(caret: Path) -> None:
+    """CARET's definition: from rclcpp_publish to the start of the callback that took the same source time stamp."""
+    events = read_trace(caret / "trace").events
+    published: dict[int, tuple[int, int]] = {}
+    pending: dict[int, int] = {}
+    wanted: Counter[int] = Counter()
+    source: dict[int, tuple[int, int] | None] = {}
+    topics = {e.fields["publisher_handle"]: e.fields["topic_name"] for e in events if "publisher_init" in e.name}
+    for event in events:
+        if event.name == "ros2:rclcpp_publish":
+            pending[event.thread] = event.fields["publisher_handle"]
+        elif event.name == "ros2_caret:dds_bind_addr_to_stamp" and event.thread in pending:
+            published[event.fields["source_stamp"]] = (event.time_ns, pending.pop(event.thread))
+        elif event.name == "ros2:dispatch_subscription_callback":
+            source[event.thread] = published.get(event.fields["source_stamp"])
+        elif event.name == "ros2:callback_start":
+            found = source.pop(event.thread, None)
+            if found and topics[found[1]].startswith(("/topic", "/drive")):
+                wanted[event.time_ns - found[0]] += 1
+    graph = read_graph(caret / "trace")
+    taken = [i for node in graph.nodes.values() for i in node.callback.instances if i.taken]
+    assert Counter(i.start_ns - i.taken.time_ns for i in taken if i.taken) == wanted
+    assert sum(wanted.values()) == 234
+
+
+def test_why_report_and_compare_answer_for_the_recording(
+    imported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = imported / "result"
+    assert run(["why", str(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (chain_,) = load_pipeline(imported / "sample.yaml").chains
+    response = json.loads((folder / "result.json").read_text())["chains"]["target"]["response_time_ns"]["max"]
+    assert response == chain_.deadline_ns, "the recording meets the deadline that was assumed from it"
+    assert str(response) in json.dumps(found), "the slowest frame is explained"
+    assert run(["compare", str(folder), str(folder), "-q"]) == 0
+    page = tmp_path / "r.html"
+    assert run(["report", str(folder), "-o", str(page), "--pipeline", str(imported / "sample.yaml"), "-q"]) == 0
+    assert page.stat().st_size > 10_000
+
+
+def test_newer_tracepoints_link_by_the_time_stamp_of_the_message(tmp_path: Path) -> None:
+    graph = read_graph(write(tmp_path / "t", chain()))
+    lidar, detector = graph.nodes["lidar-callback-0"], graph.nodes["perception-detector-callback-0"]
+    assert (lidar.period_ns, lidar.jitter_ns) == (100, 5) and detector.after == lidar.name
+    assert [i.end_ns - i.start_ns for i in detector.frames.values()] == [20, 21, 22, 23, 24]
+    assert list(detector.frames) == list(lidar.frames) == list(range(5))
+    pipeline = pipeline_of(graph, tmp_path / "t").pipeline("t.yaml")
+    assert not pipeline.chains and any("no reads, no chains" in note for note in graph.notes)
+    assert pipeline.stage(detector.name).costs[0].time_ns.value == 24
+
+
+def test_a_topic_from_outside_is_a_sensor_and_losses_are_reported(tmp_path: Path) -> None:
+    rows = [row for row in chain(6, 200) if row[2] not in ("rmw_publish", "rcl_publisher_init")]
+    graph = read_graph(write(tmp_path / "t", rows, lost=3))
+    assert graph.sources["scan"].period_ns == 201 and graph.nodes["perception-detector-callback-0"].after == "scan"
+    notes = " ".join(graph.notes)
+    assert "discarded 3 events" in notes and "publisher of /scan is not in the trace" in notes
+
+
+def test_gaps_in_a_timer_leave_out_frames(tmp_path: Path) -> None:
+    rows = [row for row in chain(5) if not 1100 <= row[0] < 1200]
+    graph = read_graph(write(tmp_path / "t", rows))
+    assert list(graph.nodes["lidar-callback-0"].frames) == [0, 2, 3, 4]
+    assert len(graph.nodes["lidar-callback-0"].releases) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nonsense;", r"metadata:1:1: metadata: expected a declaration"),
+        ("trace { major = 1;", "ends too early"),
+        ("typealias integer { size = 900; } := x;", "1 to 64 bits"),
+        ("typealias integer { size = 8; align = 3; } := x;", "power of two"),
+        ("typealias unknown := x;", "expected a type, got 'unknown'"),
+        ("typealias " + "struct { " * 50, "nested at most"),
+        ("struct a { string s[9999999]; };", "at most"),
+        ("\x01 {", "expected a declaration"),
+    ],
+)
+def test_faulty_metadata_gives_its_position(text: str, expected: str) -> None:
+    with pytest.raises(SocschedError, match=expected):
+        Parser(text, "metadata").parse()
+
+
+@pytest.mark.parametrize("cut", [1, 30, 70, 500])
+def test_damaged_streams_are_refused(cut: int, tmp_path: Path) -> None:
+    folder = write(tmp_path / "t", chain())
+    stream = folder / "stream_0"
+    stream.write_bytes(stream.read_bytes()[:-cut])
+    with pytest.raises(SocschedError, match="damaged stream"):
+        read_graph(folder)
+    stream.write_bytes(b"\xff" * 200)
+    with pytest.raises(SocschedError, match="damaged stream"):
+        read_graph(folder)
+
+
+def test_faulty_sources_give_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ["-o", str(tmp_path / "p.yaml")]
+    assert run(["pipelines", "import", "ros2", str(tmp_path / "none"), *out]) == 2
+    (tmp_path / "empty").mkdir()
+    assert run(["pipelines", "import", "ros2", str(tmp_path / "empty"), *out]) == 2
+    architecture = tmp_path / "a.yaml"
+    architecture.write_text("nodes: 3\n")
+    trace = write(tmp_path / "t", chain())
+    assert run(["pipelines", "import", "ros2", str(trace), "--architecture", str(architecture), *out]) == 2
+    assert run(["pipelines", "import", "amalthea", str(architecture), "--results", str(tmp_path / "r"), *out]) == 2
+    err = capsys.readouterr().err
+    assert "not a folder" in err and "no file named metadata" in err and "expected nodes and named_paths" in err
+    assert "Traceback" not in err and not (tmp_path / "p.yaml").exists()

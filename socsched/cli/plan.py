@@ -160,6 +160,8 @@ def command(
         raise click.UsageError("--template and --map are options of --export")
     names = _names(mapped)
     if form and FORMATS[form].folder:
+        if file and file.exists() and not file.is_dir():
+            raise click.BadParameter(f"File '{file}' is no folder.", param_hint="'-o' / '--output'")
         ready_to_write(folder=file)
     else:
         if file and file.is_dir():

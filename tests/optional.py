@@ -59,6 +59,14 @@ def vendor(name: str) -> Callable[[], object]:
     return lambda: (VENDORS / name / "bin" / "python").exists()
 
 
+@cache
+def can_schedule() -> bool:
+    """Return whether threads may be given real-time priorities here, and there is a C compiler for them."""
+    if not all(map(shutil.which, ("chrt", "taskset", "cc"))):
+        return False
+    return not subprocess.run(["chrt", "--fifo", "1", "true"], capture_output=True).returncode
+
+
 ARM = f"{OPTIONAL['aarch64 emulator'].install} g++-aarch64-linux-gnu"
 NEEDS = {
     "nvcc": Need(program("nvcc"), OPTIONAL["nvcc"].install),
@@ -76,6 +84,7 @@ NEEDS = {
     "Python headers": Need(
         lambda: (Path(sysconfig.get_path("include")) / "Python.h").exists(), "sudo apt-get install -y python3-dev"
     ),
+    "real-time threads": Need(can_schedule, "sudo make test"),
     "mounting": Need(can_mount, "sudo make test"),
     "KITTI": Need(lambda: os.environ.get("SOCSCHED_SHARED"), "SOCSCHED_SHARED=DIR make test (scans in DIR/data)"),
 }

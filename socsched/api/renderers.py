@@ -93,6 +93,13 @@ def perfetto(folder: Path, file: Path, sources: Sources) -> None:
     write_perfetto(trace, plan, file, "planned" if folder.is_file() else "")
 
 
+def btf(folder: Path, file: Path, sources: Sources) -> None:
+    """Write a trace in the Best Trace Format."""
+    from socsched.trace.btf import text
+
+    write_file(file, text(load(folders(folder)[0])[1]))
+
+
 def junit(folder: Path, file: Path, sources: Sources) -> None:
     """Write the requirements as test cases."""
     from socsched.reporting.junit import render as xml

@@ -1,8 +1,10 @@
-"""Export of plans to other tools: System Task Manager, Linux, Perfetto."""
+"""Export of plans to other tools: a table of formats, each with its own module."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,33 +12,84 @@ from socsched.errors import UsageError, unwritable
 from socsched.files import write_file
 
 if TYPE_CHECKING:
+    from socsched.planning.export.threads import Request
     from socsched.planning.plan import Plan
 
-FORMATS = ("stm", "linux", "perfetto")
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format: `write` ("module:function") takes a `Request` and returns the text, or path -> text for a `folder`.
+
+    `templates`: identifiers are taken from a file of the target; `named`: --map renames tasks; `board`: it holds Linux
+    CPU numbers, which are those of the platform.
+    """
+
+    what: str
+    write: str
+    executable: bool = False
+    folder: bool = False
+    templates: bool = False
+    named: bool = False
+    board: bool = True
 
 
-def export(plan: Plan, form: str, file: Path) -> None:
-    """Write a plan as ``stm`` (YAML), ``linux`` (a shell script) or ``perfetto`` (a trace of one hyperperiod)."""
+_OWN = "socsched.planning.export"
+FORMATS: Mapping[str, Format] = {
+    "stm": Format("YAML for NVIDIA's System Task Manager", "socsched.cli.export:_stm", board=False),
+    "linux": Format("a shell script for Linux", "socsched.cli.export:_linux", executable=True),
+    "perfetto": Format("a Perfetto trace of the plan", "", board=False),
+    "autoware": Format(
+        "YAML for Autoware's callback isolated executor", f"{_OWN}.autoware:write", templates=True, named=True
+    ),
+    "rclcpp": Format("thread attributes of ROS 2 executors (REP-2017)", f"{_OWN}.rclcpp:write", named=True),
+    "cyberrt": Format("the scheduler configuration of Apollo CyberRT", f"{_OWN}.cyberrt:write", named=True),
+    "systemd": Format("a folder of systemd drop-ins", f"{_OWN}.systemd:write", folder=True, named=True),
+    "btf": Format("a BTF trace of the plan", "socsched.cli.export:_btf", board=False),
+}
+"""Name of every format, in the order of the documentation."""
+
+
+def export(
+    plan: Plan, form: str, file: Path, template: Path | None = None, names: Mapping[str, str] | None = None
+) -> None:
+    """Write a plan in one of `FORMATS`, a folder for those that are one; UsageError for options it does not have."""
+    chosen = FORMATS[form]
     if not plan.tasks:
         raise UsageError("nothing to export: a stage has no engine", "run `socsched plan` to see which stage and why")
+    if template and not chosen.templates:
+        raise UsageError(f"--export {form} takes no --template", f"formats with one: {_with('templates')}")
+    if names and not chosen.named:
+        raise UsageError(f"--export {form} takes no --map", f"formats with one: {_with('named')}")
+    unknown = sorted(set(names or {}) - {task.name for task in plan.tasks})
+    if unknown:
+        known = ", ".join(task.name for task in plan.tasks)
+        raise UsageError(f"--map: no task {unknown[0]!r} in the plan", f"tasks: {known}")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
         if form == "perfetto":
+            file.parent.mkdir(parents=True, exist_ok=True)
             _perfetto(plan, file)
-        else:
-            write_file(file, _text(plan, form), 0o755 if form == "linux" else None)
+            return
+        module, _, function = chosen.write.partition(":")
+        request = _request(plan, chosen, template, names or {})
+        written = getattr(import_module(module), function)(request)
+        for name, text in written.items() if chosen.folder else [("", written)]:
+            place = file / name if chosen.folder else file
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_file(place, text, 0o755 if chosen.executable else None)
     except OSError as error:
         raise unwritable(file, error) from None
 
 
-def _text(plan: Plan, form: str) -> str:
-    if form == "stm":
-        from socsched.planning.export.stm import stm
+def _with(option: str) -> str:
+    return ", ".join(name for name, form in FORMATS.items() if getattr(form, option))
 
-        return stm(plan)
+
+def _request(plan: Plan, form: Format, template: Path | None, names: Mapping[str, str]) -> Request:
     from socsched.descriptor.catalog import get_platform
-    from socsched.planning.export.linux import linux
+    from socsched.planning.export.threads import Request
 
+    if not form.board:
+        return Request(plan, template=template, names=names)
     platform = get_platform(plan.platform)
     first, processors = 0, dict[str, Sequence[int]]()
     for engine in platform.engines:
@@ -45,7 +98,19 @@ def _text(plan: Plan, form: str) -> str:
             first += engine.units
     mode = platform.mode(plan.mode)
     jetson = any("nvpmodel" in key for key in platform.sources)
-    return linux(plan, mode.id if jetson else None, processors)
+    return Request(plan, processors, mode.id if jetson else None, template, names)
+
+
+def _stm(request: Request) -> str:
+    from socsched.planning.export.stm import stm
+
+    return stm(request.plan)
+
+
+def _linux(request: Request) -> str:
+    from socsched.planning.export.linux import linux
+
+    return linux(request.plan, request.mode_id, request.processors)
 
 
 def _perfetto(plan: Plan, file: Path) -> None:
@@ -53,3 +118,10 @@ def _perfetto(plan: Plan, file: Path) -> None:
     from socsched.trace.perfetto import write_perfetto
 
     write_perfetto(preview(plan), plan, file, "planned")
+
+
+def _btf(request: Request) -> str:
+    from socsched.api.preview import preview
+    from socsched.trace.btf import text
+
+    return text(preview(request.plan))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from socsched.cli.export import FORMATS
 from socsched.cli.names import PIN
 from socsched.cli.options import (
     Output,
@@ -92,14 +93,26 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     "file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path),
     help="Output file: the plan (plan.json), or the front of --pareto (FILE.svg, pareto.json).",
 )
 @click.option(
     "--export",
     "form",
-    type=click.Choice(["stm", "linux", "perfetto"]),
-    help="Format of -o: YAML for NVIDIA's System Task Manager, a shell script for Linux, a Perfetto trace of the plan.",
+    type=click.Choice(list(FORMATS)),
+    help=f"Format of -o: {'; '.join(f'{name}: {form.what}' for name, form in FORMATS.items())}.",
+)
+@click.option(
+    "--template",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File of the target whose identifiers an export keeps, such as the one of autoware's prerun mode.",
+)
+@click.option(
+    "--map",
+    "mapped",
+    multiple=True,
+    metavar="TASK=ID",
+    help="Identifier of a task in the export; TASK= leaves it out of a template.",
 )
 @output_options
 @click.pass_obj
@@ -125,6 +138,8 @@ def command(
     time_limit: float,
     file: Path | None,
     form: str | None,
+    template: Path | None,
+    mapped: tuple[str, ...],
 ) -> int:
     """Map PIPELINE onto a platform: engine, precision and priority of every stage, bounds, power, verdict.
 
@@ -141,7 +156,17 @@ def command(
     started = time.monotonic()
     if form and not file:
         raise click.UsageError("--export needs an output file: -o FILE")
-    ready_to_write(file=file)
+    if (template or mapped) and not form:
+        raise click.UsageError("--template and --map are options of --export")
+    names = _names(mapped)
+    if form and FORMATS[form].folder:
+        if file and file.exists() and not file.is_dir():
+            raise click.BadParameter(f"File '{file}' is no folder.", param_hint="'-o' / '--output'")
+        ready_to_write(folder=file)
+    else:
+        if file and file.is_dir():
+            raise click.BadParameter(f"File '{file}' is a directory.", param_hint="'-o' / '--output'")
+        ready_to_write(file=file)
     options = PlanOptions(
         objective, policy, profile_file, solver, time_limit, cuts, refine, power_cap, bandwidth_cap, pins, prefers,
         planner=planner or "", settings=settings_of(settings),
@@ -166,7 +191,7 @@ def command(
         if form:
             from socsched.cli.export import export
 
-            export(plan, form, file)
+            export(plan, form, file, template, names)
         else:
             loading.save_plan(plan, file)
         output.note(f"wrote {file}")
@@ -187,6 +212,17 @@ def command(
     # next to the plan, not in it, so that the same input gives the same plan.json
     output.result({**loading.plan_document(plan), "planning_seconds": seconds}, show)
     return outcomes.exit_code(plan)
+
+
+def _names(mapped: tuple[str, ...]) -> dict[str, str]:
+    """Return task -> identifier of the --map options."""
+    found: dict[str, str] = {}
+    for text in mapped:
+        task, equals, identity = text.partition("=")
+        if not equals or not task or task in found:
+            raise click.UsageError(f"--map {text}: expected TASK=ID, once for each task")
+        found[task] = identity
+    return found
 
 
 def _supply(output: Output, platform: str) -> Supply | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -47,8 +48,11 @@ def _rich() -> Any:
 
 def _plan(file: Path) -> None:
     from socsched.cli.options import Output  # noqa: F401
+    from socsched.errors import UsageError
+    from socsched.planning.export import autoware, cyberrt, rclcpp, systemd
     from socsched.planning.export.linux import linux
     from socsched.planning.export.stm import stm
+    from socsched.planning.export.threads import Request
     from socsched.planning.io import load, to_document
     from socsched.reporting.junit import render
     from socsched.reporting.terminal import console, plan_view
@@ -58,6 +62,9 @@ def _plan(file: Path) -> None:
     if plan.tasks:
         linux(plan, 1, {})
         stm(plan)
+        for form in (autoware, rclcpp, cyberrt, systemd):
+            with suppress(UsageError):  # a plan of EDF, or without a task that Linux schedules
+                form.write(Request(plan))
     _valid_xml(render(plan, {}))
     console(100).print(plan_view(plan))
 

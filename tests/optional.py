@@ -60,6 +60,7 @@ NEEDS = {
         lambda: any(map(shutil.which, OPTIONAL["Chromium"].programs)) and find_spec("playwright"),
         OPTIONAL["Chromium"].install,
     ),
+    "response-time-analysis": Need(module("response_time_analysis"), ".venv/bin/pip install response-time-analysis"),
     "PyTorch": Need(module("torch"), ".venv/bin/pip install torch"),
     "Python headers": Need(
         lambda: (Path(sysconfig.get_path("include")) / "Python.h").exists(), "sudo apt-get install -y python3-dev"

@@ -6,6 +6,7 @@ from typing import Any
 
 from socsched.planning.plan import Plan
 from socsched.planning.schedulability.applicable import applicable_tests
+from socsched.planning.schedulability.assumptions import PAGE, chain_sections, plan_sections
 from socsched.planning.schedulability.compare_bounds import Resource, bounds, chain_bound
 from socsched.planning.sensitivity import Spare, co_runner, spare
 
@@ -17,6 +18,7 @@ def analysis(plan: Plan) -> dict[str, Any]:
     spares = _spares(plan)
     return {
         "verdict": plan.verdict,
+        "proofs": {"page": PAGE, "sections": plan_sections(plan)},
         "chains": [
             {
                 "name": chain.name,
@@ -25,6 +27,7 @@ def analysis(plan: Plan) -> dict[str, Any]:
                 "slack_ns": None if chain.bound_ns is None else chain.deadline_ns - chain.bound_ns,
                 "terms": [{"name": name, "ns": value} for name, value in chain.terms],
                 "test": chain.test,
+                "proofs": chain_sections(plan, chain),
                 "tightest": _tightest(tightest[chain.name]),
                 "ways": [{"test": n, "bound_ns": b, "reason": why} for n, b, why in found.chains[chain.name]],
             }

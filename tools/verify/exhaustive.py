@@ -123,9 +123,7 @@ def main() -> int:
     jobs = []
     for index, family in enumerate(families):
         count = each + (index < more)
-        jobs += [
-            (family, at, min(at + 100, count), chosen.seed, chosen.states) for at in range(0, count, 100)
-        ]
+        jobs += [(family, at, min(at + 100, count), chosen.seed, chosen.states) for at in range(0, count, 100)]
     total, began = Tally(), time.perf_counter()
     with ProcessPoolExecutor(chosen.workers) as pool:
         by_family: dict[str, Tally] = {family: Tally() for family in families}

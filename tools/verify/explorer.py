@@ -10,8 +10,8 @@ in integer time.  Rules:
   that a waiting gang cannot use yet.  A job inside a non-preemptive region keeps its lanes.
 - A job that resumes after a preemption first pays `switch` ticks.  Where preemption restarts (`restart`), the preempted
   job loses its region, and the jobs that take its lanes first wait `reset` ticks.
-- DRAM bandwidth is shared max-min fairly; work counts in twelfths of a tick, and a job that ends within a tick holds its
-  lanes until the tick is over, as if it had taken that long.
+- DRAM bandwidth is shared max-min fairly; work counts in twelfths of a tick, and a job that ends within a tick holds
+  its lanes until the tick is over, as if it had taken that long.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Task:
     `lanes` are bits, or 0 if the task runs on any of the system's `processors`.  A task without `after` arrives at its
     offset and every period; the job is released at most `jitter` later.  The others run for a frame once the tasks in
     `after` have delivered it.  A job takes `best` to `worst` ticks alone.  `rank` is the fixed priority (0 first),
-    `deadline` counts from the arrival of the frame, or from its release if the source `moves` it (the earliest of several
-    sources).  `regions` lie between preemption points and add
-    up to `worst` (empty: any instant is one); regions of up to `floating` ticks may begin anywhere; with `restart`,
-    regions do not lock but start again after a preemption.  `traffic`: DRAM
+    `deadline` counts from the arrival of the frame, or from its release if the source `moves` it (the earliest of
+    several sources).  `regions` lie between preemption points and add up to `worst` (empty: any instant is one);
+    regions of up to `floating` ticks may begin anywhere; with `restart`, regions do not lock but start again after a
+    preemption.  `traffic`: DRAM
     demand, 6 or 12 twelfths of the bandwidth.
     """
 
@@ -294,8 +294,10 @@ class Explorer:
         last = before.last + 1 if before.last >= 0 else -1
         for choice in product(*ends):
             ended = [index for index, end in choice if end]
-            yield self._completed(clocks, waiting, ended, registers, last) if ended else State(
-                clocks, tuple(waiting), registers, last
+            yield (
+                self._completed(clocks, waiting, ended, registers, last)
+                if ended
+                else State(clocks, tuple(waiting), registers, last)
             )
 
     def _aged(self, index: int, queue: tuple[Job, ...], head: Job | None) -> tuple[Job, ...]:
@@ -330,7 +332,9 @@ class Explorer:
         """Return the work per tick of each running job under max-min fair shares of the bandwidth."""
         speeds = dict.fromkeys(running, UNIT)
         users = sorted(
-            (self.system.tasks[i].traffic, i) for i in running if self.system.tasks[i].traffic and not queues[i][0].extra
+            (self.system.tasks[i].traffic, i)
+            for i in running
+            if self.system.tasks[i].traffic and not queues[i][0].extra
         )
         left = UNIT * UNIT  # in twelfths of the unit of traffic
         for position, (wanted, index) in enumerate(users):

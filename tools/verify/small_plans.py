@@ -1,4 +1,4 @@
-"""Small random plans for the explorer: pipelines on two engines, gangs, joins, sampled chains, conversions, bandwidth."""
+"""Small random plans for the explorer: two engines, gangs, joins, sampled chains, conversions, shared bandwidth."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SmallPlan:
 
 
 def plan_system(policy: str, kind: str, draw: Random) -> SmallPlan:
-    """Return a small plan: a ``pipeline`` with triggers and joins, ``gangs`` on shared lanes, or a sampled ``chain``."""
+    """Return a small plan: a ``pipeline`` of triggers and joins, ``gangs`` on shared lanes, a sampled ``chain``."""
     engines = [_engine(f"e{number}", policy, draw, kind) for number in range(1 if kind == "gangs" else 2)]
     shared = draw.random() < 0.4
     count = draw.randint(2, 4) if kind == "gangs" else draw.randint(2, 5)

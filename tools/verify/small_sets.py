@@ -1,4 +1,4 @@
-"""Small random task sets for the explorer: one or several processors, every rule and kind of preemption with a bound."""
+"""Small random task sets for the explorer: one or several processors, every rule and preemption with a bound."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tools.verify import exhaustive
+from tools.verify import exhaustive, small_plans
 from tools.verify.explorer import System, Task, explore
 
 THREE = (Task(4, 1, 1, 0, 4), Task(6, 2, 1, 1, 6), Task(12, 3, 2, 2, 12))
@@ -62,9 +62,19 @@ def test_a_sampled_output_waits_for_the_next_job_of_its_reader() -> None:
 @pytest.mark.parametrize("family", [*exhaustive.SETS, *exhaustive.PLANS])
 def test_no_bound_is_below_the_truth(family: str) -> None:
     tally = exhaustive.Tally()
-    for number in range(4):
+    for number in range(2):
         tally.add(exhaustive.check(family, f"{family}/test/{number}", 150))
     assert tally.below == []
+
+
+def test_an_age_without_sampling_periods_is_seen_to_be_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    from socsched.planning.schedulability.chains import Stretch, data_age
+
+    monkeypatch.setattr(
+        small_plans, "data_age", lambda parts, found: data_age([Stretch(0, part.last) for part in parts], found)
+    )
+    below = [line for number in range(12) for line in exhaustive.check("plan, fp, chain", f"m/{number}", 200).below]
+    assert any("age reaches" in line for line in below)
 
 
 def test_a_bound_without_blocking_is_seen_to_be_below() -> None:

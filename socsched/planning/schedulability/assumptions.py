@@ -98,10 +98,9 @@ def chain_sections(plan: Plan, chain: ChainResult) -> list[str]:
     return sections(tests, more)
 
 
-def plan_sections(plan: Plan) -> list[str]:
-    """Return the sections that a plan's bounds rest on, in the page's order."""
-    used = {section for chain in plan.chains for section in chain_sections(plan, chain)}
-    return sections((), used - {COMMON})
+def union(by_chain: Iterable[Iterable[str]]) -> list[str]:
+    """Return the sections of several chains together, in the page's order."""
+    return sections((), {section for found in by_chain for section in found} - {COMMON})
 
 
 def taskset_sections(analysis: Analysis) -> list[str]:

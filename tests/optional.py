@@ -80,6 +80,7 @@ NEEDS = {
     "OpenCV images": Need(module("cv2"), ".venv/bin/pip install opencv-python-headless"),
     "HTP compiler": Need(vendor("qualcomm"), OPTIONAL["HTP compiler"].install),
     "RKNN compiler": Need(vendor("rockchip"), OPTIONAL["RKNN compiler"].install),
+    "response-time-analysis": Need(module("response_time_analysis"), ".venv/bin/pip install response-time-analysis"),
     "PyTorch": Need(module("torch"), ".venv/bin/pip install torch"),
     "Python headers": Need(
         lambda: (Path(sysconfig.get_path("include")) / "Python.h").exists(), "sudo apt-get install -y python3-dev"

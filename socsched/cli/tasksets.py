@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from socsched.cli.options import Output, terminal_width
+
+if TYPE_CHECKING:
+    from socsched.descriptor.taskset_model import TaskSet
 
 
 def is_taskset(file: Path) -> bool:
@@ -52,6 +55,8 @@ def simulate(
     from socsched.units import format_duration
 
     tasks = load_taskset(file)
+    if any(task.level or task.degraded_ns for task in tasks.tasks):
+        return _mixed(output, tasks, duration, policy, execution, seed, jobs > 0 or folder is not None)
     if duration is None and tasks.horizon_ns is None:
         duration, repeats = choose_horizon(tasks)
         if duration < repeats:
@@ -78,6 +83,40 @@ def simulate(
         plan = done.simulated.lowered.plan
         Result(plan, trace, result(trace, plan)).save(folder)
         output.note(folders.describe_files(folder))
+    output.result(document, show)
+    return EXIT_OK if done.met else EXIT_VIOLATED
+
+
+def _mixed(
+    output: Output, tasks: TaskSet, duration: int | None, policy: str | None, execution: str, seed: int, recorded: bool
+) -> int:
+    """Simulate a task set with criticality levels under the rules of AMC or EDF-VD."""
+    from socsched.errors import EXIT_OK, EXIT_VIOLATED, UsageError
+    from socsched.sim import mixed_criticality
+    from socsched.sim.tasksets import choose_horizon
+
+    if policy or recorded:
+        raise UsageError(
+            f"task set {tasks.name!r}: with criticality levels, neither --policy nor single jobs are available",
+            hint="the file's policy decides: EDF gives EDF-VD; FP, RM and DM give AMC",
+        )
+    length = duration if duration is not None else tasks.horizon_ns
+    done = mixed_criticality.simulate(
+        tasks, choose_horizon(tasks)[0] if length is None else length, mixed_criticality.draw_times(execution, seed)
+    )
+    document = mixed_criticality.document(tasks, done)
+
+    def show() -> None:
+        from socsched.reporting.terminal import console, table
+
+        unit = _unit(document)
+        heads = ["task", "level", "jobs", "done", "aborted", "dropped", "late", f"response max [{unit}]"]
+        keys = ("name", "level", "jobs_released", "jobs_completed", "jobs_aborted", "jobs_dropped", "deadline_misses")
+        rows = [[*(str(row[key]) for key in keys), str(row["response_max"] or "-")] for row in document["tasks"]]
+        count = sum(level > 0 for switches in document["switches"] for _, level in switches)
+        title = f"{tasks.name} under {document['policy']} for {document['duration']} {unit}, {count} mode switches"
+        console(terminal_width()).print(table(title, heads, rows, tuple(range(1, 8))))
+
     output.result(document, show)
     return EXIT_OK if done.met else EXIT_VIOLATED
 

@@ -103,6 +103,13 @@ class MemGuardFile(FileModel):
     )
 
 
+class DegradedFile(FileModel):
+    """What remains of a task of lower criticality after a mode switch."""
+
+    wcet: Time = Field(description="longest execution time, at most the task's")
+    period: Time = Field(description="time between arrivals, at least the task's")
+
+
 class TaskFile(FileModel):
     """A periodic task."""
 
@@ -136,6 +143,15 @@ class TaskFile(FileModel):
     )
     graph: GraphFile | None = Field(None, description="nodes of the job that may run in parallel")
     accesses: Annotated[int, Field(ge=0, le=2**40)] = Field(0, description="memory accesses not in the wcet")
+    wcets: list[Time] = Field(
+        default_factory=list,
+        max_length=8,
+        description="bounds of the execution time by criticality level, lowest first, up to the task's own; "
+        "the last is the wcet",
+    )
+    degraded: DegradedFile | None = Field(
+        None, description="service after a switch to a higher level than the task's own; default: dropped"
+    )
 
 
 class TaskSetFile(FileModel):
@@ -204,6 +220,8 @@ class TaskSetFile(FileModel):
                     graph=_graph(task.graph, ns),
                     accesses=task.accesses,
                     distance_ns=ns(task.distance),
+                    wcets_ns=tuple(ns(value) for value in task.wcets),
+                    degraded_ns=(ns(task.degraded.wcet), ns(task.degraded.period)) if task.degraded else None,
                 )
             )
         names = {task.name: index for index, task in enumerate(tasks)}
@@ -255,7 +273,7 @@ def _taskset(document: Document) -> TaskSet:
 def _put_decimals(document: Document) -> None:
     """Replace fractional times by their exact text, which a float may not represent."""
     for path, text in document.decimals.items():
-        if path[-1] in TIMES or "regions" in path:
+        if path[-1] in TIMES or "regions" in path or "wcets" in path:
             holder = document.data
             for part in path[:-1]:
                 holder = holder[part]

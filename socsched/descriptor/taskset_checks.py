@@ -52,7 +52,7 @@ def _times(tree: Tree) -> Iterator[Tree]:
     for item in tree.items():
         if item.key in TIMES and not isinstance(item.value, (dict, list)):
             yield item
-        elif item.key == "regions":
+        elif item.key in ("regions", "wcets"):
             yield from item.items()
         else:
             yield from _times(item)
@@ -65,7 +65,7 @@ def _check_times(root: Tree) -> None:
         value = _number(item)
         if value is None:
             continue
-        positive = item.key in _POSITIVE or "regions" in item.path
+        positive = item.key in _POSITIVE or "regions" in item.path or "wcets" in item.path
         if value < 0 or (value == 0 and positive):
             item.report(f"expected {'a positive' if positive else 'no negative'} time, got {item.value}")
         elif (value * scale).denominator != 1:
@@ -160,4 +160,20 @@ def _check_chain(root: Tree) -> None:
             entry.report(f"expected a position from 0 to {len(tasks) - 1}, got {entry.value}")
 
 
-CHECKS = (_check_times, _check_tasks, _check_policy, _check_parts, _check_chain)
+def _check_levels(root: Tree) -> None:
+    """Check that bounds grow with criticality up to the wcet, and that degraded service is less than full service."""
+    for task in root.at("tasks").items():
+        wcet, period = _number(task.at("wcet")), _number(task.at("period"))
+        levels = [_number(item) for item in task.at("wcets").items()]
+        known = [value for value in levels if value is not None]
+        if known and (known != sorted(known) or known[-1] != wcet):
+            task.at("wcets").report(f"expected ascending times, the last being the wcet of {task.at('wcet').value}")
+        degraded = task.at("degraded")
+        least, most = _number(degraded.at("wcet")), _number(degraded.at("period"))
+        if least is not None and wcet is not None and least > wcet:
+            degraded.at("wcet").report(f"expected at most the wcet of {task.at('wcet').value}")
+        if most is not None and period is not None and most < period:
+            degraded.at("period").report(f"expected at least the period of {task.at('period').value}")
+
+
+CHECKS = (_check_times, _check_tasks, _check_policy, _check_parts, _check_chain, _check_levels)

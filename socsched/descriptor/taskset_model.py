@@ -78,7 +78,9 @@ class PeriodicTask:
     preemption points and add up to the WCET, `longest_region_ns` may lie anywhere; `suspension_ns` is the total
     self-suspension of a job; `blocking_ns` the longest time that jobs of lower priority hold resources it needs;
     `requests` go to the accelerator, each awaited immediately; `accesses` are memory accesses not included in the WCET;
-    releases are at least `distance_ns` apart, however late some are.
+    releases are at least `distance_ns` apart, however late some are.  `wcets_ns` are bounds of the execution time by
+    criticality level, lowest first, up to the task's own level, whose bound is `wcet_ns`; empty: one level.
+    `degraded_ns`: execution time and period after a switch to a higher level than the task's; None: it is dropped.
     """
 
     id: int
@@ -99,6 +101,17 @@ class PeriodicTask:
     graph: Graph | None = None
     accesses: int = 0
     distance_ns: int = 0
+    wcets_ns: tuple[int, ...] = ()
+    degraded_ns: tuple[int, int] | None = None
+
+    @property
+    def level(self) -> int:
+        """Return the task's criticality level, 0 being the lowest."""
+        return max(len(self.wcets_ns) - 1, 0)
+
+    def wcet_at(self, level: int) -> int:
+        """Return the bound (ns) of the execution time at a criticality level, at most the task's own."""
+        return self.wcets_ns[min(level, self.level)] if self.wcets_ns else self.wcet_ns
 
     @property
     def region_ns(self) -> int:

@@ -193,4 +193,5 @@ def _cost(
         count, kept = one.samples, ()
         said.append(f"mean of {count} jobs, spread not recorded: {ASSUMED_ERROR:.0%} assumed")
     source = "; ".join(filter(None, said)).replace("\n", " ")
-    return MeasuredCost(name, engine, mode, precision, 0, planned, error, count, median, kept, source, state)
+    times_of = (planned, error, count, median, kept)
+    return MeasuredCost(name, engine, mode, precision, 0, *times_of, source=source, state=state)

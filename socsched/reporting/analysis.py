@@ -6,6 +6,7 @@ from typing import Any
 
 from socsched.planning.plan import Plan
 from socsched.planning.schedulability.applicable import applicable_tests
+from socsched.planning.schedulability.assumptions import PAGE, chain_sections, union
 from socsched.planning.schedulability.compare_bounds import Resource, bounds, chain_bound
 from socsched.planning.sensitivity import Spare, co_runner, spare
 
@@ -15,8 +16,10 @@ def analysis(plan: Plan) -> dict[str, Any]:
     found = bounds(plan)
     tightest = {chain.name: chain_bound(plan, chain, found.rows) for chain in plan.chains}
     spares = _spares(plan)
+    proofs = {chain.name: chain_sections(plan, chain) for chain in plan.chains}
     return {
         "verdict": plan.verdict,
+        "proofs": {"page": PAGE, "sections": union(proofs.values())},
         "chains": [
             {
                 "name": chain.name,
@@ -25,6 +28,7 @@ def analysis(plan: Plan) -> dict[str, Any]:
                 "slack_ns": None if chain.bound_ns is None else chain.deadline_ns - chain.bound_ns,
                 "terms": [{"name": name, "ns": value} for name, value in chain.terms],
                 "test": chain.test,
+                "proofs": proofs[chain.name],
                 "tightest": _tightest(tightest[chain.name]),
                 "ways": [{"test": n, "bound_ns": b, "reason": why} for n, b, why in found.chains[chain.name]],
             }

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from socsched.planning.schedulability.assumptions import PAGE, taskset_sections
 from socsched.planning.schedulability.published.choose import Analysis, Outcome
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
         "utilization": float(sum((task.utilisation for task in taskset.tasks), Fraction(0))),
         "verdict": VERDICTS[analysis.verdict],
         "decided_by": analysis.decided_by,
+        "proofs": {"page": PAGE, "sections": taskset_sections(analysis)},
         "tasks": [
             {"id": t.id, "name": t.name, "deadline": _in(t.deadline_ns, unit), **best(t.name, False)}
             for t in taskset.tasks
@@ -102,14 +104,14 @@ def view(analysis: Analysis, shown: Mapping[str, Any]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from socsched.reporting.terminal import table
+    from socsched.reporting.terminal import rests_on, table
 
     style = {"feasible": "bold green", "infeasible": "bold red"}.get(shown["verdict"], "bold yellow")
     by = f" (by {shown['decided_by']})" if shown["decided_by"] else " (no applicable test decides)"
     policy = shown["policy"]
     kind = f"{policy['scheme']} {policy['rule']}, {'preemptive' if policy['preemptive'] else 'non-preemptive'}"
     head = f"  {shown['taskset']}: {kind}, {shown['processors']} processor(s), utilisation {shown['utilization']:.4f}"
-    parts: list[Any] = [Text.assemble((shown["verdict"], style), head, by), Text("")]
+    parts: list[Any] = [Text.assemble((shown["verdict"], style), head, by), Text(rests_on(shown)), Text("")]
     unit = shown["time_unit"]
     rows = [
         [

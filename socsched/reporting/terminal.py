@@ -280,7 +280,7 @@ def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> Rendera
 
 def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:
     """Return everything that `socsched analyze` prints."""
-    parts: list[RenderableType] = [verdict(plan), Text("")]
+    parts: list[RenderableType] = [verdict(plan), Text(rests_on(document)), Text("")]
     for chain in document["chains"]:
         bound = "no bound exists" if chain["bound_ns"] is None else f"bound {format_duration(chain['bound_ns'])}"
         title = f"{chain['name']}: {bound}, deadline {format_duration(chain['deadline_ns'])}"
@@ -313,6 +313,14 @@ def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:
     if plan.violations:
         parts += [Text(""), violations(plan)]
     return Group(*parts)
+
+
+def rests_on(shown: Mapping[str, Any]) -> str:
+    """Return the line that names the sections of the assumptions page behind a verdict."""
+    proofs = shown["proofs"]
+    if not proofs["sections"]:
+        return "It rests on no bound."
+    return f"It rests on {proofs['page']}: {'; '.join(proofs['sections'])}."
 
 
 def _bound(value: int | None) -> str:

@@ -51,7 +51,7 @@ def _task(tasks: TaskSet, task: PeriodicTask, rank: int, execution: str) -> Task
     for what, present in (
         ("suspension", task.suspension_ns), ("accelerator requests", task.requests), ("a graph", task.graph),
         ("blocking", task.blocking_ns), ("memory accesses", task.accesses),
-        ("non-preemptive regions", task.longest_region_ns),
+        ("non-preemptive regions", task.longest_region_ns), ("criticality levels", task.level or task.degraded_ns),
     ):  # fmt: skip
         if present:
             problem = f"task set {tasks.name!r}: task {task.id} has {what}, which is analysed but not simulated"

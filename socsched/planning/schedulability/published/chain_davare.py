@@ -7,13 +7,13 @@ automotive systems", DAC 2007.
 from __future__ import annotations
 
 from socsched.planning.schedulability.published.job_chains import AGE, REACTION, chain, implicit
-from socsched.planning.schedulability.published.model import FEATURES, Answer, Bound, Problem, SchedulabilityTest, Scope
+from socsched.planning.schedulability.published.model import PLAIN, Answer, Bound, Problem, SchedulabilityTest, Scope
 
 SCOPE = Scope(
     rules=("edf", "fp", "rm", "dm", "fifo"),
     preemption=("full", "limited", "none"),
     processors="any",
-    takes=frozenset(FEATURES),
+    takes=PLAIN,
 )
 
 

@@ -19,8 +19,11 @@ FEATURES = {
     "types": "nodes bound to typed processors",
     "memory": "memory accesses priced one by one",
     "memguard": "memory-bandwidth reservations",
+    "levels": "execution times by criticality level",
 }
 """Features beyond plain periodic tasks -> description."""
+PLAIN = frozenset(FEATURES) - {"levels"}
+"""Features that leave every task a single execution time, and every job to be run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class Problem:
             "types": bool(self.taskset.types),
             "memory": self.taskset.memory is not None and any(task.accesses for task in self.tasks),
             "memguard": self.taskset.memguard is not None,
+            "levels": any(task.level or task.degraded_ns for task in self.taskset.tasks),
         }
         return frozenset(name for name, there in found.items() if there)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from socsched.planning.schedulability.published.model import (
-    FEATURES,
+    PLAIN,
     Answer,
     Problem,
     SchedulabilityTest,
@@ -52,7 +52,7 @@ TEST = SchedulabilityTest(
         rules=("edf", "fp", "rm", "dm", "fifo"),
         preemption=("full", "limited", "none"),
         processors="any",
-        takes=frozenset(FEATURES),
+        takes=PLAIN,
     ),
     run,
     rank=0,

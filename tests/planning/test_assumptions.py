@@ -1,0 +1,52 @@
+"""The page of assumptions: every analysis has a section, and `analyze` names those that a verdict rests on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from socsched.api.analysis import analyze
+from socsched.descriptor.taskset import taskset_from_mapping
+from socsched.planning.schedulability.assumptions import COMMON, SECTIONS, sections
+from socsched.planning.schedulability.edf_holistic import NAME
+from socsched.planning.schedulability.plan_analysis import DEMAND, FIXED
+from socsched.planning.schedulability.published import registry
+from socsched.reporting import taskset_analysis
+from socsched.reporting.terminal import console
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_built_in_analysis_has_a_section_of_the_page() -> None:
+    built_in = {test.name for test in registry.tests() if test.run.__module__.startswith("socsched.")} | {
+        DEMAND,
+        FIXED,
+        NAME,
+    }
+    listed = [name for names in SECTIONS.values() for name in names]
+    assert built_in <= set(listed)
+    assert len(listed) == len(set(listed))
+    page = (ROOT / "docs/proofs.md").read_text().splitlines()
+    assert [line[3:] for line in page if line.startswith("## ")] == [COMMON, *SECTIONS]
+
+
+def test_an_analysis_from_elsewhere_is_cited_by_its_name() -> None:
+    assert sections(["FIFO response times", "theirs"]) == [COMMON, "FIFO response times", "theirs"]
+    assert sections([]) == []
+
+
+def test_the_verdict_of_a_task_set_names_its_sections() -> None:
+    data = {"policy": "NP-FP", "tasks": [{"period": 10, "wcet": 2, "prio": 0}, {"period": 20, "wcet": 3, "prio": 1}]}
+    found = analyze(taskset_from_mapping(data, "two"))
+    document = taskset_analysis.document(found)
+    assert document["proofs"]["sections"] == [COMMON, "Fixed priorities, no preemption"]
+    shown = console(200)
+    with shown.capture() as text:
+        shown.print(taskset_analysis.view(found, document))
+    assert "It rests on docs/proofs.md: Common model; Fixed priorities, no preemption." in text.get()
+
+
+def test_the_verdict_of_a_plan_names_its_sections() -> None:
+    document = analyze(ROOT / "tests/golden/perception_stack_orin.plan.json").document
+    found = document["proofs"]["sections"]
+    assert {COMMON, "Execution times under shared bandwidth", "Sampled chains"} <= set(found)
+    assert all(set(chain["proofs"]) <= set(found) for chain in document["chains"])

@@ -1,0 +1,167 @@
+"""EDF-VD and AMC: published conditions by hand, and no simulated response above a bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import pytest
+
+from socsched.descriptor.taskset import taskset_from_mapping
+from socsched.descriptor.taskset_model import PeriodicTask, TaskSet
+from socsched.errors import DescriptorError, UsageError
+from socsched.planning.schedulability.priority_assignment import assign
+from socsched.planning.schedulability.published import amc_max, amc_rtb, edf_vd
+from socsched.planning.schedulability.published.choose import analyse, problems
+from socsched.planning.schedulability.published.model import Problem
+from socsched.sim.mixed_criticality import simulate
+
+
+def made(policy: str, *rows: dict[str, Any]) -> TaskSet:
+    return taskset_from_mapping({"policy": policy, "tasks": list(rows)}, "levels")
+
+
+def problem(taskset: TaskSet) -> Problem:
+    return problems(taskset)[0][1]
+
+
+def test_amc_by_hand() -> None:
+    """R_LO = 2 + 2 + 2 = 6; over an overrun R = 5 + ceil(6 / 10) 2 + ceil(R / 8) 4 = 15, by AMC-max too."""
+    taskset = made(
+        "FP",
+        {"period": 8, "wcet": 4, "wcets": [2, 4], "prio": 0},
+        {"period": 10, "wcet": 2, "prio": 1},
+        {"period": 40, "wcet": 5, "wcets": [2, 5], "prio": 2},
+    )
+    found = amc_rtb.TEST.run(problem(taskset))
+    assert (found.schedulable, [bound.value for bound in found.bounds.values()]) == (True, [4, 4, 15])
+    assert amc_max.TEST.run(problem(taskset)).bounds["t2"].value == 15
+
+
+def test_edf_vd_scales_deadlines_by_the_smallest_factor() -> None:
+    """U_LO = 1/2, U_HI = 1/5 and 3/5: x = 1/5 / (1 - 1/2) = 2/5, and 2/5 * 1/2 + 3/5 = 4/5."""
+    taskset = made("EDF", {"period": 10, "wcet": 5}, {"period": 10, "wcet": 6, "wcets": [2, 6]})
+    assert edf_vd.scaling(problem(taskset)) == Fraction(2, 5)
+    assert edf_vd.TEST.run(problem(taskset)).schedulable is True
+    heavy = made("EDF", {"period": 10, "wcet": 5}, {"period": 10, "wcet": 9, "wcets": [2, 9]})
+    assert edf_vd.TEST.run(problem(heavy)).schedulable is None
+
+
+def test_what_the_tests_do_not_cover_is_undecided() -> None:
+    three = made("FP", {"period": 20, "wcet": 4, "wcets": [1, 2, 4], "prio": 0}, {"period": 30, "wcet": 2, "prio": 1})
+    assert analyse(three).verdict is None
+    served = made(
+        "EDF",
+        {"period": 10, "wcet": 5, "degraded": {"wcet": 1, "period": 20}},
+        {"period": 10, "wcet": 6, "wcets": [2, 6]},
+    )
+    assert edf_vd.TEST.unmet(problem(served)) == "it drops low criticality, with no degraded service"
+
+
+def test_no_other_test_takes_a_set_with_levels() -> None:
+    taskset = made("FP", {"period": 8, "wcet": 4, "wcets": [2, 4], "prio": 0}, {"period": 10, "wcet": 5, "prio": 1})
+    new = {"AMC-rtb", "AMC-max", "EDF-VD"}
+    assert [o.test.name for o in analyse(taskset).outcomes if o.answer and o.test.name not in new] == []
+
+
+def test_levels_are_checked() -> None:
+    with pytest.raises(DescriptorError, match=r"ascending times, the last being the wcet of 4"):
+        made("EDF", {"period": 10, "wcet": 4, "wcets": [4, 2]})
+    with pytest.raises(DescriptorError, match=r"at least the period of 10"):
+        made("EDF", {"period": 10, "wcet": 4, "degraded": {"wcet": 1, "period": 5}})
+
+
+def test_an_overrun_drops_low_criticality_until_the_processor_idles() -> None:
+    taskset = made("FP", {"period": 10, "wcet": 4, "wcets": [2, 4], "prio": 0}, {"period": 5, "wcet": 2, "prio": 1})
+    done = simulate(taskset, 19, lambda task, job: 4 if task.level and job == 0 else task.wcet_at(0))
+    high, low = done.processors[0].figures
+    assert done.processors[0].switches == [(2, 1), (4, 0)]
+    assert (high.released, high.completed, high.response_max) == (2, 2, 4)
+    assert (low.released, low.aborted, low.dropped, low.completed) == (4, 1, 0, 3)
+
+
+def test_degraded_service_runs_at_its_own_rate() -> None:
+    taskset = made(
+        "FP",
+        {"period": 10, "wcet": 9, "wcets": [1, 9], "prio": 0},
+        {"period": 4, "wcet": 2, "prio": 1, "degraded": {"wcet": 1, "period": 8}},
+    )
+    low = simulate(taskset, 9).processors[0].figures[1]
+    assert (low.released, low.aborted, low.dropped) == (2, 1, 0)
+
+
+def test_features_beyond_the_rules_are_refused() -> None:
+    with pytest.raises(UsageError, match="without jitter"):
+        simulate(made("EDF", {"period": 10, "wcet": 4, "wcets": [2, 4], "jitter": 1}), 100)
+
+
+def _draw(random: Random, policy: str) -> TaskSet:
+    rows = []
+    for rank in range(random.randint(2, 4)):
+        period = random.choice((5, 6, 8, 10, 12, 15))
+        low = random.randint(1, max(period // 4, 1))
+        row: dict[str, Any] = {"period": period, "wcet": low, "prio": rank}
+        if random.random() < 0.6:
+            row |= {"wcet": random.randint(low, min(3 * low, period)), "wcets": [low]}
+            row["wcets"] = [low, row["wcet"]]
+        elif policy == "FP" and random.random() < 0.4:
+            row["degraded"] = {"wcet": random.randint(1, low), "period": random.randint(period, 2 * period)}
+        rows.append(row)
+    return made(policy, *rows)
+
+
+def _times(seed: int) -> Any:
+    random = Random(seed)
+    return lambda task, job: task.wcet_ns if random.random() < 0.4 else task.wcet_at(0)
+
+
+@pytest.mark.parametrize("policy", ["FP", "EDF"])
+def test_no_simulated_response_is_above_a_bound(policy: str) -> None:
+    random, checked = Random(policy), 0
+    for number in range(150):
+        taskset = _draw(random, policy)
+        if not any(task.level for task in taskset.tasks):
+            continue
+        answers = {o.test.name: o.answer for o in _answers(taskset) if o.answer}
+        if not any(answer.bounds for answer in answers.values()):
+            continue
+        for run in range(12):
+            offsets = [random.randrange(task.period_ns) if run > 2 else 0 for task in taskset.tasks]
+            tasks = tuple(replace(t, offset_ns=at) for t, at in zip(taskset.tasks, offsets, strict=True))
+            figures = simulate(replace(taskset, tasks=tasks), 300, _times(1000 * number + run)).processors[0].figures
+            for task, mine in zip(tasks, figures, strict=True):
+                for answer in answers.values():
+                    bound = answer.bounds.get(task.name)
+                    # The bound of a degraded task holds until an overrun; it is released in both modes.
+                    if bound is not None and not task.degraded_ns:
+                        checked += 1
+                        assert mine.response_max <= bound.value, (taskset, offsets, run)
+    assert checked > 500
+
+
+def _answers(taskset: TaskSet) -> Any:
+    from socsched.planning.schedulability.published.choose import Outcome
+
+    parts = problem(taskset)
+    for module in (amc_rtb, amc_max, edf_vd):
+        reason = module.TEST.unmet(parts)
+        yield Outcome(module.TEST, None if reason else module.TEST.run(parts), reason)
+
+
+def test_audsley_finds_an_order_that_deadline_monotonic_misses() -> None:
+    """The only order that fits is by name, not by deadline."""
+    orders = {("b", ("a",)), ("a", ())}
+    assert assign(["b", "a"], lambda task, above: (task, tuple(sorted(above))) in orders) == ["a", "b"]
+    assert assign(["b", "a"], lambda task, above: False) is None
+
+
+def test_amc_max_accepts_whatever_amc_rtb_accepts() -> None:
+    random = Random(3)
+    for _ in range(200):
+        tasks: tuple[PeriodicTask, ...] = _draw(random, "FP").tasks
+        for index, task in enumerate(tasks):
+            loose = amc_rtb.response(task, tasks[:index])
+            tight = amc_rtb.response(task, tasks[:index], amc_max.after_overrun)
+            assert loose is None or (tight is not None and tight <= loose)

@@ -7,14 +7,17 @@ scores, as in YOLO9000 (Redmon & Farhadi, CVPR 2017, section 2).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from socsched.errors import InputError, UsageError
+from socsched.errors import UsageError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import Operator, TensorType
+from socsched.models.camera_frames import FITS, FRAMES, PADDING, frame_planes, frame_shape, frame_taps, inner_size
 from socsched.models.model import Model, Port
 
 HEIGHT, WIDTH = 384, 640
@@ -44,10 +47,18 @@ def _checked(params: Mapping[str, Any]) -> dict[str, int]:
 
 
 def preprocess(params: Mapping[str, Any]) -> Model:
-    """Return the stage that resizes an RGB image (uint8 [1, 3, H, W] or [H, W, 3]) bilinearly and normalises it."""
-    chosen = _checked(params)
+    """Return the stage that converts a frame to RGB, resizes it bilinearly and normalises it.
+
+    `format` is the frame's colour format, `fit` how it fills the input (`camera_frames`), RGB stretched by default.
+    """
+    settings = dict(params)
+    colour, fit = settings.pop("format", FRAMES[0]), settings.pop("fit", FITS[0])
+    chosen = _checked(settings)
     height, width = chosen["input_height"], chosen["input_width"]
-    source = TensorType((1, 3, chosen["height"], chosen["width"]), "uint8", "NCHW")
+    size = chosen["height"], chosen["width"]
+    shape = frame_shape(colour, *size)
+    inner_size(size, (height, width), fit)
+    source = TensorType(shape, "uint8", "NCHW" if len(shape) == 4 else "")
     target = TensorType((1, 3, height, width), "fp32", "NCHW")
     # Rows first, then columns, three operations each; two for the normalisation.
     flops = 3 * (3 * height * chosen["width"] + 3 * height * width + 2 * height * width)
@@ -58,31 +69,42 @@ def preprocess(params: Mapping[str, Any]) -> Model:
         (source,),
         (target,),
         flops,
-        read_bytes=3 * chosen["height"] * chosen["width"],
+        read_bytes=math.prod(shape),
         write_bytes=4 * 3 * height * width,
     )
-
-    def function(image: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
-        return (resize_normalise(image, height, width),)
 
     return Model(
         "camera.preprocess",
         (Port("image", source),),
         (Port("camera_input", target),),
-        function=function,
+        function=partial(_preprocess, height=height, width=width, source=size, colour=colour, fit=fit),
         operators=(work,),
+        device="camera-preprocess",
     )
 
 
-def resize_normalise(image: np.ndarray[Any, Any], height: int = HEIGHT, width: int = WIDTH) -> np.ndarray[Any, Any]:
+def _preprocess(
+    image: np.ndarray[Any, Any], height: int, width: int, source: tuple[int, int], colour: str, fit: str
+) -> tuple[np.ndarray[Any, Any], ...]:
+    """Return the network's input; `source` is the size that frames have on engines that need to know it in advance."""
+    return (resize_normalise(image, height, width, colour, fit),)
+
+
+def resize_normalise(
+    image: np.ndarray[Any, Any],
+    height: int = HEIGHT,
+    width: int = WIDTH,
+    colour: str = FRAMES[0],
+    fit: str = FITS[0],
+) -> np.ndarray[Any, Any]:
     """Return `image` as fp32 [1, 3, height, width], resized bilinearly with pixel centres at half integers.
 
-    Raises InputError unless it is uint8 of shape [1, 3, H, W] or [H, W, 3] with at least one pixel.
+    Raises InputError unless it is a frame of the colour format with at least one pixel (`camera_frames`).
     """
-    planes = _planes(image)
-    top, bottom, y = _taps(planes.shape[1], height)
-    left, right, x = _taps(planes.shape[2], width)
+    planes = frame_planes(image, colour)
+    (top, bottom, y), (left, right, x) = frame_taps(planes.shape[1:], (height, width), fit)
     result = np.empty((1, 3, height, width), np.float32)
+    border = np.add.outer(top < 0, left < 0) if fit != FITS[0] else None
     for plane, target, mean, std in zip(planes, result[0], MEAN, STD, strict=True):
         # Pixels are gathered as 8-bit values, so that only those needed are converted.
         target[:] = _blend_columns(plane[top], left, right, x)
@@ -90,6 +112,8 @@ def resize_normalise(image: np.ndarray[Any, Any], height: int = HEIGHT, width: i
         below -= target
         below *= y[:, None]
         target += below
+        if border is not None:
+            target[border] = PADDING
         target *= 1 / (255 * std)
         target -= mean / std
     return result
@@ -103,28 +127,6 @@ def _blend_columns(
     far *= x[None, :]
     near += far
     return near
-
-
-def _planes(image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    planes: np.ndarray[Any, Any] | None = None
-    if image.dtype == np.uint8 and image.size:
-        if image.ndim == 4 and image.shape[:2] == (1, 3):
-            planes = image[0]
-        elif image.ndim == 3 and image.shape[2] == 3:
-            planes = image.transpose(2, 0, 1)
-    if planes is None:
-        raise InputError(
-            f"image: expected uint8 [1, 3, H, W] or [H, W, 3], got {image.dtype} {list(image.shape)}",
-            "decode the frame to 8-bit RGB first",
-        )
-    return planes
-
-
-def _taps(source: int, target: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return the indices of both neighbours of every target pixel, and the weight of the second."""
-    centre = np.clip((np.arange(target) + 0.5) * source / target - 0.5, 0, source - 1)
-    first = np.floor(centre).astype(np.intp)
-    return first, np.minimum(first + 1, source - 1), (centre - first).astype(np.float32)
 
 
 def detector(params: Mapping[str, Any]) -> Model:

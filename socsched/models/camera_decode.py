@@ -169,4 +169,6 @@ def model(params: Mapping[str, Any]) -> Model:
         write_bytes=4 * most * (4 + 1 + 1),
     )
     function = partial(decode, settings=settings)
-    return Model(NAME, (source,), outputs, function=function, operators=(work,), classes=CLASS_NAMES)
+    return Model(
+        NAME, (source,), outputs, function=function, operators=(work,), classes=CLASS_NAMES, device="camera-decode"
+    )

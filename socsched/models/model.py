@@ -28,7 +28,8 @@ class Model:
     the network's file, None for a network without; `trained` those socsched ships for a built-in network, used where
     the user names no weights file, and `scales` the file of int8 scales that belongs to them.  `loops`: the function
     accepts compiled loops under that name (`models.loops`).  `whole` is the network this one is a part of, if any:
-    seeded weights are drawn for it, so that the parts compute the same as the whole.
+    seeded weights are drawn for it, so that the parts compute the same as the whole.  `device` names the
+    implementation of a function on GPUs (`compiler.targets.gpu_functions`), empty if there is none.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Model:
     whole: Callable[[], Network] | None = None
     trained: Callable[[], dict[str, Any]] | None = None
     scales: str = ""
+    device: str = ""
 
     @property
     def ready(self) -> bool:

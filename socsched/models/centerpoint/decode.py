@@ -201,7 +201,10 @@ def model(params: Mapping[str, Any]) -> Model:
         Port("velocities", TensorType((most, 2), "fp32")),
     )
     work = _work(inputs, outputs, settings)
-    return Model(NAME, inputs, outputs, function=partial(decode, settings=settings), operators=(work,), classes=CLASSES)
+    function = partial(decode, settings=settings)
+    return Model(
+        NAME, inputs, outputs, function=function, operators=(work,), classes=CLASSES, device="center-decode"
+    )
 
 
 def _work(inputs: tuple[Port, ...], outputs: tuple[Port, ...], settings: Settings) -> Operator:

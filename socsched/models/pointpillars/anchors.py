@@ -39,14 +39,14 @@ def anchors_at(index: npt.NDArray[np.intp], grid: Grid = KITTI, edges: bool = Fa
     """
     cell, kind = np.divmod(index, PER_CELL)
     row, column = np.divmod(cell, map_shape(grid)[1])
-    xs, ys, kinds = _tables(grid, edges)
+    xs, ys, kinds = anchor_tables(grid, edges)
     boxes = kinds[kind]
     boxes[:, 0], boxes[:, 1] = xs[column], ys[row]
     return boxes
 
 
 @lru_cache(maxsize=8)
-def _tables(grid: Grid, edges: bool = False) -> tuple[Floats, Floats, Floats]:
+def anchor_tables(grid: Grid, edges: bool = False) -> tuple[Floats, Floats, Floats]:
     """Return cell centres along x and y, and the anchors of a cell at the origin."""
     rows, columns = map_shape(grid)
     step_x, step_y = (STRIDE * size for size in grid.pillar[:2])

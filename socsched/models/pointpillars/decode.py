@@ -195,7 +195,9 @@ def model(params: Mapping[str, Any]) -> Model:
     )
     work = _work(inputs, outputs, settings)
     function = partial(decode, settings=settings)
-    return Model(NAME, inputs, outputs, function=function, operators=(work,), classes=CLASSES, loops=True)
+    return Model(
+        NAME, inputs, outputs, function=function, operators=(work,), classes=CLASSES, loops=True, device="anchor-decode"
+    )
 
 
 def _work(inputs: tuple[Port, ...], outputs: tuple[Port, ...], settings: Settings) -> Operator:

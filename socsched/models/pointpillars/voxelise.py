@@ -114,4 +114,4 @@ def stage(name: str, known: Mapping[str, Any], grid: Grid, function: Callable[..
         write_bytes=pillars * (slots * 4 + 1 + 2) * 4,
     )
     bound = partial(function, max_pillars=known["max_pillars"], max_points=slots, grid=grid)
-    return Model(name, (scan,), outputs, function=bound, operators=(work,), loops=True)
+    return Model(name, (scan,), outputs, function=bound, operators=(work,), loops=True, device="voxelise")

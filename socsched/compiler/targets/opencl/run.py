@@ -17,11 +17,11 @@ from socsched.compiler.artifact import Artifact
 from socsched.compiler.loading.aligned import check
 from socsched.compiler.store import read_json
 from socsched.compiler.targets.opencl.device import Device
+from socsched.compiler.targets.opencl.plan_format import FORMAT
 from socsched.errors import InputError
 
 Array = np.ndarray[Any, Any]
 
-_FORMAT = "socsched-opencl-1"
 _OPERATIONS: dict[type, Any] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -162,8 +162,8 @@ class OpenClStage:
 
 def _read(path: Path) -> Any:
     plan = read_json(path)
-    if not isinstance(plan, dict) or plan.get("format") != _FORMAT:
+    if not isinstance(plan, dict) or plan.get("format") != FORMAT:
         raise InputError(
-            f"{path}: not a launch plan of format {_FORMAT}", "compile the stage for an engine of kind opencl"
+            f"{path}: not a launch plan of format {FORMAT}", "compile the stage for an engine of kind opencl"
         )
     return plan

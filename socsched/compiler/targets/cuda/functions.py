@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from socsched.compiler.target import FunctionBuild, FunctionCode
 from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
-from socsched.compiler.targets.gpu_functions.registry import PLAN, WEIGHTS, program_of, write_program
+from socsched.compiler.targets.gpu_functions.registry import program_of, write_program
 from socsched.compiler.targets.gpu_functions.request import Request
+from socsched.compiler.targets.opencl.plan_format import PLAN, WEIGHTS
 
 SOURCE, BINARY = "stage.cu", "stage.cubin"
 _ITEMS, _MOST_ITEMS = 256, 1024

@@ -98,26 +98,32 @@ def record(machine: Any, device: Any, stream: Stream, given: tuple[Any, ...]) ->
 
     The first runs load the code and fill the pool, neither of which may happen during recording.
     """
-    import tvm_ffi
-
     held: list[Any] = []
+    for _ in range(_WARM_UP):
+        run_held(machine, device, stream, given, [])
+    stream.synchronize()
+    stream.begin_capture()
+    results = run_held(machine, device, stream, given, held)
+    return Captured(stream.end_capture(), given, results, tuple(held))
+
+
+def run_held(machine: Any, device: Any, stream: Stream, given: tuple[Any, ...], held: list[Any]) -> tuple[Any, ...]:
+    """Run a machine on `stream` and return its outputs; `held` receives the operands of every kernel.
+
+    While they are referenced the pool cannot reuse their memory.
+    """
+    import tvm_ffi
 
     def hold(function: Any, name: str, before: bool, result: Any, *operands: Any) -> int:
         held.extend(operands)
         return _GO_ON
 
     with tvm_ffi.use_raw_stream(device, stream.handle.value or 0):
-        for _ in range(_WARM_UP):
-            machine["main"](*given)
-        stream.synchronize()
         machine.set_instrument(hold)
         try:
-            stream.begin_capture()
-            results = tuple(machine["main"](*given))
-            graph = stream.end_capture()
+            return tuple(machine["main"](*given))
         finally:
             machine.set_instrument(lambda *arguments: _GO_ON)
-    return Captured(graph, given, results, tuple(held))
 
 
 def pad_to_bucket(array: Array, tensor: TensorType) -> Array:

@@ -15,9 +15,8 @@ from socsched.compiler.targets.gpu_functions import (
 )
 from socsched.compiler.targets.gpu_functions.program import Program
 from socsched.compiler.targets.gpu_functions.request import Request
+from socsched.compiler.targets.opencl.plan_format import PLAN, WEIGHTS
 from socsched.errors import CompileError
-
-PLAN, WEIGHTS = "launch.json", "weights.bin"
 
 IMPLEMENTATIONS: dict[str, Callable[[Request], Program]] = {
     "voxelise": voxelise.build,

@@ -21,6 +21,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -221,39 +222,35 @@ def stage_times(frame: Any, repeats: int = 30) -> list[tuple[str, float]]:
     from tools.bench.gpu_clock import Clock
 
     clock, found = Clock(frame.stream), []
-    for number, step in enumerate(frame.steps):
-        held: list[Any] = []
+
+    def microseconds(work: Callable[[], None]) -> float:
         frame.stream.begin_capture()
-        frame.run(held, slice(number, number + 1))
+        work()
         graph = frame.stream.end_capture()
-        name = step.artifact.model
-        found.append((name, clock.milliseconds(lambda g=graph: g.launch(frame.stream), repeats, inner=10) * 1e3))
+        return clock.milliseconds(lambda: graph.launch(frame.stream), repeats, inner=10) * 1e3
+
+    for number, step in enumerate(frame.steps):
+        part, held = slice(number, number + 1), list[Any]()
+        for _ in range(2):  # fills the memory pool, which a recording cannot enlarge
+            frame.run([], part)
+        frame.stream.synchronize()
+        found.append((step.artifact.model, microseconds(lambda held=held, part=part: frame.run(held, part))))
         if isinstance(step.stage, GpuFunction):
-            found += [(f"  {kernel}", us) for kernel, us in kernel_times(frame, step, clock)]
+            found += kernel_times(frame, step, microseconds)
     return found
 
 
-def kernel_times(frame: Any, step: Any, clock: Any) -> list[tuple[str, float]]:
-    """Return the microseconds of every kernel of a function, twenty launches of each in a graph.
-
-    Kernels that add to a counter are repeated on what the launch before left, so their times are upper bounds.
-    """
+def kernel_times(frame: Any, step: Any, microseconds: Callable[[Callable[[], None]], float]) -> list[tuple[str, float]]:
+    """Return what each kernel of a function adds to those before it in one graph, in microseconds."""
     given = [frame._values[name] for name in step.artifact.input_names]
-    places = [v if isinstance(v, int) else int(v.data_ptr()) for v in given]
-    made = [v if isinstance(v, int) else int(v.data_ptr()) for v in step.outputs]
-    bound = step.stage.bind(places, made, step.scratch, frame.chain.room, step.count)
-    skipped = ("vox_cells", "top_gather", "anchor_score", "center_score", "camera_rank")
-    found = []
-    for each in bound.launches:
-        inner = 1 if each.kernel in skipped else 20
-        frame.stream.begin_capture()
-        for _ in range(inner):
-            bound.code.launch(each.kernel, (each.groups, 1), (each.items, 1), frame.stream, each.values)
-        graph = frame.stream.end_capture()
-        again = 1 if inner == 1 else 11
-        if again == 1:
-            continue
-        found.append((each.kernel, clock.milliseconds(lambda g=graph: g.launch(frame.stream), again, 2) / inner * 1e3))
+    places = [[v if isinstance(v, int) else int(v.data_ptr()) for v in side] for side in (given, step.outputs)]
+    bound = step.stage.bind(*places, step.scratch, frame.chain.room, step.count)
+    found, before = [], 0.0
+    for number, each in enumerate(bound.launches):
+        part = replace(bound, launches=bound.launches[: number + 1])
+        time_us = microseconds(lambda part=part: part.launch(frame.stream))
+        found.append((f"  {each.kernel}", time_us - before))
+        before = time_us
     return found
 
 

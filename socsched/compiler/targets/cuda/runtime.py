@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -145,6 +147,7 @@ def open_machine(artifact: Artifact) -> tuple[Any, Any]:
     """Return the virtual machine of an artefact and its device; MachineError if it cannot run on this machine."""
     from socsched.compiler.loading.tvm_runtime import VirtualMachine, tvm
 
+    _load_cuda_runtime()
     device = tvm.cuda(0)
     library = next((artifact.folder / name for name in artifact.files if name.endswith(".so")), None)
     foreign = artifact.triple.split("-")[0] not in ("", platform.machine())
@@ -161,3 +164,16 @@ def open_machine(artifact: Artifact) -> tuple[Any, Any]:
             return VirtualMachine(module, device), device
     except (RuntimeError, OSError, AttributeError, ValueError) as error:
         raise MachineError(f"{library}: cannot be loaded: {error}", "delete it; it is built again") from error
+
+
+def _load_cuda_runtime() -> None:
+    """Load TVM's library for CUDA devices, which TVM itself loads only together with its compiler."""
+    from socsched.compiler.loading.tvm_runtime import tvm
+
+    if tvm.get_global_func("device_api.cuda", allow_missing=True) is not None:
+        return
+    from tvm_ffi.libinfo import load_lib_ctypes
+
+    folder = Path(tvm.base._LOADED_LIBS["tvm_runtime"]._name).resolve().parent
+    with suppress(OSError, RuntimeError):  # without it there is no device, which the caller reports
+        load_lib_ctypes("tvm", "tvm_runtime_cuda", "RTLD_LOCAL", extra_lib_paths=[folder])

@@ -72,9 +72,14 @@ class Memory:
 
 
 def copy(target: int, source: int, size: int) -> None:
-    """Copy bytes between addresses, on the device or the host, and wait."""
+    """Copy bytes between addresses, on the device or the host, and wait.
+
+    A small copy from pageable memory returns before it has reached the device, hence the second call: other streams do
+    not wait for the default one.
+    """
     places = (ctypes.c_void_p(target), ctypes.c_void_p(source), ctypes.c_size_t(size))
     check_status(cudart().cudaMemcpy(*places, _DEFAULT_KIND), "copying")
+    check_status(cudart().cudaStreamSynchronize(None), "copying")
 
 
 def queue_copy(target: int, source: int, size: int, stream: Stream) -> None:

@@ -14,8 +14,10 @@ from socsched.models.scores import sigmoid
 BINS, BIN_SHIFT = 4096, 20
 ROOM = 2048
 """Candidates that fit into a group's local memory."""
-SATURATED = np.float32(36.8)
-"""Above this logit the sigmoid is 1 in double precision: such candidates tie."""
+SATURATED = np.float32(20)
+"""Up to this logit different float32 logits have different scores in double precision (`models.scores`)."""
+_CERTAIN = 37.0
+"""Above this logit every score is 1."""
 PI: dict[str, object] = {"PI": math.pi, "HALF_PI": math.pi / 2, "PI_FLOAT": np.float32(np.pi)}
 
 
@@ -24,7 +26,7 @@ def threshold(score: float) -> np.float32:
 
     The sigmoid is monotone: comparing logits with this value selects exactly what comparing scores selects.
     """
-    low, high = np.float32(-800), np.float32(SATURATED)
+    low, high = np.float32(-800), np.float32(_CERTAIN)
     if score >= 1:
         return np.float32(np.inf)
     while (middle := np.float32((float(low) + float(high)) / 2)) not in (low, high):

@@ -78,11 +78,6 @@ KERNEL anchor_overlaps(const GLOBAL real *footprints, const GLOBAL int *candidat
         excludes[GROUP] = word[0];
 }
 
-FUNCTION float held_logit(float logit)
-{
-    return logit > SATURATED ? SATURATED : logit;
-}
-
 /* A group per class: its candidates above the threshold in order of score, suppressed. */
 KERNEL anchor_suppress(const GLOBAL float *logits, const GLOBAL int *usable, const GLOBAL int *candidates,
                        const GLOBAL u32 *excludes, GLOBAL int *kept, GLOBAL int *kept_count)
@@ -95,7 +90,7 @@ KERNEL anchor_suppress(const GLOBAL float *logits, const GLOBAL int *usable, con
         members[0] = 0;
     for (int k = ITEM; k < count; k += ITEMS) {
         float logit = logits[k * CLASSES + label];
-        value[k] = usable[k] && logit > THRESHOLD ? held_logit(logit) : -INFINITY;
+        value[k] = usable[k] && logit > THRESHOLD ? ranked(logit) : -INFINITY;
     }
     BARRIER;
     for (int k = ITEM; k < count; k += ITEMS) {
@@ -129,10 +124,10 @@ KERNEL anchor_write(const GLOBAL float *found, const GLOBAL float *logits, const
         if (place >= kept_count[label])
             continue;
         int row = kept[e], rank = 0;
-        float mine = held_logit(logits[row * CLASSES + label]);
+        float mine = ranked(logits[row * CLASSES + label]);
         for (int c = 0; c < CLASSES; c++)
             for (int j = 0; j < kept_count[c]; j++) {
-                float other = held_logit(logits[kept[c * MAX_BOXES + j] * CLASSES + c]);
+                float other = ranked(logits[kept[c * MAX_BOXES + j] * CLASSES + c]);
                 rank += other > mine || (other == mine && c * MAX_BOXES + j < e);
             }
         if (rank >= MAX_BOXES)

@@ -2,9 +2,19 @@
 
    A histogram over the keys' leading bits bounds how many anchors the last group must compare. */
 
+/* A float that orders as the logit's score does in double precision: above SATURATED different logits may have the
+   same score, 1 - m / 2^52 for a whole number m below 2^24, and then tie. */
+FUNCTION float ranked(float logit)
+{
+    if (!(logit > SATURATED))
+        return logit == 0 ? 0.0f : logit; /* negative zero ties with zero */
+    real missing = 1 - 1 / (1 + exp(-(real)logit));
+    return FLOAT_OF(BITS(SATURATED) + 1 + (16777216 - (u32)(missing * (real)4503599627370496.0f)));
+}
+
 FUNCTION u32 key_of(float logit)
 {
-    u32 bits = BITS(logit > SATURATED ? SATURATED : logit);
+    u32 bits = BITS(ranked(logit));
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 

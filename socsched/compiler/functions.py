@@ -13,7 +13,6 @@ from socsched.compiler.versions import rule_sources
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, MachineError
-from socsched.models.model import Model
 from socsched.models.registry import get_model
 
 _SPACE = 1 << 22

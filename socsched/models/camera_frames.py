@@ -32,16 +32,18 @@ def frame_shape(colour: str, height: int, width: int) -> tuple[int, ...]:
 
 def frame_planes(image: Array, colour: str) -> Array:
     """Return the planes [3, H, W] in RGB order, uint8, of a frame; InputError if it is no frame of that format."""
-    shape = image.shape if image.dtype == np.uint8 and image.size else ()
+    shape: tuple[int, ...] = image.shape if image.dtype == np.uint8 and image.size else ()
+    planes: Array
     if colour == "nv12":
         if len(shape) != 2 or shape[0] % 3 or shape[1] % 2:
             raise InputError(f"image: expected uint8 [H * 3 / 2, W] in NV12, got {image.dtype} {list(image.shape)}")
         return _from_nv12(image)
     if colour == "rgb" and len(shape) == 4 and shape[:2] == (1, 3):
-        planes: Array = image[0]
+        planes = image[0]
         return planes
     if len(shape) == 3 and shape[2] == 3:
-        return image.transpose(2, 0, 1)[:: -1 if colour == "bgr" else 1]
+        planes = image.transpose(2, 0, 1)[:: -1 if colour == "bgr" else 1]
+        return planes
     expected = "[1, 3, H, W] or [H, W, 3]" if colour == "rgb" else "[H, W, 3]"
     raise InputError(
         f"image: expected uint8 {expected}, got {image.dtype} {list(image.shape)}",

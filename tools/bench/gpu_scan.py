@@ -31,7 +31,6 @@ import numpy as np
 from socsched.compiler.artifact import Artifact, find
 from socsched.compiler.layouts import NUMPY_DTYPES, convert, physical_shape
 from socsched.graph.operators import TensorType
-from socsched.models.pointpillars import voxelise as pillars
 from socsched.models.registry import get_model
 
 NETWORKS = {
@@ -283,9 +282,8 @@ def run(args: argparse.Namespace) -> int:
             failed += [f"{name}: boxes"] if got < of else []
         used = scans
         if name == "centerpoint":
-            from tools.bench.host_stages import FULL_PILLARS, FULL_POINTS, synthetic_scan
-
             from socsched.models.centerpoint.grid import AUTOWARE
+            from tools.bench.host_stages import FULL_PILLARS, FULL_POINTS, synthetic_scan
 
             used = [synthetic_scan(FULL_POINTS, FULL_PILLARS, seed, AUTOWARE) for seed in (1, 2, 3)]
             wrong = sorted({problem for scan in used for problem in check(frames[0], scan, name)})
@@ -310,7 +308,10 @@ def run(args: argparse.Namespace) -> int:
         loop = TorchLoop(weights, settings)
         peers = [TorchDevice(weights, settings) for _ in range(args.depth)]
         with np.load(args.run / "pointpillars.boxes.npz") as expected:
-            for title, detect in (("PyTorch loop", loop.frame), ("PyTorch, all on the GPU", lambda s: call(peers[0], s))):
+            for title, detect in (
+                ("PyTorch loop", loop.frame),
+                ("PyTorch, all on the GPU", lambda s: call(peers[0], s)),
+            ):
                 hits = [matched(detect(scan), expected, i) for i, scan in enumerate(scans)]
                 print(f"{title}: {sum(h[0] for h in hits)} of {sum(h[1] for h in hits)} boxes")
         chain = load_chain(args.run, "pointpillars")
@@ -322,13 +323,19 @@ def run(args: argparse.Namespace) -> int:
             kinds["loop"].append((latency(loop.frame, scans, args.frames)[0], loop.rate(scans, args.frames)))
             theirs = latency(lambda s: call(peers[0], s), scans, args.frames)[0]
             kinds["device"].append((theirs, rate(peers, scans, args.frames)))
-        medians = {k: tuple(statistics.median(column) for column in zip(*rows, strict=True)) for k, rows in kinds.items()}
+        medians = {
+            k: tuple(statistics.median(column) for column in zip(*rows, strict=True)) for k, rows in kinds.items()
+        }
         for kind, (ms, per_second) in medians.items():
             print(f"pointpillars, {kind:10} latency {ms:7.3f} ms   {per_second:8.0f} frames/s")
         own = medians["socsched"]
-        ratios = [medians[k][0] / own[0] for k in ("loop", "device")] + [own[1] / medians[k][1] for k in ("loop", "device")]
+        ratios = [medians[k][0] / own[0] for k in ("loop", "device")] + [
+            own[1] / medians[k][1] for k in ("loop", "device")
+        ]
         print(f"latency: loop / ours {ratios[0]:.2f}, device / ours {ratios[1]:.2f}")
-        print(f"rate: ours / loop {ratios[2]:.2f} (bar {LOOP_RATIO}), ours / device {ratios[3]:.2f} (bar {DEVICE_RATIO})")
+        print(
+            f"rate: ours / loop {ratios[2]:.2f} (bar {LOOP_RATIO}), ours / device {ratios[3]:.2f} (bar {DEVICE_RATIO})"
+        )
         bars = [(own[0] <= LATENCY_MS, "latency"), (own[1] >= RATE, "frames/s")]
         bars += [(ratios[2] >= LOOP_RATIO, "ratio to the loop"), (ratios[3] >= DEVICE_RATIO, "ratio to the device")]
         failed += [title for held, title in bars if not held]

@@ -18,7 +18,6 @@ import argparse
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from socsched.descriptor import host
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Platform
 from socsched.faults.model import Dropout, Faults
+from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network
 from socsched.models.registry import get_model
 from socsched.models.weights import load_weights
 from socsched.planning.evidence import Bandwidth, Power

@@ -202,9 +202,7 @@ def model(params: Mapping[str, Any]) -> Model:
     )
     work = _work(inputs, outputs, settings)
     function = partial(decode, settings=settings)
-    return Model(
-        NAME, inputs, outputs, function=function, operators=(work,), classes=CLASSES, device="center-decode"
-    )
+    return Model(NAME, inputs, outputs, function=function, operators=(work,), classes=CLASSES, device="center-decode")
 
 
 def _work(inputs: tuple[Port, ...], outputs: tuple[Port, ...], settings: Settings) -> Operator:

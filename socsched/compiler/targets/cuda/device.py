@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.artifact import Artifact
-from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.compiler.targets.cuda.convert import Converter
 from socsched.compiler.targets.cuda.cuda_api import Stream, check_status, cudart, quick
-from socsched.compiler.targets.cuda.function_run import GpuFunction, is_function
 from socsched.compiler.targets.cuda.runtime import Captured, open_machine, record
 from socsched.graph.operators import TensorType
 
@@ -76,28 +74,13 @@ class CudaDevice:
         return np.frombuffer(block, dtype, prod(shape)).reshape(shape)
 
     def program(self, artifact: Artifact) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-        """Return a stage's virtual machine or function, loaded for the calling thread."""
-        return GpuFunction(artifact) if is_function(artifact) else _Program(artifact)
+        """Return a stage's virtual machine, loaded for the calling thread."""
+        return _Program(artifact)
 
     def record(self, stream: Stream, program: Any, inputs: Sequence[Any]) -> tuple[Captured, tuple[Any, ...]]:
         """Warm up a program on `inputs` and record it; see `Device.record`."""
-        if isinstance(program, GpuFunction):
-            captured = self._recorded(stream, program, inputs)
-        else:
-            captured = record(program.machine, program.device, stream, tuple(inputs))
+        captured = record(program.machine, program.device, stream, tuple(inputs))
         return captured, captured.outputs
-
-    def _recorded(self, stream: Stream, program: GpuFunction, inputs: Sequence[Any]) -> Captured:
-        """Record a function; rows of an input past its last are part of it, so they must not count."""
-        outputs = tuple(self.memory(physical_shape(kind), NUMPY_DTYPES[kind.dtype]) for kind in program.outputs)
-        rows = next((len(a) for a, kind in zip(inputs, program.inputs, strict=True) if kind.shape[0] < 0), 0)
-        scratch = program.reserve(rows)
-        bound = program.bind([_address(a) for a in inputs], [_address(a) for a in outputs], scratch, rows)
-        bound.launch(stream)
-        stream.synchronize()
-        stream.begin_capture()
-        bound.launch(stream)
-        return Captured(stream.end_capture(), tuple(inputs), outputs, tuple(scratch.values()))
 
     def address(self, buffer: Any) -> int:
         """Return the address of a tensor."""

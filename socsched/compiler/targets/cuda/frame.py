@@ -21,10 +21,9 @@ from socsched.compiler.artifact import Artifact
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.compiler.targets.cuda.cuda_api import Graph, Stream, check_status, cudart, quick
 from socsched.compiler.targets.cuda.driver import Memory, queue_copy
-from socsched.compiler.targets.cuda.function_run import Bound, GpuFunction, is_function, size_of
+from socsched.compiler.targets.cuda.function_run import GpuFunction, is_function, size_of
 from socsched.compiler.targets.cuda.runtime import open_machine, run_held
 from socsched.errors import InputError
-from socsched.graph.operators import TensorType
 
 Array = np.ndarray[Any, Any]
 

@@ -62,9 +62,7 @@ class Program:
 
     def output(self, name: str, tensor: TensorType) -> int:
         """Add an output."""
-        self.outputs.append(
-            self._buffer(name, "output", NUMPY_DTYPES[tensor.dtype].name, list(physical_shape(tensor)))
-        )
+        self.outputs.append(self._buffer(name, "output", NUMPY_DTYPES[tensor.dtype].name, list(physical_shape(tensor))))
         self.tensors = (self.tensors[0], (*self.tensors[1], tensor))
         return self.outputs[-1]
 
@@ -127,9 +125,7 @@ def map_defines(tensor: TensorType) -> dict[str, object]:
         "MAP": "half_t" if half else "float",
         "NHWC": int(tensor.layout == "NHWC"),
         "LOAD_MAP(array, index)": "LOAD_HALF(array, index)" if half else "((array)[index])",
-        "STORE_MAP(array, index, value)": "STORE_HALF(array, index, value)"
-        if half
-        else "((array)[index] = (value))",
+        "STORE_MAP(array, index, value)": "STORE_HALF(array, index, value)" if half else "((array)[index] = (value))",
     }
 
 

@@ -21,7 +21,7 @@ _CERTAIN = 37.0
 PI: dict[str, object] = {"PI": math.pi, "HALF_PI": math.pi / 2, "PI_FLOAT": np.float32(np.pi)}
 
 
-def threshold(score: float) -> np.float32:
+def threshold(score: float) -> Any:
     """Return the largest float32 logit whose score in double precision is not above `score`.
 
     The sigmoid is monotone: comparing logits with this value selects exactly what comparing scores selects.

@@ -30,9 +30,7 @@ def build(asked: Request) -> Program:
     defines |= {
         "FILL": _FILL,
         "VOXEL": "half_t" if half else "float",
-        "PUT_VOXEL(array, index, value)": "STORE_HALF(array, index, value)"
-        if half
-        else "((array)[index] = (value))",
+        "PUT_VOXEL(array, index, value)": "STORE_HALF(array, index, value)" if half else "((array)[index] = (value))",
         "FOURTH(value)": "0" if asked.model.name.startswith("centerpoint") else "(value)",
     }
     program = Program(asked.model.name, ("voxelise.c",), defines, asked.items)

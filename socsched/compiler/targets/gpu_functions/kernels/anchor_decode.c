@@ -82,9 +82,9 @@ KERNEL anchor_overlaps(const GLOBAL real *footprints, const GLOBAL int *candidat
 KERNEL anchor_suppress(const GLOBAL float *logits, const GLOBAL int *usable, const GLOBAL int *candidates,
                        const GLOBAL u32 *excludes, GLOBAL int *kept, GLOBAL int *kept_count)
 {
-    LOCAL float value[CANDIDATES];
-    LOCAL int order[CANDIDATES], members[1];
-    LOCAL u32 excluded[WORDS];
+    LOCAL float value[WHOLE(CANDIDATES)];
+    LOCAL int order[WHOLE(CANDIDATES)], members[1];
+    LOCAL u32 excluded[WHOLE(WORDS)];
     int label = GROUP, count = candidates[0];
     if (ITEM == 0)
         members[0] = 0;

@@ -103,8 +103,8 @@ KERNEL camera_write(const GLOBAL real *scores, const GLOBAL int *labels, const G
                     const GLOBAL int *candidates, const GLOBAL float *found, const GLOBAL u32 *excludes,
                     GLOBAL int *kept, GLOBAL float *boxes, GLOBAL float *best, GLOBAL int *label)
 {
-    LOCAL int order[CANDIDATES];
-    LOCAL u32 excluded[WORDS];
+    LOCAL int order[WHOLE(CANDIDATES)];
+    LOCAL u32 excluded[WHOLE(WORDS)];
     for (int k = ITEM; k < CANDIDATES; k += ITEMS)
         order[k] = k;
     BARRIER;

@@ -86,8 +86,8 @@ KERNEL center_circles(const GLOBAL float *found, const GLOBAL int *candidates, G
 KERNEL center_suppress(const GLOBAL int *usable, const GLOBAL int *candidates, const GLOBAL u32 *excludes,
                        GLOBAL int *kept, GLOBAL int *kept_count)
 {
-    LOCAL int order[CANDIDATES], room[TILE];
-    LOCAL u32 excluded[WORDS];
+    LOCAL int order[WHOLE(CANDIDATES)], room[TILE];
+    LOCAL u32 excluded[WHOLE(WORDS)];
     int length = 0;
     for (int start = 0; start < candidates[0]; start += TILE) {
         int k = start + ITEM, member = k < candidates[0] && usable[k];

@@ -1,4 +1,7 @@
-/* Sums and prefix sums over the items of a group; `room` has one place per item. */
+/* Sums and prefix sums over the items of a group; `room` has one place per item.
+
+   Local arrays have whole vectors of four: compilers read them so, past the last element too. */
+#define WHOLE(count) (((count) + 3) / 4 * 4)
 
 FUNCTION int group_sum(LOCAL_ARGUMENT int *room, int value)
 {

@@ -105,7 +105,7 @@ KERNEL vox_fill(const GLOBAL float *points, const GLOBAL int *count, const GLOBA
                 const GLOBAL int *start, const GLOBAL int *list, const GLOBAL int *pillar_cell,
                 const GLOBAL int *pillars, GLOBAL VOXEL *voxels, GLOBAL int *counts, GLOBAL int *coords)
 {
-    LOCAL int room[FILL], chosen[SLOTS], taken[1];
+    LOCAL int room[FILL], chosen[WHOLE(SLOTS)], taken[1];
     int p = GROUP, used = p < pillars[0], here = used ? pillar_cell[p] : 0;
     int held = used ? occupancy[here] : 0, filled = held < SLOTS ? held : SLOTS;
     const GLOBAL int *mine = list + (used ? start[here] : 0);

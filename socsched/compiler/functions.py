@@ -13,6 +13,7 @@ from socsched.compiler.versions import rule_sources
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, MachineError
+from socsched.models.model import Port
 from socsched.models.registry import get_model
 
 _SPACE = 1 << 22
@@ -88,5 +89,5 @@ def _build(asked: FunctionBuild, target: Target, key: str) -> Artifact:
     )
 
 
-def _names(ports: tuple) -> tuple[str, ...]:
+def _names(ports: tuple[Port, ...]) -> tuple[str, ...]:
     return tuple(port.name for port in ports)

@@ -22,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -289,11 +290,8 @@ def run(args: argparse.Namespace) -> int:
             wrong = sorted({problem for scan in used for problem in check(frames[0], scan, name)})
             failed += [f"{name}: full turns"] if wrong else []
             print(f"{name}, full turns: {wrong or 'as numpy'}")
-        rounds = [(latency(lambda s: call(frames[0], s), used, args.frames), rate(frames, used, args.frames))]
-        rounds += [
-            (latency(lambda s: call(frames[0], s), used, args.frames), rate(frames, used, args.frames))
-            for _ in range(2)
-        ]
+        detect = partial(call, frames[0])
+        rounds = [(latency(detect, used, args.frames), rate(frames, used, args.frames)) for _ in range(3)]
         times[name] = [statistics.median(r[0][0] for r in rounds), max(r[0][1] for r in rounds)]
         times[name].append(statistics.median(r[1] for r in rounds))
         lines.append(f"{name:28} {times[name][0]:8.3f} {times[name][1]:8.3f} {times[name][2]:10.0f}")

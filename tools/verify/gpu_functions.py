@@ -4,9 +4,9 @@
 
 opencl needs an OpenCL device (PoCL runs kernels on the processor), cuda an NVIDIA GPU and nvcc.  Scans are empty, one
 point, all in one pillar, above the limits of pillars and points, with NaN and infinities, with duplicate points; maps
-have ties, values that are not finite, and more candidates than the decoder considers.  Pillars must be equal bit by bit,
-boxes of the same number, order and class within 1e-4.  A case fails only if numpy, with its IoU threshold a millionth
-lower or higher, does not give the device's boxes either.  Exit code 1 when a case fails, 3 without a device.
+have ties, values that are not finite, and more candidates than the decoder considers.  Pillars must be equal bit by
+bit, boxes of the same number, order and class within 1e-4.  A case fails only if numpy, with its IoU threshold a
+millionth lower or higher, does not give the device's boxes either.  Exit code 1 when a case fails, 3 without a device.
 """
 
 from __future__ import annotations

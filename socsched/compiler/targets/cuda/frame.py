@@ -112,7 +112,8 @@ class Frame:
                 places = [_address(value) for value in given], [_address(value) for value in made]
                 step.stage.bind(*places, step.scratch, self.chain.room, step.count).launch(self.stream)
             else:
-                made = run_held(*step.stage, self.stream, tuple(given), held)
+                machine, device = step.stage
+                made = run_held(machine, device, self.stream, tuple(given), held)
             self._values |= dict(zip(step.artifact.output_names, made, strict=True))
 
     def _step(self, number: int) -> Step:
@@ -204,6 +205,7 @@ def _locked(size: int) -> Array:
     """Return page-locked bytes on the host."""
     place = ctypes.c_void_p()
     check_status(cudart().cudaHostAlloc(ctypes.byref(place), ctypes.c_size_t(size), 0), "locking memory")
-    block = (ctypes.c_uint8 * size).from_address(place.value or 0)
+    block: Any = (ctypes.c_uint8 * size).from_address(place.value or 0)
     weakref.finalize(block, cudart().cudaFreeHost, place)
-    return np.frombuffer(block, np.uint8, size)
+    found: Array = np.frombuffer(block, np.uint8, size)
+    return found

@@ -1,4 +1,4 @@
-"""LiDAR and camera functions as GPU kernels: programs, artefacts, and random cases on an OpenCL device against numpy."""
+"""LiDAR and camera functions as GPU kernels: programs, artefacts, random cases on an OpenCL device against numpy."""
 
 from __future__ import annotations
 

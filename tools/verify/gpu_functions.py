@@ -4,8 +4,8 @@
 
 opencl needs an OpenCL device (PoCL runs kernels on the processor), cuda an NVIDIA GPU and nvcc.  Scans are empty, one
 point, all in one pillar, above the limits of pillars and points, with NaN and infinities, with duplicate points; maps
-have ties, values that are not finite, and more candidates than the decoder considers.  Every output must be equal bit by
-bit, on a device with double precision.  Exit code 1 when a case fails, 3 without a device.
+have ties, values that are not finite, and more candidates than the decoder considers.  Every output must be equal bit
+by bit, on a device with double precision.  Exit code 1 when a case fails, 3 without a device.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ typedef ulong u64;
 typedef uchar u8;
 typedef half half_t;
 #define KERNEL __kernel void
-#define FUNCTION static inline
+/* Inlined first: PoCL 3.1 lets groups share a local array that a function takes which LLVM inlines later. */
+#define FUNCTION static inline __attribute__((always_inline))
 #define GLOBAL __global
 #define LOCAL __local
 #define LOCAL_ARGUMENT __local

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +11,11 @@ from socsched.compiler.artifact import META, Artifact, description, find
 from socsched.compiler.store import digest, publish, require_space, scratch, write_json
 from socsched.compiler.target import FunctionBuild, Target, target_of
 from socsched.compiler.versions import rule_sources
-from socsched.descriptor.pipeline import Stage
+from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, MachineError
 from socsched.models.model import Port
-from socsched.models.registry import get_model
+from socsched.models.registry import bindings, get_model
 
 _SPACE = 1 << 22
 """Most bytes that a function's files take."""
@@ -24,6 +25,24 @@ def is_device_function(stage: Stage, engine: Engine) -> bool:
     """Return whether `stage` is a function that can be built for the target of `engine`."""
     model = get_model(stage.model or "", stage.params)
     return model.network is None and model.device in target_of(engine.target, engine.id).functions
+
+
+def border_precision(stage: Stage, pipeline: Pipeline, engine: Engine, placed: Mapping[str, tuple[str, str]]) -> str:
+    """Return the precision of the tensors that a function on `engine` exchanges with the networks around it.
+
+    `placed` holds engine and precision of every stage by name.  An engine converts nothing for a function that takes
+    the networks' data type (`FunctionCost.dtypes`), so that is what the code reads and writes; where networks differ,
+    and for other functions, it is the stage's own precision.
+    """
+    own, model = placed[stage.name][1], get_model(stage.model or "", stage.params)
+    cost = engine.functions.get(model.device)
+    bound = bindings(pipeline)
+    numbers = {port.name for port in (*model.inputs, *model.outputs) if port.type.dtype in ("fp32", "fp16")}
+    around = {name for port, name in bound[stage.name].items() if port in numbers}
+    around |= {name for name, ports in bound.items() if any(ports.get(port) == stage.name for port in numbers)}
+    networks = [s for s in pipeline.stages if s.name in around and s.model and get_model(s.model, s.params).network]
+    found = {"fp16" if placed[s.name][1] == "fp16" else "fp32" for s in networks if s.name in placed}
+    return next(iter(found)) if cost and len(found) == 1 and found <= set(cost.dtypes) else own
 
 
 def compile_function(stage: Stage, engine: Engine, precision: str) -> Artifact:

@@ -23,8 +23,9 @@ Array = np.ndarray[Any, Any]
 def load(artifact: Artifact) -> CompiledStage | RelaidStage | GpuStage | GpuFunction:
     """Return `artifact` ready to run; MachineError if built for another machine or its file is unusable."""
     if artifact.target == "cuda":
-        from socsched.compiler.targets.cuda.function_run import GpuFunction, is_function
+        from socsched.compiler.targets.cuda.function_run import GpuFunction
         from socsched.compiler.targets.cuda.runtime import GpuStage
+        from socsched.compiler.targets.gpu_functions.rows import is_function
 
         return GpuFunction(artifact) if is_function(artifact) else GpuStage(artifact)
     return RelaidStage(artifact) if artifact.code_inputs or artifact.code_outputs else CompiledStage(artifact)

@@ -21,8 +21,9 @@ from socsched.compiler.artifact import Artifact
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.compiler.targets.cuda.cuda_api import Graph, Stream, check_status, cudart, quick
 from socsched.compiler.targets.cuda.driver import Memory, queue_copy
-from socsched.compiler.targets.cuda.function_run import GpuFunction, is_function, size_of
+from socsched.compiler.targets.cuda.function_run import GpuFunction, size_of
 from socsched.compiler.targets.cuda.runtime import open_machine, run_held
+from socsched.compiler.targets.gpu_functions.rows import is_function, valid_rows
 from socsched.errors import InputError
 
 Array = np.ndarray[Any, Any]
@@ -178,16 +179,6 @@ class Frames:
         found = frame.results()
         self._free.append(frame)
         return found
-
-
-def valid_rows(found: Mapping[str, Array]) -> int | None:
-    """Return the number of rows in use among a function's outputs: labels are -1 and counts 0 in the others."""
-    for name, array in found.items():
-        if name.endswith("labels"):
-            return int(np.count_nonzero(array >= 0))
-        if name == "counts":
-            return int(np.count_nonzero(array > 0))
-    return None
 
 
 def device_tensor(shape: tuple[int, ...], dtype: Any) -> Any:

@@ -25,11 +25,6 @@ Array = np.ndarray[Any, Any]
 _COUNT, _SET_COUNT = "count", "set_count"
 
 
-def is_function(artifact: Artifact) -> bool:
-    """Return whether an artefact is a function with a launch plan, not a network."""
-    return PLAN in artifact.files
-
-
 class GpuFunction:
     """A loaded function: `bind` it to buffers and launch, or call it with one array per input.
 

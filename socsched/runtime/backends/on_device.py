@@ -42,7 +42,7 @@ class OnDevice:
         """Return a host copy synchronously, for readers without a planned conversion."""
         shape = physical_shape(self.type)
         array = self.device.host(shape, NUMPY_DTYPES[self.type.dtype])
-        marks = self.device.host(shape[:1], np.int32) if self.mark else None
+        marks = self.device.host(shape[:1] if self.mark else (0,), np.int32)
         start, end = self.device.event(), self.device.event()
         self.device.follow(self.stream, self.event)
         self.device.mark(start, self.stream)

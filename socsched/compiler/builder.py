@@ -24,6 +24,7 @@ import numpy as np
 
 from socsched.cache import cache_dir
 from socsched.compiler.artifact import META, Artifact, description, find, weights_digest
+from socsched.compiler.functions import compile_function, is_device_function
 from socsched.compiler.layouts import native_layout
 from socsched.compiler.passes.link import tools
 from socsched.compiler.quantize.scales import UNCALIBRATED, Scales, read_pipeline_scales
@@ -67,10 +68,14 @@ def compile_stage(
     shipped with the weights, or scales calibrated on seeded normal inputs.  `tuning` holds choices for a CPU's
     convolutions measured on this share of its cores (`llvm.share_tuning`); they become part of the key.
 
+    A function with an implementation for the engine (`compiler.functions`) is built without weights.
+
     Raises UsageError for a stage that is not a network or a part or share that does not exist, InputError for weights
     that do not fit, CompileError for anything the engine or target does not support, MachineError for a missing tool or
     a full disk.
     """
+    if stage.model is not None and is_device_function(stage, engine):
+        return compile_function(stage, engine, precision)
     model, network = network_of(stage)
     if scales is None and weights is None and precision == "int8":
         scales = shipped_scales(model)

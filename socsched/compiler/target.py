@@ -15,7 +15,7 @@ name.  Everything that belongs to one target only lies in its folder of `compile
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,6 +26,7 @@ from socsched.compiler.quantize.scales import Scales
 from socsched.errors import CompileError
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
+from socsched.models.model import Model
 
 GROUP = "socsched.targets"
 PRECISIONS = ("fp32", "fp16", "int8")
@@ -126,6 +127,26 @@ def _nothing(spec: TargetSpec, precision: str) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionBuild:
+    """A function to build into `folder` for an engine: `model` has a device implementation (`Model.device`)."""
+
+    folder: Path
+    model: Model
+    spec: TargetSpec
+    precision: str
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCode:
+    """A function's files, first the one to load, its border tensors, and remarks for users."""
+
+    files: tuple[str, ...]
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """Reading of entries of one kind (`resolve`: entry and engine id to a spec; CompileError) and building for them.
 
@@ -134,7 +155,7 @@ class Target:
     spec in a precision depends on besides the spec.  `simulated`: the engine has no compiler here, so a stage is
     checked against its operator rules and its tensors have the engine's layouts.  `tuned_to_share`: the code depends
     on the number of engine units it may occupy.  `functions`: host functions (`models.model.Model.device`) that have
-    device code for this target.
+    device code for this target, each with its builder.
     """
 
     resolve: Callable[[Mapping[str, Any], str], TargetSpec]
@@ -143,7 +164,7 @@ class Target:
     options: Callable[[TargetSpec, str], Mapping[str, Any]] = _nothing
     simulated: bool = False
     tuned_to_share: bool = False
-    functions: frozenset[str] = frozenset()
+    functions: Mapping[str, Callable[[FunctionBuild], FunctionCode]] = field(default_factory=dict)
 
 
 def target_of(entry: Mapping[str, Any], engine: str = "engine") -> Target:

@@ -49,12 +49,12 @@ def tensor_figures(array: Any) -> dict[str, Any]:
 
 def voxel_figures(outputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return pillar and point counts and SHA-256 of voxels and coordinates (raw bytes, C order)."""
-    counts = np.asarray(outputs["counts"])
+    counts = np.asarray(plain(outputs["counts"]))
     return {
         "pillars": len(counts),
         "points_in_pillars": int(counts.sum()),
-        "voxels_sha256": hashlib.sha256(np.asarray(outputs["voxels"]).tobytes()).hexdigest(),
-        "coords_sha256": hashlib.sha256(np.asarray(outputs["coords"]).tobytes()).hexdigest(),
+        "voxels_sha256": hashlib.sha256(np.asarray(plain(outputs["voxels"])).tobytes()).hexdigest(),
+        "coords_sha256": hashlib.sha256(np.asarray(plain(outputs["coords"])).tobytes()).hexdigest(),
     }
 
 
@@ -136,7 +136,7 @@ class Collector:
             if self._figures:
                 self._queue.put((frame, stage, outputs))
             return
-        arrays = [np.array(outputs[prefix + port]) for port in DETECTION_PORTS]  # their buffers may be reused
+        arrays = [np.array(plain(outputs[prefix + port])) for port in DETECTION_PORTS]  # their buffers may be reused
         found = (stage, *arrays) if self._file is None else _worded(arrays, self._classes[stage])
         self._keep(frame, {f"{prefix}detections": found})
 

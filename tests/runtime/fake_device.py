@@ -14,6 +14,8 @@ import numpy as np
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.layouts import convert
 from socsched.compiler.loading.stages import load
+from socsched.compiler.targets.gpu_functions.rows import is_function
+from socsched.compiler.targets.opencl.run import OpenClStage
 from socsched.graph.operators import TensorType
 
 
@@ -82,15 +84,15 @@ class FakeDevice:
     def program(self, artifact: Artifact) -> Any:
         if artifact.stage == self._fails:
             raise RuntimeError("the device's code cannot be loaded")
-        return artifact.stage, load(artifact)
+        return artifact, OpenClStage(artifact) if is_function(artifact) else load(artifact)
 
     def record(self, stream: Stream, program: Any, inputs: Sequence[Buffer]) -> tuple[Any, tuple[Buffer, ...]]:
-        name, stage = program
+        artifact, stage = program
         with self._lock:
             self.recording += 1
             self.most_recording = max(self.most_recording, self.recording)
         time.sleep(0.002)
-        outputs = tuple(Buffer(np.zeros(0)) for _ in stage.outputs)
+        outputs = tuple(Buffer(np.zeros(0)) for _ in artifact.outputs)
 
         def run() -> None:
             for buffer, array in zip(outputs, stage(*(b.array for b in inputs)), strict=True):
@@ -98,7 +100,7 @@ class FakeDevice:
 
         with self._lock:
             self.recording -= 1
-        return (name, run), outputs
+        return (artifact.stage, run), outputs
 
     def address(self, buffer: Buffer) -> int:
         self._places[id(buffer)] = buffer

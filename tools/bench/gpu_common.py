@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
-import statistics
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,11 +13,11 @@ import numpy as np
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.pipeline import compile_network
 from socsched.compiler.target import Build, resolve
-from socsched.compiler.targets.cuda.cuda_api import Stream, cudart
 from socsched.compiler.targets.cuda.runtime import GpuStage
 from socsched.compiler.targets.cuda.target import TARGET
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
+from tools.bench.gpu_clock import Clock as Clock
 from tools.bench.torch_networks import graph_of as graph_of
 from tools.bench.torch_networks import pointpillars as pointpillars
 from tools.bench.torch_networks import random_weights as random_weights
@@ -84,32 +82,6 @@ def stage_of(
         *(names[0], made.inputs, names[1], made.outputs, "seeded", False),
     )
     return GpuStage(artifact), made.notes
-
-
-class Clock:
-    """Times on a stream by CUDA events."""
-
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-        self.events = [ctypes.c_void_p(), ctypes.c_void_p()]
-        for event in self.events:
-            assert not cudart().cudaEventCreate(ctypes.byref(event))
-
-    def milliseconds(self, launch: Callable[[], None], repeats: int = 40, warm_up: int = 5, inner: int = 1) -> float:
-        """Return the median time of `launch` over `repeats` measurements of `inner` launches each."""
-        for _ in range(warm_up):
-            launch()
-        found = []
-        for _ in range(repeats):
-            cudart().cudaEventRecord(self.events[0], self.stream.handle)
-            for _ in range(inner):
-                launch()
-            cudart().cudaEventRecord(self.events[1], self.stream.handle)
-            self.stream.synchronize()
-            elapsed = ctypes.c_float()
-            assert not cudart().cudaEventElapsedTime(ctypes.byref(elapsed), *self.events)
-            found.append(elapsed.value / inner)
-        return statistics.median(found)
 
 
 def kernel_times(stage: GpuStage, shapes: tuple[tuple[int, ...], ...], inner: int = 20) -> list[tuple[str, float]]:

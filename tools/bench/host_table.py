@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from socsched.compiler.native.loops import loops
 
+from socsched.compiler.native.host_stages import compiled_stages
 from socsched.models.model import Model
 from socsched.models.registry import get_model
 from tools.bench.host_stages import centre_maps, synthetic_scan
@@ -51,8 +51,8 @@ class Case:
     def function(self) -> Callable[..., Any]:
         """Return the function as the executor calls it."""
         assert self.model.function is not None
-        compiled = loops() if self.model.loops else None
-        return partial(self.model.function, loops=compiled) if compiled else self.model.function
+        compiled = compiled_stages() if self.model.compiled else None
+        return partial(self.model.function, compiled=compiled) if compiled else self.model.function
 
 
 def cases() -> Iterator[Case]:

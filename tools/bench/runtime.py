@@ -18,7 +18,6 @@ import argparse
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,15 +25,12 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.native.host_stages import compiled_stages
 from socsched.cost.cost import Segment
 from socsched.descriptor import host
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Platform
 from socsched.faults.model import Dropout, Faults
-from socsched.models.pointpillars.decode import decode
 from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network
-from socsched.models.pointpillars.voxelise import voxelise
 from socsched.models.registry import get_model
 from socsched.models.weights import load_weights
 from socsched.planning.evidence import Bandwidth, Power
@@ -47,6 +43,7 @@ from socsched.runtime.options import Options
 from socsched.runtime.overheads import overheads
 from socsched.trace.trace import Trace
 from tools.bench import gpu_common as bench
+from tools.bench.torch_detectors import TorchLoop
 
 MS = 1_000_000
 STAGES = ("voxelise", "pfn", "scatter", "backbone", "head", "decode")
@@ -148,74 +145,6 @@ def stage_medians(trace: Trace) -> str:
     for job in trace.jobs:
         times.setdefault(job.task, []).append(job.exec_ns)
     return ", ".join(f"{name} {statistics.median(found) / MS:.3f}" for name, found in times.items())
-
-
-class TorchLoop:
-    """The same detector as one writes it with PyTorch: a loop over frames, the network one CUDA graph."""
-
-    def __init__(self, weights: dict[str, Any], settings: Any) -> None:
-        import torch
-
-        self.torch, self.settings, self.compiled = torch, settings, compiled_stages()
-        self.room = SIZE["pillars"]
-        half = {"device": "cuda", "dtype": torch.float16}
-        shapes = ((self.room, 32, 4), (self.room,), (self.room, 2))
-        kinds = (torch.float32, torch.int32, torch.int32)
-        self.pinned = [torch.zeros(s, dtype=k, pin_memory=True) for s, k in zip(shapes, kinds, strict=True)]
-        self.placed = [torch.zeros(s, dtype=k, device="cuda") for s, k in zip(shapes, kinds, strict=True)]
-        layer = pfn_network().layers[0]
-        self.pillar, self.origin = float(layer.attrs["pillar"]), torch.tensor(layer.attrs["origin"], device="cuda")
-        self.weight, self.bias = (torch.tensor(weights[f"pfn.{p}"], **half) for p in ("weight", "bias"))
-        self.canvas = torch.zeros((496 * 432 + 1, 64), **half)
-        body, head = backbone_network(), head_network()
-        params = {name: weights[name] for name in (*body.params, *head.params)}
-        self.forward = bench.torch_forward(bench.pointpillars(), params, torch, torch.float16)
-        with torch.no_grad():
-            self.outputs = self._network()
-            self.graph = bench.graph_of(self._again, torch)
-        self.host = [torch.zeros(o.shape, dtype=torch.float32, pin_memory=True) for o in self.outputs]
-
-    def _again(self) -> None:
-        self.outputs = self._network()
-
-    def _network(self) -> Any:
-        torch = self.torch
-        voxels, counts, coords = self.placed
-        points = voxels.half()
-        filled = (torch.arange(32, device="cuda")[None] < counts[:, None])[:, :, None]
-        mean = points[:, :, :3].sum(1, keepdim=True) / counts.clamp(min=1).half()[:, None, None]
-        centre = ((coords + 0.5) * self.pillar + self.origin).half()
-        decorated = torch.cat([points, points[:, :, :3] - mean, points[:, :, :2] - centre[:, None]], 2) * filled
-        features = torch.relu(decorated @ self.weight.T + self.bias).amax(1)
-        place = torch.where(counts > 0, coords[:, 1] * 432 + coords[:, 0], 496 * 432).long()
-        self.canvas.zero_()
-        self.canvas.index_copy_(0, place, features)
-        image = self.canvas[:-1].view(1, 496, 432, 64).permute(0, 3, 1, 2)
-        return [output.float().contiguous() for output in self.forward(image)]
-
-    def frame(self, points: Any) -> Any:
-        """Return the detections in a scan."""
-        found = voxelise(points, compiled=self.compiled)
-        count = min(len(found[1]), self.room)
-        for pinned, placed, array in zip(self.pinned, self.placed, found, strict=True):
-            pinned.numpy()[:count] = array[:count]
-            if array.ndim == 1:
-                pinned.numpy()[count:] = 0
-            placed.copy_(pinned, non_blocking=True)
-        self.graph.replay()
-        for there, here in zip(self.outputs, self.host, strict=True):
-            here.copy_(there, non_blocking=True)
-        self.torch.cuda.synchronize()
-        return decode(*(tensor.numpy() for tensor in self.host), settings=self.settings, compiled=self.compiled)
-
-    def rate(self, scans: list[Any], frames: int) -> float:
-        """Return frames a second."""
-        for number in range(10):
-            self.frame(scans[number % len(scans)])
-        start = time.perf_counter()
-        for number in range(frames):
-            self.frame(scans[number % len(scans)])
-        return frames / (time.perf_counter() - start)
 
 
 def throughput(args: argparse.Namespace, here: Platform) -> Iterator[tuple[str, bool]]:

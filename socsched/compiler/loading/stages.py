@@ -14,17 +14,20 @@ from socsched.errors import InputError, MachineError
 from socsched.graph.operators import TensorType
 
 if TYPE_CHECKING:
+    from socsched.compiler.targets.cuda.function_run import GpuFunction
     from socsched.compiler.targets.cuda.runtime import GpuStage
 
 Array = np.ndarray[Any, Any]
 
 
-def load(artifact: Artifact) -> CompiledStage | RelaidStage | GpuStage:
+def load(artifact: Artifact) -> CompiledStage | RelaidStage | GpuStage | GpuFunction:
     """Return `artifact` ready to run; MachineError if built for another machine or its file is unusable."""
     if artifact.target == "cuda":
+        from socsched.compiler.targets.cuda.function_run import GpuFunction
         from socsched.compiler.targets.cuda.runtime import GpuStage
+        from socsched.compiler.targets.gpu_functions.rows import is_function
 
-        return GpuStage(artifact)
+        return GpuFunction(artifact) if is_function(artifact) else GpuStage(artifact)
     return RelaidStage(artifact) if artifact.code_inputs or artifact.code_outputs else CompiledStage(artifact)
 
 

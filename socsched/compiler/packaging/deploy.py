@@ -20,6 +20,7 @@ import numpy as np
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import compile_stage, network_of, precisions, shipped_scales
+from socsched.compiler.functions import border_precision, is_device_function
 from socsched.compiler.packaging import bundle
 from socsched.compiler.quantize.scales import Scales, of_stage
 from socsched.compiler.target import target_of
@@ -86,7 +87,9 @@ def compile_bundle(
     weights: Mapping[str, np.ndarray[Any, Any]] | None = None,
     note: Callable[[str], None] = lambda message: None,
 ) -> dict[str, Any]:
-    """Compile network stages into `out_dir`, one folder per stage and engine, and return the manifest written there.
+    """Compile stages into `out_dir`, one folder per stage and engine, and return the manifest written there.
+
+    Functions are compiled where a plan places them on an engine with code for them (`Target.functions`).
 
     Stages of engines with a vendor's toolchain are handed over to it (`vendor_packages.write`).  `note` is called for
     each stage and for every engine that rejects one.  Raises UsageError for unknown names, MachineError when
@@ -243,7 +246,8 @@ class _Choices:
         weights: Mapping[str, np.ndarray[Any, Any]] | None,
         note: Callable[[str], None],
     ) -> None:
-        self.platform, self.request, self.weights, self.note = platform, request, weights, note
+        self.pipeline, self.platform = pipeline, platform
+        self.request, self.weights, self.note = request, weights, note
         self.placement = request.placement
         self.engine = request.engine
         if isinstance(self.placement, str):
@@ -260,11 +264,15 @@ class _Choices:
             )
 
     def __iter__(self) -> Iterator[tuple[Stage, Engine, str]]:
-        for stage in filter(_is_network, self.stages):
+        for stage in self.stages:
             if isinstance(self.placement, Mapping) and stage.name in self.placement and self.engine is None:
-                target, precision = self.placement[stage.name]
-                yield stage, self.platform.engine(target), precision
-            elif self.placement is None or self.engine is not None:
+                name, precision = self.placement[stage.name]
+                target = self.platform.engine(name)
+                if _is_network(stage):
+                    yield stage, target, precision
+                elif stage.model and not target.operators.host_code and is_device_function(stage, target):
+                    yield stage, target, border_precision(stage, self.pipeline, target, self.placement)
+            elif _is_network(stage) and (self.placement is None or self.engine is not None):
                 yield from self.able(stage)
 
     def able(self, stage: Stage) -> Iterator[tuple[Stage, Engine, str]]:

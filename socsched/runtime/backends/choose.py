@@ -33,9 +33,9 @@ def sort_of(task: Task, setting: Setting) -> str:
         return "cuda" if cuda else "conversion"
     if stage.model is None:
         return "synthetic"
-    if get_model(stage.model, stage.params).network is None:
-        return "function"
     wanted = _OF_TARGETS.get(kind, kind)
+    if get_model(stage.model, stage.params).network is None:
+        return wanted if _has_code(stage, task, setting) else "function"
     return wanted if wanted in plugins.names(GROUP) else "network"
 
 
@@ -62,6 +62,14 @@ def _backend(sort: str, replaced: Mapping[str, Backend]) -> Backend:
 def _target(setting: Setting, engine: str) -> str:
     found = next((e for e in setting.platform.engines if e.id == engine), None)
     return str(found.target.get("kind", "")) if found else ""
+
+
+def _has_code(stage: Stage, task: Task, setting: Setting) -> bool:
+    """Return whether a function is placed on an engine whose target has device code for it."""
+    from socsched.compiler.functions import is_device_function
+
+    engine = next((e for e in setting.platform.engines if e.id == task.engine), None)
+    return engine is not None and not engine.operators.host_code and is_device_function(stage, engine)
 
 
 def _converts(setting: Setting, source: str, sink: str) -> bool:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.layouts import NUMPY_DTYPES
+from socsched.compiler.targets.gpu_functions.rows import is_function, marking
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
 from socsched.planning.plan import Transition
@@ -57,9 +59,11 @@ class DeviceJob(ABC):
         device.mark(start, stream)
         return start, end
 
-    def _end(self, start: Any, end: Any, outputs: Outputs) -> Queued:
+    def _end(
+        self, start: Any, end: Any, outputs: Outputs, marks: Mapping[str, tuple[str, Any]] | None = None
+    ) -> Queued:
         self._device.mark(end, self._stream)
-        return Queued(outputs, self._device, start, end)
+        return Queued(outputs, self._device, start, end, marks or {})
 
 
 class DeviceStage(DeviceJob):
@@ -72,7 +76,9 @@ class DeviceStage(DeviceJob):
         self._artifact, self._inputs, self._slots = artifact, inputs, slots
         self._program: Program = device.program(artifact)
         self._graphs: dict[tuple[int, ...], tuple[Any, tuple[Any, ...], tuple[Any, ...]]] = {}
-        self._staging = Staging(device, stream)
+        # a function takes its number of points from the buffer's size, and drops those that are not numbers
+        self._is_function = is_function(artifact)
+        self._staging = Staging(device, stream, fill=float("nan") if self._is_function else None)
 
     def launch(self, values: Mapping[str, Outputs]) -> Queued:
         """Queue the stage's graph for its input buffers."""
@@ -85,12 +91,27 @@ class DeviceStage(DeviceJob):
         ]
         graph, outputs = self._recorded([tensor.buffer for tensor in lying])
         self._device.launch(graph, self._stream)
-        rows = next((tensor.rows for tensor in lying if tensor.rows is not None), None)
-        made = {
-            name: OnDevice(buffer, kind, end, self._stream, leases, rows if kind.shape[0] < 0 else None, self._device)
-            for name, buffer, kind in zip(self._artifact.output_names, outputs, self._artifact.outputs, strict=True)
-        }
-        return self._end(start, end, made)
+        return self._end(start, end, self._outputs(lying, outputs, end, leases))
+
+    def _outputs(
+        self, given: Sequence[OnDevice], buffers: Sequence[Any], end: Any, leases: tuple[Lease, ...]
+    ) -> dict[str, OnDevice]:
+        """Return the outputs; rows that vary are those of the inputs, or as many as a function marks as used."""
+        names, kinds = self._artifact.output_names, self._artifact.outputs
+        rows = next((tensor.rows for tensor in given if tensor.rows is not None), None)
+        marked = next((tensor for tensor in given if tensor.mark), None)
+        mark = marked.mark if marked else None
+        if self._is_function:
+            name = marking(names)
+            rows, mark = None, (name, buffers[names.index(name)]) if name else None
+        made = {}
+        for name, buffer, kind in zip(names, buffers, kinds, strict=True):
+            varies = kind.shape[0] < 0
+            if varies and marked:
+                kind = TensorType((marked.type.shape[0], *kind.shape[1:]), kind.dtype, kind.layout)
+            known, marks = rows if varies else None, mark if varies or self._is_function else None
+            made[name] = OnDevice(buffer, kind, end, self._stream, leases, known, self._device, marks)
+        return made
 
     def _recorded(self, buffers: list[Any]) -> tuple[Any, tuple[Any, ...]]:
         key = tuple(id(buffer) for buffer in buffers)
@@ -149,7 +170,7 @@ class Reform(DeviceJob):
         if key not in self._buffers:
             self._buffers[key] = self._device.memory(shape, NUMPY_DTYPES[kind.dtype])
         self._device.convert(self._buffers[key], kind, tensor.buffer, tensor.type, tensor.rows, self._stream)
-        return OnDevice(self._buffers[key], kind, end, self._stream, leases, tensor.rows, self._device)
+        return OnDevice(self._buffers[key], kind, end, self._stream, leases, tensor.rows, self._device, tensor.mark)
 
 
 class Download(DeviceJob):
@@ -170,12 +191,17 @@ class Download(DeviceJob):
         leases = held_slots(list(given.values()))
         start, end = self._begin(list(given.values()), leases)
         made: dict[str, Any] = {}
+        marks: dict[str, tuple[str, Any]] = {}
         for port, kind in self._wanted.items():
             tensor = given[port]
             kind = TensorType(tensor.type.shape, kind.dtype, kind.layout)
             array = self._copied(port, tensor, kind, leases)
             made[port] = Placed(lease(array, leases)[: tensor.rows], kind)
-        return self._end(start, end, made)
+            if tensor.mark:
+                name, buffer = tensor.mark
+                flags = replace(tensor, buffer=buffer, type=TensorType(tensor.type.shape[:1], "int32"))
+                marks[port] = (name, self._copied(f"{port}'s rows", flags, flags.type, leases))
+        return self._end(start, end, made, marks)
 
     def _copied(self, port: str, tensor: OnDevice, kind: TensorType, leases: Sequence[Lease]) -> Any:
         shape = room_for(kind, tensor.rows)

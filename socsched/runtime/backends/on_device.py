@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
+from socsched.compiler.targets.gpu_functions.rows import used_rows
 from socsched.errors import MachineError
 from socsched.graph.operators import TensorType
 from socsched.runtime.backends.base import Outputs, Placed
@@ -22,7 +25,8 @@ ROWS = 4000
 class OnDevice:
     """A tensor on the device: its buffer and type, the event after which it is valid, and the slots it belongs to.
 
-    `rows` is the number of valid rows if the buffer has room for more.
+    `rows` is the number of valid rows if the buffer has room for more.  `mark` names and holds the tensor that marks
+    them if only the device knows how many there are (`gpu_functions.rows`).
     """
 
     buffer: Any
@@ -32,42 +36,62 @@ class OnDevice:
     leases: tuple[Lease, ...]
     rows: int | None
     device: Device
+    mark: tuple[str, Any] | None = None
 
     def fetch(self) -> Placed:
         """Return a host copy synchronously, for readers without a planned conversion."""
         shape = physical_shape(self.type)
         array = self.device.host(shape, NUMPY_DTYPES[self.type.dtype])
+        marks = self.device.host(shape[:1] if self.mark else (0,), np.int32)
         start, end = self.device.event(), self.device.event()
         self.device.follow(self.stream, self.event)
         self.device.mark(start, self.stream)
         self.device.copy(array, self.buffer, prod(shape), self.stream)
+        if self.mark:
+            self.device.copy(marks, self.mark[1], shape[0], self.stream)
         self.device.mark(end, self.stream)
         self.device.wait(start, end)
-        return Placed(array[: self.rows].copy(), self.type)
+        rows = used_rows(self.mark[0], marks) if self.mark else self.rows
+        return Placed(array[:rows].copy(), self.type)
 
 
 @dataclass(slots=True)
 class Queued:
-    """A job on the device's queue (see `base.Pending`)."""
+    """A job on the device's queue (see `base.Pending`).
+
+    `marks` holds, for outputs on the host with unused rows, name and content of the tensor that marks them: the end of
+    the job cuts them off.
+    """
 
     outputs: Outputs
     device: Device
     start: Any
     end: Any
+    marks: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
 
     def wait(self) -> tuple[int, int]:
         """Sleep until the job has ended; return its start and end."""
-        return self.device.wait(self.start, self.end)
+        times = self.device.wait(self.start, self.end)
+        if self.marks:
+            rows = {port: used_rows(*mark) for port, mark in self.marks.items()}
+            cut = {
+                port: Placed(self.outputs[port].array[:count], self.outputs[port].type) for port, count in rows.items()
+            }
+            self.outputs, self.marks = {**self.outputs, **cut}, {}
+        return times
 
 
 class Staging:
     """Copies host tensors to the device, through memory both can access, into buffers of a slot.
 
-    `nominal` gives the minimum number of rows allocated for each port.
+    `nominal` gives the minimum number of rows allocated for each port.  `fill` is the value of unused rows of
+    floating-point tensors, None where they may have any.
     """
 
-    def __init__(self, device: Device, stream: Any, nominal: Mapping[str, int] | None = None) -> None:
-        self._device, self._stream, self._nominal = device, stream, nominal or {}
+    def __init__(
+        self, device: Device, stream: Any, nominal: Mapping[str, int] | None = None, fill: float | None = None
+    ) -> None:
+        self._device, self._stream, self._nominal, self._fill = device, stream, nominal or {}, fill
         self._buffers: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {}
 
     def brought(
@@ -93,7 +117,9 @@ class Staging:
             staged[:rows] = array
             if array.dtype.kind == "i":  # padding rows: a count of zero, a position outside the grid
                 staged[rows:] = 0 if array.ndim == 1 else -1
-        whole = rows is None or array.dtype.kind == "i"
+            elif self._fill is not None:
+                staged[rows:] = self._fill
+        whole = rows is None or array.dtype.kind == "i" or self._fill is not None
         count = staged.size if whole else array.size
         self._device.copy(raw if raw is not None else buffer, staged, count, self._stream)
         if raw is not None:

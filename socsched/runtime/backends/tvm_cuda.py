@@ -14,6 +14,7 @@ from socsched.descriptor.pipeline import Stage
 from socsched.planning.plan import Task
 from socsched.runtime.backends.base import Call, Setting
 from socsched.runtime.backends.device import Device
+from socsched.runtime.backends.device_code import compiled
 from socsched.runtime.backends.device_jobs import DeviceStage, Download, Reform, Upload
 from socsched.runtime.backends.slots import Slots
 
@@ -79,7 +80,7 @@ class TvmCudaBackend(SlottedBackend):
 
     def __init__(self, device: Device | None = None, compile_: Compile | None = None) -> None:
         super().__init__(device)
-        self._compile = compile_ or _compiled
+        self._compile = compile_ or compiled
 
     def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
         """Return a stage or conversion for the calling thread, on its stream for the task's criticality."""
@@ -98,11 +99,3 @@ class TvmCudaBackend(SlottedBackend):
         if engines[move.sink] in supported:
             return Upload(device, stream, move, setting, self.slots(task.name))
         return Download(device, stream, move, setting)
-
-
-def _compiled(task: Task, stage: Stage, setting: Setting) -> Artifact:
-    from socsched.compiler.builder import compile_stage
-    from socsched.runtime.backends.tvm_cpu import scales_of, weights_of
-
-    engine, scales = setting.platform.engine(task.engine), scales_of(setting, stage)
-    return compile_stage(stage, engine, task.precision, weights_of(setting), scales=scales)

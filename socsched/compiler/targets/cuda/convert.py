@@ -9,14 +9,14 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import tempfile
-from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from socsched.cache import cache_dir
 from socsched.compiler.layouts import physical_shape
-from socsched.compiler.targets.cuda.cuda_api import Stream, cudart
+from socsched.compiler.targets.cuda.cuda_api import Stream
+from socsched.compiler.targets.cuda.driver import Code
 from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
 from socsched.errors import MachineError
 from socsched.graph.operators import TensorType
@@ -110,11 +110,7 @@ class Converter:
     """The kernels, loaded into the calling thread's context."""
 
     def __init__(self, arch: str) -> None:
-        cudart().cudaFree(None)  # makes the device's primary context, shared with TVM, current in this thread
-        self._module = ctypes.c_void_p()
-        code = cubin(arch)
-        _call("cuModuleLoadData", ctypes.byref(self._module), code)
-        self._functions: dict[str, ctypes.c_void_p] = {}
+        self._code = Code(cubin(arch))
 
     def launch(
         self, target: int, wanted: TensorType, source: int, given: TensorType, rows: int | None, stream: Stream
@@ -155,25 +151,5 @@ class Converter:
         source: int,
         *last: Any,
     ) -> None:
-        if name not in self._functions:
-            function = ctypes.c_void_p()
-            _call("cuModuleGetFunction", ctypes.byref(function), self._module, name.encode())
-            self._functions[name] = function
         values = (ctypes.c_void_p(source), ctypes.c_void_p(target), *last)
-        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
-        size = (*grid, 1, *block, 1)
-        _call("cuLaunchKernel", self._functions[name], *size, 0, stream.handle, pointers, None)
-
-
-@cache
-def _driver() -> Any:
-    try:
-        return ctypes.PyDLL("libcuda.so.1")  # its calls return at once, see `cuda_api.quick`
-    except OSError:
-        raise MachineError("libcuda.so.1 is not installed: nothing can run on the GPU", "install the driver") from None
-
-
-def _call(name: str, *arguments: Any) -> None:
-    status = getattr(_driver(), name)(*arguments)
-    if status:
-        raise MachineError(f"CUDA: {name} failed ({status})", "see nvidia-smi and dmesg")
+        self._code.launch(name, grid, block, stream, values)

@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.artifact import Artifact
+from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.compiler.targets.cuda.convert import Converter
 from socsched.compiler.targets.cuda.cuda_api import Stream, check_status, cudart, quick
+from socsched.compiler.targets.cuda.function_run import GpuFunction
 from socsched.compiler.targets.cuda.runtime import Captured, open_machine, record
+from socsched.compiler.targets.gpu_functions.rows import is_function
 from socsched.graph.operators import TensorType
 
 _BLOCKING_SYNC = 1  # cudaEventBlockingSync: a waiting thread sleeps
@@ -73,13 +76,13 @@ class CudaDevice:
         weakref.finalize(block, cudart().cudaFreeHost, address)
         return np.frombuffer(block, dtype, prod(shape)).reshape(shape)
 
-    def program(self, artifact: Artifact) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-        """Return a stage's virtual machine, loaded for the calling thread."""
-        return _Program(artifact)
+    def program(self, artifact: Artifact) -> Any:
+        """Return a stage's virtual machine or a function, loaded for the calling thread."""
+        return _Function(GpuFunction(artifact), self.memory) if is_function(artifact) else _Program(artifact)
 
     def record(self, stream: Stream, program: Any, inputs: Sequence[Any]) -> tuple[Captured, tuple[Any, ...]]:
         """Warm up a program on `inputs` and record it; see `Device.record`."""
-        captured = record(program.machine, program.device, stream, tuple(inputs))
+        captured: Captured = program.captured(stream, tuple(inputs))
         return captured, captured.outputs
 
     def address(self, buffer: Any) -> int:
@@ -157,6 +160,31 @@ class _Program:
     def __call__(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """Run on the current stream."""
         return tuple(self.machine["main"](*inputs))
+
+    def captured(self, stream: Stream, inputs: tuple[Any, ...]) -> Captured:
+        """Return the stage recorded over `inputs`."""
+        return record(self.machine, self.device, stream, inputs)
+
+
+class _Function:
+    """A loaded function; its graph takes all rows of an input whose number varies."""
+
+    def __init__(self, function: GpuFunction, memory: Callable[[tuple[int, ...], Any], Any]) -> None:
+        self._function, self._memory = function, memory
+
+    def captured(self, stream: Stream, inputs: tuple[Any, ...]) -> Captured:
+        """Return the function recorded over `inputs`, once it has run: the first run loads its code."""
+        function = self._function
+        outputs = tuple(self._memory(physical_shape(t), NUMPY_DTYPES[t.dtype]) for t in function.outputs)
+        varying = (array for array, kind in zip(inputs, function.inputs, strict=True) if kind.shape[0] < 0)
+        rows = next((int(array.shape[0]) for array in varying), 0)
+        scratch = function.reserve(rows)
+        bound = function.bind([_address(i) for i in inputs], [_address(o) for o in outputs], scratch, rows)
+        bound.launch(stream)
+        stream.synchronize()
+        stream.begin_capture()
+        bound.launch(stream)
+        return Captured(stream.end_capture(), inputs, outputs, (bound, scratch, function))
 
 
 def _address(memory: Any) -> int:

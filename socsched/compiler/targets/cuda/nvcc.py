@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,10 @@ def _modules(module: Any) -> Iterator[Any]:
         yield from _modules(imported)
 
 
-def write_cubin(compiler: str, source: Path, binary: Path, arch: str) -> None:
+def write_cubin(compiler: str, source: Path, binary: Path, arch: str, options: Sequence[str] = ()) -> None:
     """Compile CUDA source to a cubin for `arch` ("sm_87"); CompileError with nvcc's message if it fails."""
-    command = [compiler, "-cubin", f"-arch={arch}", "-O3", "--disable-warnings", "-o", str(binary), str(source)]
+    flags = ["-cubin", f"-arch={arch}", "-O3", "--disable-warnings", *options]
+    command = [compiler, *flags, "-o", str(binary), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         old = "Unsupported gpu architecture" in done.stderr

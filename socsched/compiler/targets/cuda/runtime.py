@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,26 +100,32 @@ def record(machine: Any, device: Any, stream: Stream, given: tuple[Any, ...]) ->
 
     The first runs load the code and fill the pool, neither of which may happen during recording.
     """
-    import tvm_ffi
-
     held: list[Any] = []
+    for _ in range(_WARM_UP):
+        run_held(machine, device, stream, given, [])
+    stream.synchronize()
+    stream.begin_capture()
+    results = run_held(machine, device, stream, given, held)
+    return Captured(stream.end_capture(), given, results, tuple(held))
+
+
+def run_held(machine: Any, device: Any, stream: Stream, given: tuple[Any, ...], held: list[Any]) -> tuple[Any, ...]:
+    """Run a machine on `stream` and return its outputs; `held` receives the operands of every kernel.
+
+    While they are referenced the pool cannot reuse their memory.
+    """
+    import tvm_ffi
 
     def hold(function: Any, name: str, before: bool, result: Any, *operands: Any) -> int:
         held.extend(operands)
         return _GO_ON
 
     with tvm_ffi.use_raw_stream(device, stream.handle.value or 0):
-        for _ in range(_WARM_UP):
-            machine["main"](*given)
-        stream.synchronize()
         machine.set_instrument(hold)
         try:
-            stream.begin_capture()
-            results = tuple(machine["main"](*given))
-            graph = stream.end_capture()
+            return tuple(machine["main"](*given))
         finally:
             machine.set_instrument(lambda *arguments: _GO_ON)
-    return Captured(graph, given, results, tuple(held))
 
 
 def pad_to_bucket(array: Array, tensor: TensorType) -> Array:
@@ -139,6 +147,7 @@ def open_machine(artifact: Artifact) -> tuple[Any, Any]:
     """Return the virtual machine of an artefact and its device; MachineError if it cannot run on this machine."""
     from socsched.compiler.loading.tvm_runtime import VirtualMachine, tvm
 
+    _load_cuda_runtime()
     device = tvm.cuda(0)
     library = next((artifact.folder / name for name in artifact.files if name.endswith(".so")), None)
     foreign = artifact.triple.split("-")[0] not in ("", platform.machine())
@@ -155,3 +164,16 @@ def open_machine(artifact: Artifact) -> tuple[Any, Any]:
             return VirtualMachine(module, device), device
     except (RuntimeError, OSError, AttributeError, ValueError) as error:
         raise MachineError(f"{library}: cannot be loaded: {error}", "delete it; it is built again") from error
+
+
+def _load_cuda_runtime() -> None:
+    """Load TVM's library for CUDA devices, which TVM itself loads only together with its compiler."""
+    from socsched.compiler.loading.tvm_runtime import tvm
+
+    if tvm.get_global_func("device_api.cuda", allow_missing=True) is not None:
+        return
+    from tvm_ffi.libinfo import load_lib_ctypes
+
+    folder = Path(tvm.base._LOADED_LIBS["tvm_runtime"]._name).resolve().parent
+    with suppress(OSError, RuntimeError):  # without it there is no device, which the caller reports
+        load_lib_ctypes("tvm", "tvm_runtime_cuda", "RTLD_LOCAL", extra_lib_paths=[folder])

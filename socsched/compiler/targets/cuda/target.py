@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from socsched.compiler.target import PRECISIONS, Compilation, Passes, Target, TargetSpec
+from socsched.compiler.target import (
+    PRECISIONS,
+    Compilation,
+    FunctionBuild,
+    FunctionCode,
+    Passes,
+    Target,
+    TargetSpec,
+)
 from socsched.compiler.targets.cuda.tiles import OLDEST, capability
+from socsched.compiler.targets.gpu_functions.names import FUNCTIONS
 from socsched.errors import CompileError
 
 
@@ -30,4 +39,11 @@ def precisions(entry: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(precision for precision in PRECISIONS if new or precision != "int8")
 
 
-TARGET = Target(resolve, passes, precisions, tuned_to_share=True)
+def function(asked: FunctionBuild) -> FunctionCode:
+    """Return a function's machine code, launch plan and tables; MachineError when nvcc is missing."""
+    from socsched.compiler.targets.cuda.functions import build
+
+    return build(asked)
+
+
+TARGET = Target(resolve, passes, precisions, tuned_to_share=True, functions=dict.fromkeys(FUNCTIONS, function))

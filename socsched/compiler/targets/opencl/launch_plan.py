@@ -20,10 +20,9 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.environment import relax, tirx, tvm
+from socsched.compiler.targets.opencl.plan_format import ALIGNMENT, FORMAT
 from socsched.errors import CompileError
 
-FORMAT = "socsched-opencl-1"
-ALIGNMENT = 128
 SUB_BUFFER = 512
 """Alignment of sub-buffer offsets sufficient on all known devices (CL_DEVICE_MEM_BASE_ADDR_ALIGN, in bytes)."""
 _AXES = "xyz"

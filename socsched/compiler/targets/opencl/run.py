@@ -5,8 +5,6 @@ PoCL (Debian: pocl-opencl-icd) provides a device that runs kernels on the CPU.
 
 from __future__ import annotations
 
-import ast
-import operator
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,18 +15,12 @@ from socsched.compiler.artifact import Artifact
 from socsched.compiler.loading.aligned import check
 from socsched.compiler.store import read_json
 from socsched.compiler.targets.opencl.device import Device
+from socsched.compiler.targets.opencl.plan_format import FORMAT
+from socsched.compiler.targets.opencl.sizes import evaluate as evaluate
 from socsched.errors import InputError
 
 Array = np.ndarray[Any, Any]
 
-_FORMAT = "socsched-opencl-1"
-_OPERATIONS: dict[type, Any] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
 _WITHOUT_HALF = """\
 typedef _Float16 half_2 __attribute__((ext_vector_type(2)));
 typedef _Float16 half_4 __attribute__((ext_vector_type(4)));
@@ -51,29 +43,6 @@ static _Float16 __attribute__((overloadable)) floor(_Float16 a) { return (_Float
 static _Float16 __attribute__((overloadable)) round(_Float16 a) { return (_Float16)round((float)a); }
 """
 """Prefix of fp16 sources on devices without half arithmetic whose compiler is clang (PoCL), which has _Float16."""
-
-
-def evaluate(size: int | str, symbols: Mapping[str, int]) -> int:
-    """Return the value of a size of a launch plan; InputError for anything but its arithmetic."""
-    if isinstance(size, int):
-        return size
-    return _evaluate(ast.parse(size, mode="eval").body, symbols, size)
-
-
-def _evaluate(node: ast.expr, symbols: Mapping[str, int], text: str) -> int:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return node.value
-    if isinstance(node, ast.Name) and node.id in symbols:
-        return symbols[node.id]
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
-        left, right = (_evaluate(side, symbols, text) for side in (node.left, node.right))
-        return int(_OPERATIONS[type(node.op)](left, right))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
-        values = [_evaluate(argument, symbols, text) for argument in node.args]
-        return min(values) if node.func.id == "min" else max(values)
-    raise InputError(
-        f"launch plan: {text!r} is not a size", f"sizes are arithmetic on {', '.join(symbols) or 'numbers'}"
-    )
 
 
 class OpenClStage:
@@ -162,8 +131,8 @@ class OpenClStage:
 
 def _read(path: Path) -> Any:
     plan = read_json(path)
-    if not isinstance(plan, dict) or plan.get("format") != _FORMAT:
+    if not isinstance(plan, dict) or plan.get("format") != FORMAT:
         raise InputError(
-            f"{path}: not a launch plan of format {_FORMAT}", "compile the stage for an engine of kind opencl"
+            f"{path}: not a launch plan of format {FORMAT}", "compile the stage for an engine of kind opencl"
         )
     return plan

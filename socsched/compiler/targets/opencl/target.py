@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from socsched.compiler.target import Compilation, Passes, Target, TargetSpec
+from socsched.compiler.target import Compilation, FunctionBuild, FunctionCode, Passes, Target, TargetSpec
+from socsched.compiler.targets.gpu_functions.names import FUNCTIONS
 
 _LIMITS = ("max_threads_per_block", "max_shared_memory_per_block")
 
@@ -23,4 +24,11 @@ def passes(compilation: Compilation) -> Passes:
     return choose(compilation)
 
 
-TARGET = Target(resolve, passes, lambda entry: ("fp32", "fp16"))
+def function(asked: FunctionBuild) -> FunctionCode:
+    """Return a function's sources, launch plan and tables."""
+    from socsched.compiler.targets.opencl.functions import build
+
+    return build(asked)
+
+
+TARGET = Target(resolve, passes, lambda entry: ("fp32", "fp16"), functions=dict.fromkeys(FUNCTIONS, function))

@@ -1,0 +1,21 @@
+"""Artefacts of the stages that a run places on devices."""
+
+from __future__ import annotations
+
+from socsched.compiler.artifact import Artifact
+from socsched.descriptor.pipeline import Stage
+from socsched.planning.plan import Task
+from socsched.runtime.backends.base import Setting
+
+
+def compiled(task: Task, stage: Stage, setting: Setting) -> Artifact:
+    """Return the artefact of a network or function for its planned engine, built unless it is in the cache."""
+    from socsched.compiler.builder import compile_stage
+    from socsched.compiler.functions import border_precision, compile_function, is_device_function
+    from socsched.runtime.backends.tvm_cpu import scales_of, weights_of
+
+    engine = setting.platform.engine(task.engine)
+    if is_device_function(stage, engine):
+        placed = {t.name: (t.engine, t.precision) for t in setting.plan.tasks if t.kind == "stage"}
+        return compile_function(stage, engine, border_precision(stage, setting.pipeline, engine, placed))
+    return compile_stage(stage, engine, task.precision, weights_of(setting), scales=scales_of(setting, stage))

@@ -73,7 +73,46 @@ def _conv(t: Translation, node: Node) -> None:
     if transposed and any(more):
         attrs["output_padding"] = _one(more)
     params = {"weight": t.param(weight), "bias": t.param(np.zeros(channels) if bias is None else bias)}
+    _stated_steps(t, node, params["weight"], 1 if transposed else 0, channels)
     t.emit(node, "conv2d_transpose" if transposed else "conv2d", [t.source(node.inputs[0])], weights=params, **attrs)
+
+
+def _stated_steps(t: Translation, node: Node, weight: str, axis: int, channels: int) -> None:
+    """Note the steps of a convolution's weights that the file stores as integers."""
+    stored = t.graph.steps.get(node.inputs[1])
+    if stored is None:
+        return
+    if stored.axis not in (-1, axis):
+        raise t.refused(f"weights with a scale along axis {stored.axis} are not read", "use one a output channel")
+    t.steps[weight] = stored.steps * channels if stored.axis < 0 else stored.steps
+
+
+def _quantise(t: Translation, node: Node) -> None:
+    """Note the scale of a value; its integers stand for the value itself."""
+    step, zero = t.constant(node, 1, "the scale"), t.constant(node, 2, "the zero point")
+    assert step is not None, "no scale"
+    point = np.zeros((1,), np.uint8) if zero is None else zero.reshape(-1)
+    if step.size != 1 or point.size != 1:
+        raise t.refused("values with more than one scale are not read", "quantise activations by tensor")
+    if point.dtype not in (np.uint8, np.int8):
+        raise t.refused(f"values stored as {point.dtype} are not read", "quantise activations to eight bits")
+    least = int(np.iinfo(point.dtype).min)
+    if not (np.isfinite(step).all() and (step > 0).all()):
+        raise t.refused("the scale is no positive number", "quantise the network again")
+    if int(point[0]) - least not in (0, 128):
+        raise t.refused(
+            f"a zero point of {int(point[0])} is not read: values are stored about zero ({least + 128}) or from zero "
+            f"on ({least})",
+            "quantise activations symmetrically (ONNX Runtime: ActivationSymmetric)",
+        )
+    if node.op == "DequantizeLinear" and node.inputs[0] in t.graph.inputs:
+        raise t.refused("an input that is already quantised is not read", "begin with QuantizeLinear")
+    scale = (_scalar(step.reshape(-1)), int(point[0]) - least == 128)
+    _same(t, node)
+    name = node.inputs[0] if node.op == "QuantizeLinear" else node.outputs[0]
+    t.scales.setdefault(node.outputs[0], scale)
+    if t.scales.setdefault(name, scale) != scale:
+        raise t.refused(f"{name!r} has two scales", "give every value one scale")
 
 
 def _gemm(t: Translation, node: Node) -> None:
@@ -444,6 +483,8 @@ HANDLERS: dict[str, Handler] = {
     "Pad": _pad,
     "Expand": _expand,
     "Cast": _cast,
+    "QuantizeLinear": _quantise,
+    "DequantizeLinear": _quantise,
     "Identity": _same,
     "Dropout": _same,
 }

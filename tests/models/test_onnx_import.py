@@ -224,11 +224,6 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, files: dict[str, Path]) ->
     wide = b.save(tmp_path / "wide.onnx", [1, 3, "H", "W"], [b.op("Relu", "image")])
     with pytest.raises(InputError, match="is not fixed"):
         get_model("onnx", {"file": str(wide)})
-    b = Builder()
-    scale, zero = b.constant(np.float32(0.1)), b.constant(np.int8(0))
-    quantised = b.op("DequantizeLinear", b.op("QuantizeLinear", "image", scale, zero), scale, zero)
-    with pytest.raises(InputError, match="quantised operators are not read"):
-        get_model("onnx", {"file": str(b.save(tmp_path / "q.onnx", [1, 3, 8, 8], [quantised]))})
 
 
 @pytest.mark.parametrize("real", [False, *([True] if SHARED else [])])

@@ -7,7 +7,7 @@ on; files that compute in integers (QLinearConv) are refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -47,8 +47,12 @@ def model(params: Mapping[str, Any]) -> Model:
         _ports(path, "outputs", params, found.outputs),
         network=lambda: found.network,
         weights=lambda: _load(path, stamp, shapes).weights,
-        quantised=(lambda: stated) if (stated := found.quantised) is not None else None,
+        quantised=_given(found.quantised),
     )
+
+
+def _given(stated: Quantisation | None) -> Callable[[], Quantisation] | None:
+    return None if stated is None else lambda: stated
 
 
 def _ports(path: Path, side: str, params: Mapping[str, Any], found: Mapping[str, TensorType]) -> tuple[Port, ...]:

@@ -83,7 +83,7 @@ def _stated_steps(t: Translation, node: Node, weight: str, axis: int, channels: 
     if stored is None:
         return
     if stored.axis not in (-1, axis):
-        raise t.refused(f"weights with a scale along axis {stored.axis} are not read", "use one a output channel")
+        raise t.refused(f"weights with a scale along axis {stored.axis} are not read", "use one per output channel")
     t.steps[weight] = stored.steps * channels if stored.axis < 0 else stored.steps
 
 

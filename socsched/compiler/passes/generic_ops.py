@@ -119,8 +119,8 @@ def _grid_sample(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit
 def _scatter_nd(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
     data, indices, updates = args  # computed indices stay inside the data whatever they are
     most = [int(side) - 1 for side in list(data.ty.shape)[: int(indices.ty.shape[-1])]]
-    below = emit(f"{layer.name}.below", relax.op.minimum(indices, relax.const(np.array(most, np.int64))))
-    inside = emit(f"{layer.name}.inside", relax.op.maximum(below, relax.const(np.array(0, np.int64))))
+    below = emit(f"{layer.name}.below", relax.op.minimum(indices, relax.const(np.array(most, np.int64), "int64")))
+    inside = emit(f"{layer.name}.inside", relax.op.maximum(below, relax.const(np.array(0, np.int64), "int64")))
     return relax.op.scatter_nd(data, inside, updates, "update")
 
 

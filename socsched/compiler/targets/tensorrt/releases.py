@@ -1,16 +1,15 @@
-"""TensorRT releases and what each has for a DLA, from `releases.yaml`."""
+"""TensorRT releases and what each has for a DLA, from `releases.json`."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import yaml
-
 from socsched.descriptor.operator_rules import version_key
 
-FILE = Path(__file__).with_name("releases.yaml")
+FILE = Path(__file__).with_name("releases.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Release:
 @lru_cache(maxsize=1)
 def releases() -> tuple[Release, ...]:
     """Return the rows of the table, oldest first."""
-    document = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    document = json.loads(FILE.read_text(encoding="utf-8"))
     known = document["sources"]
     return tuple(
         Release(**{**row, "modules": tuple(row["modules"]), "sources": tuple(known[key] for key in row["sources"])})

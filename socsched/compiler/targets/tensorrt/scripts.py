@@ -7,7 +7,7 @@ dla_linear.  --buildDLAStandalone writes a loadable for cuDLA and implies that n
 builds an engine and build.py the loadable.  --skipInference is called --buildOnly before 8.6.  --allowGPUFallback is
 never given: TensorRT then fails instead of silently moving layers to the GPU (TensorRT documentation, DLA runtime
 configuration, GPU fallback mode).  TensorRT 11 removed --fp16, --int8 and calibration; what each release has is in
-`releases.yaml`.  From 11.4.1 on networks are strongly typed (`typed`): the types of the model's tensors decide.
+`releases.json`.  From 11.4.1 on networks are strongly typed (`typed`): the types of the model's tensors decide.
 
 Python: DLA standalone mode needs BuilderFlag.DIRECT_IO (TensorRT documentation, DLA standalone mode).
 """

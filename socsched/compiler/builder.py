@@ -27,7 +27,8 @@ from socsched.compiler.artifact import META, Artifact, description, find, weight
 from socsched.compiler.functions import compile_function, is_device_function
 from socsched.compiler.layouts import native_layout
 from socsched.compiler.passes.link import tools
-from socsched.compiler.quantize.scales import UNCALIBRATED, Scales, read_pipeline_scales
+from socsched.compiler.quantize.fixed_point import Scale
+from socsched.compiler.quantize.scales import UNCALIBRATED, Scales, key_of, read_pipeline_scales
 from socsched.compiler.store import digest, publish, require_space, scratch, write_json
 from socsched.compiler.target import Build, Compilation, Target, TargetSpec, Tuning, target_of
 from socsched.compiler.versions import PINNED, rule_sources
@@ -180,7 +181,11 @@ def port_names(model: Model, network: Network) -> dict[str, str]:
 
 
 def shipped_scales(model: Model) -> Scales | None:
-    """Return the int8 scales shipped with a model's weights, None without them."""
+    """Return the int8 scales in a model's file or shipped with its weights, None without them."""
+    if model.quantised is not None:
+        stated = model.quantised()
+        values = {key_of(name): Scale(*scale) for name, scale in stated.values.items()}
+        return Scales(values, "stated in the network's file", weights=stated.weights, partial=True)
     if not model.scales:
         return None
     return read_pipeline_scales(Path(model.scales)).get(model.name.partition("[")[0].rpartition(".")[2])

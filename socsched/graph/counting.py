@@ -15,7 +15,7 @@ from socsched.graph.operators import DTYPE_BYTES, Operator, TensorType
 
 ELEMENTWISE = frozenset(
     ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt", "erf", "clip",
-     "leaky_relu")
+     "leaky_relu", "log", "abs")
 )  # fmt: skip
 """Operators with one operation per element of their result."""
 _UNTYPED = ("uint8", "int32", "int64", "bool")
@@ -72,6 +72,7 @@ class _Analysis:
             writes,
             weight_bytes,
             attrs,
+            whole=group.whole,
         )
 
     def shares_input(self, group: Group) -> bool:
@@ -107,12 +108,16 @@ def _flops(group: Group, inputs: tuple[TensorType, ...], output: TensorType, wei
             return elements * int(group.attrs["kernel_h"] * group.attrs["kernel_w"])
         case "reduce_max" | "reduce_mean" | "reduce_sum" | "relu":
             return prod(inputs[0].shape)
-        case "concat" | "scatter" | "slice" | "gather" | "reshape" | "transpose" | "pad":
+        case "concat" | "scatter" | "scatter_nd" | "slice" | "gather" | "reshape" | "transpose" | "pad":
             return 0
         case "softmax":
             return 4 * elements
-        case "layer_norm":  # sum, sum of squares, scale, shift
+        case "layer_norm" | "group_norm":  # sum, sum of squares, scale, shift
             return 6 * elements
+        case "argmax" | "topk":  # comparisons: one per element for every place that is kept
+            return prod(inputs[0].shape) * max(int(group.attrs.get("kept", 1)).bit_length(), 1)
+        case "grid_sample":  # four products and the weights of the four neighbours
+            return elements * 8
         case "resize2d":
             return elements * (6 if group.attrs["bilinear"] else 0)
         case kind if kind in ELEMENTWISE:

@@ -64,7 +64,8 @@ class _Expansion:
     ) -> str:
         """Add an operation for all or part of a layer and return the name of its result."""
         name = self.free(f"{layer.name}.{part}" if part else layer.name)
-        self.operations.append(Operation(name, kind, tuple(inputs), _typed(shape, dtype), **more))
+        whole = layer.op if layer.op in _WHOLE else ""
+        self.operations.append(Operation(name, kind, tuple(inputs), _typed(shape, dtype), whole=whole, **more))
         if not part:
             self.name[layer.name], self.type[layer.name] = name, _typed(shape, dtype)
         return name
@@ -93,7 +94,8 @@ class _Expansion:
                 return
             if layer.op in ("pillar_features", "scatter"):
                 more = {**more, "options": next(one for one in self.network.layers if one.op == layer.op).attrs}
-            self.emit(layer, "", layer.op, inputs, shape, types[0].dtype, attrs=attrs, **more)
+            dtype = "int64" if _indices(layer) else types[0].dtype
+            self.emit(layer, "", layer.op, inputs, shape, dtype, attrs=attrs, **more)
         else:
             raise CompileError(f"{self.network.name}: layer {layer.name!r}: unknown op {layer.op!r}")
 
@@ -127,6 +129,41 @@ class _Expansion:
         gate = self.gate(layer, "gate", inputs, shape)
         self.emit(layer, "", "multiply", [*inputs, gate], shape)
 
+    def elu(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
+        positive = self.emit(layer, "positive", "relu", inputs, shape)
+        negative = self.emit(layer, "negative", "clip", inputs, shape)
+        power = self.emit(layer, "power", "exp", [negative], shape)
+        moved = self.emit(layer, "moved", "subtract", [power], shape)
+        scaled = self.emit(layer, "scaled", "multiply", [moved], shape)
+        self.emit(layer, "", "add", [positive, scaled], shape)
+
+    def softplus(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
+        positive = self.emit(layer, "positive", "relu", inputs, shape)
+        size = self.emit(layer, "size", "abs", inputs, shape)
+        below = self.emit(layer, "below", "multiply", [size], shape)
+        power = self.emit(layer, "power", "exp", [below], shape)
+        moved = self.emit(layer, "moved", "add", [power], shape)
+        rest = self.emit(layer, "rest", "log", [moved], shape)
+        self.emit(layer, "", "add", [positive, rest], shape)
+
+    def group_norm(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
+        attrs = {"groups": int(layer.attrs["groups"]), "in_channels": shape[1]}
+        weights = tuple(layer.weights[role] for role in ("scale", "shift"))
+        self.emit(layer, "", "group_norm", inputs, shape, attrs=attrs, weights=weights)
+
+    def grid_sample(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
+        batch, height, width, pair = self.type[layer.inputs[1]].shape
+        grid = self.emit(layer, "grid", "transpose", [inputs[1]], (batch, pair, height, width))
+        attrs = {"bilinear": int(layer.attrs["mode"] == "bilinear")}
+        self.emit(layer, "", "grid_sample", [inputs[0], grid], (*shape[:2], height, width), attrs=attrs)
+
+    def scatter_nd(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
+        data, indices, updates = inputs
+        places = self.type[layer.inputs[1]]
+        below = self.emit(layer, "below", "minimum", [indices], places.shape, places.dtype)
+        inside = self.emit(layer, "inside", "maximum", [below], places.shape, places.dtype)
+        self.emit(layer, "", "scatter_nd", [data, inside, updates], shape, self.type[layer.inputs[0]].dtype)
+
     def layer_norm(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
         axis = int(layer.attrs["axis"]) % len(shape)
         attrs = {"axis": axis, "axis_dim": prod(shape[axis:])}
@@ -147,6 +184,11 @@ class _Expansion:
         scaled = self.emit(layer, "scaled", "multiply", inputs, shape)
         moved = self.emit(layer, "moved", "add", [scaled], shape)
         return self.emit(layer, part, "clip", [moved], shape)
+
+
+def _indices(layer: Layer) -> bool:
+    """Return whether a layer's result is places rather than values."""
+    return layer.op == "argmax" or (layer.op == "topk" and layer.attrs["result"] == "indices")
 
 
 def _pair(value: Any) -> tuple[int, int]:
@@ -201,9 +243,14 @@ def _conv2d_transpose(attrs: Mapping[str, Any], shape: Shape, weight: Shape) -> 
     in_channels, out_channels, *kernel = weight
     groups = int(attrs.get("groups", 1))
     pads, strides = _sides(attrs.get("padding", 0)), _pair(attrs.get("stride", 1))
-    dilation = _pair(attrs.get("dilation", 1))
+    dilation, more = _pair(attrs.get("dilation", 1)), _pair(attrs.get("output_padding", 0))
     sides = [
-        (shape[2 + axis] - 1) * strides[axis] - pads[axis] - pads[axis + 2] + dilation[axis] * (kernel[axis] - 1) + 1
+        (shape[2 + axis] - 1) * strides[axis]
+        - pads[axis]
+        - pads[axis + 2]
+        + dilation[axis] * (kernel[axis] - 1)
+        + 1
+        + more[axis]
         for axis in (0, 1)
     ]
     channels = {"groups": groups, "in_channels": in_channels, "out_channels": out_channels * groups}
@@ -219,12 +266,19 @@ _SPELT_OUT: dict[str, Callable[[_Expansion, Layer, list[str], Shape], None]] = {
     "batch_norm": _Expansion.batch_norm,
     "hard_sigmoid": _Expansion.hard_sigmoid,
     "hard_swish": _Expansion.hard_swish,
+    "elu": _Expansion.elu,
+    "softplus": _Expansion.softplus,
+    "group_norm": _Expansion.group_norm,
+    "scatter_nd": _Expansion.scatter_nd,
+    "grid_sample": _Expansion.grid_sample,
     "layer_norm": _Expansion.layer_norm,
     "gather": _Expansion.gather,
 }
+_WHOLE = frozenset(("hard_sigmoid", "hard_swish", "elu", "softplus"))
+"""Layers that runtimes take as one operator, although they are counted as those they consist of."""
 _ELEMENTWISE = frozenset(
     ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt", "erf", "clip",
-     "relu", "leaky_relu")
+     "relu", "leaky_relu", "log", "abs")
 )  # fmt: skip
 
 
@@ -317,6 +371,17 @@ def _softmax(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:
     return shapes[0], {"axis": axis, "axis_dim": length, "other_dims": prod(shapes[0]) // max(length, 1)}, {}
 
 
+def _argmax(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:
+    axis = int(attrs["axis"]) % len(shapes[0])
+    kept = (1,) if attrs["keepdims"] else ()
+    return (*shapes[0][:axis], *kept, *shapes[0][axis + 1 :]), {"axis": axis}, {}
+
+
+def _topk(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:
+    axis, kept = int(attrs["axis"]) % len(shapes[0]), int(attrs["k"])
+    return (*shapes[0][:axis], kept, *shapes[0][axis + 1 :]), {"axis": axis, "kept": kept}, {}
+
+
 def _pad(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:
     pads, half = attrs["pads"], len(attrs["pads"]) // 2
     return tuple(size + pads[n] + pads[n + half] for n, size in enumerate(shapes[0])), {}, {}
@@ -337,6 +402,8 @@ _OTHERS: dict[str, Callable[[Mapping[str, Any], list[Shape]], Found]] = {
     "transpose": _transpose,
     "softmax": _softmax,
     "pad": _pad,
+    "argmax": _argmax,
+    "topk": _topk,
     "pillar_features": lambda attrs, shapes: ((shapes[0][0], shapes[0][1], 9), {}, {}),
     "scatter": lambda attrs, shapes: ((1, shapes[0][1], attrs["ny"], attrs["nx"]), {}, {}),
 }

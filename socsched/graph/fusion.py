@@ -23,8 +23,8 @@ _RECTIFIED = (*_BIASED, "add")
 class Operation:
     """One operation before fusion: `inputs` name values, `weights` keys of `Network.params`; `type` is the result's.
 
-    `attrs` and `options` as of `Group`; `axes`: the axes of a reduction; `weight_first`: the weight is the left
-    operand.
+    `attrs`, `options` and `whole` as of `Group`; `axes`: the axes of a reduction; `weight_first`: the weight is the
+    left operand.
     """
 
     name: str
@@ -36,13 +36,15 @@ class Operation:
     options: Mapping[str, Any] = field(default_factory=dict)
     axes: tuple[int, ...] = ()
     weight_first: bool = False
+    whole: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """One fused operator: `inputs` and `output` name values, `weights` maps role -> key of `Network.params`.
 
-    `attrs` are those of `graph.operators.Operator`; `options` holds data only for lowering (pillar size, grid, ...).
+    `attrs` and `whole` are those of `graph.operators.Operator`; `options` holds data only for lowering (pillar size,
+    grid, ...).  Groups compare without `whole`, which a compiler's own form of the network does not state.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Group:
     attrs: Mapping[str, float] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     relu: bool = False
+    whole: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,8 @@ class _Fusion:
         else:
             weights = dict(zip(("weight", "bias"), op.weights, strict=False))
             name = op.name.removesuffix("_linear")
-            self.groups.append(Group(name, op.kind, op.inputs, op.name, weights, op.attrs, op.options))
+            made = Group(name, op.kind, op.inputs, op.name, weights, op.attrs, op.options, whole=op.whole)
+            self.groups.append(made)
 
     def is_bias(self, producer: Group, op: Operation) -> bool:
         """Return whether an addition is its layer's bias, the last operation that can be fused into the layer."""

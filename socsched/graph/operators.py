@@ -30,6 +30,8 @@ class Operator:
     `read_bytes`/`write_bytes` activation traffic to and from DRAM at the dtype of `dtype`; `weight_bytes` constants.
     For an operator whose size varies per frame the figures hold for the nominal size of the stage's params.  `device`
     names the device implementation of a function, whose `attrs` count its work (points, anchors, input_pixels, ...).
+    `whole` names the layer this operator is a part of, where runtimes take that layer as one operator (hard_swish): an
+    engine's rules are those of the layer.
     """
 
     name: str
@@ -43,6 +45,12 @@ class Operator:
     weight_bytes: int = 0
     attrs: Mapping[str, float] = field(default_factory=dict)
     device: str = ""
+    whole: str = ""
+
+    @property
+    def ruled(self) -> str:
+        """Return the name under which an engine's rules list the operator."""
+        return self.whole or self.kind
 
     @property
     def bytes(self) -> int:

@@ -14,17 +14,19 @@ from typing import Any
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import Pass
 
-CHEAP = frozenset(("relu", "clip", "add", "subtract", "multiply", "maximum", "minimum", "leaky_relu", "divide"))
+CHEAP = frozenset(("relu", "clip", "add", "subtract", "multiply", "maximum", "minimum", "leaky_relu", "divide", "abs"))
 """Element-wise operators of one instruction; the others (sigmoid, exp, tanh, sqrt) need a table or several."""
-COSTLY = frozenset(("sigmoid", "exp", "tanh", "sqrt", "erf"))
+COSTLY = frozenset(("sigmoid", "exp", "tanh", "sqrt", "erf", "log"))
 RIDERS = CHEAP | COSTLY | {"concat"}
 """Operators that cost less in one part with those before them."""
 VIEWS = frozenset(("reshape",))
 """Operators that move nothing."""
-COPIES = frozenset(("concat", "slice", "transpose", "pad", "gather"))
+COPIES = frozenset(("concat", "slice", "transpose", "pad", "gather", "scatter_nd"))
 UNCLASSED = frozenset(("function",))
 """Operators without a class."""
-REDUCTIONS = frozenset(("max_pool", "avg_pool", "global_avg_pool", "reduce_mean", "reduce_sum", "reduce_max"))
+REDUCTIONS = frozenset(
+    ("max_pool", "avg_pool", "global_avg_pool", "reduce_mean", "reduce_sum", "reduce_max", "argmax", "topk")
+)
 
 
 @dataclass(slots=True)
@@ -199,9 +201,9 @@ class _Passes:
             return "scatter", 0, 1, 1
         if head.kind in REDUCTIONS:
             return "pool", 0, 1, 1
-        if head.kind in ("softmax", "layer_norm"):
+        if head.kind in ("softmax", "layer_norm", "group_norm"):
             return "softmax", 0, 1, 1
-        if head.kind == "resize2d":
+        if head.kind in ("resize2d", "grid_sample"):
             return "resize", 0, 1, 1
         if head.kind == "transpose":
             return "transpose", 0, 1, 1

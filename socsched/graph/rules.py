@@ -71,11 +71,15 @@ def _case(operator: Operator, rules: OperatorRules) -> tuple[OperatorRule | None
     """Return the case that holds, or the objections of the closest case, and the sources."""
     if rules.allowed is None:
         return None, [], ()
-    cases = rules.allowed.get(operator.kind, ())
+    cases = rules.allowed.get(operator.ruled, ())
     if not cases:
-        refused = rules.refused.get(operator.kind)
+        refused = rules.refused.get(operator.ruled)
         why = f": {refused.note}" if refused else ""
-        return None, [f"operator {operator.kind} is not supported{why}"], (refused.source if refused else rules.source,)
+        return (
+            None,
+            [f"operator {operator.ruled} is not supported{why}"],
+            (refused.source if refused else rules.source,),
+        )
     judged = [(case, _against(operator, case)) for case in cases]
     case, problems = min(judged, key=lambda pair: len(pair[1]))
     return case, problems, (case.source,)
@@ -87,18 +91,18 @@ def _against(operator: Operator, rule: OperatorRule) -> list[str]:
     for attribute, (low, high) in rule.limits.items():
         value = attrs.get(attribute)
         if value is not None and not low <= value <= high:
-            problems.append(f"{operator.kind}: {attribute} is {value:g}, allowed {low:g} to {high:g}")
+            problems.append(f"{operator.ruled}: {attribute} is {value:g}, allowed {low:g} to {high:g}")
     for attribute, values in rule.values.items():
         value = attrs.get(attribute)
         if value is not None and value not in values:
             allowed = ", ".join(f"{v:g}" for v in values)
-            problems.append(f"{operator.kind}: {attribute} is {value:g}, allowed {allowed}")
+            problems.append(f"{operator.ruled}: {attribute} is {value:g}, allowed {allowed}")
     for attribute, other in rule.below.items():
         value, limit = attrs.get(attribute), attrs.get(other)
         if value is not None and limit is not None and value >= limit:
-            problems.append(f"{operator.kind}: {attribute} is {value:g}, must be below {other}, {limit:g}")
+            problems.append(f"{operator.ruled}: {attribute} is {value:g}, must be below {other}, {limit:g}")
     if rule.dtypes and operator.dtype not in rule.dtypes:
-        problems.append(f"{operator.kind}: {operator.dtype}, allowed {', '.join(rule.dtypes)}")
+        problems.append(f"{operator.ruled}: {operator.dtype}, allowed {', '.join(rule.dtypes)}")
     return problems
 
 

@@ -149,7 +149,7 @@ def _add(
     reason: str,
     sources: tuple[str, ...],
 ) -> None:
-    case = cases.setdefault((f"{accelerator.rules}/{operator.kind}", reason), _Case())
+    case = cases.setdefault((f"{accelerator.rules}/{operator.ruled}", reason), _Case())
     case.operators.setdefault(operator.name)
     case.engines.update(dict.fromkeys(accelerator.names))
     case.precisions.setdefault(work.precision)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,14 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
+class Quantisation:
+    """The int8 scales that a file states: of values by layer or input, (step, signed); of weights, steps by channel."""
+
+    values: Mapping[str, tuple[float, bool]]
+    weights: Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """A built-in model for given params.
 
@@ -30,6 +38,7 @@ class Model:
     accepts compiled stages under that name (`models.compiled`).  `whole` is the network this one is a part of, if any:
     seeded weights are drawn for it, so that the parts compute the same as the whole.  `device` names the device
     implementation of a function (voxelise, anchor-decode, ...): engines other than CPUs take it if they declare it.
+    `quantised` returns the scales stated in the network's own file, None for a network without.
     """
 
     name: str
@@ -45,6 +54,7 @@ class Model:
     trained: Callable[[], dict[str, Any]] | None = None
     scales: str = ""
     device: str = ""
+    quantised: Callable[[], Quantisation] | None = None
 
     @property
     def ready(self) -> bool:

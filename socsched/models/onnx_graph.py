@@ -17,7 +17,7 @@ from socsched.models.onnx_fold import MOST_ELEMENTS as MOST_FOLDED_ELEMENTS
 from socsched.models.onnx_fold import MOST_FOLDED, MOST_TOTAL, SIZES
 
 Array = np.ndarray[Any, Any]
-_QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "ConvInteger", "MatMulInteger", "QLinearMatMul")
+_QUANTISED = ("QLinearConv", "ConvInteger", "MatMulInteger", "QLinearMatMul", "DynamicQuantizeLinear")
 _DTYPES = {1: "fp32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "fp16"}
 _CODES = {name: code for code, name in _DTYPES.items()}
 _SHAPELIKE = 64
@@ -39,6 +39,15 @@ class Node:
     domain: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A constant that is stored as integers: its values, and the step of each index along `axis` (-1: one for all)."""
+
+    values: Array
+    steps: tuple[float, ...]
+    axis: int
+
+
 @dataclass(slots=True)
 class OnnxGraph:
     """A file's graph: the nodes that remain after constant folding, in topological order; `opsets` by domain."""
@@ -51,6 +60,8 @@ class OnnxGraph:
     inputs: list[str]
     outputs: list[str]
     opsets: Mapping[str, int] = field(default_factory=dict)
+    steps: dict[str, Stored] = field(default_factory=dict)
+    """Constants that the file stores as integers."""
 
     def tensor(self, name: str) -> TensorType:
         """Return the type of a value; InputError when its shape is not fixed."""
@@ -80,7 +91,7 @@ class OnnxGraph:
 
 
 def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None, values: bool = True) -> OnnxGraph:
-    """Return the graph of a file with constants folded; InputError if it is not an ONNX file or is quantised.
+    """Return the graph of a file with constants folded; InputError if it is no ONNX file or computes in integers.
 
     `shapes` sets input sizes that the file leaves open; InputError where they contradict the file.  Without `values`,
     large weights have their shape only.
@@ -130,6 +141,53 @@ def _fix(model: Any, path: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
         item.type.tensor_type.ClearField("shape")
 
 
+def dequantised(graph: OnnxGraph, node: Node) -> Stored:
+    """Return a constant that a file stores as integers; InputError unless it is symmetric, or int32 with a step.
+
+    Bytes are -127..127 about their zero point, as int8 (about 0) or uint8 (about 128).
+    """
+    given = [graph.constants[name] if name else None for name in node.inputs]
+    stored, scale = given[0], given[1] if len(given) > 1 else None
+    if stored is None or scale is None or stored.dtype not in (np.int8, np.uint8, np.int32):
+        raise graph.refused(node, "only int8, uint8 and int32 are dequantised", "export in int8")
+    zero = given[2] if len(given) > 2 and given[2] is not None else np.zeros((), stored.dtype)
+    middle = 128 if stored.dtype == np.uint8 else 0
+    if np.any(zero != middle):
+        found = int(zero.reshape(-1)[np.argmax(zero.reshape(-1) != middle)])
+        problem = f"weights with a zero point of {found} are not read, only those symmetric about {middle}"
+        raise graph.refused(node, problem, "quantise weights symmetrically (ONNX Runtime: WeightSymmetric)")
+    steps = scale.reshape(-1).astype(np.float64)
+    axis = int(node.attrs.get("axis", 1)) if scale.size > 1 else -1
+    axis = axis + stored.ndim if axis < 0 <= axis + stored.ndim and scale.size > 1 else axis
+    if scale.ndim > 1 or (scale.size > 1 and (axis >= stored.ndim or stored.shape[axis] != scale.size)):
+        raise graph.refused(node, "its scales fit no axis of the weights", "use one scale, or one a channel")
+    if not np.all(np.isfinite(steps) & (steps > 0)):
+        raise graph.refused(node, "a scale is no positive number", "quantise the network again")
+    wide = stored.astype(np.int64) - middle
+    if stored.dtype != np.int32 and wide.size and wide.min() < -127:
+        raise graph.refused(node, "a weight of -128 has no counterpart", "quantise weights to -127..127")
+    shape = [-1 if place == axis else 1 for place in range(stored.ndim)]
+    values = (wide * (steps.reshape(shape) if scale.size > 1 else steps[0])).astype(np.float32)
+    return Stored(values, tuple(map(float, steps)), axis)
+
+
+def rounded(graph: OnnxGraph, node: Node) -> Array:
+    """Return a constant that a file states as numbers and rounds to bytes; InputError if its scales do not fit."""
+    values, scale = graph.constants[node.inputs[0]], graph.constants[node.inputs[1]]
+    zero = graph.constants[node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] else np.zeros((), np.uint8)
+    axis = int(node.attrs.get("axis", 1))
+    if zero.dtype not in (np.int8, np.uint8) or scale.ndim > 1 or not np.all(np.isfinite(scale) & (scale > 0)):
+        raise graph.refused(node, "only bytes with positive scales, one or one a channel, are read", "export in int8")
+    shape: list[int] = []
+    if scale.size > 1:
+        if not -values.ndim <= axis < values.ndim or values.shape[axis] != scale.size or zero.size != scale.size:
+            raise graph.refused(node, "its scales fit no axis of the weights", "use one scale, or one a channel")
+        shape = [-1 if place == axis % values.ndim else 1 for place in range(values.ndim)]
+    bounds = np.iinfo(zero.dtype)
+    found = np.rint(values / scale.reshape(shape)) + zero.reshape(shape).astype(np.float32)
+    return np.asarray(np.clip(found, bounds.min, bounds.max).astype(zero.dtype))
+
+
 class _Folding:
     """Processes nodes one by one: those with constant inputs are computed, the others kept."""
 
@@ -150,8 +208,8 @@ class _Folding:
         if not node.outputs:
             raise graph.refused(node, "it has no output")
         if node.op in _QUANTISED:
-            hint = "export the float model; scales come from calibration"
-            raise graph.refused(node, "files with quantised operators are not read", hint)
+            hint = "export quantisation as QuantizeLinear and DequantizeLinear, or the float model"
+            raise graph.refused(node, "operators on integers are not read", hint)
         constant = all(source in graph.constants for source in node.inputs if source)
         if node.op == "Constant" and not node.domain:
             graph.constants[node.outputs[0]] = self.constant(node)
@@ -159,6 +217,11 @@ class _Folding:
             graph.constants[node.outputs[0]] = np.array(shape, np.int64)[attrs.get("start", 0) : attrs.get("end")]
         elif node.inputs and constant and not node.domain and node.op in SIZES:
             graph.constants.update(self.folded(node, proto))
+        elif node.op == "QuantizeLinear" and constant and not node.domain and len(node.inputs) > 1:
+            graph.constants[node.outputs[0]] = rounded(graph, node)
+        elif node.op == "DequantizeLinear" and constant and not node.domain and node.inputs:
+            stored = dequantised(graph, node)
+            graph.constants[node.outputs[0]], graph.steps[node.outputs[0]] = stored.values, stored
         else:
             self.infer(node, proto)
             graph.nodes.append(node)

@@ -7,16 +7,14 @@ _NORM = "use batch normalisation, which folds into convolutions, or spell it out
 _CONTROL = "export by tracing, so that control flow is unrolled for the fixed shapes"
 _GATHER = "indices known beforehand can be written as Slice, Split or a 1x1 convolution; others belong into host code"
 _KINDS: dict[str, tuple[str, ...]] = {
-    _CUT: ("NonMaxSuppression", "TopK", "NonZero", "ArgMax", "ArgMin", "Unique", "RoiAlign", "MaxRoiPool"),
-    _NORM: ("InstanceNormalization", "GroupNormalization", "LpNormalization", "LRN"),
+    _CUT: ("NonMaxSuppression", "NonZero", "ArgMin", "Unique", "RoiAlign", "MaxRoiPool"),
+    _NORM: ("LpNormalization", "LRN"),
     _CONTROL: ("If", "Loop", "Scan", "SequenceEmpty", "SequenceInsert", "SequenceAt", "ConcatFromSequence"),
-    _GATHER: ("GatherElements", "GatherND", "ScatterElements", "ScatterND", "GridSample", "OneHot"),
+    _GATHER: ("GatherElements", "GatherND", "ScatterElements", "OneHot"),
     "unroll it into MatMul, Add, Sigmoid and Tanh for the fixed length": ("LSTM", "GRU", "RNN"),
     "write it with Exp, Mul and Div, or retrain with LeakyRelu, HardSwish or Sigmoid": (
-        "Elu",
         "Selu",
         "Celu",
-        "Softplus",
         "Softsign",
         "Mish",
         "Swish",
@@ -24,7 +22,6 @@ _KINDS: dict[str, tuple[str, ...]] = {
         "ThresholdedRelu",
     ),
     "write it as Reshape, Transpose, Reshape": ("DepthToSpace", "SpaceToDepth"),
-    "write it with Mul, Div and Exp": ("Reciprocal", "Log", "Abs", "Neg"),
     "fix the shapes on export, so that it folds to a constant": (
         "Shape",
         "ConstantOfShape",

@@ -1,12 +1,13 @@
 """Networks from ONNX files: a file becomes socsched layers and weights, batch norm and constants folded.
 
 Operators are those of image networks (ResNet, MobileNet, YOLO-like detectors).  A symbolic batch becomes 1; every
-other size must be fixed.  Files with quantised operators are refused: their integer scales would be lost.
+other size must be fixed.  Files may state quantisation as QuantizeLinear and DequantizeLinear, symmetric or from zero
+on; files that compute in integers (QLinearConv) are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 from socsched.errors import InputError, MachineError, UsageError
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
-from socsched.models.model import Model, Port
+from socsched.models.model import Model, Port, Quantisation
 from socsched.models.onnx_graph import OnnxGraph, read
 from socsched.models.onnx_layers import translate
 from socsched.models.weights import Weights
@@ -46,7 +47,12 @@ def model(params: Mapping[str, Any]) -> Model:
         _ports(path, "outputs", params, found.outputs),
         network=lambda: found.network,
         weights=lambda: _load(path, stamp, shapes).weights,
+        quantised=_given(found.quantised),
     )
+
+
+def _given(stated: Quantisation | None) -> Callable[[], Quantisation] | None:
+    return None if stated is None else lambda: stated
 
 
 def _ports(path: Path, side: str, params: Mapping[str, Any], found: Mapping[str, TensorType]) -> tuple[Port, ...]:
@@ -90,6 +96,7 @@ class _File:
     weights: Weights
     inputs: Mapping[str, TensorType]
     outputs: Mapping[str, TensorType]
+    quantised: Quantisation | None = None
 
 
 @lru_cache(maxsize=16)  # a network is in it twice once its weights are read
@@ -103,7 +110,11 @@ def _load(
         problem = f"{path.name}: reading ONNX files needs the package onnx"
         raise MachineError(problem, "pip install 'socsched[onnx]'") from None
     graph: OnnxGraph = read(path, dict(shapes), values)
-    network, weights = translate(graph, values)
+    network, weights, quantised = translate(graph, values)
     kept: Weights = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items() if values}
     inputs = {name: graph.tensor(name) for name in graph.inputs}
-    return _File(network, kept, inputs, {name: graph.tensor(name) for name in graph.outputs})
+    outputs = {name: graph.tensor(name) for name in graph.outputs}
+    integers = [name for name, tensor in outputs.items() if tensor.dtype in ("int8", "uint8")]
+    if integers:
+        raise graph.error(f"output {integers[0]!r} is quantised", "end with DequantizeLinear")
+    return _File(network, kept, inputs, outputs, quantised)

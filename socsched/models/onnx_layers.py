@@ -9,17 +9,22 @@ import numpy as np
 
 from socsched.errors import InputError
 from socsched.graph.network import Layer, Network
+from socsched.models.model import Quantisation
 from socsched.models.onnx_graph import Array, Node, OnnxGraph
 from socsched.models.onnx_help import help_for
 from socsched.models.onnx_operators import HANDLERS
 
 
-def translate(graph: OnnxGraph, values: bool = True) -> tuple[Network, dict[str, Array]]:
-    """Return the network of a graph and its weights by parameter name; InputError for an unsupported operator.
+def translate(graph: OnnxGraph, values: bool = True) -> tuple[Network, dict[str, Array], Quantisation | None]:
+    """Return the network of a graph, its weights by parameter name, and the scales that the file states, if any.
+
+    InputError for an unsupported operator.
 
     Without `values`, weights have their shape only, and take no memory.
     """
-    return Translation(graph, values).run()
+    translation = Translation(graph, values)
+    network, weights = translation.run()
+    return network, weights, translation.quantisation()
 
 
 class Translation:
@@ -32,6 +37,10 @@ class Translation:
         self.weights: dict[str, Array] = {}
         self.values: dict[str, str] = {}
         self.names: set[str] = set()
+        self.scales: dict[str, tuple[float, bool]] = {}
+        """ONNX value -> its step and whether it is signed, as a QuantizeLinear states it."""
+        self.steps: dict[str, tuple[float, ...]] = {}
+        """Weight -> the steps of its output channels, where the file stores integers."""
         self.node: Node | None = None
 
     def run(self) -> tuple[Network, dict[str, Array]]:
@@ -138,6 +147,20 @@ class Translation:
         axis = int(node.attrs.get("axis", default))
         return axis + self.rank(node.inputs[0]) if axis < 0 else axis
 
+    def quantisation(self) -> Quantisation | None:
+        """Return the scales that the file states, by layer and weight; None for a network in floats."""
+        if not self.scales:
+            return None
+        found: dict[str, tuple[float, bool]] = {}
+        for name, scale in self.scales.items():
+            layer = self.values[name]
+            if found.setdefault(layer, scale) != scale:
+                raise self.graph.error(
+                    f"{name}: quantised with a step of {scale[0]:g} and elsewhere of {found[layer][0]:g}",
+                    "give every value one scale",
+                )
+        return Quantisation(found, {name: steps for name, steps in self.steps.items() if name in self.weights})
+
     # Batch norm.
 
     def fold_batch_norm(self) -> None:
@@ -182,5 +205,8 @@ class Translation:
             per = scale.reshape(groups, 1, -1, 1, 1)
             weight = (weight.reshape(groups, -1, *weight.shape[1:]) * per).reshape(weight.shape)
         self.weights[conv.weights["weight"]] = weight.astype(np.float32)
+        if conv.weights["weight"] in self.steps:
+            stated = np.asarray(self.steps[conv.weights["weight"]]) * np.abs(scale)
+            self.steps[conv.weights["weight"]] = tuple(float(step) for step in stated)
         bias = self.weights[conv.weights["bias"]]
         self.weights[conv.weights["bias"]] = (bias * scale + shift).astype(np.float32)

@@ -60,17 +60,59 @@ def _conv(t: Translation, node: Node) -> None:
     kernel, stride = list(weight.shape[2:]), _pair(node.attrs.get("strides"))
     dilation, groups = _pair(node.attrs.get("dilations")), int(node.attrs.get("group", 1))
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
-    if transposed and (any(node.attrs.get("output_padding", [])) or "output_shape" in node.attrs):
-        raise t.refused(
-            "output_padding and output_shape are not known", "pick kernel = stride, or state pads that give the size"
-        )
+    more = _pair(node.attrs.get("output_padding"), 0)
+    if transposed and "output_shape" in node.attrs:
+        raise t.refused("output_shape is not known", "pick kernel = stride, or state pads that give the size")
+    if transposed and any(size >= step for size, step in zip(more, stride, strict=True)):
+        raise t.refused(f"an output_padding of {more} with strides of {stride}", "state one below the stride")
     attrs: dict[str, Any] = {"stride": _one(stride), "padding": _pads(t, node, kernel, stride, dilation)}
     if groups != 1:
         attrs["groups"] = groups
     if dilation != [1, 1]:
         attrs["dilation"] = _one(dilation)
+    if transposed and any(more):
+        attrs["output_padding"] = _one(more)
     params = {"weight": t.param(weight), "bias": t.param(np.zeros(channels) if bias is None else bias)}
+    _stated_steps(t, node, params["weight"], 1 if transposed else 0, channels)
     t.emit(node, "conv2d_transpose" if transposed else "conv2d", [t.source(node.inputs[0])], weights=params, **attrs)
+
+
+def _stated_steps(t: Translation, node: Node, weight: str, axis: int, channels: int) -> None:
+    """Note the steps of a convolution's weights that the file stores as integers."""
+    stored = t.graph.steps.get(node.inputs[1])
+    if stored is None:
+        return
+    if stored.axis not in (-1, axis):
+        raise t.refused(f"weights with a scale along axis {stored.axis} are not read", "use one per output channel")
+    t.steps[weight] = stored.steps * channels if stored.axis < 0 else stored.steps
+
+
+def _quantise(t: Translation, node: Node) -> None:
+    """Note the scale of a value; its integers stand for the value itself."""
+    step, zero = t.constant(node, 1, "the scale"), t.constant(node, 2, "the zero point")
+    assert step is not None, "no scale"
+    point = np.zeros((1,), np.uint8) if zero is None else zero.reshape(-1)
+    if step.size != 1 or point.size != 1:
+        raise t.refused("values with more than one scale are not read", "quantise activations by tensor")
+    if point.dtype not in (np.uint8, np.int8):
+        raise t.refused(f"values stored as {point.dtype} are not read", "quantise activations to eight bits")
+    least = int(np.iinfo(point.dtype).min)
+    if not (np.isfinite(step).all() and (step > 0).all()):
+        raise t.refused("the scale is no positive number", "quantise the network again")
+    if int(point[0]) - least not in (0, 128):
+        raise t.refused(
+            f"a zero point of {int(point[0])} is not read: values are stored about zero ({least + 128}) or from zero "
+            f"on ({least})",
+            "quantise activations symmetrically (ONNX Runtime: ActivationSymmetric)",
+        )
+    if node.op == "DequantizeLinear" and node.inputs[0] in t.graph.inputs:
+        raise t.refused("an input that is already quantised is not read", "begin with QuantizeLinear")
+    scale = (_scalar(step.reshape(-1)), int(point[0]) - least == 128)
+    _same(t, node)
+    name = node.inputs[0] if node.op == "QuantizeLinear" else node.outputs[0]
+    t.scales.setdefault(node.outputs[0], scale)
+    if t.scales.setdefault(name, scale) != scale:
+        raise t.refused(f"{name!r} has two scales", "give every value one scale")
 
 
 def _gemm(t: Translation, node: Node) -> None:
@@ -115,6 +157,67 @@ def _layer_norm(t: Translation, node: Node) -> None:
     params = {"scale": t.param(scale), "shift": t.param(np.zeros(normalised) if shift is None else shift)}
     epsilon = float(node.attrs.get("epsilon", 1e-5))
     t.emit(node, "layer_norm", [t.source(node.inputs[0])], weights=params, axis=axis, epsilon=epsilon)
+
+
+def _group_norm(t: Translation, node: Node) -> None:
+    shape = t.graph.tensor(node.inputs[0]).shape
+    scale, shift = t.constant(node, 1, "the scale"), t.constant(node, 2, "the bias")
+    assert scale is not None and shift is not None, "no scale or bias"
+    groups = int(node.attrs["num_groups"]) if node.op == "GroupNormalization" else shape[1]
+    if groups < 1 or shape[1] % groups:
+        raise t.refused(f"{shape[1]} channels cannot be divided into {groups} groups", "check it with onnx.checker")
+    if scale.size == groups != shape[1]:  # one a group before opset 21
+        scale, shift = (np.repeat(given, shape[1] // groups) for given in (scale, shift))
+    if scale.shape != (shape[1],) or shift.shape != (shape[1],):
+        raise t.refused(f"a scale or bias of another length than {shape[1]}", "check it with onnx.checker")
+    params = {"scale": t.param(scale), "shift": t.param(shift)}
+    epsilon = float(node.attrs.get("epsilon", 1e-5))
+    t.emit(node, "group_norm", [t.source(node.inputs[0])], weights=params, groups=groups, epsilon=epsilon)
+
+
+def _argmax(t: Translation, node: Node) -> None:
+    if node.attrs.get("select_last_index", 0):
+        raise t.refused("the last of several maxima is not known", "export with select_last_index = 0")
+    axis, keep = t.axis(node, 0), bool(node.attrs.get("keepdims", 1))
+    t.emit(node, "argmax", [t.source(node.inputs[0])], axis=axis, keepdims=keep)
+
+
+def _topk(t: Translation, node: Node) -> None:
+    count, axis = t.constant(node, 1, "the number of places"), t.axis(node, -1)
+    size = t.graph.tensor(node.inputs[0]).shape[axis]
+    k = int(_scalar(count)) if count is not None else int(node.attrs["k"])
+    if not 0 < k <= size:
+        raise t.refused(f"{k} of {size} values", "check it with onnx.checker")
+    attrs = {"axis": axis, "k": k, "largest": bool(node.attrs.get("largest", 1))}
+    for output, (name, result) in enumerate(zip(node.outputs, ("values", "indices"), strict=False)):
+        if name:
+            t.emit(node, "topk", [t.source(node.inputs[0])], output, **attrs, result=result)
+
+
+def _grid_sample(t: Translation, node: Node) -> None:
+    mode = {"linear": "bilinear", "cubic": "bicubic"}.get(found := node.attrs.get("mode", "bilinear"), found)
+    padding = node.attrs.get("padding_mode", "zeros")
+    if mode not in ("bilinear", "nearest") or padding not in ("zeros", "border", "reflection"):
+        raise t.refused(f"sampling in mode {mode} with padding {padding} is not known", "use bilinear or nearest")
+    if t.rank(node.inputs[0]) != 4:
+        raise t.refused("only images are sampled", "fold other dimensions into the batch")
+    sources = [t.source(name) for name in node.inputs]
+    t.emit(node, "grid_sample", sources, mode=mode, padding=padding, align=bool(node.attrs.get("align_corners", 0)))
+
+
+def _scatter_nd(t: Translation, node: Node) -> None:
+    if node.attrs.get("reduction", "none") != "none":
+        raise t.refused("scattering with a reduction is not known", "write it as Add of two tensors")
+    t.emit(node, "scatter_nd", [t.source(name) for name in node.inputs])
+
+
+def _neg(t: Translation, node: Node) -> None:
+    t.emit(node, "multiply", [t.source(node.inputs[0])], weights={"constant": t.param(np.float32(-1))})
+
+
+def _reciprocal(t: Translation, node: Node) -> None:
+    weights = {"constant": t.param(np.float32(1))}
+    t.emit(node, "divide", [t.source(node.inputs[0])], weights=weights, swapped=True)
 
 
 def _gelu(t: Translation, node: Node) -> None:
@@ -341,6 +444,18 @@ HANDLERS: dict[str, Handler] = {
     "LeakyRelu": _unary("leaky_relu", alpha=0.01),
     "HardSigmoid": _unary("hard_sigmoid", alpha=0.2, beta=0.5),
     "HardSwish": _unary("hard_swish"),
+    "Elu": _unary("elu", alpha=1.0),
+    "Softplus": _unary("softplus"),
+    "Log": _unary("log"),
+    "Abs": _unary("abs"),
+    "Neg": _neg,
+    "Reciprocal": _reciprocal,
+    "GroupNormalization": _group_norm,
+    "InstanceNormalization": _group_norm,
+    "ArgMax": _argmax,
+    "TopK": _topk,
+    "GridSample": _grid_sample,
+    "ScatterND": _scatter_nd,
     "Clip": _clip,
     "Add": _binary("add"),
     "Sub": _binary("subtract"),
@@ -368,6 +483,8 @@ HANDLERS: dict[str, Handler] = {
     "Pad": _pad,
     "Expand": _expand,
     "Cast": _cast,
+    "QuantizeLinear": _quantise,
+    "DequantizeLinear": _quantise,
     "Identity": _same,
     "Dropout": _same,
 }

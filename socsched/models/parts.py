@@ -92,6 +92,7 @@ def part_model(model: Model, part: PartOf) -> Model:
         weights=model.weights,
         trained=model.trained,
         scales=model.scales,
+        quantised=model.quantised,
         whole=model.network,
     )
 

@@ -19,6 +19,7 @@ PLATFORMS = {
     "hexagon-v66-hta": "qrb5165",
     "rknn-rk3588": "rk3588",
 }
+HTP = frozenset({"hexagon-htp-v68", "hexagon-htp-v73"})
 DLA, RKNN, HTA = frozenset({"nvdla-v1", "nvdla-v2"}), frozenset({"rknn-rk3588"}), frozenset({"hexagon-v66-hta"})
 
 
@@ -113,4 +114,8 @@ VIOLATIONS = (
     Violation("square-root", "sqrt", DLA | HTA, squared),
     Violation("error-function", "erf", DLA | HTA, unary("Erf")),
     Violation("quotient", "divide", DLA | HTA, divided),
+    Violation("hard-swish", "hard_swish", DLA | HTA, unary("HardSwish")),
+    Violation("hard-sigmoid", "hard_sigmoid", DLA | HTA, unary("HardSigmoid")),
+    Violation("elu", "elu", DLA | HTA | HTP, unary("Elu")),
+    Violation("softplus", "softplus", DLA | HTA | HTP | RKNN, unary("Softplus")),
 )

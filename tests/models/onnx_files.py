@@ -208,7 +208,20 @@ def padded(path: Path) -> Path:
     return b.save(path, [1, 3, 42, 60], [conv(x, 16, 8, side="SAME_LOWER")])
 
 
+def odd_activations(path: Path) -> Path:
+    """Elu, Softplus, Log, Abs, group and instance norms, a transposed convolution with output padding."""
+    b = Builder(10)
+    x = b.op("Elu", b.conv("image", 3, 8, 3, 2), alpha=0.8)
+    x = b.op("Log", b.op("Add", b.op("Abs", b.op("Softplus", x)), b.constant(np.float32(0.1))))
+    scale, shift = (b.constant(b.random.uniform(0.5, 1.5, 8).astype(np.float32)) for _ in range(2))
+    x = b.op("InstanceNormalization", x, scale, shift, epsilon=1e-3)
+    weight = b.constant(b.normal(8, 4, 3, 3))
+    x = b.op("ConvTranspose", x, weight, strides=[2, 2], pads=[1] * 4, output_padding=[1, 1])
+    x = b.op("Neg", b.op("Reciprocal", b.op("Add", b.op("Abs", x), b.constant(np.float32(1)))))
+    return b.save(path, [1, 3, 24, 32], [x])
+
+
 FILES = {
     "resnet": resnet, "trunk": trunk, "mobilenet": mobilenet, "yolo": yolo, "odd": odd, "transformer": transformer,
-    "padded": padded,
+    "padded": padded, "odd_activations": odd_activations,
 }  # fmt: skip

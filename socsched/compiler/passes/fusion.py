@@ -180,6 +180,14 @@ def _dense(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
     return {"in_channels": inputs[1][-2], "out_channels": inputs[1][-1]}
 
 
+def _group_norm(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
+    return {"groups": int(call.attrs.num_groups), "in_channels": inputs[0][1]}
+
+
+def _axis(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
+    return {"axis": int(call.attrs.axis) % len(inputs[0])}
+
+
 def _nothing(call: Any, inputs: Any, weights: Any) -> dict[str, float]:
     return {}
 
@@ -196,6 +204,14 @@ _KINDS: dict[str, tuple[str, Any]] = {
     "relax.mean": ("reduce_mean", _reduce),
     "relax.sum": ("reduce_sum", _reduce),
     "relax.nn.softmax": ("softmax", _softmax),
+    "relax.nn.group_norm": ("group_norm", _group_norm),
+    "relax.argmax": ("argmax", _axis),
+    "relax.topk": ("topk", lambda call, i, w: {**_axis(call, i, w), "kept": int(call.attrs.k)}),
+    "relax.image.grid_sample": (
+        "grid_sample",
+        lambda call, i, w: {"bilinear": int(str(call.attrs.method) == "bilinear")},
+    ),
+    "relax.scatter_nd": ("scatter_nd", _nothing),
     "relax.nn.layer_norm": ("layer_norm", _layer_norm),
     "relax.take": ("gather", lambda call, i, w: {"axis": int(call.attrs.axis)}),
     "relax.image.resize2d": ("resize2d", _resize),
@@ -206,6 +222,6 @@ _KINDS: dict[str, tuple[str, Any]] = {
         f"relax.{op}": (op, _nothing)
         for op in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt")
     },
-    **{f"relax.{op}": (op, _nothing) for op in ("erf", "clip", "reshape")},
+    **{f"relax.{op}": (op, _nothing) for op in ("erf", "clip", "reshape", "log", "abs")},
     **{f"relax.nn.{op}": (op, _nothing) for op in ("relu", "pad")},
 }

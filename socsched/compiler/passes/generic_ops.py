@@ -29,6 +29,8 @@ def expression(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: 
     return None
 
 
+_LEAST = {"float32": -3.4e38, "float16": -65504.0}
+"""Lower bound of a clip that has only an upper one."""
 _BINARY = {
     "add": "add",
     "subtract": "subtract",
@@ -44,6 +46,8 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "exp": lambda x: relax.op.exp(x),
     "sqrt": lambda x: relax.op.sqrt(x),
     "erf": lambda x: relax.op.erf(x),
+    "log": lambda x: relax.op.log(x),
+    "abs": lambda x: relax.op.abs(x),
     "global_avg_pool": lambda x: relax.op.nn.adaptive_avg_pool2d(x, (1, 1)),
 }
 
@@ -69,6 +73,55 @@ def _hard_sigmoid(layer: Layer, args: list[Any], weights: Mapping[str, Any], emi
 def _hard_swish(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
     gate = emit(f"{layer.name}.gate", _gate(layer, args, emit, dtype, 1 / 6, 0.5))
     return relax.op.multiply(args[0], gate)
+
+
+def _elu(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    positive = emit(f"{layer.name}.positive", relax.op.nn.relu(args[0]))
+    negative = emit(f"{layer.name}.negative", relax.op.clip(args[0], _LEAST[dtype], 0.0))
+    power = emit(f"{layer.name}.power", relax.op.exp(negative))
+    moved = emit(f"{layer.name}.moved", relax.op.subtract(power, relax.const(1.0, dtype)))
+    scaled = emit(f"{layer.name}.scaled", relax.op.multiply(moved, relax.const(layer.attrs["alpha"], dtype)))
+    return relax.op.add(positive, scaled)
+
+
+def _softplus(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    """Return max(x, 0) + log(1 + exp(-|x|)), in which no exponential overflows."""
+    positive = emit(f"{layer.name}.positive", relax.op.nn.relu(args[0]))
+    size = emit(f"{layer.name}.size", relax.op.abs(args[0]))
+    below = emit(f"{layer.name}.below", relax.op.multiply(size, relax.const(-1.0, dtype)))
+    power = emit(f"{layer.name}.power", relax.op.exp(below))
+    moved = emit(f"{layer.name}.moved", relax.op.add(power, relax.const(1.0, dtype)))
+    rest = emit(f"{layer.name}.rest", relax.op.log(moved))
+    return relax.op.add(positive, rest)
+
+
+def _group_norm(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    groups, axes = int(layer.attrs["groups"]), list(range(2, len(args[0].ty.shape)))
+    epsilon = layer.attrs["epsilon"]
+    return relax.op.nn.group_norm(args[0], weights["scale"], weights["shift"], groups, 1, axes, epsilon)
+
+
+def _argmax(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    return relax.op.argmax(args[0], layer.attrs["axis"], layer.attrs["keepdims"])
+
+
+def _topk(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    a = layer.attrs
+    return relax.op.topk(args[0], a["k"], a["axis"], a["result"], a["largest"], "int64")
+
+
+def _grid_sample(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    a = layer.attrs  # Relax takes the grid as [N, 2, H, W]
+    grid = emit(f"{layer.name}.grid", relax.op.permute_dims(args[1], [0, 3, 1, 2]))
+    return relax.op.image.grid_sample(args[0], grid, a["mode"], "NCHW", a["padding"], a["align"])
+
+
+def _scatter_nd(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
+    data, indices, updates = args  # computed indices stay inside the data whatever they are
+    most = [int(side) - 1 for side in list(data.ty.shape)[: int(indices.ty.shape[-1])]]
+    below = emit(f"{layer.name}.below", relax.op.minimum(indices, relax.const(np.array(most, np.int64), "int64")))
+    inside = emit(f"{layer.name}.inside", relax.op.maximum(below, relax.const(np.array(0, np.int64), "int64")))
+    return relax.op.scatter_nd(data, inside, updates, "update")
 
 
 def _batch_norm(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
@@ -137,6 +190,13 @@ _OTHERS: dict[str, Callable[..., Any]] = {
     "clip": _clip,
     "hard_sigmoid": _hard_sigmoid,
     "hard_swish": _hard_swish,
+    "elu": _elu,
+    "softplus": _softplus,
+    "group_norm": _group_norm,
+    "argmax": _argmax,
+    "topk": _topk,
+    "grid_sample": _grid_sample,
+    "scatter_nd": _scatter_nd,
     "batch_norm": _batch_norm,
     "layer_norm": _layer_norm,
     "gather": _gather,

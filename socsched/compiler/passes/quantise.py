@@ -39,7 +39,8 @@ def keep_scales(compilation: Compilation) -> Compilation:
 def left_in_floats(compilation: Compilation) -> list[str]:
     """Return the reasons for which operators are computed in fp32, sorted."""
     steps = compilation.integers.steps
-    return sorted({unsupported_reason(compilation.graph, step.group) for step in steps if step.exact})
+    unscaled = "int8: the network's file gives no scale for a value"
+    return sorted({unsupported_reason(compilation.graph, step.group) or unscaled for step in steps if step.exact})
 
 
 QUANTISE = (choose_scales, use_integers)

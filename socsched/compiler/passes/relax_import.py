@@ -136,6 +136,8 @@ def _window(layer: Layer) -> dict[str, Any]:
     }
     if "dilation" in attrs:
         window["dilation"] = _pair(attrs["dilation"])
+    if "output_padding" in attrs:
+        window["output_padding"] = _pair(attrs["output_padding"])
     if "groups" in attrs:
         window["groups"] = int(attrs["groups"])
     return window

@@ -8,7 +8,7 @@ as fp32 sums times their step, again without rounding to eight bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,11 +128,18 @@ def has_int8(graph: Graph) -> bool:
     return len(ruled) == len(graph.groups) or any(group.kind in CONVOLUTIONS for group in ruled)
 
 
-def quantise_weight(weight: Array, axis: int, least: Array | float = 0.0) -> tuple[Array, Array]:
-    """Return (int8 weights, step of each channel along `axis`); `least` bounds the steps from below."""
+def quantise_weight(
+    weight: Array, axis: int, least: Array | float = 0.0, stated: Sequence[float] = ()
+) -> tuple[Array, Array]:
+    """Return (int8 weights, step of each channel along `axis`): the steps `stated`, or those of the largest weights.
+
+    `least` bounds the latter from below.
+    """
     w = np.asarray(weight, np.float64)
     others = tuple(i for i in range(w.ndim) if i != axis)
     step = np.maximum(np.maximum(np.abs(w).max(axis=others) / 127, least), 1e-30)
+    if stated:
+        step = np.asarray(stated, np.float64)
     shape = [1] * w.ndim
     shape[axis] = -1
     return np.clip(np.rint(w / step.reshape(shape)), -127, 127).astype(np.int8), step
@@ -145,20 +152,21 @@ def make_layer(
     target: Scale,
     shift: int = SHIFT,
     means: Means | None = None,
+    stated: Sequence[float] = (),
 ) -> Layer:
     """Return the integers of a convolution between values stored with scales `source` and `target`.
 
-    With the input's `means` the bias compensates the mean error that rounding input and weights adds to a sum (Nagel et
-    al., Data-Free Quantization through Weight Equalization and Bias Correction, ICCV 2019, section 4.2).  Most of a
-    bird's-eye view is background with one value per channel, whose rounding error is the same everywhere and otherwise
-    grows from layer to layer.
+    `stated` are the steps of the weights where a file gives them.  With the input's `means` the bias compensates the
+    mean error that rounding input and weights adds to a sum (Nagel et al., Data-Free Quantization through Weight
+    Equalization and Bias Correction, ICCV 2019, section 4.2). Most of a bird's-eye view is background with one value
+    per channel, whose rounding error is the same everywhere and otherwise grows from layer to layer.
     """
     weight = np.asarray(weights[group.weights["weight"]], np.float64)
     axis = 1 if group.kind == "conv2d_transpose" else 0
     bias = np.zeros(weight.shape[axis])
     if "bias" in group.weights:
         bias = np.asarray(weights[group.weights["bias"]], np.float64)
-    integers, step = quantise_weight(weight, axis, np.abs(bias) / source.step / _BIAS_LIMIT)
+    integers, step = quantise_weight(weight, axis, np.abs(bias) / source.step / _BIAS_LIMIT, stated)
     factor = step * source.step
     if means is not None:
         reached = int(group.attrs["stride_h"]) ** 2 if axis else 1  # one tap in this many reaches a pixel
@@ -195,7 +203,22 @@ def quantise(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_o
     for group in graph.groups:
         if group.kind == "max_pool" and not unsupported_reason(graph, group) and group.inputs[0] in known:
             known[group.output] = known[group.inputs[0]]
-    ruled = [group for group in graph.groups if not unsupported_reason(graph, group)]
+    absorbed = {
+        value: (add, conv, other)
+        for value, (add, conv, other) in _absorbed(graph).items()
+        if not scales.partial or (value not in known and other in known and add.output in known)
+    }
+    if scales.partial:
+        _complete(graph, weights, scales, known, absorbed)
+    exact = {
+        group.name
+        for group in graph.groups
+        if unsupported_reason(graph, group)
+        or (scales.partial and any(name not in known for name in (*group.inputs, group.output)))
+    }
+    if len(exact) == len(graph.groups):
+        require_scales(graph)
+    ruled = [group for group in graph.groups if group.name not in exact]
     missing = [name for group in ruled for name in (*group.inputs, group.output) if name not in known]
     if missing:
         raise CompileError(
@@ -203,7 +226,7 @@ def quantise(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_o
         )
     absorbed = {
         value: (add, conv, other)
-        for value, (add, conv, other) in _absorbed(graph).items()
+        for value, (add, conv, other) in absorbed.items()
         if known[other].step <= known[add.output].step * _finest(RESIDUAL_SHIFT)
     }
     steps = []
@@ -211,7 +234,7 @@ def quantise(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_o
         if group.output in absorbed:
             continue
         conv = next((c for c in absorbed.values() if c[0] is group), None)
-        if unsupported_reason(graph, group):
+        if group.name in exact:
             steps.append(Step(group, group.output, group.relu, exact=True))
         elif conv is not None:
             _, producer, other = conv
@@ -222,6 +245,7 @@ def quantise(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_o
                 known[group.output],
                 RESIDUAL_SHIFT,
                 scales.means.get(key_of(producer.inputs[0])),
+                scales.weights.get(producer.weights["weight"], ()),
             )
             ratio = _ratio(known, other, group.output, RESIDUAL_SHIFT)
             steps.append(Step(producer, group.output, group.relu, layer, (ratio,), other))
@@ -233,6 +257,7 @@ def quantise(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_o
                 known[group.output],
                 SHIFT,
                 scales.means.get(key_of(group.inputs[0])),
+                scales.weights.get(group.weights["weight"], ()),
             )
             steps.append(Step(group, group.output, group.relu, layer))
         elif group.kind in ("add", "concat", "relu"):
@@ -241,6 +266,50 @@ def quantise(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_o
         else:
             steps.append(Step(group, group.output, group.relu))
     return QuantisedGraph(graph, tuple(steps), known, _floats(graph, steps) if float_outputs else frozenset())
+
+
+def require_scales(graph: Graph) -> None:
+    """Raise CompileError: no operator with an int8 form has all of its values quantised."""
+    raise CompileError(
+        f"{graph.network.name}: no operator has scales for its inputs and its result",
+        "quantise the inputs and results of convolutions, or calibrate the float network",
+    )
+
+
+def _complete(
+    graph: Graph,
+    weights: Mapping[str, Array],
+    scales: Scales,
+    known: dict[str, Scale],
+    absorbed: Mapping[str, tuple[Group, Group, str]],
+) -> None:
+    """Add the scales that a file with QuantizeLinear and DequantizeLinear need not state.
+
+    A convolution's sums that an addition takes have none, and those that leave the network neither: their step here is
+    that of the sums, and is not used.
+    """
+    makers = {group.output: group for group in graph.groups}
+
+    def sums(group: Group) -> float:
+        stated = scales.weights.get(group.weights["weight"], ())
+        weight, axis = np.asarray(weights[group.weights["weight"]]), 1 if group.kind == "conv2d_transpose" else 0
+        return float(quantise_weight(weight, axis, 0.0, stated)[1].max() * known[group.inputs[0]].step)
+
+    for group in graph.groups:
+        value, leaves = group.output, group.output in graph.outputs and not graph.consumers(group.output)
+        if value in absorbed:
+            add, _, other = absorbed[value]
+            if known[other].step <= known[add.output].step * _finest(RESIDUAL_SHIFT):
+                known[value] = known[add.output]
+        elif value in known or not leaves:
+            continue
+        elif group.kind in CONVOLUTIONS and group.inputs[0] in known:
+            known[value] = Scale(sums(group), True)
+        elif group.kind == "concat" and graph.in_place(group):
+            parts = [makers[name] for name in group.inputs]
+            if all(part.output not in known and part.inputs[0] in known for part in parts):
+                scale = Scale(max(map(sums, parts)), True)
+                known.update(dict.fromkeys((value, *group.inputs), scale))
 
 
 def _ratio(scales: Mapping[str, Scale], value: str, target: str, shift: int) -> int:

@@ -16,8 +16,13 @@ def run(quantised: QuantisedGraph, inputs: Mapping[str, Array]) -> dict[str, Arr
     for step in quantised.steps:
         if step.exact:
             raise ValueError(f"{step.output} is computed in fp32")
-        values[step.output] = _COMPUTE[step.group.kind](quantised, step, values)
+        values[step.output] = compute(quantised, step, values)
     return values
+
+
+def compute(quantised: QuantisedGraph, step: Step, values: Mapping[str, Array]) -> Array:
+    """Return the result of one operator for the integers it reads."""
+    return _COMPUTE[step.group.kind](quantised, step, values)
 
 
 def outputs(quantised: QuantisedGraph, inputs: Mapping[str, Array]) -> tuple[Array, ...]:

@@ -1,8 +1,9 @@
 """The scales of a network's values as data: produced by calibration, stored in artefacts, or written by users.
 
 The file is JSON: `source` as text, for every value `step` (the value of one unit) and `signed`, and optionally `means`:
-a channel's mean before and after rounding to eight bits.  Values have the names of the compiler's graph: a layer's name
-with dots as underscores; for fused layers, the last one's.
+a channel's mean before and after rounding to eight bits.  Scales that a network's file states have `weights`, the steps
+of weights, and `partial`: values without a scale stay fp32.  Values have the names of the compiler's graph: a layer's
+name with dots as underscores; for fused layers, the last one's.
 """
 
 from __future__ import annotations
@@ -54,21 +55,30 @@ class _File:
     source: Line
     values: Mapping[Line, _Value]
     means: Mapping[Line, _Means] = field(default_factory=dict)
+    weights: Mapping[Line, Annotated[tuple[Step, ...], Rows]] = field(default_factory=dict)
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    """The scale of every value of one network, and means where known; `source` describes their origin."""
+    """The scale of every value of one network, and means where known; `source` describes their origin.
+
+    `weights` gives the steps of weights by output channel where a file states them.  With `partial`, operators on
+    values without a scale are computed in fp32, as a file with QuantizeLinear and DequantizeLinear means it.
+    """
 
     values: Mapping[str, Scale]
     source: str = "given"
     means: Mapping[str, Means] = field(default_factory=dict)
+    weights: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    partial: bool = False
 
     @property
     def digest(self) -> str:
         """Return the sha256 of the scales, independent of their source."""
         scales = sorted((name, scale.step, scale.signed) for name, scale in self.values.items())
-        return digest(scales, sorted((name, means.real, means.stored) for name, means in self.means.items()))
+        means = sorted((name, means.real, means.stored) for name, means in self.means.items())
+        return digest(scales, means, *([sorted(self.weights.items())] if self.partial else []))
 
 
 def write_scales(path: Path, scales: Scales) -> None:
@@ -107,7 +117,8 @@ def _opened(path: Path) -> JsonFile:
 
 def _scales(file: _File) -> Scales:
     values = {name: Scale(value.step, value.signed) for name, value in file.values.items()}
-    return Scales(values, file.source, {name: Means(m.real, m.stored) for name, m in file.means.items()})
+    means = {name: Means(m.real, m.stored) for name, m in file.means.items()}
+    return Scales(values, file.source, means, file.weights, file.partial)
 
 
 def of_stage(scales: Mapping[str, Scales], stage: Stage) -> Scales | None:
@@ -149,4 +160,5 @@ def key_of(name: str) -> str:
 def _document(scales: Scales) -> dict[str, Any]:
     values = {name: {"step": scale.step, "signed": scale.signed} for name, scale in scales.values.items()}
     means = {name: {"real": list(m.real), "stored": list(m.stored)} for name, m in scales.means.items()}
-    return {"source": scales.source, "values": values, "means": means}
+    stated = {"weights": {name: list(steps) for name, steps in scales.weights.items()}, "partial": True}
+    return {"source": scales.source, "values": values, "means": means} | (stated if scales.partial else {})

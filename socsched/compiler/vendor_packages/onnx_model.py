@@ -110,6 +110,8 @@ def _convolution(op: str) -> Handler:
         a = layer.attrs
         window: dict[str, Any] = {"kernel_shape": kernel, "strides": _pair(a.get("stride", 1)), "pads": _pads(layer)}
         more: dict[str, Any] = {"dilations": _pair(a.get("dilation", 1)), "group": int(a.get("groups", 1))}
+        if a.get("output_padding"):
+            more["output_padding"] = _pair(a["output_padding"])
         export.node(op, layer, inputs, **window, **more)
 
     return handle
@@ -185,6 +187,37 @@ def _layer_norm(export: _Export, layer: Layer) -> None:  # one operator from ops
     normal = export.node("Div", layer, [centred, deviation], output=f"{name}.normal")
     scaled = export.node("Mul", layer, [normal, export.weight(layer.weights["scale"])], output=f"{name}.scaled")
     export.node("Add", layer, [scaled, export.weight(layer.weights["shift"])])
+
+
+def _group_norm(export: _Export, layer: Layer) -> None:
+    """Write a norm of groups as one of instances, whose channels are the groups: opset 13 has no other."""
+    name, shape, groups = layer.name, export.types[layer.inputs[0]].shape, int(layer.attrs["groups"])
+    flat = export.constant(layer, "flat", (shape[0], groups, -1), np.int64)
+    x = export.node("Reshape", layer, [layer.inputs[0], flat], output=f"{name}.grouped")
+    ones = export.constant(layer, "ones", np.ones(groups), np.float32)
+    zeros = export.constant(layer, "zeros", np.zeros(groups), np.float32)
+    epsilon = float(layer.attrs["epsilon"])
+    x = export.node("InstanceNormalization", layer, [x, ones, zeros], output=f"{name}.normal", epsilon=epsilon)
+    x = export.node("Reshape", layer, [x, export.constant(layer, "shape", shape, np.int64)], output=f"{name}.image")
+    each = (1, -1, *[1] * (len(shape) - 2))
+    scale, shift = (np.asarray(export.weights[layer.weights[role]]).reshape(each) for role in ("scale", "shift"))
+    x = export.node("Mul", layer, [x, export.constant(layer, "scale", scale, np.float32)], output=f"{name}.scaled")
+    export.node("Add", layer, [x, export.constant(layer, "shift", shift, np.float32)])
+
+
+def _topk(export: _Export, layer: Layer) -> None:
+    from onnx import helper
+
+    a, count = layer.attrs, export.constant(layer, "count", [layer.attrs["k"]], np.int64)
+    names = [layer.name, f"{layer.name}.other"]
+    outputs = names if a["result"] == "values" else names[::-1]
+    attrs = {"axis": int(a["axis"]), "largest": int(a["largest"])}
+    export.nodes.append(helper.make_node("TopK", [layer.inputs[0], count], outputs, name=layer.name, **attrs))
+
+
+def _argmax(export: _Export, layer: Layer) -> None:
+    axis, keep = int(layer.attrs["axis"]), int(layer.attrs["keepdims"])
+    export.node("ArgMax", layer, list(layer.inputs), axis=axis, keepdims=keep)
 
 
 def _gather(export: _Export, layer: Layer) -> None:
@@ -280,6 +313,14 @@ _OPERATORS: dict[str, Handler] = {
     "leaky_relu": _unary("LeakyRelu", "alpha"),
     "hard_sigmoid": _unary("HardSigmoid", "alpha", "beta"),
     "hard_swish": _hard_swish,
+    "group_norm": _group_norm,
+    "argmax": _argmax,
+    "topk": _topk,
+    "scatter_nd": lambda export, layer: export.node("ScatterND", layer, list(layer.inputs)),
+    "elu": _unary("Elu", "alpha"),
+    "softplus": _unary("Softplus"),
+    "log": _unary("Log"),
+    "abs": _unary("Abs"),
     "batch_norm": _batch_norm,
     "layer_norm": _layer_norm,
     "gather": _gather,

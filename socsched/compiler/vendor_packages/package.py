@@ -67,8 +67,10 @@ class Compiler:
 class Toolchain:
     """A vendor's toolchain: `scripts` returns the text of each file that it needs besides the model, by file name.
 
-    `compiler` is the part of it that runs here, None if there is none.
+    `compiler` is the part of it that runs here, None if there is none.  `convert` makes the model that the toolchain
+    reads from the one in fp32, where the two differ.
     """
 
     scripts: Callable[[Package], dict[str, str]]
     compiler: Compiler | None = None
+    convert: Callable[[Package, Any], Any] | None = None

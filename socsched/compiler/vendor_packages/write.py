@@ -96,7 +96,8 @@ def hand_over(
         "conditions": [list(entry) for entry in verdict.conditions],
         "files": [MODEL, *sorted(texts)],
     }
-    binaries = {MODEL: prepared.onnx.SerializeToString()}
+    convert = toolchain.convert
+    binaries = {MODEL: (convert(package, prepared.onnx) if convert else prepared.onnx).SerializeToString()}
     if toolchain.compiler and precision == "int8" and QUANTISED in "".join(texts.values()):
         binaries[QUANTISED] = model_for(toolchain.compiler, package, prepared.onnx)
         document["files"] = [MODEL, QUANTISED, *sorted(texts)]

@@ -91,6 +91,8 @@ SINGLE: dict[str, dict[str, Any]] = {
     "reshape": {"shape": (1, 8, -1)}, "pad": {"pads": (0, 0, 1, 2, 0, 0, 0, 3), "value": 0.0},
     "slice": {"axes": (2, 3), "begin": (1, -5), "end": (9, 10**9), "step": (2, 1)},
     "resize2d": {"size": (24, 51), "bilinear": True, "coordinates": "half_pixel", "rounding": ""},
+    "elu": {"alpha": 0.7}, "softplus": {}, "log": {}, "abs": {}, "argmax": {"axis": 1, "keepdims": True},
+    "topk": {"axis": 3, "k": 5, "largest": True, "result": "indices"},
     "concat": {"axis": 1}, "gather": {"axis": 3, "indices": (4, 0, 0)},
 }  # fmt: skip
 
@@ -99,6 +101,27 @@ SINGLE: dict[str, dict[str, Any]] = {
 def test_a_layer_alone(op: str) -> None:
     inputs = ("image", "image") if op == "concat" else ("image",)
     assert_equal(image(Layer("x", op, inputs, {}, SINGLE[op])))
+
+
+def test_group_norm() -> None:
+    norm = Layer("n", "group_norm", ("image",), {"scale": "s", "shift": "t"}, {"groups": 4, "epsilon": 1e-5})
+    assert_equal(image(norm, s=(8,), t=(8,)))
+
+
+def test_sampling_at_a_grid() -> None:
+    attrs = {"mode": "bilinear", "padding": "zeros", "align": False}
+    inputs = {"x": TensorType((1, 8, 12, 17), "fp32", "NCHW"), "g": TensorType((1, 5, 6, 2), "fp32", "NCHW")}
+    assert_equal(Network("net", inputs, (Layer("s", "grid_sample", ("x", "g"), {}, attrs),), ("s",)))
+
+
+def test_scattering_at_computed_places() -> None:
+    inputs = {"x": TensorType((5, 7), "fp32"), "i": TensorType((2, 1), "int64"), "u": TensorType((2, 7), "fp32")}
+    assert_equal(Network("net", inputs, (Layer("s", "scatter_nd", ("x", "i", "u")),), ("s",)))
+
+
+def test_layers_that_runtimes_take_whole_are_named_in_their_parts() -> None:
+    layers = (Layer("a", "hard_swish", ("image",)), Layer("b", "sigmoid", ("a",)))
+    assert {group.whole for group in fuse_network(image(*layers)).groups} == {"hard_swish", ""}
 
 
 @pytest.mark.parametrize("axis", [1, -1])

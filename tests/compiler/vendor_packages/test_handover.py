@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from chains import chain
 from socsched.compiler.builder import compile_stage, network_of
 from socsched.compiler.targets.qnn.encodings import aimet_encodings
 from socsched.compiler.targets.tensorrt import scripts as tensorrt
+from socsched.compiler.targets.tensorrt.releases import releases, table
 from socsched.compiler.targets.tensorrt.scales import shared, tensorrt_cache, version_number
 from socsched.compiler.vendor_packages.onnx_model import to_onnx
 from socsched.compiler.vendor_packages.package import Package
@@ -282,11 +285,53 @@ def test_the_python_script_builds_so(dla: Engine, tmp_path: Path, precision: str
     assert not (tmp_path / "model.dla").exists()
 
 
-def test_no_flags_for_tensorrt_11(dla: Engine, tmp_path: Path) -> None:
-    newer = replace(dla, operators=replace(dla.operators, version="11.4.1"))
-    with pytest.raises(UsageError, match=r"TensorRT 11\.4\.1 no longer accepts --fp16 and --int8"):
+@pytest.mark.parametrize("version", ["10.8.0", "11.2.0", "11.4.0"])
+def test_no_hand_over_for_releases_without_dla(dla: Engine, tmp_path: Path, version: str) -> None:
+    newer = replace(dla, operators=replace(dla.operators, version=version))
+    with pytest.raises(UsageError, match=rf"TensorRT {re.escape(version)} has no DLA"):
         hand_over(HEAD, newer, "fp16", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_strongly_typed_hand_over(dla: Engine, tmp_path: Path, precision: str) -> None:
+    newer = replace(dla, operators=replace(dla.operators, version="11.4.1"))
+    hand_over(HEAD, newer, precision, tmp_path, scales=unit_scales(HEAD) if precision == "int8" else None)
+    assert not (tmp_path / "build.sh").exists() and not (tmp_path / "calibration.cache").exists()
+    program = (tmp_path / "build.py").read_text()
+    assert "INT8" not in program and "BuilderFlag.FP16" not in program
+    assert program.index("set_builder_config") < program.index("REPORT_CAPABILITY_DLA") < program.index("parse_from")
+    model = onnx.load(str(tmp_path / "model.onnx"))
+    onnx.checker.check_model(model, full_check=True)
+    kinds = {value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
+    assert kinds == {onnx.TensorProto.FLOAT16 if precision == "fp16" else onnx.TensorProto.INT8}
+    points = {node.input[2] for node in model.graph.node if node.op_type in ("QuantizeLinear", "DequantizeLinear")}
+    zeros = [onnx.numpy_helper.to_array(entry) for entry in model.graph.initializer if entry.name in points]
+    assert bool(zeros) == (precision == "int8") and not any(np.any(zero) for zero in zeros), "symmetric"
+
+
+def test_the_typed_script_uses_names_that_tensorrt_11_has(dla: Engine, tmp_path: Path) -> None:
+    """The names are those found in the library of the wheel tensorrt-cu13-bindings 11.4.0.106."""
+    newer = replace(dla, operators=replace(dla.operators, version="11.4.1"))
+    hand_over(HEAD, newer, "fp16", tmp_path)
+    tree = ast.parse((tmp_path / "build.py").read_text())
+    variables = {"trt", "builder", "config", "network", "parser", "tensor"}
+    used = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, (ast.Name, ast.Attribute))
+        and (node.value.id if isinstance(node.value, ast.Name) else getattr(node.value.value, "id", "")) in variables
+    }
+    known = json.loads(Path("tests/data/tensorrt_symbols.json").read_text())["names"]
+    assert used and used <= set(known), used - set(known)
+
+
+def test_the_table_of_releases_has_no_gap_and_is_the_one_in_the_docs() -> None:
+    rows = releases()
+    assert [row.until for row in rows[:-1]] == [row.since for row in rows[1:]] and not rows[-1].until
+    assert all(row.sources and (bool(row.modules) == (row.dla != "none")) for row in rows)
+    assert table() in Path("docs/tensorrt.md").read_text(), "python -m tools.generate.releases"
 
 
 # Qualcomm.

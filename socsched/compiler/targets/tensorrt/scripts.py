@@ -6,8 +6,8 @@ dla_linear.  --buildDLAStandalone writes a loadable for cuDLA and implies that n
 8.5 lacks it (NVIDIA-AI-IOT/cuDLA-samples ships a patch, data/trtexec-dla-standalone-trtv8.5.patch), so there trtexec
 builds an engine and build.py the loadable.  --skipInference is called --buildOnly before 8.6.  --allowGPUFallback is
 never given: TensorRT then fails instead of silently moving layers to the GPU (TensorRT documentation, DLA runtime
-configuration, GPU fallback mode).  TensorRT 11 removed --fp16 and --int8 (ibid., building and launching the loadable)
-and is not supported.
+configuration, GPU fallback mode).  TensorRT 11 removed --fp16, --int8 and calibration; what each release has is in
+`releases.json`.  From 11.4.1 on networks are strongly typed (`typed`): the types of the model's tensors decide.
 
 Python: DLA standalone mode needs BuilderFlag.DIRECT_IO (TensorRT documentation, DLA standalone mode).
 """
@@ -17,7 +17,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from typing import Any
 
+from socsched.compiler.targets.tensorrt import typed
+from socsched.compiler.targets.tensorrt.releases import release
 from socsched.compiler.targets.tensorrt.scales import shared, tensorrt_cache, version_number
 from socsched.compiler.vendor_packages.package import MODEL, Package, Toolchain
 from socsched.descriptor.operator_rules import version_key
@@ -36,15 +39,26 @@ PYTHON_FORMATS = {"chw16": "CHW16", "chw32": "CHW32", "dla_linear": "DLA_LINEAR"
 def write(package: Package) -> dict[str, str]:
     """Return file name -> text; UsageError for an unsupported version or a border layout without a flag."""
     key = version_key(package.version)
-    if key >= (11,):
+    found = release(package.version)
+    if found is not None and found.dla == "none":
         raise UsageError(
-            f"{package.engine.id}: TensorRT {package.version} no longer accepts --fp16 and --int8",
-            "name a version up to 10.7 in the engine's operator rules",
+            f"{package.engine.id}: TensorRT {package.version} has no DLA: {found.note}",
+            "name a version up to 10.7, or 11.4.1 on a Jetson AGX Orin, in the engine's operator rules",
         )
+    if found is not None and found.dla == "typed":
+        tensors = {**package.inputs, **package.outputs}
+        borders = {name: PYTHON_FORMATS[_format(package, tensor)] for name, tensor in tensors.items()}
+        return typed.write(package, _core(package), borders)
     files = {"build.sh": _shell(package, key), "build.py": _python(package)}
     if package.precision == "int8":
         files[CACHE] = tensorrt_cache(shared(package.network, package.scales), package.version)
     return files
+
+
+def convert(package: Package, model: Any) -> Any:
+    """Return the model in the types that the release computes in: as it is up to 10.7, typed from 11.4.1 on."""
+    found = release(package.version)
+    return typed.model_of(package, model) if found is not None and found.dla == "typed" else model
 
 
 def _format(package: Package, tensor: TensorType) -> str:
@@ -196,4 +210,4 @@ main()
 '''
 
 
-TENSORRT = Toolchain(write)
+TENSORRT = Toolchain(write, convert=convert)

@@ -1,0 +1,152 @@
+"""Int8 networks as ONNX files with QuantizeLinear and DequantizeLinear: read back, and run by ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+from int8_networks import conv, residual_block, scales_of, transposed, weights_of  # noqa: E402
+
+from socsched.compiler.builder import compile_stage, shipped_scales  # noqa: E402
+from socsched.compiler.layouts import convert  # noqa: E402
+from socsched.compiler.loading.stages import load as load_stage  # noqa: E402
+from socsched.compiler.quantize.calibrate import calibrate, seeded_samples  # noqa: E402
+from socsched.compiler.quantize.network import QuantisedGraph, quantise  # noqa: E402
+from socsched.compiler.quantize.qdq_export import to_qdq  # noqa: E402
+from socsched.compiler.quantize.reference import compute, outputs  # noqa: E402
+from socsched.compiler.quantize.scales import Scales, read_scales, write_scales  # noqa: E402
+from socsched.descriptor.catalog import get_platform  # noqa: E402
+from socsched.descriptor.pipeline import Stage  # noqa: E402
+from socsched.graph.expand import fuse_network  # noqa: E402
+from socsched.graph.network import Network  # noqa: E402
+from socsched.graph.operators import TensorType  # noqa: E402
+from socsched.models.onnx_import import load  # noqa: E402
+from socsched.models.registry import get_model  # noqa: E402
+from tests.models.onnx_files import resnet, trunk, yolo  # noqa: E402
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+
+def calibrated(network: Network, weights: Arrays) -> tuple[QuantisedGraph, Arrays]:
+    return quantise(fuse_network(network), weights, calibrate(network, weights, seeded_samples(network))), weights
+
+
+def of_file(make: Any) -> Any:
+    return lambda folder: calibrated(*load(make(folder / "float.onnx")))
+
+
+def given(network: Network) -> Any:
+    graph, weights = fuse_network(network), weights_of(network)
+    return lambda folder: (quantise(graph, weights, Scales(scales_of(graph, {})), False), weights)
+
+
+def trained(folder: Path) -> tuple[QuantisedGraph, Arrays]:
+    """Return the backbone of PointPillars-S with its shipped weights and scales."""
+    model = get_model("pointpillars-s.backbone", {})
+    assert model.network is not None and model.trained is not None
+    network, scales = model.network(), shipped_scales(model)
+    assert scales is not None
+    weights = model.trained()
+    return quantise(fuse_network(network), weights, scales), weights
+
+
+NETWORKS = {
+    "trunk": of_file(trunk),
+    "resnet": of_file(resnet),
+    "yolo": of_file(yolo),
+    "conv": given(conv(16, 24, 20, 22, 3, 2, 1, True)),
+    "transposed": given(transposed(16, 8, 9, 7, (2, 2, 0))),
+    "residual": given(residual_block()),
+    "pointpillars-s": trained,
+}
+
+
+def read_back(path: Path) -> QuantisedGraph:
+    model = get_model("onnx", {"file": str(path)})
+    assert model.network is not None and model.weights is not None
+    scales = shipped_scales(model)
+    assert scales is not None
+    write_scales(path.with_suffix(".json"), scales)
+    assert read_scales(path.with_suffix(".json")) == scales
+    return quantise(fuse_network(model.network()), model.weights(), scales)
+
+
+def assert_same_integers(one: QuantisedGraph, other: QuantisedGraph) -> None:
+    for ours, theirs in zip(one.steps, other.steps, strict=True):
+        assert (ours.exact, ours.relu, ours.factors) == (theirs.exact, theirs.relu, theirs.factors)
+        assert bool(ours.residual) == bool(theirs.residual) and (ours.layer is None) == (theirs.layer is None)
+        if ours.layer is not None and theirs.layer is not None:
+            leaves = ours.output in one.floats  # as sums, which are not requantised
+            for name in ("weight", "bias") if leaves else ("weight", "bias", "multiplier"):
+                np.testing.assert_array_equal(getattr(ours.layer, name), getattr(theirs.layer, name))
+
+
+@pytest.mark.parametrize("signed", [False, True], ids=["uint8", "int8"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_file_holds_the_integers_of_the_network(name: str, signed: bool, tmp_path: Path) -> None:
+    quantised, weights = NETWORKS[name](tmp_path)
+    made = to_qdq(quantised, weights, signed)
+    onnx.checker.check_model(made, full_check=True)
+    onnx.save(made, str(tmp_path / "first.onnx"))
+    found = read_back(tmp_path / "first.onnx")
+    assert_same_integers(quantised, found)
+    model = get_model("onnx", {"file": str(tmp_path / "first.onnx")})
+    assert model.weights is not None
+    onnx.save(to_qdq(found, model.weights(), signed), str(tmp_path / "second.onnx"))
+    again = read_back(tmp_path / "second.onnx")
+    assert_same_integers(found, again)
+    for ours, theirs in zip(found.steps, again.steps, strict=True):
+        if ours.layer is not None and theirs.layer is not None:
+            np.testing.assert_array_max_ulp(ours.layer.factor, theirs.layer.factor, 2)
+
+
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name not in ("resnet", "yolo")])
+def test_onnx_runtime_computes_the_same_integers(name: str, tmp_path: Path) -> None:
+    """Every operator alone, on the bytes that ONNX Runtime has: all but halves, and sums as near as fp32 resolves."""
+    quantised, weights = NETWORKS[name](tmp_path)
+    model = to_qdq(quantised, weights)
+    random = np.random.default_rng(3)
+    arrays = {
+        value: random.standard_normal(tensor.shape).astype(np.float32)
+        for value, tensor in quantised.graph.network.inputs.items()
+    }
+    stored = [node.output[0] for node in model.graph.node if node.op_type == "QuantizeLinear"]
+    model.graph.output.extend(
+        onnx.helper.make_tensor_value_info(value, onnx.TensorProto.UINT8, None) for value in stored
+    )
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    found = dict(zip([value.name for value in session.get_outputs()], session.run(None, arrays), strict=True))
+    values = {}
+    for value in stored:
+        key = value.removesuffix(".bytes").replace(".", "_")
+        values[key] = found[value].astype(np.int64) - (128 if quantised.scales[key].signed else 0)
+    count = differing = 0
+    for step in quantised.steps:
+        if step.output in values:
+            away = np.abs(compute(quantised, step, values) - values[step.output])
+            assert away.max() <= 1, step.output
+            count, differing = count + away.size, differing + int((away > 0).sum())
+    print(name, count, differing)
+    assert differing <= count * 1e-4, f"{differing} of {count}"
+
+
+def test_a_quantised_file_runs_as_a_stage(tmp_path: Path) -> None:
+    quantised, weights = NETWORKS["trunk"](tmp_path)
+    path = tmp_path / "net.onnx"
+    onnx.save(to_qdq(quantised, weights), str(path))
+    stage = Stage("net", "net", "onnx", params={"file": str(path)}, precisions=("int8",))
+    artifact = compile_stage(stage, get_platform("host").engines[0], "int8", threads=1)
+    assert not any("no calibration data" in note for note in artifact.notes)
+    image = np.random.default_rng(5).standard_normal((1, 3, 64, 96)).astype(np.float32)
+    compiled = load_stage(artifact)
+    (result,) = compiled(convert(image, TensorType(image.shape, "fp32", "NCHW"), compiled.inputs[0]))
+    (expected,) = outputs(read_back(path), {"input0": image})
+    ours = convert(result, compiled.outputs[0], TensorType(expected.shape, "fp32", "NCHW"))
+    np.testing.assert_array_equal(ours, expected)

@@ -1,0 +1,39 @@
+"""The table of published networks: rows say what parses and what accelerators refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("onnx")
+
+from onnx_files import Builder, mobilenet
+
+from socsched.descriptor.pipeline import Stage
+from tools.generate.zoo import BUILT_IN, PAGE, PRECISIONS, row, table
+
+
+def of_file(file: Path) -> Stage:
+    return Stage("net", "net", "onnx", params={"file": str(file)}, precisions=PRECISIONS)
+
+
+def test_a_row_names_what_falls_back(tmp_path: Path) -> None:
+    cells = row("m", of_file(mobilenet(tmp_path / "m.onnx"))).removeprefix("| ").removesuffix(" |").split(" | ")
+    title, parses, plannable, cpu, _, _, dla, htp, _ = cells
+    assert (title, parses, plannable, cpu, htp) == ("m", "yes", "yes", "yes", "yes")
+    assert "hard_swish" in dla and "hard_sigmoid" in dla
+
+
+def test_a_network_that_does_not_parse_has_the_reason(tmp_path: Path) -> None:
+    b = Builder()
+    file = b.save(tmp_path / "net.onnx", [1, 3, 8, 8], [b.op("Celu", "image")])
+    assert "no: Celu_0: operator Celu is not known" in row("net", of_file(file))
+
+
+def test_the_rows_of_built_in_networks_are_current(tmp_path: Path) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    made = [
+        line for line in table(tmp_path).splitlines() if line.startswith(tuple(f"| {title} " for title in BUILT_IN))
+    ]
+    assert len(made) == len(BUILT_IN) and all(line in page for line in made), "python -m tools.generate.zoo FOLDER"

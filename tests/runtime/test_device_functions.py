@@ -13,6 +13,7 @@ from run_plans import roomy
 
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.functions import border_precision, compile_function
+from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.functions import FunctionCost
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine, Platform
@@ -79,6 +80,17 @@ def test_functions_on_an_opencl_engine_find_the_boxes_of_the_cpu(
     backend = OpenClBackend()
     assert detections(moved(planned, FUNCTIONS, OPENCL), detector, {"opencl": backend}, Options()) == reference
     assert backend._device is not None, "the kernels ran"
+
+
+@pytest.mark.slow
+@pytest.mark.needs("OpenCL")
+def test_pointpillars_s_with_its_functions_on_an_opencl_engine(detector: Recorded) -> None:
+    pipe, here = get_pipeline("pointpillars-s"), roomy()
+    made = make_plan(pipe, here, work=stage_work)
+    given = replace(detector, weights=None)  # those included
+    planned = (made, here, pipe)
+    found = detections(moved(planned, FUNCTIONS, OPENCL), given, {"opencl": OpenClBackend()}, Options())
+    assert found == detections(planned, given, {}, Options())
 
 
 def for_fake(task: Task, stage: Stage, setting: Any) -> Any:

@@ -9,8 +9,8 @@ the packages in FOLDER, which need no toolkit.
 
 A row for each kernel and architecture: registers a thread, local (spilled) bytes, shared memory a group, groups and
 threads an SM holds at once, and the share of its threads.  The limits of an SM are those of the CUDA C++ Programming
-Guide, table "Technical Specifications per Compute Capability".  Kernels appear once for every size of function that
-gives another row.  Exit code 1 when a kernel does not compile or spills, 3 without nvcc.
+Guide, table "Technical Specifications per Compute Capability", and of the toolkit's cuda_occupancy.h.  Exit code 1 when
+a kernel does not compile or spills, 3 without nvcc.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ SM = {
 """By architecture: Xavier, Orin, Hopper, Thor (sm_101 in CUDA 12.8 and 12.9, sm_110 from 13.0 on)."""
 _SYSTEM_SHARED = {"sm_72": 0}
 """Bytes of shared memory that the system takes of every group; 1 KiB from compute capability 8 on."""
-_REGISTER_UNIT, _WARP, _SHARED_UNIT = 256, 32, {"sm_72": 256}
-"""Registers are given to a warp, and shared memory to a group, in these units; 128 bytes from 8.0 on."""
+_PARTS, _REGISTER_UNIT, _WARP, _SHARED_UNIT = 4, 256, 32, {"sm_72": 256}
+"""Registers are given to a warp, out of a quarter of the SM's, and shared memory to a group, in these units; 128 bytes
+from 8.0 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Kernel:
         per_warp = -(-self.registers * _WARP // _REGISTER_UNIT) * _REGISTER_UNIT
         unit = _SHARED_UNIT.get(arch, 128)
         shared = -(-(self.shared + _SYSTEM_SHARED.get(arch, 1024)) // unit) * unit
-        by_registers = limits.registers // per_warp // warps
+        by_registers = limits.registers // _PARTS // per_warp * _PARTS // warps
         by_shared = limits.shared // shared if shared else limits.groups
         return min(limits.groups, limits.threads // (warps * _WARP), by_registers, by_shared)
 

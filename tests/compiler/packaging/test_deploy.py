@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from socsched.compiler.packaging.deploy import compile_pipeline, placement
+from socsched.descriptor.functions import FunctionCost
 from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
 from socsched.descriptor.pipeline import Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Dram, Engine, Figure, Platform
-from socsched.errors import UsageError
+from socsched.errors import CompileError, UsageError
 
 
 @pytest.fixture
@@ -54,6 +56,30 @@ def test_a_plan_s_choice_or_a_named_engine(pipeline: Pipeline, platform: Platfor
     assert [(a["stage"], a["engine"]) for a in by_plan["artifacts"]] == [("head", "dla")]
     by_name = compile_pipeline(pipeline, platform, "cpu", tmp_path / "b", stage="head")
     assert [(a["stage"], a["engine"], a["precision"]) for a in by_name["artifacts"]] == [("head", "cpu", "fp32")]
+
+
+def test_functions_that_a_plan_places_on_an_engine_with_code_for_them(
+    make_engine: Callable[..., Engine], platform: Platform, tmp_path: Path
+) -> None:
+    rules = OperatorRules()
+    cost = FunctionCost(Figure(1, "assumed"), {}, dtypes=("fp32", "fp16"))
+    gpu = replace(make_engine({"kind": "opencl"}, ("fp16", "fp32"), rules, "gpu"), functions={"voxelise": cost})
+    board = replace(platform, engines=(*platform.engines, gpu))
+    stages = (
+        Stage("voxelise", "voxelise", "pointpillars.voxelise", after=("lidar",)),
+        Stage("pfn", "pfn", "pointpillars.pfn", after=("voxelise",), precisions=("fp16", "fp32")),
+    )
+    made = Pipeline("demo", "demo", (Sensor("lidar", "lidar", 10**8),), stages, ())
+    placed = {"voxelise": ("gpu", "fp32"), "pfn": ("gpu", "fp16")}
+    manifest = compile_pipeline(made, board, placed, tmp_path / "a", stage="voxelise")
+    (voxelise,) = manifest["artifacts"]
+    assert (voxelise["engine"], voxelise["outputs"][0]["dtype"]) == ("gpu", "fp16"), "as the pillar net takes them"
+    assert (tmp_path / "a" / "voxelise" / "gpu-fp16" / "stage.cl").is_file()
+    assert manifest["stages"][0]["sort"] == "function" and manifest["stages"][0]["artifacts"] == [0]
+    on_host = compile_pipeline(made, board, {**placed, "voxelise": ("cpu", "fp32")}, tmp_path / "b", stage="voxelise")
+    assert on_host["artifacts"] == [] and on_host["host_stages"] == ["voxelise"]
+    with pytest.raises(CompileError, match="no code of 'voxelise' for that target"):
+        compile_pipeline(made, board, {**placed, "voxelise": ("dla", "fp16")}, tmp_path / "c", stage="voxelise")
 
 
 def test_unknown_names(pipeline: Pipeline, platform: Platform, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from socsched.errors import CompileError, UsageError
 from socsched.models.registry import get_model
 from socsched.models.scores import sigmoid
 from tools.verify import gpu_functions as verify
+from tools.verify.gpu_code import Kernel
 
 Make = Callable[..., Engine]
 OPENCL = {"kind": "opencl", "max_threads_per_block": 64}
@@ -124,3 +125,16 @@ def test_unknown_device_implementations_are_named(make_engine: Make, monkeypatch
     model: Any = get_model("pointpillars.voxelise")
     with pytest.raises(CompileError, match="no implementation for GPUs"):
         program_of(Request(model, "fp32", "NCHW"))
+
+
+@pytest.mark.parametrize(
+    ("arch", "kernel", "groups"),
+    [
+        ("sm_87", Kernel("k", 256, 32, 0, 0), 6),  # threads
+        ("sm_87", Kernel("k", 32, 32, 0, 0), 16),  # groups
+        ("sm_72", Kernel("k", 32, 78, 0, 128), 24),  # registers: six warps in each quarter
+        ("sm_87", Kernel("k", 128, 32, 0, 30_000), 5),  # shared memory, with 1 KiB for the system
+    ],
+)
+def test_the_groups_an_sm_holds_follow_from_what_runs_out_first(arch: str, kernel: Kernel, groups: int) -> None:
+    assert kernel.groups(arch) == groups

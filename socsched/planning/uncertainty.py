@@ -175,7 +175,8 @@ def _expected(best: float, worst: float) -> float:
 def _verdict(
     plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge, clock: Clock
 ) -> Iterator[_Option]:
-    """Yield the costs that can overturn the verdict within their interval."""
+    """Yield the costs that can overturn the verdict within their interval, only the likelier ones of a feasible plan."""
+    likeliest = -1.0
     for name, cost in mapping.items():
         low, high = interval_ns(cost)
         if high <= low:
@@ -185,13 +186,22 @@ def _verdict(
         if plan.verdict == "feasible":
             factor = 1 + cost.error
             if unmet(plan, respond(plan.policy, rt_tasks(grown(plan, frozenset([name]), factor))).tight):
-                found = spare(plan, frozenset([name]))
+                # A bisection ends early where the factor found cannot make this cost the likeliest to flip the verdict.
+                enough = factor - 2 * cost.error * likeliest
+                if enough <= 1:
+                    continue
+                chosen = frozenset([name])
+                found = spare(plan, chosen, up_to=factor, enough=enough)
                 holds = found.factor if found else 1.0
-                flips = (factor - min(holds, factor)) / (2 * cost.error)
+                if holds >= enough:
+                    continue
+                if holds >= factor:
+                    found = spare(plan, chosen)
+                    holds = found.factor if found else 1.0
+                likeliest = (factor - min(holds, factor)) / (2 * cost.error)
                 share = f"{cost.error:.0%}"
-                yield _Option(
-                    cost, flips, 0.0, f"{name} may take {share} longer; deadlines are proved up to {holds - 1:.0%}"
-                )
+                why = f"{name} may take {share} longer; deadlines are proved up to {holds - 1:.0%}"
+                yield _Option(cost, likeliest, 0.0, why)
         elif any(term.split(":")[0] == name for v in plan.violations for term, _ in v.terms):
             candidate = judge(workload, {**mapping, name: rescale_cost(cost, low)}, True)
             lost = any(chain.bound_ns is None for chain in candidate.assessment.chains)

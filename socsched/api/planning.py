@@ -35,14 +35,14 @@ PATIENCE = 40.0
 class PlanOptions:
     """Options of planning, in addition to the pipeline, the platform and the mode.
 
-    `objective`: one of `planning.planner.OBJECTIVES`, or several in lexicographic order.  `policy`: edf | fp |
-    auto, EDF first.  `solver`: heft | restarts | cpsat | auto, or portfolio, all in order until a plan is feasible.  `planner`: an algorithm of the literature or an installed one, with its `settings`,
-    instead of the built-in search.  `time_limit` (s) of all steps, None for no limit; `patience` (s) is added to
-    it for the searches that follow one without a feasible plan.  `cuts`: networks may be split
-    between engines.  `refine`: plan again with simulated times.  `explain`: add conflicts, levers and uncertainties.
-    `pins`: STAGE=ENGINE, engines that stages must run on; `prefers`: engines that take the layers they support.
-    `deadlines`: CHAIN=TIME, in place of those of the pipeline.  Caps
-    on mean power (mW) and DRAM traffic (bytes/s) apply in addition to those of the mode.
+    `objective`: one of `planning.planner.OBJECTIVES`, or several in lexicographic order.  `policy`: edf | fp | auto,
+    EDF first.  `solver`: heft | restarts | cpsat | auto, or portfolio, all in order until a plan is feasible.
+    `planner`: an algorithm of the literature or an installed one, with its `settings`, instead of the built-in
+    search.  `time_limit` (s) of all steps, None for no limit; `patience` (s) is added to it for the searches that
+    follow one without a feasible plan.  `cuts`: networks may be split between engines.  `refine`: plan again with
+    simulated times.  `explain`: add conflicts, levers and uncertainties. `pins`: STAGE=ENGINE, engines that stages
+    must run on; `prefers`: engines that take the layers they support. `deadlines`: CHAIN=TIME, in place of those of
+    the pipeline.  Caps on mean power (mW) and DRAM traffic (bytes/s) apply in addition to those of the mode.
     """
 
     objective: str = "latency"
@@ -233,13 +233,17 @@ def set_deadlines(pipeline: Pipeline, texts: Sequence[str]) -> Pipeline:
         if name not in chains:
             near = nearest(name, chains)
             hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(chains)}"
-            raise UsageError(f"--deadline {text}: {pipeline.name} has no chain {name!r}", f"{hint} (expected CHAIN=TIME)")
+            raise UsageError(
+                f"--deadline {text}: {pipeline.name} has no chain {name!r}", f"{hint} (expected CHAIN=TIME)"
+            )
         try:
             allowed = parse(value, "duration")
         except ValueError as error:
             raise UsageError(f"--deadline {text}: {error}", "expected CHAIN=TIME, such as control=20ms") from None
         if allowed <= 0:
-            raise UsageError(f"--deadline {text}: a deadline is above zero", "expected CHAIN=TIME, such as control=20ms")
+            raise UsageError(
+                f"--deadline {text}: a deadline is above zero", "expected CHAIN=TIME, such as control=20ms"
+            )
         changed = tuple(replace(c, deadline_ns=allowed) if c.name == name else c for c in pipeline.chains)
         pipeline = replace(pipeline, chains=changed)
     return pipeline

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 POLICIES = ("edf", "fp")
 SEARCH = 0.7
 """Share of the remaining time limit for each step: the search, its proof or repair, other modes."""
+RESTARTING = 0.8
+"""Share of a wider search's time for stages as a whole, before networks are cut."""
 PROVING = 0.9
 """The same share where a solver is to use up the time."""
 PROOF = 60.0
@@ -134,6 +136,11 @@ def draft_plan(
         mine = clock.part((PROVING if proving else SEARCH) / left)
         workload = Workload.of(graph, model, policy, observed, limits)
         solution = solve(workload, goals, budget, mine.part(0.5) if cuts or proving else mine)
+        if solver == "restarts":
+            solution = restart(solution, workload, goals, mine.part(RESTARTING))
+        if solver == "restarts" and solution.candidate.verdict == "feasible":
+            solutions.append(solution)
+            continue
         cutter = cutter_of(pipeline, workload, goals, known.divided(option), mine, known.apart) if cuts else None
         if cutter is not None:
             solution = cut_further(solution, cutter, budget, mine.part(0.5) if proving else mine)
@@ -141,9 +148,7 @@ def draft_plan(
             from socsched.planning.exact_search import prove
 
             solution = prove(solution, workload, goals, mine if mine.limited else Clock.of(PROOF), cutter)
-        if solver == "restarts":
-            solution = restart(solution, workload, goals, mine)
-        elif solution.candidate.verdict != "feasible":
+        if solution.candidate.verdict != "feasible" and solver != "restarts":
             solution = _settled(solution, workload, cutter, goals, budget, proving, clock.part(SEARCH))
         solutions.append(solution)
     if not solutions:

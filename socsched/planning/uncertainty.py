@@ -10,11 +10,13 @@ objective.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from socsched.cost.cost import Cost
 from socsched.descriptor.limits import Objective
 from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.conditions import conditions, upper
+from socsched.planning.costs_in_doubt import interval_ns, rescale_cost
 from socsched.planning.deployment import Outline, outlined, placed
 from socsched.planning.evidence import Measurement, Tie, Uncertainty
 from socsched.planning.expected import expected_latencies
@@ -55,21 +57,6 @@ class _Option:
         )
 
 
-def interval_ns(cost: Cost) -> tuple[int, int]:
-    """Return the least and the greatest time of a cost (ns)."""
-    return max(round(cost.time_ns * (1 - min(cost.error, 1.0))), 1), round(cost.time_ns * (1 + cost.error))
-
-
-def rescale_cost(cost: Cost, time_ns: int) -> Cost:
-    """Return a cost that takes `time_ns`, with every segment in proportion."""
-    factor = time_ns / max(cost.time_ns, 1)
-    parts = tuple(
-        replace(s, time_ns=max(round(s.time_ns * factor), 1), fixed_ns=min(s.fixed_ns, round(s.time_ns * factor)))
-        for s in cost.segments
-    )
-    return replace(cost, segments=parts, time_ns=sum(s.time_ns for s in parts))
-
-
 def uncertainty(
     plan: Plan,
     workload: Workload,
@@ -94,7 +81,9 @@ def uncertainty(
             why = f"{cost.stage} may be better on {place}"
             wishes += [_Option(which, 0.0, gain, why) for which, gain in gains if gain > 0]
     best = max(wishes, key=lambda wish: (wish.flips, wish.gain), default=None)
-    return Uncertainty(objective, tuple(ties), best.measurement() if best else None)
+    measure = best.measurement() if best else None
+    margins = conditions(plan, workload, mapping, judge, clock)
+    return Uncertainty(objective, tuple(ties), measure, margins, upper(plan, workload, mapping, judge))
 
 
 Worth = Callable[[Outline], float]
@@ -175,7 +164,7 @@ def _expected(best: float, worst: float) -> float:
 def _verdict(
     plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge, clock: Clock
 ) -> Iterator[_Option]:
-    """Yield the costs that can overturn the verdict within their interval, only the likelier ones of a feasible plan."""
+    """Yield the costs that can overturn the verdict within their interval, of a feasible plan the likelier ones."""
     likeliest = -1.0
     for name, cost in mapping.items():
         low, high = interval_ns(cost)

@@ -39,7 +39,7 @@ def by_planner(pipeline: Pipeline, platform: Platform, mode: str | None, options
         platform,
         mode,
         options.objective,
-        options.policy,
+        "edf" if options.policy == "auto" else options.policy,
         work=stage_work,
         profile=profile_of(options),
         options=options.settings,

@@ -6,7 +6,7 @@ from each of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,23 +25,31 @@ if TYPE_CHECKING:
     from socsched.planning.simulation_feedback import Observed
 
 
+LIMIT = 20.0
+"""Default time limit (s)."""
+PATIENCE = 40.0
+"""Seconds added to the default time limit where the first search finds no feasible plan."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
     """Options of planning, in addition to the pipeline, the platform and the mode.
 
-    `objective`: one of `planning.planner.OBJECTIVES`, or several in lexicographic order.  `policy`: edf | fp.
-    `solver`: heft | cpsat | auto.  `planner`: an algorithm of the literature or an installed one, with its `settings`,
-    instead of the built-in search.  `time_limit` (s) of all steps, None for no limit.  `cuts`: networks may be split
-    between engines.  `refine`: plan again with simulated times.  `explain`: add conflicts, levers and uncertainties.
-    `pins`: STAGE=ENGINE, engines that stages must run on; `prefers`: engines that take the layers they support.  Caps
-    on mean power (mW) and DRAM traffic (bytes/s) apply in addition to those of the mode.
+    `objective`: one of `planning.planner.OBJECTIVES`, or several in lexicographic order.  `policy`: edf | fp | auto,
+    EDF first.  `solver`: heft | restarts | cpsat | auto, or portfolio, all in order until a plan is feasible.
+    `planner`: an algorithm of the literature or an installed one, with its `settings`, instead of the built-in
+    search.  `time_limit` (s) of all steps, None for no limit; `patience` (s) is added to it for the searches that
+    follow one without a feasible plan.  `cuts`: networks may be split between engines.  `refine`: plan again with
+    simulated times.  `explain`: add conflicts, levers and uncertainties. `pins`: STAGE=ENGINE, engines that stages
+    must run on; `prefers`: engines that take the layers they support. `deadlines`: CHAIN=TIME, in place of those of
+    the pipeline.  Caps on mean power (mW) and DRAM traffic (bytes/s) apply in addition to those of the mode.
     """
 
     objective: str = "latency"
-    policy: str = "edf"
+    policy: str = "auto"
     profile: Path | Profile | None = None
-    solver: str = "heft"
-    time_limit: float | None = 20.0
+    solver: str = "portfolio"
+    time_limit: float | None = LIMIT
     cuts: bool = True
     refine: bool = True
     power_cap: int | None = None
@@ -51,6 +59,8 @@ class PlanOptions:
     explain: bool = True
     planner: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
+    patience: float = PATIENCE
+    deadlines: tuple[str, ...] = ()
 
 
 FIRST = 0.7
@@ -76,7 +86,7 @@ def options_of(**options: Any) -> PlanOptions:
     for name, dimension in (("power_cap", "power"), ("bandwidth_cap", "bandwidth")):
         if isinstance(options.get(name), str):
             options[name] = parse(options[name], dimension)
-    for name in ("pins", "prefers"):
+    for name in ("pins", "prefers", "deadlines"):
         if name in options:
             options[name] = (options[name],) if isinstance(options[name], str) else tuple(options[name])
     if isinstance(options.get("profile"), str):
@@ -94,7 +104,7 @@ def plan_with(
     """Return the plan of a pipeline on a platform; `known` carries costs over from one plan of the pair to the next."""
     from socsched.api.loading import load_pipeline, load_platform
 
-    loaded, board = load_pipeline(pipeline), load_platform(platform)
+    loaded, board = set_deadlines(load_pipeline(pipeline), options.deadlines), load_platform(platform)
     if options.planner:
         from socsched.api.planners import by_planner
 
@@ -104,6 +114,7 @@ def plan_with(
 
 
 def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: PlanOptions, known: Known | None) -> Plan:
+    from socsched.api.portfolio import Member, first_feasible, members
     from socsched.models.work import stage_work
     from socsched.planning.clock import Clock
     from socsched.planning.known import Known
@@ -120,28 +131,51 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
         preferences = dict(stage_and_engines("--prefer", text, pipeline, board) for text in options.prefers)
         pipeline = with_preferences(pipeline, known.model(chosen), preferences)
 
+    first_member, *others = members(options)
+    longer = Clock(clock.end + options.patience)
+
     def make(
-        mode: str | None, cuts: bool, observed: Observed = NOTHING, explain: bool = False, share: float = 1.0
+        mode: str | None,
+        cuts: bool,
+        observed: Observed = NOTHING,
+        explain: bool = False,
+        seconds: float | None = None,
+        member: Member = first_member,
+        otherwise: Callable[[], Draft | None] | None = None,
     ) -> Draft:
         return draft_plan(
             pipeline,
             board,
             mode,
             options.objective,
-            options.policy,
+            member.policy,
             work=stage_work,
             profile=profile,
-            solver=options.solver,
+            solver=member.solver,
             limits=Limits(options.power_cap, options.bandwidth_cap),
             known=known,
             cuts=cuts,
             observed=observed,
             explain=explain,
-            time_limit=clock.left() * share if clock.limited else None,
+            time_limit=(clock.left() if seconds is None else seconds) if clock.limited else None,
+            otherwise=otherwise,
+        )
+
+    def otherwise() -> Draft | None:
+        return first_feasible(
+            first_member, others, lambda member, limit: make(mode, options.cuts, seconds=limit, member=member), longer
         )
 
     exact = options.solver == "cpsat"
-    first = make(mode, options.cuts, explain=options.explain, share=FIRST if options.refine and not exact else 1.0)
+    first = make(
+        mode,
+        options.cuts,
+        explain=options.explain,
+        seconds=clock.left() * (FIRST if options.refine and not exact else 1.0),
+        otherwise=otherwise if others else None,
+    )
+    used = next((m for m in others if m.name == first.plan.solver.found_by), first_member)
+    clock = clock if used is first_member else longer
     if not options.refine or not first.plan.tasks:
         return first.finished(clock) if options.explain else first.plan
     from socsched.api.refinement import refine
@@ -151,10 +185,10 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
     drafts = [first]
 
     def again(seen: Observed) -> Plan:
-        drafts.append(make(first.plan.mode, cut, seen))
+        drafts.append(make(first.plan.mode, cut, seen, member=used))
         return drafts[-1].plan
 
-    refined = refine(first.plan, None if exact else again, clock)
+    refined = refine(first.plan, again if used.solver in ("heft", "auto") and not exact else None, clock)
     if not options.explain:
         return refined
     kept = next(draft for draft in drafts if draft.plan.tasks == refined.tasks)
@@ -187,6 +221,32 @@ def pin_stages(pipeline: Pipeline, platform: Platform, pins: Sequence[str]) -> P
         wanted[stage] = (*wanted.get(stage, ()), *engines)
     stages = tuple(replace(s, engines=wanted.get(s.name, s.engines)) for s in pipeline.stages)
     return replace(pipeline, stages=stages)
+
+
+def set_deadlines(pipeline: Pipeline, texts: Sequence[str]) -> Pipeline:
+    """Return a pipeline with the deadlines CHAIN=TIME; UsageError for an unknown chain or anything but a time."""
+    from socsched.units import parse
+
+    for text in texts:
+        name, _, value = text.partition("=")
+        chains = [chain.name for chain in pipeline.chains]
+        if name not in chains:
+            near = nearest(name, chains)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(chains)}"
+            raise UsageError(
+                f"--deadline {text}: {pipeline.name} has no chain {name!r}", f"{hint} (expected CHAIN=TIME)"
+            )
+        try:
+            allowed = parse(value, "duration")
+        except ValueError as error:
+            raise UsageError(f"--deadline {text}: {error}", "expected CHAIN=TIME, such as control=20ms") from None
+        if allowed <= 0:
+            raise UsageError(
+                f"--deadline {text}: a deadline is above zero", "expected CHAIN=TIME, such as control=20ms"
+            )
+        changed = tuple(replace(c, deadline_ns=allowed) if c.name == name else c for c in pipeline.chains)
+        pipeline = replace(pipeline, chains=changed)
+    return pipeline
 
 
 def stage_and_engines(option: str, text: str, pipeline: Pipeline, platform: Platform) -> tuple[str, tuple[str, ...]]:

@@ -234,8 +234,9 @@ class Objectives(click.ParamType[str]):
 
 def planning_options(function: F, simulated: bool = False) -> F:
     """Add the planning options --objective, --policy and --profile; a simulation accepts more policies."""
-    chosen: click.ParamType[str] = POLICY if simulated else click.Choice(["edf", "fp"])
-    policies = "Scheduling policy" + (", see --policies." if simulated else " of preemptive engines.")
+    chosen: click.ParamType[str] = POLICY if simulated else click.Choice(["auto", "edf", "fp"])
+    policies = "Scheduling policy" + (", see --policies." if simulated else " of preemptive engines; auto: EDF, and")
+    policies += "" if simulated else " fixed priorities if no plan is found."
     decorators = (
         click.option(
             "--objective",
@@ -247,7 +248,7 @@ def planning_options(function: F, simulated: bool = False) -> F:
         click.option(
             "--policy",
             type=chosen,
-            default="edf",
+            default="edf" if simulated else "auto",
             show_default=True,
             help=policies,
         ),

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 @planning_options
 @click.option(
     "--solver",
-    type=click.Choice(["auto", "heft", "cpsat"]),
-    default="heft",
+    type=click.Choice(["portfolio", "auto", "heft", "restarts", "cpsat"]),
+    default="portfolio",
     show_default=True,
-    help="heft: list schedule and local search; cpsat: OR-Tools, for a proof or a better mapping; auto: cpsat if "
-    "installed.",
+    help="heft: list schedule and local search; restarts: local searches from many mappings; cpsat: OR-Tools, for a "
+    "proof or a better mapping; auto: cpsat if installed; portfolio: heft, then the others until a plan is feasible.",
 )
 @click.option(
     "--planner",
@@ -61,6 +61,14 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="STAGE=ENGINE[,ENGINE]",
     help="Run the layers of a stage on this engine as far as it supports them, the others elsewhere.",
+)
+@click.option(
+    "--deadline",
+    "deadlines",
+    type=PIN,
+    multiple=True,
+    metavar="CHAIN=TIME",
+    help="Another deadline for a chain, such as lidar-to-command=150ms.",
 )
 @click.option(
     "--cuts/--no-cuts",
@@ -87,7 +95,9 @@ if TYPE_CHECKING:
 )
 @click.option("--bandwidth-cap", type=Quantity("bandwidth"), help="Limit on DRAM traffic, such as 50GB/s.")
 @click.option(
-    "--time-limit", type=click.FloatRange(min=0.1), default=20.0, show_default=True, help="Time limit in seconds."
+    "--time-limit",
+    type=click.FloatRange(min=0.1),
+    help="Time limit in seconds.  [default: 20; 60 if the first search finds no feasible plan]",
 )
 @click.option(
     "-o",
@@ -129,13 +139,14 @@ def command(
     settings: tuple[str, ...],
     pins: tuple[str, ...],
     prefers: tuple[str, ...],
+    deadlines: tuple[str, ...],
     cuts: bool,
     refine: bool,
     pareto: bool,
     power_cap: int | None,
     wall: bool,
     bandwidth_cap: int | None,
-    time_limit: float,
+    time_limit: float | None,
     file: Path | None,
     form: str | None,
     template: Path | None,
@@ -149,7 +160,7 @@ def command(
     """
     from socsched.api import loading
     from socsched.api.planners import settings_of
-    from socsched.api.planning import PlanOptions, plan_with
+    from socsched.api.planning import LIMIT, PATIENCE, PlanOptions, plan_with
     from socsched.cli import outcomes
     from socsched.descriptor.rates import seldom_repeats
 
@@ -168,8 +179,9 @@ def command(
             raise click.BadParameter(f"File '{file}' is a directory.", param_hint="'-o' / '--output'")
         ready_to_write(file=file)
     options = PlanOptions(
-        objective, policy, profile_file, solver, time_limit, cuts, refine, power_cap, bandwidth_cap, pins, prefers,
-        planner=planner or "", settings=settings_of(settings),
+        objective, policy, profile_file, solver, time_limit or LIMIT, cuts, refine, power_cap, bandwidth_cap, pins,
+        prefers, planner=planner or "", settings=settings_of(settings), patience=0.0 if time_limit else PATIENCE,
+        deadlines=deadlines,
     )  # fmt: skip
     if settings and not planner:
         raise click.UsageError("-O sets options of a planner: add --planner")

@@ -155,8 +155,9 @@ def command(
         ready_to_write(folder=folder)
         return tasksets.simulate(output, Path(plan), length, chosen, execution, seed, jobs, folder)
     ready_to_write(folder=folder)
+    planned_with = "auto" if chosen is None else simulation.policy_to_plan_with(name_of(policy))
     policy = name_of(policy)
-    plan_to_run = plan_from(ctx, plan, platform, mode, objective, simulation.policy_to_plan_with(policy), profile_file)
+    plan_to_run = plan_from(ctx, plan, platform, mode, objective, planned_with, profile_file)
     if not plan_to_run.tasks:
         return outcomes.show_refusal(output, plan_to_run)
     file_plan = plan_to_run

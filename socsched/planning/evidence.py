@@ -77,9 +77,29 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """The break-even of a chain: the mapping is feasible while `stage` takes at most `factor` times its stated cost.
+
+    `stage` is the one on the chain's path whose interval reaches furthest (ns); it ends at `interval` times the cost.
+    Factors are rounded down, and beyond them some requirement of the plan is not proved.
+    """
+
+    chain: Line
+    stage: Line
+    factor: Number
+    interval: Number
+
+
+@dataclass(frozen=True, slots=True)
 class Uncertainty:
-    """Choices that the errors of costs leave open under an objective, None if they were not examined."""
+    """Choices that the errors of costs leave open under an objective, None if they were not examined.
+
+    Of a feasible plan: the `conditions` of its proof, one for every chain, and `upper`, the verdict with all costs at
+    the upper ends of their intervals at once; local deadlines and priorities are set anew for other costs.
+    """
 
     objective: Objective | None = None
     ties: Annotated[tuple[Tie, ...], Rows] = ()
     measure: Measurement | None = None
+    conditions: Annotated[tuple[Condition, ...], Rows] = ()
+    upper: Line | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from socsched.planning.mapping.solvers import SOLVERS, available, require
 from socsched.planning.plan import SCHEMA_VERSION, Conflict, Plan, Task
 from socsched.planning.refutation import by_bounds, by_search, meet_requirements
 from socsched.planning.rejected_options import refusals
+from socsched.planning.restarts import restart
 from socsched.planning.search_report import ModeResult, Proof, SearchReport, gap
 from socsched.planning.simulation_feedback import NOTHING, Observed
 from socsched.planning.solution import Solution, mend, solve
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 POLICIES = ("edf", "fp")
 SEARCH = 0.7
 """Share of the remaining time limit for each step: the search, its proof or repair, other modes."""
+RESTARTING = 0.8
+"""Share of a wider search's time for stages as a whole, before networks are cut."""
 PROVING = 0.9
 """The same share where a solver is to use up the time."""
 PROOF = 60.0
@@ -95,6 +98,7 @@ def draft_plan(
     limits: Limits = NO_LIMITS,
     explain: bool = True,
     known: Known | None = None,
+    otherwise: Callable[[], Draft | None] | None = None,
 ) -> Draft:
     """Return a plan with its verdict, and what its uncertainty follows from; every mode is tried for None or "auto".
 
@@ -104,7 +108,8 @@ def draft_plan(
     is reached.  With the `solver` cpsat, or auto where OR-Tools is installed, the rest of the limit goes into a proof,
     or a better mapping.  `observed`: times from a simulation of an earlier plan; `limits`: caps in addition to the
     mode's; `explain` adds conflicts and levers, which take a while; `known` keeps costs from one plan of the pipeline
-    on the platform to the next.
+    on the platform to the next; `otherwise` is called where no feasible plan was found and no bound rules one out, and
+    a draft that it returns replaces this one.
 
     The verdict is "infeasible" only with a proof (`solver.proof`), "undecided" if no mapping was found that meets
     every requirement.  A stage that no engine can run makes the plan infeasible, without tasks.  Raises UsageError for
@@ -122,13 +127,20 @@ def draft_plan(
     known = Known(platform, work, profile) if known is None else known
     solutions: list[Solution] = []
     modes = modes_of(platform, mode)
-    for number, option in enumerate(modes):
+    usable = [option for option in modes if not unmappable_stages(graph, known.model(option))]
+    for number, option in enumerate(usable):
+        if solver == "restarts" and any(found.candidate.verdict == "feasible" for found in solutions):
+            break  # a wider search ends with the first mode in which it finds a plan
         model = known.model(option)
-        if unmappable_stages(graph, model):
-            continue
-        mine = clock.part((PROVING if proving else SEARCH) / (len(modes) - number))
+        left = 1 if solver == "restarts" else len(usable) - number
+        mine = clock.part((PROVING if proving else SEARCH) / left)
         workload = Workload.of(graph, model, policy, observed, limits)
         solution = solve(workload, goals, budget, mine.part(0.5) if cuts or proving else mine)
+        if solver == "restarts":
+            solution = restart(solution, workload, goals, mine.part(RESTARTING))
+        if solver == "restarts" and solution.candidate.verdict == "feasible":
+            solutions.append(solution)
+            continue
         cutter = cutter_of(pipeline, workload, goals, known.divided(option), mine, known.apart) if cuts else None
         if cutter is not None:
             solution = cut_further(solution, cutter, budget, mine.part(0.5) if proving else mine)
@@ -136,13 +148,17 @@ def draft_plan(
             from socsched.planning.exact_search import prove
 
             solution = prove(solution, workload, goals, mine if mine.limited else Clock.of(PROOF), cutter)
-        if solution.candidate.verdict != "feasible":
+        if solution.candidate.verdict != "feasible" and solver != "restarts":
             solution = _settled(solution, workload, cutter, goals, budget, proving, clock.part(SEARCH))
         solutions.append(solution)
     if not solutions:
         option = next((m for m in modes if m.default), modes[0])
         return Draft(unplaceable(graph, known.model(option), policy, goals), None, goals[0])
     best = min(solutions, key=_order)
+    if otherwise is not None and best.candidate.verdict != "feasible" and not all(map(_ruled_out, solutions)):
+        found = otherwise()
+        if found is not None:
+            return found
     if not explain:
         return Draft(write_plan(best, solutions, goals, None, pipeline), best, goals[0])
     best, conflicts = _conflicts(best, goals, clock.part(SEARCH))
@@ -153,6 +169,11 @@ def draft_plan(
     alternatives = _alternatives(best, solutions, graph, known, policy, goals, clock.part(SEARCH))
     plan = write_plan(best, solutions, goals, alternatives, pipeline, clock)
     return Draft(replace(plan, conflicts=conflicts), best, goals[0])
+
+
+def _ruled_out(solution: Solution) -> bool:
+    """Return whether lower bounds prove that no search can find a feasible plan, under any policy."""
+    return solution.proof is not None and bool(solution.proof.bounds)
 
 
 def _order(solution: Solution) -> tuple[float, ...]:

@@ -37,7 +37,8 @@ class SearchReport:
     cut, the `scope` of its proof and its status for `whole_stages`.  Of an infeasible plan: the `proof`.  Of a
     planner other than the built-in search: its `source`, `options` and `facts`.  Of a refined plan: the number of
     `rounds`, and whether they reached a `fixed_point`.  Of the best of several planners: `compared_latency_ns`, the
-    simulated latency (ns) of each.  What does not apply is None.
+    simulated latency (ns) of each.  Where the first search of a portfolio found no feasible plan: `portfolio`, the
+    searches tried in order, and `found_by`, the one that found this plan, if any.  What does not apply is None.
     """
 
     name: Line = ""
@@ -61,6 +62,8 @@ class SearchReport:
     rounds: Amount | None = None
     fixed_point: bool | None = None
     compared_latency_ns: Mapping[Line, Amount] | None = None
+    portfolio: tuple[Line, ...] | None = None
+    found_by: Line | None = None
 
 
 def gap(value: float | None, bound: float | None) -> float | None:

@@ -47,8 +47,13 @@ def growth(plan: Plan, names: frozenset[str] | None = None) -> float | None:
     return found.factor if found else None
 
 
-def spare(plan: Plan, names: frozenset[str] | None = None) -> Spare | None:
-    """Return how far (ns) the WCETs of `names` together may grow; None if the plan cannot be proved as it is."""
+def spare(
+    plan: Plan, names: frozenset[str] | None = None, *, up_to: float = LARGEST, enough: float = LARGEST
+) -> Spare | None:
+    """Return how far (ns) the WCETs of `names` together may grow; None if the plan cannot be proved as it is.
+
+    Factors above `up_to` are not told apart, and neither are those of at least `enough`: the caller needs no more.
+    """
     tasks = rt_tasks(plan)
     chosen = frozenset(tasks) if names is None else names
 
@@ -58,12 +63,12 @@ def spare(plan: Plan, names: frozenset[str] | None = None) -> Spare | None:
     if lost(1.0):
         return None
     total = sum(task.wcet for name, task in tasks.items() if name in chosen)
-    low, high, first = 1.0, LARGEST, lost(LARGEST)
+    low, high, first = 1.0, LARGEST, lost(up_to)
     if not first:
-        return Spare(int(total * (high - 1)), high, (), True)
-    while high / low > ACCURACY:
+        return Spare(int(total * (up_to - 1)), up_to, (), True)
+    while high / low > ACCURACY and low < enough:
         middle = (low * high) ** 0.5
-        more = lost(middle)
+        more = first if middle >= up_to else lost(middle)
         low, high, first = (low, middle, more) if more else (middle, high, first)
     return Spare(int(total * (low - 1)), low, tuple(first))
 

@@ -10,11 +10,13 @@ objective.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from socsched.cost.cost import Cost
 from socsched.descriptor.limits import Objective
 from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.conditions import conditions, upper
+from socsched.planning.costs_in_doubt import interval_ns, rescale_cost
 from socsched.planning.deployment import Outline, outlined, placed
 from socsched.planning.evidence import Measurement, Tie, Uncertainty
 from socsched.planning.expected import expected_latencies
@@ -55,21 +57,6 @@ class _Option:
         )
 
 
-def interval_ns(cost: Cost) -> tuple[int, int]:
-    """Return the least and the greatest time of a cost (ns)."""
-    return max(round(cost.time_ns * (1 - min(cost.error, 1.0))), 1), round(cost.time_ns * (1 + cost.error))
-
-
-def rescale_cost(cost: Cost, time_ns: int) -> Cost:
-    """Return a cost that takes `time_ns`, with every segment in proportion."""
-    factor = time_ns / max(cost.time_ns, 1)
-    parts = tuple(
-        replace(s, time_ns=max(round(s.time_ns * factor), 1), fixed_ns=min(s.fixed_ns, round(s.time_ns * factor)))
-        for s in cost.segments
-    )
-    return replace(cost, segments=parts, time_ns=sum(s.time_ns for s in parts))
-
-
 def uncertainty(
     plan: Plan,
     workload: Workload,
@@ -94,7 +81,9 @@ def uncertainty(
             why = f"{cost.stage} may be better on {place}"
             wishes += [_Option(which, 0.0, gain, why) for which, gain in gains if gain > 0]
     best = max(wishes, key=lambda wish: (wish.flips, wish.gain), default=None)
-    return Uncertainty(objective, tuple(ties), best.measurement() if best else None)
+    measure = best.measurement() if best else None
+    margins = conditions(plan, workload, mapping, judge, clock)
+    return Uncertainty(objective, tuple(ties), measure, margins, upper(plan, workload, mapping, judge))
 
 
 Worth = Callable[[Outline], float]
@@ -175,7 +164,8 @@ def _expected(best: float, worst: float) -> float:
 def _verdict(
     plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge, clock: Clock
 ) -> Iterator[_Option]:
-    """Yield the costs that can overturn the verdict within their interval."""
+    """Yield the costs that can overturn the verdict within their interval, of a feasible plan the likelier ones."""
+    likeliest = -1.0
     for name, cost in mapping.items():
         low, high = interval_ns(cost)
         if high <= low:
@@ -185,13 +175,22 @@ def _verdict(
         if plan.verdict == "feasible":
             factor = 1 + cost.error
             if unmet(plan, respond(plan.policy, rt_tasks(grown(plan, frozenset([name]), factor))).tight):
-                found = spare(plan, frozenset([name]))
+                # A bisection ends early where the factor found cannot make this cost the likeliest to flip the verdict.
+                enough = factor - 2 * cost.error * likeliest
+                if enough <= 1:
+                    continue
+                chosen = frozenset([name])
+                found = spare(plan, chosen, up_to=factor, enough=enough)
                 holds = found.factor if found else 1.0
-                flips = (factor - min(holds, factor)) / (2 * cost.error)
+                if holds >= enough:
+                    continue
+                if holds >= factor:
+                    found = spare(plan, chosen)
+                    holds = found.factor if found else 1.0
+                likeliest = (factor - min(holds, factor)) / (2 * cost.error)
                 share = f"{cost.error:.0%}"
-                yield _Option(
-                    cost, flips, 0.0, f"{name} may take {share} longer; deadlines are proved up to {holds - 1:.0%}"
-                )
+                why = f"{name} may take {share} longer; deadlines are proved up to {holds - 1:.0%}"
+                yield _Option(cost, likeliest, 0.0, why)
         elif any(term.split(":")[0] == name for v in plan.violations for term, _ in v.terms):
             candidate = judge(workload, {**mapping, name: rescale_cost(cost, low)}, True)
             lost = any(chain.bound_ns is None for chain in candidate.assessment.chains)

@@ -72,6 +72,8 @@ def _proved(suite: Node, plan: Plan) -> None:
             _fail(case, "error", "undecided", f"{chains[name].name}: no bound exists, so the deadline is not proved")
         elif name in chains:
             case.set("time", f"{(chains[name].bound_ns or 0) / 1e9:.9f}")
+            if text := view_model.condition(plan, chains[name].name):
+                ElementTree.SubElement(case, "system-out").text = text
 
 
 def _observed(suite: Node, plan: Plan, result: Mapping[str, Any], group: str) -> None:

@@ -47,7 +47,9 @@ def verdict(plan: Plan, result: Result) -> str:
     lead = f"{where}; {kind} for {format_duration(result.get('duration_ns', 0))}."
     return element(
         "div",
-        head + element("div", escape(lead), class_="lead") + element("ul", lines),
+        head
+        + element("div", escape(lead), class_="lead")
+        + element("ul", lines + "".join(element("li", escape(line)) for line in view_model.conditions(plan))),
         class_=f"verdict {'good' if good else 'no'}",
     )
 

@@ -168,3 +168,21 @@ def wall(supply: Supply, module_mw: float) -> str:
     power = at_wall(supply, Watts(module_mw, 0.0))
     parts = f"{format_power(supply.carrier_mw.value, 3)} carrier, adaptor {supply.efficiency.value:.0%}"
     return f"At the wall: {format_power(power.mw, 3)} ({supply.title}: {parts})"
+
+
+def condition(plan: Plan, chain: str) -> str:
+    """Return how far the proof of a chain holds, "" if that is not known."""
+    found = next((c for c in plan.uncertainty.conditions if c.chain == chain), None)
+    if found is None:
+        return ""
+    holds = f"feasible up to × {found.factor:.2f} of {found.stage}'s time"
+    return f"{chain}: {holds}, its interval ends at × {found.interval:.2f}"
+
+
+def conditions(plan: Plan) -> list[str]:
+    """Return the conditions of a proof, one line for every chain, and the verdict at the upper ends of all costs."""
+    lines = [text for chain in plan.chains if (text := condition(plan, chain.name))]
+    if plan.uncertainty.upper:
+        lines.append(f"all costs at the upper ends of their intervals: {plan.uncertainty.upper}")
+    found_by = plan.solver.found_by
+    return [*lines, *([f"found by {found_by}"] if found_by else [])]

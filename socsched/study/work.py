@@ -86,7 +86,9 @@ def plan_key(inputs_digest: str, point: Point) -> str:
 
 
 def policy_to_plan_with(point: Point) -> str:
-    """Return the policy to plan with: the simulated one if bounds exist for it."""
+    """Return the policy to plan with: the simulated one if bounds exist for it, auto if none is stated."""
+    if all(name != "policy" for name, _ in point.values):
+        return "auto"
     return point.policy if point.policy in ("edf", "fp") else "edf"
 
 

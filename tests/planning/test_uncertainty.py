@@ -58,3 +58,15 @@ def test_a_refused_plan_names_the_figure_that_would_save_it() -> None:
 def test_the_mean_of_the_positive_part() -> None:
     assert _expected(3.0, -1.0) == pytest.approx(9 / 8)
     assert _expected(-1.0, -2.0) == 0 and _expected(1.0, 3.0) == 2
+
+
+def test_a_condition_is_the_break_even_of_the_most_uncertain_stage() -> None:
+    """The factor holds when the cost is scaled by it, and the accuracy's width beyond it does not."""
+    from socsched.api.planning import PlanOptions, plan_with
+
+    plan = plan_with("camera-detection", "jetson-agx-orin-64gb", "15W", PlanOptions(refine=False))
+    assert plan.verdict == "feasible" and plan.uncertainty.upper in ("feasible", "not proved")
+    (condition,) = plan.uncertainty.conditions
+    task = next(t for t in plan.tasks if t.name == condition.stage)
+    assert condition.interval == round(1 + task.error, 4)
+    assert condition.factor >= 1

@@ -149,8 +149,11 @@ def improve(
     beats: Beats,
     budget: int = 400,
     clock: Clock = NO_CLOCK,
+    enough: float = -1.0,
 ) -> Improved:
     """Move one stage at a time to another candidate while that helps; stop at a local optimum or after `budget` tries.
+
+    A mapping whose score begins with at most `enough` ends the search.
 
     Deterministic unless the `clock` cuts it short.  Stages are visited in order, and all again after every success;
     because neighbours on one engine save a conversion, a stage also moves together with the next one.
@@ -160,7 +163,7 @@ def improve(
     evaluated = 1
     moves = list(_moves(list(mapping), options))
     position = idle = 0
-    while idle < len(moves):
+    while idle < len(moves) and best[0] > enough:
         if evaluated >= budget or clock.over():
             return Improved(mapping, best, evaluated, False, clock.over())
         trial = {**mapping, **{cost.stage: cost for cost in moves[position]}}

@@ -6,7 +6,7 @@ from typing import Any
 
 from socsched.errors import MachineError
 
-SOLVERS = ("auto", "heft", "cpsat")
+SOLVERS = ("auto", "heft", "restarts", "cpsat")
 
 
 def available() -> bool:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from socsched.planning.schedulability.edf import ALLOWED, System
 from socsched.planning.schedulability.published import edf_response
-from socsched.planning.schedulability.published.model import Problem
+from socsched.planning.schedulability.published.model import Problem, Terms
 from socsched.planning.schedulability.resource import resource
 from socsched.planning.schedulability.tasks import Activation, Response, RtTask, activation, single_resource
 
@@ -124,17 +125,33 @@ def _group(
     own: Mapping[str, Response],
 ) -> dict[str, Response]:
     result: dict[str, Response] = {}
-    taskset = resource("edf", group, {name: at.jitter for name, at in latest.items()}, deadlines)
-    problem = Problem(taskset, taskset.tasks, taskset.ranks, 1)
-    for task, value, terms in edf_response.rows(problem, WORK):
+    jitter = tuple(latest[task.name].jitter for task in group)
+    due = tuple(deadlines[task.name] for task in group)
+    for task, (value, terms) in zip(group, _bounds(tuple(group), jitter, due), strict=True):
         at, mine = latest[task.name], own[task.name]
         if value is None:
             result[task.name] = replace(mine, bounded=False)
         elif mine.bounded and mine.value <= value:
-            rest = mine.value - at.jitter - task.wcet_ns
+            rest = mine.value - at.jitter - task.wcet
             waiting = (ALLOWED, rest)
-            result[task.name] = Response(mine.value, True, (*at.terms, ("wcet", task.wcet_ns), waiting), at.via)
+            result[task.name] = Response(mine.value, True, (*at.terms, ("wcet", task.wcet), waiting), at.via)
         else:
-            parts = tuple(term for term in terms if term[0] != "release jitter")
-            result[task.name] = Response(value, True, (*at.terms, *parts), at.via)
+            result[task.name] = Response(value, True, (*at.terms, *terms), at.via)
     return result
+
+
+@lru_cache(maxsize=4096)
+def _bounds(
+    group: tuple[RtTask, ...], jitter: tuple[int, ...], deadlines: tuple[int, ...]
+) -> tuple[tuple[int | None, Terms], ...]:
+    """Return the response of every task of a resource (None: too many arrivals) and its terms but for the jitter.
+
+    Cached: mappings that differ elsewhere, and the steps of a bisection, ask for the same resources again.
+    """
+    names = [task.name for task in group]
+    taskset = resource("edf", group, dict(zip(names, jitter, strict=True)), dict(zip(names, deadlines, strict=True)))
+    problem = Problem(taskset, taskset.tasks, taskset.ranks, 1)
+    return tuple(
+        (value, tuple(term for term in terms if term[0] != "release jitter"))
+        for _, value, terms in edf_response.rows(problem, WORK)
+    )

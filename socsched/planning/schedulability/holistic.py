@@ -105,6 +105,17 @@ def _at_least(tasks: Mapping[str, RtTask], order: Sequence[str]) -> dict[str, in
     return finish
 
 
+def respond_alone(
+    task: RtTask, group: Sequence[RtTask], jitter: Mapping[str, int], finish: Mapping[str, int], limit: int
+) -> tuple[int, bool]:
+    """Return the response of a task within its group, after its nominal release, and whether it is a bound.
+
+    Activations (`jitter`) and the ends of other tasks (`finish`, ns) are given, so that only its rivals matter.
+    """
+    value, bounded, terms = _respond(task, group, frozenset(), jitter, finish, limit)
+    return jitter[task.name] + sum(term for _, term in terms) if bounded else value, bounded
+
+
 def _respond(
     task: RtTask,
     group: Sequence[RtTask],

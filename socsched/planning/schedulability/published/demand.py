@@ -10,6 +10,8 @@ from socsched.planning.schedulability.rta_fp import ceil_div
 
 LONGEST = 50_000
 """Steps after which the search for the end of a busy period is abandoned."""
+_NEAR = 1e-6
+"""Distance from a utilisation of 1 within which it is summed exactly."""
 
 
 def demand_tasks(problem: Problem) -> list[DemandTask]:
@@ -31,11 +33,13 @@ def demand_tasks(problem: Problem) -> list[DemandTask]:
 
 def busy_period(problem: Problem) -> int | None:
     """Return the longest busy period (ns), None if utilisation exceeds 1 or no end is found."""
-    if problem.utilisation > 1:
+    used = sum(task.wcet_ns / task.period_ns for task in problem.tasks)
+    full = abs(used - 1) < _NEAR and problem.utilisation == 1
+    if used > 1 + _NEAR or (abs(used - 1) < _NEAR and problem.utilisation > 1):
         return None
     first = max((task.segment for task in demand_tasks(problem)), default=0)
     rows = [(task.wcet_ns, task.period_ns, task.jitter_ns) for task in problem.tasks]
-    if problem.utilisation == 1 and first == 0 and not any(jitter for _, _, jitter in rows):
+    if full and first == 0 and not any(jitter for _, _, jitter in rows):
         return lcm(*(period for _, period, _ in rows))
     length = first + sum(wcet for wcet, _, _ in rows)
     for _ in range(LONGEST):

@@ -41,6 +41,8 @@ def rows(problem: Problem, work: int | None = None) -> Iterator[tuple[PeriodicTa
         worst, longest, before = -1, _NONE, _NONE
         rivals = [_Rival(o.wcet_ns, o.period_ns, o.deadline_ns, o.jitter_ns, segments[o.name]) for o in others]
         for arrival in sorted(_arrivals(task, others, busy)):
+            if task.wcet_ns and busy - arrival <= worst:
+                break  # every job ends within the longest busy period
             before = _busy(task, rivals, arrival, whole, before)
             value = _value(task, before, whole)
             if value > worst:
@@ -91,12 +93,12 @@ def _busy(task: PeriodicTask, rivals: Sequence[_Rival], arrival: int, whole: boo
     """
     due = arrival + task.deadline_ns
     earlier = (arrival + task.jitter_ns) // task.period_ns
-    blocked = max((rival.segment for rival in rivals if rival.deadline > due), default=0)
-    urgent = [
-        (rival.wcet, rival.period, rival.jitter, (due - rival.deadline + rival.jitter) // rival.period + 1)
-        for rival in rivals
-        if rival.deadline - rival.jitter <= due
-    ]
+    blocked, urgent = 0, []
+    for wcet, period, deadline, jitter, segment in rivals:
+        if deadline > due and segment > blocked:
+            blocked = segment
+        if deadline - jitter <= due:
+            urgent.append((wcet, period, jitter, (due - deadline + jitter) // period + 1))
     least = blocked + earlier * task.wcet_ns + (0 if whole else task.wcet_ns)
     length = max(least, before.length if before.blocked == blocked else 0)
     while True:

@@ -1,0 +1,67 @@
+"""The searches that planning tries in order: the next one starts only if the previous ones found no feasible plan.
+
+Each is limited by counters, and the order is fixed: a feasible plan does not depend on the speed of the machine unless
+the time limit ends the search that finds it, or one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from socsched.planning.clock import Clock
+from socsched.planning.mapping.solvers import available
+
+if TYPE_CHECKING:
+    from socsched.api.planning import PlanOptions
+    from socsched.planning.draft import Draft
+
+AUTO = "auto"
+"""As a policy: EDF, and fixed priorities if no plan is found."""
+PORTFOLIO = "portfolio"
+"""As a solver: all of them in order."""
+_NAMES = {"heft": "list search", "restarts": "restarts", "cpsat": "CP-SAT", "auto": "CP-SAT if installed"}
+_LAST = 0.85
+"""Share of the time left for all further searches; the rest explains a plan that is not feasible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A search: a solver under a policy."""
+
+    policy: str
+    solver: str
+
+    @property
+    def name(self) -> str:
+        """Return the name that reports state."""
+        return f"{_NAMES.get(self.solver, self.solver)} under {self.policy}"
+
+
+def members(options: PlanOptions) -> list[Member]:
+    """Return the searches that options ask for, in order; CP-SAT only where OR-Tools is installed."""
+    policies = ("edf", "fp") if options.policy == AUTO else (options.policy,)
+    if options.solver != PORTFOLIO:
+        return [Member(policy, options.solver) for policy in policies]
+    latency = options.objective.split(",")[0] == "latency"  # the only objective that CP-SAT minimises
+    solvers = ("restarts", "cpsat") if latency and available() else ("restarts",)
+    # Restarts begin with a list search, so that only the first policy needs one of its own.
+    return [Member(policies[0], "heft"), *(Member(policy, solver) for solver in solvers for policy in policies)]
+
+
+def first_feasible(
+    tried: Member, others: list[Member], search: Callable[[Member, float | None], Draft], clock: Clock
+) -> Draft | None:
+    """Return the first feasible draft of `others`, with a report of the searches tried; None if none finds one."""
+    names, end = [tried.name], clock.part(_LAST)
+    for number, member in enumerate(others):
+        if end.over():
+            break
+        names.append(member.name)
+        share = end.left() / (len(others) - number) if clock.limited else None
+        draft = search(member, share)
+        if draft.plan.verdict == "feasible":
+            report = replace(draft.plan.solver, portfolio=tuple(names), found_by=member.name)
+            return replace(draft, plan=replace(draft.plan, solver=report))
+    return None

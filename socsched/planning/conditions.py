@@ -1,0 +1,78 @@
+"""The costs on which a proof rests: how far the most uncertain stage of every chain may slow down.
+
+Bisection on one cost (Bini, Di Natale, Buttazzo, RTS 39, 2008).  The mapping stays, and local deadlines and priorities
+are set anew for each cost: they are chosen as tight as the stated costs allow, which would leave no room.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from socsched.cost.cost import Cost
+from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.costs_in_doubt import interval_ns, rescale_cost
+from socsched.planning.evidence import Condition
+from socsched.planning.infeasible_subset import Judge
+from socsched.planning.plan import Plan
+from socsched.planning.workload import Workload
+
+FEASIBLE, UNPROVED = "feasible", "not proved"
+MOST = 4.0
+"""Largest factor that is told apart."""
+ACCURACY = 0.02
+"""Largest error of a factor, which is never too large."""
+
+
+def conditions(
+    plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge, clock: Clock = NO_CLOCK
+) -> tuple[Condition, ...]:
+    """Return the condition of every chain of a feasible plan that has an uncertain stage; () for any other plan.
+
+    Chains whose stage was not bisected before the `clock` runs out are left out.
+    """
+    if plan.verdict != "feasible":
+        return ()
+    factors: dict[str, float] = {}
+    result = []
+    for chain in plan.chains:
+        path = [mapping[name] for name in chain.path if name in mapping and mapping[name].error]
+        if not path:
+            continue
+        cost = max(path, key=lambda cost: cost.time_ns * cost.error)
+        if cost.stage not in factors:
+            if clock.over():
+                continue
+            factors[cost.stage] = _break_even(workload, mapping, judge, cost)
+        factor = math.floor(factors[cost.stage] * 100) / 100
+        result.append(Condition(chain.name, cost.stage, factor, round(1 + cost.error, 4)))
+    return tuple(result)
+
+
+def _break_even(workload: Workload, mapping: Mapping[str, Cost], judge: Judge, cost: Cost) -> float:
+    def holds(factor: float) -> bool:
+        slower = rescale_cost(cost, round(cost.time_ns * factor))
+        return _holds(workload, {**mapping, cost.stage: slower}, judge)
+
+    low, high = 1.0, min(1 + cost.error, MOST)
+    if holds(high):  # the interval's end is the figure of interest
+        if high == MOST or holds(MOST):
+            return MOST
+        low, high = high, MOST
+    while high - low > ACCURACY * low:
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _holds(workload: Workload, mapping: Mapping[str, Cost], judge: Judge) -> bool:
+    candidate = judge(workload, mapping, False)
+    return not candidate.violations and all(chain.bound_ns is not None for chain in candidate.assessment.chains)
+
+
+def upper(plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge) -> str | None:
+    """Return the verdict on a feasible plan's mapping with all costs at their upper ends, None for any other plan."""
+    if plan.verdict != "feasible":
+        return None
+    slower = {name: rescale_cost(cost, interval_ns(cost)[1]) for name, cost in mapping.items()}
+    return FEASIBLE if _holds(workload, slower, judge) else UNPROVED

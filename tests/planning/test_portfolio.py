@@ -1,0 +1,65 @@
+"""The searches after the list search: restarts, priorities by Audsley's algorithm, deadlines given as options."""
+
+from __future__ import annotations
+
+import pytest
+
+from socsched.api.planning import PlanOptions, set_deadlines
+from socsched.api.portfolio import members
+from socsched.descriptor.catalog import get_pipeline
+from socsched.errors import UsageError
+from socsched.planning.schedulability import audsley
+from socsched.planning.schedulability.holistic import holistic
+from socsched.planning.schedulability.tasks import RtTask
+
+
+def task(name: str, wcet: int, period: int, deadline: int, segment: int = 0) -> RtTask:
+    kind = "segment" if segment else "full"
+    return RtTask(name, frozenset([("cpu", 0)]), wcet, period, deadline, segment=segment, preemption=kind)
+
+
+def test_audsley_finds_priorities_that_deadline_order_misses() -> None:
+    """With deadlines beyond the period, deadline-monotonic priorities are not optimal."""
+    tasks = {t.name: t for t in (task("a", 52, 100, 110), task("b", 52, 140, 154))}  # Lehoczky 1990
+    rank = audsley.assign(tasks, {"a": 110, "b": 154})
+    ranked = {n: RtTask(**{**_fields(t), "priority": rank[n]}) for n, t in tasks.items()}
+    answers = holistic(ranked)
+    best = [answers[n].value <= tasks[n].deadline for n in tasks]
+    swapped = {n: RtTask(**{**_fields(t), "priority": 1 - rank[n]}) for n, t in tasks.items()}
+    other = [holistic(swapped)[n].value <= tasks[n].deadline for n in tasks]
+    assert all(best) and not all(other)
+    assert rank["b"] < rank["a"]  # deadline order is the other one
+
+
+def _fields(task: RtTask) -> dict[str, object]:
+    return {name: getattr(task, name) for name in RtTask.__dataclass_fields__}
+
+
+def test_the_portfolio_starts_with_the_list_search_and_keeps_the_policy_asked_for() -> None:
+    names = [(m.policy, m.solver) for m in members(PlanOptions())]
+    assert names[:3] == [("edf", "heft"), ("edf", "restarts"), ("fp", "restarts")]
+    assert {m.policy for m in members(PlanOptions(policy="fp"))} == {"fp"}
+    assert [(m.policy, m.solver) for m in members(PlanOptions(policy="edf", solver="heft"))] == [("edf", "heft")]
+    assert not any(m.solver == "cpsat" for m in members(PlanOptions(objective="energy")))
+
+
+def test_deadlines_replace_those_of_the_pipeline() -> None:
+    pipeline = get_pipeline("waters2019")
+    changed = set_deadlines(pipeline, ["planner-deadline=15ms"])
+    assert {c.name: c.deadline_ns for c in changed.chains}["planner-deadline"] == 15_000_000
+    for text, expected in (("planner=15ms", "no chain 'planner'"), ("planner-deadline=soon", "--deadline")):
+        with pytest.raises(UsageError, match=expected):
+            set_deadlines(pipeline, [text])
+
+
+@pytest.mark.slow
+def test_waters_with_15_ms_for_the_planner_is_found_without_an_exact_solver() -> None:
+    from socsched.descriptor.catalog import get_platform
+    from socsched.models.work import stage_work
+    from socsched.planning.planner import make_plan
+
+    pipeline = set_deadlines(get_pipeline("waters2019"), ["planner-deadline=15ms"])
+    plan = make_plan(
+        pipeline, get_platform("jetson-tx2"), "MAXN", policy="fp", work=stage_work, solver="restarts", explain=False
+    )
+    assert plan.verdict == "feasible" and not plan.violations

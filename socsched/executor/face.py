@@ -16,7 +16,7 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError, SocschedError, UsageError
 from socsched.executor.build import find_executor
 from socsched.executor.details import DETECTIONS, collect
-from socsched.executor.frames import write_inputs
+from socsched.executor.frames import INPUTS, write_inputs
 from socsched.executor.outcome import Executed, read_outcome
 from socsched.executor.settings import EXECUTED, JOURNAL, SETTINGS, RunSettings, write_settings
 from socsched.executor.stages import describe_stages, libraries, sensor_ports, unsupported_stages
@@ -90,6 +90,7 @@ def execute_natively(
     with ExitStack() as stack:
         folder = options.journal.parent if options.journal else Path(stack.enter_context(TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
+        stack.callback(_clean, folder)
         given = write_inputs(plan, feeds, sensor_ports(setting), horizon, folder)
         kinds = {sensor: written.types for sensor, written in given.items()}
         described = [describe_stages(one, kinds) for one in versions]
@@ -120,10 +121,6 @@ def execute_natively(
                 trace.counters.setdefault(name, []).extend(steps)
         facts = {sensor: written.facts for sensor, written in given.items()}
         collect(trace, pipeline, folder, facts, options.frames)
-        passing = [written.document["file"] for written in given.values()]
-        passing += [f"limp-home-{number + 1}.json" for number in range(len(options.limp_home))]
-        for name in (SETTINGS, EXECUTED, DETECTIONS, *passing):
-            (folder / name).unlink(missing_ok=True)
     trace.seed = seed
     for name in timetable.names(plan):
         trace.releases.setdefault(name, [])
@@ -134,6 +131,13 @@ def execute_natively(
     if interrupted:
         require_whole(trace)
     return trace
+
+
+def _clean(folder: Path) -> None:
+    """Delete the files that only a run itself needs."""
+    for pattern in (SETTINGS, EXECUTED, DETECTIONS, "limp-home-*.json", INPUTS.format("*")):
+        for file in folder.glob(pattern):
+            file.unlink()
 
 
 def _networks(stages: Mapping[str, Mapping[str, Any]]) -> bool:

@@ -18,6 +18,8 @@ from socsched.runtime.frames import Frame, FrameSource
 
 MOST_BYTES = 2 << 30
 """Bytes of all frames of a run: they stay in memory."""
+INPUTS = "native-input-{}.bin"
+"""The file of a sensor's frames."""
 _NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
 
 
@@ -46,7 +48,7 @@ def write_inputs(
         if not ports.get(name):
             continue
         frames = _different(feeds[name], max(timetable.frames_of(plan, name, horizon_ns), 1))
-        file = folder / f"input-{len(written)}.bin"
+        file = folder / INPUTS.format(len(written))
         written[name], size = _write(name, frames, feeds[name].warm(), ports[name], file, left)
         left -= size
     return written

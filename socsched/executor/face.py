@@ -41,6 +41,10 @@ _LOOK_S = 0.25
 _INSTEAD = "run with --executor event-chained"
 
 
+class NoExecutor(MachineError):
+    """The native executor cannot be built on this machine."""
+
+
 def unsupported(setting: Setting, options: Options, pace: str, stats: bool) -> list[str]:
     """Return what a run needs and the native executor lacks, in words; empty if it can run it."""
     faults = options.faults or Faults()
@@ -85,7 +89,7 @@ def execute_natively(
         raise UsageError(f"the native executor cannot run this plan yet: {'; '.join(lacking[:5])}", _INSTEAD)
     executor = find_executor()
     if executor is None:
-        raise MachineError("the native executor needs a C++ compiler", f"install g++ or clang++, or {_INSTEAD}")
+        raise NoExecutor("the native executor needs a C++ compiler", f"install g++ or clang++, or {_INSTEAD}")
     feeds, horizon = prepare_inputs(setting, scans, frames, duration_ns, loop)
     with ExitStack() as stack:
         folder = options.journal.parent if options.journal else Path(stack.enter_context(TemporaryDirectory()))

@@ -27,13 +27,14 @@ from socsched.models.registry import get_model
 from socsched.planning.plan import Plan, Transition
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.executor import execute
-from socsched.runtime.options import Options
+from socsched.runtime.options import AUTO, Options
 from socsched.trace.trace import Trace
 from tests.runtime.run_plans import HERE, MS, pipeline, plan, task
 
 SMALL: Mapping[str, Any] = {"input_height": 64, "input_width": 96}
 NARROW = {"range": [0.0, -10.24, -3.0, 20.48, 10.24, 1.0]}
 NATIVE = Options(executor="native")
+PYTHON = "event-chained"
 
 
 @pytest.fixture(autouse=True)
@@ -157,9 +158,8 @@ def test_a_broken_file_is_a_lost_frame_and_results_go_to_a_file(tmp_path: Path) 
     trace = natively(made, pipe, options=Options(executor="native", frames=file, journal=journal), **given)
     theirs = execute(made, pipe, platform=HERE, **given)
     assert [json.loads(line) for line in file.read_text().splitlines()] == [theirs.details[n] for n in range(3)]
-    assert {(n.kind, n.subject, n.frame, n.text) for n in trace.instants} == {
-        (n.kind, n.subject, n.frame, n.text) for n in theirs.instants
-    }
+    lost = [[(n.kind, n.subject, n.frame, n.text) for n in t.instants if n.frame == 1] for t in (trace, theirs)]
+    assert lost[0] == lost[1] and {kind for kind, *_ in lost[0]} == {"input", "drop"}
     assert sorted(p.name for p in file.parent.iterdir()) == ["frames.jsonl", "journal.jsonl", "plan.json"]
 
 
@@ -212,6 +212,21 @@ def test_hostile_stages_are_refused(executor: Path, case: str, tmp_path: Path) -
     assert done.returncode == code and message in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("compiler", "pace", "used"), [(True, True, "native"), (True, False, PYTHON), (False, True, PYTHON)]
+)
+def test_plans_run_natively_where_that_is_possible(
+    compiler: bool, pace: bool, used: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not compiler:
+        monkeypatch.setattr("socsched.executor.face.find_executor", lambda: None)
+    made = plan(task("only", "s"), sensors={"s": 10 * MS})
+    done = run(
+        made, pipeline=pipeline(made), frames=2, pace=pace, options=Options(executor=AUTO), board=LocalBoard(HERE)
+    )
+    assert done.figures["run"]["executor"] == used and len(done.trace.jobs) == 2
+
+
 def test_a_network_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made, pipe = camera()
     monkeypatch.setattr("socsched.executor.face.libraries", lambda: [str(tmp_path / "missing.so")])
@@ -250,7 +265,7 @@ def test_conversions_equal_those_in_python(tmp_path: Path) -> None:
 def test_pointpillars_finds_in_stored_scans_what_it_finds_in_python(tmp_path: Path) -> None:
     scans = scans_or_street(None, tmp_path, 4, 5)
     scans[2].write_bytes(b"no scan")
-    made = make_plan("pointpillars-s", "host").plan
+    made = make_plan("pointpillars-s", "host")
     tasks = tuple(replace(t, period_ns=t.period_ns * 10, deadline_ns=t.deadline_ns * 10) for t in made.tasks)
     sensors = tuple(replace(s, period_ns=s.period_ns * 10) for s in made.sensors)
     made = replace(made, tasks=tasks, sensors=sensors)  # no frame is dropped, however busy the machine is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,16 +53,17 @@ def run(
     `pipeline`: the pipeline, if its name in the plan does not locate it.  `frames`: number of frames of the LiDAR, or
     of the first sensor if there is no LiDAR; alternatively a `duration` (text such as "10 s", or ns); without either,
     all files of `inputs`.  `pace` False releases frames as fast as they complete.  `on_frame` is called at the end of
-    every chain.  See `runtime.executor.execute` for the other options.  Raises UsageError for a plan that this machine
+    every chain.  The executor "auto" is the native one where it can run the plan, otherwise Python's.
+    See `runtime.executor.execute` for the other options.  Raises UsageError for a plan that this machine
     cannot run.
     """
     from socsched.api.loading import load_plan, pipeline_of
     from socsched.api.simulation import duration_ns
     from socsched.executor.face import NAME as NATIVE
-    from socsched.executor.face import execute_natively
+    from socsched.executor.face import NoExecutor, execute_natively
     from socsched.runtime.boards.local import LocalBoard
     from socsched.runtime.executor import execute
-    from socsched.runtime.options import PLAIN
+    from socsched.runtime.options import AUTO, PLAIN
 
     loaded = load_plan(plan)
     if not loaded.tasks:
@@ -70,22 +71,31 @@ def run(
     accounts: dict[str, dict[str, int]] = {}
     options, place = options or PLAIN, board or LocalBoard()
     workload = pipeline_of(loaded, pipeline, warn)
-    if options.executor == NATIVE:
-        trace = execute_natively(
-            loaded,
-            workload,
-            board=place,
-            options=options,
-            frames=frames,
-            duration_ns=duration_ns(duration),
-            seed=seed,
-            pace="rate" if pace else "asap",
-            inputs=inputs is not None,
-            stats=stats,
-            on_frame=on_frame,
-            accounts=accounts,
-        )
-        return _finished(loaded, trace, options, place, accounts)
+    if options.executor in (NATIVE, AUTO):
+        try:
+            trace = execute_natively(
+                loaded,
+                workload,
+                board=place,
+                options=replace(options, executor=NATIVE),
+                frames=frames,
+                duration_ns=duration_ns(duration),
+                seed=seed,
+                pace="rate" if pace else "asap",
+                scans=list_inputs(inputs) if isinstance(inputs, Path) else inputs,
+                weights=weights,
+                scales=scales,
+                loop=loop,
+                stats=stats,
+                on_frame=on_frame,
+                accounts=accounts,
+            )
+            return _finished(loaded, trace, replace(options, executor=NATIVE), place, accounts)
+        except (UsageError, NoExecutor):
+            if options.executor == NATIVE:
+                raise
+    if options.executor == AUTO:
+        options = replace(options, executor=PLAIN.executor)
     trace = execute(
         loaded,
         workload,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 BOARDS = ("local", "jetson")
-EXECUTORS = ("event-chained", "native", "sequential", "stream-per-frame", "shared-queue")
+EXECUTORS = ("auto", "event-chained", "native", "sequential", "stream-per-frame", "shared-queue")
 FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -33,7 +33,8 @@ def run_options(function: F) -> F:
             type=click.Choice(EXECUTORS),
             default=EXECUTORS[0],
             show_default=True,
-            help="Execute as planned (native: without an interpreter), or with a simpler executor for comparison.",
+            help="Execute as planned (native: without an interpreter, event-chained: in Python, auto: native if it "
+            "can), or with a simpler executor for comparison.",
         ),
         click.option(
             "--in-flight",

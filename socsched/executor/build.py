@@ -13,12 +13,16 @@ from pathlib import Path
 
 from socsched.cache import unusable
 from socsched.compiler.native import compilers
+from socsched.compiler.native.host_stages import SOURCES as STAGES
+from socsched.compiler.native.shared_object import FLAGS
 from socsched.compiler.store import library, scratch
 from socsched.errors import MachineError
 
 NAME = "socsched-executor"
 SOURCES = Path(__file__).with_name("native")
 _FLAGS = ("-std=c++17", "-O2", "-Wall", "-Wextra", "-pthread")
+_STAGE_FLAGS = tuple(flag for flag in FLAGS if flag not in ("-fPIC", "-shared"))
+"""Host stages are C, and their results must equal those of the shared object that Python calls."""
 _LINKED = ("-ldl", "-lm", "-static-libstdc++", "-static-libgcc")
 """The C++ library is linked in, so that a board needs the C library only."""
 _HINT = "install g++ or clang++ (build-essential), or set CXX; or run with --executor event-chained"
@@ -44,18 +48,23 @@ def find_executor() -> Path | None:
 
 def build_executor(compiler: str, machine: str, flags: tuple[str, ...] = ()) -> Path:
     """Return the executor for `machine` as built by a compiler, with further `flags`; MachineError if it fails."""
-    sources = sorted(SOURCES.iterdir())
-    key = hashlib.sha256(f"{machine} {platform.libc_ver()} {compiler} {_FLAGS} {_LINKED} {flags}".encode())
+    sources = sorted((*SOURCES.iterdir(), *STAGES))
+    key = hashlib.sha256(
+        f"{machine} {platform.libc_ver()} {compiler} {_FLAGS} {_STAGE_FLAGS} {_LINKED} {flags}".encode()
+    )
     for source in sources:
         key.update(source.name.encode() + b"\0" + source.read_bytes())
-    code = [str(source) for source in sources if source.suffix == ".cpp"]
+    code = [source for source in sources if source.suffix in (".c", ".cpp")]
+    include = f"-I{STAGES[0].parent}"
 
     def build(folder: Path) -> None:
         with scratch(folder.parent) as aside:
 
-            def compile_one(source: str) -> str:
-                compilers.run([compiler, *_FLAGS, *flags, "-c", source], aside, 600)
-                return f"{aside / Path(source).stem}.o"
+            def compile_one(source: Path) -> str:
+                how = ("-x", "c", *_STAGE_FLAGS) if source.suffix == ".c" else (*_FLAGS, include)
+                made = f"{aside / source.name}.o"
+                compilers.run([compiler, *how, *flags, "-c", str(source), "-o", made], aside, 600)
+                return made
 
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 objects = list(pool.map(compile_one, code))

@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,16 +15,19 @@ from typing import Any
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError, SocschedError, UsageError
 from socsched.executor.build import find_executor
+from socsched.executor.details import DETECTIONS, collect
+from socsched.executor.frames import INPUTS, write_inputs
 from socsched.executor.outcome import Executed, read_outcome
 from socsched.executor.settings import EXECUTED, JOURNAL, SETTINGS, RunSettings, write_settings
+from socsched.executor.stages import describe_stages, libraries, sensor_ports, unsupported_stages
 from socsched.faults.model import Faults
 from socsched.models.registry import bindings
 from socsched.planning.plan import Plan
 from socsched.runtime import timetable
 from socsched.runtime.backends.base import Setting
-from socsched.runtime.backends.choose import sort_of, title_of
 from socsched.runtime.boards.base import Board
 from socsched.runtime.errors import StageFailed
+from socsched.runtime.executor import prepare_inputs
 from socsched.runtime.executor_state import FrameReport
 from socsched.runtime.options import Options
 from socsched.runtime.overload import Policies
@@ -37,23 +41,21 @@ _LOOK_S = 0.25
 _INSTEAD = "run with --executor event-chained"
 
 
-def unsupported(setting: Setting, options: Options, pace: str, inputs: bool, stats: bool) -> list[str]:
+class NoExecutor(MachineError):
+    """The native executor cannot be built on this machine."""
+
+
+def unsupported(setting: Setting, options: Options, pace: str, stats: bool) -> list[str]:
     """Return what a run needs and the native executor lacks, in words; empty if it can run it."""
-    found = [
-        f"stage {task.name!r} is a {sort}"
-        for task in setting.plan.tasks
-        if (sort := sort_of(task, setting)) != "synthetic"
-    ]
     faults = options.faults or Faults()
     needs = {
         "--no-pace": pace != "rate",
-        "--input": inputs,
         "--stats": stats,
         "--steal": options.steal,
         "slowdowns in --faults": bool(faults.slowdowns),
         "overruns in --faults": bool(faults.overruns),
     }
-    return found + [what for what, needed in needs.items() if needed]
+    return unsupported_stages(setting) + [what for what, needed in needs.items() if needed]
 
 
 def execute_natively(
@@ -66,7 +68,10 @@ def execute_natively(
     duration_ns: int | None = None,
     seed: int = 0,
     pace: str = "rate",
-    inputs: bool = False,
+    scans: Sequence[Path] | None = None,
+    weights: Path | None = None,
+    scales: Path | None = None,
+    loop: bool = False,
     stats: bool = False,
     on_frame: Callable[[FrameReport], None] | None = None,
     accounts: dict[str, dict[str, int]] | None = None,
@@ -77,39 +82,40 @@ def execute_natively(
     StageFailed (with the trace so far) if a stage fails and no plan can take over.
     """
     platform = board.platform_for(plan)
-    setting = Setting(plan, pipeline, platform, bindings(pipeline), None, seed)
-    if lacking := unsupported(setting, options, pace, inputs, stats):
+    bound = bindings(pipeline)
+    setting = Setting(plan, pipeline, platform, bound, weights, seed, scales)
+    versions = [setting, *(replace(setting, plan=spare) for spare in options.limp_home)]
+    if lacking := [what for one in versions for what in unsupported(one, options, pace, stats)]:
         raise UsageError(f"the native executor cannot run this plan yet: {'; '.join(lacking[:5])}", _INSTEAD)
     executor = find_executor()
     if executor is None:
-        raise MachineError("the native executor needs a C++ compiler", f"install g++ or clang++, or {_INSTEAD}")
-    lead = timetable.lead_source(plan, None)
-    horizon = timetable.horizon_ns(plan, lead, 0, frames, duration_ns)
-    settings = RunSettings(
-        plan,
-        horizon,
-        needs={stage: set(ports.values()) for stage, ports in setting.bound.items()},
-        stages={
-            task.name: {
-                "kind": "spin",
-                "title": title_of(task, setting),
-                "time_ns": task.cost_ns,
-                "cheap_time_ns": task.cost_ns,
-            }
-            for task in plan.tasks
-        },
-        processors=_processors(plan, board),
-        policies=options.policies or Policies(),
-        faults=options.faults or Faults(),
-        limp_home=options.limp_home,
-        shield=options.shield,
-        hang_ns=options.hang_ns,
-        awake_ns=options.awake_ns,
-        realtime=options.realtime,
-        seed=seed,
-    )
+        raise NoExecutor("the native executor needs a C++ compiler", f"install g++ or clang++, or {_INSTEAD}")
+    feeds, horizon = prepare_inputs(setting, scans, frames, duration_ns, loop)
     with ExitStack() as stack:
         folder = options.journal.parent if options.journal else Path(stack.enter_context(TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        stack.callback(_clean, folder)
+        given = write_inputs(plan, feeds, sensor_ports(setting), horizon, folder)
+        kinds = {sensor: written.types for sensor, written in given.items()}
+        described = [describe_stages(one, kinds) for one in versions]
+        settings = RunSettings(
+            plan,
+            horizon,
+            needs={stage: set(ports.values()) for stage, ports in bound.items()},
+            stages=described[0],
+            limp_home_stages=tuple(described[1:]),
+            inputs={sensor: written.document for sensor, written in given.items()},
+            libraries=tuple(libraries()) if any(_networks(stages) for stages in described) else (),
+            processors=_processors(plan, board),
+            policies=options.policies or Policies(),
+            faults=options.faults or Faults(),
+            limp_home=options.limp_home,
+            shield=options.shield,
+            hang_ns=options.hang_ns,
+            awake_ns=options.awake_ns,
+            realtime=options.realtime,
+            seed=seed,
+        )
         stack.enter_context(board.prepared(plan))
         meters = [stack.enter_context(meter) for meter in board.meters()]
         interrupted = _run(executor, write_settings(settings, folder), folder, plan, on_frame)
@@ -117,8 +123,8 @@ def execute_natively(
         for meter in meters:
             for name, steps in meter.counters(executed.origin_ns).items():
                 trace.counters.setdefault(name, []).extend(steps)
-        for name in (SETTINGS, EXECUTED, *(f"limp-home-{n + 1}.json" for n in range(len(options.limp_home)))):
-            (folder / name).unlink()
+        facts = {sensor: written.facts for sensor, written in given.items()}
+        collect(trace, pipeline, folder, facts, options.frames)
     trace.seed = seed
     for name in timetable.names(plan):
         trace.releases.setdefault(name, [])
@@ -129,6 +135,17 @@ def execute_natively(
     if interrupted:
         require_whole(trace)
     return trace
+
+
+def _clean(folder: Path) -> None:
+    """Delete the files that only a run itself needs."""
+    for pattern in (SETTINGS, EXECUTED, DETECTIONS, "limp-home-*.json", INPUTS.format("*")):
+        for file in folder.glob(pattern):
+            file.unlink()
+
+
+def _networks(stages: Mapping[str, Mapping[str, Any]]) -> bool:
+    return any(stage["kind"] == "network" for stage in stages.values())
 
 
 def _processors(plan: Plan, board: Board) -> dict[str, list[int]]:

@@ -19,6 +19,7 @@ from socsched.runtime.backends.choose import sort_of
 from socsched.runtime.boards.base import Board
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.executor_state import FrameReport
+from socsched.runtime.frames import FrameSource
 from socsched.runtime.input_files import InputFiles
 from socsched.runtime.inputs import sources
 from socsched.runtime.options import PLAIN, Options
@@ -73,7 +74,25 @@ def execute(
     here = platform or place.platform_for(plan)
     bound = bindings(pipeline)
     setting = Setting(plan, pipeline, here, bound, weights, seed, scales)
-    feeds = sources(pipeline, bound, scans, seed)
+    feeds, horizon = prepare_inputs(setting, scans, frames, duration_ns, loop)
+    session = Session(setting, feeds, backends or {}, place, on_frame, options, alone)
+    with place.prepared(plan):
+        try:
+            return session.trace_of(horizon, pace == "asap", seed, stats)
+        finally:
+            if accounts is not None:
+                accounts.update(session.accounts)
+
+
+def prepare_inputs(
+    setting: Setting, scans: Sequence[Path] | None, frames: int | None, duration_ns: int | None, loop: bool
+) -> tuple[dict[str, FrameSource], int]:
+    """Return the frame sources of a run and its horizon in ns; arguments as those of `execute`.
+
+    Warns of a run that is shorter than asked for, and of stages without weights or scales.
+    """
+    plan, pipeline = setting.plan, setting.pipeline
+    feeds = sources(pipeline, setting.bound, scans, setting.seed)
     fed = next((name for name, feed in feeds.items() if isinstance(feed, InputFiles)), None)
     lidar = fed or next((sensor.name for sensor in pipeline.sensors if sensor.kind == "lidar"), None)
     lead = timetable.lead_source(plan, lidar)
@@ -86,20 +105,16 @@ def execute(
         task for task in plan.tasks if sort_of(task, setting) in ("network", "cuda", "dla") and task.kind == "stage"
     ]
     unready = [task for task in networks if not _ready(pipeline, task.name)]
-    if weights is None and unready:
+    if setting.weights is None and unready:
         warn("no weights given: the networks run with seeded random weights, so their outputs are meaningless")
-    if scales is None and any(task.precision == "int8" for task in (unready if weights is None else networks)):
+    if setting.scales is None and any(
+        task.precision == "int8" for task in (unready if setting.weights is None else networks)
+    ):
         warn("no int8 scales given: scales from seeded inputs are used, so outputs of the networks may be inaccurate")
     for name in timetable.names(plan):
         if name in feeds:
             feeds[name].preload(timetable.frames_of(plan, name, horizon))
-    session = Session(setting, feeds, backends or {}, place, on_frame, options, alone)
-    with place.prepared(plan):
-        try:
-            return session.trace_of(horizon, pace == "asap", seed, stats)
-        finally:
-            if accounts is not None:
-                accounts.update(session.accounts)
+    return feeds, horizon
 
 
 def _ready(pipeline: Pipeline, stage: str) -> bool:

@@ -9,6 +9,9 @@ from socsched.faults.model import Faults
 from socsched.planning.plan import Plan
 from socsched.runtime.overload import Policies
 
+AUTO = "auto"
+"""The native executor where it can run a plan, otherwise event-chained (`api.execution.run`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:

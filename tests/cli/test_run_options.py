@@ -13,6 +13,7 @@ from socsched.cli import root
 from socsched.cli.run_options import EXECUTORS
 from socsched.executor.face import NAME as NATIVE
 from socsched.runtime.dispatch_policy import EXECUTORS as KNOWN
+from socsched.runtime.options import AUTO
 
 PIPELINE = """
 schema_version: "1"
@@ -37,7 +38,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_choices_are_the_executors_there_are() -> None:
-    assert set(EXECUTORS) == {*KNOWN, NATIVE}
+    assert set(EXECUTORS) == {*KNOWN, NATIVE, AUTO}
 
 
 def test_a_run_accounts_for_every_frame_and_the_executor_overhead(
@@ -100,5 +101,5 @@ def test_options_of_the_command_line_reach_the_run(plan: Path, tmp_path: Path) -
         Options(
             "sequential", 3, steal=True, shield=True, awake_ns=200_000, realtime="fifo", hang_ns=2 * 10**9, **files
         ),
-        Options(**files),
+        Options(AUTO, **files),
     ]

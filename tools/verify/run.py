@@ -1,6 +1,6 @@
 """Predict a run of a pipeline on this machine, run it, and compare the two.
 
-    python -m tools.verify.run [PIPELINE] [--seconds 60] [--repeat 100] [-o FOLDER]
+    python -m tools.verify.run [PIPELINE] [--seconds 60] [--repeat 100] [--executor native] [-o FOLDER]
 
 Every stage is profiled alone, for --repeat frames, on the lanes of the plan, since a stage that reads much data is a
 third faster on its producer's processor: plan, profile and plan again until the lanes are stable.  All rates and
@@ -34,13 +34,16 @@ from typing import Any
 from socsched.cost.profile import Profile, save_profile
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
+from socsched.executor.face import NAME as NATIVE
+from socsched.executor.face import execute_natively
 from socsched.models.work import stage_work
 from socsched.planning import io
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
 from socsched.reporting.prediction import Tolerance, predict
+from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.executor import execute
-from socsched.runtime.options import Options
+from socsched.runtime.options import PLAIN, Options
 from socsched.runtime.overheads import overheads
 from socsched.runtime.profile import measure
 from socsched.sim.engine import run as simulate
@@ -167,6 +170,7 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=100, help="frames each stage is measured for")
     parser.add_argument("--realtime", default="off", choices=("off", "auto", "fifo", "deadline"))
     parser.add_argument("--awake", type=float, help="us for which workers stay awake for expected jobs")
+    parser.add_argument("--executor", default=PLAIN.executor, choices=(PLAIN.executor, NATIVE))
     parser.add_argument("-o", "--output", type=Path, help="folder for profile.json and plan.json")
     args = parser.parse_args()
     began = time.monotonic()
@@ -182,7 +186,8 @@ def main() -> int:
     accounts: dict[str, dict[str, int]] = {}
     awake = None if args.awake is None else round(args.awake * 1e3)
     options = Options(realtime=args.realtime, awake_ns=awake)
-    trace = execute(plan, pipeline, duration_ns=duration, options=options, accounts=accounts)
+    run = execute_natively if args.executor == NATIVE else execute
+    trace = run(plan, pipeline, duration_ns=duration, options=options, accounts=accounts, board=LocalBoard())
     figures = overheads(trace)
     where = {task.name: f"{task.engine}{list(task.lanes)}" for task in plan.tasks}
     print(f"{args.pipeline} at 1/{factor:g} of its rates, {args.seconds:g} s, load average {os.getloadavg()[0]:.1f}")

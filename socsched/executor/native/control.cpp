@@ -73,6 +73,10 @@ void Control::release(int provider, int64_t frame, Ns nominal, Ns now, Data* dat
   dispatcher.release(provider, frame, nominal, now, data);
 }
 
+void Control::lose(int provider, int64_t frame, Ns nominal, const std::string& why) {
+  dispatchers_[static_cast<size_t>(version_)]->lose(provider, frame, nominal, Text::failed, keep(why));
+}
+
 void Control::dispatch(Ns now) {
   if (halted_) return;
   Dispatcher& dispatcher = *dispatchers_[static_cast<size_t>(version_)];

@@ -27,6 +27,7 @@ class Control {
   // -- events; times since the start of the run
 
   void release(int provider, int64_t frame, Ns nominal, Ns now, Data* data);
+  void lose(int provider, int64_t frame, Ns nominal, const std::string& why);  // a frame that cannot be used
   void dispatch(Ns now);                             // start every job that can start
   void ended(Job* job, Ns start, Ns end);            // without effect for a job that was abandoned
   void failed(Job* job, Ns start, Ns end, const std::string& error);
@@ -51,6 +52,9 @@ class Control {
   int version() const { return version_; }  // of the plan in charge
   bool lost_lanes() const { return !lost_.empty(); }
   int versions() const { return static_cast<int>(plans_.size()); }
+  // Number of a provider's data in `Frame::data`, -1 if no task needs them.
+  int data_number(int provider) const { return provider < 0 ? -1 : data_number_[static_cast<size_t>(provider)]; }
+  const Store::Size& sizes() const { return store_->size(); }
   const Sources& sources() const { return *sources_; }
   const Ledger& ledger() const { return *ledger_; }
   const Dispatcher& current() const { return *dispatchers_[static_cast<size_t>(version_)]; }

@@ -69,11 +69,11 @@ void Dispatcher::release(int provider, int64_t number, Ns release, Ns now, Data*
   books_.ledger.let_go(ticket);
 }
 
-void Dispatcher::lose(int provider, int64_t number, Ns release, Text why) {
+void Dispatcher::lose(int provider, int64_t number, Ns release, Text why, int64_t a) {
   const int source = books_.sources.of(provider);
   isolation_.released(source, release);
   books_.ring.release(provider, release);
-  books_.ring.instant({release, Kind::input, provider, number, why});
+  books_.ring.instant({release, Kind::input, provider, number, why, a});
   books_.ring.instant({release, Kind::drop, provider, number, Text::lost_frame});
   books_.ledger.lose(source);
 }

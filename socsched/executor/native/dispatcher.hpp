@@ -34,7 +34,7 @@ class Dispatcher {
   // -- events
 
   void release(int provider, int64_t frame, Ns release, Ns now, Data* data);
-  void lose(int provider, int64_t frame, Ns release, Text why);  // a frame that arrived but cannot be used
+  void lose(int provider, int64_t frame, Ns release, Text why, int64_t a = 0);  // a frame that arrived but cannot be used
 
   // Take the jobs that start now, most urgent first, at most one for every lane; `tidy` must follow.  Return their number.
   size_t pick(Ns now, Job** started);

@@ -9,14 +9,15 @@
 #include "plan.hpp"
 #include "pool.hpp"
 #include "records.hpp"
+#include "tensor.hpp"
 
 namespace socsched {
 
 // The outputs of one job, or one frame of a sensor; shared by all that may still read them.
 struct Data {
-  const void* const* ports = nullptr;  // one buffer for each output
+  std::vector<Tensor> ports;
   int users = 0;
-  Pool<Data>* home = nullptr;          // where it returns to when it has no users; null: it is never reused
+  std::vector<Data*>* home = nullptr;  // where it returns to when it has no users; null: it is never reused
 };
 
 struct Origin {
@@ -113,7 +114,7 @@ inline void retain(Data* data) {
 }
 
 inline void drop(Data* data) {
-  if (data && --data->users == 0 && data->home) data->home->give(data);
+  if (data && --data->users == 0 && data->home) data->home->push_back(data);  // within the reserved capacity
 }
 
 }  // namespace socsched

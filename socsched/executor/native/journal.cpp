@@ -147,9 +147,9 @@ void Journal::write(const std::string& text) {
   }
 }
 
-const std::string& Journal::title_of(int, const Task& task) const {
-  const auto stage = control_.settings().stages.find(task.name);
-  return stage == control_.settings().stages.end() || stage->second.title.empty() ? task.name : stage->second.title;
+const std::string& Journal::title_of(int version, const Task& task) const {
+  const StageSettings& stage = control_.settings().stage(version, task.name);
+  return stage.title.empty() ? task.name : stage.title;
 }
 
 }  // namespace socsched

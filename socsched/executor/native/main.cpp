@@ -7,6 +7,7 @@
 #include <exception>
 #include <string>
 #include <sys/prctl.h>
+#include <thread>
 
 #include "control.hpp"
 #include "failure.hpp"
@@ -23,7 +24,8 @@ namespace {
 
 const char* const USAGE_TEXT =
     "usage: socsched-executor SETTINGS.json -o FOLDER [--virtual] [--horizon-ns N] [--end-with-parent]\n"
-    "Runs the plan that the settings name and writes journal.jsonl and executed.json into the folder.\n"
+    "Runs the plan that the settings name and writes journal.jsonl, executed.json and, where stages detect objects,\n"
+    "detections.jsonl into the folder.\n"
     "       socsched-executor --check SUMS\n"
     "Compares files with the sha256 digests listed in a file next to them, as sha256sum writes it.\n"
     "--horizon-ns N releases frames for N ns instead of the time in the settings.\n"
@@ -88,6 +90,8 @@ int run(int count, char** values) {
     check_digests(values[2]);
     return OK;
   }
+  setenv("TVM_NUM_THREADS", std::to_string(std::thread::hardware_concurrency()).c_str(), 0);
+  setenv("TVM_BIND_THREADS", "0", 0);  // the executor places threads itself
   const Arguments arguments = read_arguments(count, values);
   Names names;
   Settings settings = read_settings(arguments.settings, names);
@@ -99,7 +103,8 @@ int run(int count, char** values) {
   if (arguments.is_virtual) {
     write_summary(summary, control, run_virtually(control, journal), 0, journal.error());
   } else {
-    RealRun real(control, journal);
+    Detections detections(arguments.folder + "/detections.jsonl");
+    RealRun real(control, journal, detections);
     const Ns duration = real.run();
     write_summary(summary, control, duration, real.origin(), journal.error(), real.notices());
     if (real.hung()) std::_Exit(control.failure().empty() ? OK : MACHINE);  // a thread is still in its stage

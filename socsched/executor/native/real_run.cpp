@@ -29,9 +29,10 @@ Stage& RealRun::Worker::stage(const Task& task) const {
   return *stages[i].second;
 }
 
-RealRun::RealRun(Control& control, Journal& journal)
+RealRun::RealRun(Control& control, Journal& journal, Detections& detections)
     : control_(control),
       journal_(journal),
+      detections_(detections),
       timetable_(control.plan(), control.settings().horizon),
       data_(static_cast<size_t>(control.names().count())),
       next_release_(timetable_.rows().size()),
@@ -43,7 +44,15 @@ RealRun::RealRun(Control& control, Journal& journal)
   submissions_.resize(seats + 1);
   busy_ = std::vector<std::atomic<bool>>(seats);
   keep_memory();
+  make_slots();
   hire();
+  try {
+    warm_up();
+  } catch (...) {
+    dismiss();
+    throw;
+  }
+  warming_ = false;
 }
 
 RealRun::~RealRun() {
@@ -63,6 +72,7 @@ void RealRun::hire() {
   for (int version = 0; version < control_.versions(); version++) {
     const Plan& plan = control_.plan(version);
     worker_of_.emplace_back(plan.tasks.size(), nullptr);
+    recorded_.emplace_back(plan.tasks.size(), -1);
     for (const Task& task : plan.tasks) {
       Worker* worker = nullptr;
       for (const auto& known : workers_)
@@ -78,7 +88,10 @@ void RealRun::hire() {
               worker->processors.push_back(processors->second[static_cast<size_t>(lane)]);
       }
       worker->tasks.push_back(&task);
-      worker->stages.emplace_back(&task, make_stage(task, settings));
+      const StageSettings& stage = settings.stage(version, task.name);
+      DataSlots& slots = *slots_[static_cast<size_t>(version)][static_cast<size_t>(task.number)];
+      worker->stages.emplace_back(&task, make_stage({task, stage, control_, slots}));
+      if (stage.records) recorded_.back()[static_cast<size_t>(task.number)] = static_cast<int>(detections_.add(task.name));
       worker_of_.back()[static_cast<size_t>(task.number)] = worker;
       for (size_t row = 0; row < timetable_.rows().size(); row++) {
         const int provider = timetable_.rows()[row].provider;
@@ -105,10 +118,15 @@ void RealRun::hire() {
   }
   for (const auto& worker : workers_)
     if (!worker->problem.empty()) {
-      for (const auto& other : workers_) other->mailbox.stop();
-      for (const auto& other : workers_) other->thread.join();
+      dismiss();
       throw Failure(MACHINE, worker->problem, "see the settings of the run");
     }
+}
+
+void RealRun::dismiss() {
+  for (const auto& worker : workers_) worker->mailbox.stop();
+  for (const auto& worker : workers_)
+    if (worker->thread.joinable()) worker->thread.join();
 }
 
 // -- workers
@@ -154,7 +172,11 @@ void RealRun::work(Worker& worker) {
 }
 
 void RealRun::execute(Worker& worker, Job* job) {
+  if (warming_) return execute_warm(worker, *job);
   const Task& task = *job->task;
+  const int64_t frame = job->frame;
+  const bool recorded = recorded_[static_cast<size_t>(worker.version)][static_cast<size_t>(task.number)] >= 0;
+  Data* noted = nullptr;
   const Ns start = now();
   __atomic_store_n(&job->begun, start, __ATOMIC_RELEASE);
   std::string error;
@@ -183,6 +205,7 @@ void RealRun::execute(Worker& worker, Job* job) {
         const Ns before = shortest.load(std::memory_order_relaxed);
         shortest.store(before ? std::min(end - start, before + before / 64) : end - start, std::memory_order_relaxed);
       }
+      if (recorded && progress == Progress::done && !job->abandoned && !job->is_void) retain(noted = job->output);
       if (progress == Progress::done)
         control_.ended(job, start, end);
       else
@@ -194,6 +217,7 @@ void RealRun::execute(Worker& worker, Job* job) {
     if (control_.over()) over_ = true;
     count = collect(postings);
   } while (post(count, postings, &worker, false), count == MOST_POSTINGS);
+  if (noted) note_detections(task, worker.version, frame, noted);
 }
 
 // Hang or fail if a failure is to be injected here.
@@ -209,7 +233,10 @@ void RealRun::inject(const Worker& worker, const Task& task, std::string& error)
       });
     if (!here || spent_[i].exchange(true)) continue;
     while (failure.hangs && !stop_) sleep_until(monotonic_ns() + 10 * MS);
-    if (!failure.hangs) error = "InjectedFailure: " + engine + " failed, as specified in the faults file";
+    if (failure.hangs)
+      error = "it hung";  // its data are no longer there
+    else
+      error = "InjectedFailure: " + engine + " failed, as specified in the faults file";
   }
 }
 
@@ -219,7 +246,9 @@ bool RealRun::lanes_free(const Worker& worker) const {
 }
 
 void RealRun::submit(Job* job) {
-  job->output = &data_[static_cast<size_t>(job->task->provider)];
+  const bool tensors = computes(job->version, *job->task);
+  job->output = tensors ? slots_[static_cast<size_t>(job->version)][static_cast<size_t>(job->task->number)]->take()
+                        : &data_[static_cast<size_t>(job->task->provider)];
   retain(job->output);
   for (const int seat : job->task->seats) busy_[static_cast<size_t>(seat)].store(true, std::memory_order_relaxed);
   submissions_[submission_count_++] = job;
@@ -287,6 +316,7 @@ void RealRun::journal_loop() {
   pthread_setname_np(pthread_self(), "journal");
   while (!stop_) {
     journal_.append();
+    detections_.append();
     for (Ns until = monotonic_ns() + JOURNAL; monotonic_ns() < until && !stop_;) sleep_until(std::min(until, monotonic_ns() + 20 * MS));
   }
 }
@@ -318,6 +348,12 @@ Ns RealRun::run() {
                                       : std::max(control_.last_end(), control_.settings().horizon);
   control_.settle(duration);
   journal_.append();
+  detections_.append();
+  for (const auto& worker : workers_)
+    for (const auto& [task, stage] : worker->stages)
+      if (const std::string notice = stage->notice(); !notice.empty()) notices_.push_back(notice);
+  if (const uint64_t lost = detections_.lost()) notices_.push_back(std::to_string(lost) + " frames' detections were lost");
+  if (!detections_.error().empty()) notices_.push_back("the detections are incomplete: " + detections_.error());
   return duration;
 }
 

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "control.hpp"
+#include "data_slots.hpp"
+#include "detections.hpp"
 #include "guard.hpp"
 #include "journal.hpp"
 #include "mailbox.hpp"
@@ -18,8 +20,8 @@ namespace socsched {
 
 class RealRun : public Workers {
  public:
-  // Starts the workers and prepares all stages; Failure if one cannot be prepared.
-  RealRun(Control& control, Journal& journal);
+  // Starts the workers, prepares all stages and warms them up; Failure if that fails.
+  RealRun(Control& control, Journal& journal, Detections& detections);
   ~RealRun() override;
 
   // Release frames until the horizon and wait for the jobs in progress; return the length of the run.
@@ -54,6 +56,15 @@ class RealRun : public Workers {
     Job* job = nullptr;
   };
 
+  void make_slots();
+  Data* frame_data(int provider, int64_t frame);
+  void warm_up();
+  void warm_frame(int version, std::vector<Data*>& held);
+  bool computes(int version, const Task& task) const;
+  void execute_warm(Worker& worker, const Job& job);
+  void note_detections(const Task& task, int version, int64_t frame, Data* outputs);
+  void release_frame(int provider, int64_t frame, Ns nominal, Ns now);
+  void dismiss();
   void hire();
   void work(Worker& worker);
   void prepare(Worker& worker);
@@ -75,13 +86,18 @@ class RealRun : public Workers {
 
   Control& control_;
   Journal& journal_;
+  Detections& detections_;
   Guard guard_;
   Timetable timetable_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::vector<Worker*>> worker_of_;       // by version and task
   std::vector<Job*> submissions_;
   size_t submission_count_ = 0;
-  std::vector<Data> data_;                            // by provider
+  std::vector<Data> data_;                            // by provider, for those without tensors
+  std::vector<std::vector<std::unique_ptr<DataSlots>>> slots_;  // by version and task
+  std::vector<std::unique_ptr<SensorFrames>> frames_; // by provider
+  std::vector<std::vector<char>> computes_;           // by version and task: whether its stage handles tensors
+  std::vector<std::vector<int>> recorded_;            // by version and task: its number in `detections_`, -1: none
   std::vector<std::atomic<Ns>> next_release_;         // by row of the timetable; monotonic
   std::vector<std::atomic<bool>> busy_;               // by seat; hints for threads without the guard
   std::vector<std::atomic<Ns>> shortest_;             // by provider: a recent short execution time of a task
@@ -90,7 +106,8 @@ class RealRun : public Workers {
   std::string class_ = "off";
   Ns origin_ = 0, awake_ = 0;
   std::atomic<int> version_{0};
-  std::atomic<bool> over_{false}, stop_{false};
+  std::atomic<bool> over_{false}, stop_{false}, warming_{true}, warmed_{false};
+  std::string warm_error_;
   bool hung_ = false, started_ = false;
 };
 

@@ -34,6 +34,14 @@ void RealRun::announce_releases() {
   }
 }
 
+void RealRun::release_frame(int provider, int64_t frame, Ns nominal, Ns now) {
+  const auto& frames = frames_[static_cast<size_t>(provider)];
+  if (frames && !frames->problem(frame).empty())
+    control_.lose(provider, frame, nominal, frames->problem(frame));
+  else
+    control_.release(provider, frame, nominal, now, frame_data(provider, frame));
+}
+
 // Release all frames that are due, and start their first jobs.
 void RealRun::release_due(Worker* worker) {
   Posting postings[MOST_POSTINGS];
@@ -43,7 +51,7 @@ void RealRun::release_due(Worker* worker) {
     const Ns time = now();
     for (Ns instant = timetable_.next(); instant >= 0 && instant <= time && !control_.over(); instant = timetable_.next()) {
       timetable_.take(instant, [&](int provider, int64_t frame) {
-        control_.release(provider, frame, instant, time, &data_[static_cast<size_t>(provider)]);
+        release_frame(provider, frame, instant, time);
         control_.ring().counter(RELEASE_LATE, provider, instant, static_cast<double>(time - instant));
       });
       control_.dispatch(time);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "failure.hpp"
+#include "settings_data.hpp"
 
 namespace socsched {
 
@@ -10,28 +11,9 @@ namespace {
 
 constexpr size_t MOST = 100'000, LONGEST = 4000;
 
-// The path of a file named in the settings, relative to their folder.
-std::string beside(const std::string& settings, const std::string& name) {
-  const size_t slash = settings.rfind('/');
-  return name.empty() || name[0] == '/' || slash == std::string::npos ? name : settings.substr(0, slash + 1) + name;
-}
-
 Term term_of(const JsonField& from) {
   const std::string name = from.one_of(term_names());
   return static_cast<Term>(std::find(term_names().begin(), term_names().end(), name) - term_names().begin());
-}
-
-StageSettings read_stage(const JsonField& from, const std::string& path) {
-  StageSettings stage;
-  stage.kind = from["kind"].one_of({"spin", "sleep", "call"});
-  if (from.has("title")) stage.title = from["title"].text(LONGEST);
-  if (from.has("time_ns")) stage.time = from["time_ns"].integer(0, MOST_NS);
-  if (from.has("cheap_time_ns")) stage.cheap_time = from["cheap_time_ns"].integer(0, MOST_NS);
-  if (stage.kind == "call") {
-    stage.library = beside(path, from["library"].text(LONGEST));
-    stage.function = from["function"].text(LONGEST);
-  }
-  return stage;
 }
 
 InjectedFailure read_failure(const JsonField& from) {
@@ -55,21 +37,36 @@ void read_overload(const JsonField& from, Settings& settings) {
 
 }  // namespace
 
+const StageSettings& Settings::stage(int version, const std::string& task) const {
+  static const StageSettings load;
+  if (version > 0 && static_cast<size_t>(version) <= limp_home_stages.size()) {
+    const auto& own = limp_home_stages[static_cast<size_t>(version) - 1];
+    if (const auto found = own.find(task); found != own.end()) return found->second;
+  }
+  const auto found = stages.find(task);
+  return found == stages.end() ? load : found->second;
+}
+
 Settings read_settings(const std::string& path, Names& names) {
   const JsonFile file(path);
   const JsonField root = file.root();
   root["format"].one_of({"socsched-run"});
   root["version"].integer(1, 1);
   Settings settings;
-  settings.plan = beside(path, root["plan"].text(LONGEST));
-  for (const std::string& name : root["limp_home"].texts(1000, LONGEST)) settings.limp_home.push_back(beside(path, name));
+  settings.plan = path_next_to(path, root["plan"].text(LONGEST));
+  for (const std::string& name : root["limp_home"].texts(1000, LONGEST)) settings.limp_home.push_back(path_next_to(path, name));
   for (const auto& [policy, terms] : root["orders"].fields(1000)) {
     const std::vector<JsonField> both = terms.items(2);
     if (both.size() != 2) terms.fail("expected two terms");
     settings.orders[policy] = {term_of(both[0]), term_of(both[1])};
   }
   for (const auto& [task, needed] : root["needs"].fields(MOST)) settings.needs[task] = needed.texts(MOST, LONGEST);
-  for (const auto& [task, stage] : root["stages"].fields(MOST)) settings.stages[task] = read_stage(stage, path);
+  settings.stages = read_stages(root["stages"], path);
+  if (root.has("limp_home_stages"))
+    for (const JsonField& stages : root["limp_home_stages"].items(1000)) settings.limp_home_stages.push_back(read_stages(stages, path));
+  if (root.has("inputs")) settings.inputs = read_inputs(root["inputs"], path);
+  if (root.has("tvm"))
+    for (const std::string& library : root["tvm"].texts(16, LONGEST)) settings.tvm.push_back(path_next_to(path, library));
   for (const auto& [engine, lanes] : root["processors"].fields(1024))
     for (const JsonField& lane : lanes.items(1024))
       settings.processors[engine].push_back(static_cast<int>(lane.integer(-1, 1 << 20)));

@@ -7,15 +7,42 @@
 
 #include "order.hpp"
 #include "plan.hpp"
+#include "tensor.hpp"
 
 namespace socsched {
 
 enum class OnOverload { none, skip, abort, degrade };
 
-// How a stage is made executable: `spin` (busy for a time), `sleep`, or `call` (a function of a shared object).
+// An input of a stage: a port of another stage or of a sensor, and the form in which the stage takes it.
+struct InputSettings {
+  std::string from;
+  size_t port = 0;
+  TensorType type;
+};
+
+// How a stage is made executable: `spin` (busy for a time), `sleep`, `call` (a function of a shared object), `host` (a
+// function of stages.h), `network` (compiled by TVM), or `convert` (data types and layouts of another stage's outputs).
 struct StageSettings {
   std::string kind = "spin", title, library, function;
-  Ns time = -1, cheap_time = -1;  // of spin and sleep; -1: the planned cost
+  Ns time = -1, cheap_time = -1;   // of spin and sleep; -1: the planned cost
+  std::vector<InputSettings> inputs;
+  std::vector<TensorType> outputs;
+  std::vector<uint8_t> params;     // of a host stage: a struct of stages.h
+  int threads = 0;                 // of a network; 0: TVM_NUM_THREADS
+  bool records = false;            // whether its outputs are boxes, scores and labels to record
+};
+
+// One frame of a sensor: the shapes of its tensors, which lie in turn in the file; with a problem it is lost.
+struct FrameSettings {
+  std::vector<TensorType> ports;
+  std::string problem;
+};
+
+// The frames of a sensor, repeated in turn; `warm` is usable.
+struct SensorSettings {
+  std::string file;
+  std::vector<FrameSettings> frames;
+  FrameSettings warm;
 };
 
 // A failure to inject: the first job on some lanes of an engine from `at` on hangs, or fails.
@@ -37,6 +64,9 @@ struct Settings {
   std::map<std::string, Order> orders;                 // by policy
   std::map<std::string, std::vector<std::string>> needs;  // task -> stages and sensors whose data it cannot do without
   std::map<std::string, StageSettings> stages;         // by task
+  std::vector<std::map<std::string, StageSettings>> limp_home_stages;  // by limp-home plan, where they differ
+  std::map<std::string, SensorSettings> inputs;        // by sensor
+  std::vector<std::string> tvm;                        // TVM's libraries, in the order of loading
   std::map<std::string, std::vector<int>> processors;  // engine -> the processor of each lane
   std::map<std::string, OnOverload> overload;          // by task
   std::map<std::string, std::vector<Ns>> times;        // virtual clock: execution times of a task's jobs, in turn
@@ -47,6 +77,9 @@ struct Settings {
   int64_t seed = 0;
   bool shield = false;
   std::string realtime = "off";
+
+  // The stage of a task in plan number `version`; a load of its planned time unless the file names another kind.
+  const StageSettings& stage(int version, const std::string& task) const;
 };
 
 // Return the settings of a file; Failure with the position of what is wrong in it.

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "clock.hpp"
+#include "data_stage.hpp"
 #include "failure.hpp"
 #include "mailbox.hpp"
 
@@ -74,11 +75,13 @@ class CallStage : public Stage {
 
 }  // namespace
 
-std::unique_ptr<Stage> make_stage(const Task& task, const Settings& settings) {
-  const auto found = settings.stages.find(task.name);
-  const StageSettings how = found == settings.stages.end() ? StageSettings() : found->second;
+std::unique_ptr<Stage> make_stage(const StagePlace& place) {
+  const StageSettings& how = place.settings;
+  if (how.kind == "host") return make_host_stage(place);
+  if (how.kind == "network") return make_tvm_stage(place);
+  if (how.kind == "convert") return make_convert_stage(place);
   if (how.kind == "call") return std::make_unique<CallStage>(how.library, how.function);
-  const Ns time = how.time < 0 ? task.cost : how.time, cheap = how.cheap_time < 0 ? time / 2 : how.cheap_time;
+  const Ns time = how.time < 0 ? place.task.cost : how.time, cheap = how.cheap_time < 0 ? time / 2 : how.cheap_time;
   if (how.kind == "sleep") return std::make_unique<SleepStage>(time, cheap);
   return std::make_unique<SpinStage>(time, cheap);
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "data_slots.hpp"
 #include "job.hpp"
 #include "settings.hpp"
 
@@ -26,9 +27,22 @@ class Stage {
 
   // Why the last job failed.
   virtual std::string error() const { return "the stage failed"; }
+
+  // What the user should know after the run; empty if nothing.
+  virtual std::string notice() const { return ""; }
 };
 
-// Return the stage of a task: a load of its planned time unless the settings name another kind.
-std::unique_ptr<Stage> make_stage(const Task& task, const Settings& settings);
+class Control;
+
+// A stage, and where its outputs go.
+struct StagePlace {
+  const Task& task;
+  const StageSettings& settings;
+  const Control& control;
+  DataSlots& slots;
+};
+
+// Return the stage of a task; Failure if its settings are inconsistent.
+std::unique_ptr<Stage> make_stage(const StagePlace& place);
 
 }  // namespace socsched

@@ -1,0 +1,71 @@
+"""The results of each frame of a native run: what its input was, and what stages detected."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from socsched.bounded import read_bytes
+from socsched.descriptor.pipeline import Pipeline
+from socsched.errors import MachineError
+from socsched.models.registry import get_model
+from socsched.runtime.collect import DETECTION_PORTS, PREFIXES, class_names, detections
+from socsched.runtime.frames_file import FramesFile
+from socsched.trace.trace import Trace
+
+DETECTIONS = "detections.jsonl"
+_MOST_BYTES = 4 << 30
+
+
+def collect(
+    trace: Trace,
+    pipeline: Pipeline,
+    folder: Path,
+    facts: Mapping[str, Sequence[Mapping[str, Any]]],
+    target: Path | None,
+) -> None:
+    """Add the parts of frames to `Trace.details`, or write them to the file `target`.
+
+    `facts`: by sensor, those of its frames, which repeat.
+    """
+    parts = (*_inputs(trace, facts), *_detections(pipeline, folder))
+    if target is None:
+        for frame, part in parts:
+            trace.details.setdefault(frame, {"frame": frame}).update(part)
+        return
+    with FramesFile(target) as file:
+        for frame, part in parts:
+            file.add(frame, part)
+    if file.error is not None:
+        raise MachineError(f"the results of frames cannot be written: {file.error}") from file.error
+
+
+def _inputs(trace: Trace, facts: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for sensor, frames in facts.items():
+        for number in range(len(trace.releases.get(sensor, ()))):
+            if found := frames[number % len(frames)]:
+                yield number, found
+
+
+def _detections(pipeline: Pipeline, folder: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the detections in the executor's file; numbers are those of 32-bit floats."""
+    file = folder / DETECTIONS
+    if not file.is_file():
+        return
+    classes = class_names(pipeline)
+    prefixes = {
+        stage.name: next(p for p in PREFIXES if p + DETECTION_PORTS[0] in {port.name for port in model.outputs})
+        for stage in pipeline.stages
+        if stage.model and (model := get_model(stage.model, stage.params)).classes and model.function is not None
+    }
+    for line in read_bytes(file, "detections of a run", "run the plan again", _MOST_BYTES).splitlines():
+        found = json.loads(line)
+        prefix, stage = prefixes[found["stage"]], found["stage"]
+        kinds = (np.float32, np.float32, np.int32)
+        arrays = [np.array(found[port], kind) for port, kind in zip(DETECTION_PORTS, kinds, strict=True)]
+        outputs = dict(zip((prefix + port for port in DETECTION_PORTS), arrays, strict=True))
+        yield found["frame"], {f"{prefix}detections": detections(outputs, classes[stage], prefix)}

@@ -1,0 +1,63 @@
+// Memory of data: the outputs of a stage for as many jobs as may hold them at once, and the frames of a sensor.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "job.hpp"
+#include "settings.hpp"
+
+namespace socsched {
+
+// The outputs of one stage.
+class DataSlots {
+ public:
+  DataSlots(size_t count, const StageSettings& stage);
+
+  // A free slot; one is added if more frames are in progress than were expected.
+  Data* take();
+
+  // The memory of a port of a slot, made larger if it has less than `bytes`.
+  void* room(Data& slot, size_t port, size_t bytes);
+
+  size_t count() const { return slots_.size(); }
+  Data* slot(size_t number) const { return slots_[number].get(); }
+
+ private:
+  struct Room {
+    Memory memory;
+    size_t bytes = 0;
+  };
+
+  struct Slot : Data {
+    std::vector<Room> rooms;
+  };
+
+  void add();
+
+  const StageSettings& stage_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<Data*> free_;
+};
+
+// The frames of a sensor, read before the run.
+class SensorFrames {
+ public:
+  // Failure if the file is shorter than its frames or cannot be read.
+  explicit SensorFrames(const SensorSettings& settings);
+
+  Data* frame(int64_t number) { return &frames_[static_cast<size_t>(number) % frames_.size()]; }
+  Data* warm() { return &warm_; }
+  const std::string& problem(int64_t number) const {
+    return settings_.frames[static_cast<size_t>(number) % settings_.frames.size()].problem;
+  }
+
+ private:
+  const SensorSettings& settings_;
+  std::vector<Data> frames_;
+  Data warm_;
+  std::vector<Memory> memory_;
+};
+
+}  // namespace socsched

@@ -1,0 +1,87 @@
+#include "data_stage.hpp"
+
+#include "failure.hpp"
+
+namespace socsched {
+
+namespace {
+
+// Whether a tensor has the shape that a stage takes; a fixed size may be divided among axes in another way.
+bool fits(const TensorType& wanted, const TensorType& found) {
+  bool fixed = true, equal = wanted.rank == found.rank;
+  for (int i = 0; i < wanted.rank; i++) {
+    const int64_t size = wanted.shape[static_cast<size_t>(i)];
+    fixed &= size >= 0;
+    equal &= i < found.rank && (size < 0 || size == found.shape[static_cast<size_t>(i)]);
+  }
+  return fixed ? wanted.elements() == found.elements() : equal;
+}
+
+// Brings the outputs of another stage into other data types and layouts, port by port.
+class ConvertStage : public DataStage {
+ public:
+  using DataStage::DataStage;
+
+  Progress launch(const Job& job) override {
+    for (size_t i = 0; i < place_.settings.inputs.size(); i++) {
+      const InputSettings& wanted = place_.settings.inputs[i];
+      const Tensor* const from = arriving(job, i);
+      if (!from) return Progress::failed;
+      Tensor& to = job.output->ports[wanted.port];
+      to.type = from->type;
+      to.type.dtype = wanted.type.dtype;
+      to.type.layout = wanted.type.layout;
+      to.data = place_.slots.room(*job.output, wanted.port, to.type.bytes());
+      if (!convert(*from, to)) return fail("no conversion between these data types");
+    }
+    return Progress::done;
+  }
+};
+
+}  // namespace
+
+DataStage::DataStage(const StagePlace& place) : place_(place) {
+  for (const InputSettings& input : place.settings.inputs) {
+    const int data = place.control.data_number(place.control.names().find(input.from));
+    if (data < 0) throw Failure(USAGE, place.task.name + ": reads " + input.from + ", which it does not need", "write the settings again");
+    data_.push_back(data);
+  }
+  converted_.resize(data_.size());
+}
+
+const Tensor* DataStage::arriving(const Job& job, size_t number) {
+  const InputSettings& wanted = place_.settings.inputs[number];
+  const Data* const data = job.given.data[data_[number]];
+  if (!data || wanted.port >= data->ports.size() || (!data->ports[wanted.port].data && !data->ports[wanted.port].object)) {
+    fail("no data from " + wanted.from);
+    return nullptr;
+  }
+  return &data->ports[wanted.port];
+}
+
+const Tensor* DataStage::input(const Job& job, size_t number) {
+  const Tensor* const found = arriving(job, number);
+  if (!found) return nullptr;
+  const InputSettings& wanted = place_.settings.inputs[number];
+  if (!fits(wanted.type, found->type)) {
+    fail("data from " + wanted.from + " have another shape than it takes");
+    return nullptr;
+  }
+  if (found->type.lies_as(wanted.type)) return found;
+  Converted& own = converted_[number];
+  own.tensor.type = found->type;
+  own.tensor.type.dtype = wanted.type.dtype;
+  own.tensor.type.layout = wanted.type.layout;
+  if (own.bytes < own.tensor.type.bytes()) {
+    own.bytes = own.tensor.type.bytes() * 5 / 4;  // sizes vary a little between frames
+    own.memory = allocate(own.bytes);
+  }
+  own.tensor.data = own.memory.get();
+  if (convert(*found, own.tensor)) return &own.tensor;
+  fail("data from " + wanted.from + " have another data type than it takes");
+  return nullptr;
+}
+
+std::unique_ptr<Stage> make_convert_stage(const StagePlace& place) { return std::make_unique<ConvertStage>(place); }
+
+}  // namespace socsched

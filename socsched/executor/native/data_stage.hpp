@@ -1,0 +1,49 @@
+// Stages that compute: they read tensors of other stages and sensors and write into their own slots.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "control.hpp"
+#include "stage.hpp"
+
+namespace socsched {
+
+class DataStage : public Stage {
+ public:
+  explicit DataStage(const StagePlace& place);
+
+  std::string error() const override { return error_; }
+
+ protected:
+  // An input of a job, converted if it lies otherwise than the stage wants it; null, with an error, if it does not fit.
+  const Tensor* input(const Job& job, size_t number);
+
+  // The same in the form in which it arrives.
+  const Tensor* arriving(const Job& job, size_t number);
+
+  Progress fail(const std::string& why) {
+    error_ = place_.task.name + ": " + why;
+    return Progress::failed;
+  }
+
+  StagePlace place_;
+
+ private:
+  struct Converted {
+    Tensor tensor;
+    Memory memory;
+    size_t bytes = 0;
+  };
+
+  std::vector<int> data_;              // by input: the number of its data
+  std::vector<Converted> converted_;   // by input
+  std::string error_;
+};
+
+std::unique_ptr<Stage> make_host_stage(const StagePlace& place);
+std::unique_ptr<Stage> make_tvm_stage(const StagePlace& place);
+std::unique_ptr<Stage> make_convert_stage(const StagePlace& place);
+
+}  // namespace socsched

@@ -1,0 +1,113 @@
+#include "detections.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "failure.hpp"
+#include "json.hpp"
+
+namespace socsched {
+
+namespace {
+
+constexpr size_t MOST_WORDS = size_t{1} << 16;  // of a record; a quarter of a ring
+
+// Nine digits hold a float exactly.
+void add_float(std::string& text, float value) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%.9g", static_cast<double>(value));
+  text += std::isnan(value) ? "NaN" : std::isinf(value) ? (value < 0 ? "-Infinity" : "Infinity") : digits;
+}
+
+}  // namespace
+
+Detections::~Detections() {
+  if (file_ >= 0) ::close(file_);
+}
+
+size_t Detections::add(const std::string& stage) {
+  if (file_ < 0) {
+    file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (file_ < 0) throw Failure(MACHINE, path_ + ": cannot be written: " + std::strerror(errno), "check permissions and free space");
+  }
+  Source& source = *sources_.emplace_back(std::make_unique<Source>());
+  source.stage = stage;
+  source.words.resize(MOST_WORDS);
+  return sources_.size() - 1;
+}
+
+void Detections::note(size_t stage, int64_t frame, const Data& outputs) {
+  Source& source = *sources_[stage];
+  const Tensor &boxes = outputs.ports[0], &scores = outputs.ports[1], &labels = outputs.ports[2];
+  const int64_t count = scores.type.shape[0], width = boxes.type.shape[1];
+  const size_t bytes = static_cast<size_t>(count) * static_cast<size_t>(width + 2) * 4, words = 3 + (bytes + 7) / 8;
+  if (words > source.words.size()) return source.ring.write(Record::job, nullptr, SIZE_MAX >> 16);  // counts as lost
+  int64_t* const to = source.words.data();
+  to[0] = frame;
+  to[1] = count;
+  to[2] = width;
+  if (words > 3) to[words - 1] = 0;  // the padding
+  char* at = reinterpret_cast<char*>(to + 3);
+  for (const Tensor* part : {&boxes, &scores, &labels}) {
+    const size_t size = static_cast<size_t>(count) * (part == &boxes ? static_cast<size_t>(width) : 1) * 4;
+    std::memcpy(at, part->data, size);
+    at += size;
+  }
+  source.ring.write(Record::job, to, words);
+}
+
+uint64_t Detections::lost() const {
+  uint64_t lost = 0;
+  for (const auto& source : sources_) lost += source->ring.lost();
+  return lost;
+}
+
+void Detections::append() {
+  Record kind;
+  std::string text;
+  for (const auto& source : sources_)
+    while (source->ring.read(kind, words_)) {
+      const size_t count = static_cast<size_t>(words_[1]), width = static_cast<size_t>(words_[2]);
+      std::vector<float> floats(count * (width + 1));
+      std::vector<int32_t> labels(count);
+      if (count) {
+        std::memcpy(floats.data(), &words_[3], floats.size() * 4);
+        std::memcpy(labels.data(), reinterpret_cast<const char*>(&words_[3]) + floats.size() * 4, count * 4);
+      }
+      text += "{\"stage\":";
+      append_json(text, source->stage);
+      text += ",\"frame\":" + std::to_string(words_[0]) + ",\"boxes\":[";
+      for (size_t i = 0; i < count; i++) {
+        text += i ? ",[" : "[";
+        for (size_t k = 0; k < width; k++) {
+          if (k) text += ",";
+          add_float(text, floats[i * width + k]);
+        }
+        text += "]";
+      }
+      text += "],\"scores\":[";
+      for (size_t i = 0; i < count; i++) {
+        if (i) text += ",";
+        add_float(text, floats[count * width + i]);
+      }
+      text += "],\"labels\":[";
+      for (size_t i = 0; i < count; i++) text += (i ? "," : "") + std::to_string(labels[i]);
+      text += "]}\n";
+    }
+  size_t done = 0;
+  while (error_.empty() && done < text.size()) {
+    const ssize_t written = ::write(file_, text.data() + done, text.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0)
+      error_ = std::strerror(written < 0 ? errno : ENOSPC);
+    else
+      done += static_cast<size_t>(written);
+  }
+}
+
+}  // namespace socsched

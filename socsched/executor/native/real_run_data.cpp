@@ -1,0 +1,128 @@
+// Data of a run in real time: slots of stages, frames of sensors, and the warm-up, which runs every stage before time zero.
+#include <algorithm>
+#include <mutex>
+
+#include "failure.hpp"
+#include "real_run.hpp"
+
+namespace socsched {
+
+namespace {
+
+constexpr size_t MOST_SLOTS = 16;  // made before the run; more are added if they are needed
+constexpr int WARM_FRAMES = 3;
+
+bool contains(const std::vector<int>& list, int entry) { return std::find(list.begin(), list.end(), entry) != list.end(); }
+
+// The number of jobs that may hold outputs of a task at once: its own, those waiting for it, and the latest sampled one.
+size_t holders(const Wiring& wiring, const Task& task) {
+  size_t count = 2;
+  const int provider = task.replaces >= 0 ? task.replaces : task.provider;
+  for (const Task& other : wiring.plan.tasks) {
+    const size_t number = static_cast<size_t>(other.number);
+    if (!contains(wiring.needs[number], provider) && !contains(wiring.carry[number], provider)) continue;
+    count += std::min(static_cast<size_t>(other.queue), MOST_SLOTS) + 1;
+    if (other.after.size() > 1) count++;
+  }
+  return std::min(count, MOST_SLOTS);
+}
+
+}  // namespace
+
+void RealRun::make_slots() {
+  const Settings& settings = control_.settings();
+  for (int version = 0; version < control_.versions(); version++) {
+    slots_.emplace_back();
+    computes_.emplace_back();
+    for (const Task& task : control_.plan(version).tasks) {
+      const StageSettings& stage = settings.stage(version, task.name);
+      computes_.back().push_back(stage.kind == "host" || stage.kind == "network" || stage.kind == "convert");
+      slots_.back().push_back(std::make_unique<DataSlots>(holders(control_.wiring(version), task), stage));
+    }
+  }
+  frames_.resize(data_.size());
+  for (const auto& [sensor, given] : settings.inputs)
+    if (const int provider = control_.names().find(sensor); provider >= 0)
+      frames_[static_cast<size_t>(provider)] = std::make_unique<SensorFrames>(given);
+}
+
+// The data of a sensor's frame; without tensors, something that stands for it.
+Data* RealRun::frame_data(int provider, int64_t frame) {
+  const auto& frames = frames_[static_cast<size_t>(provider)];
+  return frames ? frames->frame(frame) : &data_[static_cast<size_t>(provider)];
+}
+
+// Run all stages of all plans on a usable frame of each sensor, one after another, each in its own thread: it warms
+// thread pools and caches, and makes memory for the frames that may later be in progress at once.
+void RealRun::warm_up() {
+  for (int version = 0; version < control_.versions(); version++) {
+    if (std::none_of(control_.plan(version).tasks.begin(), control_.plan(version).tasks.end(), [&](const Task& task) { return computes(version, task); }))
+      continue;
+    std::vector<Data*> held;
+    for (int frame = 0; frame < WARM_FRAMES; frame++) warm_frame(version, held);
+    for (Data* const data : held) drop(data);
+  }
+}
+
+bool RealRun::computes(int version, const Task& task) const {
+  return computes_[static_cast<size_t>(version)][static_cast<size_t>(task.number)];
+}
+
+void RealRun::warm_frame(int version, std::vector<Data*>& held) {
+  const Plan& plan = control_.plan(version);
+  std::vector<Data*> outputs(data_.size(), nullptr), given(control_.sizes().data, nullptr);
+  for (size_t provider = 0; provider < frames_.size(); provider++)
+    if (frames_[provider]) outputs[provider] = frames_[provider]->warm();
+  std::vector<const Task*> left;
+  for (const Task& task : plan.tasks)
+    if (computes(version, task)) left.push_back(&task);
+  const auto ready = [&](const Task* task) {
+    const auto& inputs = control_.settings().stage(version, task->name).inputs;
+    return std::all_of(inputs.begin(), inputs.end(), [&](const InputSettings& input) {
+      return outputs[static_cast<size_t>(control_.names().find(input.from))] != nullptr;
+    });
+  };
+  while (!left.empty()) {
+    const auto next = std::find_if(left.begin(), left.end(), ready);
+    if (next == left.end()) return;  // stages that read each other's data have none in a first frame either
+    const Task& task = **next;
+    left.erase(next);
+    for (size_t provider = 0; provider < outputs.size(); provider++)
+      if (const int number = control_.data_number(static_cast<int>(provider)); number >= 0) given[static_cast<size_t>(number)] = outputs[provider];
+    Job job;
+    job.task = &task;
+    job.version = version;
+    job.given.data = given.data();
+    job.output = slots_[static_cast<size_t>(version)][static_cast<size_t>(task.number)]->take();
+    retain(job.output);
+    held.push_back(job.output);
+    warmed_ = false;
+    worker_of_[static_cast<size_t>(version)][static_cast<size_t>(task.number)]->mailbox.put(&job);
+    while (!warmed_) sleep_until(monotonic_ns() + 50'000);
+    if (!warm_error_.empty()) throw Failure(MACHINE, "stage " + task.name + " failed in the warm-up: " + warm_error_);
+    outputs[static_cast<size_t>(task.replaces >= 0 ? task.replaces : task.provider)] = job.output;
+  }
+}
+
+// A job of the warm-up, in its worker's thread.
+void RealRun::execute_warm(Worker& worker, const Job& job) {
+  warm_error_.clear();
+  try {
+    Stage& stage = worker.stage(*job.task);
+    Progress progress = stage.launch(job);
+    while (progress == Progress::running) progress = stage.poll();
+    if (progress == Progress::failed) warm_error_ = stage.error();
+  } catch (const std::exception& error) {
+    warm_error_ = error.what();
+  }
+  warmed_ = true;
+}
+
+// Let go of a recorded job's outputs once they are noted.
+void RealRun::note_detections(const Task& task, int version, int64_t frame, Data* outputs) {
+  detections_.note(static_cast<size_t>(recorded_[static_cast<size_t>(version)][static_cast<size_t>(task.number)]), frame, *outputs);
+  std::lock_guard<Guard> lock(guard_);
+  drop(outputs);
+}
+
+}  // namespace socsched

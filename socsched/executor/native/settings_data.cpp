@@ -1,0 +1,108 @@
+#include "settings_data.hpp"
+
+#include <algorithm>
+
+namespace socsched {
+
+namespace {
+
+constexpr size_t MOST = 100'000, LONGEST = 4000, MOST_PORTS = 64;
+
+void read_shape(const JsonField& from, TensorType& type) {
+  double elements = 1;
+  for (const JsonField& size : from.items(MOST_RANK)) {
+    const int64_t value = size.integer(-1, MOST_ELEMENTS);
+    type.shape[static_cast<size_t>(type.rank++)] = value;
+    elements *= static_cast<double>(std::max(value, int64_t{1}));
+  }
+  if (elements > static_cast<double>(MOST_ELEMENTS)) from.fail("expected at most 2^31 elements");
+}
+
+TensorType read_type(const JsonField& from) {
+  TensorType type;
+  const std::string dtype = from["dtype"].one_of(dtype_names());
+  type.dtype = static_cast<Dtype>(std::find(dtype_names().begin(), dtype_names().end(), dtype) - dtype_names().begin());
+  if (!parse_layout(from["layout"].text(LONGEST), type.layout)) from["layout"].fail("expected NCHW, NHWC or NCHW16c, each with +1 for a border");
+  read_shape(from["shape"], type);
+  return type;
+}
+
+std::vector<uint8_t> read_bytes(const JsonField& from) {
+  const std::string& text = from.text(LONGEST);
+  const auto digit = [&](char c) {
+    const size_t value = std::string("0123456789abcdef").find(c);
+    if (value == std::string::npos) from.fail("expected hexadecimal digits");
+    return static_cast<uint8_t>(value);
+  };
+  if (text.size() % 2) from.fail("expected an even number of hexadecimal digits");
+  std::vector<uint8_t> bytes;
+  for (size_t i = 0; i < text.size(); i += 2) bytes.push_back(static_cast<uint8_t>(digit(text[i]) << 4 | digit(text[i + 1])));
+  return bytes;
+}
+
+StageSettings read_stage(const JsonField& from, const std::string& path) {
+  StageSettings stage;
+  stage.kind = from["kind"].one_of({"spin", "sleep", "call", "host", "network", "convert"});
+  if (from.has("title")) stage.title = from["title"].text(LONGEST);
+  if (from.has("time_ns")) stage.time = from["time_ns"].integer(0, MOST_NS);
+  if (from.has("cheap_time_ns")) stage.cheap_time = from["cheap_time_ns"].integer(0, MOST_NS);
+  if (stage.kind == "call" || stage.kind == "network") stage.library = path_next_to(path, from["library"].text(LONGEST));
+  if (stage.kind == "call" || stage.kind == "host") stage.function = from["function"].text(LONGEST);
+  if (stage.kind == "host") stage.params = read_bytes(from["params"]);
+  if (stage.kind == "network") stage.threads = static_cast<int>(from["threads"].integer(0, 1024));
+  if (stage.kind != "host" && stage.kind != "network" && stage.kind != "convert") return stage;
+  for (const JsonField& entry : from["inputs"].items(MOST_PORTS))
+    stage.inputs.push_back({entry["from"].text(LONGEST), static_cast<size_t>(entry["port"].integer(0, MOST_PORTS - 1)), read_type(entry)});
+  if (stage.kind != "convert")
+    for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.outputs.push_back(read_type(entry));
+  if (from.has("records")) stage.records = from["records"].boolean();
+  if (stage.records && stage.outputs.size() < 3) from["records"].fail("expected false without three outputs");
+  return stage;
+}
+
+FrameSettings read_frame(const JsonField& from, const std::vector<TensorType>& ports) {
+  FrameSettings frame;
+  if (from.has("problem")) frame.problem = from["problem"].text(LONGEST);
+  if (!frame.problem.empty()) return frame;
+  const std::vector<JsonField> shapes = from["shapes"].items(MOST_PORTS);
+  if (shapes.size() != ports.size()) from["shapes"].fail("expected a shape for every port");
+  for (size_t i = 0; i < ports.size(); i++) {
+    TensorType type = ports[i];
+    type.rank = 0;
+    read_shape(shapes[i], type);
+    for (int axis = 0; axis < type.rank; axis++)
+      if (type.shape[static_cast<size_t>(axis)] < 0) shapes[i].fail("expected sizes of at least 0");
+    frame.ports.push_back(type);
+  }
+  return frame;
+}
+
+}  // namespace
+
+std::string path_next_to(const std::string& settings, const std::string& name) {
+  const size_t slash = settings.rfind('/');
+  return name.empty() || name[0] == '/' || slash == std::string::npos ? name : settings.substr(0, slash + 1) + name;
+}
+
+std::map<std::string, StageSettings> read_stages(const JsonField& from, const std::string& path) {
+  std::map<std::string, StageSettings> stages;
+  for (const auto& [task, stage] : from.fields(MOST)) stages[task] = read_stage(stage, path);
+  return stages;
+}
+
+std::map<std::string, SensorSettings> read_inputs(const JsonField& from, const std::string& path) {
+  std::map<std::string, SensorSettings> inputs;
+  for (const auto& [name, entry] : from.fields(MOST)) {
+    SensorSettings& sensor = inputs[name];
+    std::vector<TensorType> ports;
+    for (const JsonField& port : entry["ports"].items(MOST_PORTS)) ports.push_back(read_type(port));
+    sensor.file = path_next_to(path, entry["file"].text(LONGEST));
+    for (const JsonField& frame : entry["frames"].items(MOST)) sensor.frames.push_back(read_frame(frame, ports));
+    sensor.warm = read_frame(entry["warm"], ports);
+    if (sensor.frames.empty()) entry["frames"].fail("expected at least one frame");
+    if (!sensor.warm.problem.empty()) entry["warm"].fail("expected a usable frame");
+  }
+  return inputs;
+}
+
+}  // namespace socsched

@@ -1,0 +1,66 @@
+// Tensors between stages: data type, memory layout and shape, and conversions, as socsched/compiler/layouts.py has them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace socsched {
+
+enum class Dtype : uint8_t { fp32, fp16, int8, uint8, int32, int64, boolean };
+
+const std::vector<std::string>& dtype_names();
+size_t size_of(Dtype dtype);
+
+// "NCHW" or "NHWC", channels in blocks of `block` (0: plain), with a zero `border` of pixels.
+struct Layout {
+  int64_t block = 0, border = 0;
+  bool channels_last = false;
+
+  bool operator==(const Layout& other) const {
+    return block == other.block && border == other.border && channels_last == other.channels_last;
+  }
+};
+
+// Parse a name such as "NCHW16c+1" ("" means NCHW); return false for any other.
+bool parse_layout(const std::string& name, Layout& layout);
+
+constexpr int MOST_RANK = 6;
+constexpr int64_t MOST_ELEMENTS = int64_t{1} << 31;
+
+struct TensorType {
+  Dtype dtype = Dtype::fp32;
+  Layout layout;
+  int rank = 0;
+  std::array<int64_t, MOST_RANK> shape{};  // the logical one; -1: any size
+
+  int64_t elements() const;                                   // of the logical shape
+  int physical(std::array<int64_t, MOST_RANK>& shape) const;  // the shape in memory; returns its rank
+  size_t bytes() const;                                       // in memory
+  bool lies_as(const TensorType& other) const;                // whether data type and layout agree
+};
+
+// A tensor in memory.  `object` is the runtime's own object for it, if it has one (see tvm_stage.cpp).
+struct Tensor {
+  void* data = nullptr;
+  TensorType type;
+  void* object = nullptr;
+};
+
+struct FreeMemory {
+  void operator()(void* memory) const;
+};
+
+using Memory = std::unique_ptr<void, FreeMemory>;
+
+// Return zeroed memory that starts at a multiple of 64 bytes, as compiled kernels require; all of its pages exist.
+Memory allocate(size_t bytes);
+
+// Write `from` with the data type and layout of `to` into the memory of `to`, which has room for it; its shape becomes
+// that of `from`.  Return false if there is no conversion between these data types.
+bool convert(const Tensor& from, Tensor& to);
+
+}  // namespace socsched

@@ -84,6 +84,9 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("compile {root}/plan.json -p host", "omit --platform"),
     ],
     "plan": [
+        (f"plan pointpillars -p {BOARD} --deadline nothing=5ms", "nothing"),
+        (f"plan {{root}}/plan.json --export autoware --template {{root}}/missing.yaml -o {{root}}/x.yaml", "missing.yaml"),
+        (f"plan {{root}}/plan.json --export autoware --map nothing=1 -o {{root}}/x.yaml", "nothing"),
         ("plan nothing -p host", "nothing"),
         ("plan pointpillars", "needs a platform"),
         ("plan pointpillars -p nowhere", "nowhere"),

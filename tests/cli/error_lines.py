@@ -85,8 +85,8 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     ],
     "plan": [
         (f"plan pointpillars -p {BOARD} --deadline nothing=5ms", "nothing"),
-        (f"plan {{root}}/plan.json --export autoware --template {{root}}/missing.yaml -o {{root}}/x.yaml", "missing.yaml"),
-        (f"plan {{root}}/plan.json --export autoware --map nothing=1 -o {{root}}/x.yaml", "nothing"),
+        ("plan {root}/plan.json --export autoware --template {root}/missing.yaml -o {root}/x.yaml", "missing.yaml"),
+        ("plan {root}/plan.json --export autoware --map nothing=1 -o {root}/x.yaml", "nothing"),
         ("plan nothing -p host", "nothing"),
         ("plan pointpillars", "needs a platform"),
         ("plan pointpillars -p nowhere", "nowhere"),

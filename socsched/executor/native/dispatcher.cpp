@@ -153,6 +153,10 @@ void Dispatcher::abandon(Job* job, Ns start, Ns end, Abandon how, Text why, int6
   job->abandoned = true;
   vacate(job, end);
   slice(job, start, end);
+  if (why == Text::hangs) {  // its thread may still use its data, which are therefore never reused
+    for (size_t i = 0; i < books_.store.size().data; i++) retain(job->given.data[i]);
+    retain(job->output);
+  }
   if (how == Abandon::aborted) {
     abort_job(job, end, why, a, b, c);
   } else {

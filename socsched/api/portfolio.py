@@ -40,12 +40,17 @@ class Member:
 
 
 def members(options: PlanOptions) -> list[Member]:
-    """Return the searches that options ask for, in order; CP-SAT only where OR-Tools is installed."""
+    """Return the searches that options ask for, in order.
+
+    CP-SAT is one only where OR-Tools is installed and planning has a time limit: it ends by time alone, and the cells of
+    a sweep, which have no limit, must not depend on the machine.
+    """
     policies = ("edf", "fp") if options.policy == AUTO else (options.policy,)
     if options.solver != PORTFOLIO:
         return [Member(policy, options.solver) for policy in policies]
     latency = options.objective.split(",")[0] == "latency"  # the only objective that CP-SAT minimises
-    solvers = ("restarts", "cpsat") if latency and available() else ("restarts",)
+    exact = latency and available() and options.time_limit is not None
+    solvers = ("restarts", "cpsat") if exact else ("restarts",)
     # Restarts begin with a list search, so that only the first policy needs one of its own.
     return [Member(policies[0], "heft"), *(Member(policy, solver) for solver in solvers for policy in policies)]
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.descriptor.contention import ContentionChoice
-from socsched.planning.evidence import Bandwidth, Measurement, Power, Provenance, Tie, Uncertainty
+from socsched.planning.evidence import Bandwidth, Condition, Measurement, Power, Provenance, Tie, Uncertainty
 from socsched.planning.io import from_document, load, save, to_document
 from socsched.planning.plan import ChainResult, Conflict, Plan, Throttle, Transition, Violation
 from socsched.planning.search_report import ModeResult, Proof, SearchReport
@@ -26,7 +26,8 @@ REPORT = SearchReport(
     modes={"any": ModeResult("feasible", 1)}, notes={"a": "cut"}, proposed=8, conflict=("deadline",), scope="all",
     whole_stages="open", proof=Proof("bounds", "x"), source="a paper",
     options={"on": True, "share": 0.5, "n": 1, "s": ""}, facts={"steps": [1, {"b": None}]}, rounds=2,
-    fixed_point=False, compared_latency_ns={"heft": 9},
+    fixed_point=False, compared_latency_ns={"heft": 9}, portfolio=("list search under edf",),
+    found_by="CP-SAT under fp",
 )  # fmt: skip
 
 
@@ -60,7 +61,11 @@ def everything() -> Plan:
         violations=(VIOLATED,),
         conflicts=(Conflict((VIOLATED,), True, True, 5),),
         uncertainty=Uncertainty(
-            "latency", (Tie("a", "gpu", 1.0, 2),), Measurement("a", "cpu", "fp32", 1, 2.5, 3, 4, 5.0, "may be better")
+            "latency",
+            (Tie("a", "gpu", 1.0, 2),),
+            Measurement("a", "cpu", "fp32", 1, 2.5, 3, 4, 5.0, "may be better"),
+            (Condition("drive", "decode", 1.5, 2.0),),
+            "feasible",
         ),
         power=Power(1.5, 2, (("cpu", 1), ("gpu", 0.5))),
         bandwidth=Bandwidth(1.5, 2, (("a", 1),)),

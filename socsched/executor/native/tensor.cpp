@@ -42,6 +42,8 @@ float float_of_half(uint16_t half) {
 void store(float& to, float from) { to = from; }
 void store(uint16_t& to, float from) { to = half_of(from); }
 void store(float& to, uint16_t from) { to = float_of_half(from); }
+void store(float& to, uint8_t from) { to = static_cast<float>(from); }
+void store(uint16_t& to, uint8_t from) { to = half_of(static_cast<float>(from)); }
 template <class T>
 void store(T& to, T from) {
   to = from;
@@ -188,6 +190,8 @@ bool convert(const Tensor& from, Tensor& to) {
   }
   if (source == Dtype::fp32 && target == Dtype::fp16) return lay<float, uint16_t>(from, to), true;
   if (source == Dtype::fp16 && target == Dtype::fp32) return lay<uint16_t, float>(from, to), true;
+  if (source == Dtype::uint8 && target == Dtype::fp32) return lay<uint8_t, float>(from, to), true;
+  if (source == Dtype::uint8 && target == Dtype::fp16) return lay<uint8_t, uint16_t>(from, to), true;
   return false;
 }
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from socsched.cost.cost import Cost
 from socsched.descriptor.limits import Objective
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.conditions import conditions, upper
+from socsched.planning.conditions import FEASIBLE, conditions, upper
 from socsched.planning.costs_in_doubt import interval_ns, rescale_cost
 from socsched.planning.deployment import Outline, outlined, placed
 from socsched.planning.evidence import Measurement, Tie, Uncertainty
@@ -69,8 +69,9 @@ def uncertainty(
 
     Alternatives not evaluated before the `clock` runs out are left out.
     """
-    worth = _worth(objective)
-    wishes = list(_verdict(plan, workload, mapping, judge, clock))
+    worth, top = _worth(objective), upper(plan, workload, mapping, judge)
+    # Nothing within the intervals changes a verdict that holds with all costs at their upper ends.
+    wishes = [] if top == FEASIBLE else list(_verdict(plan, workload, mapping, judge, clock))
     ties: list[Tie] = []
     if worth and plan.verdict == "feasible":
         for cost, difference, error, gains in _alternatives(workload, mapping, judge, worth, clock):
@@ -83,7 +84,7 @@ def uncertainty(
     best = max(wishes, key=lambda wish: (wish.flips, wish.gain), default=None)
     measure = best.measurement() if best else None
     margins = conditions(plan, workload, mapping, judge, clock)
-    return Uncertainty(objective, tuple(ties), measure, margins, upper(plan, workload, mapping, judge))
+    return Uncertainty(objective, tuple(ties), measure, margins, top)
 
 
 Worth = Callable[[Outline], float]

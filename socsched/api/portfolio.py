@@ -42,8 +42,7 @@ class Member:
 def members(options: PlanOptions) -> list[Member]:
     """Return the searches that options ask for, in order.
 
-    CP-SAT is one only where OR-Tools is installed and planning has a time limit: it ends by time alone, and the cells
-    of a sweep, which have no limit, must not depend on the machine.
+    CP-SAT is one only where OR-Tools is installed and planning has a time limit: it ends by time alone.
     """
     policies = ("edf", "fp") if options.policy == AUTO else (options.policy,)
     if options.solver != PORTFOLIO:

@@ -86,9 +86,7 @@ def plan_key(inputs_digest: str, point: Point) -> str:
 
 
 def policy_to_plan_with(point: Point) -> str:
-    """Return the policy to plan with: the simulated one if bounds exist for it, auto if none is stated."""
-    if all(name != "policy" for name, _ in point.values):
-        return "auto"
+    """Return the policy to plan with: the simulated one if bounds exist for it, else EDF."""
     return point.policy if point.policy in ("edf", "fp") else "edf"
 
 
@@ -137,12 +135,13 @@ def perform(opened: Opened, job: Job, packed: bytes | None) -> Done:
 
 
 def make(opened: Opened, point: Point) -> Planned:
-    """Plan a configuration; the search budget is a number of mappings, not a time."""
+    """Plan a configuration by list search alone; the search budget is a number of mappings, not a time."""
     from socsched.api.planning import PlanOptions, plan_with
     from socsched.planning.sensitivity import growth
 
     platform, study = opened.platform(point), opened.inputs.study
-    options = PlanOptions(point.objective, policy_to_plan_with(point), time_limit=None, cuts=study.cuts)
+    # Further searches would take seconds in each of the cells that are not feasible, which most sweeps have.
+    options = PlanOptions(point.objective, policy_to_plan_with(point), solver="heft", time_limit=None, cuts=study.cuts)
     plan = plan_with(opened.pipeline(point), platform, None if point.mode == AUTO else point.mode, options)
     facts = _facts(plan, platform, study.prices.get(point.platform))
     if study.holds.growth is not None and plan.tasks:

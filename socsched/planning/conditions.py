@@ -19,7 +19,7 @@ from socsched.planning.workload import Workload
 
 FEASIBLE, UNPROVED = "feasible", "not proved"
 MOST = 4.0
-"""Largest factor that is told apart."""
+"""Largest factor that is distinguished from larger ones."""
 ACCURACY = 0.02
 """Largest error of a factor, which is never too large."""
 

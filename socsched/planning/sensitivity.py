@@ -52,7 +52,7 @@ def spare(
 ) -> Spare | None:
     """Return how far (ns) the WCETs of `names` together may grow; None if the plan cannot be proved as it is.
 
-    Factors above `up_to` are not told apart, and neither are those of at least `enough`: the caller needs no more.
+    Factors above `up_to` are not distinguished, nor are those of at least `enough`: the caller needs no more.
     """
     tasks = rt_tasks(plan)
     chosen = frozenset(tasks) if names is None else names

@@ -23,7 +23,7 @@ struct InputSettings {
 // How a stage is made executable: `spin` (busy for a time), `sleep`, `call` (a function of a shared object), `host` (a
 // function of stages.h), `network` (compiled by TVM), or `convert` (data types and layouts of another stage's outputs).
 struct StageSettings {
-  std::string kind = "spin", title, library, function;
+  std::string kind = "spin", title, shared_object, function;
   Ns time = -1, cheap_time = -1;   // of spin and sleep; -1: the planned cost
   std::vector<InputSettings> inputs;
   std::vector<TensorType> outputs;

@@ -46,7 +46,7 @@ StageSettings read_stage(const JsonField& from, const std::string& path) {
   if (from.has("title")) stage.title = from["title"].text(LONGEST);
   if (from.has("time_ns")) stage.time = from["time_ns"].integer(0, MOST_NS);
   if (from.has("cheap_time_ns")) stage.cheap_time = from["cheap_time_ns"].integer(0, MOST_NS);
-  if (stage.kind == "call" || stage.kind == "network") stage.library = path_next_to(path, from["library"].text(LONGEST));
+  if (stage.kind == "call" || stage.kind == "network") stage.shared_object = path_next_to(path, from["library"].text(LONGEST));
   if (stage.kind == "call" || stage.kind == "host") stage.function = from["function"].text(LONGEST);
   if (stage.kind == "host") stage.params = read_bytes(from["params"]);
   if (stage.kind == "network") stage.threads = static_cast<int>(from["threads"].integer(0, 1024));

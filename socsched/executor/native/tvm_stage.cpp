@@ -140,7 +140,7 @@ class TvmStage : public DataStage {
   void prepare() override {
     runtime_ = &Runtime::instance(place_.control.settings().tvm);
     try {
-      tvm::Object* const library = runtime_->load_module(place_.settings.library);
+      tvm::Object* const library = runtime_->load_module(place_.settings.shared_object);
       tvm::Object* const load = runtime_->function(library, "vm_load_executable");
       module_ = runtime_->call(load, nullptr, 0).object;
       tvm::Object* const initialise = runtime_->function(module_, "vm_initialization");
@@ -149,7 +149,7 @@ class TvmStage : public DataStage {
       main_ = runtime_->function(module_, "main");
       if (place_.settings.threads) runtime_->set_threads(place_.settings.threads);
     } catch (const Failure& failure) {
-      throw Failure(MACHINE, place_.settings.library + ": cannot be loaded: " + failure.what(), "delete it; it is built again");
+      throw Failure(MACHINE, place_.settings.shared_object + ": cannot be loaded: " + failure.what(), "delete it; it is built again");
     }
   }
 

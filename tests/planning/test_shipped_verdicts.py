@@ -52,14 +52,14 @@ def plans() -> dict[tuple[str, str | None], Plan]:
 @pytest.fixture(scope="module")
 def many() -> dict[tuple[str, str | None], Plan]:
     modes = ("MAXN", "50W", "30W", "15W")
-    stack = (("perception-stack", ORIN, mode) for mode in ("MAXN", "15W"))
+    stack = ("perception-stack", ORIN, "MAXN"), ("perception-stack", "juno", None)
     return made(*(("pointpillars", ORIN, mode) for mode in modes), *stack)
 
 
 @pytest.mark.slow
 def test_verdicts(many: dict[tuple[str, str | None], Plan]) -> None:
     found = {key: plan.verdict for key, plan in many.items()}
-    assert found.pop(("perception-stack", "15W")) == "infeasible"
+    assert found.pop(("perception-stack", None)) == "infeasible"
     assert set(found.values()) == {"feasible"}
 
 
@@ -84,20 +84,20 @@ def test_terms_add_up(plans: dict[tuple[str, str | None], Plan]) -> None:
 
 
 @pytest.mark.slow
-def test_few_of_the_requirements_violated_stand_in_each_others_way(many: dict[tuple[str, str | None], Plan]) -> None:
-    plan = many["perception-stack", "15W"]
-    (found,) = plan.conflicts
-    names = {v.requirement.split(" lane")[0] for v in found.requirements}
-    assert "utilisation of cpu0" in names and len(names) < len(plan.violations), "the others follow from these"
-    assert found.minimal and found.proved and plan.solver.proof.method == "lower bound"
-    assert any(lever.startswith("mode MODE_30W") for lever in plan.violations[0].levers)
+def test_few_of_the_requirements_violated_cannot_be_met(many: dict[tuple[str, str | None], Plan]) -> None:
+    plan = many["perception-stack", None]
+    assert 1 < len(plan.conflicts) < len(plan.violations), "the others follow from these"
+    assert any("utilisation of" in v.requirement for found in plan.conflicts for v in found.requirements)
+    assert all(found.minimal and found.proved for found in plan.conflicts)
+    assert plan.solver.proof and plan.solver.proof.method == "lower bound"
+    assert all(lever.startswith("none of the") for lever in plan.violations[0].levers), "no single change is enough"
 
 
 @pytest.mark.slow
 def test_a_search_cut_short_is_undecided_with_its_best_plan_and_how_far_off_it_is() -> None:
     pipeline, platform = get_pipeline("perception-stack"), get_platform(ORIN)
-    hasty = replace(pipeline, chains=tuple(replace(c, deadline_ns=c.deadline_ns // 2) for c in pipeline.chains))
-    plan = make_plan(hasty, platform, "30W", work=stage_work, budget=5, time_limit=1.0)
+    chains = tuple(replace(c, deadline_ns=c.deadline_ns * 5 // 12) for c in pipeline.chains)
+    plan = make_plan(replace(pipeline, chains=chains), platform, "30W", work=stage_work, budget=5)
     assert plan.verdict == "undecided" and plan.tasks and plan.violations
     assert plan.solver.gap is None and plan.solver.overrun > 0 and plan.solver.status == "budget used up"
 

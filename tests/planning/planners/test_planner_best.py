@@ -97,5 +97,5 @@ def test_the_best_plan_is_no_worse_than_any() -> None:
     assert best(outcomes, "energy").power_mw == min(o.power_mw for o in plans)
     with pytest.raises(UsageError, match="cannot be compared by slack"):
         best(outcomes, "slack")
-    with pytest.raises(UsageError, match="no planner covers"):
+    with pytest.raises(UsageError, match="no planner supports"):
         best([Outcome("axonn", {}, 0.0, refusal="too many")], "latency")

@@ -1,14 +1,15 @@
 """Compare the CUDA lowering with PyTorch on this machine's GPU, in fp16: right first, then how fast.
 
-    python -m tools.bench.gpu [--arch sm_90a] [--layers] [--repeats 40] [--int8]
+    python -m tools.bench.gpu [--arch sm_90a] [--layers] [--repeats 40] [--autotune] [--int8] [--only NAME]
 
 needs an NVIDIA GPU, its driver, nvcc, a C++ compiler and PyTorch.  Every stage of PointPillars and ResNet-50 is
 compared with PyTorch in fp32 (relative to the largest output, fresh random inputs).  Times are medians of CUDA graph
 replays after warm-up, each network one graph on either side; PyTorch runs channels last with cuDNN's benchmark mode.
 The ratio is to PyTorch as written (convolution, then ReLU in place); "fused" is the same with cuDNN's fused convolution
-and ReLU, "queued" ours with twenty replays in a row.  Host cost is the wall-clock time of a launch call.  Exit code 1
-when a result is wrong or a bar is missed.  With --int8 both networks are timed in int8, in fp16 and in PyTorch instead,
-in turns; tools/verify/gpu_int8.py says whether int8 is right.
+and ReLU, "autotuned" (with --autotune; minutes) torch.compile's max-autotune, "mma.sync" ours without the instructions
+that only an architecture with an "a" has, "queued" ours with twenty replays in a row.  Host cost is the wall-clock time
+of a launch call.  Exit code 1 when a result is wrong or a bar is missed.  With --int8 both networks are timed in int8,
+in fp16 and in PyTorch instead, in turns; tools/verify/gpu_int8.py says whether int8 is right.
 """
 
 from __future__ import annotations
@@ -133,28 +134,35 @@ def host_cost(stage: Any, ready: Any, launches: int = 200) -> float:
     return statistics.median(found)
 
 
-def compare(network: Any, arch: str, repeats: int, layers: bool) -> dict[str, float]:
+def compare(network: Any, arch: str, repeats: int, layers: bool, autotune: bool = False) -> dict[str, float]:
     """Return times in ms of a network here and in PyTorch, and the host cost in µs."""
     weights = bench.random_weights(network)
-    stage, _ = bench.stage_of(network, weights, arch)
+    stages = {"ours": bench.stage_of(network, weights, arch)[0]}
+    if arch.endswith("a"):
+        stages["mma.sync"] = bench.stage_of(network, weights, arch.rstrip("a"))[0]
+    stage = stages["ours"]
     tensor = stage.inputs[0]
     n, c, h, w = tensor.shape
-    ready = stage.captured((n, h, w, c))
     x = np.random.default_rng(9).normal(size=(n, h, w, c)).astype(np.float16)
-    ready.inputs[0].copyfrom(x)
-    clock = bench.Clock(stage._stream)
+    captured = {name: (own, own.captured((n, h, w, c)), bench.Clock(own._stream)) for name, own in stages.items()}
+    for _, graph, _ in captured.values():
+        graph.inputs[0].copyfrom(x)
     image = torch.tensor(x, device="cuda").permute(0, 3, 1, 2)
     graphs = {}
     with torch.no_grad():
-        for name, fused in (("torch", False), ("fused", True)):
+        for name, fused in (("torch", False), ("fused", True), *((("autotuned", False),) if autotune else ())):
             forward = bench.torch_forward(network, weights, torch, torch.float16, fused)
+            if name == "autotuned":
+                forward = torch.compile(forward, mode="max-autotune-no-cudagraphs")  # one CUDA graph like the others
             graphs[name] = (bench.graph_of(lambda forward=forward: forward(image), torch), forward)
-    found: dict[str, list[float]] = {"ours": [], "torch": [], "fused": []}
+    found: dict[str, list[float]] = {name: [] for name in (*captured, *graphs)}
     for _ in range(3):  # interleaved, so that clocks move for all alike
-        found["ours"].append(clock.milliseconds(lambda: stage.launch(ready), repeats))
+        for name, (own, graph, clock) in captured.items():
+            found[name].append(clock.milliseconds(lambda own=own, graph=graph: own.launch(graph), repeats))
         for name, (graph, _) in graphs.items():
             found[name].append(bench.torch_milliseconds(graph, torch, repeats))
     times = {name: statistics.median(values) for name, values in found.items()}
+    _, ready, clock = captured["ours"]
     times["queued"] = clock.milliseconds(lambda: stage.launch(ready), 20, inner=20)
     if layers:
         show_layers(network, stage, ((n, h, w, c),), arch)
@@ -227,6 +235,14 @@ def show_layers(network: Any, stage: Any, shapes: Any, arch: str) -> None:
     print(f"  {total:8.2f} us in all", flush=True)
 
 
+def check(networks: dict[str, Any], arch: str) -> list[tuple[str, float, str]]:
+    """Return (stage, error, remark) of every stage against PyTorch in fp32, and of four stages run at once."""
+    checks = [("pfn", check_pillars(arch), ""), ("scatter", check_scatter(arch), "")]
+    with torch.no_grad():
+        checks += [(name, *check_images(network, arch)) for name, network in networks.items()]
+    return [*checks, ("together", check_together(arch), "four stages at once, bit for bit")]
+
+
 def main() -> int:
     """Check, measure, and print the table last."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -235,6 +251,8 @@ def main() -> int:
     parser.add_argument("--layers", action="store_true", help="print a line per kernel")
     parser.add_argument("--shares", action="store_true", help="also run on some of the SMs")
     parser.add_argument("--int8", action="store_true", help="compare int8 with fp16 and PyTorch, nothing else")
+    parser.add_argument("--autotune", action="store_true", help="also compare with torch.compile's max-autotune")
+    parser.add_argument("--only", choices=tuple(BARS), help="compare one network and skip the checks")
     args = parser.parse_args()
     if args.int8:
         from tools.bench import gpu_int8
@@ -246,14 +264,10 @@ def main() -> int:
         return 3
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    failed = []
-    checks = [("pfn", check_pillars(args.arch), ""), ("scatter", check_scatter(args.arch), "")]
+    failed: list[str] = []
     networks = {"backbone": backbone_network(), "head": head_network(), "pointpillars": bench.pointpillars()}
     networks["resnet50"] = bench.resnet50()
-    with torch.no_grad():
-        checks += [(name, *check_images(network, args.arch)) for name, network in networks.items()]
-    checks.append(("together", check_together(args.arch), "four stages at once, bit for bit"))
-    for name, worst, note in checks:
+    for name, worst, note in () if args.only else check(networks, args.arch):
         failed += [f"{name}: error"] if not worst <= TOLERANCE else []
         print(f"{name:14} error {worst:.1e}  {'ok' if worst <= TOLERANCE else 'WRONG'}  {note}", flush=True)
     if args.shares:
@@ -263,19 +277,19 @@ def main() -> int:
             failed += [f"{name}: shares' results differ"] if worst else []
     rows = []
     for name, bar in BARS.items():
-        times = compare(networks[name], args.arch, args.repeats, args.layers)
+        if args.only not in (None, name):
+            continue
+        times = compare(networks[name], args.arch, args.repeats, args.layers, args.autotune)
         ratio = times["ours"] / times["torch"]
         failed += [f"{name}: ratio"] if ratio > bar else []
         failed += [f"{name}: host cost"] if times["host"] > HOST_US else []
         rows.append((name, times, ratio, bar))
     print(f"\n{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, fp16, batch 1, ms")
-    titles = ("socsched", "queued", "PyTorch", "fused", "ratio", "bar", "/fused", "host us")
-    print(f"{'network':14}" + "".join(f"{t:>{w}}" for t, w in zip(titles, (10, 10, 10, 10, 8, 6, 8, 9), strict=True)))
+    peers = [name for name in ("mma.sync", "queued", "torch", "fused", "autotuned") if name in rows[0][1]]
+    print(f"{'network':14}{'ours':>10}" + "".join(f"{name:>11}" for name in peers) + "   ratio   bar /fused  host us")
     for name, t, ratio, bar in rows:
-        print(
-            f"{name:14}{t['ours']:10.4f}{t['queued']:10.4f}{t['torch']:10.4f}{t['fused']:10.4f}{ratio:8.3f}{bar:6.2f}"
-            f"{t['ours'] / t['fused']:8.3f}{t['host']:9.2f}"
-        )
+        line = "".join(f"{t[peer]:11.4f}" for peer in peers)
+        print(f"{name:14}{t['ours']:10.4f}{line}{ratio:8.3f}{bar:6.2f}{t['ours'] / t['fused']:7.3f}{t['host']:9.2f}")
     print("failed: " + ", ".join(failed) if failed else "all bars met")
     return 1 if failed else 0
 

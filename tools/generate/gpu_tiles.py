@@ -155,17 +155,44 @@ class Bench:
         return found, result.numpy()[:, shape.first : shape.first + shape.outputs].astype(np.float32)
 
 
-def write(tiles: Table, faster: Table, path: Path) -> None:
-    """Write both tables as a Python module."""
-    lines = [HEADER]
-    for name, table in (("TABLE", tiles), ("PATCHES", faster)):
+def write(path: Path, header: str, tables: dict[str, Table]) -> None:
+    """Write tables by name as a Python module."""
+    lines = [header]
+    for name, table in tables.items():
         lines.append(f"\n{name}: dict[str, dict[str, tuple[int, ...]]] = {{\n")
         for arch, entries in sorted(table.items()):
+            if not entries:
+                continue
             lines.append(f'    "{arch}": {{\n')
             lines += [f'        "{key}": {fields},\n' for key, fields in sorted(entries.items())]
             lines.append("    },\n")
         lines.append("}\n")
     path.write_text("".join(lines))
+
+
+def record(shape: Convolution, found: list[tuple[float, Any]], tables: tuple[Table, Table], arch: str) -> None:
+    """Print the fastest of a shape's times, and put them into the tables of tiles and of patches.
+
+    A tile must beat the model's choice by 1 %, a patch the fastest tile.
+    """
+    general = arch.rstrip("a")
+    found.sort(key=lambda pair: pair[0])
+    tiles = [pair for pair in found if isinstance(pair[1], Tile)]
+    patched = [pair for pair in found if isinstance(pair[1], Patch)]
+    if not tiles:
+        return
+    expected = fastest_tile(shape, general)
+    expected = replace(expected, splits=1, store=2) if shape.planes else expected
+    default = next((us for us, tile in tiles if tile == expected), float("inf"))
+    rate = 2e-6 * shape.m * shape.n * shape.k / found[0][0]
+    print(f"{shape.key:32} {len(found)} tried, {rate:.0f} T/s, the model's tile {default:.2f} us", flush=True)
+    for microseconds, tile in (*tiles[:3], *patched[:3]):
+        print(f"    {microseconds:7.2f} us {tile}", flush=True)
+    for table, fastest, bar in ((tables[0], tiles, default), (tables[1], patched, tiles[0][0])):
+        entries = table.setdefault(general if fastest is tiles else arch, {})
+        entries.pop(shape.key, None)
+        if fastest and fastest[0][0] <= 0.99 * bar:
+            entries[shape.key] = astuple(fastest[0][1])
 
 
 def main() -> int:
@@ -219,7 +246,7 @@ def tune(
     chosen: list[Convolution], built: list[tuple[Convolution, Tile | Patch, str]], args: argparse.Namespace
 ) -> None:
     """Measure what was built and write the tables."""
-    clock, general = Bench(), args.arch.rstrip("a")
+    clock = Bench()
     table = {arch: dict(entries) for arch, entries in TABLE.items()}
     faster = {arch: dict(entries) for arch, entries in PATCHES.items()}
     for shape in chosen:
@@ -232,24 +259,8 @@ def tune(
                 print(f"{shape.key}: {tile} disagrees", flush=True)
                 continue
             found.append((microseconds, tile))
-        found.sort(key=lambda pair: pair[0])
-        tiles = [pair for pair in found if isinstance(pair[1], Tile)]
-        if not tiles:
-            continue
-        expected = fastest_tile(shape, general)
-        default = next((us for us, tile in tiles if tile == expected), float("inf"))
-        rate = 2e-6 * shape.m * shape.n * shape.k / found[0][0]
-        print(f"{shape.key:32} {len(found)} tried, {rate:.0f} TFLOP/s, the model's tile {default:.2f} us", flush=True)
-        patched = [pair for pair in found if isinstance(pair[1], Patch)]
-        for microseconds, tile in (*tiles[:3], *patched[:3]):
-            print(f"    {microseconds:7.2f} us {tile}", flush=True)
-        table.setdefault(general, {}).pop(shape.key, None)
-        faster.setdefault(args.arch, {}).pop(shape.key, None)
-        if tiles[0][0] <= 0.99 * default:
-            table[general][shape.key] = astuple(tiles[0][1])
-        if patched and patched[0][0] <= 0.99 * tiles[0][0]:
-            faster[args.arch][shape.key] = astuple(patched[0][1])
-    write(table, {arch: entries for arch, entries in faster.items() if entries}, args.output)
+        record(shape, found, (table, faster), args.arch)
+    write(args.output, HEADER, {"TABLE": table, "PATCHES": faster})
 
 
 if __name__ == "__main__":

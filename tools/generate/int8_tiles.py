@@ -1,10 +1,11 @@
 """Find the fastest tile for every int8 matrix product of PointPillars and ResNet-50 on this machine's GPU.
 
-    python -m tools.generate.int8_tiles [--arch sm_90] [--tries 40] [--jobs 16] [--only SUBSTRING] [--seconds 200]
+    python -m tools.generate.int8_tiles [--arch sm_90a] [--tries 40] [--jobs 16] [--only SUBSTRING] [--seconds 200]
                                          [-o FILE]
 
 does for int8 what gpu_tiles.py does for fp16: builds the most promising tiles of each shape in parallel, checks that
-all give the same bytes, times them as graphs of twenty launches, and rewrites the table of int8 tiles.
+all give the same bytes, times them as graphs of twenty launches, and rewrites the table of int8 tiles, and with sm_90a
+that of patches too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import sys
 import tempfile
 import time
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,26 +29,26 @@ from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import quantise
 from socsched.compiler.quantize.scales import Scales
-from socsched.compiler.targets.cuda import int8_gemm, kernels
+from socsched.compiler.targets.cuda import hopper, int8_gemm, kernels
 from socsched.compiler.targets.cuda.codegen import OPTIONS, tir_pipeline
 from socsched.compiler.targets.cuda.device_code import supply_cubins
 from socsched.compiler.targets.cuda.int8_gemm import Form
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
-from socsched.compiler.targets.cuda.int8_tile_table import INT8_TABLE
+from socsched.compiler.targets.cuda.int8_tile_table import INT8_PATCHES, INT8_TABLE
 from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
+from socsched.compiler.targets.cuda.patch import Patch, patches
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile, round_up
-from socsched.compiler.targets.cuda.tiles import candidates, estimate, fastest_tile
+from socsched.compiler.targets.cuda.tiles import candidates, estimate
 from tools import ROOT
 from tools.bench import gpu_common as bench
 from tools.generate import gpu_tiles
 
 TABLE_PATH = ROOT / "socsched/compiler/targets/cuda/int8_tile_table.py"
-HEADER = '''"""Tiles (`shapes.Tile`) of int8 products by GPU and shape, channels in pairs; by int8_tiles.py."""
+HEADER = '''"""Tiles (`shapes.Tile`) and patches (`patch.Patch`) of int8 products by GPU, in pairs; int8_tiles.py."""
 
 from __future__ import annotations
-
-INT8_TABLE: dict[str, dict[str, tuple[int, ...]]] = {'''
+'''
 
 
 def shapes(networks: str) -> list[Convolution]:
@@ -69,13 +70,16 @@ def form_of(shape: Convolution) -> Form:
     return Form(False, Epilogue(stored, 20 if added else 22, shape.relu, added), "uint8" if added else "")
 
 
-def build(job: tuple[Convolution, Tile, str, str]) -> str:
+def build(job: tuple[Convolution, Tile | Patch, str, str]) -> str:
     """Compile one product with one tile to a library; return what went wrong, empty if nothing did."""
     shape, tile, arch, path = job
     form = form_of(shape)
     try:
-        functions = {"multiply": schedule(int8_gemm.convolution(shape, tile, form), tile, form.family)}
-        if tile.splits > 1:
+        if isinstance(tile, Patch):
+            functions = {"multiply": hopper.convolution(shape, tile, form)}
+        else:
+            functions = {"multiply": schedule(int8_gemm.convolution(shape, tile, form), tile, form.family)}
+        if isinstance(tile, Tile) and tile.splits > 1:
             functions["finish"] = kernels.spread(int8_gemm.reduction(shape, tile.splits, form))
         module = tvm.IRModule({name: f.with_attr("global_symbol", name) for name, f in functions.items()})
         target = tvm.target.Target(bench.target(arch))
@@ -92,14 +96,15 @@ def build(job: tuple[Convolution, Tile, str, str]) -> str:
     return ""
 
 
-def tries(shape: Convolution, arch: str, count: int) -> list[Tile]:
-    """Return the tiles to build for a shape: the known tile, then the best by the model."""
-    known = INT8_TABLE.get(arch, {}).get(shape.key)
+def tries(shape: Convolution, arch: str, count: int) -> list[Tile | Patch]:
+    """Return the tiles to build for a shape: the known tile, the best by the model, every patch."""
+    known = INT8_TABLE.get(arch.rstrip("a"), {}).get(shape.key)
     near = [Tile(*known)] if known else []
     tiles = sorted(candidates(shape, arch), key=lambda tile: estimate(shape, tile, arch))
     if shape.planes:
         tiles = [replace(tile, splits=1, store=2) for tile in tiles]
-    return [tile for tile in dict.fromkeys([*near, *gpu_tiles.spread(tiles, count)]) if tile.fits(shape)]
+    chosen = [*near, *gpu_tiles.spread(tiles, count), *(patches(shape) if arch.endswith("a") else ())]
+    return [tile for tile in dict.fromkeys(chosen) if tile.fits(shape)]
 
 
 class Bench(gpu_tiles.Bench):
@@ -132,13 +137,14 @@ class Bench(gpu_tiles.Bench):
         import tvm_ffi
 
         module, epilogue = tvm.runtime.load_module(path), form_of(shape).epilogue
-        length = round_up(shape.k, tile.depth * tile.splits)
+        splits = tile.splits if isinstance(tile, Tile) else 1
+        length = round_up(shape.k, tile.depth * splits) if isinstance(tile, Tile) else shape.k
         weight = tvm.runtime.tensor(np.pad(data["W"], ((0, 0), (0, length - shape.k))), device=self.device)
         empty = np.zeros((shape.pixels, shape.total or shape.outputs), epilogue.dtype)
         result = tvm.runtime.tensor(empty, device=self.device)
         more = [data["R"]] if shape.residual else []
-        parts = tvm.runtime.empty((tile.splits, shape.m, shape.n), "int32", self.device) if tile.splits > 1 else None
-        multiply, finish = module["multiply"], module["finish"] if tile.splits > 1 else None
+        parts = tvm.runtime.empty((splits, shape.m, shape.n), "int32", self.device) if splits > 1 else None
+        multiply, finish = module["multiply"], module["finish"] if splits > 1 else None
 
         def run() -> None:
             if finish is None:
@@ -161,7 +167,7 @@ class Bench(gpu_tiles.Bench):
 def main() -> int:
     """Sweep and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--tries", type=int, default=40)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--networks", default="pointpillars,resnet50")
@@ -186,36 +192,24 @@ def main() -> int:
                 pool.terminate()
                 break
     print(f"{len(built)} of {len(jobs)} built in {time.time() - start:.0f} s", flush=True)
-    table = {arch: dict(entries) for arch, entries in INT8_TABLE.items()}
-    table.setdefault(args.arch, {})
+    tiles = {arch: dict(entries) for arch, entries in INT8_TABLE.items()}
+    faster = {arch: dict(entries) for arch, entries in INT8_PATCHES.items()}
     clock = Bench()
     for shape in chosen:
         data, wanted, found = clock.operands(shape), None, []
         for _, tile, _, path in (job for job in built if job[0] == shape):
-            microseconds, result = clock.measure(shape, tile, path, data)
+            try:
+                microseconds, result = clock.measure(shape, tile, path, data)
+            except RuntimeError as fault:
+                print(f"{shape.key}: {tile}: {str(fault)[:200]}", flush=True)
+                continue
             wanted = result if wanted is None else wanted
             if np.array_equal(result, wanted):
                 found.append((microseconds, tile))
             else:
                 print(f"{shape.key}: {tile} disagrees", flush=True)
-        if not found:
-            continue
-        found.sort(key=lambda pair: pair[0])
-        expected = fastest_tile(shape, args.arch)
-        expected = replace(expected, splits=1, store=2) if shape.planes else expected
-        default = next((us for us, tile in found if tile == expected), float("inf"))
-        rate = 4e-6 * shape.m * shape.n * shape.k / found[0][0]
-        print(f"{shape.key:32} {len(found)} tried, {rate:.0f} TOP/s, the model's tile {default:.2f} us", flush=True)
-        for microseconds, tile in found[:3]:
-            print(f"    {microseconds:7.2f} us {tile}", flush=True)
-        table[args.arch].pop(shape.key, None)
-        if found[0][0] <= 0.99 * default:
-            table[args.arch][shape.key] = astuple(found[0][1])
-    lines = [HEADER]
-    for arch, entries in sorted(table.items()):
-        inner = [f'        "{key}": {tile},' for key, tile in sorted(entries.items())]
-        lines += [f'    "{arch}": {{', *inner, "    },"]
-    args.output.write_text("\n".join([*lines, "}", ""]))
+        gpu_tiles.record(shape, found, (tiles, faster), args.arch)
+    gpu_tiles.write(args.output, HEADER, {"INT8_TABLE": tiles, "INT8_PATCHES": faster})
     return 0
 
 

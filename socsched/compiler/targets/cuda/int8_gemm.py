@@ -69,7 +69,7 @@ def _products(shape: Convolution, rows: int, length: int, form: Form) -> Any:
     return products
 
 
-def _finish(form: Form, outputs: int) -> Any:
+def ending(form: Form, outputs: int) -> Any:
     """Return a function (sum, S, n, other) -> result; the table's last row stands in for missing ones."""
     last = form.epilogue.rows - 1
 
@@ -84,7 +84,7 @@ def _whole(shape: Convolution, rows: int, length: int, form: Form) -> Any:
     m_all, n_all, outputs = shape.m, shape.n, shape.outputs
     pixels, channels = shape.height * shape.width, shape.channels
     results, total, entries, dtype = shape.pixels, shape.total or shape.outputs, form.epilogue.rows, form.epilogue.dtype
-    at, finish, products = target(shape), _finish(form, outputs), _products(shape, rows, length, form)
+    at, finish, products = target(shape), ending(form, outputs), _products(shape, rows, length, form)
 
     @T.prim_func(s_tir=True, private=True)
     def conv_int8(
@@ -109,7 +109,7 @@ def _added(shape: Convolution, rows: int, length: int, form: Form) -> Any:
     m_all, n_all, outputs = shape.m, shape.n, shape.outputs
     pixels, channels = shape.height * shape.width, shape.channels
     results, total, entries, dtype = shape.pixels, shape.total or shape.outputs, form.epilogue.rows, form.epilogue.dtype
-    at, finish, products = target(shape), _finish(form, outputs), _products(shape, rows, length, form)
+    at, finish, products = target(shape), ending(form, outputs), _products(shape, rows, length, form)
     added = form.added
 
     @T.prim_func(s_tir=True, private=True)
@@ -168,7 +168,7 @@ def reduction(shape: Convolution, parts: int, form: Form) -> Any:
     """Return finish(P[parts, m, n], S, (R,) O): add the parts of a split product, then apply the epilogue."""
     m, n, outputs, entries = shape.m, shape.n, shape.outputs, form.epilogue.rows
     results, total, quads, dtype = shape.pixels, shape.total or shape.outputs, n // 4, form.epilogue.dtype
-    at, finish, added = target(shape), _finish(form, outputs), form.added
+    at, finish, added = target(shape), ending(form, outputs), form.added
 
     @T.prim_func(s_tir=True, private=True)
     def sum_int8(

@@ -19,12 +19,13 @@ from socsched.compiler.passes.relax_import import DTYPES
 from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array
 from socsched.compiler.quantize.network import CONVOLUTIONS, QuantisedGraph, Step
-from socsched.compiler.targets.cuda import int8_gemm, int8_kernels, kernels
+from socsched.compiler.targets.cuda import hopper, int8_gemm, int8_kernels, kernels
 from socsched.compiler.targets.cuda.int8_gemm import Form
 from socsched.compiler.targets.cuda.int8_kernels import Operand
 from socsched.compiler.targets.cuda.int8_pack import channel_table, kernel_matrix, window_of
 from socsched.compiler.targets.cuda.int8_tiles import int8_tile
 from socsched.compiler.targets.cuda.lower import Lowered
+from socsched.compiler.targets.cuda.patch import Patch
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, round_up
 from socsched.errors import CompileError
@@ -77,7 +78,7 @@ class _Lowering:
         self.slices = self.planned_slices()
         self.siblings = self.planned_siblings()
         self.merged = {step.output for members in self.siblings.values() for step in members[1:]}
-        self.products: list[tuple[Convolution, Tile]] = []
+        self.products: list[tuple[Convolution, Tile | Patch]] = []
 
     def run(self) -> Lowered:
         inputs = tuple(self.at_border(name) for name in self.graph.inputs)
@@ -259,10 +260,12 @@ class _Lowering:
         added = self.image_of(step.residual) if step.residual else None
         epilogue = Epilogue(stored, step.shift, step.relu, residual)
         form = Form(source.dtype == "int8", epilogue, added.dtype if added else "")
-        tile = int8_tile(shape, self.arch)
+        # Tile programs run only on GPUs.
+        tile = int8_tile(shape, self.arch if self.bound else self.arch.rstrip("a"))
         self.products.append((shape, tile))
         layers = [(member, member.layer) for member in members if member.layer is not None]
-        matrix = kernel_matrix(layers, shape, round_up(shape.k, tile.depth * tile.splits))
+        length = round_up(shape.k, tile.depth * tile.splits) if isinstance(tile, Tile) else shape.k
+        matrix = kernel_matrix(layers, shape, length)
         scale = None if leaves else self.q.scales[step.output]
         table = channel_table(layers, scale, shape.outputs)
         pixels = self.viewed(source.var, (source.pixels, pairs), "float16")
@@ -298,7 +301,7 @@ class _Lowering:
         return (*counts, rest) if rest else tuple(counts)
 
     def product(
-        self, shape: Convolution, tile: Tile, form: Form, operands: list[Any], added: _Image | None, concat: str
+        self, shape: Convolution, tile: Tile | Patch, form: Form, operands: list[Any], added: _Image | None, concat: str
     ) -> Any:
         pixels, matrix, table = operands
         weight, entries = relax.const(matrix, "float16"), relax.const(table, "int32")
@@ -306,10 +309,12 @@ class _Lowering:
         name = f"conv_{shape.key.replace(' ', '_').replace('-', '_')}"
 
         def make() -> Any:
+            if isinstance(tile, Patch):
+                return hopper.convolution(shape, tile, form)
             function = int8_gemm.convolution(shape, tile, form)
             return schedule(function, tile, form.family) if self.bound else function
 
-        if tile.splits > 1:
+        if isinstance(tile, Tile) and tile.splits > 1:
             # parts depend only on the source's form
             kernel = self.kernel((int8_gemm.convolution, replace(shape, relu=False), tile, form.signed), name, make)
             parts = relax.TensorType((tile.splits, shape.m, shape.n), "int32")

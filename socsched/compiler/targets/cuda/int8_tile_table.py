@@ -1,4 +1,4 @@
-"""Tiles (`shapes.Tile`) of int8 products by GPU and shape, channels in pairs; by int8_tiles.py."""
+"""Tiles (`shapes.Tile`) and patches (`patch.Patch`) of int8 products by GPU, in pairs; int8_tiles.py."""
 
 from __future__ import annotations
 
@@ -38,3 +38,5 @@ INT8_TABLE: dict[str, dict[str, tuple[int, ...]]] = {
         "7x7x256-512 3x3s1p1u1": (32, 64, 64, 32, 16, 3, 12, 4),
     },
 }
+
+INT8_PATCHES: dict[str, dict[str, tuple[int, ...]]] = {}

@@ -9,12 +9,17 @@ from itertools import product as combinations
 from socsched.compiler.targets.cuda.shapes import Convolution
 
 DEPTH = 64
-"""Channels of a step: a row of 128 bytes."""
+"""Channels of a step: a row of 128 bytes; half as many if the channels are no multiple of it."""
 
 ROWS = 64
 """Rows of one product of a warpgroup."""
 
 _LIMIT = 227 << 10  # shared memory of a block
+
+
+def depth_of(shape: Convolution) -> int:
+    """Return the channels of a step."""
+    return DEPTH // 2 if shape.channels % DEPTH else DEPTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +36,15 @@ class Patch:
         """Return the pixels of a block."""
         return self.height * self.width
 
-    @property
-    def shared_bytes(self) -> int:
-        """Return the shared memory of a block (bytes)."""
-        return max((self.rows + self.columns) * DEPTH * 2 * self.stages, self.rows * (self.columns + 8) * 2) + 1024
+    def shared_bytes(self, shape: Convolution) -> int:
+        """Return the shared memory of a block (bytes), for results of four bytes at most."""
+        operands = (self.rows + self.columns) * depth_of(shape) * 2 * self.stages
+        return max(operands, self.rows * (self.columns + 8) * 4) + 1024
 
     def fits(self, shape: Convolution) -> bool:
         """Return whether the shape has a rule here and this patch supports it."""
         return (
-            shape.channels % DEPTH == 0
+            shape.channels % (DEPTH // 2) == 0
             and (not shape.planes or self.columns == shape.n <= 256)
             and not shape.residual
             and shape.n % self.columns == 0
@@ -48,8 +53,8 @@ class Patch:
             and self.rows * self.columns <= 128 * 192
             and self.width * shape.stride <= 256
             and self.height * shape.stride <= 256
-            and shape.k // DEPTH >= self.stages - 1
-            and self.shared_bytes <= _LIMIT
+            and shape.k // depth_of(shape) >= self.stages - 1
+            and self.shared_bytes(shape) <= _LIMIT
         )
 
 

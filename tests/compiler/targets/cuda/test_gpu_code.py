@@ -15,7 +15,9 @@ from cuda_sources import needs_nvcc, report, source_of
 
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
+from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.targets.cuda import gemm, hopper, intrinsics, kernels
+from socsched.compiler.targets.cuda.int8_gemm import Form
 from socsched.compiler.targets.cuda.lower import _EMITTERS, lower
 from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.passes import build_executable
@@ -74,6 +76,33 @@ def test_patches_use_warpgroup_products_and_tensor_copies_and_no_stack(tmp_path:
     assert "cp.async.bulk.tensor.3d" in source and "cp.async.bulk.tensor.2d" in source
     found = report(source, tmp_path, "sm_90a")
     assert found.count("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads") == len(PATCHED)
+    assert "serialized" not in found, "products must stay in flight"
+
+
+SIGNED = Form(True, Epilogue(None, 22, False), "")
+UNSIGNED = Form(False, Epilogue(Stored("uint8", 0), 22, True), "")
+IN_BYTES = {
+    "3x3, 64 channels": (Convolution(20, 24, 32, 128, 3, 3, 2, 1, relu=True), Patch(4, 16, 128, 3), UNSIGNED),
+    "into a slice, 128 channels": (
+        Convolution(6, 5, 64, 64, scale=2, first=64, total=192),
+        Patch(1, 64, 64, 2),
+        UNSIGNED,
+    ),
+    "planes of sums": (Convolution(8, 8, 64, 80, planes=(18, 42, 12, 8)), Patch(1, 128, 80, 2), SIGNED),
+}
+"""Products of bytes: channels count pairs."""
+
+
+@needs_nvcc
+@pytest.mark.slow
+def test_patches_of_bytes_use_integer_warpgroup_products(tmp_path: Path) -> None:
+    assert all(patch.fits(shape) for shape, patch, _ in IN_BYTES.values())
+    functions = {f"product{i}": hopper.convolution(*given) for i, given in enumerate(IN_BYTES.values())}
+    source = source_of(functions, "sm_90a")
+    for width, signs in ((128, "u8.s8"), (64, "u8.s8"), (80, "s8.s8")):
+        assert f"wgmma.mma_async.sync.aligned.m64n{width}k32.s32.{signs}" in source
+    found = report(source, tmp_path, "sm_90a")
+    assert found.count("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads") == len(IN_BYTES)
     assert "serialized" not in found, "products must stay in flight"
 
 

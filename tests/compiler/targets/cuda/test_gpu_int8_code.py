@@ -29,6 +29,7 @@ from socsched.compiler.targets.cuda.int8_kernels import Operand
 from socsched.compiler.targets.cuda.int8_tiles import int8_tile
 from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.passes import build_executable
+from socsched.compiler.targets.cuda.patch import Patch
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile, round_up
 from socsched.compiler.targets.cuda.tiles import candidates
@@ -248,7 +249,10 @@ def test_whole_networks_are_accepted(name: str, arch: str, tmp_path: Path) -> No
 )
 def test_any_shape_gets_a_tile(shape: Convolution, arch: str) -> None:
     tile = int8_tile(shape, arch)
-    assert isinstance(tile, Tile) and tile.fits(shape)
+    assert tile.fits(shape)
+    if isinstance(tile, Patch):
+        assert arch == "sm_90a"
+        return
     assert tile.shared_bytes <= 227 << 10
     assert tile in set(candidates(shape, arch.rstrip("a"))) or arch.startswith("sm_90")
 

@@ -10,14 +10,18 @@ import click
 from socsched.cli.options import (
     Output,
     Quantity,
-    folder_option,
     input_option,
     output_options,
+    ready_to_write,
     seed_option,
     source_option,
     terminal_width,
+    topic_option,
 )
 from socsched.cli.run_options import run_options
+
+
+MCAP = ".mcap"
 
 
 @click.command("run", short_help="Execute a plan on this machine and measure it.")
@@ -27,6 +31,7 @@ from socsched.cli.run_options import run_options
 )
 @click.option("--duration", type=Quantity("duration"), help="Run for this duration instead of a number of frames.")
 @input_option
+@topic_option
 @click.option(
     "--weights",
     type=click.Path(path_type=Path),
@@ -47,7 +52,13 @@ from socsched.cli.run_options import run_options
 @click.option("--stats", is_flag=True, help="Record tensor statistics of every stage (slower).")
 @run_options
 @seed_option
-@folder_option
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Folder for the result files; a name that ends in .mcap: file for Foxglove instead.",
+)
 @output_options
 @click.pass_obj
 def command(
@@ -57,6 +68,7 @@ def command(
     frames: int | None,
     duration: int | None,
     input_path: Path | None,
+    topics: tuple[tuple[str, str], ...],
     weights: Path | None,
     scales: Path | None,
     pace: bool,
@@ -73,6 +85,8 @@ def command(
 
     Exit code 0: every frame in time, 1: some late or dropped.
     """
+    from dataclasses import replace
+
     from socsched.api import execution, folders, loading
     from socsched.cli import outcomes
     from socsched.cli.run_options import board_of, options_of
@@ -87,9 +101,11 @@ def command(
         return outcomes.show_refusal(output, loaded)
     workload = loading.pipeline_of(loaded, source, output.warn)
     board = board_of(how)
+    folder, recording = (None, folder) if folder and folder.suffix == MCAP else (folder, None)
+    ready_to_write(file=recording, folder=folder)
     if folder:
         loading.save_plan(loaded, folder / folders.PLAN)
-    options = options_of(how, loaded, workload, board, folder)
+    options = replace(options_of(how, loaded, workload, board, folder), topics=dict(topics))
     inputs = execution.list_inputs(input_path)
     total = (frames or len(inputs or ())) * len(loaded.chains)
     done = execution.run(
@@ -112,6 +128,11 @@ def command(
     if folder:
         done.save(folder, kept=(folders.FRAMES,))
         output.note(f"wrote {folder}/ (report.html, trace.pftrace, frames.jsonl, plan.json, result.json)")
+
+    if recording:
+        given = folders.Sources(source, input=input_path, topics=dict(topics))
+        done.render(recording, given)
+        output.note(f"wrote {recording}")
 
     def show() -> None:
         from socsched.reporting import terminal

@@ -81,6 +81,15 @@ def class_names(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
     return {stage.name: get_model(stage.model, stage.params).classes for stage in pipeline.stages if stage.model}
 
 
+def detecting_stages(pipeline: Pipeline) -> dict[str, str]:
+    """Return, for every stage that detects objects, the prefix of its detection ports."""
+    return {
+        stage.name: next(p for p in PREFIXES if p + DETECTION_PORTS[0] in {port.name for port in model.outputs})
+        for stage in pipeline.stages
+        if stage.model and (model := get_model(stage.model, stage.params)).classes and model.function is not None
+    }
+
+
 class Collector:
     """Turns stage outputs into `Trace.details`, one dict per frame, or lines of `file`; a context manager for the run.
 

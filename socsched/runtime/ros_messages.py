@@ -1,4 +1,4 @@
-"""ROS 2 messages in CDR (OMG DDS-XTypes 1.3, 7.4: PLAIN_CDR) and Foxglove's in JSON: point clouds and images.
+"""Point clouds and images: ROS 2 messages in CDR (OMG DDS-XTypes 1.3, 7.4: PLAIN_CDR), Foxglove's in JSON or protobuf.
 
 Layouts are those of `sensor_msgs` (PointCloud2, Image, CompressedImage), whose definitions have not changed since the
 first release of ROS 2.  Values are checked against the content before anything of their size is allocated.
@@ -27,6 +27,8 @@ TYPES = {
     ("sensor_msgs/msg/CompressedImage", "cdr"): COMPRESSED,
     ("foxglove.PointCloud", "json"): CLOUD,
     ("foxglove.CompressedImage", "json"): COMPRESSED,
+    ("foxglove.PointCloud", "protobuf"): CLOUD,
+    ("foxglove.CompressedImage", "protobuf"): COMPRESSED,
 }
 """Type and encoding of a message -> what it holds."""
 MOST_PIXELS = 1 << 28
@@ -192,10 +194,59 @@ def _foxglove_image(data: bytes) -> npt.NDArray[np.uint8]:
     return _opened(base64.b64decode(json.loads(data)["data"], validate=True))
 
 
+def _protobuf(data: bytes) -> dict[int, list[Any]]:
+    """Return the fields of a protobuf message by number: integers, or bytes (also of fields of fixed size)."""
+    found: dict[int, list[Any]] = {}
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            if at >= len(data) or shift > 63:
+                raise ValueError("not a valid protobuf message")
+            value |= (data[at] & 0x7F) << shift
+            at, shift = at + 1, shift + 7
+            if not data[at - 1] & 0x80:
+                return value
+
+    while at < len(data):
+        key = varint()
+        if key & 7 == 0:
+            found.setdefault(key >> 3, []).append(varint())
+            continue
+        size = {1: 8, 5: 4}.get(key & 7, -1) if key & 7 != 2 else varint()
+        if not 0 <= size <= len(data) - at:
+            raise ValueError("not a valid protobuf message")
+        found.setdefault(key >> 3, []).append(data[at : at + size])
+        at += size
+    return found
+
+
+def _proto_cloud(data: bytes) -> npt.NDArray[np.float32]:
+    message = _protobuf(data)
+    entries = [_protobuf(entry) for entry in message.get(5, ())]
+    fields = {
+        entry.get(1, [b""])[0].decode("utf-8"): (
+            int.from_bytes(entry.get(2, [b""])[0], "little"),
+            _FOXGLOVE_KINDS.get(entry.get(3, [0])[0], ""),
+        )
+        for entry in entries
+    }
+    content, step = message.get(6, [b""])[0], int.from_bytes(message.get(4, [b""])[0], "little")
+    return _points(content, len(content) // max(step, 1), step, fields, "<")
+
+
+def _proto_image(data: bytes) -> npt.NDArray[np.uint8]:
+    return _opened(_protobuf(data).get(2, [b""])[0])
+
+
 _READERS: Mapping[tuple[str, str], Callable[[bytes], npt.NDArray[Any]]] = {
     (CLOUD, "cdr"): _cloud,
     (IMAGE, "cdr"): _image,
     (COMPRESSED, "cdr"): _compressed,
     (CLOUD, "json"): _foxglove_cloud,
     (COMPRESSED, "json"): _foxglove_image,
+    (CLOUD, "protobuf"): _proto_cloud,
+    (COMPRESSED, "protobuf"): _proto_image,
 }

@@ -188,8 +188,8 @@ def import_pipeline(
 ) -> None:
     """Make a pipeline file from another tool's model or trace.
 
-    SOURCE: an AMALTHEA model (.amxmi), the folder of a CTF trace of ros2_tracing or CARET, an .mcap file, or a recording
-    of rosbag2.  What the source does not state is left out, or marked as assumed.
+    SOURCE: an AMALTHEA model (.amxmi), the folder of a CTF trace of ros2_tracing or CARET, an .mcap file, or the folder
+    of a rosbag2 recording.  What the source does not state is left out, or marked as assumed.
     """
     from socsched.api import interchange
     from socsched.errors import UsageError

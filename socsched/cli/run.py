@@ -20,7 +20,6 @@ from socsched.cli.options import (
 )
 from socsched.cli.run_options import run_options
 
-
 MCAP = ".mcap"
 
 

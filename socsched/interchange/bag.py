@@ -114,7 +114,9 @@ def read_topics(path: Path) -> dict[str, RecordedRate]:
             topic.times.extend(times)
             topic.sizes.extend(sizes)
         if len(topics) > MOST_TOPICS or sum(len(topic.times) for topic in topics.values()) > MOST_MESSAGES:
-            raise InputError(f"{path}: more than {MOST_TOPICS} topics or {MOST_MESSAGES} messages", "split the recording")
+            raise InputError(
+                f"{path}: more than {MOST_TOPICS} topics or {MOST_MESSAGES} messages", "split the recording"
+            )
     for topic in topics.values():
         topic.times = array("q", sorted(topic.times))
     return topics
@@ -141,10 +143,8 @@ def _note(key: str, name: str, topic: RecordedRate, rate: Rate) -> str:
         "changes: jitter is set to the period"
     )  # fmt: skip
     sizes = sorted(topic.sizes)
-    return (
-        f"{key}: {one_line(name)}, {one_line(topic.type)}, {len(topic.times)} messages, {duration(rate.shortest_ns)} to "
-        f"{duration(rate.longest_ns)} apart, {sizes[0]} to {sizes[-1]} bytes (median {sizes[len(sizes) // 2]}){lost}."
-    )
+    apart = f"{duration(rate.shortest_ns)} to {duration(rate.longest_ns)} apart"
+    return f"{key}: {one_line(name)}, {one_line(topic.type)}, {len(topic.times)} messages, {apart}, {sizes[0]} to {sizes[-1]} bytes (median {sizes[len(sizes) // 2]}){lost}."
 
 
 def _free(name: str, taken: Mapping[str, object]) -> str:

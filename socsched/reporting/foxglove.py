@@ -61,13 +61,9 @@ CLOUD, IMAGE, SCENE = "foxglove.PointCloud", "foxglove.CompressedImage", "foxglo
 ANNOTATIONS, LOG = "foxglove.ImageAnnotations", "foxglove.Log"
 ACTIVITY, RESPONSE, LEVEL = "socsched.Activity", "socsched.Response", "socsched.Level"
 _SCHEMAS: Mapping[str, Json] = {
-    CLOUD: _object(
-        timestamp=_TIME, frame_id=_TEXT, pose=_POSE, point_stride=_COUNT, fields=_list(_FIELD), data=_BYTES
-    ),
+    CLOUD: _object(timestamp=_TIME, frame_id=_TEXT, pose=_POSE, point_stride=_COUNT, fields=_list(_FIELD), data=_BYTES),
     IMAGE: _object(timestamp=_TIME, frame_id=_TEXT, data=_BYTES, format=_TEXT),
-    SCENE: _object(
-        deletions=_list(_object(timestamp=_TIME, type=_COUNT, id=_TEXT)), entities=_list(_ENTITY)
-    ),
+    SCENE: _object(deletions=_list(_object(timestamp=_TIME, type=_COUNT, id=_TEXT)), entities=_list(_ENTITY)),
     ANNOTATIONS: _object(circles=_NONE, points=_list(_OUTLINE), texts=_list(_CAPTION)),
     LOG: _object(timestamp=_TIME, level=_COUNT, message=_TEXT, name=_TEXT, file=_TEXT, line=_COUNT),
     ACTIVITY: _object(timestamp=_TIME, stage=_TEXT, frame={"type": "integer"}),
@@ -128,7 +124,7 @@ def boxes(time_ns: int, frame: str, found: Sequence[Mapping[str, Any]], lifetime
         "metadata": [],
         "cubes": [_cube(one) for one in found],
         "texts": [_label(one) for one in found],
-        **dict.fromkeys(("arrows", "spheres", "cylinders", "lines", "triangles", "models"), []),
+        **{key: [] for key in ("arrows", "spheres", "cylinders", "lines", "triangles", "models")},
     }
     return {"deletions": [{"timestamp": stamp(time_ns), "type": _DELETE_ALL, "id": ""}], "entities": [entity]}
 

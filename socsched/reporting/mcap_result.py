@@ -46,7 +46,13 @@ def write_mcap(
         from mcap.writer import CompressionType, Writer
     except ImportError:
         raise MachineError(f"{file}: MCAP files need the package mcap", "pip install 'socsched[mcap]'") from None
-    streams = (*_timeline(trace), *_counters(trace), _responses(plan, trace), _events(trace), _detections(plan, trace, ends))
+    streams = (
+        *_timeline(trace),
+        *_counters(trace),
+        _responses(plan, trace),
+        _events(trace),
+        _detections(plan, trace, ends),
+    )
     inputs = (_inputs(name, feed, trace) for name, feed in feeds.items())
     with replacing(file) as target:
         writer = Writer(target, compression=CompressionType.ZSTD)

@@ -12,11 +12,12 @@ from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from socsched.errors import InputError, MachineError
 from socsched.text import printable
 
+T = TypeVar("T")
 MOST_RECORD = 1 << 30
 """Bytes of a record, and of a decompressed chunk."""
 MOST_MESSAGES = 5_000_000
@@ -84,7 +85,7 @@ def open_mcap(path: Path) -> McapFile:
     return _guarded(path, lambda: McapFile(path, _topics(path)))
 
 
-def _guarded(path: Path, read: Callable[[], Any]) -> Any:
+def _guarded(path: Path, read: Callable[[], T]) -> T:
     """Call `read`; whatever a damaged file makes it raise becomes an InputError."""
     from mcap.exceptions import EndOfFile, McapError
 
@@ -196,11 +197,13 @@ def _contents(record: Any) -> list[Any]:
         return [record]
     data = _decompressed(record.compression, record.data, record.uncompressed_size)
     plain = Chunk("", data, record.message_end_time, record.message_start_time, record.uncompressed_crc, len(data))
-    return breakup_chunk(plain, validate_crc=True)
+    found: list[Any] = breakup_chunk(plain, validate_crc=True)
+    return found
 
 
 def _decompressed(compression: str, data: bytes, size: int) -> bytes:
     """Return the content of a chunk; ValueError if it has not the size that is stated."""
+    plain: bytes
     if size > MOST_RECORD:
         raise ValueError(f"a chunk of {size} bytes, expected at most {MOST_RECORD}")
     if compression == "zstd":

@@ -83,7 +83,7 @@ class _Reader:
 
     def stamp(self) -> int:
         """Read a `std_msgs/Header` and return its time in ns."""
-        stamp = self.number("i") * 10**9 + int(self.number("I"))
+        stamp = int(self.number("i")) * 10**9 + int(self.number("I"))
         self.text()
         return stamp
 
@@ -185,7 +185,9 @@ def _opened(content: bytes) -> npt.NDArray[np.uint8]:
 
 def _foxglove_cloud(data: bytes) -> npt.NDArray[np.float32]:
     message = json.loads(data)
-    fields = {entry["name"]: (int(entry["offset"]), _FOXGLOVE_KINDS.get(entry["type"], "")) for entry in message["fields"]}
+    fields = {
+        entry["name"]: (int(entry["offset"]), _FOXGLOVE_KINDS.get(entry["type"], "")) for entry in message["fields"]
+    }
     content, step = base64.b64decode(message["data"], validate=True), int(message["point_stride"])
     return _points(content, len(content) // max(step, 1), step, fields, "<")
 

@@ -144,7 +144,10 @@ def _note(key: str, name: str, topic: RecordedRate, rate: Rate) -> str:
     )  # fmt: skip
     sizes = sorted(topic.sizes)
     apart = f"{duration(rate.shortest_ns)} to {duration(rate.longest_ns)} apart"
-    return f"{key}: {one_line(name)}, {one_line(topic.type)}, {len(topic.times)} messages, {apart}, {sizes[0]} to {sizes[-1]} bytes (median {sizes[len(sizes) // 2]}){lost}."
+    return (
+        f"{key}: {one_line(name)}, {one_line(topic.type)}, {len(topic.times)} messages, {apart}, "
+        f"{sizes[0]} to {sizes[-1]} bytes (median {sizes[len(sizes) // 2]}){lost}."
+    )
 
 
 def _free(name: str, taken: Mapping[str, object]) -> str:

@@ -84,6 +84,7 @@ NEEDS = {
     "MCAP": Need(module("mcap"), ".venv/bin/pip install '.[mcap]'"),
     "MCAP for ROS 2": Need(module("mcap_ros2"), ".venv/bin/pip install mcap-ros2-support"),
     "Foxglove SDK": Need(module("foxglove"), ".venv/bin/pip install foxglove-sdk"),
+    "MLPerf LoadGen": Need(module("mlperf_loadgen"), ".venv/bin/pip install mlcommons-loadgen"),
     "ROS 2": Need(module("rclpy"), ".venv/bin/pip install '.[ros2]'"),
     "PyTorch": Need(module("torch"), ".venv/bin/pip install torch"),
     "Python headers": Need(

@@ -19,6 +19,7 @@ from socsched.cli.options import (
     topic_option,
 )
 from socsched.cli.run_options import run_options
+from socsched.cli.scenario import CONSTANT, SINGLE, measure, save_logs, scenario_code, scenario_option, scenario_table
 
 MCAP = ".mcap"
 
@@ -46,6 +47,7 @@ MCAP = ".mcap"
     show_default=True,
     help="Release frames at the sensor's rate, or as fast as possible.",
 )
+@scenario_option(CONSTANT, SINGLE)
 @source_option
 @click.option("--loop", is_flag=True, help="With --duration: repeat the files of --input.")
 @click.option("--stats", is_flag=True, help="Record tensor statistics of every stage (slower).")
@@ -71,6 +73,7 @@ def command(
     weights: Path | None,
     scales: Path | None,
     pace: bool,
+    scenario: str | None,
     source: str | None,
     stats: bool,
     loop: bool,
@@ -82,7 +85,9 @@ def command(
 
     With --no-pace frames are not released at a sensor's rate: frames per second are reported, and no frame is late.
 
-    Exit code 0: every frame in time, 1: some late or dropped.
+    With --scenario and neither --frames nor --duration, it runs as many frames as the percentile needs (6,636).
+
+    Exit code 0: every frame in time, with --scenario a valid result; 1: some late or dropped, or an invalid result.
     """
     from dataclasses import replace
 
@@ -95,6 +100,10 @@ def command(
         raise click.UsageError("--frames and --duration are mutually exclusive")
     if loop and not (duration and input_path):
         raise click.UsageError("--loop repeats the files of --input for --duration: give both options")
+    if scenario == CONSTANT and not pace:
+        raise click.UsageError("constant-stream releases frames at the sensors' rates: leave out --no-pace")
+    if scenario == SINGLE and how["in_flight"] > 1:
+        raise click.UsageError("single-stream has one frame in flight: leave out --in-flight")
     loaded = loading.load_plan(plan)
     if not loaded.tasks:
         return outcomes.show_refusal(output, loaded)
@@ -106,6 +115,11 @@ def command(
         loading.save_plan(loaded, folder / folders.PLAN)
     options = replace(options_of(how, loaded, workload, board, folder), topics=dict(topics))
     inputs = execution.list_inputs(input_path)
+    if scenario:
+        from socsched.trace.scenario import least_frames
+
+        pace = scenario == CONSTANT
+        frames = frames or (None if duration else least_frames())
     total = (frames or len(inputs or ())) * len(loaded.chains)
     done = execution.run(
         loaded,
@@ -123,11 +137,15 @@ def command(
         board=board,
         on_frame=frame_notes(output.note, pace, total, duration),
     )
+    if scenario and done.trace is not None:
+        done = replace(done, figures=measure(done.figures, done.trace, loaded, scenario))
     result = done.figures
     if folder:
         done.save(folder, kept=(folders.FRAMES,))
         output.note(f"wrote {folder}/ (report.html, trace.pftrace, frames.jsonl, plan.json, result.json)")
 
+    if folder and done.trace is not None:
+        save_logs(output, done.trace, loaded, scenario, folder)
     if recording:
         given = folders.Sources(source, input=input_path, topics=dict(topics))
         done.render(recording, given)
@@ -144,6 +162,8 @@ def command(
             *run_lines(result["run"]),
         ):
             screen.print(item)
+        if "scenario" in result:
+            screen.print(scenario_table(result["scenario"]))
 
     output.result(result, show)
-    return outcomes.outcome_code(result, pace)
+    return scenario_code(result["scenario"]) if "scenario" in result else outcomes.outcome_code(result, pace)

@@ -24,8 +24,9 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError
 from socsched.files import write_file
 from socsched.models.registry import get_model
+from socsched.runtime.arrivals import Results
 from socsched.runtime.backends.base import plain
-from socsched.runtime.frames_file import NAME, FramesFile
+from socsched.runtime.frames_file import NAME
 from socsched.trace.trace import Trace
 
 TENSOR_NAMES = {"features": "pfn", "canvas": "bev"}
@@ -98,7 +99,7 @@ class Collector:
     """
 
     def __init__(
-        self, trace: Trace, figures: bool, classes: Mapping[str, Sequence[str]], file: FramesFile | None = None
+        self, trace: Trace, figures: bool, classes: Mapping[str, Sequence[str]], file: Results | None = None
     ) -> None:
         self._details = trace.details
         self.slow = figures

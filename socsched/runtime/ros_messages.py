@@ -88,6 +88,18 @@ class _Reader:
         return stamp
 
 
+def header_of(data: bytes) -> tuple[int, int, str]:
+    """Return seconds, nanoseconds and coordinate frame of a CDR message that begins with a `std_msgs/Header`.
+
+    Raises ValueError for a message that is too short.
+    """
+    reader = _Reader(data)
+    try:
+        return int(reader.number("i")), int(reader.number("I")), reader.text()
+    except struct.error:
+        raise ValueError("the message is shorter than its header") from None
+
+
 def decode(kind: str, encoding: str, data: bytes) -> npt.NDArray[Any]:
     """Return points float32 [N, 4] (x, y, z, intensity) or an image uint8 [1, 3, H, W], RGB.
 

@@ -16,8 +16,11 @@ from socsched_ros.runner import ChainCounts
 
 try:
     from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithPose
+
+    DETECTIONS: Any = Detection3DArray
 except ImportError:
-    Detection3DArray = None
+    DETECTIONS = None
+"""The type of `detections`, None if vision_msgs is not installed."""
 
 _COLOURS = ((0.94, 0.89, 0.26), (0.88, 0.51, 0.75), (0.9, 0.55, 0.0), (0.34, 0.71, 0.91), (0.0, 0.62, 0.45))
 

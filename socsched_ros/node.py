@@ -19,6 +19,7 @@ from rclpy.executors import ExternalShutdownException
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.qos import qos_profile_sensor_data
 from sensor_msgs.msg import CompressedImage, Image, PointCloud2
+from visualization_msgs.msg import MarkerArray
 
 from socsched.api.loading import load_plan, pipeline_of
 from socsched.errors import SocschedError
@@ -54,10 +55,9 @@ class SocschedNode(LifecycleNode):  # type: ignore[misc]
         self._busy = time.process_time(), time.monotonic()
         self._failure = ""
         self._diagnostics = self.create_publisher(DiagnosticArray, self._text("diagnostics_topic"), 10)
-        self._markers = self.create_publisher(messages.MarkerArray, "~/markers", 10)
-        self._detections = (
-            self.create_publisher(messages.Detection3DArray, "~/detections", 10) if messages.Detection3DArray else None
-        )
+        self._markers = self.create_publisher(MarkerArray, "~/markers", 10)
+        kind = messages.DETECTIONS
+        self._detections = self.create_publisher(kind, "~/detections", 10) if kind else None
         self.create_timer(_PERIOD_S, self._report)
         if self.get_parameter("autostart").value:
             self._starter = self.create_timer(0.01, self._start)

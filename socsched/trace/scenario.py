@@ -117,7 +117,9 @@ def measured(trace: Trace, plan: Plan, scenario: str) -> list[Measured]:
         if not len(releases):
             continue
         responses = tuple(sorted(fates.response_ns.tolist()))
-        period = next((t.period_ns for t in (*plan.sensors, *plan.tasks) if t.name == chain.path[0]), 0)
+        periods = {sensor.name: sensor.period_ns for sensor in plan.sensors}
+        periods |= {task.name: task.period_ns for task in plan.tasks if task.timer}
+        period = periods.get(chain.path[0], 0)
         rate = 1e9 / period if scenario == CONSTANT and period else 0.0
         last, end = int(releases.max()), int(max(fates.finish_ns.max(), 1))
         found.append(Measured(scenario, chain, responses, len(releases) - len(responses), last, end, rate))

@@ -11,7 +11,7 @@ from launch_ros.parameter_descriptions import ParameterValue
 TEXTS = {"pipeline": "", "weights": "", "scales": ""}
 
 
-def generate_launch_description():
+def generate_launch_description() -> LaunchDescription:
     """Return the node with its parameters as arguments of the launch file."""
     arguments = [
         DeclareLaunchArgument("plan", description="plan.json of socsched"),

@@ -16,7 +16,7 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
 from socsched.runtime.frames import Frame, FrameSource
-from socsched.runtime.input_files import POINTS, InputFiles, of_files, require_used
+from socsched.runtime.input_files import MCAP, POINTS, InputFiles, of_files, require_used
 
 ALL_ROUND = frozenset(("centerpoint.voxelise",))
 """Models that get the synthetic LiDAR's full 360 degrees; others get a front camera's field of view."""
@@ -121,6 +121,8 @@ def sources(
     names = [sensor.name for sensor in pipeline.sensors]
     if unknown := sorted(set(topics) - set(names)):
         raise UsageError(f"{pipeline.name} has no sensor {unknown[0]!r}", f"sensors: {', '.join(names)}")
+    if topics and not any(path.suffix.lower() == MCAP for path in files or ()):
+        raise UsageError(f"a topic is chosen for {min(topics)}, but no {MCAP} file is given", "give one with --input")
     found: dict[str, FrameSource] = {}
     read: list[InputFiles] = []
     offered: dict[str, TensorType] = {}

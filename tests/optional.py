@@ -81,6 +81,11 @@ NEEDS = {
     "HTP compiler": Need(vendor("qualcomm"), OPTIONAL["HTP compiler"].install),
     "RKNN compiler": Need(vendor("rockchip"), OPTIONAL["RKNN compiler"].install),
     "response-time-analysis": Need(module("response_time_analysis"), ".venv/bin/pip install response-time-analysis"),
+    "MCAP": Need(module("mcap"), ".venv/bin/pip install '.[mcap]'"),
+    "MCAP for ROS 2": Need(module("mcap_ros2"), ".venv/bin/pip install mcap-ros2-support"),
+    "Foxglove SDK": Need(module("foxglove"), ".venv/bin/pip install foxglove-sdk"),
+    "MLPerf LoadGen": Need(module("mlperf_loadgen"), ".venv/bin/pip install mlcommons-loadgen"),
+    "ROS 2": Need(module("rclpy"), ".venv/bin/pip install '.[ros2]'"),
     "PyTorch": Need(module("torch"), ".venv/bin/pip install torch"),
     "Python headers": Need(
         lambda: (Path(sysconfig.get_path("include")) / "Python.h").exists(), "sudo apt-get install -y python3-dev"

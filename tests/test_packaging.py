@@ -59,7 +59,11 @@ def test_descriptors_and_assets_are_in_the_wheel(wheel: list[str], checkout: Pat
 
 def test_ignored_files_and_tests_are_not(wheel: list[str]) -> None:
     assert not [name for name in wheel if name.endswith(".secret") or name.startswith("tests/")]
-    assert {name.split("/")[0] for name in wheel} == {"socsched", f"socsched-{socsched.__version__}.dist-info"}
+    assert {name.split("/")[0] for name in wheel} == {
+        "socsched",
+        "socsched_ros",
+        f"socsched-{socsched.__version__}.dist-info",
+    }
 
 
 @pytest.mark.parametrize("name", ["run.lock", "dev.lock"])

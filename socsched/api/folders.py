@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -142,10 +142,15 @@ def formats() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Locations of the descriptors that a report needs, where their names do not suffice (None: they do)."""
+    """Locations of the descriptors that a report needs, where their names do not suffice (None: they do).
+
+    `input`: the files that fed the run, with `topics` as in `runtime.options.Options`, for reports that show them.
+    """
 
     pipeline: str | None = None
     platform: str | None = None
+    input: Path | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)
 
 
 Renderer = Callable[[Path, Path, Sources], None]

@@ -73,7 +73,8 @@ def import_pipeline(
 ) -> ImportedPipeline:
     """Return the pipeline in another tool's model or trace, with notes on what it does not state.
 
-    `form`: amalthea (a model) or ros2 (the folder of a CTF trace, with CARET's `architecture` file if there is one).
+    `form`: amalthea (a model), ros2 (the folder of a CTF trace, with CARET's `architecture` file if there is one), mcap
+    or rosbag2 (a recording of topics).
     `platform`, `mode`, `engines`: what the costs are for.  Raises DescriptorError or InputError for faulty files,
     UsageError for an unknown form or engine.
     """
@@ -94,7 +95,11 @@ def import_pipeline(
         from socsched.interchange.ros2_pipeline import pipeline_of
 
         return pipeline_of(read_graph(Path(source), Path(architecture) if architecture else None), Path(source))
-    raise UsageError(f"unknown format {form!r}", "formats: amalthea, ros2")
+    if form in ("mcap", "rosbag2"):
+        from socsched.interchange.bag import import_bag
+
+        return import_bag(Path(source))
+    raise UsageError(f"unknown format {form!r}", "formats: amalthea, mcap, ros2, rosbag2")
 
 
 def import_results(

@@ -7,11 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from socsched.api.folders import NOTES, PICTURE, Sources, folders, load, made_by, single
+from socsched.api.folders import FRAMES, NOTES, PICTURE, Sources, folders, load, made_by, single
+from socsched.errors import UsageError
 from socsched.files import write_file
 
 if TYPE_CHECKING:
+    from socsched.planning.plan import Plan
     from socsched.reporting.html import Part
+    from socsched.runtime.frames import FrameSource
+    from socsched.trace.trace import Trace
 
 MAX_PICTURE = 450_000
 """Largest picture (bytes) that fits in a report of at most one megabyte."""
@@ -106,6 +110,46 @@ def junit(folder: Path, file: Path, sources: Sources) -> None:
 
     plan, _, result = load(folders(folder)[0])
     write_file(file, xml(plan, result))
+
+
+def mcap(folder: Path, file: Path, sources: Sources) -> None:
+    """Write an MCAP file for Foxglove."""
+    from socsched.reporting.mcap_result import write_mcap
+    from socsched.runtime.frames_file import read_frames
+
+    place = folders(folder)[0]
+    plan, trace, figures = load(place)
+    if place.is_dir() and (place / FRAMES).is_file():
+        trace.details = {int(found["frame"]): found for found in read_frames(place / FRAMES)}
+    feeds, ends = _shown(plan, trace, sources)
+    write_mcap(plan, trace, figures, file, feeds, ends)
+
+
+def _shown(plan: Plan, trace: Trace, sources: Sources) -> tuple[dict[str, FrameSource], dict[str, str]]:
+    """Return the sources of a run's frames by sensor, and the stage behind each kind of detections.
+
+    Frames are those of the files given, or the synthetic scenes of the run's seed; none for a simulation.
+    """
+    from socsched.descriptor.catalog import get_pipeline
+    from socsched.models.registry import bindings
+    from socsched.runtime.collect import detecting_stages
+    from socsched.runtime.input_files import InputFiles, list_frames
+    from socsched.runtime.inputs import Scenes
+    from socsched.runtime.inputs import sources as frame_sources
+
+    try:
+        pipeline = get_pipeline(sources.pipeline or plan.pipeline)
+    except UsageError:
+        if sources.pipeline or sources.input:
+            raise
+        return {}, {}
+    ends = {f"{prefix}detections": stage for stage, prefix in detecting_stages(pipeline).items()}
+    if trace.kind != "measured":
+        return {}, ends
+    files = list_frames(sources.input) if sources.input else None
+    found = frame_sources(pipeline, bindings(pipeline), files, trace.seed, sources.topics)
+    kind = InputFiles if files else Scenes
+    return {name: feed for name, feed in found.items() if isinstance(feed, kind)}, ends
 
 
 def markdown(folder: Path, file: Path, sources: Sources) -> None:

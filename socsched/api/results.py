@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from socsched.units import format_duration
 
 if TYPE_CHECKING:
+    from socsched.api.folders import Sources
     from socsched.planning.plan import Plan
     from socsched.trace.document import ChainDocument, ResultDocument
     from socsched.trace.trace import Trace
@@ -96,6 +97,16 @@ class Result:
         from socsched.reporting.html import frame
 
         return frame(self.plan, self.trace, self.figures)
+
+    def render(self, file: str | Path, sources: Sources) -> None:
+        """Write the result in the format of the suffix of `file`, one of `folders.formats`."""
+        from tempfile import TemporaryDirectory
+
+        from socsched.api.folders import render
+
+        with TemporaryDirectory() as scratch:
+            self.save(scratch, page=False)
+            render(Path(scratch), Path(file), sources)
 
     def save(self, folder: str | Path, page: bool = True, kept: Sequence[str] = ()) -> None:
         """Write plan.json, result.json, the trace, and with `page` report.html into a folder.

@@ -75,6 +75,8 @@ OPTIONAL: dict[str, Tool] = {
         Tool("Parquet", "sweep, fleet", "pip install 'socsched[sweep]'", package="pyarrow"),
         Tool("Ray", "sweeps over several hosts", "pip install 'socsched[cluster]'", package="ray"),
         Tool("tornado", "the RPC tracker that allocates boards", "pip install 'socsched[tracker]'", package="tornado"),
+        Tool("MCAP", "recordings as input, results for Foxglove", "pip install 'socsched[mcap]'", package="mcap"),
+        Tool("ROS 2", "the node socsched-ros", "pip install 'socsched[ros2]'", package="ros-rclpy"),
         Tool("pygls", "lint --lsp, for editors", "pip install 'socsched[lsp]'", package="pygls"),
         Tool("PyTorch", "training networks, and its tests", "pip install torch", package="torch"),
         Tool(

@@ -282,7 +282,19 @@ def input_option(function: F) -> F:
         "--input",
         "input_path",
         type=click.Path(path_type=Path),
-        help="File with frames, or a folder of them: scans (.bin), images, .npz with arrays by port name.",
+        help="File with frames, or a folder of them: scans (.bin), images, .npz with arrays by port name, .mcap.",
+    )(function)
+
+
+def topic_option(function: F) -> F:
+    """Add --topic."""
+    return click.option(
+        "--topic",
+        "topics",
+        type=Pair(),
+        multiple=True,
+        metavar="SENSOR=TOPIC",
+        help="Topic that feeds a sensor from an .mcap file of --input, if several could.",
     )(function)
 
 

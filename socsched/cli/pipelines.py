@@ -155,7 +155,7 @@ def _show_refused(refused: Sequence[RefusedOperator]) -> None:
 
 
 @command.command("import")
-@click.argument("form", metavar="FORMAT", type=click.Choice(["amalthea", "ros2"]))
+@click.argument("form", metavar="FORMAT", type=click.Choice(["amalthea", "mcap", "ros2", "rosbag2"]))
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("-p", "--platform", type=NameOrPath("platforms"), help="Platform whose engines the costs are for.")
 @click.option(
@@ -188,14 +188,14 @@ def import_pipeline(
 ) -> None:
     """Make a pipeline file from another tool's model or trace.
 
-    SOURCE: an AMALTHEA model (.amxmi), or the folder of a CTF trace of ros2_tracing or CARET.  What the source does not
-    state is left out, or marked as assumed.
+    SOURCE: an AMALTHEA model (.amxmi), the folder of a CTF trace of ros2_tracing or CARET, an .mcap file, or the folder
+    of a rosbag2 recording.  What the source does not state is left out, or marked as assumed.
     """
     from socsched.api import interchange
     from socsched.errors import UsageError
 
     ready_to_write(file=file)
-    if form == "amalthea" and (architecture or results):
+    if form != "ros2" and (architecture or results):
         raise UsageError("--architecture and --results are for ros2 traces", "leave them out")
     found = interchange.import_pipeline(
         form, source, platform=platform, mode=mode or "", engines=dict(engines), architecture=architecture

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from socsched.cli.options import Output, echo, output_options, ready_to_write, source_option
+from socsched.cli.options import (
+    Output,
+    echo,
+    input_option,
+    output_options,
+    ready_to_write,
+    source_option,
+    topic_option,
+)
 
 if TYPE_CHECKING:
     from socsched.api import folders
@@ -20,8 +28,8 @@ if TYPE_CHECKING:
     "--output",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Output file; the suffix selects the format: report.html, trace.pftrace, junit.xml, summary.md or "
-    "result.json.  Default: DIR/report.html, PLAN.html.",
+    help="Output file; the suffix selects the format: report.html, trace.pftrace, junit.xml, summary.md, "
+    "result.json or drive.mcap (Foxglove).  Default: DIR/report.html, PLAN.html.",
 )
 @click.option(
     "--open",
@@ -34,6 +42,8 @@ if TYPE_CHECKING:
 @click.option(
     "--pareto", is_flag=True, help="First plan every power mode (slow), to show the Pareto front on the page."
 )
+@input_option
+@topic_option
 @source_option
 @click.option(
     "-p", "--platform", help="File or name of the plan's platform, if the name in the plan does not locate it."
@@ -46,6 +56,8 @@ def command(
     file: Path | None,
     open_page: bool,
     pareto: bool,
+    input_path: Path | None,
+    topics: tuple[tuple[str, str], ...],
     source: str | None,
     platform: str | None,
 ) -> None:
@@ -65,7 +77,9 @@ def command(
         raise UsageError(f"{file}: is one of the results to read", "choose another file with -o")
     folders.folders(folder)  # check first: otherwise the folder of the page, here that of the results, would be created
     ready_to_write(file=file)
-    sources = folders.Sources(source, platform)
+    if file.suffix != ".mcap" and (input_path or topics):
+        raise click.UsageError("--input and --topic state which frames an .mcap file shows: give one with -o")
+    sources = folders.Sources(source, platform, input_path, dict(topics))
     _check(sources)
     if pareto:
         _explore(output, folder, sources)

@@ -20,6 +20,7 @@ from socsched.cli.options import (
     source_option,
     terminal_width,
 )
+from socsched.cli.scenario import CONSTANT, measure, save_logs, scenario_code, scenario_option, scenario_table
 
 
 def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -98,6 +99,7 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
 )
 @click.option("--scales", type=click.Path(path_type=Path), help="With --functional: int8 scales from `calibrate`.")
 @click.option("--vendor-sim", is_flag=True, help="With --functional: run accelerators in their vendor's simulator.")
+@scenario_option(CONSTANT)
 @source_option
 @folder_option
 @output_options
@@ -120,6 +122,7 @@ def command(
     weights: Path | None,
     scales: Path | None,
     vendor_sim: bool,
+    scenario: str | None,
     folder: Path | None,
     jobs: int,
     execution: str,
@@ -135,8 +138,10 @@ def command(
     and run in its simulator (`socsched doctor` names the command that installs it).
 
     Ctrl-C ends a simulation early: its result covers what was simulated, and so does the exit code; a second one
-    discards it.  Exit code 0: every frame in time, 1: some late or dropped.
+    discards it.  Exit code 0: every frame in time, with --scenario a valid result; 1: some late or dropped, or invalid.
     """
+    from dataclasses import replace
+
     from socsched.api import folders, loading, simulation
     from socsched.api.execution import compute, list_inputs
     from socsched.cli import outcomes, tasksets
@@ -147,6 +152,8 @@ def command(
     from socsched.units import format_duration
 
     output: Output = ctx.obj
+    if scenario and tasksets.is_taskset(Path(plan)):
+        raise UsageError("--scenario measures chains of a pipeline", "leave it out for a task set")
     if vendor_sim and not functional:
         raise UsageError("--vendor-sim computes frames", "add --functional")
     chosen = policy if _given(ctx, "policy") else None
@@ -169,9 +176,12 @@ def command(
         raise UsageError(
             f"{plan}: is an input of this command and would be overwritten", "choose another folder with -o"
         )
-    kept = True if folder or functional else None
+    kept = True if folder or functional or scenario else None
     done = simulation.simulate_plan(plan_to_run, duration, seed=seed, faults=faults_file, record=kept)
-    trace, result = done.trace, done.figures
+    trace = done.trace
+    if scenario and trace is not None:
+        done = replace(done, figures=measure(done.figures, trace, plan_to_run, scenario))
+    result = done.figures
     if done.interrupted:
         output.note(f"interrupted: the result covers the first {format_duration(result['duration_ns'])}")
     if functional and trace is not None:
@@ -185,6 +195,8 @@ def command(
         done.save(folder)
         also = ", frames.jsonl" if functional else ""
         output.note(folders.describe_files(folder, also))
+        if trace is not None:
+            save_logs(output, trace, plan_to_run, scenario, folder)
 
     def show() -> None:
         from socsched.reporting import terminal
@@ -199,11 +211,13 @@ def command(
             screen.print(item)
         if "given_up" in result:
             screen.print(terminal.abandoned_jobs(result["given_up"]))
+        if "scenario" in result:
+            screen.print(scenario_table(result["scenario"]))
         if functional and trace is not None:
             screen.print(terminal.count_detections(trace.details))
 
     output.result(result, show)
-    return outcomes.outcome_code(result)
+    return scenario_code(result["scenario"]) if "scenario" in result else outcomes.outcome_code(result)
 
 
 def _given(ctx: click.Context, name: str) -> bool:

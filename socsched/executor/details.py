@@ -12,8 +12,7 @@ import numpy as np
 from socsched.bounded import read_bytes
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError
-from socsched.models.registry import get_model
-from socsched.runtime.collect import DETECTION_PORTS, PREFIXES, class_names, detections
+from socsched.runtime.collect import DETECTION_PORTS, class_names, detecting_stages, detections
 from socsched.runtime.frames_file import FramesFile
 from socsched.trace.trace import Trace
 
@@ -57,11 +56,7 @@ def _detections(pipeline: Pipeline, folder: Path) -> Iterator[tuple[int, Mapping
     if not file.is_file():
         return
     classes = class_names(pipeline)
-    prefixes = {
-        stage.name: next(p for p in PREFIXES if p + DETECTION_PORTS[0] in {port.name for port in model.outputs})
-        for stage in pipeline.stages
-        if stage.model and (model := get_model(stage.model, stage.params)).classes and model.function is not None
-    }
+    prefixes = detecting_stages(pipeline)
     for line in read_bytes(file, "detections of a run", "run the plan again", _MOST_BYTES).splitlines():
         found = json.loads(line)
         prefix, stage = prefixes[found["stage"]], found["stage"]

@@ -90,7 +90,7 @@ def execute_natively(
     executor = find_executor()
     if executor is None:
         raise NoExecutor("the native executor needs a C++ compiler", f"install g++ or clang++, or {_INSTEAD}")
-    feeds, horizon = prepare_inputs(setting, scans, frames, duration_ns, loop)
+    feeds, horizon = prepare_inputs(setting, scans, frames, duration_ns, loop, options.topics)
     with ExitStack() as stack:
         folder = options.journal.parent if options.journal else Path(stack.enter_context(TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)

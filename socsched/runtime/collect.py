@@ -24,8 +24,9 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError
 from socsched.files import write_file
 from socsched.models.registry import get_model
+from socsched.runtime.arrivals import Results
 from socsched.runtime.backends.base import plain
-from socsched.runtime.frames_file import NAME, FramesFile
+from socsched.runtime.frames_file import NAME
 from socsched.trace.trace import Trace
 
 TENSOR_NAMES = {"features": "pfn", "canvas": "bev"}
@@ -81,6 +82,15 @@ def class_names(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
     return {stage.name: get_model(stage.model, stage.params).classes for stage in pipeline.stages if stage.model}
 
 
+def detecting_stages(pipeline: Pipeline) -> dict[str, str]:
+    """Return, for every stage that detects objects, the prefix of its detection ports."""
+    return {
+        stage.name: next(p for p in PREFIXES if p + DETECTION_PORTS[0] in {port.name for port in model.outputs})
+        for stage in pipeline.stages
+        if stage.model and (model := get_model(stage.model, stage.params)).classes and model.function is not None
+    }
+
+
 class Collector:
     """Turns stage outputs into `Trace.details`, one dict per frame, or lines of `file`; a context manager for the run.
 
@@ -89,7 +99,7 @@ class Collector:
     """
 
     def __init__(
-        self, trace: Trace, figures: bool, classes: Mapping[str, Sequence[str]], file: FramesFile | None = None
+        self, trace: Trace, figures: bool, classes: Mapping[str, Sequence[str]], file: Results | None = None
     ) -> None:
         self._details = trace.details
         self.slow = figures

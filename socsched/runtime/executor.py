@@ -74,7 +74,7 @@ def execute(
     here = platform or place.platform_for(plan)
     bound = bindings(pipeline)
     setting = Setting(plan, pipeline, here, bound, weights, seed, scales)
-    feeds, horizon = prepare_inputs(setting, scans, frames, duration_ns, loop)
+    feeds, horizon = prepare_inputs(setting, scans, frames, duration_ns, loop, options.topics)
     session = Session(setting, feeds, backends or {}, place, on_frame, options, alone)
     with place.prepared(plan):
         try:
@@ -85,14 +85,19 @@ def execute(
 
 
 def prepare_inputs(
-    setting: Setting, scans: Sequence[Path] | None, frames: int | None, duration_ns: int | None, loop: bool
+    setting: Setting,
+    scans: Sequence[Path] | None,
+    frames: int | None,
+    duration_ns: int | None,
+    loop: bool,
+    topics: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, FrameSource], int]:
     """Return the frame sources of a run and its horizon in ns; arguments as those of `execute`.
 
     Warns of a run that is shorter than asked for, and of stages without weights or scales.
     """
     plan, pipeline = setting.plan, setting.pipeline
-    feeds = sources(pipeline, setting.bound, scans, setting.seed)
+    feeds = sources(pipeline, setting.bound, scans, setting.seed, topics)
     fed = next((name for name, feed in feeds.items() if isinstance(feed, InputFiles)), None)
     lidar = fed or next((sensor.name for sensor in pipeline.sensors if sensor.kind == "lidar"), None)
     lead = timetable.lead_source(plan, lidar)

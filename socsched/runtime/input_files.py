@@ -1,4 +1,4 @@
-"""Frames of sensors from files: LiDAR scans (.bin), camera images, and arrays by port name (.npz).
+"""Frames of sensors from files: LiDAR scans (.bin), camera images, arrays by port name (.npz), and MCAP recordings.
 
 A file serves every sensor with matching ports, so that a folder may hold scans for the LiDAR and images for the camera.
 A file that matches no port is refused before the run.
@@ -17,23 +17,27 @@ from zipfile import BadZipFile, ZipFile
 from socsched.errors import InputError
 from socsched.graph.operators import TensorType
 from socsched.runtime.frames import Frame, FrameSource
+from socsched.runtime.mcap_input import RecordedTopic, recorded_topic
+from socsched.runtime.ros_messages import CLOUD, COMPRESSED, IMAGE
 from socsched.text import printable
 
-SCAN, ARRAYS = ".bin", ".npz"
+SCAN, ARRAYS, MCAP = ".bin", ".npz", ".mcap"
 IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".ppm")
-SUFFIXES = (SCAN, ARRAYS, *IMAGES)
+SUFFIXES = (SCAN, ARRAYS, MCAP, *IMAGES)
 POINTS = "points"
 LARGEST = 1 << 30
 """Limit on the bytes of a file's arrays, and on three times an image's pixels: larger files are damaged or hostile."""
 _KINDS = {"fp32": "float32", "fp16": "float16", "int8": "int8", "uint8": "uint8", "int32": "int32", "int64": "int64"}
-_HINT = f"expected {SCAN} scans of float32 rows x, y, z, intensity, images ({', '.join(IMAGES)}) or {ARRAYS}"
+_HINT = (
+    f"expected {SCAN} scans of float32 rows x, y, z, intensity, images ({', '.join(IMAGES)}), {ARRAYS} or {MCAP} files"
+)
 
 Ports = Mapping[str, TensorType]
 """The ports a sensor provides, with the types their stages expect."""
 
 
 def list_frames(path: str | Path) -> tuple[Path, ...]:
-    """Return `path` itself, or all scans, images and .npz files of a folder in order of name.
+    """Return `path` itself, or all scans, images, .npz and .mcap files of a folder in order of name.
 
     Raises InputError if the path does not exist or has no files of these kinds.
     """
@@ -52,11 +56,15 @@ def list_frames(path: str | Path) -> tuple[Path, ...]:
 
 @dataclass(slots=True)
 class InputFiles:
-    """Files in turn, an .npz row by row; an unusable file is reported to stderr each time it is read."""
+    """Files in turn, an .npz row by row and an .mcap message by message.
+
+    An unusable file is reported to stderr each time it is read.
+    """
 
     ports: Ports
     places: Sequence[tuple[Path, int]]
     spare: FrameSource
+    recordings: Mapping[Path, RecordedTopic] = field(default_factory=dict)
     count: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -87,22 +95,32 @@ class InputFiles:
             return Frame(_arrays(path, self.ports, row), f"{path.name} {row}")
         if suffix == SCAN:
             return Frame({POINTS: _scan(path)}, path.name)
+        if suffix == MCAP:
+            return Frame({next(iter(self.ports)): self.recordings[path].array(row)}, f"{path.name} {row}")
         return Frame({next(iter(self.ports)): _image(path)}, path.name)
 
 
-def of_files(files: Sequence[Path], ports: Ports, spare: FrameSource) -> InputFiles | None:
+def of_files(
+    files: Sequence[Path], ports: Ports, spare: FrameSource, sensor: str = "", topic: str = ""
+) -> InputFiles | None:
     """Return the frames that files hold for a sensor with `ports`, None if they hold none.
 
-    Raises InputError for arrays whose type or shape differs from the port's.
+    `topic`: the one that feeds the sensor from MCAP files, if several could.  Raises InputError for arrays whose type
+    or shape differs from the port's, and for a topic that is missing or has to be chosen.
     """
     places: list[tuple[Path, int]] = []
+    recordings: dict[Path, RecordedTopic] = {}
     for path in files:
         suffix = path.suffix.lower()
         if suffix == ARRAYS:
             places += [(path, row) for row in range(_rows(path, ports))]
+        elif suffix == MCAP:
+            if (found := recorded_topic(path, _kinds(ports), sensor, topic)) is not None:
+                recordings[path] = found
+                places += [(path, row) for row in range(len(found.topic))]
         elif POINTS in ports if suffix == SCAN else _takes_images(ports):
             places.append((path, 0))
-    return InputFiles(ports, places, spare) if places else None
+    return InputFiles(ports, places, spare, recordings) if places else None
 
 
 def require_used(files: Sequence[Path], found: Sequence[InputFiles], ports: Ports) -> None:
@@ -119,6 +137,13 @@ def require_used(files: Sequence[Path], found: Sequence[InputFiles], ports: Port
         "its scaling and normalisation are not known: put a stage with model camera.preprocess before the network, or "
         f"give {ARRAYS} files with an array of the port's name",
     )
+
+
+def _kinds(ports: Ports) -> tuple[str, ...]:
+    """Return the kinds of recorded messages that ports take."""
+    if set(ports) == {POINTS}:
+        return (CLOUD,)
+    return (IMAGE, COMPRESSED) if _takes_images(ports) else ()
 
 
 def _takes_images(ports: Ports) -> bool:

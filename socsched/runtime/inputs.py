@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from socsched.descriptor.pipeline import Pipeline
+from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
 from socsched.runtime.frames import Frame, FrameSource
-from socsched.runtime.input_files import POINTS, InputFiles, of_files, require_used
+from socsched.runtime.input_files import MCAP, POINTS, InputFiles, of_files, require_used
 
 ALL_ROUND = frozenset(("centerpoint.voxelise",))
 """Models that get the synthetic LiDAR's full 360 degrees; others get a front camera's field of view."""
@@ -105,13 +106,23 @@ class Nothing:
 
 
 def sources(
-    pipeline: Pipeline, bound: Mapping[str, Mapping[str, str]], files: Sequence[Path] | None, seed: int
+    pipeline: Pipeline,
+    bound: Mapping[str, Mapping[str, str]],
+    files: Sequence[Path] | None,
+    seed: int,
+    topics: Mapping[str, str] | None = None,
 ) -> dict[str, FrameSource]:
     """Return the source of every sensor; `bound` (`registry.bindings`) gives the ports a sensor provides.
 
-    `files` (`input_files.list_frames`) feed the matching sensors; the others get synthetic data.  Raises InputError for
-    a file that matches no sensor.
+    `files` (`input_files.list_frames`) feed the matching sensors, MCAP files by their `topics` (by sensor); the others
+    get synthetic data.  Raises InputError for a file that matches no sensor, UsageError for topics of unknown sensors.
     """
+    topics = topics or {}
+    names = [sensor.name for sensor in pipeline.sensors]
+    if unknown := sorted(set(topics) - set(names)):
+        raise UsageError(f"{pipeline.name} has no sensor {unknown[0]!r}", f"sensors: {', '.join(names)}")
+    if topics and not any(path.suffix.lower() == MCAP for path in files or ()):
+        raise UsageError(f"a topic is chosen for {min(topics)}, but no {MCAP} file is given", "give one with --input")
     found: dict[str, FrameSource] = {}
     read: list[InputFiles] = []
     offered: dict[str, TensorType] = {}
@@ -122,7 +133,7 @@ def sources(
         ports = {port: _type(pipeline, stage, port) for stage, port in stages}
         offered |= ports
         found[sensor.name] = spare = _synthetic(pipeline, stages, ports, seed)
-        if files and (fed := of_files(files, ports, spare)) is not None:
+        if files and (fed := of_files(files, ports, spare, sensor.name, topics.get(sensor.name, ""))) is not None:
             read.append(fed)
             found[sensor.name] = fed
     require_used(files or (), read, offered)

@@ -5,12 +5,13 @@ its last quarter of a second.  A truncated line is skipped on reading.  Lines ar
 held while a line is serialised.
 
 Written records are removed from the trace, so that memory holds only a quarter of a second however long the run;
-`close` restores them.
+`close` restores them, except of a journal to `os.devnull`.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -96,7 +97,8 @@ class Journal:
             self._thread.join(timeout=5)
             self._append(last=True)
             self._file.close()
-            self._give_back()
+            if self._path != Path(os.devnull):
+                self._give_back()
 
     def _run(self) -> None:
         while not self._stop.wait(INTERVAL_S):

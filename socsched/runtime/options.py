@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from socsched.faults.model import Faults
 from socsched.planning.plan import Plan
+from socsched.runtime.arrivals import Arrivals, Results
 from socsched.runtime.overload import Policies
 
 AUTO = "auto"
@@ -26,7 +28,10 @@ class Options:
     best first.  `hang_ns`: how long a job may run before its engine counts as lost; by default longer than its planned
     time and, with a failover plan, within its period.  `journal`: the file in which the trace survives the end of the
     process.  `frames`: the file for per-frame results (`Trace.details` then stays empty).  With both files, memory does
-    not grow with the length of the run.
+    not grow with the length of the run.  `topics`: by sensor, the topic that feeds it from MCAP files.
+
+    `arrivals`: frames are released as they arrive from outside, instead of at planned times; `results` receives the
+    results of frames, instead of `frames`.  A `journal` named `os.devnull` keeps nothing, for runs without an end.
     """
 
     executor: str = "event-chained"
@@ -41,6 +46,9 @@ class Options:
     hang_ns: int = 0
     journal: Path | None = None
     frames: Path | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)
+    arrivals: Arrivals | None = None
+    results: Results | None = None
 
 
 PLAIN = Options()

@@ -11,6 +11,7 @@ from typing import Any
 
 from socsched.planning.plan import Plan
 from socsched.runtime import realtime, timetable
+from socsched.runtime.arrivals import Arrivals
 from socsched.runtime.executor_state import LOOK_S, Hub
 from socsched.runtime.frames import FrameSource
 from socsched.runtime.injector import Injector
@@ -64,6 +65,9 @@ class Releases:
             if self._options.realtime not in ("off", "auto"):
                 realtime.set_fifo(_PRIORITY)
             realtime.short_turns()
+            if self._options.arrivals is not None:
+                self._arriving(self._options.arrivals)
+                return
             for group in timetable.releases(self._plan, self._horizon):
                 if not self._group(group):
                     break
@@ -71,6 +75,26 @@ class Releases:
             self.broken = error
         finally:
             self._ended.set()
+
+    def _arriving(self, arrivals: Arrivals) -> None:
+        """Release frames as they arrive, until there are no more; their deadlines count from their arrival."""
+        hub = self._hub
+        while not hub.over and not arrivals.closed:
+            arrival = arrivals.next(LOOK_S)
+            if arrival is None:
+                continue
+            name, number, frame = arrival.sensor, arrival.number, arrival.frame
+            nominal = arrival.time_ns - hub.origin_ns
+            with hub.guard:
+                now = hub.now()
+                if frame.problem:
+                    hub.dispatcher.lose(name, number, nominal, frame.problem)
+                else:
+                    hub.dispatcher.release(name, number, nominal, now, frame.outputs)
+                hub.dispatch()
+            time.sleep(_YIELD_S)
+            hub.write()
+            self._note(name, number, nominal, now, frame)
 
     def _group(self, group: list[timetable.Release]) -> bool:
         """Release the frames of one instant; return False if the run must end now."""

@@ -98,7 +98,7 @@ class Session:
             hub.put_in_charge(self._versions[0], trace)
             journal = stack.enter_context(Journal(options.journal, trace)) if options.journal else None
             meters = [stack.enter_context(meter) for meter in self._board.meters()]
-            file = FramesFile(options.frames) if options.frames else None
+            file = options.results or (FramesFile(options.frames) if options.frames else None)
             hub.collector = stack.enter_context(Collector(trace, stats, class_names(self._setting.pipeline), file))
             lock = options.realtime != "off"
             stack.enter_context(realtime.quiet_interpreter(lock, self._note))

@@ -105,11 +105,28 @@ class RunDocument(Overheads):
     board: dict[str, Json]
 
 
+class ScenarioDocument(TypedDict):
+    """A chain under a scenario of MLPerf: p99.9 of response times (ns), its bound with 99 % confidence, its validity.
+
+    `frames_needed`: least number of frames, with as many over the deadline.  A percentile on a lost frame is null.
+    """
+
+    scenario: str
+    valid: bool
+    frames: int
+    frames_needed: int
+    lost: int
+    over_deadline: int
+    p99_9_ns: Figure
+    p99_9_estimate_ns: Figure
+    early_stopping_met: bool
+
+
 class ResultDocument(TypedDict):
     """result.json: the figures of a simulation or a run.
 
-    `given_up`: stage -> reason -> number of its jobs that were skipped, aborted or lost.  `resolution`: maximum
-    relative error of percentiles that come from histograms.
+    `scenario`: by chain, of a run under a scenario.  `given_up`: stage -> reason -> number of its jobs that were
+    skipped, aborted or lost.  `resolution`: maximum relative error of percentiles that come from histograms.
     """
 
     schema_version: Literal["1"]
@@ -125,3 +142,4 @@ class ResultDocument(TypedDict):
     given_up: NotRequired[dict[str, dict[str, int]]]
     resolution: NotRequired[str]
     run: NotRequired[RunDocument]
+    scenario: NotRequired[dict[str, ScenarioDocument]]

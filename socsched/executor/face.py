@@ -16,7 +16,7 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError, SocschedError, UsageError
 from socsched.executor.build import find_executor
 from socsched.executor.details import DETECTIONS, collect
-from socsched.executor.frames import INPUTS, write_inputs
+from socsched.executor.frames import INPUTS, most_rows, write_inputs
 from socsched.executor.outcome import Executed, read_outcome
 from socsched.executor.settings import EXECUTED, JOURNAL, SETTINGS, RunSettings, write_settings
 from socsched.executor.stages import describe_stages, libraries, sensor_ports, unsupported_stages
@@ -97,7 +97,8 @@ def execute_natively(
         stack.callback(_clean, folder)
         given = write_inputs(plan, feeds, sensor_ports(setting), horizon, folder)
         kinds = {sensor: written.types for sensor, written in given.items()}
-        described = [describe_stages(one, kinds) for one in versions]
+        rooms = {sensor: most_rows(written.document) for sensor, written in given.items()}
+        described = [describe_stages(one, kinds, rooms) for one in versions]
         settings = RunSettings(
             plan,
             horizon,

@@ -17,7 +17,7 @@ struct Event;
 struct Graph;
 struct Executable;
 
-struct alignas(64) TensorMap {
+struct alignas(128) TensorMap {
   uint64_t words[16];
 };
 

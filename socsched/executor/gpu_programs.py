@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -65,6 +66,20 @@ def stored_program(artifacts: Sequence[Artifact], arch: str, room: int = 0) -> P
         (folder / CONSTANTS).write_bytes(made.constants)
 
     return library("programs", key, PROGRAM, write)
+
+
+def copy_program(program: Path, folder: Path, name: str) -> str:
+    """Copy a program with its code and constants into `folder`/`name`; return its path relative to `folder`."""
+    document = read_json(program)
+    target = folder / name
+    target.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(program.parent / document["weights"], target / CONSTANTS)
+    code = [f"{number}.cubin" for number in range(len(document["code"]))]
+    for source, file in zip(document["code"], code, strict=True):
+        shutil.copyfile(source, target / file)
+    text = json.dumps({**document, "code": code, "weights": CONSTANTS}, indent=1) + "\n"
+    (target / PROGRAM).write_text(text, encoding="utf-8")
+    return f"{name}/{PROGRAM}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,6 @@ from tests.runtime.run_plans import roomy
 
 pytestmark = pytest.mark.needs("nvcc")
 NATIVE = Options(executor="native")
-NETWORKS = ("pfn", "scatter", "backbone", "head")
 ARCH = "sm_87"
 
 
@@ -100,7 +99,10 @@ def boxes(trace: Trace) -> list[Any]:
     return [trace.details[frame]["detections"] for frame in range(3)]
 
 
-@pytest.mark.parametrize("names", [("pfn", "scatter"), ("scatter", "head"), NETWORKS])
+SLOW = [("pfn", "scatter"), ("scatter", "head")]
+
+
+@pytest.mark.parametrize("names", [("scatter",), *(pytest.param(names, marks=pytest.mark.slow) for names in SLOW)])
 def test_networks_on_a_gpu_find_what_those_on_the_cpu_find(
     names: tuple[str, ...],
     planned: tuple[Plan, Pipeline],
@@ -119,6 +121,5 @@ def test_networks_on_a_gpu_find_what_those_on_the_cpu_find(
             assert a["label"] == b["label"]
             assert np.allclose(a["box"], b["box"], atol=1e-3) and abs(a["score"] - b["score"]) < 1e-4
     calls = noted(log)
-    assert any(call.startswith("copy across") for call in calls) == (names != ("scatter", "head"))
-    launches = calls.count("cuGraphLaunch")
-    assert launches >= 3 * len(names)
+    assert any(call.startswith("copy across") for call in calls) == ("pfn" in names)
+    assert calls.count("cuGraphLaunch") >= 3 * len(names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -16,16 +15,10 @@ from optional import VENDORS
 from socsched.compiler.vendor_compilers.environments import environment
 from socsched.compiler.vendor_compilers.helper import Helper
 from socsched.executor.build import cxx_compiler, find_executor
-from socsched.executor.details import DETECTIONS
 from socsched.executor.engines import describe_engine
-from socsched.executor.settings import RunSettings, write_settings
-from tests.runtime.run_plans import MS, plan, task
+from tests.executor.one_stage import INPUT, OUTPUTS, ROWS, detections, run, tensor
 
 HERE = Path(__file__).parent
-ROWS = 4
-INPUT = np.arange(ROWS * 7, dtype=np.float32).reshape(ROWS, 7) / 8
-
-
 @pytest.fixture(scope="module")
 def executor() -> Path:
     """Return the executor, built for this machine."""
@@ -33,39 +26,6 @@ def executor() -> Path:
     if found is None:
         pytest.skip("no C++ compiler")
     return found
-
-
-def tensor(name: str, dtype: str, *shape: int) -> dict[str, Any]:
-    return {"name": name, "dtype": dtype, "layout": "", "shape": list(shape)}
-
-
-OUTPUTS = [tensor("boxes", "fp32", ROWS, 7), tensor("scores", "fp32", ROWS), tensor("labels", "int32", ROWS)]
-
-
-def run(executor: Path, folder: Path, stage: Mapping[str, Any], given: np.ndarray[Any, Any] = INPUT) -> Any:
-    """Return the process after two frames of a sensor went through a stage."""
-    (folder / "frames.bin").write_bytes(given.tobytes() * 3)
-    entry = {"shapes": [list(given.shape)]}
-    document = {
-        "file": "frames.bin",
-        "ports": [{"dtype": "fp32", "layout": "", "shape": list(given.shape)}],
-        "frames": [entry, entry],
-        "warm": entry,
-    }
-    made = plan(task("detect", "s", queue=9), sensors={"s": 20 * MS})
-    full = {
-        "inputs": [{"from": "s", "port": 0, **tensor("x", "fp32", *given.shape)}],
-        "outputs": OUTPUTS,
-        "records": True,
-        **stage,
-    }
-    settings = RunSettings(made, 40 * MS, {"detect": {"s"}}, {"detect": full}, inputs={"s": document})
-    command = [str(executor), str(write_settings(settings, folder)), "-o", str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-
-
-def detections(folder: Path) -> list[Any]:
-    return [json.loads(line) for line in (folder / DETECTIONS).read_text().splitlines()]
 
 
 def onnx_model(folder: Path) -> Path:

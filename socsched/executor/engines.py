@@ -83,14 +83,13 @@ def _rknn(document: Document, folder: PurePosixPath, adapters: PurePosixPath) ->
 
 
 def _tensorrt(document: Document, folder: PurePosixPath, adapters: PurePosixPath) -> dict[str, Any]:
-    """A DLA loadable for cuDLA, or an engine for TensorRT, depending on what the board's build step writes."""
-    loadable = document["engine_kind"] == "dla" and document.get("loadable", True)
-    name = "cudla" if loadable else "tensorrt"
+    """A DLA loadable for cuDLA, or for a GPU an engine of the board's TensorRT."""
+    loadable, engine = document["engine_kind"] == "dla", str(document["engine"])
     return {
-        "adapter": BOARD,
+        "adapter": "cudla" if loadable else BOARD,
         "artefact": str(folder / ("model.dla" if loadable else "model.engine")),
-        "library": str(adapters / f"libsocsched-{name}.so"),
-        "options": {"core": str(document["engine"])[-1]} if str(document["engine"])[-1:].isdigit() else {},
+        "library": "libcudla.so" if loadable else str(adapters / "libsocsched-tensorrt.so"),
+        "options": {"core": engine[-1]} if loadable and engine[-1:].isdigit() else {},
         "layouts": (None, None),
     }
 

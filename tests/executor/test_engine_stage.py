@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -14,11 +16,14 @@ from optional import VENDORS
 
 from socsched.compiler.vendor_compilers.environments import environment
 from socsched.compiler.vendor_compilers.helper import Helper
-from socsched.executor.build import cxx_compiler, find_executor
+from socsched.errors import UsageError
+from socsched.executor.build import SOURCES, cxx_compiler, find_executor
 from socsched.executor.engines import describe_engine
+from tests.executor.gpu_standin import build_driver, noted
 from tests.executor.one_stage import INPUT, OUTPUTS, ROWS, detections, run, tensor
 
 HERE = Path(__file__).parent
+BOARD = SOURCES.parent / "board"
 @pytest.fixture(scope="module")
 def executor() -> Path:
     """Return the executor, built for this machine."""
@@ -155,6 +160,121 @@ def test_other_rknn_models_are_refused(
     (tmp_path / "model.rknn").write_text(model)
     done = run(executor, tmp_path, engine("rknn", tmp_path / "model.rknn", rknn))
     assert done.returncode == 3 and message in done.stderr
+
+
+@pytest.fixture(scope="module")
+def dla(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with stand-ins for cuDLA and, in `driver`, for the driver."""
+    folder = tmp_path_factory.mktemp("dla")
+    if not shutil.which("g++"):
+        pytest.skip("no g++")
+    build_driver(folder)
+    command = ["g++", "-std=c++17", "-shared", "-fPIC", str(HERE / "standins" / "cudla.cpp")]
+    subprocess.run([*command, "-o", str(folder / "libcudla.so")], check=True)
+    return folder
+
+
+LOADABLE = "input x 112\noutput labels 16\noutput scores 16\noutput boxes 112\n"
+
+
+@pytest.mark.parametrize(
+    ("loadable", "message"),
+    [
+        (LOADABLE, ""),
+        (LOADABLE.replace("16", "17", 1), "labels: the loadable's tensor has another size"),
+        (LOADABLE.replace("boxes", "cases"), "boxes: no tensor of the loadable"),
+        (LOADABLE[:40], "has other inputs or outputs than it was built with"),
+        ("nothing", "cudlaModuleLoadFromMemory failed with 12"),
+    ],
+)
+def test_dla_loadables_run_on_a_cuda_stream(
+    executor: Path, dla: Path, loadable: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "model.dla").write_text(loadable)
+    stage = engine("cudla", tmp_path / "model.dla", str(dla / "libcudla.so"), core="1")
+    log = tmp_path / "log"
+    done = run(executor, tmp_path, stage, LD_LIBRARY_PATH=str(dla / "driver"), STANDIN_LOG=str(log))
+    if message:
+        assert done.returncode == 3 and message in done.stderr
+        return
+    assert (done.returncode, done.stderr) == (0, "")
+    first = detections(tmp_path)[0]
+    assert np.array_equal(np.float32(first["boxes"]), INPUT)
+    assert np.array_equal(np.float32(first["scores"]), INPUT.ravel()[:4])
+    calls = noted(log)
+    assert calls.count("dla 1") == 1 and sorted(c for c in calls if c.startswith("reg")) == [
+        "registered 112",
+        "registered 112",
+        "registered 16",
+        "registered 16",
+    ]
+    assert calls.count("submitted 3") == 5
+
+
+ENGINE = "input x 0 112\noutput labels 3 16\noutput scores 0 16\noutput boxes 0 112\n"
+
+
+@pytest.fixture(scope="module")
+def tensorrt(dla: Path) -> str:
+    """Return TensorRT's adapter as the board's build step makes it, here against stand-ins of its classes."""
+    environment = {**os.environ, "CXXFLAGS": f"-I{HERE / 'standins' / 'tensorrt'}", "LIBRARIES": " "}
+    subprocess.run([str(BOARD / "build.sh"), str(SOURCES), str(dla)], check=True, env=environment)
+    return str(dla / "libsocsched-tensorrt.so")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (ENGINE, ""),
+        (ENGINE.replace("labels 3", "labels 0"), "labels: the engine has another data type"),
+        (ENGINE.replace("output boxes", "output cases"), "boxes: no such input or output"),
+        (ENGINE[:40], "has other inputs or outputs than it was built with"),
+        ("nothing", "not an engine of this TensorRT and this device: magic tag does not match"),
+    ],
+)
+def test_tensorrt_engines_run_through_an_adapter_built_on_the_board(
+    executor: Path, dla: Path, tensorrt: str, text: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "model.engine").write_text(text)
+    stage = engine("board", tmp_path / "model.engine", tensorrt, core="0")
+    done = run(executor, tmp_path, stage, LD_LIBRARY_PATH=str(dla / "driver"), STANDIN_LOG=str(tmp_path / "log"))
+    if message:
+        assert done.returncode == 3 and message in done.stderr
+        return
+    assert (done.returncode, done.stderr) == (0, "")
+    assert np.array_equal(np.float32(detections(tmp_path)[0]["boxes"]), INPUT)
+
+
+def test_an_adapter_that_was_not_built_is_named(executor: Path, tmp_path: Path) -> None:
+    done = run(executor, tmp_path, engine("board", tmp_path / "model.engine", str(tmp_path / "libadapter.so")))
+    assert done.returncode == 3 and "libadapter.so: cannot be loaded" in done.stderr
+
+
+def hand_over(toolchain: str, kind: str, **compiled: Any) -> dict[str, Any]:
+    ports = [{**tensor("image", "int8", 1, 16, 8, 8), "layout": "NCHW16c", "port": "image"}]
+    return {
+        "stage": "detect",
+        "toolchain": toolchain,
+        "engine": "dla1",
+        "engine_kind": kind,
+        "inputs": ports,
+        "outputs": [{**tensor("count", "int32", 1), "port": "count"}],
+        **compiled,
+    }
+
+
+def test_adapters_follow_from_the_toolchain_of_a_hand_over() -> None:
+    made = describe_engine(hand_over("TensorRT", "dla"), "detect/dla1-int8")
+    assert (made["adapter"], made["artefact"], made["library"]) == ("cudla", "detect/dla1-int8/model.dla", "libcudla.so")
+    assert made["options"] == {"core": "1"} and made["inputs"][0]["layout"] == "NCHW16c"
+    made = describe_engine(hand_over("TensorRT", "gpu"), "detect")
+    assert (made["adapter"], made["artefact"]) == ("board", "detect/model.engine")
+    made = describe_engine(hand_over("RKNN", "npu", compiled={"files": {"model.rknn": ""}}), "detect")
+    assert (made["adapter"], made["artefact"]) == ("rknn", "detect/model.rknn")
+    assert (made["inputs"][0]["dtype"], made["inputs"][0]["layout"]) == ("fp32", "NHWC")
+    assert made["outputs"][0]["dtype"] == "int32"
+    with pytest.raises(UsageError, match="no adapter runs artefacts of SNPE"):
+        describe_engine(hand_over("SNPE", "npu"), "detect")
 
 
 @pytest.mark.needs("HTP compiler")

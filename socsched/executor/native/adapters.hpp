@@ -13,6 +13,7 @@ namespace socsched {
 
 const socsched_adapter* onnxruntime_adapter();
 const socsched_adapter* rknn_adapter();
+const socsched_adapter* cudla_adapter();
 
 // An adapter made of a class with a constructor of an artefact and `run(inputs, outputs)`; both throw std::exception.
 template <class Loaded>

@@ -14,6 +14,7 @@ constexpr size_t ERROR_BYTES = 1000;
 const socsched_adapter* find_adapter(const StageSettings& settings) {
   if (settings.adapter == "onnxruntime") return onnxruntime_adapter();
   if (settings.adapter == "rknn") return rknn_adapter();
+  if (settings.adapter == "cudla") return cudla_adapter();
   if (settings.adapter != "board") throw Failure(USAGE, "no adapter is called " + settings.adapter, "write the settings again");
   void* const library = dlopen(settings.shared_object.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) throw Failure(MACHINE, settings.shared_object + ": cannot be loaded: " + dlerror(), "run build.sh of the bundle on this board");

@@ -24,7 +24,9 @@ def describe_engine(document: Document, folder: str, adapters: str = "adapters")
     toolchain = str(document["toolchain"])
     if toolchain not in _TOOLCHAINS:
         known = ", ".join(sorted(_TOOLCHAINS))
-        raise UsageError(f"{document['stage']}: no adapter runs artefacts of {toolchain}", f"there are some for {known}")
+        raise UsageError(
+            f"{document['stage']}: no adapter runs artefacts of {toolchain}", f"there are some for {known}"
+        )
     made = _TOOLCHAINS[toolchain](document, PurePosixPath(folder), PurePosixPath(adapters))
     layouts = made.pop("layouts")
     sides = {

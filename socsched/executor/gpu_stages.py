@@ -81,5 +81,7 @@ def _room(setting: Setting, provider: str, port: str, rooms: Mapping[str, int]) 
     bound = setting.bound[provider]
     found = [_room(setting, bound[name], name, rooms) for name, kind in given.items() if kind.shape[0] < 0]
     if not found:
-        raise UsageError(f"{provider}: the largest number of rows of {port!r} is not known", "plan its readers on a CPU")
+        raise UsageError(
+            f"{provider}: the largest number of rows of {port!r} is not known", "plan its readers on a CPU"
+        )
     return max(found)

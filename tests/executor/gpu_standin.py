@@ -28,15 +28,14 @@ def build_driver(folder: Path) -> Path:
 def emulated_program(artifacts: Sequence[Artifact], arch: str, room: int, folder: Path) -> Path:
     """Return the program of artefacts with their kernels compiled for the processor."""
     document = json.loads((stored := stored_program(artifacts, arch, room)).read_text())
-    counts = {
-        (launch["code"], launch["kernel"]): len(launch["arguments"])
-        for launch in document["launches"]
-    }
+    counts = {(launch["code"], launch["kernel"]): len(launch["arguments"]) for launch in document["launches"]}
     for number, artifact in enumerate(artifacts):
         home = folder / f"{artifact.stage}-{number}"
         home.mkdir()
         source = (artifact.folder / "stage.cu").read_text()
-        source = re.sub(r"(?<!extern )__shared__ (alignas\(\d+\) )?", r"\1static ", source)  # blocks run one after the other
+        source = re.sub(
+            r"(?<!extern )__shared__ (alignas\(\d+\) )?", r"\1static ", source
+        )  # blocks run one after the other
         Emulated(source, home)
         lines = [f"{kernel} {count}" for (code, kernel), count in counts.items() if code == number]
         document["code"][number] = str(home / "kernels.txt")

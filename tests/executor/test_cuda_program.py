@@ -1,4 +1,4 @@
-"""Launch lists on the native executor with a stand-in for the driver: memory, rows, graphs, choice of code, failures."""
+"""Launch lists on the native executor with a stand-in for the driver: memory, rows, graphs, code, failures."""
 
 from __future__ import annotations
 

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from recorded import Recorded
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import compile_stage
+from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
-from socsched.errors import MachineError, UsageError
+from socsched.errors import UsageError
 from socsched.executor import gpu_stages
-from socsched.executor.build import SOURCES, cxx_compiler, find_executor
+from socsched.executor.build import find_executor
 from socsched.executor.face import execute_natively
 from socsched.executor.gpu_programs import build_program
-from socsched.planning.planner import make_plan
-from socsched.planning.plan import Plan
 from socsched.models.work import stage_work
+from socsched.planning.plan import Plan
+from socsched.planning.planner import make_plan
 from socsched.runtime.boards.local import LocalBoard
-from socsched.runtime.errors import StageFailed
 from socsched.runtime.options import Options
 from socsched.trace.trace import Trace
 from tests.executor.gpu_standin import build_driver, emulated_program, kernels_of, noted
-from recorded import Recorded
 from tests.runtime.run_plans import roomy
 
 pytestmark = pytest.mark.needs("nvcc")
@@ -123,3 +122,42 @@ def test_networks_on_a_gpu_find_what_those_on_the_cpu_find(
     calls = noted(log)
     assert any(call.startswith("copy across") for call in calls) == ("pfn" in names)
     assert calls.count("cuGraphLaunch") >= 3 * len(names)
+
+
+def compiled_for(arch: str, precision: str, names: Sequence[str]) -> list[Artifact]:
+    """Return stages of a detector for a GPU."""
+    pipe = get_pipeline("pointpillars-s")
+    engine: Any = SimpleNamespace(id="gpu", kind="gpu", target={"kind": "cuda", "arch": arch}, shares="")
+    return [compile_stage(pipe.stage(name), engine, precision) for name in names]
+
+
+CASES = [("sm_90a", "fp16", ("voxelise", "pfn", "scatter", "backbone", "head", "decode")), ("sm_87", "int8", ("head",))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("arch", "precision", "names"), CASES)
+def test_launch_lists_fit_the_kernels_that_were_compiled(arch: str, precision: str, names: tuple[str, ...]) -> None:
+    """Every launch has the operands its kernel declares, and only the memory that the program has."""
+    artifacts = compiled_for(arch, precision, names)
+    made = build_program(artifacts, arch, 20000)
+    sources = [kernels_of((artifact.folder / "stage.cu").read_text()) for artifact in artifacts]
+    sizes = {space: made.document[space] for space in ("memory", "constants", "results")}
+    assert len(made.constants) == sizes["constants"] > 0
+    for launch in made.document["launches"]:
+        kinds = ["map" if "map" in a else "value" if "value" in a else "pointer" for a in launch["arguments"]]
+        declared = sources[launch["code"]].get(launch["kernel"])  # functions declare theirs by macros
+        assert kinds == declared or (declared is None and artifacts[launch["code"]].stage in ("voxelise", "decode"))
+        for argument in launch["arguments"]:
+            where = argument.get("map", argument)
+            assert "value" in where or where["offset"] < sizes[where["in"]]
+    if arch == "sm_90a":
+        assert any("map" in argument for launch in made.document["launches"] for argument in launch["arguments"])
+
+
+def test_stages_that_do_not_fit_together_are_refused() -> None:
+    head = compiled_for(ARCH, "fp32", ["head"])
+    with pytest.raises(UsageError, match="their largest number is needed"):
+        build_program(compiled_for(ARCH, "fp32", ["scatter"]), ARCH)
+    without = replace(head[0], files=("stage.cubin",), notes=("runs with TVM's runtime only: a loop",))
+    with pytest.raises(UsageError, match="TVM's runtime only: a loop"):
+        build_program([without], ARCH)

@@ -1,4 +1,4 @@
-"""Artefacts of vendors' compilers on the native executor: ONNX Runtime itself, and stand-ins for libraries of boards."""
+"""Artefacts of vendors' compilers on the native executor: ONNX Runtime, and stand-ins for libraries of boards."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from tests.executor.one_stage import INPUT, OUTPUTS, ROWS, detections, run, tens
 
 HERE = Path(__file__).parent
 BOARD = SOURCES.parent / "board"
+
+
 @pytest.fixture(scope="module")
 def executor() -> Path:
     """Return the executor, built for this machine."""
@@ -117,6 +119,9 @@ def test_a_failing_engine_ends_in_the_accounting(executor: Path, tmp_path: Path)
     assert done.returncode == 3 and "stage detect failed in the warm-up: detect: ONNX Runtime" in done.stderr
 
 
+RKNN = "input x 0 28\noutput labels 6 4\noutput boxes 1 28\noutput scores 0 4\n"
+
+
 @pytest.fixture(scope="module")
 def rknn(tmp_path_factory: pytest.TempPathFactory) -> str:
     compiler, made = cxx_compiler(), tmp_path_factory.mktemp("rknn") / "librknnrt.so"
@@ -132,7 +137,7 @@ def test_rknn_models_run_through_the_vendors_library(
 ) -> None:
     monkeypatch.setenv("STANDIN_LOG", str(tmp_path / "log"))
     model = tmp_path / "model.rknn"  # outputs in another order than the stage's
-    model.write_text("input x 0 28\noutput labels 6 4\noutput boxes 1 28\noutput scores 0 4\n")
+    model.write_text(RKNN)
     done = run(executor, tmp_path, engine("rknn", model, rknn, core_mask="3"))
     assert (done.returncode, done.stderr) == (0, "")
     first = detections(tmp_path)[0]
@@ -145,9 +150,9 @@ def test_rknn_models_run_through_the_vendors_library(
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("input y 0 28\noutput labels 6 4\noutput boxes 1 28\noutput scores 0 4\n", "x: no tensor of the model"),
-        ("input x 0 27\noutput labels 6 4\noutput boxes 1 28\noutput scores 0 4\n", "x: the model's tensor has another size"),
-        ("input x 0 28\noutput labels 0 4\noutput boxes 1 28\noutput scores 0 4\n", "labels: the model gives another data"),
+        (RKNN.replace("x", "y", 1), "x: no tensor of the model"),
+        (RKNN.replace("28", "27", 1), "x: the model's tensor has another size"),
+        (RKNN.replace("labels 6", "labels 0"), "labels: the model gives another data"),
         ("input x 0 28\noutput boxes 1 28\n", "has other inputs or outputs than it was built with"),
         ("nothing", "rknn_init failed with -1"),
         ("", "expected a file of 1 byte to 2 GiB"),
@@ -265,7 +270,11 @@ def hand_over(toolchain: str, kind: str, **compiled: Any) -> dict[str, Any]:
 
 def test_adapters_follow_from_the_toolchain_of_a_hand_over() -> None:
     made = describe_engine(hand_over("TensorRT", "dla"), "detect/dla1-int8")
-    assert (made["adapter"], made["artefact"], made["library"]) == ("cudla", "detect/dla1-int8/model.dla", "libcudla.so")
+    assert (made["adapter"], made["artefact"], made["library"]) == (
+        "cudla",
+        "detect/dla1-int8/model.dla",
+        "libcudla.so",
+    )
     assert made["options"] == {"core": "1"} and made["inputs"][0]["layout"] == "NCHW16c"
     made = describe_engine(hand_over("TensorRT", "gpu"), "detect")
     assert (made["adapter"], made["artefact"]) == ("board", "detect/model.engine")

@@ -75,10 +75,11 @@ def prepare(folder: Path, arch: str, frames: int) -> int:
     target = {"kind": "cuda", "arch": arch, "max_threads_per_block": 1024, "thread_warp_size": 32}
     gpu = replace(here.engines[0], id="gpu", kind="gpu", units=1, target=target)
     gpu = replace(gpu, operators=replace(gpu.operators, host_code=False))
-    fast = dict(period_ns=PERIOD_NS, deadline_ns=PERIOD_NS, engine="gpu", lanes=(0,), precision="fp16", queue=8)
+    changes: dict[str, Any] = {"period_ns": PERIOD_NS, "deadline_ns": PERIOD_NS, "precision": "fp16"}
+    changes |= {"engine": "gpu", "lanes": (0,), "queue": 8}
     made = replace(
         slow,
-        tasks=tuple(replace(task, **fast) for task in slow.tasks),
+        tasks=tuple(replace(task, **changes) for task in slow.tasks),
         sensors=tuple(replace(one, period_ns=PERIOD_NS) for one in slow.sensors),
         engines=(*slow.engines, replace(slow.engines[0], id="gpu", kind="gpu", lanes=1)),
         chains=tuple(replace(chain, deadline_ns=PERIOD_NS) for chain in slow.chains),
@@ -87,9 +88,7 @@ def prepare(folder: Path, arch: str, frames: int) -> int:
     setting = Setting(made, pipe, replace(here, engines=(*here.engines, gpu)), bound, None)
     feeds, _ = prepare_inputs(setting, None, frames, None, True)
     folder.mkdir(parents=True, exist_ok=True)
-    artifacts = [
-        compiled(next(t for t in made.tasks if t.name == name), pipe.stage(name), setting) for name in STAGES
-    ]
+    artifacts = [compiled(next(t for t in made.tasks if t.name == name), pipe.stage(name), setting) for name in STAGES]
     for artifact in artifacts:
         print(artifact.stage, *artifact.notes, sep="; ")
     for run in RUNS:

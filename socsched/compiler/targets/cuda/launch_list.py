@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from socsched.compiler.environment import relax, tirx, tvm
+from socsched.compiler.environment import tirx, tvm
 from socsched.compiler.store import write_json
 from socsched.compiler.target import Compilation
 from socsched.compiler.targets.cuda.codegen import OPTIONS
@@ -125,7 +125,7 @@ class _Host(HostCode):
             super().evaluate(call)
 
     def tensor_map(self, arguments: Sequence[Any]) -> None:
-        """Record a map: (map, dtype, rank, data, sizes, strides in bytes, box, steps, interleave, swizzle, L2, fill)."""
+        """Record a map: (map, dtype, rank, data, sizes, strides in bytes, box, steps, modes of the copy engine)."""
         variable, dtype, rank, data, *rest = arguments
         axes = int(rank)
         numbers = [size_of(value, {}) for value in rest]

@@ -11,6 +11,11 @@ namespace socsched {
 namespace {
 
 constexpr size_t IN_FLIGHT = 2;  // pieces of a bounded stage that are queued at once
+constexpr size_t PAGE = 4096;    // memory is locked in whole pages, each once
+
+size_t whole_pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+
+void* first_page(void* memory) { return reinterpret_cast<void*>(whole_pages(reinterpret_cast<size_t>(memory))); }
 
 class CudaStage : public DataStage {
  public:
@@ -27,8 +32,9 @@ class CudaStage : public DataStage {
       cuda::Event*& event = events_.emplace_back();
       device_->check(driver().cuEventCreate(&event, cuda::BLOCKING_SYNC | cuda::DISABLE_TIMING), "making an event");
     }
-    counts_ = allocate(sizeof(int32_t) * settings().inputs.size());
-    device_->check(driver().cuMemHostRegister_v2(counts_.get(), sizeof(int32_t) * settings().inputs.size(), 0), "locking memory");
+    counts_memory_ = allocate(2 * PAGE);  // inputs are 64 at most
+    counts_ = static_cast<int32_t*>(first_page(counts_memory_.get()));
+    device_->check(driver().cuMemHostRegister_v2(counts_, PAGE, 0), "locking memory");
     for (const InputSettings& input : settings().inputs) lasting_.push_back(is_lasting(input.from));
     for (size_t i = 0; i < place_.slots.count(); i++) slot_of(*place_.slots.slot(i), piece);
     piece_ = piece;
@@ -101,7 +107,7 @@ class CudaStage : public DataStage {
     if (rows_ < 0) rows_ = found->type.shape[0];
     if (bytes < to.bytes && !holds(driver().cuMemsetD8Async(target + bytes, to.fill, to.bytes - bytes, stream_), "filling an input")) return false;
     if (!to.counts) return true;
-    int32_t* const count = static_cast<int32_t*>(counts_.get()) + number;
+    int32_t* const count = counts_ + number;
     *count = static_cast<int32_t>(found->type.shape[0]);
     return holds(driver().cuMemcpyHtoDAsync_v2(program_->address(to.count, 0), count, sizeof *count, stream_), "copying a number of rows");
   }
@@ -131,8 +137,8 @@ class CudaStage : public DataStage {
       Tensor& tensor = data.ports[port];
       tensor.device = slot.results + from.offset;
       if (!settings().on_host[port] || !from.bytes) continue;
-      tensor.data = place_.slots.room(data, port, from.bytes);
-      driver().cuMemHostRegister_v2(tensor.data, from.bytes, 0);
+      tensor.data = first_page(place_.slots.room(data, port, whole_pages(from.bytes) + PAGE));
+      device_->check(driver().cuMemHostRegister_v2(tensor.data, whole_pages(from.bytes), 0), "locking memory");
     }
     const size_t kernels = program_->kernels();
     for (size_t first = 0; first == 0 || first < kernels; first += piece)
@@ -178,7 +184,8 @@ class CudaStage : public DataStage {
   cuda::Stream* stream_ = nullptr;
   std::vector<cuda::Event*> events_;  // by piece
   size_t piece_ = 1, started_ = 0, ended_ = 0;
-  Memory counts_;                     // by input: its number of rows, in locked memory
+  Memory counts_memory_;
+  int32_t* counts_ = nullptr;         // by input: its number of rows, in locked memory
   std::vector<bool> lasting_;         // by input
   std::vector<void*> locked_;         // sorted
   std::vector<std::unique_ptr<Slot>> slots_;

@@ -73,7 +73,7 @@ struct Stream {
 
 std::recursive_mutex guard;
 std::map<uint64_t, size_t> memory;  // the device's
-std::set<const void*> registered;
+std::set<uint64_t> registered;      // pages
 int failure = 0;                    // sticky, as on a device
 
 void note(const char* format, ...) {
@@ -201,10 +201,15 @@ CUresult CUDAAPI cuMemAlloc(CUdeviceptr* address, size_t bytes) {
   return done(0);
 }
 
-CUresult CUDAAPI cuMemHostRegister(void* place, size_t, unsigned flags) {
+// Pages are locked as a whole, and each but once.
+CUresult CUDAAPI cuMemHostRegister(void* place, size_t bytes, unsigned flags) {
   const std::lock_guard<std::recursive_mutex> lock(guard);
-  if (flags) return done(WRONG);
-  return done(registered.insert(place).second ? 0 : ALREADY);
+  if (flags || !bytes) return done(WRONG);
+  const uint64_t first = reinterpret_cast<uint64_t>(place) / 4096, last = (reinterpret_cast<uint64_t>(place) + bytes - 1) / 4096;
+  for (uint64_t page = first; page <= last; page++)
+    if (registered.count(page)) return done(ALREADY);
+  for (uint64_t page = first; page <= last; page++) registered.insert(page);
+  return done(0);
 }
 
 CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {

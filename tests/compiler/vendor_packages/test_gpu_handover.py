@@ -33,7 +33,6 @@ def command(folder: Path) -> str:
 
 
 def test_a_bundle_follows_the_runtime_of_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deploy.bundle, "write_program", lambda *_: [])
     pipeline = get_pipeline("pointpillars")
     made = plan("pointpillars", ORIN, "MAXN", pins=("head=gpu",), explain=False, refine=False, cuts=False)
     head = next(task for task in made.tasks if task.name == "head")

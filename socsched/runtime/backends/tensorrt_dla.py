@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from socsched.cache import cache_dir
+from socsched.compiler.targets.tensorrt.releases import dla_refusal
 from socsched.errors import MachineError
 from socsched.files import write_file
 
-LAST_BEFORE, FIRST_AGAIN = (10, 7), (11, 4, 1)
+MODEL = Path("/proc/device-tree/model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +56,18 @@ class Package:
         return total.hexdigest()[:24]
 
 
-def has_dla(version: str) -> bool:
-    """Return whether a TensorRT release can build for the DLA of an Orin."""
-    key = tuple(int(part) for part in version.split(".")[:3])
-    return key[:2] <= LAST_BEFORE or key >= FIRST_AGAIN
+def tensorrt(dla: bool = True, model: str | None = None) -> Any:
+    """Return the TensorRT module; raise MachineError if it is not installed or, with `dla`, its release has none here.
 
-
-def tensorrt(dla: bool = True) -> Any:
-    """Return the TensorRT module; raise MachineError if it is not installed or, with `dla`, its release has none."""
+    `model`: the board's name, None for that of this machine.
+    """
     try:
         module = import_module("tensorrt")
     except ImportError as error:
         raise MachineError(f"TensorRT is not installed: {error}", "install JetPack's python3-libnvinfer") from None
-    if dla and not has_dla(module.__version__):
-        raise MachineError(
-            f"TensorRT {module.__version__} has no DLA", "DLA needs TensorRT up to 10.7, or 11.4.1 and later on Orin"
-        )
+    board = (MODEL.read_text(errors="replace") if MODEL.is_file() else "") if model is None else model
+    if dla and (reason := dla_refusal(module.__version__, board)):
+        raise MachineError(reason, "DLA needs TensorRT up to 10.7, or 11.4.1 and later on a Jetson AGX Orin")
     return module
 
 

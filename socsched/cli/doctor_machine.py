@@ -84,8 +84,8 @@ def tensorrt() -> Check:
         version = tensorrt_dla.tensorrt(model=board).__version__
     except MachineError as error:
         return tool.broken(str(error), error.hint)
-    found = release(version)
-    jetpack = f" (JetPack {found.jetpack})" if found and found.jetpack else ""
+    row = release(version)
+    jetpack = f" (JetPack {row.jetpack})" if row and row.jetpack else ""
     return tool.ok(f"{version}{jetpack}, {len(cores)} DLA cores")
 
 

@@ -1,7 +1,7 @@
 """Compare our placement of Q/DQ for TensorRT with that of NVIDIA's modelopt, tensor by tensor.
 
     python -m tools.verify.modelopt_placement write FOLDER        # the float networks and ours with Q/DQ
-    python tools/verify/modelopt_placement.py compare FOLDER      # in an environment with nvidia-modelopt, onnx and torch
+    python tools/verify/modelopt_placement.py compare FOLDER      # where nvidia-modelopt and torch are
 
 modelopt quantises for TensorRT on GPUs, ours is for a DLA: int8 at the borders and at both inputs of a sum.
 """

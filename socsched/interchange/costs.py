@@ -194,4 +194,5 @@ def _cost(
         said.append(f"mean of {count} jobs, spread not recorded: {ASSUMED_ERROR:.0%} assumed")
     source = "; ".join(filter(None, said)).replace("\n", " ")
     times_of = (planned, error, count, median, kept)
-    return MeasuredCost(name, engine, mode, precision, 0, *times_of, source=source, state=state)
+    runtime = "tensorrt" if one.tool.startswith("trtexec") else ""
+    return MeasuredCost(name, engine, mode, precision, 0, *times_of, source=source, state=state, runtime=runtime)

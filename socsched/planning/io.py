@@ -49,6 +49,7 @@ def _stage(task: Task) -> dict[str, Any]:
         **({"of": part.stage} if part else {}),
         "engine": task.engine,
         "precision": task.precision,
+        "runtime": task.runtime,
         "share": len(task.lanes),
         "cut": part.cut if part else None,
         "cost_ns": task.cost_ns,

@@ -182,6 +182,8 @@ def plan_view(plan: Plan) -> RenderableType:
         Text(""),
         budget(plan),
     ]
+    if programs := view_model.runtimes(plan):
+        parts.append(Text(f"Runtimes: {programs}"))
     parts += [Text(line) for line in open_questions(plan)]
     if plan.violations:
         parts += [Text(""), violations(plan)]

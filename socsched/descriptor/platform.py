@@ -13,6 +13,7 @@ from typing import Any
 from socsched.descriptor.fit import Fit
 from socsched.descriptor.functions import FunctionCost
 from socsched.descriptor.operator_rules import OperatorRules
+from socsched.descriptor.thermal import ThermalState
 
 VENDOR_MODEL = "vendor model"
 PROVENANCE = ("measured", "published", "fitted", VENDOR_MODEL, "derived", "assumed")
@@ -308,6 +309,7 @@ class Platform:
     rails: Mapping[str, Rail] = field(default_factory=dict)
     file: str = ""
     supply: Supply | None = None
+    thermal_states: tuple[ThermalState, ...] = ()
 
     def engine(self, engine_id: str) -> Engine:
         """Return the engine with this id; KeyError when there is none."""

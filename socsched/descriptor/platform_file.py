@@ -33,6 +33,7 @@ from socsched.descriptor.operator_rules_file import OperatorRulesFile
 from socsched.descriptor.platform import Contention, Dram, Engine, EngineMode, Figure, Platform, PowerMode, Rail, Supply
 from socsched.descriptor.platform_checks import CHECKS, engine_ids
 from socsched.descriptor.source import Document, read
+from socsched.descriptor.thermal_file import ThermalStateFile
 from socsched.descriptor.validation import plain, validate
 
 Stated = BandwidthFigure | RateFigure
@@ -209,6 +210,9 @@ class PlatformFile(FileModel):
     sources: dict[Name, SourceFile] = Field(default_factory=dict, description="sources of figures, by key")
     dram: DramFile = Field(description="main memory")
     thermal: dict[Name, TemperatureFigure] = Field(default_factory=dict, description="temperature limits by name")
+    thermal_states: dict[Name, ThermalStateFile] = Field(
+        default_factory=dict, description="thermal states by name, coolest first, for books of plans"
+    )
     rails: dict[Name, RailFile] = Field(default_factory=dict, description="power rails with a meter, by name")
     supply: SupplyFile | None = Field(None, description="carrier board and adaptor, for power at the wall")
     engines: dict[Name, EngineFile] = Field(min_length=1, description="schedulable processors by id")
@@ -233,6 +237,7 @@ class PlatformFile(FileModel):
             rails={name: rail.lower() for name, rail in self.rails.items()},
             file=file,
             supply=self.supply.lower() if self.supply else None,
+            thermal_states=tuple(state.lower(name) for name, state in self.thermal_states.items()),
         )
 
 

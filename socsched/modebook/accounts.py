@@ -10,13 +10,14 @@ if TYPE_CHECKING:
     from socsched.planning.plan import Plan, Task
     from socsched.trace.trace import Job, Trace
 
-COMPLETED, DROPPED, ABORTED, LOST, DROPOUT, HELD, UNFINISHED, UNACCOUNTED = (
-    "completed", "dropped", "aborted", "lost", "dropout", "held", "unfinished", "unaccounted",
+COMPLETED, DROPPED, ABORTED, LOST, DROPOUT, HELD, ABANDONED, UNFINISHED, UNACCOUNTED = (
+    "completed", "dropped", "aborted", "lost", "dropout", "held", "abandoned", "unfinished", "unaccounted",
 )  # fmt: skip
 """Fates: all jobs done; dropped by a queue or before its start; aborted; lost with an engine; never delivered by its
-sensor; released between two plans; in progress at the end of the simulation; none of these, which is an error."""
-FATES = (COMPLETED, DROPPED, ABORTED, LOST, DROPOUT, HELD, UNFINISHED, UNACCOUNTED)
-_ORDER = (UNACCOUNTED, LOST, ABORTED, DROPPED, DROPOUT, UNFINISHED, COMPLETED)
+sensor; released between two plans; not done when the drain's bound ends a plan, which faults alone can cause; in
+progress at the end of the simulation; none of these, which is an error."""
+FATES = (COMPLETED, DROPPED, ABORTED, LOST, DROPOUT, HELD, ABANDONED, UNFINISHED, UNACCOUNTED)
+_ORDER = (UNACCOUNTED, LOST, ABORTED, DROPPED, DROPOUT, ABANDONED, UNFINISHED, COMPLETED)
 """The fate of a frame is the first of these among its jobs'."""
 
 
@@ -25,7 +26,7 @@ def account(
 ) -> tuple[dict[str, Counter[str]], int]:
     """Return source -> fates of the frames released before `until_ns`, and the instant the last of their jobs ended.
 
-    `gone`: tasks that need an engine lost at `until_ns`; `last`: the simulation ends then, so jobs may be unfinished.
+    `gone`: tasks that need an engine lost at `until_ns`; `last`: the simulation ends then, else the drain.
     """
     jobs = {(job.task, job.frame): job for job in trace.jobs}
     tasks = {task.name: task for task in plan.tasks}
@@ -89,7 +90,7 @@ def _fate(
     elif name in gone and (job is not None or not task.after):
         fate = LOST
     elif job is not None:
-        fate = {"dropped": DROPPED, "aborted": ABORTED}.get(job.status, UNFINISHED if last else UNACCOUNTED)
+        fate = {"dropped": DROPPED, "aborted": ABORTED}.get(job.status, UNFINISHED if last else ABANDONED)
     else:
         before = [
             _fate(other, frame, tasks, jobs, undelivered, gone, last, memory)

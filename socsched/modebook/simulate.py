@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from socsched.errors import UsageError
 from socsched.faults.model import Dropout, Faults, Slowdown, Stall
 from socsched.limits import HORIZON_NS
-from socsched.modebook.accounts import FATES, HELD, UNACCOUNTED, account
+from socsched.modebook.accounts import ABANDONED, FATES, HELD, UNACCOUNTED, account
 from socsched.modebook.cells import NONE, Cell
 from socsched.modebook.transitions import beyond
 from socsched.progress import tell
@@ -32,9 +32,17 @@ if TYPE_CHECKING:
     from socsched.trace.trace import Trace
 
 
+LINGERS = 10**9
+"""Time (ns) for which a fault that has ended may still show in the backlog of a plan."""
+
+
 @dataclass(slots=True)
 class SwitchRecord:
-    """A simulated switch, or a refused change (`why`); times in ns: of the request, drains and outputs from it."""
+    """A simulated switch, or a refused change (`why`); times in ns: of the request, drains and outputs from it.
+
+    A drain ends at its bound: frames that are not done then are `abandoned`.  `disturbed`: an injected fault may have
+    delayed the drain.
+    """
 
     source: Cell
     target: Cell
@@ -48,12 +56,15 @@ class SwitchRecord:
     held_bound: Mapping[str, int] = field(default_factory=dict)
     first_ns: dict[str, int] = field(default_factory=dict)
     first_bound_ns: Mapping[str, int | None] = field(default_factory=dict)
+    abandoned: int = 0
+    disturbed: bool = False
 
     @property
     def within(self) -> bool:
         """Return whether every figure is within its bound."""
         return (
             self.drain_ns <= self.drain_bound_ns
+            and (self.disturbed or not self.abandoned)
             and self.switch_ns <= self.switch_bound_ns
             and all(count <= self.held_bound[name] for name, count in self.held.items())
             and all(
@@ -119,6 +130,7 @@ def _plain(one: SwitchRecord) -> dict[str, Any]:
     return {
         **where,
         "within": one.within,
+        "abandoned": one.abandoned,
         "drain_ns": one.drain_ns,
         "drain_bound_ns": one.drain_bound_ns,
         "switch_ns": one.switch_ns,
@@ -151,12 +163,12 @@ def simulate_book(
         until = duration_ns if change is None else max(change.at_ns, start)
         stretch = _Stretch(book, plan, cell, start, until, change, entry)
         trace = stretch.run(seed + reached, faults or Faults())
-        stretch.account(trace, done, pending)
+        stretch.account(trace, done, pending, faults or Faults())
         done.stretches.append((cell, start, until))
         tell("simulating", until, duration_ns, "ns")
         if change is None or entry is None:
             break
-        pending = stretch.switched(change, entry, done)
+        pending = stretch.switched(change, entry, done, faults or Faults())
         start = until + pending.switch_ns
         cell, reached = change.target, reached + 1
         if start >= duration_ns:
@@ -203,6 +215,7 @@ class _Stretch:
         self.lost = change.target.loss if change is not None and cell.loss == NONE else NONE
         self.ended = 0
         self.served: dict[str, int] = {}
+        self.abandoned = 0
 
     def run(self, seed: int, faults: Faults) -> Trace:
         """Simulate the stretch with its drain; sources stop at the request."""
@@ -230,12 +243,16 @@ class _Stretch:
         here, there = shares[self.cell.thermal], shares[self.change.target.thermal]
         return max(Fraction(str(here)) / Fraction(str(there)), Fraction(1))
 
-    def account(self, trace: Trace, done: BookSimulation, pending: SwitchRecord | None) -> None:
-        """Add the frames and responses of the stretch, and what it shows of the switch that led to it."""
+    def account(self, trace: Trace, done: BookSimulation, pending: SwitchRecord | None, faults: Faults) -> None:
+        """Add the frames and responses of the stretch, and the first outputs after the switch that led to it.
+
+        A first output that injected faults may have delayed is left out: bounds do not cover them.
+        """
         length = self.until - self.start
         gone = frozenset(beyond(self.plan, self.lost)) if self.lost != NONE else frozenset[str]()
         fates, self.ended = account(self.plan, trace, length, gone, self.change is None)
         self.served = {source: count.total() for source, count in fates.items()}
+        self.abandoned = sum(count[ABANDONED] for count in fates.values())
         for source, count in fates.items():
             done.frames.setdefault(source, Counter()).update(count)
         for chain in self.plan.chains:
@@ -246,22 +263,31 @@ class _Stretch:
             done.late[chain.name] += int((times > chain.deadline_ns).sum())
             done.longest_ns[chain.name] = max(done.longest_ns.get(chain.name, 0), int(times.max(initial=0)))
             outputs = found.finish_ns[found.finish_ns >= 0]
-            if pending is not None and len(outputs):
+            bound = pending.first_bound_ns.get(chain.name) if pending is not None else None
+            if (
+                pending is not None
+                and bound is not None
+                and len(outputs)
+                and not disturbed(faults, pending.requested_ns, pending.requested_ns + bound)
+            ):
                 pending.first_ns[chain.name] = self.start + int(outputs.min()) - pending.requested_ns
 
-    def switched(self, change: Change, entry: SwitchEntry, done: BookSimulation) -> SwitchRecord:
+    def switched(self, change: Change, entry: SwitchEntry, done: BookSimulation, faults: Faults) -> SwitchRecord:
         """Return the record of the switch that ends the stretch, and count the frames held between the plans."""
-        drained = max(self.ended - (self.until - self.start), 0)
+        limit = entry.drain_ns or 0
+        drained = limit if self.abandoned else max(self.ended - (self.until - self.start), 0)
         record = SwitchRecord(
             self.cell,
             change.target,
             self.until,
             drain_ns=drained,
-            drain_bound_ns=entry.drain_ns or 0,
+            drain_bound_ns=limit,
             switch_ns=drained + entry.setup_ns,
             switch_bound_ns=entry.switch_ns or 0,
             held_bound=entry.held,
             first_bound_ns=entry.first_ns,
+            abandoned=self.abandoned,
+            disturbed=disturbed(faults, self.until - LINGERS, self.until + limit),
         )
         done.switches.append(record)
         target = self.book.plan(change.target)
@@ -339,6 +365,16 @@ def shifted(faults: Faults, start_ns: int, plan: Plan) -> Faults:
         delays=kept(faults.delays, names, "sensor"),
         bursts=bursts,
         hogs=kept(faults.hogs, engines, "engine"),
+    )
+
+
+def disturbed(faults: Faults, from_ns: int, until_ns: int) -> bool:
+    """Return whether an injected fault may act between two instants."""
+    windows = (*faults.dropouts, *faults.slowdowns, *faults.stalls, *faults.delays, *faults.hogs)
+    return (
+        bool(faults.overruns)
+        or any(from_ns <= burst.at_ns < until_ns for burst in faults.bursts)
+        or any(one.from_ns < until_ns and one.until_ns > from_ns for one in windows)
     )
 
 

@@ -31,7 +31,7 @@ def document() -> dict[str, Any]:
                 "title": "detector", "after": ["camera"], "assumed": "a test", "queue": 2, "share": 1,
                 "costs": [cost("gpu", "8 ms", 0), cost("cpu", "10 ms")],
             },
-            "track": {"title": "tracker", "after": ["detect"], "share": 1, "assumed": "a test",
+            "track": {"title": "tracker", "after": ["detect"], "share": 1, "assumed": "a test", "queue": 2,
                       "costs": [cost("cpu", "4 ms")]},
             "control": {
                 "title": "controller", "period": "20 ms", "reads": ["track"], "engines": ["cpu0"], "share": 1,

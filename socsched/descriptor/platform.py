@@ -275,7 +275,8 @@ class Contention:
 class Dram:
     """Main memory: theoretical `peak` and `achievable` bytes/s over all initiators, energy per byte moved (pJ).
 
-    `latency_ns`: a random access by a CPU, where measured.
+    `latency_ns`: a random access by a CPU, where measured.  `reserved`: bytes that firmware and the operating system
+    take, where known.
     """
 
     peak: Figure
@@ -284,6 +285,7 @@ class Dram:
     picojoule_per_byte: Figure
     latency_ns: Figure | None = None
     contention: Contention = field(default_factory=Contention)
+    reserved: Figure | None = None
 
 
 @dataclass(frozen=True, slots=True)

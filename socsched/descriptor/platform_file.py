@@ -98,6 +98,9 @@ class DramFile(FileModel):
     peak: BandwidthFigure = Field(description="theoretical bandwidth")
     achievable: BandwidthFigure = Field(description="bandwidth that all initiators reach together")
     energy: EnergyPerByteFigure = Field(description="energy per byte moved")
+    reserved: SizeFigure | None = Field(
+        None, description="part of the capacity that firmware and the operating system take; absent: not known, none"
+    )
     latency: DurationFigure | None = Field(None, description="latency of a random access by a CPU")
     contention: ContentionFile | None = Field(
         None, description="absent: max-min fair shares of the achievable bandwidth"
@@ -108,7 +111,7 @@ class DramFile(FileModel):
         latency = self.latency.lower() if self.latency else None
         contention = self.contention.lower() if self.contention else Contention()
         figures = (self.peak.lower(), self.achievable.lower(), self.size.lower(), self.energy.lower())
-        return Dram(*figures, latency, contention)
+        return Dram(*figures, latency, contention, self.reserved.lower() if self.reserved else None)
 
 
 class RailFile(Grounded):

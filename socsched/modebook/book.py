@@ -25,6 +25,7 @@ from socsched.modebook.document import (
 )
 from socsched.modebook.sharing import Placed, placement
 from socsched.planning import io as plan_io
+from socsched.planning.memory import weights_of
 
 if TYPE_CHECKING:
     from socsched.faults.model import Faults
@@ -211,7 +212,7 @@ def _weigh(weights: dict[Placed, int], entry: Entry, around: Surroundings) -> No
     model = around.known(entry.cell).model(around.mode(entry.cell))
     for one in missing:
         work = model.work_of(cut.stage(one[0]), one[3])
-        weights[one] = sum(operator.weight_bytes for operator in work.operators) if work else 0
+        weights[one] = weights_of(work) if work else 0
 
 
 def _placement(placed: frozenset[Placed], name: str, weights: Mapping[Placed, int]) -> PlacementEntry:

@@ -11,7 +11,7 @@ from socsched.planning.candidate import Candidate, judge, objectives, score
 from socsched.planning.cutting.restore import as_planned
 from socsched.planning.mapping.mapper import Improved
 from socsched.planning.plan import Plan
-from socsched.planning.planner import write_plan
+from socsched.planning.plan_writer import write_plan
 from socsched.planning.search_report import SearchReport
 from socsched.planning.solution import Solution
 from socsched.planning.workload import Unconnectable, Workload

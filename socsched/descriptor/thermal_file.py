@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from socsched.descriptor.fields import FileModel, Name, ShareFigure, Temperature, Title
+from socsched.descriptor.fields import Grounded, Name, ShareFigure, Temperature, Title
 from socsched.descriptor.thermal import ThermalState
 
 
-class ThermalStateFile(FileModel):
+class ThermalStateFile(Grounded):
     """A thermal state of the module."""
 
     title: Title = Field(description="one-line description")

@@ -370,7 +370,7 @@ def shifted(faults: Faults, start_ns: int, plan: Plan) -> Faults:
 
 def disturbed(faults: Faults, from_ns: int, until_ns: int) -> bool:
     """Return whether an injected fault may act between two instants."""
-    windows = (*faults.dropouts, *faults.slowdowns, *faults.stalls, *faults.delays, *faults.hogs)
+    windows: tuple[Any, ...] = (*faults.dropouts, *faults.slowdowns, *faults.stalls, *faults.delays, *faults.hogs)
     return (
         bool(faults.overruns)
         or any(from_ns <= burst.at_ns < until_ns for burst in faults.bursts)

@@ -10,6 +10,8 @@ from random import Random
 import pytest
 
 from socsched.errors import DescriptorError, UsageError
+from socsched.executor.settings import RunSettings
+from socsched.executor.virtual import run_reference
 from socsched.faults.model import Dropout, Faults
 from socsched.modebook.accounts import UNACCOUNTED, account
 from socsched.modebook.book import Book, cell_of
@@ -128,3 +130,15 @@ def test_a_scenario_file_is_read_and_its_faults_have_positions(small: Book, tmp_
 def test_a_scenario_starts_in_a_cell_with_a_plan(small: Book) -> None:
     with pytest.raises(UsageError, match="has no feasible plan"):
         simulate_book(small, Scenario(replace(START, loss="cpu0")), SECOND)
+
+
+def test_the_executor_fails_over_to_the_plan_without_the_lost_engine(small: Book) -> None:
+    plan = small.plan(START)
+    detect = next(task for task in plan.tasks if task.name == "detect")
+    usual = sum(segment.time_ns for segment in detect.segments) or detect.cost_ns
+    times = {"detect": [usual, usual, -1, *[usual] * 200]}  # the third job hangs
+    done = run_reference(RunSettings(plan, 2 * SECOND, limp_home=tuple(small.spares(plan)), times=times))
+    engines = [piece.engine for piece in done.trace.slices if piece.name.startswith("detect")]
+    assert detect.engine == "gpu" and engines[0] == "gpu" and "gpu" not in engines[4:] and len(engines) > 40
+    camera = done.accounts["camera"]
+    assert camera["released"] == 50 == sum(count for fate, count in camera.items() if fate != "released"), camera

@@ -25,7 +25,7 @@ from socsched.modebook.document import (
 )
 from socsched.modebook.sharing import Placed, placement
 from socsched.planning import io as plan_io
-from socsched.planning.memory import weights_of
+from socsched.planning.memory import WEIGHTS, capacity, weights_of
 
 if TYPE_CHECKING:
     from socsched.faults.model import Faults
@@ -165,6 +165,9 @@ def make_book(entries: list[Entry], switches: list[Switch], axes: Axes, around: 
             ids.setdefault(placed, f"P{len(ids) + 1:02d}")
             _weigh(weights, entry, around)
         cells.append(_cell(entry, ids.get(placed, "")))
+    artefacts = tuple(_artefacts(ids, weights))
+    resident = _resident(entries, artefacts)
+    room = capacity(around.platform)
     numbers = {entry.cell: number for number, entry in enumerate(entries)}
     states = {state.name: state.clocks.value for state in around.platform.thermal_states}
     document = BookDocument(
@@ -179,11 +182,21 @@ def make_book(entries: list[Entry], switches: list[Switch], axes: Axes, around: 
         PROTOCOL,
         tuple(cells),
         tuple(_placement(placed, name, weights) for placed, name in ids.items()),
-        tuple(_artefacts(ids, weights)),
-        tuple(_switch(one, numbers) for one in switches),
+        artefacts,
+        tuple(_switch(one, numbers, cells, resident > room) for one in switches),
         dict(next((entry.plan.inputs for entry in entries), {})),
+        resident,
+        room,
     )
     return Book(document, {entry.cell: entry.plan for entry in entries if entry.plan.tasks})
+
+
+def _resident(entries: list[Entry], artefacts: tuple[ArtefactEntry, ...]) -> int:
+    """Return the bytes of all artefacts, and of the activations and buffers of the plan that needs most."""
+    running = [
+        sum(int(size) for name, size in entry.plan.memory.terms if not name.startswith(WEIGHTS)) for entry in entries
+    ]
+    return sum(one.weights_bytes for one in artefacts) + max(running, default=0)
 
 
 def _cell(entry: Entry, placed: str) -> CellEntry:
@@ -231,7 +244,10 @@ def _artefacts(ids: Mapping[frozenset[Placed], str], weights: Mapping[Placed, in
     return [ArtefactEntry(*one, weights[one], tuple(sorted(names))) for one, names in sorted(users.items())]
 
 
-def _switch(one: Switch, numbers: Mapping[Cell, int]) -> SwitchEntry:
+def _switch(one: Switch, numbers: Mapping[Cell, int], cells: list[CellEntry], full: bool) -> SwitchEntry:
+    """Return a switch as an entry; `full`: not all artefacts fit into the memory together."""
+    ends = {cells[numbers[cell]].placement for cell in (one.source, one.target)}
+    why = one.why or ("the artefacts of both plans are not in memory together" if full and len(ends) > 1 else "")
     drained = one.drain
     by = "" if drained is None else f"{drained.by}: {drained.worst}" if drained.worst else drained.by
     return SwitchEntry(
@@ -243,5 +259,5 @@ def _switch(one: Switch, numbers: Mapping[Cell, int]) -> SwitchEntry:
         None if drained is None else one.switch_ns,
         one.held,
         one.first_ns,
-        one.why,
+        why,
     )

@@ -84,7 +84,11 @@ class SwitchEntry:
 
 @dataclass(frozen=True, slots=True)
 class BookDocument:
-    """A whole book."""
+    """A whole book.
+
+    `resident_bytes`: memory with the artefacts of all placements loaded and the largest plan running; more than
+    `capacity_bytes` leaves no switch between placements, since switches load nothing.
+    """
 
     schema_version: Literal["1"]
     kind: Literal["book"]
@@ -100,6 +104,8 @@ class BookDocument:
     artefacts: Annotated[tuple[ArtefactEntry, ...], Rows] = ()
     switches: Annotated[tuple[SwitchEntry, ...], Rows] = ()
     inputs: Mapping[Line, Line] = field(default_factory=dict)
+    resident_bytes: Bytes = 0
+    capacity_bytes: Bytes = 0
 
 
 def faults(book: BookDocument) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -73,7 +73,8 @@ def shared_line(book: BookDocument) -> str:
     once = sum(one.weights_bytes for one in book.artefacts)
     return (
         f"{len(book.artefacts)} compiled stages instead of {each}; weights {format_size(once)} "
-        f"instead of {format_size(own)}"
+        f"instead of {format_size(own)}; {format_size(book.resident_bytes)} of {format_size(book.capacity_bytes)} "
+        "with all of them loaded"
     )
 
 

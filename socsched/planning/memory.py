@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 CAPACITY = "DRAM capacity"
 """Name of the requirement."""
+WEIGHTS = "weights of "
+"""Start of the names of terms that are weights."""
 
 
 def capacity(platform: Platform) -> int:
@@ -38,7 +40,7 @@ def footprint(deployment: Deployment) -> tuple[tuple[str, int], ...]:
     terms = []
     for name, cost in deployment.mapping.items():
         weights, activations = stage_bytes(workload, cost)
-        terms += [(f"weights of {name}", weights), (f"activations of {name}", activations)]
+        terms += [(WEIGHTS + name, weights), (f"activations of {name}", activations)]
     frames: dict[str, int] = {}
     for task in deployment.tasks:
         for producer in task.after:  # the frames that wait, and the one read

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import socsched as ss
 from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.platform import Figure
 from socsched.errors import DescriptorError, InputError, UsageError
 from socsched.modebook.book import Book, cell_of, load_book
 from socsched.modebook.cells import Cell, axes_of
@@ -149,3 +152,21 @@ def test_spares_are_the_plans_for_lost_engines_of_the_same_cell(small: Book) -> 
     assert "gpu" not in {task.engine for task in spares[0].tasks}
     with pytest.raises(UsageError, match="none of the book's"):
         small.spares(ss.plan("camera-detection", ORIN, "MAXN", explain=False, refine=False))
+
+
+def test_plans_that_do_not_fit_together_have_no_switch() -> None:
+    board = ss.load_platform(ORIN)
+    axes: dict[str, Any] = {"modes": ["MAXN", "50W"], "thermal": ["cool"], "losses": ["gpu"], "time_limit": 5.0}
+    roomy = ss.book("camera-detection", board, **axes).document
+    largest = max(one.weights_bytes for one in roomy.placements)
+    assert len(roomy.placements) > 1
+    assert largest < roomy.resident_bytes < roomy.capacity_bytes == 64 * 2**30 - 4976 * 2**20
+    size = Figure(roomy.resident_bytes - 1, "assumed", note="a test")
+    tight = ss.book("camera-detection", replace(board, dram=replace(board.dram, size=size, reserved=None)), **axes)
+    cells, refused = tight.document.cells, 0
+    for switch in tight.document.switches:
+        both = cells[switch.source], cells[switch.target]
+        if all(one.verdict == "feasible" for one in both) and both[0].placement != both[1].placement:
+            assert switch.why == "the artefacts of both plans are not in memory together"
+            refused += 1
+    assert refused

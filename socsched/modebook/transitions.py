@@ -14,7 +14,7 @@ all frames that can be pending.  The smaller bound counts.  The new plan starts 
 of its own arrivals, so its analysis holds from its first release on.  No frame is under two plans.
 
 A hotter thermal state slows the old plan while it drains: its times are stretched by the largest ratio of clocks.  A
-lost engine ends the frames that need it; only the other tasks drain.
+lost engine ends the jobs that need it; tasks on other engines drain.
 """
 
 from __future__ import annotations
@@ -132,11 +132,13 @@ def drain(plan: Plan, factor: Fraction = Fraction(1), lost: str = NONE) -> Drain
     """Return the longest drain of a plan, its jobs slowed by `factor` and without a lost engine; None if unbounded."""
     factor = max(factor, Fraction(1))
     normal = rt_tasks(plan)
-    gone = beyond(plan, lost)
+    gone = using(plan, lost)  # tasks behind them may have jobs whose inputs came in time
     slow = {name: _stretched(task, factor) for name, task in normal.items()}
     usual = respond(plan.policy, normal).tight
     found = usual if factor == 1 else respond(plan.policy, slow).tight
     left = [name for name in normal if name not in gone]
+    if any(segment.hold and segment.engine == lost for task in plan.tasks for segment in task.segments):
+        return None  # a job that waits for the lost engine keeps its lanes
     if not left:
         return Drain(0, RESPONSES)
     options = []
@@ -157,12 +159,14 @@ def _stretched(task: RtTask, factor: Fraction) -> RtTask:
     return replace(task, wcet=times(task.wcet), segment=times(task.segment), switch=times(task.switch))
 
 
+def using(plan: Plan, lost: str) -> set[str]:
+    """Return the tasks that run on a lost engine, as a whole or in a segment."""
+    return {task.name for task in plan.tasks if lost in (task.engine, *(segment.engine for segment in task.segments))}
+
+
 def beyond(plan: Plan, lost: str) -> set[str]:
     """Return the tasks that need a lost engine, and those that wait for them."""
-    gone: set[str] = set()
-    for task in plan.tasks:
-        if task.engine == lost or any(segment.engine == lost for segment in task.segments):
-            gone.add(task.name)
+    gone = using(plan, lost)
     waiting = True
     while waiting:
         more = {task.name for task in plan.tasks if task.name not in gone and gone & set(task.after)}

@@ -82,6 +82,16 @@ def test_frames_in_progress_on_a_lost_engine_are_lost(small: Book) -> None:
     assert done.frames["camera"]["lost"] == 1 and done.unaccounted == 0 and done.met
 
 
+def test_jobs_behind_a_lost_engine_drain_too(small: Book) -> None:
+    plan = small.plan(START)
+    track = next(task for task in plan.tasks if task.name == "track")
+    lost = drain(plan, lost="gpu")
+    assert lost is not None and lost.ns >= track.wcet_ns
+    longer = tuple(replace(t, wcet_ns=t.wcet_ns + 9_000_000) if t.name == "track" else t for t in plan.tasks)
+    more = drain(replace(plan, tasks=longer), lost="gpu")
+    assert more is not None and more.ns >= lost.ns + 9_000_000
+
+
 def test_a_gated_gpu_needs_a_restart(small: Book) -> None:
     switch = small.switch(START, replace(START, mode="MODE_30W"))
     assert switch is not None and switch.why == "needs a restart of the board, which sets the units of gpu once"

@@ -13,6 +13,7 @@ from typing import Any
 from socsched.descriptor.fit import Fit
 from socsched.descriptor.functions import FunctionCost
 from socsched.descriptor.operator_rules import OperatorRules
+from socsched.descriptor.thermal import ThermalState
 
 VENDOR_MODEL = "vendor model"
 PROVENANCE = ("measured", "published", "fitted", VENDOR_MODEL, "derived", "assumed")
@@ -301,7 +302,8 @@ class Contention:
 class Dram:
     """Main memory: theoretical `peak` and `achievable` bytes/s over all initiators, energy per byte moved (pJ).
 
-    `latency_ns`: a random access by a CPU, where measured.
+    `latency_ns`: a random access by a CPU, where measured.  `reserved`: bytes that firmware and the operating system
+    take, where known.
     """
 
     peak: Figure
@@ -310,6 +312,7 @@ class Dram:
     picojoule_per_byte: Figure
     latency_ns: Figure | None = None
     contention: Contention = field(default_factory=Contention)
+    reserved: Figure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +338,7 @@ class Platform:
     rails: Mapping[str, Rail] = field(default_factory=dict)
     file: str = ""
     supply: Supply | None = None
+    thermal_states: tuple[ThermalState, ...] = ()
 
     def engine(self, engine_id: str) -> Engine:
         """Return the engine with this id; KeyError when there is none."""

@@ -18,7 +18,7 @@ from socsched.planning.plan import SCHEMA_VERSION, Plan, Task, Transition
 from socsched.planning.search_report import SearchReport
 from socsched.planning.task import FILE_ORDER
 
-_PARTS = ("power", "bandwidth", "solver", "contention", "provenance", "uncertainty")
+_PARTS = ("power", "bandwidth", "solver", "contention", "provenance", "uncertainty", "memory")
 """Parts of which nothing is written when nothing is known."""
 _HINT = "write it again with `socsched plan PIPELINE -p PLATFORM -o plan.json`"
 

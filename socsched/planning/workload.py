@@ -39,7 +39,8 @@ NO_LIMITS = Limits()
 class Workload:
     """The data that stay the same while mappings change: the graph, the cost model, and the edges between stages.
 
-    `edges` lists (producer, consumer) stages; `observed`: times from a simulation; the remaining fields cache results.
+    `edges` lists (producer, consumer) stages; `observed`: times from a simulation; the remaining fields cache
+    results, `sizes` those of `planning.memory`.
     """
 
     graph: TaskGraph
@@ -48,6 +49,7 @@ class Workload:
     edges: tuple[tuple[str, str], ...] = ()
     observed: Observed = NOTHING
     limits: Limits = NO_LIMITS
+    sizes: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
     _conversions: dict[tuple[str, ...], Cost | None] = field(default_factory=dict)
     _outputs: dict[tuple[str, str], int] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from socsched.planning.plan import Plan, Violation
 from socsched.reporting import view_model
 from socsched.reporting.responsive_table import Sheet
 from socsched.text import printable
-from socsched.units import format_bandwidth, format_duration, format_power
+from socsched.units import format_bandwidth, format_duration, format_power, format_size
 
 
 def console(width: int) -> Console:
@@ -107,6 +107,8 @@ def budget(plan: Plan) -> str:
     if bandwidth.expected_gbps is not None:
         text += f"   DRAM {format_bandwidth(bandwidth.expected_gbps * 1e9)}"
         text += f" of {format_bandwidth((bandwidth.cap_gbps or 0) * 1e9)}"
+    if plan.memory.capacity_bytes:
+        text += f"   memory {format_size(plan.memory.needed_bytes or 0)} of {format_size(plan.memory.capacity_bytes)}"
     shares = ", ".join(f"{kind} {share:.0%}" for kind, share in view_model.provenance_shares(plan).items())
     return f"{text}   evidence: {shares}"
 

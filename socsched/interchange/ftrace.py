@@ -88,7 +88,9 @@ def _event(path: Path, number: int, match: re.Match[str], threads: dict[int, _Th
     def thread(name: str, pid: str) -> _Thread:
         if len(threads) >= MOST_THREADS:
             raise InputError(f"{path}:{number}: expected at most {MOST_THREADS} threads", "record fewer processes")
-        return threads.setdefault(int(pid), _Thread(name.strip()))
+        found = threads.setdefault(int(pid), _Thread(name.strip()))
+        found.name = name.strip() or found.name  # a thread may be renamed while it runs
+        return found
 
     if match["event"] in _WAKES:
         found = next((m for pattern in _WAKE if (m := pattern.match(match["rest"]))), None)

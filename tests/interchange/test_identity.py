@@ -37,6 +37,8 @@ def plans(draw: st.DrawFn, policy: str = "fp", joins: bool = True) -> Plan:
         before = [t.name for t in tasks]
         most = min(len(before), 2 if joins else 1)
         after = tuple(draw(st.lists(st.sampled_from(before), max_size=most, unique=True)) if before else ())
+        same = {t.name: t.period_ns for t in tasks}
+        after = tuple(name for name in after if same[name] == same[after[0]])
         others = [name for name in before if name not in after]
         reads = tuple(draw(st.lists(st.sampled_from(others), max_size=1)) if others and after else ())
         period = next((t.period_ns for t in tasks if t.name in after), draw(st.sampled_from([5, 10, 20, 40])) * MS)

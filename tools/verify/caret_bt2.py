@@ -1,7 +1,7 @@
 """Callbacks, communications and path latencies of a CARET trace, by babeltrace2 alone.
 
 Run by `tools.verify.caret` under an interpreter that has python3-bt2; it imports nothing of socsched.  Definitions are
-those of CARET_analyze: a callback's latency is from callback_start to callback_end on its thread; a communication's from
+those of CARET_analyze: a callback takes from callback_start to callback_end on its thread; a communication takes from
 rclcpp_publish to the start of the callback that took the message with the same source time stamp; a path goes back from
 every execution of its last callback: to the publisher of the message taken, or, where a node hands data over in a
 variable, to the writing callback's last execution that had ended.

@@ -18,8 +18,9 @@ from socsched.trace.trace import Job, Slice, Trace
 
 MOST_THREADS = 10_000
 MOST_CPUS = 4096
+LONGEST_LINE = 1000
 _LINE = re.compile(
-    r"\s*(?P<comm>.{1,60}?)[-\s]\s*(?P<pid>\d{1,9})\s+(?:\([^)]*\)\s+)?\[(?P<cpu>\d{1,9})\]\s+(?:[^\s:]+\s+)?"
+    r"(?P<comm>\S.{0,60}?)[-\s]\s*(?P<pid>\d{1,9})\s+(?:\([^)]*\)\s+)?\[(?P<cpu>\d{1,9})\]\s+(?:[^\s:]+\s+)?"
     r"(?P<time>\d{1,9}\.\d{1,9}):\s+(?P<perf>sched:)?(?P<event>sched_\w+):\s*(?P<rest>.*)"
 )
 _SWITCH = (
@@ -35,7 +36,11 @@ ENGINE = "cpu"
 
 def accepts(head: str) -> bool:
     """Return whether one of the first lines of a file is a scheduler event."""
-    return any(_LINE.match(line) for line in head.splitlines())
+    return any(_match(line) for line in head.splitlines())
+
+
+def _match(line: str) -> re.Match[str] | None:
+    return _LINE.match(line.strip()) if len(line) <= LONGEST_LINE else None
 
 
 @dataclass(slots=True)
@@ -56,7 +61,7 @@ def recording(path: Path, data: object = None) -> Recording:
     text = read_bytes(path, "trace", HINT, MOST_BYTES).decode("utf-8", "replace")
     threads, perf, lines = dict[int, _Thread](), False, 0
     for number, line in enumerate(text.splitlines(), 1):
-        match = _LINE.match(line)
+        match = _match(line)
         if match is None:
             continue
         lines, perf = lines + 1, perf or bool(match["perf"])

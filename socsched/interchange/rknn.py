@@ -18,10 +18,7 @@ from socsched.interchange.recording import HINT, MOST_BYTES, Recording, Section
 
 TITLE = "Network Layer Information Table"
 _PREFIX = re.compile(r"^(?:\x1b\[[0-9;]*m)*(?:[DIWE] RKNN: \[[\d:.]+\] ?)?")
-_ROW = re.compile(
-    r"\s*(?P<id>\d{1,6})\s+(?P<op>\S+)\s+(?P<type>\S+)\s+(?P<target>NPU|CPU|GPU)\s+(?P<shapes>.*?)\s+"
-    r"(?P<ddr>\d{1,15})/(?P<npu>\d{1,15})/(?P<all>\d{1,15})(?P<rest>(?:\s.*)?)"
-)
+_CYCLES = re.compile(r"\d{1,15}/\d{1,15}/(\d{1,15})")
 _CLOCKS = re.compile(r"(CPU|NPU|DDR) Current Frequency List:\s*\n((?:\s+- \S+\n?)+)")
 _PRECISIONS = {"FLOAT16": "fp16", "FLOAT32": "fp32", "INT8": "int8", "UINT8": "int8"}
 _ENDS = ("InputOperator", "OutputOperator")
@@ -52,8 +49,8 @@ def recording(path: Path, data: object = None) -> Recording:
     for line in lines[starts[-1] :] if starts else ():
         if re.match(r"\s*ID\s+OpType\b", line):
             timed = "Time(us)" in line
-        elif match := _ROW.fullmatch(line.rstrip()):
-            layers.append(_layer(match, timed))
+        elif layer := _layer(line.split(), timed):
+            layers.append(layer)
         elif layers and line.strip() and not line.startswith("-"):
             break
     if not layers:
@@ -73,11 +70,17 @@ def recording(path: Path, data: object = None) -> Recording:
     return Recording(str(path), tool, sections, 1, handover, precision, state=_state(text))
 
 
-def _layer(match: re.Match[str], timed: bool) -> _Layer:
-    rest = match["rest"].split()
-    time = int(rest[0]) * 1000 if timed and rest and rest[0].isdecimal() and len(rest[0]) < 12 else 0
-    name = rest[-1].partition(":")[2] if rest and ":" in rest[-1] else f"{match['op']}_{match['id']}"
-    return _Layer(match["op"], match["target"], _PRECISIONS.get(match["type"], ""), name, time, int(match["all"]))
+def _layer(words: Sequence[str], timed: bool) -> _Layer | None:
+    """Return the layer of a row "ID operator type target shapes... cycles [time] ... name", None for other lines."""
+    if len(words) < 5 or not words[0].isdecimal() or words[3] not in ("NPU", "CPU", "GPU"):
+        return None
+    place = next((place for place, word in enumerate(words) if _CYCLES.fullmatch(word)), -1)
+    if place < 0:
+        return None
+    cycles, rest = words[place].rpartition("/")[2], words[place + 1 :]
+    time = int(rest[0]) * 1000 if timed and rest and re.fullmatch("[0-9]{1,11}", rest[0]) else 0
+    name = rest[-1].partition(":")[2] if rest and ":" in rest[-1] else f"{words[1]}_{words[0]}"
+    return _Layer(words[1], words[3], _PRECISIONS.get(words[2], ""), name, time, int(cycles))
 
 
 def _section(number: int, kind: str, layers: Sequence[_Layer], timed: bool) -> Section:

@@ -196,6 +196,14 @@ def test_a_wrong_file_is_reported(text: str, where: str, tmp_path: Path) -> None
     assert where in str(caught.value) and caught.value.exit_code == 2
 
 
+def test_long_lines_of_spaces_are_read_in_no_time(tmp_path: Path) -> None:
+    """Patterns that backtrack over a line would take minutes for these."""
+    row = "1 Conv INT8 NPU " + " " * 200_000
+    for text in (TRACE_CMD + (" " * 900 + "\n") * 2000 + " " * 10**6, rknn(True).replace("3  Add", row + "\n3  Add")):
+        (tmp_path / "x").write_text(text)
+        assert import_profile([tmp_path / "x"], "rk3588", precision="fp16", engines={"cpu": "a760"}).profile.costs
+
+
 @pytest.mark.parametrize("text", [TRACE_CMD, QNN, rknn(True), rknn(False), JTOP + QNN])
 def test_damaged_files_end_in_one_error(text: str, tmp_path: Path) -> None:
     rng, file = random.Random(4), tmp_path / "x"

@@ -43,6 +43,8 @@ FORMATS: Mapping[str, Format] = {
     ),
     "rclcpp": Format("thread attributes of ROS 2 executors (REP-2017)", f"{_OWN}.rclcpp:write", named=True),
     "cyberrt": Format("the scheduler configuration of Apollo CyberRT", f"{_OWN}.cyberrt:write", named=True),
+    "cyberrt-dag": Format("a DAG file of Apollo CyberRT", f"{_OWN}.cyberrt_dag:write", named=True, board=False),
+    "amalthea": Format("an AMALTHEA model (.amxmi) of the plan", f"{_OWN}.amalthea:write", board=False),
     "systemd": Format("a folder of systemd drop-ins", f"{_OWN}.systemd:write", folder=True, named=True),
     "btf": Format("a BTF trace of the plan", "socsched.cli.export:_btf", board=False),
     "onnxruntime": Format(

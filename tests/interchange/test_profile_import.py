@@ -320,7 +320,8 @@ def test_recorded_jobs_are_results(tmp_path: Path, capsys: pytest.CaptureFixture
         assert run(["report", str(folder), "-o", str(tmp_path / f"{place}.md"), "-q"]) == 0
     means = trtexec(tmp_path / "g.profile", "38")
     assert (
-        run(["profile", "import", str(means), "-p", XAVIER, "--precision", "fp16", "--results", str(tmp_path / "x")])
+        words = ["profile", "import", str(means), "-p", XAVIER, "--precision", "fp16", "-o", str(tmp_path / "p.json")]
+        run([*words, "--results", str(tmp_path / "x")])
         == 2
     )
     assert "states when jobs ran" in capsys.readouterr().err

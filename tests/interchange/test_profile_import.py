@@ -319,9 +319,6 @@ def test_recorded_jobs_are_results(tmp_path: Path, capsys: pytest.CaptureFixture
         assert run(["compare", str(folder), str(folder), "-q"]) == 0
         assert run(["report", str(folder), "-o", str(tmp_path / f"{place}.md"), "-q"]) == 0
     means = trtexec(tmp_path / "g.profile", "38")
-    assert (
-        words = ["profile", "import", str(means), "-p", XAVIER, "--precision", "fp16", "-o", str(tmp_path / "p.json")]
-        run([*words, "--results", str(tmp_path / "x")])
-        == 2
-    )
+    words = ["profile", "import", str(means), "-p", XAVIER, "--precision", "fp16", "-o", str(tmp_path / "p.json")]
+    assert run([*words, "--results", str(tmp_path / "x")]) == 2
     assert "states when jobs ran" in capsys.readouterr().err

@@ -8,6 +8,7 @@ from typing import Any
 
 from socsched.cost.contention.max_min import MaxMin
 from socsched.cost.cost import Segment
+from socsched.planning.corunning import Corunning
 from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.lanes import with_wcet
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor
@@ -193,7 +194,7 @@ def plan_bounds(small: SmallPlan) -> list[tuple[str, int | str, int]]:
     plan = small.plan
     index = {task.name: number for number, task in enumerate(plan.tasks)}
     tasks = rt_tasks(plan)
-    whole = respond(plan.policy, tasks)
+    whole = respond(plan.policy, tasks, None, Corunning.of(plan).without_relatives)
     found: list[tuple[str, int | str, int]] = []
     for label, answers in (("own", whole.own), ("tightest", whole.tight)):
         found += [(f"plan {plan.policy}, {label}", index[n], r.value) for n, r in answers.items() if r.bounded]

@@ -1,0 +1,98 @@
+"""Print how far bounds of chains lie above the longest reaction times that simulation finds.
+
+    python -m tools.bench.tightness [--plans 1000] [--runs 60] [--shipped] [--random] [--worst 0]
+
+Plans: every shipped pipeline on every power mode of every Orin, and random pipelines (planner_finds.py) on one of them,
+under EDF and fixed priorities.  A plan is simulated from random phases of its sources, half of the runs with the stated
+execution times and half with random ones below them; the phases that gave the longest reaction of a chain are then
+varied.  The longest reaction found is a lower bound of the true worst case, so the ratio is at least the looseness of
+the bound.  `before`: the analyses without the windows of paths.  Exit code 1 if a reaction exceeds its bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+
+from socsched.api.simulation import simulate_plan
+from socsched.planning.plan import ExecutionTimes, Plan
+from socsched.planning.schedulability.precedence import families
+from socsched.planning.schedulability.tasks import rt_tasks
+
+BOARDS = ("jetson-agx-orin-64gb", "jetson-agx-orin-32gb", "jetson-orin-nx-16gb", "jetson-orin-nano-8gb")
+PIPELINES = (
+    "perception-stack", "autoware-reference", "camera-detection", "centerpoint-pillar", "pointpillars-s",
+    "pointpillars", "waters2019",
+)  # fmt: skip
+STEPS = 20
+"""Quantiles of the random execution times, which are equally likely between nothing and the stated time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A chain of a plan: bounds before and now (None: no bound), and the longest simulated reaction (ns)."""
+
+    plan: str
+    chain: str
+    policy: str
+    before: int | None
+    now: int | None
+    seen: int
+
+
+def shifted(plan: Plan, phases: dict[str, int]) -> Plan:
+    """Return the plan with later first arrivals (ns) of its sensors and timers."""
+    return replace(
+        plan,
+        sensors=tuple(replace(s, offset_ns=s.offset_ns + phases.get(s.name, 0)) for s in plan.sensors),
+        tasks=tuple(replace(t, offset_ns=t.offset_ns + phases.get(t.name, 0)) if t.timer else t for t in plan.tasks),
+    )
+
+
+def sources(plan: Plan) -> list[tuple[int, list[str]]]:
+    """Return the period and the sources of every group of sources whose frames meet in a task."""
+    tasks = rt_tasks(plan)
+    periods = {s.name: s.period_ns for s in plan.sensors} | {t.name: t.period_ns for t in plan.tasks if t.timer}
+    by_name = {task.name: task for task in plan.tasks}
+    found = []
+    for family in families(tasks):
+        mine = {source for name in family for source in (*by_name[name].after, name) if source in periods}
+        found.append((periods[min(mine)], sorted(mine)))
+    merged: list[tuple[int, list[str]]] = []
+    for period, names in found:  # one sensor may feed several families
+        for other in [m for m in merged if set(m[1]) & set(names)]:
+            merged.remove(other)
+            names = sorted({*names, *other[1]})
+        merged.append((period, names))
+    return merged
+
+
+def longest_reactions(plan: Plan, runs: int, draw: Random) -> dict[str, int]:
+    """Return the longest simulated reaction (ns) of every chain over `runs` phases and variations of the worst ones."""
+    groups = sources(plan)
+    free = replace(plan, tasks=tuple(_random_times(task) for task in plan.tasks))
+    length = 6 * max(task.period_ns for task in plan.tasks)
+    worst: dict[str, tuple[int, dict[str, int], Plan]] = {}
+
+    def run(phases: dict[str, int], base: Plan) -> None:
+        document = simulate_plan(shifted(base, phases), length, seed=draw.randrange(10**6)).figures
+        for name, chain in document["chains"].items():  # type: ignore[attr-defined]
+            value = (chain["response_time_ns"] or {}).get("max") or 0
+            if name not in worst or value > worst[name][0]:
+                worst[name] = value, phases, base
+
+    run({}, plan)
+    for number in range(runs):
+        phases = {n: phase for period, names in groups for phase in [draw.randrange(period)] for n in names}
+        run(phases, free if number % 2 else plan)
+    for _ in range(runs // 2):  # vary one source of a worst case, by much or little
+        for _, phases, base in list(worst.values()):
+            period, names = draw.choice(groups)
+            step = round(draw.gauss(0, period / draw.choice((4, 40, 400))))
+            run(phases | {name: (phases.get(name, 0) + step) % period for name in names}, base)
+    return {name: value for name, (value, _, _) in worst.items()}
+
+
+def _random_times(task):  # type: ignore[no-untyped-def]
+    values = tuple(max(task.cost_ns * step // STEPS, 1) for step in range(1, STEPS + 1))
+    return replace(task, times=ExecutionTimes(values))

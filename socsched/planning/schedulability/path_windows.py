@@ -46,7 +46,16 @@ def tighten(
             found[name] = _shortest(system, name, found, windows)
         if all(found[name].value == value for name, value in finish.items()):
             break
-    return found
+    return {name: _settled(response, found) for name, response in found.items()}
+
+
+def _settled(response: Response, found: Mapping[str, Response]) -> Response:
+    """Return a response whose terms begin at its predecessor's final value; the bound itself stays."""
+    start = found[response.via].value if response.via else 0
+    rest = response.value - start - sum(value for _, value in response.terms)
+    if not rest or not response.bounded:
+        return response
+    return replace(response, terms=(*response.terms, ("release jitter from predecessor", rest)))
 
 
 def _least(system: System, most: Mapping[str, int]) -> dict[str, int] | None:

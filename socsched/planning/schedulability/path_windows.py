@@ -79,13 +79,13 @@ def bounds(response: Response) -> bool:
     return any(term == WITHIN for term, _ in response.terms)
 
 
-def _paths(system: System, name: str) -> list[tuple[str, ...]]:
+def paths_to(system: System, name: str) -> list[tuple[str, ...]]:
     """Return the paths from a source or timer to a task, at most one more than `PATHS`."""
     task = system.tasks[name]
     before = [other for other in task.after if other in system.tasks]
     found: list[tuple[str, ...]] = [] if before and len(before) == len(task.after) else [(name,)]
     for other in before:
-        found += [(*path, name) for path in _paths(system, other)]
+        found += [(*path, name) for path in paths_to(system, other)]
         if len(found) > PATHS:
             break
     return found
@@ -93,7 +93,7 @@ def _paths(system: System, name: str) -> list[tuple[str, ...]]:
 
 def _longest(system: System, name: str, finish: Mapping[str, int], limit: int) -> tuple[int, tuple[str, ...]] | None:
     """Return the longest window of a path to a task (ns from its release) and the path; None from `limit` on."""
-    paths = _paths(system, name)
+    paths = paths_to(system, name)
     if len(paths) > PATHS:
         return None
     windows = []

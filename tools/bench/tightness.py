@@ -1,6 +1,6 @@
 """Print how far bounds of chains lie above the longest reaction times that simulation finds.
 
-    python -m tools.bench.tightness [--plans 1000] [--runs 60] [--only shipped|random]
+    python -m tools.bench.tightness [--plans 1000] [--runs 60] [--only shipped|random] [--board NAME]
 
 Plans: every shipped pipeline on every power mode of every Orin, and random pipelines (planner_finds.py) on one of them,
 under EDF and fixed priorities.  A plan is simulated from random phases of its sources, half of the runs with the stated
@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -111,9 +111,9 @@ def _random_times(task: Task) -> Task:
     return replace(task, times=ExecutionTimes(values))
 
 
-def shipped() -> Iterator[tuple[str, str, Plan]]:
+def shipped(boards: Sequence[str]) -> Iterator[tuple[str, str, Plan]]:
     """Yield a name, the pipeline's name and the plan of every pipeline on every mode under both policies."""
-    for board in BOARDS:
+    for board in boards:
         for mode in get_platform(board).modes:
             for pipeline in PIPELINES:
                 for policy in ("edf", "fp"):
@@ -163,9 +163,10 @@ def main() -> int:
     parser.add_argument("--plans", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--only", choices=("shipped", "random"))
+    parser.add_argument("--board", choices=BOARDS, action="append")
     given = parser.parse_args()
     found: list[Row] = []
-    for kind, plans in (("shipped", shipped), ("random", lambda: random(given.plans))):
+    for kind, plans in (("shipped", lambda: shipped(given.board or BOARDS)), ("random", lambda: random(given.plans))):
         if given.only in (None, kind):
             for name, pipeline, plan in plans():
                 found += rows(name, pipeline, plan, given.runs)

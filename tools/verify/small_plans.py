@@ -101,7 +101,7 @@ def plan_system(policy: str, kind: str, draw: Random) -> SmallPlan:
     plan = Plan(
         platform="small", mode="small", pipeline="small", verdict="undecided", policy=policy, engines=tuple(engines),
         sensors=tuple(sensors), tasks=tuple(tasks), transitions=(), chains=chains, violations=(), power=Power(),
-        bandwidth=Bandwidth(), solver=SearchReport(), inputs={},
+        bandwidth=Bandwidth(), solver=SearchReport(), inputs={}, dram_bandwidth=CAPACITY if shared else 0,
     )  # fmt: skip
     return _explored(plan, path, best, draw)
 

@@ -145,7 +145,7 @@ def _distribution(task: Task, known: RtTask, step: int, reach: int) -> Vector:
 def _plus(one: Vector, other: Vector) -> Vector:
     """Return the distribution of a sum; the probability of the last entry absorbs all larger sums."""
     both = np.convolve(one, other)
-    kept = both[: len(one)].copy()
+    kept: Vector = both[: len(one)].copy()
     kept[-1] = both[len(one) - 1 :].sum()
     return kept
 

@@ -42,8 +42,9 @@ class PlanOptions:
     follow one without a feasible plan.  `cuts`: networks may be split between engines.  `refine`: plan again with
     simulated times.  `explain`: add conflicts, levers and uncertainties. `pins`: STAGE=ENGINE, engines that stages
     must run on; `prefers`: engines that take the layers they support. `deadlines`: CHAIN=TIME, in place of those of
-    the pipeline.  `runtimes`: [ENGINE=]NAME, the programs to choose from on engines that have several.  Caps on mean
-    power (mW) and DRAM traffic (bytes/s) apply in addition to those of the mode.
+    the pipeline.  `runtimes`: [ENGINE=]NAME, the programs to choose from on engines that have several.  `robust`:
+    every cost is taken at the upper end of its interval.  Caps on mean power (mW) and DRAM traffic (bytes/s) apply in
+    addition to those of the mode.
     """
 
     objective: str = "latency"
@@ -63,6 +64,7 @@ class PlanOptions:
     patience: float = PATIENCE
     deadlines: tuple[str, ...] = ()
     runtimes: tuple[str, ...] = ()
+    robust: bool = False
 
 
 FIRST = 0.7
@@ -109,6 +111,8 @@ def plan_with(
     loaded = set_deadlines(load_pipeline(pipeline), options.deadlines)
     board = choose_runtimes(load_platform(platform), options.runtimes)
     if options.planner:
+        if options.robust:
+            raise UsageError("--robust plans with the built-in search", "leave out --planner")
         from socsched.api.planners import by_planner
 
         return by_planner(loaded, board, mode, options)
@@ -120,13 +124,13 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
     from socsched.api.portfolio import Member, first_feasible, members
     from socsched.models.work import stage_work
     from socsched.planning.clock import Clock
-    from socsched.planning.known import Known
     from socsched.planning.planner import draft_plan
     from socsched.planning.simulation_feedback import NOTHING
     from socsched.planning.workload import Limits
 
-    clock, profile = Clock.of(options.time_limit), profile_of(options)
-    known = Known(board, stage_work, profile) if known is None else known
+    clock = Clock.of(options.time_limit)
+    known = known_costs(board, options) if known is None else known
+    profile = known.profile
     if options.prefers:
         from socsched.planning.cutting.prefer import with_preferences
 
@@ -196,6 +200,16 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
         return refined
     kept = next(draft for draft in drafts if draft.plan.tasks == refined.tasks)
     return replace(refined, uncertainty=kept.finished(clock).uncertainty)
+
+
+def known_costs(board: Platform, options: PlanOptions) -> Known:
+    """Return the costs of a platform to plan with."""
+    from socsched.models.work import stage_work
+    from socsched.planning.costs_in_doubt import at_upper_end
+    from socsched.planning.known import Known
+
+    adjust = at_upper_end if options.robust else None
+    return Known(board, stage_work, profile_of(options), adjust=adjust)
 
 
 def profile_of(options: PlanOptions) -> Profile | None:

@@ -79,6 +79,11 @@ if TYPE_CHECKING:
     "[default: the fastest]",
 )
 @click.option(
+    "--robust",
+    is_flag=True,
+    help="Plan for the upper ends of all costs' intervals: a feasible plan holds for every cost within them.",
+)
+@click.option(
     "--cuts/--no-cuts",
     default=True,
     show_default=True,
@@ -149,6 +154,7 @@ def command(
     prefers: tuple[str, ...],
     deadlines: tuple[str, ...],
     runtimes: tuple[str, ...],
+    robust: bool,
     cuts: bool,
     refine: bool,
     pareto: bool,
@@ -190,7 +196,7 @@ def command(
     options = PlanOptions(
         objective, policy, profile_file, solver, time_limit or LIMIT, cuts, refine, power_cap, bandwidth_cap, pins,
         prefers, planner=planner or "", settings=settings_of(settings), patience=0.0 if time_limit else PATIENCE,
-        deadlines=deadlines, runtimes=runtimes,
+        deadlines=deadlines, runtimes=runtimes, robust=robust,
     )  # fmt: skip
     if settings and not planner:
         raise click.UsageError("-O sets options of a planner: add --planner")

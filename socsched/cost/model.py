@@ -53,7 +53,8 @@ class Refusal:
 class CostModel:
     """Costs of a platform in one mode; results are cached, as planning queries them repeatedly.
 
-    `runtime`: the program that runs networks where it is another than plans stand for (`descriptor.fit`).
+    `runtime`: the program that runs networks where it is another than plans stand for (`descriptor.fit`); `adjust`:
+    changes every cost, those of conversions too.
     """
 
     platform: Platform
@@ -63,6 +64,7 @@ class CostModel:
     reference: Reference = find_platform
     sources: tuple[CostSource, ...] = field(default_factory=cost_sources)
     runtime: str = ""
+    adjust: Callable[[Cost], Cost] | None = None
     _known: dict[tuple[str, int, tuple[str, ...]], tuple[list[Cost], list[Refusal]]] = field(default_factory=dict)
     _works: dict[tuple[str, str], StageWork | None] = field(default_factory=dict)
     _variants: dict[tuple[str, int, tuple[str, ...], str, str, int], Cost | None] = field(default_factory=dict)
@@ -74,7 +76,8 @@ class CostModel:
 
     def in_mode(self, mode: PowerMode) -> CostModel:
         """Return the costs of the same platform in another mode; what no mode changes is shared."""
-        model = CostModel(self.platform, mode, self.work, self.profile, self.reference, self.sources, self.runtime)
+        settings = self.profile, self.reference, self.sources, self.runtime, self.adjust
+        model = CostModel(self.platform, mode, self.work, *settings)
         model._works, model._broken, model._hops, model._wholes = self._works, self._broken, self._hops, self._wholes
         return model
 
@@ -185,7 +188,7 @@ class CostModel:
         runtime, found = chosen
         size = sum(segment.bytes for segment in found.segments)
         picojoule = self.platform.dram.picojoule_per_byte.value
-        return Cost(
+        cost = Cost(
             stage=stage.name,
             engine=engine.id,
             mode=self.mode.name,
@@ -200,6 +203,7 @@ class CostModel:
             error=found.error,
             runtime=runtime,
         )
+        return self.adjust(cost) if self.adjust else cost
 
     def _fastest(
         self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None

@@ -12,26 +12,26 @@ from socsched.errors import UsageError, unwritable
 def simulate(
     output: Output,
     folder: Path,
-    scenario_file: Path | None,
+    drive_file: Path | None,
     count: int,
     duration: int,
     seed: int,
     faults_file: Path | None,
     into: Path | None,
 ) -> int:
-    """Simulate the book in a folder through a scenario, or through `count` random switches; return the exit code."""
+    """Simulate the book in a folder through a drive, or through `count` random switches; return the exit code."""
     from socsched.faults.file import load_faults
     from socsched.files import write_file
     from socsched.modebook.book import load_book
+    from socsched.modebook.drive import random_drive, read_drive
     from socsched.modebook.result_view import view
-    from socsched.modebook.scenario import random_scenario, read_scenario
 
-    if scenario_file and count:
-        raise UsageError("--scenario and --switches exclude each other", "omit one of them")
+    if drive_file and count:
+        raise UsageError("--drive and --switches exclude each other", "omit one of them")
     book = load_book(folder)
-    scenario = read_scenario(scenario_file, book) if scenario_file else random_scenario(book, count, duration, seed)
-    faults = load_faults(faults_file, book.plan(scenario.start)) if faults_file else None
-    done = book.simulate(scenario, duration, seed, faults)
+    drive = read_drive(drive_file, book) if drive_file else random_drive(book, count, duration, seed)
+    faults = load_faults(faults_file, book.plan(drive.start)) if faults_file else None
+    done = book.simulate(drive, duration, seed, faults)
     document = done.document()
     if into:
         try:

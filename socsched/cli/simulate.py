@@ -76,8 +76,8 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
     help="List the policies of --policy and exit.",
 )
 @click.option(
-    "--scenario",
-    "scenario_file",
+    "--drive",
+    "drive_file",
     type=click.Path(path_type=Path, dir_okay=False),
     help="For a book: YAML file with changes of mode, temperature, units and conditions.",
 )
@@ -134,7 +134,7 @@ def command(
     jobs: int,
     execution: str,
     governor: str,
-    scenario_file: Path | None,
+    drive_file: Path | None,
     switches: int,
 ) -> int:
     """Simulate a plan, or plan a pipeline first and simulate that; the same seed gives the same bytes.
@@ -142,7 +142,7 @@ def command(
     A task-set file (JSON or YAML with periodic tasks, as SimSo and others read them) is simulated for its horizon, or
     until it repeats (a minute or a million jobs at most), and reported per task, in the file's own unit of time.
 
-    The folder of a book (`socsched book`) is simulated through a scenario, plan after plan.
+    The folder of a book (`socsched book`) is simulated through a drive, plan after plan.
 
     With --functional its stages also compute frames on this machine, each with the precision and layout of the engine
     it is planned on; times stay the model's.  With --vendor-sim, stages of an NPU are compiled by its vendor's compiler
@@ -170,9 +170,9 @@ def command(
         raise UsageError("--vendor-sim computes frames", "add --functional")
     if is_book(plan):
         ready_to_write(folder=folder)
-        return books.simulate(output, Path(plan), scenario_file, switches, duration, seed, faults_file, folder)
-    if scenario_file or switches:
-        raise UsageError("--scenario and --switches belong to the simulation of a book", "name a book's folder")
+        return books.simulate(output, Path(plan), drive_file, switches, duration, seed, faults_file, folder)
+    if drive_file or switches:
+        raise UsageError("--drive and --switches belong to the simulation of a book", "name a book's folder")
     chosen = policy if _given(ctx, "policy") else None
     if tasksets.is_taskset(Path(plan)):
         length = duration if _given(ctx, "duration") else None

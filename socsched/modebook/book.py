@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from socsched.faults.model import Faults
     from socsched.modebook.build import Entry
     from socsched.modebook.cells import Axes
-    from socsched.modebook.scenario import Scenario
+    from socsched.modebook.drive import Drive
     from socsched.modebook.simulate import BookSimulation
     from socsched.modebook.transitions import Switch
     from socsched.planning.plan import Plan
@@ -86,18 +86,18 @@ class Book:
 
     def simulate(
         self,
-        scenario: str | Path | Scenario,
+        drive: str | Path | Drive,
         duration: str | int = "60s",
         seed: int = 0,
         faults: str | Path | Faults | None = None,
     ) -> BookSimulation:
-        """Simulate the plans and switches of the book through a scenario (or its file) for a duration (text or ns)."""
+        """Simulate the plans and switches of the book through a drive (or its file) for a duration (text or ns)."""
         from socsched.faults.file import load_faults
-        from socsched.modebook.scenario import read_scenario
+        from socsched.modebook.drive import read_drive
         from socsched.modebook.simulate import simulate_book
         from socsched.units import parse_duration
 
-        path = read_scenario(scenario, self) if isinstance(scenario, str | Path) else scenario
+        path = read_drive(drive, self) if isinstance(drive, str | Path) else drive
         length = parse_duration(duration) if isinstance(duration, str) else duration
         injected = load_faults(faults, self.plan(path.start)) if isinstance(faults, str | Path) else faults
         return simulate_book(self, path, length, seed, injected)

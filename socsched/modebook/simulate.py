@@ -27,7 +27,7 @@ from socsched.trace.metrics import frame_fates
 if TYPE_CHECKING:
     from socsched.modebook.book import Book
     from socsched.modebook.document import SwitchEntry
-    from socsched.modebook.scenario import Change, Scenario
+    from socsched.modebook.drive import Change, Drive
     from socsched.planning.plan import Plan
     from socsched.trace.trace import Trace
 
@@ -143,20 +143,20 @@ def _plain(one: SwitchRecord) -> dict[str, Any]:
 
 
 def simulate_book(
-    book: Book, scenario: Scenario, duration_ns: int, seed: int = 0, faults: Faults | None = None
+    book: Book, drive: Drive, duration_ns: int, seed: int = 0, faults: Faults | None = None
 ) -> BookSimulation:
-    """Simulate a book through a scenario for `duration_ns`; `faults` apply in addition, at their own instants.
+    """Simulate a book through a drive for `duration_ns`; `faults` apply in addition, at their own instants.
 
     Raises UsageError if the first cell has no feasible plan or the duration is out of range.
     """
     if not 0 < duration_ns <= HORIZON_NS // 2:
         raise UsageError(f"expected a duration from 1 to {HORIZON_NS // 2} ns, got {duration_ns} ns")
-    if book.entry(scenario.start).verdict != "feasible":
-        raise UsageError(f"cell {scenario.start} has no feasible plan", "start elsewhere")
+    if book.entry(drive.start).verdict != "feasible":
+        raise UsageError(f"cell {drive.start} has no feasible plan", "start elsewhere")
     done = BookSimulation(duration_ns, seed)
-    cell, start, reached = scenario.start, 0, 0
+    cell, start, reached = drive.start, 0, 0
     pending: SwitchRecord | None = None
-    waiting = list(scenario.changes)
+    waiting = list(drive.changes)
     while True:
         plan = book.plan(cell)
         change, entry = _next(book, cell, waiting, start, duration_ns, done)
@@ -174,7 +174,7 @@ def simulate_book(
         if start >= duration_ns:
             break
     done.irregular |= {burst.sensor for burst in faults.bursts} if faults else set()
-    _expect(book.plan(scenario.start), done)
+    _expect(book.plan(drive.start), done)
     return done
 
 

@@ -110,6 +110,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("plan pointpillars -p nowhere", "nowhere"),
         (f"plan pointpillars -p {BOARD} --mode 99W", "its modes: "),
         (f"plan pointpillars -p {BOARD} --pin nose=gpu", "no stage 'nose'"),
+        (f"plan pointpillars -p {BOARD} --runtime nothing", "nothing"),
         (f"plan pointpillars -p {BOARD} --prefer nose=gpu", "no stage 'nose'"),
         (f"plan pointpillars -p {BOARD} --pin backbone=tpu", "no engine 'tpu'"),
         (f"plan pointpillars -p {BOARD} --pin backbone", "backbone"),
@@ -134,7 +135,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("analyze {root}/plan.json --add camera-detection --pipeline nothing", "nothing"),
     ],
     "simulate": [
-        ("simulate {root}/plan.json --scenario {root}/missing.yaml", "a book's folder"),
+        ("simulate {root}/plan.json --drive {root}/missing.yaml", "a book's folder"),
         ("simulate {root}/plan.json --functional --pipeline nothing", "no pipeline is called 'nothing'"),
         ("simulate nothing -p host", "nothing"),
         ("simulate pointpillars", "needs a platform"),

@@ -24,10 +24,10 @@ def folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return place
 
 
-def test_a_scenario_of_a_book_is_simulated(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    scenario = folder.parent / "drive.yaml"
-    scenario.write_text("events:\n- {at: 1 s, thermal: warm}\n- {at: 2 s, loss: gpu}\n")
-    code = run(["simulate", str(folder), "--scenario", str(scenario), "--duration", "3s", "--json"])
+def test_a_drive_of_a_book_is_simulated(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drive = folder.parent / "drive.yaml"
+    drive.write_text("events:\n- {at: 1 s, thermal: warm}\n- {at: 2 s, loss: gpu}\n")
+    code = run(["simulate", str(folder), "--drive", str(drive), "--duration", "3s", "--json"])
     found = json.loads(capsys.readouterr().out)
     assert code == 0 and found["unaccounted"] == 0
     assert [one["within"] for one in found["switches"]] == [True, True]
@@ -37,7 +37,7 @@ def test_a_scenario_of_a_book_is_simulated(folder: Path, capsys: pytest.CaptureF
 
 
 def test_wrong_uses_end_with_a_message(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["simulate", str(folder), "--scenario", "x.yaml", "--switches", "2"]) == 2
+    assert run(["simulate", str(folder), "--drive", "x.yaml", "--switches", "2"]) == 2
     assert "exclude each other" in capsys.readouterr().err
     assert run(["simulate", "plan.json", "--switches", "2"]) == 2
     assert "belong to the simulation of a book" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from socsched.faults.model import Dropout, Faults
 from socsched.modebook.accounts import UNACCOUNTED, account
 from socsched.modebook.book import Book, cell_of
 from socsched.modebook.cells import Cell
-from socsched.modebook.scenario import Change, Scenario, random_scenario, read_scenario
+from socsched.modebook.drive import Change, Drive, random_drive, read_drive
 from socsched.modebook.simulate import simulate_book
 from socsched.modebook.transitions import RESPONSES, WORK, drain
 from socsched.sim.engine import simulate
@@ -27,10 +27,10 @@ START = Cell("MAXN", "cool", "none", "base")
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_walks_stay_within_bounds_and_account_for_every_frame(small: Book, seed: int) -> None:
-    scenario = random_scenario(small, 25, 8 * SECOND, seed)
-    done = simulate_book(small, scenario, 8 * SECOND, seed)
+    drive = random_drive(small, 25, 8 * SECOND, seed)
+    done = simulate_book(small, drive, 8 * SECOND, seed)
     made = [one for one in done.switches if not one.why]
-    assert len(made) == len(scenario.changes) > 10
+    assert len(made) == len(drive.changes) > 10
     assert done.unaccounted == 0 and done.late.total() == 0 and done.met
     assert done.expected["control"] == 400 == done.frames["control"].total()
     assert sum(one.held.total() for one in made) == sum(count["held"] for count in done.frames.values())
@@ -41,7 +41,7 @@ def test_switches_at_every_phase_are_within_bounds(small: Book) -> None:
     for target in (replace(START, thermal="warm"), replace(START, loss="gpu"), replace(START, mode="MODE_50W")):
         for _ in range(12):
             at = SECOND + draw.randrange(40_000_000)
-            done = simulate_book(small, Scenario(START, (Change(at, target),)), 2 * SECOND)
+            done = simulate_book(small, Drive(START, (Change(at, target),)), 2 * SECOND)
             assert done.met and len(done.switches) == 1 and len(done.stretches) == 2
             assert done.switches[0].first_ns.keys() == {"image-to-command"}
 
@@ -55,7 +55,7 @@ def test_a_bound_that_is_too_small_is_seen(small: Book) -> None:
     )
     wrong = Book(replace(small.document, switches=tight), small.plans)
     change = Change(SECOND + 4_000_000, replace(START, mode="MODE_50W"))  # a frame has just begun
-    done = simulate_book(wrong, Scenario(START, (change,)), 2 * SECOND)
+    done = simulate_book(wrong, Drive(START, (change,)), 2 * SECOND)
     assert not done.met
     assert done.unaccounted or not done.switches[0].within
 
@@ -70,7 +70,7 @@ def test_a_frame_whose_job_is_missing_is_unaccounted(small: Book) -> None:
 
 def test_faults_next_to_switches_are_accounted_for(small: Book) -> None:
     faults = Faults(dropouts=(Dropout("camera", SECOND // 2, SECOND + SECOND // 4),))
-    done = simulate_book(small, random_scenario(small, 8, 3 * SECOND, 4), 3 * SECOND, faults=faults)
+    done = simulate_book(small, random_drive(small, 8, 3 * SECOND, 4), 3 * SECOND, faults=faults)
     assert done.unaccounted == 0
     assert done.frames["camera"]["dropout"] + done.frames["camera"]["held"] >= 9
 
@@ -78,7 +78,7 @@ def test_faults_next_to_switches_are_accounted_for(small: Book) -> None:
 def test_frames_in_progress_on_a_lost_engine_are_lost(small: Book) -> None:
     assert {task.engine for task in small.plan(START).tasks if task.name == "detect"} == {"gpu"}
     change = Change(3_000_000 + 25 * 40_000_000 + 2_000_000, replace(START, loss="gpu"))
-    done = simulate_book(small, Scenario(START, (change,)), 2 * SECOND)
+    done = simulate_book(small, Drive(START, (change,)), 2 * SECOND)
     assert done.frames["camera"]["lost"] == 1 and done.unaccounted == 0 and done.met
 
 
@@ -95,7 +95,7 @@ def test_jobs_behind_a_lost_engine_drain_too(small: Book) -> None:
 def test_a_gated_gpu_needs_a_restart(small: Book) -> None:
     switch = small.switch(START, replace(START, mode="MODE_30W"))
     assert switch is not None and switch.why == "needs a restart of the board, which sets the units of gpu once"
-    done = simulate_book(small, Scenario(START, (Change(SECOND, replace(START, mode="MODE_30W")),)), 2 * SECOND)
+    done = simulate_book(small, Drive(START, (Change(SECOND, replace(START, mode="MODE_30W")),)), 2 * SECOND)
     assert [one.why for one in done.switches] == [switch.why]
     assert done.stretches == [(START, 0, 2 * SECOND)] and done.met
 
@@ -108,7 +108,7 @@ def test_no_switch_leads_to_a_cell_without_a_plan(small: Book) -> None:
 def test_a_change_during_a_switch_waits_for_its_end(small: Book) -> None:
     warm, lost = replace(START, thermal="warm"), replace(START, thermal="warm", loss="gpu")
     at = SECOND + 4_000_000
-    done = simulate_book(small, Scenario(START, (Change(at, warm), Change(at + 1, lost))), 2 * SECOND)
+    done = simulate_book(small, Drive(START, (Change(at, warm), Change(at + 1, lost))), 2 * SECOND)
     first, second = done.switches
     assert second.requested_ns == at + first.switch_ns and done.met
 
@@ -121,25 +121,25 @@ def test_heat_stretches_the_drain_and_a_loss_shortens_it(small: Book) -> None:
     assert {usual.by, hot.by} <= {RESPONSES, WORK}
 
 
-def test_a_scenario_file_is_read_and_its_faults_have_positions(small: Book, tmp_path: Path) -> None:
+def test_a_drive_file_is_read_and_its_faults_have_positions(small: Book, tmp_path: Path) -> None:
     file = tmp_path / "drive.yaml"
     file.write_text("start: {mode: MODE_50W}\nevents:\n- {at: 1 s, thermal: warm}\n- {at: 2 s, loss: gpu}\n")
-    scenario = read_scenario(file, small)
-    assert scenario.start == replace(START, mode="MODE_50W")
-    assert scenario.changes[1] == Change(2 * SECOND, Cell("MODE_50W", "warm", "gpu", "base"))
+    drive = read_drive(file, small)
+    assert drive.start == replace(START, mode="MODE_50W")
+    assert drive.changes[1] == Change(2 * SECOND, Cell("MODE_50W", "warm", "gpu", "base"))
     file.write_text(
         "events:\n- {at: 2 s, thermal: warn}\n- {at: 1 s, loss: gpu, mode: MAXN}\n- {at: 3, condition: town}\n"
     )
     with pytest.raises(DescriptorError) as caught:
-        read_scenario(file, small)
+        read_drive(file, small)
     text = str(caught.value)
     assert "2:22" in text and "did you mean 'warm'" in text
     assert "expected one change" in text and "in order of time" in text
 
 
-def test_a_scenario_starts_in_a_cell_with_a_plan(small: Book) -> None:
+def test_a_drive_starts_in_a_cell_with_a_plan(small: Book) -> None:
     with pytest.raises(UsageError, match="has no feasible plan"):
-        simulate_book(small, Scenario(replace(START, loss="cpu0")), SECOND)
+        simulate_book(small, Drive(replace(START, loss="cpu0")), SECOND)
 
 
 def test_the_executor_fails_over_to_the_plan_without_the_lost_engine(small: Book) -> None:

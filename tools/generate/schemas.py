@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from socsched.descriptor.bar_file import BarFile
+from socsched.descriptor.drive_file import DriveFile
 from socsched.descriptor.operator_rules_file import RulesFile
 from socsched.descriptor.pipeline_file import PipelineFile
 from socsched.descriptor.platform_file import PlatformFile
-from socsched.descriptor.scenario_file import ScenarioFile
 from socsched.descriptor.study_file import StudyFile
 from socsched.descriptor.taskset import TaskSetFile
 from socsched.modebook.document import BookDocument
@@ -37,7 +37,7 @@ MODELS: dict[str, type] = {
     "validation.schema.json": ValidationDocument,
     "power-validation.schema.json": PowerDocument,
     "bar.schema.json": BarFile,
-    "scenario.schema.json": ScenarioFile,
+    "drive.schema.json": DriveFile,
     "book.schema.json": BookDocument,
 }
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from socsched.faults.random_faults import random_faults
 from socsched.modebook.book import load_book
-from socsched.modebook.scenario import random_scenario
+from socsched.modebook.drive import random_drive
 from socsched.modebook.simulate import simulate_book
 
 SECOND = 10**9
@@ -33,9 +33,9 @@ def main() -> int:
     fates, used = Counter[str](), Counter[str]()
     switches = outside = unaccounted = 0
     for seed in range(asked.walks):
-        scenario = random_scenario(book, asked.changes, length, seed)
-        faults = random_faults(book.plan(scenario.start), seed, Fraction(6), length) if seed % 2 else None
-        done = simulate_book(book, scenario, length, seed, faults)
+        drive = random_drive(book, asked.changes, length, seed)
+        faults = random_faults(book.plan(drive.start), seed, Fraction(6), length) if seed % 2 else None
+        done = simulate_book(book, drive, length, seed, faults)
         switches += len(done.switches)
         outside += sum(not one.within for one in done.switches)
         unaccounted += done.unaccounted

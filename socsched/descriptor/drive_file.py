@@ -1,4 +1,4 @@
-"""Scenario files: the changes of mode, temperature, units and conditions that a simulation of a book goes through."""
+"""Drive files: the changes of mode, temperature, units and conditions that a simulation of a book goes through."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EventFile(FileModel):
     condition: str | None = Field(None, description="operating condition from then on")
 
 
-class ScenarioFile(FileModel):
+class DriveFile(FileModel):
     """A start and the changes that follow."""
 
     start: StartFile = Field(default_factory=lambda: StartFile.model_validate({}), description="the first cell")
@@ -42,8 +42,8 @@ class ScenarioFile(FileModel):
     )
 
 
-def load_scenario(path: str | Path, axes: dict[str, tuple[str, ...]]) -> ScenarioFile:
-    """Return a scenario file (YAML or JSON), checked against a book's axes; DescriptorError with every finding."""
+def load_drive(path: str | Path, axes: dict[str, tuple[str, ...]]) -> DriveFile:
+    """Return a drive file (YAML or JSON), checked against a book's axes; DescriptorError with every finding."""
 
     def names(tree: Tree) -> list[str]:
         stated = [axis for axis in AXES if tree.at(axis).value is not None]
@@ -67,7 +67,7 @@ def load_scenario(path: str | Path, axes: dict[str, tuple[str, ...]]) -> Scenari
                 event.at("at").report("expected the events in order of time")
             last = at if at is not None else last
 
-    return validate(read(path), ScenarioFile, (check,))
+    return validate(read(path), DriveFile, (check,))
 
 
 def _instant(value: object) -> int | None:

@@ -26,7 +26,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
+class Drive:
     """The first cell, and the changes in order of time."""
 
     start: Cell
@@ -41,9 +41,9 @@ def first_cell(book: Book) -> Cell:
     raise UsageError("no cell of the book has a feasible plan", "book.html lists the reasons")
 
 
-def read_scenario(path: str | Path, book: Book) -> Scenario:
-    """Return the scenario of a file (YAML or JSON); DescriptorError with every finding."""
-    from socsched.descriptor.scenario_file import AXES, load_scenario
+def read_drive(path: str | Path, book: Book) -> Drive:
+    """Return the drive of a file (YAML or JSON); DescriptorError with every finding."""
+    from socsched.descriptor.drive_file import AXES, load_drive
 
     document = book.document
     axes = {
@@ -52,19 +52,19 @@ def read_scenario(path: str | Path, book: Book) -> Scenario:
         "loss": document.losses,
         "condition": document.conditions,
     }
-    file = load_scenario(path, axes)
+    file = load_drive(path, axes)
     start = Cell(*(getattr(file.start, axis) or axes[axis][0] for axis in AXES))
     changes, cell = [], start
     for event in file.events:
         changed = {axis: value for axis in AXES if (value := getattr(event, axis)) is not None}
         cell = replace(cell, **changed)
         changes.append(Change(event.at, cell))
-    return Scenario(start, tuple(changes))
+    return Drive(start, tuple(changes))
 
 
-def random_scenario(book: Book, count: int, until_ns: int, seed: int = 0) -> Scenario:
+def random_drive(book: Book, count: int, until_ns: int, seed: int = 0) -> Drive:
     """Return a walk of up to `count` changes until an instant (ns), along switches that the board can make."""
-    draw = Random(f"{seed}:scenario").getrandbits
+    draw = Random(f"{seed}:drive").getrandbits
     cells = [cell_of(entry) for entry in book.document.cells]
     ways: dict[int, list[int]] = {}
     for switch in book.document.switches:
@@ -79,4 +79,4 @@ def random_scenario(book: Book, count: int, until_ns: int, seed: int = 0) -> Sce
         here = ways[here][draw(62) % len(ways[here])]
         changes.append(Change(at + draw(62) % (step // 2 + 1), cells[here]))
         at += step
-    return Scenario(start, tuple(changes))
+    return Drive(start, tuple(changes))

@@ -15,7 +15,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 MOST_ELEMENTS = 2**22
 """Elements that a node may produce from smaller inputs."""
-MOST_FOLDED = 2_000
+MOST_FOLDED = 4_000
 """Nodes folded per file."""
 MOST_TOTAL = 2**25
 """Elements that all folded nodes may produce, in addition to the file's own tensors."""
@@ -62,8 +62,8 @@ SIZES: dict[str, Size] = {
     ),
     **dict.fromkeys(
         ("Abs", "Cast", "Ceil", "Concat", "Cos", "Exp", "Flatten", "Floor", "Identity", "Log", "Neg", "Not",
-         "Reciprocal", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Round", "Shape", "Sin", "Size",
-         "Slice", "Split", "Sqrt", "Squeeze", "Transpose", "Unsqueeze"), _moved,
+         "Reciprocal", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Round", "ScatterND", "Shape", "Sin",
+         "Size", "Slice", "Split", "Sqrt", "Squeeze", "Transpose", "Unsqueeze"), _moved,
     ),
     "ConstantOfShape": _stated,
     "Expand": _expanded,

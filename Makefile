@@ -29,7 +29,7 @@ help:
 	@echo "make clean   remove $(VENV), caches and $(DEMO)/"
 	@echo
 	@echo "needed: python3 (3.10 or newer), python3-venv, build-essential"
-	@echo "optional: OR-Tools, ONNX, Parquet, Ray, tornado, pygls, PyTorch, aarch64 compiler,"
+	@echo "optional: OR-Tools, ONNX, Parquet, Ray, tornado, MCAP, ROS 2, pygls, PyTorch, aarch64 compiler,"
 	@echo "  aarch64 emulator, llvm-mca, nvcc, GPU, libcudart, TensorRT, OpenCL, Hexagon,"
 	@echo "  HTP compiler, RKNN compiler, real time, power sensors, Chromium (socsched doctor says what is there and"
 	@echo "  how to get the rest)"
@@ -72,7 +72,7 @@ $(VENV)/.dev: requirements/dev.lock pyproject.toml tools/ci/preflight.sh tools/c
 UV_COMPILE = uv pip compile --quiet --custom-compile-command "make lock" --universal --python-version 3.10 --generate-hashes --no-annotate --no-emit-index-url
 lock:
 	$(UV_COMPILE) pyproject.toml requirements/build.in -o requirements/run.lock
-	$(UV_COMPILE) pyproject.toml requirements/build.in --all-extras -c requirements/run.lock -o requirements/dev.lock
+	$(UV_COMPILE) pyproject.toml requirements/build.in --extra dev -c requirements/run.lock -o requirements/dev.lock
 
 clean:
 	rm -rf $(VENV) .cache $(DEMO) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

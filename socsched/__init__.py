@@ -1,6 +1,6 @@
 """socsched: map the stages of a driving pipeline to a heterogeneous SoC and check that every deadline holds.
 
-``import socsched as ss``: `plan`, `simulate`, `run`, `analyze`, `compile`, `profile` and `report`, their inputs
+``import socsched as ss``: `plan`, `book`, `simulate`, `run`, `analyze`, `compile`, `profile` and `report`, their inputs
 (`load_platform`, `load_pipeline`, `load_plan`, `load_taskset`) and the types they return; docs/api.md has examples.
 Submodules are imported on first use.
 """
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from socsched.api.simulation import Simulation, simulate
     from socsched.api.tasksets import TaskSetSimulation
     from socsched.descriptor.limits import Verdict
+    from socsched.modebook.book import Book, load_book
+    from socsched.modebook.make import book
     from socsched.planning.plan import Plan
     from socsched.sim.policies import Policy
 
@@ -37,14 +39,16 @@ _HOMES = {
     "socsched.api.simulation": ("Simulation", "simulate"),
     "socsched.api.tasksets": ("TaskSetSimulation",),
     "socsched.descriptor.limits": ("Verdict",),
+    "socsched.modebook.book": ("Book", "load_book"),
+    "socsched.modebook.make": ("book",),
     "socsched.planning.plan": ("Plan",),
     "socsched.sim.policies": ("Policy",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
-    "Analysis", "ChainFigures", "Duration", "Plan", "Policy", "Result", "Run", "Simulation", "TaskSetSimulation",
-    "Verdict", "analyze", "compile", "load_pipeline", "load_plan", "load_platform", "load_taskset", "plan", "profile",
-    "report", "run", "simulate",
+    "Analysis", "Book", "ChainFigures", "Duration", "Plan", "Policy", "Result", "Run", "Simulation",
+    "TaskSetSimulation", "Verdict", "analyze", "book", "compile", "load_book", "load_pipeline", "load_plan",
+    "load_platform", "load_taskset", "plan", "profile", "report", "run", "simulate",
 ]  # fmt: skip
 
 

@@ -67,6 +67,13 @@ def can_schedule() -> bool:
     return not subprocess.run(["chrt", "--fifo", "1", "true"], capture_output=True).returncode
 
 
+@cache
+def can_decode() -> bool:
+    """Return whether the system's Python has babeltrace2, which is on no package index."""
+    python = Path("/usr/bin/python3")
+    return python.exists() and not subprocess.run([python, "-c", "import bt2"], capture_output=True).returncode
+
+
 ARM = f"{OPTIONAL['aarch64 emulator'].install} g++-aarch64-linux-gnu"
 NEEDS = {
     "nvcc": Need(program("nvcc"), OPTIONAL["nvcc"].install),
@@ -91,6 +98,7 @@ NEEDS = {
         lambda: (Path(sysconfig.get_path("include")) / "Python.h").exists(), "sudo apt-get install -y python3-dev"
     ),
     "real-time threads": Need(can_schedule, "sudo make test"),
+    "babeltrace2": Need(can_decode, "sudo apt-get install -y python3-bt2"),
     "mounting": Need(can_mount, "sudo make test"),
     "KITTI": Need(lambda: os.environ.get("SOCSCHED_SHARED"), "SOCSCHED_SHARED=DIR make test (scans in DIR/data)"),
 }

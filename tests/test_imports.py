@@ -41,10 +41,12 @@ ALLOWED: dict[str, set[str]] = {
     "interchange": {*UP_TO_FAULTS, "trace", "runtime"},
     "reporting": {*UP_TO_FAULTS, "trace", "sim", "runtime"},
     "api": {*UP_TO_FAULTS, "trace", "sim", "runtime", "executor", "interchange", "reporting"},
+    "modebook": {*UP_TO_FAULTS, "trace", "sim", "reporting", "api"},
     "validation": {*UP_TO_PLAN, "reporting"},
     "lint": {*UP_TO_PLAN, "api"},
     "study": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api"},
-    "cli": {*UP_TO_FAULTS, "trace", "sim", "runtime", "executor", "reporting", "api", "validation", "lint", "study"},
+    "cli": {*UP_TO_FAULTS, "trace", "sim", "runtime", "executor", "reporting", "api", "validation", "lint", "study"}
+    | {"modebook"},
     "literature": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api", "study", "cli"},
 }
 """Part of socsched -> the parts it may import besides itself."""

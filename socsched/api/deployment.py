@@ -30,7 +30,13 @@ def compile(
     rejects a stage.
     """
     from socsched.api.loading import load_plan, load_platform, pipeline_of, plan_document
-    from socsched.compiler.packaging.deploy import Request, compile_bundle, placement, shares_by_stage
+    from socsched.compiler.packaging.deploy import (
+        Request,
+        compile_bundle,
+        placement,
+        runtimes_by_stage,
+        shares_by_stage,
+    )
     from socsched.compiler.quantize.scales import read_pipeline_scales
     from socsched.executor.application import write_application
     from socsched.models.weights import load_weights
@@ -41,6 +47,7 @@ def compile(
     request = Request(
         placement(plan_to_compile.tasks),
         shares=shares_by_stage(plan_to_compile.tasks),
+        runtimes=runtimes_by_stage(plan_to_compile.tasks),
         plan=plan_document(plan_to_compile),
         stage=stage,
         engine=engine,

@@ -77,7 +77,7 @@ def run(
                 loaded,
                 workload,
                 board=place,
-                options=replace(options, executor=NATIVE),
+                options=options,
                 frames=frames,
                 duration_ns=duration_ns(duration),
                 seed=seed,

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from socsched.interchange.costs import Imported
     from socsched.interchange.pipeline_text import ImportedPipeline
 
+PIPELINE_FORMATS = ("amalthea", "autoware", "btf", "cyberrt", "mcap", "ros2", "rosbag2")
+"""Forms of other tools' pipelines."""
+
 
 def import_profile(
     files: Sequence[str | Path],
@@ -58,7 +61,16 @@ def save_recording(imported: Imported, platform: str | Path | Platform, folder: 
     from socsched.interchange.profile_result import recorded
     from socsched.trace.metrics import result
 
-    plan, trace = recorded(imported, load_platform(platform))
+    timed = [one for one in imported.recordings if one.sections]
+    if len(timed) == 1 and (events := timed[0].trace) is not None:
+        from socsched.interchange.trace_result import plan_of, with_deadlines
+
+        kept = {section.stage for section in timed[0].sections}
+        where = (load_platform(platform).name, imported.profile.costs[0].mode)
+        plan = plan_of(events, Path(timed[0].file).name, timed[0].tool, *where, kept)
+        trace = with_deadlines(events, plan)
+    else:
+        plan, trace = recorded(imported, load_platform(platform))
     save(Path(folder), plan, trace, result(trace, plan), page=False)
 
 
@@ -70,13 +82,16 @@ def import_pipeline(
     mode: str = "",
     engines: Mapping[str, str] | None = None,
     architecture: str | Path | None = None,
+    conf: str | Path | None = None,
+    channels: Mapping[str, str] | None = None,
 ) -> ImportedPipeline:
-    """Return the pipeline in another tool's model or trace, with notes on what it does not state.
+    """Return the pipeline in another tool's model, configuration or trace, with notes on what it does not state.
 
-    `form`: amalthea (a model), ros2 (the folder of a CTF trace, with CARET's `architecture` file if there is one), mcap
-    or rosbag2 (a recording of topics).
-    `platform`, `mode`, `engines`: what the costs are for.  Raises DescriptorError or InputError for faulty files,
-    UsageError for an unknown form or engine.
+    `form`: amalthea (a model), autoware (a thread configuration), btf (a trace), cyberrt (a DAG file or a folder of
+    them, with the scheduler's `conf` and the writers or periods of `channels`), mcap or rosbag2 (a recording of topics)
+    or ros2 (the folder of a CTF trace, with CARET's `architecture` file if there is one).  `platform`, `mode`,
+    `engines`: what the costs of amalthea are for.  Raises DescriptorError or InputError for faulty files, UsageError
+    for an unknown form or engine.
     """
     from socsched.api.loading import load_platform
 
@@ -90,6 +105,18 @@ def import_pipeline(
         from socsched.interchange.amalthea import import_amalthea
 
         return import_amalthea(Path(source), board, mode, engines)
+    if form == "autoware":
+        from socsched.interchange.autoware_pipeline import import_autoware
+
+        return import_autoware(Path(source))
+    if form == "btf":
+        from socsched.interchange.btf_pipeline import import_btf
+
+        return import_btf(Path(source))
+    if form == "cyberrt":
+        from socsched.interchange.cyberrt_pipeline import import_cyberrt
+
+        return import_cyberrt(Path(source), Path(conf) if conf else None, channels)
     if form == "ros2":
         from socsched.interchange.ros2 import read_graph
         from socsched.interchange.ros2_pipeline import pipeline_of
@@ -99,21 +126,32 @@ def import_pipeline(
         from socsched.interchange.bag import import_bag
 
         return import_bag(Path(source))
-    raise UsageError(f"unknown format {form!r}", "formats: amalthea, mcap, ros2, rosbag2")
+    raise UsageError(f"unknown format {form!r}", f"formats: {', '.join(PIPELINE_FORMATS)}")
 
 
 def import_results(
     source: str | Path, folder: str | Path, *, pipeline: Pipeline, architecture: str | Path | None = None
 ) -> None:
-    """Write the recording in a ROS 2 trace as a result folder, for `report`, `why` and `compare`.
+    """Write the recording in a ROS 2 or BTF trace as a result folder, for `report`, `why` and `compare`.
 
-    `pipeline`: the one imported from the same trace.  Raises InputError for a faulty trace.
+    `pipeline`: the one imported from the same trace.  A folder is a ROS 2 trace, a file one in BTF.  Raises InputError
+    for a faulty trace.
     """
     from socsched.api.folders import save
     from socsched.interchange.ros2 import read_graph
     from socsched.interchange.ros2_result import plan_of, responses, trace_of
     from socsched.trace.metrics import result
 
+    if not Path(source).is_dir():
+        from socsched.interchange.trace_result import plan_of as plan_of_jobs
+        from socsched.interchange.trace_result import with_deadlines
+        from socsched.trace import btf
+
+        jobs = btf.read(source)
+        plan = plan_of_jobs(jobs, Path(source).name, "BTF")
+        jobs = with_deadlines(jobs, plan)
+        save(Path(folder), plan, jobs, result(jobs, plan), page=False)
+        return
     graph = read_graph(Path(source), Path(architecture) if architecture else None)
     found = responses(graph)
     plan, trace = plan_of(graph, pipeline.name, found), trace_of(graph, found)

@@ -42,7 +42,9 @@ class PlanOptions:
     follow one without a feasible plan.  `cuts`: networks may be split between engines.  `refine`: plan again with
     simulated times.  `explain`: add conflicts, levers and uncertainties. `pins`: STAGE=ENGINE, engines that stages
     must run on; `prefers`: engines that take the layers they support. `deadlines`: CHAIN=TIME, in place of those of
-    the pipeline.  Caps on mean power (mW) and DRAM traffic (bytes/s) apply in addition to those of the mode.
+    the pipeline.  `runtimes`: [ENGINE=]NAME, the programs to choose from on engines that have several.  `robust`:
+    every cost is taken at the upper end of its interval.  Caps on mean power (mW) and DRAM traffic (bytes/s) apply in
+    addition to those of the mode.
     """
 
     objective: str = "latency"
@@ -61,6 +63,8 @@ class PlanOptions:
     settings: Mapping[str, str] = field(default_factory=dict)
     patience: float = PATIENCE
     deadlines: tuple[str, ...] = ()
+    runtimes: tuple[str, ...] = ()
+    robust: bool = False
 
 
 FIRST = 0.7
@@ -86,7 +90,7 @@ def options_of(**options: Any) -> PlanOptions:
     for name, dimension in (("power_cap", "power"), ("bandwidth_cap", "bandwidth")):
         if isinstance(options.get(name), str):
             options[name] = parse(options[name], dimension)
-    for name in ("pins", "prefers", "deadlines"):
+    for name in ("pins", "prefers", "deadlines", "runtimes"):
         if name in options:
             options[name] = (options[name],) if isinstance(options[name], str) else tuple(options[name])
     if isinstance(options.get("profile"), str):
@@ -104,8 +108,11 @@ def plan_with(
     """Return the plan of a pipeline on a platform; `known` carries costs over from one plan of the pair to the next."""
     from socsched.api.loading import load_pipeline, load_platform
 
-    loaded, board = set_deadlines(load_pipeline(pipeline), options.deadlines), load_platform(platform)
+    loaded = set_deadlines(load_pipeline(pipeline), options.deadlines)
+    board = choose_runtimes(load_platform(platform), options.runtimes)
     if options.planner:
+        if options.robust:
+            raise UsageError("--robust plans with the built-in search", "leave out --planner")
         from socsched.api.planners import by_planner
 
         return by_planner(loaded, board, mode, options)
@@ -117,13 +124,13 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
     from socsched.api.portfolio import Member, first_feasible, members
     from socsched.models.work import stage_work
     from socsched.planning.clock import Clock
-    from socsched.planning.known import Known
     from socsched.planning.planner import draft_plan
     from socsched.planning.simulation_feedback import NOTHING
     from socsched.planning.workload import Limits
 
-    clock, profile = Clock.of(options.time_limit), profile_of(options)
-    known = Known(board, stage_work, profile) if known is None else known
+    clock = Clock.of(options.time_limit)
+    known = known_costs(board, options) if known is None else known
+    profile = known.profile
     if options.prefers:
         from socsched.planning.cutting.prefer import with_preferences
 
@@ -195,6 +202,16 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
     return replace(refined, uncertainty=kept.finished(clock).uncertainty)
 
 
+def known_costs(board: Platform, options: PlanOptions) -> Known:
+    """Return the costs of a platform to plan with."""
+    from socsched.models.work import stage_work
+    from socsched.planning.costs_in_doubt import at_upper_end
+    from socsched.planning.known import Known
+
+    adjust = at_upper_end if options.robust else None
+    return Known(board, stage_work, profile_of(options), adjust=adjust)
+
+
 def profile_of(options: PlanOptions) -> Profile | None:
     """Return the measured costs that planning starts from, loaded if given as a file."""
     if options.profile is None or not isinstance(options.profile, Path):
@@ -221,6 +238,29 @@ def pin_stages(pipeline: Pipeline, platform: Platform, pins: Sequence[str]) -> P
         wanted[stage] = (*wanted.get(stage, ()), *engines)
     stages = tuple(replace(s, engines=wanted.get(s.name, s.engines)) for s in pipeline.stages)
     return replace(pipeline, stages=stages)
+
+
+def choose_runtimes(platform: Platform, wanted: Sequence[str]) -> Platform:
+    """Return a platform whose engines have the runtimes NAME or ENGINE=NAME only, where they have a choice of them.
+
+    Raises UsageError for a name that no engine declares.
+    """
+    names: dict[str, set[str]] = {}
+    for text in wanted:
+        engine, equals, name = text.rpartition("=")
+        ids = [e for e in platform.engines if e.runtimes and (not equals or engine in (e.id, e.kind))]
+        taken = [e.id for e in ids if name in {runtime.name for runtime in e.runtimes}]
+        if not taken:
+            known = dict.fromkeys(f"{e.id}={r.name}" for e in platform.engines for r in e.runtimes)
+            hint = f"one of {', '.join(known)}" if known else "its engines have no choice of runtimes"
+            raise UsageError(f"--runtime {text}: {platform.name} has no such runtime", hint)
+        for each in taken:
+            names.setdefault(each, set()).add(name)
+    engines = tuple(
+        replace(e, runtimes=tuple(r for r in e.runtimes if r.name in names[e.id])) if e.id in names else e
+        for e in platform.engines
+    )
+    return replace(platform, engines=engines)
 
 
 def set_deadlines(pipeline: Pipeline, texts: Sequence[str]) -> Pipeline:

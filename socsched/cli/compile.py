@@ -62,7 +62,13 @@ def command(
     the file that it makes. Results are cached.
     """
     from socsched.api import loading
-    from socsched.compiler.packaging.deploy import Request, compile_bundle, placement, shares_by_stage
+    from socsched.compiler.packaging.deploy import (
+        Request,
+        compile_bundle,
+        placement,
+        runtimes_by_stage,
+        shares_by_stage,
+    )
     from socsched.compiler.quantize.scales import read_pipeline_scales
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.graph.partition import parse_part
@@ -80,8 +86,8 @@ def command(
         if ctx.get_parameter_source("platform") is click.core.ParameterSource.COMMANDLINE and platform != plan.platform:
             raise click.UsageError(f"{pipeline} is a plan for {plan.platform}: omit --platform")
         chosen, board = loading.pipeline_of(plan, source, output.warn), get_platform(plan.platform)
-        shares = shares_by_stage(plan.tasks)
-        request = Request(placement(plan.tasks), shares=shares, plan=loading.plan_document(plan), **options)
+        options |= {"shares": shares_by_stage(plan.tasks), "runtimes": runtimes_by_stage(plan.tasks)}
+        request = Request(placement(plan.tasks), plan=loading.plan_document(plan), **options)
     elif platform is None:
         raise click.UsageError(f"a pipeline needs a platform: socsched compile {pipeline} -p PLATFORM")
     else:

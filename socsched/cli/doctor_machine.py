@@ -69,6 +69,7 @@ def tensorrt() -> Check:
     """Return whether engines for a DLA can be built and run here."""
     from importlib import util
 
+    from socsched.compiler.targets.tensorrt.releases import release
     from socsched.errors import MachineError
     from socsched.runtime.backends import tensorrt_dla
 
@@ -77,11 +78,15 @@ def tensorrt() -> Check:
     if util.find_spec("tensorrt") is None:
         found = f"not installed; {len(cores)} DLA cores here" if cores else "not installed"
         return tool.missing(found)
+    model = ROOT / "proc/device-tree/model"
+    board = model.read_text(errors="replace") if model.is_file() else ""
     try:
-        version = tensorrt_dla.tensorrt().__version__
+        version = tensorrt_dla.tensorrt(model=board).__version__
     except MachineError as error:
         return tool.broken(str(error), error.hint)
-    return tool.ok(f"{version}, {len(cores)} DLA cores")
+    row = release(version)
+    jetpack = f" (JetPack {row.jetpack})" if row and row.jetpack else ""
+    return tool.ok(f"{version}{jetpack}, {len(cores)} DLA cores")
 
 
 def realtime() -> Check:

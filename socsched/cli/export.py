@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: `write` ("module:function") takes a `Request` and returns the text, or path -> text for a `folder`.
+    """A format: `write` ("module:function") takes a `Request` and returns the text, or path -> content for a `folder`.
 
     `templates`: identifiers are taken from a file of the target; `named`: --map renames tasks; `board`: it holds Linux
     CPU numbers, which are those of the platform.
@@ -43,8 +43,24 @@ FORMATS: Mapping[str, Format] = {
     ),
     "rclcpp": Format("thread attributes of ROS 2 executors (REP-2017)", f"{_OWN}.rclcpp:write", named=True),
     "cyberrt": Format("the scheduler configuration of Apollo CyberRT", f"{_OWN}.cyberrt:write", named=True),
+    "cyberrt-dag": Format("a DAG file of Apollo CyberRT", f"{_OWN}.cyberrt_dag:write", named=True, board=False),
+    "amalthea": Format("an AMALTHEA model (.amxmi) of the plan", f"{_OWN}.amalthea:write", board=False),
     "systemd": Format("a folder of systemd drop-ins", f"{_OWN}.systemd:write", folder=True, named=True),
     "btf": Format("a BTF trace of the plan", "socsched.cli.export:_btf", board=False),
+    "onnxruntime": Format(
+        "a folder of annotated models and sessions of ONNX Runtime",
+        f"{_OWN}.onnxruntime:write",
+        folder=True,
+        board=False,
+    ),
+    "openvino": Format(
+        "a folder of models with affinities for OpenVINO's HETERO", f"{_OWN}.openvino:write", folder=True, board=False
+    ),
+    "executorch": Format("a Python module of ExecuTorch's partitioners", f"{_OWN}.executorch:write", board=False),
+    "iree": Format(
+        "a folder of modules with device affinities for IREE", f"{_OWN}.iree:write", folder=True, board=False
+    ),
+    "xsched": Format("a folder of hints for XSched", f"{_OWN}.xsched:write", folder=True, board=False),
 }
 """Name of every format, in the order of the documentation."""
 

@@ -48,14 +48,12 @@ def show(
 
 def explore(pipeline: str, platform: str, options: PlanOptions) -> list[Point]:
     """Plan every mode of a platform and every objective."""
-    from socsched.api.planning import plan_with, profile_of
+    from socsched.api.planning import known_costs, plan_with
     from socsched.descriptor.catalog import get_pipeline, get_platform
-    from socsched.models.work import stage_work
-    from socsched.planning.known import Known
     from socsched.planning.pareto import explore
 
     board = get_platform(platform)
-    known = Known(board, stage_work, profile_of(options))
+    known = known_costs(board, options)
     return explore(
         get_pipeline(pipeline),
         board,

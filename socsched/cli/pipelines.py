@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from socsched.api.interchange import PIPELINE_FORMATS
 from socsched.cli.options import NameOrPath, Output, Pair, output_options, ready_to_write, strict_option, terminal_width
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def _show_refused(refused: Sequence[RefusedOperator]) -> None:
 
 
 @command.command("import")
-@click.argument("form", metavar="FORMAT", type=click.Choice(["amalthea", "mcap", "ros2", "rosbag2"]))
+@click.argument("form", metavar="FORMAT", type=click.Choice(PIPELINE_FORMATS))
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("-p", "--platform", type=NameOrPath("platforms"), help="Platform whose engines the costs are for.")
 @click.option(
@@ -163,7 +164,16 @@ def _show_refused(refused: Sequence[RefusedOperator]) -> None:
 )
 @click.option("--engine", "engines", type=Pair(), multiple=True, metavar="UNIT=ENGINE", help="Engine of a unit.")
 @click.option("--architecture", type=click.Path(path_type=Path), help="CARET's architecture.yaml of a ros2 trace.")
-@click.option("--results", type=click.Path(path_type=Path, file_okay=False), help="Result folder for a ros2 trace.")
+@click.option("--results", type=click.Path(path_type=Path, file_okay=False), help="Result folder for a trace.")
+@click.option("--conf", type=click.Path(path_type=Path), help="Scheduler configuration of cyberrt.")
+@click.option(
+    "--channel",
+    "channels",
+    type=Pair(),
+    multiple=True,
+    metavar="CHANNEL=WRITER",
+    help="Component or period of a channel.",
+)
 @click.option(
     "-o",
     "--output",
@@ -184,21 +194,33 @@ def import_pipeline(
     engines: tuple[tuple[str, str], ...],
     architecture: Path | None,
     results: Path | None,
+    conf: Path | None,
+    channels: tuple[tuple[str, str], ...],
     file: Path,
 ) -> None:
-    """Make a pipeline file from another tool's model or trace.
+    """Make a pipeline file from another tool's model, configuration or trace.
 
-    SOURCE: an AMALTHEA model (.amxmi), the folder of a CTF trace of ros2_tracing or CARET, an .mcap file, or the folder
-    of a rosbag2 recording.  What the source does not state is left out, or marked as assumed.
+    SOURCE: an AMALTHEA model (.amxmi), the thread configuration of Autoware's callback isolated executor, a trace in
+    BTF, a DAG file of CyberRT or a folder of them, the folder of a CTF trace of ros2_tracing or CARET, an .mcap file,
+    or the folder of a rosbag2 recording.  What the source does not state is left out, or marked as assumed.
     """
     from socsched.api import interchange
     from socsched.errors import UsageError
 
     ready_to_write(file=file)
-    if form != "ros2" and (architecture or results):
-        raise UsageError("--architecture and --results are for ros2 traces", "leave them out")
+    if (architecture and form != "ros2") or (results and form not in ("ros2", "btf")):
+        raise UsageError("--architecture is for ros2 traces, --results for ros2 and btf", "leave them out")
+    if form != "cyberrt" and (conf or channels):
+        raise UsageError("--conf and --channel are for cyberrt", "leave them out")
     found = interchange.import_pipeline(
-        form, source, platform=platform, mode=mode or "", engines=dict(engines), architecture=architecture
+        form,
+        source,
+        platform=platform,
+        mode=mode or "",
+        engines=dict(engines),
+        architecture=architecture,
+        conf=conf,
+        channels=dict(channels),
     )
     pipeline = interchange.write_pipeline(found, file)
     output.note(f"wrote {file}")

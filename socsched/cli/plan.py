@@ -71,6 +71,19 @@ if TYPE_CHECKING:
     help="Another deadline for a chain, such as lidar-to-command=150ms.",
 )
 @click.option(
+    "--runtime",
+    "runtimes",
+    multiple=True,
+    metavar="[ENGINE=]NAME",
+    help="Program that computes networks where an engine has several, such as tvm for this project's kernels.  "
+    "[default: the fastest]",
+)
+@click.option(
+    "--robust",
+    is_flag=True,
+    help="Plan for the upper ends of all costs' intervals: a feasible plan holds for every cost within them.",
+)
+@click.option(
     "--cuts/--no-cuts",
     default=True,
     show_default=True,
@@ -140,6 +153,8 @@ def command(
     pins: tuple[str, ...],
     prefers: tuple[str, ...],
     deadlines: tuple[str, ...],
+    runtimes: tuple[str, ...],
+    robust: bool,
     cuts: bool,
     refine: bool,
     pareto: bool,
@@ -181,7 +196,7 @@ def command(
     options = PlanOptions(
         objective, policy, profile_file, solver, time_limit or LIMIT, cuts, refine, power_cap, bandwidth_cap, pins,
         prefers, planner=planner or "", settings=settings_of(settings), patience=0.0 if time_limit else PATIENCE,
-        deadlines=deadlines,
+        deadlines=deadlines, runtimes=runtimes, robust=robust,
     )  # fmt: skip
     if settings and not planner:
         raise click.UsageError("-O sets options of a planner: add --planner")

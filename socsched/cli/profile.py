@@ -192,7 +192,8 @@ def import_command(
     """Read execution times from profiles of other tools and write them for `socsched plan --profile`.
 
     FILE: trtexec --exportProfile, --exportTimes, --exportLayerInfo; an SQLite export of Nsight Systems; profiles of
-    ONNX Runtime and PyTorch; a log of tegrastats, which states the board's condition.
+    ONNX Runtime, PyTorch and QNN (CSV); RKNN's table of layers; scheduler events of ftrace and perf; a log of
+    tegrastats or jtop, which states the board's condition.
     """
     from socsched.api.interchange import import_profile, save_recording
     from socsched.cost.profile import save_profile

@@ -23,6 +23,7 @@ VERBS = (
     "calibrate",
     "compile",
     "plan",
+    "book",
     "analyze",
     "simulate",
     "run",

@@ -66,8 +66,9 @@ def run_options(function: F) -> F:
         click.option(
             "--limp-home",
             multiple=True,
-            metavar="PLAN.json|auto",
-            help="Plan that takes over when an engine fails; auto: make these plans before the run.",
+            metavar="PLAN.json|BOOK|auto",
+            help="Plan that takes over when an engine fails, or the folder of a book with such plans; auto: make them "
+            "before the run.",
         ),
         click.option(
             "--hang-after", type=Quantity("duration"), help="A job that runs longer than this counts as hung."
@@ -122,6 +123,7 @@ def options_of(how: Mapping[str, Any], plan: Plan, pipeline: Pipeline, board: Bo
 
 def _spare_plans(names: tuple[str, ...], plan: Plan, pipeline: Pipeline, board: Board) -> tuple[Plan, ...]:
     from socsched.api import loading
+    from socsched.modebook.book import is_book, load_book
 
     plans: list[Plan] = []
     for name in names:
@@ -130,6 +132,8 @@ def _spare_plans(names: tuple[str, ...], plan: Plan, pipeline: Pipeline, board: 
             from socsched.runtime.limp_home import limp_home_plans
 
             plans += limp_home_plans(plan, pipeline, board.platform_for(plan), stage_work)
+        elif is_book(name):
+            plans += load_book(name).spares(plan)
         else:
             other = loading.load_plan(Path(name))
             if (other.pipeline, other.platform) != (plan.pipeline, plan.platform):

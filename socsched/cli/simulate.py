@@ -42,7 +42,7 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
 
 
 @click.command("simulate", short_help="Run a plan or a pipeline on a simulated board.")
-@click.argument("plan", metavar="PLAN.json|PIPELINE|TASKSET.json")
+@click.argument("plan", metavar="PLAN.json|PIPELINE|TASKSET.json|BOOK")
 @platform_option(required=False)
 @mode_option
 @partial(planning_options, simulated=True)
@@ -75,6 +75,13 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
     callback=_list_policies,
     help="List the policies of --policy and exit.",
 )
+@click.option(
+    "--scenario",
+    "scenario_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="For a book: YAML file with changes of mode, temperature, units and conditions.",
+)
+@click.option("--switches", type=click.IntRange(0), default=0, help="For a book: number of random changes.")
 @click.option("--jobs", type=click.IntRange(0), default=0, help="For a task set: also list the first N jobs.")
 @click.option(
     "--execution",
@@ -127,11 +134,15 @@ def command(
     jobs: int,
     execution: str,
     governor: str,
+    scenario_file: Path | None,
+    switches: int,
 ) -> int:
     """Simulate a plan, or plan a pipeline first and simulate that; the same seed gives the same bytes.
 
     A task-set file (JSON or YAML with periodic tasks, as SimSo and others read them) is simulated for its horizon, or
     until it repeats (a minute or a million jobs at most), and reported per task, in the file's own unit of time.
+
+    The folder of a book (`socsched book`) is simulated through a scenario, plan after plan.
 
     With --functional its stages also compute frames on this machine, each with the precision and layout of the engine
     it is planned on; times stay the model's.  With --vendor-sim, stages of an NPU are compiled by its vendor's compiler
@@ -144,10 +155,11 @@ def command(
 
     from socsched.api import folders, loading, simulation
     from socsched.api.execution import compute, list_inputs
-    from socsched.cli import outcomes, tasksets
+    from socsched.cli import books, outcomes, tasksets
     from socsched.cli.plan_argument import plan_from
     from socsched.errors import UsageError
     from socsched.files import is_same_file
+    from socsched.modebook.book import is_book
     from socsched.sim.policies import name_of
     from socsched.units import format_duration
 
@@ -156,6 +168,11 @@ def command(
         raise UsageError("--scenario measures chains of a pipeline", "leave it out for a task set")
     if vendor_sim and not functional:
         raise UsageError("--vendor-sim computes frames", "add --functional")
+    if is_book(plan):
+        ready_to_write(folder=folder)
+        return books.simulate(output, Path(plan), scenario_file, switches, duration, seed, faults_file, folder)
+    if scenario_file or switches:
+        raise UsageError("--scenario and --switches belong to the simulation of a book", "name a book's folder")
     chosen = policy if _given(ctx, "policy") else None
     if tasksets.is_taskset(Path(plan)):
         length = duration if _given(ctx, "duration") else None

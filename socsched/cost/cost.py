@@ -34,6 +34,7 @@ class Cost:
 
     `provenance` is the weakest kind among the figures that carry the time; `source` names them; `error` is the relative
     uncertainty of `time_ns`.  `energy_uj` is the dynamic energy of the job (engine and DRAM), idle power excluded.
+    `runtime`: the program that takes this time (`cost.runtimes`), empty where there is no choice of one.
     """
 
     stage: str
@@ -48,3 +49,4 @@ class Cost:
     provenance: str
     source: str
     error: float
+    runtime: str = ""

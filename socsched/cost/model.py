@@ -16,10 +16,12 @@ from socsched.cost.cost import Cost, Segment
 from socsched.cost.figures import weakest
 from socsched.cost.power import dram_capacity, job_energy_uj
 from socsched.cost.roofline import Estimate, rescale
-from socsched.cost.sources import CostSource, Known, Reference, Request, cost_sources
+from socsched.cost.runtimes import never_faster, offered, under
+from socsched.cost.sources import PROFILE, CostSource, Known, Reference, Request, cost_sources
 from socsched.descriptor.catalog import find_platform
+from socsched.descriptor.fit import choose_fit
 from socsched.descriptor.pipeline import Stage
-from socsched.descriptor.platform import Engine, EngineMode, Platform, PowerMode
+from socsched.descriptor.platform import Engine, EngineMode, Platform, PowerMode, Runtime
 from socsched.errors import CompileError
 from socsched.graph.operators import StageWork
 from socsched.graph.rules import check_operators
@@ -51,7 +53,8 @@ class Refusal:
 class CostModel:
     """Costs of a platform in one mode; results are cached, as planning queries them repeatedly.
 
-    `runtime`: the program that runs networks where it is another than plans stand for (`descriptor.fit`).
+    `runtime`: the program that runs networks where it is another than plans stand for (`descriptor.fit`); `adjust`:
+    changes every cost, those of conversions too.
     """
 
     platform: Platform
@@ -61,18 +64,20 @@ class CostModel:
     reference: Reference = find_platform
     sources: tuple[CostSource, ...] = field(default_factory=cost_sources)
     runtime: str = ""
+    adjust: Callable[[Cost], Cost] | None = None
     _known: dict[tuple[str, int, tuple[str, ...]], tuple[list[Cost], list[Refusal]]] = field(default_factory=dict)
     _works: dict[tuple[str, str], StageWork | None] = field(default_factory=dict)
     _variants: dict[tuple[str, int, tuple[str, ...], str, str, int], Cost | None] = field(default_factory=dict)
     _broken: dict[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
     _wholes: dict[tuple[str, int], Stage | None] = field(default_factory=dict)
-    _requests: dict[tuple[str, int, str, str, int], Request] = field(default_factory=dict)
-    _entire: dict[tuple[str, str, int, str, str, int], Known | Estimate | None] = field(default_factory=dict)
+    _requests: dict[tuple[str, int, str, str, int, str], Request] = field(default_factory=dict)
+    _entire: dict[tuple[str, str, int, str, str, int, str], Known | Estimate | None] = field(default_factory=dict)
 
     def in_mode(self, mode: PowerMode) -> CostModel:
         """Return the costs of the same platform in another mode; what no mode changes is shared."""
-        model = CostModel(self.platform, mode, self.work, self.profile, self.reference, self.sources, self.runtime)
+        settings = self.profile, self.reference, self.sources, self.runtime, self.adjust
+        model = CostModel(self.platform, mode, self.work, *settings)
         model._works, model._broken, model._hops, model._wholes = self._works, self._broken, self._hops, self._wholes
         return model
 
@@ -156,6 +161,9 @@ class CostModel:
             for share in _shares(stage, engine, state, work)
             if (cost := self._cost(stage, engine, precision, share, work)) is not None
         ]
+        if not costs and not offered(engine, work):
+            listed = ", ".join(runtime.name for runtime in engine.runtimes)
+            return f"no runtime to choose from computes the stage in {precision}: {listed}"
         return costs or "no model, and no known execution time for this engine"
 
     def _broken_rules(self, stage: Stage, engine: Engine, precision: str, work: StageWork) -> tuple[str, ...]:
@@ -174,12 +182,13 @@ class CostModel:
         return self._hops[key]
 
     def _cost(self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None) -> Cost | None:
-        found = self._estimate(stage, engine, precision, share, work)
-        if found is None:
+        chosen = self._fastest(stage, engine, precision, share, work)
+        if chosen is None:
             return None
+        runtime, found = chosen
         size = sum(segment.bytes for segment in found.segments)
         picojoule = self.platform.dram.picojoule_per_byte.value
-        return Cost(
+        cost = Cost(
             stage=stage.name,
             engine=engine.id,
             mode=self.mode.name,
@@ -192,14 +201,34 @@ class CostModel:
             provenance=found.provenance,
             source=found.source,
             error=found.error,
+            runtime=runtime,
         )
+        return self.adjust(cost) if self.adjust else cost
+
+    def _fastest(
+        self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None
+    ) -> tuple[str, Estimate] | None:
+        """Return the runtime that takes the least time, the first of equals, and its estimate; measured ones first.
+
+        The engine, the units and the data type being the same, no other runtime could be of use to a plan.
+        """
+        best: tuple[bool, int, str, Estimate] | None = None
+        for runtime in offered(engine, work):
+            if best is not None and self.profile is None and never_faster(runtime):
+                continue
+            found, measured = self._estimate(stage, engine, precision, share, work, runtime)
+            if found is not None and (best is None or (not measured, found.time_ns) < best[:2]):
+                best = not measured, found.time_ns, runtime.name, found
+        return best[2:] if best else None
 
     def _estimate(
-        self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None
-    ) -> Estimate | None:
-        request = self._request(stage, engine, precision, share, work)
+        self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None, runtime: Runtime
+    ) -> tuple[Estimate | None, bool]:
+        """Return the estimate of a stage under a runtime, and whether it was measured in the profile."""
+        request = self._request(stage, engine, precision, share, work, runtime.name)
         whole = self._whole(request)
         best: Known | Estimate | None = None
+        measured = False
         for source in self.sources:
             if whole is None or source.parts:
                 found = source.cost(request)
@@ -207,19 +236,29 @@ class CostModel:
                 found = _share_of_whole(self._cost_of_whole(source, whole), request, whole)
             if found is None or (best is not None and (found.lower or found.error >= best.error)):
                 continue
-            best = found
+            best, measured = found, source.rank <= PROFILE
             if not best.foreign:
                 break
-        if best is None or isinstance(best, Estimate):
-            return best
-        roof = request.roofline()
-        segments = roof.segments if roof else _opaque(stage, engine, best)
-        bandwidth = min(engine.bandwidth.value, self.dram)
-        return Estimate(rescale(segments, best.time_ns, bandwidth), best.provenance, best.source, best.error)
+        if best is None:
+            return None, False
+        if isinstance(best, Estimate):
+            estimate = best
+        else:
+            roof = request.roofline()
+            segments = roof.segments if roof else _opaque(stage, engine, best)
+            bandwidth = min(engine.bandwidth.value, self.dram)
+            scaled = rescale(segments, best.time_ns, bandwidth)
+            estimate = Estimate(scaled, best.provenance, best.source, best.error)
+        if measured or runtime.ratio is None:  # a time of this runtime itself
+            return estimate, measured
+        return under(estimate, runtime, work, choose_fit(engine.precisions[precision].fitted, share)), False
 
-    def _request(self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None) -> Request:
+    def _request(
+        self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None, runtime: str
+    ) -> Request:
         here = self.platform, engine, self.mode, precision, share
-        return Request(stage, *here, work, self.profile, self.reference, self.runtime)
+        chosen = runtime if engine.runtimes else ""
+        return Request(stage, *here, work, self.profile, self.reference, self.runtime, chosen)
 
     def _whole(self, part: Request) -> Request | None:
         """Return the request for the whole network of a part, None for a stage that is no part."""
@@ -229,14 +268,15 @@ class CostModel:
         whole = self._wholes[key]
         if whole is None:
             return None
-        where = (whole.name, whole.share, part.engine.id, part.precision, part.share)
+        where = (whole.name, whole.share, part.engine.id, part.precision, part.share, part.chosen)
         if where not in self._requests:
             work = self.work_of(whole, part.precision)
-            self._requests[where] = self._request(whole, part.engine, part.precision, part.share, work)
+            self._requests[where] = self._request(whole, part.engine, part.precision, part.share, work, part.chosen)
         return self._requests[where]
 
     def _cost_of_whole(self, source: CostSource, whole: Request) -> Known | Estimate | None:
-        key = (source.name, whole.stage.name, whole.stage.share, whole.engine.id, whole.precision, whole.share)
+        place = whole.engine.id, whole.precision, whole.share, whole.chosen
+        key = (source.name, whole.stage.name, whole.stage.share, *place)
         if key not in self._entire:
             self._entire[key] = source.cost(whole)
         return self._entire[key]

@@ -2,9 +2,10 @@
 
 Format: {"schema_version": "1", "platform": NAME, "tool": TEXT, "date": TEXT, "costs": [{"stage", "engine", "mode",
 "precision", "share", "time_ns", "error", "samples", "median_ns", "times_ns", "kind"; imported ones also "source" and
-"state"}], "contention": [{"victim", "aggressor", "factor", "samples"}], "conversions": [{"tensor", "given", "wanted",
-"bytes", "time_ns", "samples"}]}; `time_ns` is the time to plan with, `error` its relative uncertainty, `median_ns` the
-expected time, `times_ns` (ascending) the measured job times; `kind` is measured where it is absent.
+"state"; those of another program than our code also "runtime"}], "contention": [{"victim", "aggressor", "factor",
+"samples"}], "conversions": [{"tensor", "given", "wanted", "bytes", "time_ns", "samples"}]}; `time_ns` is the time to
+plan with, `error` its relative uncertainty, `median_ns` the expected time, `times_ns` (ascending) the measured job
+times; `kind` is measured where it is absent.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from socsched.bounded import read_bytes
 from socsched.cost.sources import PROFILE, CostSource, Known, Request
 from socsched.descriptor.json_file import MAX_BYTES, JsonFile
 from socsched.descriptor.limits import Bytes, Count, Line, Ns, Positive, Rows, SomeNs
+from socsched.descriptor.platform import OWN
 from socsched.files import write_file
 
 SCHEMA_VERSION = "1"
-_UNWRITTEN = {"kind": "measured", "source": "", "state": ""}
+_UNWRITTEN = {"kind": "measured", "source": "", "state": "", "runtime": ""}
 """Values that files leave out."""
 _ANEW = "write it anew with `socsched profile`"
 
@@ -38,6 +40,7 @@ class MeasuredCost:
     `kind` is measured, or vendor model: the cycles that the vendor's compiler expects (`cost.vendor_model`).
     `times_ns`: quantiles of job times, at equal steps; empty where only summary figures are known.  `source`: where an
     imported cost is from, `state`: mode, clocks and power of the board meanwhile; both empty for costs measured here.
+    `runtime`: the program that was measured (`cost.runtimes`); empty: our code, or that of an imported cost unknown.
     """
 
     stage: Line
@@ -53,6 +56,11 @@ class MeasuredCost:
     kind: Literal["measured", "vendor model"] = "measured"
     source: Line = ""
     state: Line = ""
+    runtime: Line = ""
+
+    def stands_for(self, runtime: str) -> bool:
+        """Return whether the cost is one of a runtime; a cost that states none counts for all if it was imported."""
+        return not runtime or (self.runtime or (runtime if self.source else OWN)) == runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +97,23 @@ class Profile:
     conversions: Annotated[tuple[MeasuredConversion, ...], Rows] = ()
 
     def find(
-        self, stage: str, engine: str, modes: tuple[str, ...], precision: str, share: int, kind: str = "measured"
+        self,
+        stage: str,
+        engine: str,
+        modes: tuple[str, ...],
+        precision: str,
+        share: int,
+        kind: str = "measured",
+        runtime: str = "",
     ) -> MeasuredCost | None:
-        """Return the cost for exactly this configuration (`modes`: the mode's name and aliases), else None."""
+        """Return the cost for exactly this configuration (`modes`: the mode's name and aliases), else None.
+
+        `runtime`: the one it must stand for, "" for any.
+        """
         names = {name.lower() for name in modes}
         for cost in self.costs:
             same = (cost.stage, cost.engine, cost.precision, cost.kind) == (stage, engine, precision, kind)
-            if same and cost.mode.lower() in names and cost.share in (0, share):
+            if same and cost.mode.lower() in names and cost.share in (0, share) and cost.stands_for(runtime):
                 return cost
         return None
 
@@ -137,7 +155,8 @@ def cost(request: Request) -> Known | None:
     if profile is None or profile.platform != request.platform.name:
         return None
     names = (mode.name, *mode.aliases)
-    found = profile.find(request.stage.name, request.engine.id, names, request.precision, request.share)
+    place = request.stage.name, request.engine.id, names, request.precision, request.share
+    found = profile.find(*place, runtime=request.chosen)
     return Known(found.time_ns, "measured", found.source or profile.tool or "profile", found.error) if found else None
 
 

@@ -44,6 +44,7 @@ from socsched.descriptor.platform import (
     Preemption,
     WeightsMemory,
 )
+from socsched.descriptor.runtime_file import RuntimeFile
 from socsched.descriptor.target_file import TargetFile
 
 Resolve = Callable[[OperatorRulesFile], OperatorRules]
@@ -202,6 +203,10 @@ class EngineFile(Grounded):
     functions: dict[Name, FunctionFile] = Field(
         default_factory=dict, description="host functions it runs: voxelise, anchor-decode, camera-preprocess, ..."
     )
+    runtimes: dict[Name, RuntimeFile] = Field(
+        default_factory=dict,
+        description="programs that can compute its networks, the one that costs stand for first; absent: one only",
+    )
     target: TargetFile = Field(description="compilation target")
 
     def lower(self, engine_id: str, resolve: Resolve) -> Engine:
@@ -241,6 +246,7 @@ class EngineFile(Grounded):
             weights=self.weights.lower() if self.weights else None,
             capacities=tuple(self.capacities),
             functions={name: function.lower() for name, function in self.functions.items()},
+            runtimes=tuple(runtime.lower(name) for name, runtime in self.runtimes.items()),
         )
         if self.dynamic is None:
             return replace(engine, dynamic_mw=dynamic_power(engine, engine.units, round(engine.clock_hz.value)))

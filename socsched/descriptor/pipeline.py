@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from socsched.descriptor.conditions import Condition
 from socsched.descriptor.platform import Figure, Source
 
 
@@ -160,6 +161,7 @@ class Pipeline:
     sources: Mapping[str, Source] = field(default_factory=dict)
     file: str = ""
     accuracy_budget: int | None = None
+    conditions: tuple[Condition, ...] = ()
 
     def stage(self, name: str) -> Stage:
         """Return the stage of this name; KeyError when there is none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import TypeVar
 
@@ -128,19 +129,33 @@ def _cycle(stages: Tree, start: str, done: set[str]) -> list[str]:
 
 def check_rates(root: Tree) -> None:
     """Report joins of different rates: a stage waits for frame k of everything under after, so periods must agree."""
-    periods = _periods(root)
+    periods = _periods(root, root)
+    for _, first, name in _mismatched(root, periods):
+        wanted = f"the period of {first.text!r} ({format_duration(float(periods[first.text]))})"
+        given = format_duration(float(periods[name.text]))
+        name.report(f"expected {wanted}, got {given}; sample the other rate with reads")
+    for condition in root.at("conditions").items():
+        for stage, first, name in _mismatched(root, _periods(root, condition)):
+            if periods.get(first.text) == periods.get(name.text):
+                joined = f"{first.text!r} and {name.text!r}, which {stage!r} joins"
+                condition.report(f"expected equal periods of {joined}", key=True)
+
+
+def _mismatched(root: Tree, periods: Mapping[str, float]) -> Iterator[tuple[str, Tree, Tree]]:
+    """Yield every stage that joins different rates, with its first input and one of another rate."""
     for stage in root.at("stages").items():
         names = [name for name in stage.at("after").texts() if name.text in periods]
         for name in names[1:]:
-            first, other = periods[names[0].text], periods[name.text]
-            if first != other:
-                wanted = f"the period of {names[0].text!r} ({format_duration(float(first))})"
-                name.report(f"expected {wanted}, got {format_duration(float(other))}; sample the other rate with reads")
+            if periods[names[0].text] != periods[name.text]:
+                yield stage.key, names[0], name
 
 
-def _periods(root: Tree) -> dict[str, float]:
-    """Return the period (ns) of every sensor and stage with a readable one, propagated along after."""
-    timers = [*root.at("sensors").items(), *root.at("stages").items()]
+def _periods(root: Tree, changed: Tree) -> dict[str, float]:
+    """Return the period (ns) of every sensor and stage with a readable one, propagated along after.
+
+    `changed`: an operating condition whose periods replace the file's own, or the file itself.
+    """
+    timers = [timer for tree in (root, changed) for key in ("sensors", "stages") for timer in tree.at(key).items()]
     periods = {timer.key: timer.at("period").parse(_PERIOD) for timer in timers if timer.at("period").value is not None}
     known_periods = {name: period for name, period in periods.items() if period}
     _hand_on(root, known_periods)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from socsched.descriptor.condition_file import ConditionFile, check_conditions
 from socsched.descriptor.execution_file import DegradedFile, ExecutionFile
 from socsched.descriptor.fields import (
     Count,
@@ -165,6 +166,9 @@ class PipelineFile(FileModel):
     sensors: dict[Name, SensorFile] = Field(default_factory=dict, description="sensors by name")
     stages: dict[Name, StageFile] = Field(min_length=1, description="stages by name")
     chains: dict[Name, ChainFile] = Field(default_factory=dict, description="end-to-end requirements by name")
+    conditions: dict[Name, ConditionFile] = Field(
+        default_factory=dict, description="operating conditions by name, for books of plans"
+    )
     accuracy_budget: Points | None = Field(
         None, description="largest loss of accuracy of all stages together, in points, by their data types"
     )
@@ -184,6 +188,7 @@ class PipelineFile(FileModel):
             chains=tuple(chain.lower(name) for name, chain in self.chains.items()),
             sources={key: source.lower() for key, source in self.sources.items()},
             file=file,
+            conditions=tuple(condition.lower(name) for name, condition in self.conditions.items()),
             accuracy_budget=None if self.accuracy_budget is None else round(self.accuracy_budget * PER_POINT),
         )
 
@@ -200,4 +205,4 @@ def pipeline_from_mapping(mapping: Mapping[str, Any], file: str) -> Pipeline:
 
 def pipeline_from_document(document: Document) -> Pipeline:
     """Return the pipeline of a parsed file; DescriptorError as `load_pipeline`."""
-    return validate(document, PipelineFile, CHECKS).lower(document.file)
+    return validate(document, PipelineFile, (*CHECKS, check_conditions)).lower(document.file)

@@ -13,6 +13,7 @@ from typing import Any
 from socsched.descriptor.fit import Fit
 from socsched.descriptor.functions import FunctionCost
 from socsched.descriptor.operator_rules import OperatorRules
+from socsched.descriptor.thermal import ThermalState
 
 VENDOR_MODEL = "vendor model"
 PROVENANCE = ("measured", "published", "fitted", VENDOR_MODEL, "derived", "assumed")
@@ -162,6 +163,31 @@ class Precision:
     fitted: tuple[Fit, ...] = ()
 
 
+OWN, NATIVE = "tvm", "native"
+"""Runtimes of code compiled here: networks, and host functions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """A program that computes networks on an engine; the costs that an engine states are those of its first.
+
+    `ratio`: time of a network over the stated one, None for the runtime that was measured.  Networks with an operator
+    other than `kernels` (all if empty), or in a data type other than `tuned`, take `general` instead.  `without`:
+    operators it cannot compute; `precisions` it computes in, empty: all of the engine's.  `version`: that of the
+    toolchain which stages are handed to.
+    """
+
+    name: str
+    version: str = ""
+    ratio: Figure | None = None
+    general: Figure | None = None
+    kernels: tuple[str, ...] = ()
+    tuned: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
+    source: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """One schedulable processor: a CPU cluster, a GPU, a DLA core, an NPU, a DSP.
@@ -179,6 +205,7 @@ class Engine:
     have one, 0: the policy's own.  `reconfigure_ns`: cost of regrouping units last used in other groups.  `capacities`:
     speed of each unit where they differ, 1024 for the unit that costs refer to.  `functions`: host functions that this
     engine has code or hardware for, by `models.model.Model.device`; CPUs run all of them (`operators.host_code`).
+    `runtimes`: programs that can compute its networks, where there are several; the first is the one that was measured.
     """
 
     id: str
@@ -214,6 +241,7 @@ class Engine:
     weights: WeightsMemory | None = None
     capacities: tuple[int, ...] = ()
     functions: Mapping[str, FunctionCost] = field(default_factory=dict)
+    runtimes: tuple[Runtime, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +302,8 @@ class Contention:
 class Dram:
     """Main memory: theoretical `peak` and `achievable` bytes/s over all initiators, energy per byte moved (pJ).
 
-    `latency_ns`: a random access by a CPU, where measured.
+    `latency_ns`: a random access by a CPU, where measured.  `reserved`: bytes that firmware and the operating system
+    take, where known.
     """
 
     peak: Figure
@@ -283,6 +312,7 @@ class Dram:
     picojoule_per_byte: Figure
     latency_ns: Figure | None = None
     contention: Contention = field(default_factory=Contention)
+    reserved: Figure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +338,7 @@ class Platform:
     rails: Mapping[str, Rail] = field(default_factory=dict)
     file: str = ""
     supply: Supply | None = None
+    thermal_states: tuple[ThermalState, ...] = ()
 
     def engine(self, engine_id: str) -> Engine:
         """Return the engine with this id; KeyError when there is none."""

@@ -9,6 +9,7 @@ from socsched.descriptor.fields import VERSION_PATTERN, Quantity
 from socsched.descriptor.function_file import check_functions
 from socsched.descriptor.operator_rules_file import find_rules, load_rules, rule_names
 from socsched.descriptor.rule_checks import check_case
+from socsched.descriptor.runtime_file import check_runtimes
 from socsched.descriptor.target_file import check_targets
 from socsched.descriptor.validation import Tree, check_figures
 from socsched.units import format_bandwidth, format_frequency
@@ -223,6 +224,7 @@ def check_bandwidth(root: Tree) -> None:
 CHECKS = (
     check_engines,
     check_joined,
+    check_runtimes,
     check_efficiency,
     check_operators,
     check_functions,

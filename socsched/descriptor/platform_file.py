@@ -33,6 +33,7 @@ from socsched.descriptor.operator_rules_file import OperatorRulesFile
 from socsched.descriptor.platform import Contention, Dram, Engine, EngineMode, Figure, Platform, PowerMode, Rail, Supply
 from socsched.descriptor.platform_checks import CHECKS, engine_ids
 from socsched.descriptor.source import Document, read
+from socsched.descriptor.thermal_file import ThermalStateFile
 from socsched.descriptor.validation import plain, validate
 
 Stated = BandwidthFigure | RateFigure
@@ -97,6 +98,9 @@ class DramFile(FileModel):
     peak: BandwidthFigure = Field(description="theoretical bandwidth")
     achievable: BandwidthFigure = Field(description="bandwidth that all initiators reach together")
     energy: EnergyPerByteFigure = Field(description="energy per byte moved")
+    reserved: SizeFigure | None = Field(
+        None, description="part of the capacity that firmware and the operating system take; absent: not known, none"
+    )
     latency: DurationFigure | None = Field(None, description="latency of a random access by a CPU")
     contention: ContentionFile | None = Field(
         None, description="absent: max-min fair shares of the achievable bandwidth"
@@ -107,7 +111,7 @@ class DramFile(FileModel):
         latency = self.latency.lower() if self.latency else None
         contention = self.contention.lower() if self.contention else Contention()
         figures = (self.peak.lower(), self.achievable.lower(), self.size.lower(), self.energy.lower())
-        return Dram(*figures, latency, contention)
+        return Dram(*figures, latency, contention, self.reserved.lower() if self.reserved else None)
 
 
 class RailFile(Grounded):
@@ -209,6 +213,9 @@ class PlatformFile(FileModel):
     sources: dict[Name, SourceFile] = Field(default_factory=dict, description="sources of figures, by key")
     dram: DramFile = Field(description="main memory")
     thermal: dict[Name, TemperatureFigure] = Field(default_factory=dict, description="temperature limits by name")
+    thermal_states: dict[Name, ThermalStateFile] = Field(
+        default_factory=dict, description="thermal states by name, coolest first, for books of plans"
+    )
     rails: dict[Name, RailFile] = Field(default_factory=dict, description="power rails with a meter, by name")
     supply: SupplyFile | None = Field(None, description="carrier board and adaptor, for power at the wall")
     engines: dict[Name, EngineFile] = Field(min_length=1, description="schedulable processors by id")
@@ -233,6 +240,7 @@ class PlatformFile(FileModel):
             rails={name: rail.lower() for name, rail in self.rails.items()},
             file=file,
             supply=self.supply.lower() if self.supply else None,
+            thermal_states=tuple(state.lower(name) for name, state in self.thermal_states.items()),
         )
 
 

@@ -16,7 +16,8 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError, SocschedError, UsageError
 from socsched.executor.build import find_executor
 from socsched.executor.details import DETECTIONS, collect
-from socsched.executor.frames import INPUTS, write_inputs
+from socsched.executor.frames import INPUTS, most_rows, write_inputs
+from socsched.executor.gpu_stages import SORT as GPU
 from socsched.executor.outcome import Executed, read_outcome
 from socsched.executor.settings import EXECUTED, JOURNAL, SETTINGS, RunSettings, write_settings
 from socsched.executor.stages import describe_stages, libraries, sensor_ports, unsupported_stages
@@ -25,11 +26,12 @@ from socsched.models.registry import bindings
 from socsched.planning.plan import Plan
 from socsched.runtime import timetable
 from socsched.runtime.backends.base import Setting
+from socsched.runtime.backends.choose import sort_of
 from socsched.runtime.boards.base import Board
 from socsched.runtime.errors import StageFailed
 from socsched.runtime.executor import prepare_inputs
 from socsched.runtime.executor_state import FrameReport
-from socsched.runtime.options import Options
+from socsched.runtime.options import AUTO, Options
 from socsched.runtime.overload import Policies
 from socsched.runtime.session import require_whole
 from socsched.runtime.worker import warn
@@ -55,6 +57,8 @@ def unsupported(setting: Setting, options: Options, pace: str, stats: bool) -> l
         "slowdowns in --faults": bool(faults.slowdowns),
         "overruns in --faults": bool(faults.overruns),
     }
+    if options.executor == AUTO and any(sort_of(task, setting) == GPU for task in setting.plan.tasks):
+        needs["stages on a GPU, unless it is asked for"] = True
     return unsupported_stages(setting) + [what for what, needed in needs.items() if needed]
 
 
@@ -97,7 +101,8 @@ def execute_natively(
         stack.callback(_clean, folder)
         given = write_inputs(plan, feeds, sensor_ports(setting), horizon, folder)
         kinds = {sensor: written.types for sensor, written in given.items()}
-        described = [describe_stages(one, kinds) for one in versions]
+        rooms = {sensor: most_rows(written.document) for sensor, written in given.items()}
+        described = [describe_stages(one, kinds, rooms) for one in versions]
         settings = RunSettings(
             plan,
             horizon,

@@ -54,6 +54,12 @@ def write_inputs(
     return written
 
 
+def most_rows(document: Mapping[str, Any]) -> int:
+    """Return the most rows that any tensor of a sensor's frames has."""
+    frames = [*document["frames"], document["warm"]]
+    return max((shape[0] for frame in frames for shape in frame.get("shapes", ()) if shape), default=0)
+
+
 def _different(feed: FrameSource, wanted: int) -> list[Frame]:
     """Return the first frames of a source, up to the one after which they repeat."""
     found: list[Frame] = []

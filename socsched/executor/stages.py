@@ -9,6 +9,7 @@ from typing import Any
 
 from socsched.compiler.builder import compile_stage
 from socsched.descriptor.pipeline import Stage
+from socsched.executor.gpu_stages import describe_gpu_stage
 from socsched.executor.host_calls import host_call
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
@@ -19,7 +20,7 @@ from socsched.runtime.backends.conversion import target_types
 from socsched.runtime.backends.tvm_cpu import scales_of, weights_of
 from socsched.runtime.collect import DETECTION_PORTS, PREFIXES
 
-_SORTS = ("synthetic", "function", "network", "conversion")
+_SORTS = ("synthetic", "function", "network", "conversion", "cuda")
 _MOST_ROWS = 100_000
 """Boxes of a host stage that the native executor allows."""
 
@@ -36,6 +37,8 @@ def unsupported_stages(setting: Setting) -> list[str]:
             call = host_call(model, [port.type for port in model.inputs])
             if call is None or (call.function != "voxelise" and call.rows > _MOST_ROWS):
                 found.append(f"stage {task.name!r} is a function without a compiled form")
+        elif sort == "cuda" and stage is None:
+            found.append(f"{task.name!r} is a conversion on the GPU")
         elif sort == "network":
             if _simulated(task, setting):
                 found.append(f"stage {task.name!r} is a network of a simulated engine")
@@ -44,12 +47,15 @@ def unsupported_stages(setting: Setting) -> list[str]:
     return found
 
 
-def describe_stages(setting: Setting, frames: Mapping[str, Sequence[TensorType]]) -> dict[str, dict[str, Any]]:
+def describe_stages(
+    setting: Setting, frames: Mapping[str, Sequence[TensorType]], rooms: Mapping[str, int] | None = None
+) -> dict[str, dict[str, Any]]:
     """Return `stages` of run.json for a plan; networks are compiled, or taken from the cache.
 
     `frames`: the tensor types of the sensors' frames by sensor, in the order of `sensor_ports`, -1 where they vary.
+    `rooms`: the most rows of those that vary.
     """
-    return {task.name: _describe(task, setting, frames) for task in setting.plan.tasks}
+    return {task.name: _describe(task, setting, frames, rooms or {}) for task in setting.plan.tasks}
 
 
 def sensor_ports(setting: Setting) -> dict[str, list[str]]:
@@ -74,7 +80,9 @@ def libraries() -> list[str]:
     return found
 
 
-def _describe(task: Task, setting: Setting, frames: Mapping[str, Sequence[TensorType]]) -> dict[str, Any]:
+def _describe(
+    task: Task, setting: Setting, frames: Mapping[str, Sequence[TensorType]], rooms: Mapping[str, int]
+) -> dict[str, Any]:
     sort, stage, title = sort_of(task, setting), _stage(task, setting), title_of(task, setting)
     if sort == "synthetic":
         return {"kind": "spin", "title": title, "time_ns": task.cost_ns, "cheap_time_ns": task.cost_ns}
@@ -87,6 +95,10 @@ def _describe(task: Task, setting: Setting, frames: Mapping[str, Sequence[Tensor
         return {"kind": "convert", "title": title, "inputs": entries}
     assert stage is not None
     model, bound = get_model(stage.model or "", stage.params), setting.bound[stage.name]
+    if sort == "cuda":
+        made = describe_gpu_stage(task, stage, setting, rooms)
+        artifact = made.pop("artifact")
+        return {**made, "title": title, "inputs": _inputs(setting, bound, artifact.input_names, artifact.inputs)}
     if sort == "function":
         sensors = sensor_ports(setting)
         wanted = [

@@ -18,6 +18,7 @@ from socsched.errors import UsageError
 from socsched.interchange.amalthea_hardware import Hardware, Unit, amount, bound, read_hardware, reference
 from socsched.interchange.pipeline_text import ImportedPipeline, duration, stage_name
 from socsched.interchange.xml_file import Element, XmlFile
+from socsched.planning.export.amalthea import JOIN
 
 _HINT = "expected an AMALTHEA model (.amxmi) of APP4MC"
 _SOURCE = "model"
@@ -56,12 +57,14 @@ class _Model:
         self.sizes = {e.get("name"): self._size(e) for e in software.all("labels")}
         self.runnables = {e.get("name"): self._runnable(e) for e in software.all("runnables")}
         self.tasks = {e.get("name"): e for kind in ("tasks", "isrs") for e in software.all(kind) if e.get("name")}
-        self.periods, self.notes = dict[str, float](), list[str]()
+        self.periods, self.notes, self.joins = dict[str, float](), list[str](), set[str]()
         stimuli = self.sections.get("stimuliModel")
         for stimulus in stimuli.all("stimuli") if stimuli else ():
             recurrence = stimulus.first("recurrence")
             if recurrence is not None:
                 self.periods[stimulus.get("name")] = amount(self.file, recurrence)
+            if any(found.get("key") == JOIN for found in stimulus.all("customProperties")):
+                self.joins.add(stimulus.get("name"))
 
     def _size(self, label: Element) -> int:
         size = label.first("size")
@@ -88,7 +91,7 @@ class _Model:
 
     def stages(self) -> list[_Stage]:
         """Return the stages of all tasks, those that wait for another process split at the first wait."""
-        triggers: dict[str, str] = {}
+        triggers: dict[str, list[str]] = {}
         found, split = list[_Stage](), dict[str, tuple[_Stage, _Stage]]()
         targets = {reference(s): name for name, task in self.tasks.items() for s in task.get("stimuli").split() if s}
         for name, task in self.tasks.items():
@@ -114,12 +117,15 @@ class _Model:
                 stage = _Stage(stage_name(name), name, period_ns=period)
                 self._calls(stage, items)
                 found.append(stage)
-            triggers |= {target: found[-1].name for target in started if target and target not in split}
+            for target in started:
+                if target and target not in split:
+                    joins = any(s in self.joins for s in map(reference, self.tasks[target].get("stimuli").split()))
+                    triggers[target] = [*(triggers.get(target, []) if joins else []), found[-1].name]
         for stage in found:
             if stage.task in split and not stage.after:
                 stage.after, stage.period_ns = [split[stage.task][0].name], None
             elif stage.task in triggers and stage.period_ns is None:
-                stage.after = [triggers[stage.task]]
+                stage.after = triggers[stage.task]
         return found
 
     def _calls(self, stage: _Stage, items: list[Element]) -> None:

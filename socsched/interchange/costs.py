@@ -12,7 +12,7 @@ from socsched.cost.profile import MeasuredCost, Profile
 from socsched.descriptor.platform import Platform
 from socsched.errors import InputError, UsageError
 from socsched.graph.network import Network
-from socsched.interchange import board_log, nsys, onnxruntime, torch_profiler, trtexec
+from socsched.interchange import board_log, ftrace, jtop, nsys, onnxruntime, qnn, rknn, torch_profiler, trtexec
 from socsched.interchange.layers import parts_of
 from socsched.interchange.recording import HINT, Recording, Section, read_json
 from socsched.runtime.profile import LEAST_ERROR, quantiles
@@ -20,6 +20,10 @@ from socsched.runtime.profile import LEAST_ERROR, quantiles
 ASSUMED_ERROR = 0.1
 """Relative uncertainty of a mean whose spread the source does not state."""
 _JSON = (trtexec, onnxruntime, torch_profiler)
+_TEXT = (qnn, jtop, rknn, ftrace)
+_HEAD_BYTES = 2**20
+_VENDOR_ERROR = 0.5
+"""Relative uncertainty of a vendor compiler's estimate in cycles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,8 @@ def read_recording(path: Path) -> tuple[Recording, Any]:
     if head.startswith(nsys.MAGIC):
         return nsys.recording(path), None
     if head.lstrip()[:1] not in (b"{", b"["):
-        return board_log.recording(path), None
+        text = head.decode("utf-8", "replace")
+        return next((one for one in _TEXT if one.accepts(text)), board_log).recording(path), None
     data = read_json(path)
     for reader in _JSON:
         if reader.accepts(data):
@@ -66,7 +71,7 @@ def read_recording(path: Path) -> tuple[Recording, Any]:
 def _head(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(64)
+            return file.read(_HEAD_BYTES)
     except (OSError, ValueError) as error:
         raise InputError(
             f"{path}: the profile cannot be read: {getattr(error, 'strerror', None) or error}", HINT
@@ -88,6 +93,7 @@ def import_profile(
     for path, one, data in read:
         again = one.tool == "trtexec --exportProfile" and (on_dla or order)
         found.append(trtexec.profile(path, data, on_dla, order) if again else one)
+    found = [_chosen(one, choices.stages) for one in found]
     timed = [one for one in found if one.sections]
     whole = [one.whole_ns for one in found if one.whole_ns]
     if not timed and whole:
@@ -115,6 +121,8 @@ def import_profile(
                 raise UsageError(f"{name}: two recordings of one stage", "name them with --stage SOURCE=NAME")
             engine = _engine(platform, section.kind, choices.engines)
             spread = whole[0] if len(whole) == 1 and len(timed) == 1 else ()
+            if section.cycles:
+                section = _clocked(section, platform, mode, engine)
             costs.append(_cost(one, section, name, engine, mode, precision, state, choices.skip, spread))
             layers[name] = section.layers
     if unused:
@@ -122,6 +130,21 @@ def import_profile(
     tools = ", ".join(dict.fromkeys(one.tool for one in found))
     cuts = _cuts(timed, networks, choices.stages)
     return Imported(Profile(platform.name, tuple(costs), f"imported: {tools}"), tuple(found), layers, cuts)
+
+
+def _chosen(one: Recording, stages: Mapping[str, str]) -> Recording:
+    """Return a recording of threads with those that have a stage, if any has one."""
+    kept = tuple(section for section in one.sections if section.stage in stages)
+    return replace(one, sections=kept) if one.trace and kept else one
+
+
+def _clocked(section: Section, platform: Platform, mode: str, engine: str) -> Section:
+    """Return a section stated in cycles with its time at the engine's clock in the mode."""
+    clock = platform.mode(mode).engines[engine].clock_hz
+    if not clock:
+        raise UsageError(f"{engine} is off in mode {mode}, but the file states cycles for it", "add --mode MODE")
+    note = f"{section.note}, at {clock / 1e6:g} MHz"
+    return replace(section, mean_ns=section.cycles / clock * 1e9, note=note)
 
 
 def _cuts(timed: Sequence[Recording], networks: Sequence[Network], stages: Mapping[str, str]) -> dict[str, str]:
@@ -189,9 +212,11 @@ def _cost(
         said.append(f"median {median} ns, p99 of {len(ordered)} jobs")
         planned, count, kept = p99, len(ordered), quantiles(ordered)
     else:
-        planned, median, error = max(1, round(section.mean_ns)), section.median_ns, ASSUMED_ERROR
+        error = _VENDOR_ERROR if section.cycles else ASSUMED_ERROR
+        planned, median = max(1, round(section.mean_ns)), section.median_ns
         count, kept = one.samples, ()
-        said.append(f"mean of {count} jobs, spread not recorded: {ASSUMED_ERROR:.0%} assumed")
+        said.append(f"mean of {count} jobs, spread not recorded: {error:.0%} assumed")
     source = "; ".join(filter(None, said)).replace("\n", " ")
     times_of = (planned, error, count, median, kept)
-    return MeasuredCost(name, engine, mode, precision, 0, *times_of, source=source, state=state)
+    runtime = "tensorrt" if one.tool.startswith("trtexec") else ""
+    return MeasuredCost(name, engine, mode, precision, 0, *times_of, source=source, state=state, runtime=runtime)

@@ -35,6 +35,17 @@ class ImportedPipeline:
         return "\n".join(lines + _block(self.mapping, 0)) + "\n"
 
 
+def unstated_cost(place: str, units: int) -> dict[str, Any]:
+    """Return a cost that marks an unknown time: a pipeline's file needs one, so it is a nanosecond, to be replaced."""
+    time = {
+        "value": "1 ns",
+        "kind": "assumed",
+        "note": "a placeholder: the source states no execution time; replace it",
+    }
+    where = {"platform": f"{place} host", "mode": f"as {place}", "engine": "cpu", "precision": "fp32"}
+    return {**where, "units": units, "time": time}
+
+
 def stage_name(text: str) -> str:
     """Return a text as the name of a stage: lower case, other characters than letters, digits and dots as "-"."""
     name = re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")

@@ -14,10 +14,9 @@ from socsched.cost.profile import MeasuredCost
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
 from socsched.interchange.costs import Imported
+from socsched.interchange.recorded_plan import RECORDED
 from socsched.interchange.recording import Section
-from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine
-from socsched.planning.search_report import SearchReport
 from socsched.planning.task import ExecutionTimes, Task
 from socsched.trace.trace import Job, Slice, Trace
 
@@ -97,18 +96,11 @@ def _plan(rows: Sequence[_Row], platform: Platform, imported: Imported, zero: in
         platform=platform.name,
         mode=rows[0].cost.mode,
         pipeline="recorded",
-        verdict="undecided",
-        policy="fifo",
         engines=engines,
         sensors=(),
         tasks=tuple(_task(row, zero) for row in rows),
-        transitions=(),
         chains=chains,
-        violations=(),
-        power=Power(),
-        bandwidth=Bandwidth(),
-        solver=SearchReport(name="imported", status="recorded elsewhere: nothing was planned or proved"),
-        inputs={},
+        **RECORDED,
         tool={"profile": imported.profile.tool},
     )
 

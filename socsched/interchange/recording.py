@@ -10,12 +10,16 @@ from typing import Any
 
 from socsched.bounded import read_bytes
 from socsched.descriptor.json_file import JsonFile
+from socsched.trace.trace import Trace
 
 MOST_BYTES = 2**28
 """Size of a profile in text form."""
 MOST_VALUES = 2**24
 MOST_RANGES = 10**6
-HINT = "expected a profile of trtexec, Nsight Systems (sqlite), ONNX Runtime, the PyTorch profiler, or a tegrastats log"
+HINT = (
+    "expected a profile of trtexec, Nsight Systems (sqlite), ONNX Runtime, the PyTorch profiler, QNN (CSV) or RKNN, "
+    "scheduler events of ftrace or perf, or a tegrastats or jtop log"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,8 @@ class Section:
     `stage`: name given by the source, empty: the file's.  `number`: position among the sections of the same stage, 0:
     the only one.  `kind`: engine kind or the source's own name of it.  `layers`: what it ran, in order.  `times_ns`:
     one per job, empty if the source has only the mean.  `hidden_ns`: time that the source books on other rows.
-    `spans_ns`: (ready, start, end) of every job on the source's clock, empty if the source has none.
+    `spans_ns`: (ready, start, end) of every job on the source's clock, empty if the source has none.  `cycles`: a
+    vendor's estimate in cycles of the engine, where the source states no time.
     """
 
     stage: str
@@ -38,11 +43,15 @@ class Section:
     hidden_ns: float = 0.0
     note: str = ""
     spans_ns: tuple[tuple[int, int, int], ...] = ()
+    cycles: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One profile: its sections, and the hand-overs between engines (`handover_ns`: mean of all of them in a job)."""
+    """One profile: its sections, and the hand-overs between engines (`handover_ns`: mean of all of them in a job).
+
+    `trace`: the jobs with every preemption, of sources that record them; its sections are threads, not parts of a job.
+    """
 
     file: str
     tool: str
@@ -53,6 +62,7 @@ class Recording:
     whole_ns: tuple[int, ...] = ()
     accelerated: frozenset[str] = field(default_factory=frozenset)
     state: str = ""
+    trace: Trace | None = None
 
     @property
     def total_ns(self) -> float:

@@ -72,7 +72,8 @@ class _Follower:
         self.timer_callbacks: dict[_Key, _Key] = {}
         self.callbacks: dict[_Key, Callback] = {}
         self.open: dict[int, Instance] = {}
-        self.pending: dict[int, _Key] = {}
+        self.pending: dict[int, tuple[_Key, int]] = {}
+        """Thread -> publisher and time of the outermost publish call that is not yet bound to a message."""
         self.taken: dict[int, Publication | None] = {}
         self.by_stamp: dict[tuple[str, int] | int, Publication] = {}
         self.by_message: dict[_Key, Publication] = {}
@@ -141,9 +142,12 @@ class _Follower:
 
     def on_rclcpp_publish(self, event: Event, f: Any) -> None:
         if "publisher_handle" in f:
-            self.pending[event.thread] = event.process, f["publisher_handle"]
+            self.pending[event.thread] = (event.process, f["publisher_handle"]), event.time_ns
 
-    on_rcl_publish = on_rclcpp_publish
+    def on_rcl_publish(self, event: Event, f: Any) -> None:
+        key = event.process, f["publisher_handle"]
+        if self.pending.get(event.thread, ((0, 0), 0))[0] != key:
+            self.pending[event.thread] = key, event.time_ns
 
     def on_rmw_publish(self, event: Event, f: Any) -> None:
         if f.get("timestamp"):
@@ -153,13 +157,14 @@ class _Follower:
         self._published(event, int(f["source_stamp"]))
 
     def _published(self, event: Event, stamp: int) -> None:
-        publisher = self.publishers.get(self.pending.pop(event.thread, (0, 0)))
+        key, time = self.pending.pop(event.thread, ((0, 0), 0))
+        publisher = self.publishers.get(key)
         if publisher:
-            self.by_stamp[publisher[0], stamp] = self.by_stamp[stamp] = self._publication(event, publisher)
+            self.by_stamp[publisher[0], stamp] = self.by_stamp[stamp] = self._publication(event, publisher, time)
 
-    def _publication(self, event: Event, publisher: tuple[str, str]) -> Publication:
+    def _publication(self, event: Event, publisher: tuple[str, str], time: int) -> Publication:
         instance = self.open.get(event.thread)
-        found = Publication(*publisher, event.time_ns, instance)
+        found = Publication(*publisher, time, instance)
         self.publications.append(found)
         if instance is not None:
             instance.published.append(found)
@@ -168,7 +173,7 @@ class _Follower:
     def on_rclcpp_intra_publish(self, event: Event, f: Any) -> None:
         publisher = self.publishers.get((event.process, f["publisher_handle"]))
         if publisher:
-            self.by_message[event.process, f["message"]] = self._publication(event, publisher)
+            self.by_message[event.process, f["message"]] = self._publication(event, publisher, event.time_ns)
 
     def on_dispatch_subscription_callback(self, event: Event, f: Any) -> None:
         callback = self.callbacks.get((event.process, f["callback"]))

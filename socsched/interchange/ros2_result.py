@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from socsched.cost.cost import Segment
+from socsched.interchange.recorded_plan import RECORDED
 from socsched.interchange.ros2 import Graph, Node
 from socsched.limits import LONGEST_NS
-from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor
-from socsched.planning.search_report import SearchReport
 from socsched.planning.task import ExecutionTimes, Task
 from socsched.runtime.profile import quantiles
 from socsched.trace.metrics import result
@@ -109,18 +108,11 @@ def plan_of(graph: Graph, pipeline: str, found: Mapping[str, Response]) -> Plan:
         platform=_name(f"recorded-{graph.host}"),
         mode="recorded",
         pipeline=pipeline,
-        verdict="undecided",
-        policy="fifo",
         engines=(engine,),
         sensors=sensors,
         tasks=tasks,
-        transitions=(),
         chains=chains,
-        violations=(),
-        power=Power(),
-        bandwidth=Bandwidth(),
-        solver=SearchReport(name="imported", status="recorded elsewhere: nothing was planned or proved"),
-        inputs={},
+        **RECORDED,
     )
 
 

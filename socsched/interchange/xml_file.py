@@ -71,7 +71,8 @@ class XmlFile:
         def start(tag: str, attributes: dict[str, str]) -> None:
             nonlocal count
             count += 1
-            element = here(tag.rpartition(":")[2], {k.rpartition(":")[2]: v for k, v in attributes.items()})
+            named = sorted(attributes.items(), key=lambda item: ":" in item[0])  # xsi:type before a plain type
+            element = here(tag.rpartition(":")[2], {k.rpartition(":")[2]: v for k, v in named})
             if count > MOST_ELEMENTS or len(stack) > MOST_DEPTH:
                 self.refuse(element, f"expected at most {MOST_ELEMENTS} elements, nested at most {MOST_DEPTH} deep")
             stack[-1].children.append(element)

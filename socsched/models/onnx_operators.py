@@ -1,18 +1,37 @@
-"""Translation of every ONNX operator: one small function per operator, which emits layers into a translation."""
+"""Translation of every ONNX operator: one small function per operator, which emits layers into a translation.
+
+Operators that move, choose or reduce values are in `onnx_shape_operators`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from socsched.models.onnx_graph import Node
+from socsched.models.onnx_shape_operators import (
+    Handler,
+    argmax,
+    concat,
+    expand,
+    gather,
+    grid_sample,
+    pad,
+    reduce,
+    reshape,
+    resize,
+    same,
+    scalar,
+    scatter_nd,
+    slice_,
+    split,
+    topk,
+    transpose,
+)
 
 if TYPE_CHECKING:
     from socsched.models.onnx_layers import Translation
-
-Handler = Callable[["Translation", Node], Any]
 
 
 def _pads(t: Translation, node: Node, kernel: list[int], stride: list[int], dilation: list[int]) -> Any:
@@ -35,11 +54,6 @@ def _pads(t: Translation, node: Node, kernel: list[int], stride: list[int], dila
             small, large = total // 2, total - total // 2
             pads[i], pads[i + 2] = (small, large) if auto == "SAME_UPPER" else (large, small)
     return pads[0] if len(set(pads)) == 1 else tuple(pads)
-
-
-def _scalar(array: Any) -> float:
-    """Return the only value of a constant, of shape [] or [1]."""
-    return float(np.asarray(array).reshape(()))
 
 
 def _pair(values: Any, default: int = 1) -> list[int]:
@@ -107,8 +121,8 @@ def _quantise(t: Translation, node: Node) -> None:
         )
     if node.op == "DequantizeLinear" and node.inputs[0] in t.graph.inputs:
         raise t.refused("an input that is already quantised is not read", "begin with QuantizeLinear")
-    scale = (_scalar(step.reshape(-1)), int(point[0]) - least == 128)
-    _same(t, node)
+    scale = (scalar(step.reshape(-1)), int(point[0]) - least == 128)
+    same(t, node)
     name = node.inputs[0] if node.op == "QuantizeLinear" else node.outputs[0]
     t.scales.setdefault(node.outputs[0], scale)
     if t.scales.setdefault(name, scale) != scale:
@@ -175,42 +189,6 @@ def _group_norm(t: Translation, node: Node) -> None:
     t.emit(node, "group_norm", [t.source(node.inputs[0])], weights=params, groups=groups, epsilon=epsilon)
 
 
-def _argmax(t: Translation, node: Node) -> None:
-    if node.attrs.get("select_last_index", 0):
-        raise t.refused("the last of several maxima is not known", "export with select_last_index = 0")
-    axis, keep = t.axis(node, 0), bool(node.attrs.get("keepdims", 1))
-    t.emit(node, "argmax", [t.source(node.inputs[0])], axis=axis, keepdims=keep)
-
-
-def _topk(t: Translation, node: Node) -> None:
-    count, axis = t.constant(node, 1, "the number of places"), t.axis(node, -1)
-    size = t.graph.tensor(node.inputs[0]).shape[axis]
-    k = int(_scalar(count)) if count is not None else int(node.attrs["k"])
-    if not 0 < k <= size:
-        raise t.refused(f"{k} of {size} values", "check it with onnx.checker")
-    attrs = {"axis": axis, "k": k, "largest": bool(node.attrs.get("largest", 1))}
-    for output, (name, result) in enumerate(zip(node.outputs, ("values", "indices"), strict=False)):
-        if name:
-            t.emit(node, "topk", [t.source(node.inputs[0])], output, **attrs, result=result)
-
-
-def _grid_sample(t: Translation, node: Node) -> None:
-    mode = {"linear": "bilinear", "cubic": "bicubic"}.get(found := node.attrs.get("mode", "bilinear"), found)
-    padding = node.attrs.get("padding_mode", "zeros")
-    if mode not in ("bilinear", "nearest") or padding not in ("zeros", "border", "reflection"):
-        raise t.refused(f"sampling in mode {mode} with padding {padding} is not known", "use bilinear or nearest")
-    if t.rank(node.inputs[0]) != 4:
-        raise t.refused("only images are sampled", "fold other dimensions into the batch")
-    sources = [t.source(name) for name in node.inputs]
-    t.emit(node, "grid_sample", sources, mode=mode, padding=padding, align=bool(node.attrs.get("align_corners", 0)))
-
-
-def _scatter_nd(t: Translation, node: Node) -> None:
-    if node.attrs.get("reduction", "none") != "none":
-        raise t.refused("scattering with a reduction is not known", "write it as Add of two tensors")
-    t.emit(node, "scatter_nd", [t.source(name) for name in node.inputs])
-
-
 def _neg(t: Translation, node: Node) -> None:
     t.emit(node, "multiply", [t.source(node.inputs[0])], weights={"constant": t.param(np.float32(-1))})
 
@@ -239,7 +217,7 @@ def _gelu(t: Translation, node: Node) -> None:
 
 def _pow(t: Translation, node: Node) -> None:
     exponent = t.constant(node, 1, "the exponent")
-    value = _scalar(exponent) if exponent is not None and exponent.size == 1 else 0.0
+    value = scalar(exponent) if exponent is not None and exponent.size == 1 else 0.0
     x = t.source(node.inputs[0])
     if value == 0.5:
         t.emit(node, "sqrt", [x])
@@ -251,39 +229,11 @@ def _pow(t: Translation, node: Node) -> None:
         raise t.refused("only powers of 0.5, 2 and 3 are known", "write other powers with Exp and Mul")
 
 
-def _gather(t: Translation, node: Node) -> None:
-    table = t.graph.constants.get(node.inputs[0])
-    if table is not None:
-        axis = int(node.attrs.get("axis", 0)) % table.ndim
-        t.emit(node, "gather", [t.source(node.inputs[1])], weights={"table": t.param(table)}, axis=axis)
-        return
-    indices, axis = t.constant(node, 1, "the index"), t.axis(node, 0)
-    assert indices is not None, "no indices"
-    x, size = t.source(node.inputs[0]), t.graph.tensor(node.inputs[0]).shape[axis]
-    places = [int(place) for place in indices.reshape(-1)]
-    if not places or not all(-size <= place < size for place in places):
-        raise t.refused(f"an index is outside of -{size} to {size - 1}", "check the file with onnx.checker")
-    places = [place % size for place in places]
-    step = places[1] - places[0] if len(places) > 1 else 1
-    if step > 0 and places == list(range(places[0], places[-1] + 1, step)):
-        x = t.emit(node, "slice", [x], axes=(axis,), begin=(places[0],), end=(places[-1] + 1,), step=(step,))
-    else:
-        x = t.emit(node, "gather", [x], axis=axis, indices=tuple(places))
-    if indices.ndim != 1:
-        t.emit(node, "reshape", [x], shape=t.graph.tensor(node.outputs[0]).shape)
-
-
-def _expand(t: Translation, node: Node) -> None:
-    if t.graph.tensor(node.inputs[0]).shape != t.graph.tensor(node.outputs[0]).shape:
-        raise t.refused("repeating computed values is not known", "leave it out: operators broadcast by themselves")
-    _same(t, node)
-
-
 def _cast(t: Translation, node: Node) -> None:
     types = [t.graph.tensor(name).dtype for name in (node.inputs[0], node.outputs[0])]
     if types[0] != types[1] and not all(dtype in ("fp32", "fp16") for dtype in types):
         raise t.refused(f"a conversion of {types[0]} to {types[1]} is not known", "export in fp32 throughout")
-    _same(t, node)  # the planner chooses the precision
+    same(t, node)  # the planner chooses the precision
 
 
 def _unary(op: str, **defaults: float) -> Handler:
@@ -298,7 +248,7 @@ def _clip(t: Translation, node: Node) -> None:
     bounds = []
     for index, name, default in ((1, "min", -3.4e38), (2, "max", 3.4e38)):
         given = t.constant(node, index, "the bound")
-        bounds.append(_scalar(given) if given is not None else float(node.attrs.get(name, default)))
+        bounds.append(scalar(given) if given is not None else float(node.attrs.get(name, default)))
     t.emit(node, "clip", [t.source(node.inputs[0])], low=bounds[0], high=bounds[1])
 
 
@@ -334,95 +284,8 @@ def _pool(t: Translation, node: Node) -> None:
     t.emit(node, "max_pool" if node.op == "MaxPool" else "avg_pool", [t.source(node.inputs[0])], **attrs)
 
 
-def _reduce(op: str) -> Handler:
-    def handle(t: Translation, node: Node) -> None:
-        axes = t.constant(node, 1, "the axes")
-        given = [int(a) for a in axes] if axes is not None else [int(a) for a in node.attrs.get("axes", [])]
-        rank = t.rank(node.inputs[0])
-        axis = tuple(a % rank for a in given) or tuple(range(rank))
-        keep = bool(node.attrs.get("keepdims", 1))
-        t.emit(
-            node, op, [t.source(node.inputs[0])], axis=axis[0] if len(axis) == 1 and not keep else axis, keepdims=keep
-        )
-
-    return handle
-
-
-def _concat(t: Translation, node: Node) -> None:
-    t.emit(node, "concat", [t.source(name) for name in node.inputs], axis=t.axis(node, 1))
-
-
-def _split(t: Translation, node: Node) -> None:
-    axis = t.axis(node, 0)
-    begin = 0
-    for output, name in enumerate(node.outputs):
-        end = begin + t.graph.tensor(name).shape[axis]
-        t.emit(node, "slice", [t.source(node.inputs[0])], output, axes=(axis,), begin=(begin,), end=(end,), step=(1,))
-        begin = end
-
-
-def _slice(t: Translation, node: Node) -> None:
-    def given(index: int, name: str) -> list[int] | None:
-        found = t.constant(node, index, f"the {name}")
-        return [int(v) for v in found] if found is not None else node.attrs.get(name)
-
-    shape = t.graph.tensor(node.inputs[0]).shape
-    starts, ends = given(1, "starts"), given(2, "ends")
-    assert starts is not None and ends is not None
-    axes = [a % len(shape) for a in given(3, "axes") or range(len(starts))]
-    steps = given(4, "steps") or [1] * len(starts)
-    if any(step < 1 for step in steps):
-        raise t.refused("slices that run backwards are not known", "flip the weights of the next layer instead")
-    ranges = [slice(s, e).indices(shape[a])[:2] for s, e, a in zip(starts, ends, axes, strict=True)]
-    begin, end = tuple(r[0] for r in ranges), tuple(r[1] for r in ranges)
-    t.emit(node, "slice", [t.source(node.inputs[0])], axes=tuple(axes), begin=begin, end=end, step=tuple(steps))
-
-
-def _resize(t: Translation, node: Node) -> None:
-    mode = node.attrs.get("mode", "nearest")
-    where = node.attrs.get("coordinate_transformation_mode", "asymmetric" if node.op == "Upsample" else "half_pixel")
-    if mode not in ("nearest", "linear") or where not in (
-        "asymmetric",
-        "half_pixel",
-        "align_corners",
-        "pytorch_half_pixel",
-    ):
-        raise t.refused(
-            f"resizing in mode {mode} with {where} is not known", "use nearest or linear, asymmetric or half_pixel"
-        )
-    rounding = node.attrs.get("nearest_mode", "floor" if node.op == "Upsample" else "round_prefer_floor")
-    source, target = t.graph.tensor(node.inputs[0]).shape, t.graph.tensor(node.outputs[0]).shape
-    if len(source) != 4 or source[:2] != target[:2]:
-        raise t.refused("only height and width of images are resized", "keep batch and channels as they are")
-    attrs = {"size": target[2:], "bilinear": mode == "linear", "coordinates": where, "rounding": rounding}
-    t.emit(node, "resize2d", [t.source(node.inputs[0])], **attrs)
-
-
-def _reshape(t: Translation, node: Node) -> None:
-    t.emit(node, "reshape", [t.source(node.inputs[0])], shape=t.graph.tensor(node.outputs[0]).shape)
-
-
-def _transpose(t: Translation, node: Node) -> None:
-    order = tuple(node.attrs.get("perm") or reversed(range(t.rank(node.inputs[0]))))
-    t.emit(node, "transpose", [t.source(node.inputs[0])], order=order)
-
-
 def _softmax(t: Translation, node: Node) -> None:
     t.emit(node, "softmax", [t.source(node.inputs[0])], axis=t.axis(node, -1))
-
-
-def _pad(t: Translation, node: Node) -> None:
-    if node.attrs.get("mode", "constant") != "constant":
-        raise t.refused("only padding with a constant is known", "pad with zeros, or inside the convolution")
-    given = t.constant(node, 1, "the padding")
-    pads = tuple(int(p) for p in (given if given is not None else node.attrs["pads"]))
-    value = t.constant(node, 2, "the padding's value")
-    filler = _scalar(value) if value is not None else float(node.attrs.get("value", 0.0))
-    t.emit(node, "pad", [t.source(node.inputs[0])], pads=pads, value=filler)
-
-
-def _same(t: Translation, node: Node) -> None:
-    t.values[node.outputs[0]] = t.source(node.inputs[0])
 
 
 HANDLERS: dict[str, Handler] = {
@@ -440,7 +303,7 @@ HANDLERS: dict[str, Handler] = {
     "Gelu": _gelu,
     "Pow": _pow,
     "LayerNormalization": _layer_norm,
-    "Gather": _gather,
+    "Gather": gather,
     "LeakyRelu": _unary("leaky_relu", alpha=0.01),
     "HardSigmoid": _unary("hard_sigmoid", alpha=0.2, beta=0.5),
     "HardSwish": _unary("hard_swish"),
@@ -452,10 +315,10 @@ HANDLERS: dict[str, Handler] = {
     "Reciprocal": _reciprocal,
     "GroupNormalization": _group_norm,
     "InstanceNormalization": _group_norm,
-    "ArgMax": _argmax,
-    "TopK": _topk,
-    "GridSample": _grid_sample,
-    "ScatterND": _scatter_nd,
+    "ArgMax": argmax,
+    "TopK": topk,
+    "GridSample": grid_sample,
+    "ScatterND": scatter_nd,
     "Clip": _clip,
     "Add": _binary("add"),
     "Sub": _binary("subtract"),
@@ -466,25 +329,25 @@ HANDLERS: dict[str, Handler] = {
     "MaxPool": _pool,
     "AveragePool": _pool,
     "GlobalAveragePool": _unary("global_avg_pool"),
-    "ReduceMean": _reduce("reduce_mean"),
-    "ReduceMax": _reduce("reduce_max"),
-    "ReduceSum": _reduce("reduce_sum"),
-    "Concat": _concat,
-    "Split": _split,
-    "Slice": _slice,
-    "Resize": _resize,
-    "Upsample": _resize,
+    "ReduceMean": reduce("reduce_mean"),
+    "ReduceMax": reduce("reduce_max"),
+    "ReduceSum": reduce("reduce_sum"),
+    "Concat": concat,
+    "Split": split,
+    "Slice": slice_,
+    "Resize": resize,
+    "Upsample": resize,
     "Softmax": _softmax,
-    "Reshape": _reshape,
-    "Flatten": _reshape,
-    "Squeeze": _reshape,
-    "Unsqueeze": _reshape,
-    "Transpose": _transpose,
-    "Pad": _pad,
-    "Expand": _expand,
+    "Reshape": reshape,
+    "Flatten": reshape,
+    "Squeeze": reshape,
+    "Unsqueeze": reshape,
+    "Transpose": transpose,
+    "Pad": pad,
+    "Expand": expand,
     "Cast": _cast,
     "QuantizeLinear": _quantise,
     "DequantizeLinear": _quantise,
-    "Identity": _same,
-    "Dropout": _same,
+    "Identity": same,
+    "Dropout": same,
 }

@@ -12,6 +12,13 @@ def interval_ns(cost: Cost) -> tuple[int, int]:
     return max(round(cost.time_ns * (1 - min(cost.error, 1.0))), 1), round(cost.time_ns * (1 + cost.error))
 
 
+def at_upper_end(cost: Cost) -> Cost:
+    """Return a cost at the upper end of its interval, which leaves no error; the energy grows in proportion."""
+    longer = rescale_cost(cost, interval_ns(cost)[1])
+    energy = cost.energy_uj * longer.time_ns // max(cost.time_ns, 1)
+    return replace(longer, energy_uj=energy, error=0.0)
+
+
 def rescale_cost(cost: Cost, time_ns: int) -> Cost:
     """Return a cost that takes `time_ns`, with every segment in proportion."""
     factor = time_ns / max(cost.time_ns, 1)

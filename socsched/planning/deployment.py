@@ -110,6 +110,7 @@ def _stage_task(workload: Workload, cost: Cost, converted: Sequence[str]) -> Tas
         times=execution_times(stage, cost, workload.model),
         release_jitter_ns=stage.jitter_ns,
         weights_bytes=workload.weights_bytes(cost),
+        runtime=cost.runtime,
     )
 
 

@@ -34,6 +34,18 @@ class Bandwidth:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes that a plan keeps in main memory, and those it may have; None if unknown.
+
+    `terms`: weights, activations and buffers by stage and sensor, which add up to `needed_bytes`.
+    """
+
+    needed_bytes: NonNegative | None = None
+    capacity_bytes: NonNegative | None = None
+    terms: Terms = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Provenance:
     """The figures behind the time on the chains' critical paths.
 

@@ -16,6 +16,7 @@ from socsched.cost.power import power_terms
 from socsched.descriptor.pipeline import Stage
 from socsched.planning.accuracy import losses
 from socsched.planning.cutting.divisible import Divisible
+from socsched.planning.memory import CAPACITY, capacity, least_weights
 from socsched.planning.plan import Violation
 from socsched.planning.workload import Workload
 
@@ -181,7 +182,7 @@ def _rate(time_ns: int, period_ns: int) -> int:
 
 
 def _drawn(workload: Workload, pieces: list[_Least]) -> Iterator[Violation]:
-    """Yield caps of mean power and of DRAM traffic below the sums of the least energy and bytes of every stage."""
+    """Yield caps of power, DRAM traffic and memory below the sums of the least energy and bytes of every stage."""
     model, period = workload.model, workload.graph.period_ns
     caps = [round(model.mode.cap_mw.value)] if model.mode.cap_mw else []
     caps += [workload.limits.power_mw] if workload.limits.power_mw else []
@@ -199,6 +200,10 @@ def _drawn(workload: Workload, pieces: list[_Least]) -> Iterator[Violation]:
     moved = (*((f"{n}: {_AT_LEAST}", rate) for n, rate in rates.items()), ("sensors", sensors))
     cap = min(round(model.dram), workload.limits.bytes_per_s or round(model.dram))
     yield from _violation("DRAM traffic", moved, cap, "B/s")
+    weights = tuple(
+        (f"{n}: least weights", least_weights(model, workload.graph.stage(n))) for n in workload.graph.order
+    )
+    yield from _violation(CAPACITY, weights, capacity(model.platform), "B")
 
 
 def _others(workload: Workload, cut: frozenset[str]) -> Iterator[Violation]:

@@ -18,6 +18,7 @@ from socsched.planning.assess import Assessment
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.deployment import Deployment
 from socsched.planning.mapping.mapper import Score, improve, initial_mapping
+from socsched.planning.memory import CAPACITY
 from socsched.planning.plan import Conflict, Violation
 from socsched.planning.verdict import Balance, overrun, violations
 from socsched.planning.workload import Unconnectable, Workload
@@ -98,7 +99,7 @@ def all_keys(workload: Workload) -> list[str]:
     found += [f"utilisation of {engine.id}" for engine in workload.engines()]
     found += ["mean power"] if workload.model.mode.cap_mw or workload.limits.power_mw else []
     found += ["accuracy loss"] if pipeline.accuracy_budget is not None else []
-    found += ["DRAM traffic"]
+    found += ["DRAM traffic", CAPACITY]
     return found + [f"resident jobs on {e.id}" for e in platform.engines if e.operators.max_jobs]
 
 

@@ -18,7 +18,7 @@ from socsched.planning.plan import SCHEMA_VERSION, Plan, Task, Transition
 from socsched.planning.search_report import SearchReport
 from socsched.planning.task import FILE_ORDER
 
-_PARTS = ("power", "bandwidth", "solver", "contention", "provenance", "uncertainty")
+_PARTS = ("power", "bandwidth", "solver", "contention", "provenance", "uncertainty", "memory")
 """Parts of which nothing is written when nothing is known."""
 _HINT = "write it again with `socsched plan PIPELINE -p PLATFORM -o plan.json`"
 
@@ -49,6 +49,7 @@ def _stage(task: Task) -> dict[str, Any]:
         **({"of": part.stage} if part else {}),
         "engine": task.engine,
         "precision": task.precision,
+        "runtime": task.runtime,
         "share": len(task.lanes),
         "cut": part.cut if part else None,
         "cost_ns": task.cost_ns,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel, WorkOf
 from socsched.descriptor.platform import Platform, PowerMode
 from socsched.planning.cutting.divisible import Apart
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 class Known:
     """Costs, and networks in units, of one pipeline on one platform; computed once for each mode.
 
-    `apart`: stages as networks in units, without costs.
+    `apart`: stages as networks in units, without costs; `adjust`: changes every cost (`CostModel`).
     """
 
     platform: Platform
@@ -28,6 +30,7 @@ class Known:
     _models: dict[str, CostModel] = field(default_factory=dict)
     _divided: dict[str, Divided] = field(default_factory=dict)
     apart: dict[str, Apart | None] = field(default_factory=dict)
+    adjust: Callable[[Cost], Cost] | None = None
 
     def __post_init__(self) -> None:
         """Let parts of a network share the analysis of the whole."""
@@ -36,7 +39,8 @@ class Known:
     def model(self, mode: PowerMode) -> CostModel:
         """Return the cost model of a mode."""
         if mode.name not in self._models:
-            other = next(iter(self._models.values()), None) or CostModel(self.platform, mode, self.work, self.profile)
+            other = next(iter(self._models.values()), None)
+            other = other or CostModel(self.platform, mode, self.work, self.profile, adjust=self.adjust)
             self._models[mode.name] = other.in_mode(mode)
         return self._models[mode.name]
 

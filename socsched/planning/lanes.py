@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from socsched.cost.contention import ContentionModel, Rival, draw
 from socsched.cost.cost import Cost
@@ -39,10 +40,15 @@ def assign_lanes(tasks: Sequence[Task], mapping: Mapping[str, Cost], lanes: Mapp
     return [replace(task, lanes=taken[task.name]) for task in tasks]
 
 
-def with_wcet(tasks: Sequence[Task], contention: ContentionModel, foreign: Sequence[Rival] = ()) -> list[Task]:
+def with_wcet(
+    tasks: Sequence[Task],
+    contention: ContentionModel,
+    foreign: Sequence[Rival] = (),
+    apart: Mapping[str, frozenset[str]] = MappingProxyType({}),
+) -> list[Task]:
     """Stretch every task by the worst slowdown from lanes outside its own that use the DRAM.
 
-    `foreign`: other DRAM traffic, each source on a lane of its own.
+    `foreign`: other DRAM traffic, each source on a lane of its own; `apart`: tasks that never run with one.
     """
     rivals = {
         t.name: Rival(t.engine, max(map(draw, (*t.segments, *t.degraded)), default=0.0), max(len(t.lanes), 1))
@@ -56,7 +62,11 @@ def with_wcet(tasks: Sequence[Task], contention: ContentionModel, foreign: Seque
     for task in tasks:
         own = {(task.engine, lane) for lane in task.lanes}
         others = [
-            [rivals[t.name] for t in members if not own & {(t.engine, n) for n in t.lanes}]
+            [
+                rivals[t.name]
+                for t in members
+                if not own & {(t.engine, n) for n in t.lanes} and t.name not in apart.get(task.name, ())
+            ]
             for lane, members in lanes.items()
             if lane not in own
         ]

@@ -23,7 +23,7 @@ from socsched.descriptor.limits import (
     SomeNs,
     Verdict,
 )
-from socsched.planning.evidence import Bandwidth, Power, Provenance, Uncertainty
+from socsched.planning.evidence import Bandwidth, Memory, Power, Provenance, Uncertainty
 from socsched.planning.search_report import SearchReport
 from socsched.planning.task import ExecutionTimes, Task
 
@@ -200,3 +200,4 @@ class Plan:
     throttle: Throttle | None = None
     conflicts: Annotated[tuple[Conflict, ...], Rows] = ()
     uncertainty: Uncertainty = field(default_factory=Uncertainty)
+    memory: Memory = field(default_factory=Memory)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from socsched.cost.contention import ContentionModel, Rival, contention_model
+from socsched.planning.corunning import Corunning
 from socsched.planning.execution import slowed_by_lanes
 from socsched.planning.lanes import with_wcet
 from socsched.planning.plan import Plan, Task
@@ -152,9 +153,10 @@ def _unmet(plan: Plan, tasks: Mapping[str, RtTask]) -> list[str]:
     shared = any(not single_resource(group) or any(t.release_jitter for t in group) for group in groups)
     if plan.policy == "edf" and shared:
         choices += [lambda share=share: relax_deadlines(plan, share) for share in (0.25, 0.5, 0.75, 1.0)]  # type: ignore[misc]
+    quieter = Corunning.of(plan).without_relatives
     first: list[str] = []
     for choice in choices:
-        found = unmet(plan, respond(plan.policy, tasks, choice()).tight)
+        found = unmet(plan, respond(plan.policy, tasks, choice(), quieter).tight)
         if not found:
             return []
         first = first or found

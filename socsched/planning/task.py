@@ -72,6 +72,9 @@ class Placement:
 
     `width`: number of `lanes` a job takes wherever they are free; 0: all of them.  `process`: the process that
     lingering engines stay with; empty: the task's own.  `weights_bytes`: weights that must be in the engine's memory.
+    `runtime`: the program that computes the stage there, whose time `cost_ns` is: tvm (a network compiled by socsched),
+    native (a function compiled by socsched), or the toolchain the stage is handed to (tensorrt, qnn, rknn); empty
+    where no program is known.
     """
 
     __slots__ = ()
@@ -81,6 +84,7 @@ class Placement:
     width: Count = 0
     process: NoName = ""
     weights_bytes: Bytes = 0
+    runtime: NoName = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,9 +144,10 @@ class Task(Activation, Placement, Execution, Scheduling):
 
 
 FILE_ORDER = (
-    "name", "kind", "engine", "lanes", "precision", "after", "reads", "timer", "period_ns", "offset_ns", "queue",
-    "cost_ns", "wcet_ns", "bytes", "energy_uj", "segments", "priority", "deadline_ns", "jitter_ns", "criticality",
-    "provenance", "source", "error", "model", "params", "why", "width", "overflow", "on_late", "degraded", "times",
-    "release_jitter_ns", "gap_ns", "weights_bytes", "budget_ns", "server_ns", "closed_by", "process",
+    "name", "kind", "engine", "lanes", "precision", "runtime", "after", "reads", "timer", "period_ns", "offset_ns",
+    "queue", "cost_ns", "wcet_ns", "bytes", "energy_uj", "segments", "priority", "deadline_ns", "jitter_ns",
+    "criticality", "provenance", "source", "error", "model", "params", "why", "width", "overflow", "on_late",
+    "degraded", "times", "release_jitter_ns", "gap_ns", "weights_bytes", "budget_ns", "server_ns", "closed_by",
+    "process",
 )  # fmt: skip
 """The fields of a task in the order of plan.json."""

@@ -16,6 +16,7 @@ from socsched.cost.cost import Cost
 from socsched.descriptor.limits import Objective
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.conditions import FEASIBLE, conditions, upper
+from socsched.planning.corunning import Corunning
 from socsched.planning.costs_in_doubt import interval_ns, rescale_cost
 from socsched.planning.deployment import Outline, outlined, placed
 from socsched.planning.evidence import Measurement, Tie, Uncertainty
@@ -175,7 +176,8 @@ def _verdict(
             break
         if plan.verdict == "feasible":
             factor = 1 + cost.error
-            if unmet(plan, respond(plan.policy, rt_tasks(grown(plan, frozenset([name]), factor))).tight):
+            more = grown(plan, frozenset([name]), factor)
+            if unmet(plan, respond(plan.policy, rt_tasks(more), None, Corunning.of(more).without_relatives).tight):
                 # A bisection ends early where the factor found cannot make this cost the likeliest to flip the verdict.
                 enough = factor - 2 * cost.error * likeliest
                 if enough <= 1:

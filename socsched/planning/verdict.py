@@ -9,6 +9,7 @@ from socsched.cost.power import power_terms
 from socsched.planning.accuracy import losses
 from socsched.planning.assess import Assessment
 from socsched.planning.deployment import Deployment
+from socsched.planning.memory import CAPACITY, capacity, footprint
 from socsched.planning.plan import Task, Violation
 from socsched.planning.schedulability.chains import path_terms
 
@@ -18,12 +19,14 @@ Terms = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Mean power (mW) and DRAM traffic (bytes/s) of a deployment with their terms, and the mode's limits."""
+    """Mean power (mW), DRAM traffic (bytes/s) and memory (bytes) of a deployment with their terms, and the limits."""
 
     power: Terms
     power_cap: int | None
     traffic: Terms
     traffic_cap: int
+    memory: Terms
+    memory_cap: int
 
     @property
     def power_mw(self) -> int:
@@ -35,9 +38,14 @@ class Balance:
         """Return the expected mean DRAM traffic (bytes/s)."""
         return sum(value for _, value in self.traffic)
 
+    @property
+    def memory_bytes(self) -> int:
+        """Return the bytes that a deployment keeps in main memory."""
+        return sum(value for _, value in self.memory)
+
 
 def balance(deployment: Deployment) -> Balance:
-    """Return the mean power and traffic of a deployment."""
+    """Return the mean power and traffic of a deployment, and the memory it needs."""
     model, tasks = deployment.workload.model, deployment.tasks
     traffic = tuple((task.name, task.bytes * _SECOND // task.period_ns) for task in tasks if task.bytes)
     traffic += tuple(
@@ -54,6 +62,8 @@ def balance(deployment: Deployment) -> Balance:
         power_cap=min(caps, default=None),
         traffic=traffic,
         traffic_cap=min(round(model.dram), limits.bytes_per_s or round(model.dram)),
+        memory=footprint(deployment),
+        memory_cap=capacity(model.platform),
     )
 
 
@@ -68,6 +78,7 @@ def violations(deployment: Deployment, assessment: Assessment, sums: Balance) ->
     if sums.power_cap is not None:
         found += _over("mean power", sums.power, sums.power_cap, "mW")
     found += _over("DRAM traffic", sums.traffic, sums.traffic_cap, "B/s")
+    found += _over(CAPACITY, sums.memory, sums.memory_cap, "B")
     found += _accuracy(deployment)
     return found + _residents(deployment)
 

@@ -39,7 +39,8 @@ NO_LIMITS = Limits()
 class Workload:
     """The data that stay the same while mappings change: the graph, the cost model, and the edges between stages.
 
-    `edges` lists (producer, consumer) stages; `observed`: times from a simulation; the remaining fields cache results.
+    `edges` lists (producer, consumer) stages; `observed`: times from a simulation; the remaining fields cache
+    results, `sizes` those of `planning.memory`.
     """
 
     graph: TaskGraph
@@ -48,6 +49,7 @@ class Workload:
     edges: tuple[tuple[str, str], ...] = ()
     observed: Observed = NOTHING
     limits: Limits = NO_LIMITS
+    sizes: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
     _conversions: dict[tuple[str, ...], Cost | None] = field(default_factory=dict)
     _outputs: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -125,7 +127,8 @@ class Workload:
         engine = converter(platform, mode, platform.engine(producer.engine), platform.engine(consumer.engine))
         if engine is None:
             raise Unconnectable(f"no engine converts between {producer.stage!r} and {consumer.stage!r}")
-        return conversion_cost(f"{producer.stage}>{consumer.stage}", changed, engine, platform, mode)
+        cost = conversion_cost(f"{producer.stage}>{consumer.stage}", changed, engine, platform, mode)
+        return self.model.adjust(cost) if self.model.adjust else cost
 
     def once(self, of: object, detail: Hashable, make: Callable[[], Task]) -> Task:
         """Return the task made of an object, a cost or another task, and some detail; each is made only once."""

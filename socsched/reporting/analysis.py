@@ -8,6 +8,7 @@ from socsched.planning.plan import Plan
 from socsched.planning.schedulability.applicable import applicable_tests
 from socsched.planning.schedulability.assumptions import PAGE, chain_sections, union
 from socsched.planning.schedulability.compare_bounds import Resource, bounds, chain_bound
+from socsched.planning.schedulability.miss_probability import SECTION, miss_probabilities
 from socsched.planning.sensitivity import Spare, co_runner, spare
 
 
@@ -17,6 +18,9 @@ def analysis(plan: Plan) -> dict[str, Any]:
     tightest = {chain.name: chain_bound(plan, chain, found.rows) for chain in plan.chains}
     spares = _spares(plan)
     proofs = {chain.name: chain_sections(plan, chain) for chain in plan.chains}
+    late = miss_probabilities(plan)
+    for name in (name for name, probability in late.items() if probability):
+        proofs[name] = [*proofs[name], SECTION]
     return {
         "verdict": plan.verdict,
         "proofs": {"page": PAGE, "sections": union(proofs.values())},
@@ -29,6 +33,7 @@ def analysis(plan: Plan) -> dict[str, Any]:
                 "terms": [{"name": name, "ns": value} for name, value in chain.terms],
                 "test": chain.test,
                 "proofs": proofs[chain.name],
+                "miss_probability": late[chain.name],
                 "tightest": _tightest(tightest[chain.name]),
                 "ways": [{"test": n, "bound_ns": b, "reason": why} for n, b, why in found.chains[chain.name]],
             }

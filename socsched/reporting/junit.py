@@ -63,6 +63,7 @@ def _proved(suite: Node, plan: Plan) -> None:
     names += [f"queue of {task.name}" for task in plan.tasks]
     names += ["mean power"] if plan.power.cap_mw else []
     names += ["DRAM traffic"] if plan.bandwidth.cap_gbps else []
+    names += ["DRAM capacity"] if plan.memory.capacity_bytes else []
     chains = {f"deadline of chain {chain.name}": chain for chain in plan.chains}
     for name in dict.fromkeys([*names, *broken]):
         case = ElementTree.SubElement(suite, "testcase", classname="socsched.plan", name=name, time="0")

@@ -16,7 +16,7 @@ from socsched.planning.plan import Plan, Violation
 from socsched.reporting import view_model
 from socsched.reporting.responsive_table import Sheet
 from socsched.text import printable
-from socsched.units import format_bandwidth, format_duration, format_power
+from socsched.units import format_bandwidth, format_duration, format_power, format_size
 
 
 def console(width: int) -> Console:
@@ -107,6 +107,8 @@ def budget(plan: Plan) -> str:
     if bandwidth.expected_gbps is not None:
         text += f"   DRAM {format_bandwidth(bandwidth.expected_gbps * 1e9)}"
         text += f" of {format_bandwidth((bandwidth.cap_gbps or 0) * 1e9)}"
+    if plan.memory.capacity_bytes:
+        text += f"   memory {format_size(plan.memory.needed_bytes or 0)} of {format_size(plan.memory.capacity_bytes)}"
     shares = ", ".join(f"{kind} {share:.0%}" for kind, share in view_model.provenance_shares(plan).items())
     return f"{text}   evidence: {shares}"
 
@@ -182,6 +184,8 @@ def plan_view(plan: Plan) -> RenderableType:
         Text(""),
         budget(plan),
     ]
+    if programs := view_model.runtimes(plan):
+        parts.append(Text(f"Runtimes: {programs}"))
     parts += [Text(line) for line in open_questions(plan)]
     if plan.violations:
         parts += [Text(""), violations(plan)]
@@ -290,6 +294,8 @@ def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:
         tight = chain["tightest"]
         if tight["bound_ns"] is not None and chain["bound_ns"] is not None and tight["bound_ns"] < chain["bound_ns"]:
             title += f"; {format_duration(tight['bound_ns'])} by {' and '.join(tight['tests'])}"
+        if chain["miss_probability"]:
+            title += f"; a frame is late with a probability of at most {chain['miss_probability']:.2g}"
         parts.append(Text(title, "bold"))
         rows = [[_bound(way["bound_ns"]), way["test"], way["reason"]] for way in chain["ways"]]
         parts += [table("", ["bound", "analysis", "reason"], rows, (0,))]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from socsched.cost.power import Watts, at_wall
-from socsched.descriptor.platform import Supply
+from socsched.descriptor.platform import NATIVE, OWN, Supply
 from socsched.planning.plan import Plan, Task
 from socsched.reporting.worst import worst_frames
 from socsched.trace.trace import Trace
@@ -63,6 +63,15 @@ def lanes(plan: Plan, task: Task) -> str:
 def evidence(task: Task) -> str:
     """Return the kind of evidence for a task's time, with its error."""
     return f"{task.provenance} ±{task.error:.0%}" if task.error else task.provenance
+
+
+def runtimes(plan: Plan) -> str:
+    """Return the programs that compute the networks, each with its stages; empty where all are compiled by socsched."""
+    found: dict[str, list[str]] = {}
+    for task in plan.tasks:
+        if task.runtime not in ("", NATIVE):
+            found.setdefault(task.runtime, []).append(task.name)
+    return "; ".join(f"{name}: {', '.join(tasks)}" for name, tasks in found.items()) if set(found) - {OWN} else ""
 
 
 def totals(result: Mapping[str, Any]) -> tuple[int, int]:

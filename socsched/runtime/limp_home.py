@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from socsched.cost.model import WorkOf
 from socsched.descriptor.pipeline import Pipeline
-from socsched.descriptor.platform import Platform
+from socsched.descriptor.platform import Engine, EngineMode, Platform
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
 
@@ -50,7 +50,7 @@ def without(plan: Plan, lost: Lanes, pipeline: Pipeline, platform: Platform, wor
         return None
     reduced = make_plan(
         pipeline,
-        _reduced(platform, plan.mode, left, missing),
+        _reduced(platform, left, missing),
         plan.mode,
         policy=plan.policy,
         work=work,
@@ -66,29 +66,22 @@ def without(plan: Plan, lost: Lanes, pipeline: Pipeline, platform: Platform, wor
     return replace(reduced, engines=(*engines, *absent), tasks=tasks)
 
 
-def _reduced(platform: Platform, mode: str, left: dict[str, list[int]], lost: dict[str, set[int]]) -> Platform:
-    """Return the platform with fewer units; engines without units are left out."""
+def _reduced(platform: Platform, left: dict[str, list[int]], lost: dict[str, set[int]]) -> Platform:
+    """Return the platform with fewer units in every mode; engines without lanes are off.
 
-    def units(engine: str, before: int) -> int:
-        return max(before - len(lost.get(engine, ())), 0) if len(left.get(engine, [0])) else 0
+    Other modes and lost engines stay described: stated times and parameters of contention refer to them.
+    """
 
-    engines = tuple(
-        replace(e, units=units(e.id, e.units)) if e.shares == "unit" else e
-        for e in platform.engines
-        if left.get(e.id, [0])
-    )
-    kept = {engine.id for engine in engines}
-    shared = {engine.id for engine in engines if engine.shares == "unit"}
-    modes = tuple(
-        replace(
-            m,
-            engines={
-                name: replace(em, units=units(name, em.units)) if name in shared else em
-                for name, em in m.engines.items()
-                if name in kept
-            },
+    def state(engine: Engine, mode: EngineMode) -> EngineMode:
+        if not left.get(engine.id, [0]):
+            return replace(mode, units=0)
+        return replace(
+            mode, units=max(mode.units - len(lost.get(engine.id, ())), 0) if engine.shares == "unit" else mode.units
         )
-        for m in platform.modes
-        if m.called(mode)
+
+    engines = {engine.id: engine for engine in platform.engines}
+    modes = tuple(
+        replace(mode, engines={name: state(engines[name], em) for name, em in mode.engines.items()})
+        for mode in platform.modes
     )
-    return replace(platform, engines=engines, modes=modes)
+    return replace(platform, modes=modes)

@@ -27,6 +27,7 @@ from socsched.errors import UsageError
 from socsched.planning.plan import Plan, Task
 from socsched.progress import tell
 from socsched.runtime.backends.base import Backend
+from socsched.runtime.backends.choose import program_of
 from socsched.runtime.executor import FrameReport, execute
 from socsched.runtime.session import require_whole
 from socsched.runtime.worker import warn
@@ -100,7 +101,9 @@ def measure(
                 break
             count = min(taken, most - taken)
         for task in wanted:
-            if found := _cost(task, variant, times[task.name], note):
+            target = platform.engine(task.engine).target if platform else {}
+            program = program_of(task, str(target.get("kind", "")))
+            if found := _cost(task, variant, times[task.name], note, program):
                 costs[task.name, len(task.lanes)] = found
     return Profile(plan.platform, tuple(costs.values()), _tool(), time.strftime("%Y-%m-%d"))
 
@@ -120,7 +123,9 @@ def half_width(values: Sequence[int]) -> float:
     return (ordered[high - 1] - ordered[low - 1]) / 2 / max(ordered[(count - 1) // 2], 1)
 
 
-def _cost(task: Task, plan: Plan, values: Sequence[int], note: Callable[[str], None]) -> MeasuredCost | None:
+def _cost(
+    task: Task, plan: Plan, values: Sequence[int], note: Callable[[str], None], program: str
+) -> MeasuredCost | None:
     times = sorted(values)
     if not times:
         return None
@@ -131,7 +136,8 @@ def _cost(task: Task, plan: Plan, values: Sequence[int], note: Callable[[str], N
     note(f"{task.name} on {len(task.lanes)} of {task.engine}: {spread}")
     share = len(task.lanes)
     kept = quantiles(times)
-    return MeasuredCost(task.name, task.engine, plan.mode, task.precision, share, p99, error, len(times), median, kept)
+    place = task.name, task.engine, plan.mode, task.precision, share
+    return MeasuredCost(*place, p99, error, len(times), median, kept, runtime=program)
 
 
 def quantiles(ordered: Sequence[int]) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from socsched.faults.model import Faults
 from socsched.runtime import realtime, timetable
 from socsched.runtime.backends.base import Backend, Setting
-from socsched.runtime.backends.choose import Instances, limit
+from socsched.runtime.backends.choose import Instances, limit, replaced_runtimes
 from socsched.runtime.boards.base import Board, Meter
 from socsched.runtime.collect import Collector, class_names
 from socsched.runtime.errors import StageFailed
@@ -92,6 +92,8 @@ class Session:
         with ExitStack() as stack:
             stack.enter_context(self._interrupts())
             stack.callback(lambda: stop_workers(self._workers(), self._injector.freed))
+            for text in replaced_runtimes(self._setting):
+                self._note(text)
             self._start_workers()
             for version in self._versions:
                 self._warm_up(version)

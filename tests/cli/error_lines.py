@@ -38,6 +38,9 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("pipelines import rosbag2 {root}/folder", "no metadata.yaml"),
         ("pipelines import rosbag2 {root}/folder --results {root}/x", "ros2 traces"),
         ("pipelines import amalthea {root}/broken.yaml --results {root}/x", "ros2 traces"),
+        ("pipelines import amalthea {root}/broken.yaml --conf {root}/x", "are for cyberrt"),
+        ("pipelines import cyberrt {root}/broken.yaml --channel x", "KEY=VALUE"),
+        ("pipelines import cyberrt {root}/missing.dag", "missing.dag"),
         ("pipelines import ros2 {root}/folder", "no CTF trace"),
         ("pipelines import ros2 {root}/folder --architecture {root}/missing.yaml", "missing.yaml"),
     ],
@@ -86,6 +89,18 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("compile {root}/missing.json", "missing.json"),
         ("compile {root}/plan.json -p host", "omit --platform"),
     ],
+    "book": [
+        ("book pointpillars", "Missing option"),
+        ("book nothing -p host", "nothing"),
+        ("book pointpillars -p nowhere", "nowhere"),
+        (f"book pointpillars -p {BOARD} --mode 99W", "its modes: "),
+        (f"book pointpillars -p {BOARD} --thermal boiling", "unknown thermal state 'boiling'"),
+        (f"book pointpillars -p {BOARD} --loss tpu", "unknown engine 'tpu'"),
+        (f"book pointpillars -p {BOARD} --condition fog", "unknown operating condition 'fog'"),
+        (f"book pointpillars -p {BOARD} --setup soon", "soon"),
+        (f"book pointpillars -p {BOARD} --objective speed", "speed"),
+        (f"book pointpillars -p {BOARD} -o {{root}}/plan.json", "plan.json"),
+    ],
     "plan": [
         (f"plan pointpillars -p {BOARD} --deadline nothing=5ms", "nothing"),
         ("plan {root}/plan.json --export autoware --template {root}/missing.yaml -o {root}/x.yaml", "missing.yaml"),
@@ -119,6 +134,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("analyze {root}/plan.json --add camera-detection --pipeline nothing", "nothing"),
     ],
     "simulate": [
+        ("simulate {root}/plan.json --scenario {root}/missing.yaml", "a book's folder"),
         ("simulate {root}/plan.json --functional --pipeline nothing", "no pipeline is called 'nothing'"),
         ("simulate nothing -p host", "nothing"),
         ("simulate pointpillars", "needs a platform"),
@@ -299,6 +315,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
 # what writes -> the exit code of a folder or file that cannot be written
 OUTPUTS: list[tuple[str, str]] = [
     ("platforms new my-board -o {place}/b.yaml", "b.yaml"),
+    (f"book pointpillars -p {BOARD} --mode MAXN --thermal cool --loss none -o {{place}}/book", "book"),
     ("guard {root}/plan.json --duration 300ms -o {place}/guarded", "guarded"),
     (f"plan pointpillars -p {BOARD} --mode MAXN --no-refine -o {{place}}/plan.json", "plan.json"),
     ("plan {root}/plan.json --export linux -o {place}/x.sh", "x.sh"),

@@ -15,6 +15,7 @@ LINES = {
     "platforms": ["platforms list", f"platforms show {BOARD} --mode 30W", f"platforms show {BOARD} --engine gpu"],
     "pipelines": ["pipelines list", "pipelines show perception-stack", "pipelines check pointpillars"],
     "plan": [f"plan pointpillars -p {BOARD} --mode MAXN --no-refine"],
+    "book": [f"book pointpillars -p {BOARD} --mode MAXN --loss gpu"],
     "analyze": ["analyze {root}/plan.json"],
     "simulate": ["simulate {root}/plan.json --duration 300ms", "simulate --policies"],
     "why": ["why {root}/good", "why {root}/slow --frame 1"],

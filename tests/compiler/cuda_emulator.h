@@ -34,6 +34,10 @@ static int2 make_int2(int x, int y) { return {x, y}; }
 static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 static uint4 make_uint4(uint x, uint y, uint z, uint w) { return {x, y, z, w}; }
 static float2 make_float2(float x, float y) { return {x, y}; }
+struct longlong2 { long long x, y; };
+struct longlong4 { long long x, y, z, w; };
+static longlong2 make_longlong2(long long x, long long y) { return {x, y}; }
+static longlong4 make_longlong4(long long x, long long y, long long z, long long w) { return {x, y, z, w}; }
 static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 struct Place { int x, y, z; };
@@ -113,13 +117,15 @@ static void all_at(size_t first, size_t count, State state, const std::function<
 
 static bool run_block(Place block, int width, int height) {
   blockIdx = block;
-  fibers.assign(size_t(width * height), Fiber());
+  fibers.resize(size_t(width * height));
   std::memset(buf_dyn_shmem_ptr, 0x5a, sizeof buf_dyn_shmem_ptr);
   for (size_t i = 0; i < fibers.size(); i++) {
     Fiber &fiber = fibers[i];
     fiber.place = {int(i) % width, int(i) / width, 0};
     fiber.state = READY;
-    fiber.stack.resize(1 << 16);
+    fiber.open.clear();
+    fiber.groups.clear();
+    if (fiber.stack.empty()) fiber.stack.resize(1 << 16);  // kept for the next block
     getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = fiber.stack.data();
     fiber.context.uc_stack.ss_size = fiber.stack.size();
@@ -142,6 +148,15 @@ static bool run_block(Place block, int width, int height) {
       all_at(warp, 32, AT_WARP, [&] { fibers[warp].is_load ? load(&fibers[warp]) : multiply(&fibers[warp]); });
     all_at(0, fibers.size(), AT_BLOCK_BARRIER, [] {});
   }
+}
+
+static bool run_alone(Place block, int width, int height) {  // threads that never wait for each other
+  blockIdx = block;
+  for (int i = 0; i < width * height; i++) {
+    threadIdx = {i % width, i / width, 0};
+    body();
+  }
+  return true;
 }
 
 static void copy(void *to, int to_offset, void *from, int from_offset, bool taken) {

@@ -21,7 +21,7 @@ _LAUNCH = """
 extern "C" int launch_{name}(int x, int y, int z, int width, int height, void **given) {{
   emulated::body = [&] {{ {name}({operands}); }};
   for (int k = 0; k < z; k++) for (int j = 0; j < y; j++) for (int i = 0; i < x; i++)
-    if (!emulated::run_block({{i, j, k}}, width, height)) return 1;
+    if (!emulated::{runner}({{i, j, k}}, width, height)) return 1;
   return 0;
 }}
 """
@@ -39,7 +39,8 @@ class Emulated:
         for name, match in found.items():
             types = [p.replace("__restrict__", "").strip().rsplit(" ", 1)[0] for p in match[2].split(",")]
             operands = ", ".join(f"({kind})given[{i}]" for i, kind in enumerate(types))
-            parts += [_called(match[0]), _LAUNCH.format(name=name, operands=operands)]
+            runner = "run_block" if re.search(r"__syncthreads|asm|async", match[0]) else "run_alone"
+            parts += [_called(match[0]), _LAUNCH.format(name=name, operands=operands, runner=runner)]
         path = folder / "kernels.cc"
         path.write_text("\n".join(parts))
         command = ["g++", "-O1", "-w", "-std=c++17", "-shared", "-fPIC", "-fno-strict-aliasing", "-fwrapv"]

@@ -30,7 +30,8 @@ def trtexec(path: Path, split: str) -> Path:
     """Write the rows of a split in the form of trtexec --exportProfile."""
     found = read("googlenet_trtexec_rows.json")["splits"][split]
     names = [name for _, name, _ in read("layer_names.json")["layers"]["googlenet"]]
-    block = "{{{}}}".format(",".join(names[names.index(found["dla_from"]) : names.index("loss3/classifier") + 1]))
+    first = names.index(found["dla_from"] or "loss3/classifier")
+    block = "{{{}}}".format(",".join(names[first : names.index("loss3/classifier") + 1]))
     rows = [
         {"name": n.replace("{DLA}", block), "timeMs": ms * found["count"], "averageMs": ms} for n, ms in found["rows"]
     ]
@@ -58,6 +59,31 @@ def test_googlenet_splits_are_those_of_the_artefact(split: str, tmp_path: Path) 
     assert costs["googlenet.3"].time_ns / 1e6 == pytest.approx(stated["gpu_prob_ms"], rel=0.01)
     assert recording.handover_ns / 1e6 == pytest.approx(stated["gpu_to_dla_input_reformat_ms"], rel=0.01)
     assert len(found.layers["googlenet.2"]) == 140 - int(split)
+
+
+TOTALS = {"24": 2.21434 / 0.774861, "53": 1.55889 / 0.6106, "81": 1.14226 / 0.47731, "110": 0.614552 / 0.272735}
+"""Split -> total by the share that trtexec prints for its longest row; the others' totals are the artefact's."""
+WAITS = {"24": 2.21434, "53": 1.55889, "67": 1.3573, "81": 1.14226, "95": 0.91114, "110": 0.614552, "124": 0.393088}
+WAITS |= {"mark_10": 3.35052, "mark_38": 3.34842, "mark_95": 3.34723}
+
+
+@pytest.mark.parametrize("split", ["-1", *WAITS])
+def test_every_split_of_the_artefact_books_its_wait_on_the_dla(split: str, tmp_path: Path) -> None:
+    """Whichever row hides it: a reformatter of the DLA's block or of the next layer, or a copy from its memory."""
+    stated = read("googlenet_xavier_splits.json")["schedules"]
+    found = import_profile([trtexec(tmp_path / "g.profile", split)], XAVIER, precision="fp16", mode="MAXN")
+    (recording,) = found.recordings
+    total = TOTALS.get(split) or stated.get(split, {}).get("profile_total_ms")
+    if total:
+        assert recording.total_ns / 1e6 == pytest.approx(total, rel=0.001)
+    on_dla = [c for c in found.profile.costs if c.engine.startswith("dla")]
+    if split == "-1":
+        assert not on_dla and [c.engine for c in found.profile.costs] == ["gpu"] and not recording.handover_ns
+        return
+    (dla,) = on_dla
+    submission = next(ms for n, ms in read("googlenet_trtexec_rows.json")["splits"][split]["rows"] if n == "{DLA}")
+    assert dla.time_ns / 1e6 == pytest.approx(WAITS[split] + submission, rel=0.02)
+    assert len(found.layers[dla.stage]) == (140 if split.startswith("mark") else 140 - int(split))
 
 
 def test_ranges_are_of_the_dla_only_where_something_says_so(tmp_path: Path) -> None:
@@ -293,8 +319,6 @@ def test_recorded_jobs_are_results(tmp_path: Path, capsys: pytest.CaptureFixture
         assert run(["compare", str(folder), str(folder), "-q"]) == 0
         assert run(["report", str(folder), "-o", str(tmp_path / f"{place}.md"), "-q"]) == 0
     means = trtexec(tmp_path / "g.profile", "38")
-    assert (
-        run(["profile", "import", str(means), "-p", XAVIER, "--precision", "fp16", "--results", str(tmp_path / "x")])
-        == 2
-    )
+    words = ["profile", "import", str(means), "-p", XAVIER, "--precision", "fp16", "-o", str(tmp_path / "p.json")]
+    assert run([*words, "--results", str(tmp_path / "x")]) == 2
     assert "states when jobs ran" in capsys.readouterr().err

@@ -18,6 +18,7 @@ from socsched.interchange.ctf import Event, read_trace
 from socsched.interchange.ctf_metadata import Parser
 from socsched.interchange.ros2 import read_graph
 from socsched.interchange.ros2_pipeline import pipeline_of
+from tools.verify import caret as verify
 
 
 @pytest.fixture(scope="module")
@@ -83,15 +84,15 @@ def test_communication_latencies_are_from_publication_to_start(caret: Path) -> N
     """CARET's definition: from rclcpp_publish to the start of the callback that took the same source time stamp."""
     events = read_trace(caret / "trace").events
     published: dict[int, tuple[int, int]] = {}
-    pending: dict[int, int] = {}
+    pending: dict[int, tuple[int, int]] = {}
     wanted: Counter[int] = Counter()
     source: dict[int, tuple[int, int] | None] = {}
     topics = {e.fields["publisher_handle"]: e.fields["topic_name"] for e in events if "publisher_init" in e.name}
     for event in events:
         if event.name == "ros2:rclcpp_publish":
-            pending[event.thread] = event.fields["publisher_handle"]
+            pending[event.thread] = event.time_ns, event.fields["publisher_handle"]
         elif event.name == "ros2_caret:dds_bind_addr_to_stamp" and event.thread in pending:
-            published[event.fields["source_stamp"]] = (event.time_ns, pending.pop(event.thread))
+            published[event.fields["source_stamp"]] = pending.pop(event.thread)
         elif event.name == "ros2:dispatch_subscription_callback":
             source[event.thread] = published.get(event.fields["source_stamp"])
         elif event.name == "ros2:callback_start":
@@ -102,6 +103,18 @@ def test_communication_latencies_are_from_publication_to_start(caret: Path) -> N
     taken = [i for node in graph.nodes.values() for i in node.callback.instances if i.taken]
     assert Counter(i.start_ns - i.taken.time_ns for i in taken if i.taken) == wanted
     assert sum(wanted.values()) == 234
+
+
+@pytest.mark.needs("babeltrace2")
+def test_callbacks_communications_and_paths_equal_those_of_babeltrace2(caret: Path) -> None:
+    rows = verify.compare(caret / "trace", caret / "architecture.yaml")
+    assert [(row.what, sum(row.reference.values())) for row in rows] == [
+        ("events", 2880),
+        ("callback latencies", 381),
+        ("communication latencies", 234),
+        ("instances of path target", 47),
+    ]
+    assert all(row.equal for row in rows)
 
 
 def test_why_report_and_compare_answer_for_the_recording(

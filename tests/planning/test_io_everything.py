@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.descriptor.contention import ContentionChoice
-from socsched.planning.evidence import Bandwidth, Condition, Measurement, Power, Provenance, Tie, Uncertainty
+from socsched.planning.evidence import Bandwidth, Condition, Measurement, Memory, Power, Provenance, Tie, Uncertainty
 from socsched.planning.io import from_document, load, save, to_document
 from socsched.planning.plan import ChainResult, Conflict, Plan, Throttle, Transition, Violation
 from socsched.planning.search_report import ModeResult, Proof, SearchReport
@@ -46,6 +46,7 @@ def everything() -> Plan:
             t, model="m.onnx", params={"a": [1, {"b": 2.5}], "c": None, "d": True}, why="cheapest", width=1,
             overflow="oldest", on_late="degrade", degraded=t.segments, times=made.tasks[0].times, release_jitter_ns=1,
             gap_ns=2, weights_bytes=3, budget_ns=4, server_ns=5, closed_by=t.name, process="p",
+            runtime="tvm",
         )
         for t in made.tasks
     )  # fmt: skip
@@ -69,6 +70,7 @@ def everything() -> Plan:
         ),
         power=Power(1.5, 2, (("cpu", 1), ("gpu", 0.5))),
         bandwidth=Bandwidth(1.5, 2, (("a", 1),)),
+        memory=Memory(3, 4, (("weights of a", 3),)),
         solver=REPORT,
         inputs={"pipeline": "sha256:1"},
         contention=ContentionChoice("linear", {"a": 0.25, "b": {"c": 1}}, {"cpu": "cpu"}),

@@ -12,10 +12,13 @@ import pytest
 from fake_board import JETPACK7, L4T35, RECORDED, Nvpmodel, orin, tegrastats, tensorrt
 from run_plans import MS, Scripted, pipeline, plan, sleep, task
 
-from socsched.descriptor.catalog import get_platform
+from socsched.compiler.targets.tensorrt.releases import dla_refusal
+from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import MachineError, UsageError
 from socsched.planning.plan import Plan, PlannedEngine
-from socsched.runtime.backends.tensorrt_dla import DlaBuilder, DlaStage, Package, Placement, has_dla
+from socsched.runtime.backends import choose
+from socsched.runtime.backends.base import Setting
+from socsched.runtime.backends.tensorrt_dla import DlaBuilder, DlaStage, Package, Placement
 from socsched.runtime.boards.jetson import JetsonBoard
 from socsched.runtime.executor import execute
 from socsched.runtime.meters import Nvml, TegrastatsMeter, as_steps, ina3221_rails, read_rails
@@ -205,7 +208,16 @@ def test_the_dlas_of_the_board_are_driven_by_tensorrt(tmp_path: Path) -> None:
      ("11.4.0", False), ("11.4.1", True), ("12.0.0", True)],
 )  # fmt: skip
 def test_which_releases_have_a_dla(version: str, has: bool) -> None:
-    assert has_dla(version) == has
+    assert (not dla_refusal(version)) == has
+
+
+def test_from_11_4_1_on_only_an_agx_orin_has_a_dla() -> None:
+    boards = ("NVIDIA Jetson AGX Orin Developer Kit\0", "NVIDIA Jetson Orin NX Engineering Reference\0", "a PC", "")
+    refused = [dla_refusal("11.4.1", board) for board in boards]
+    assert [bool(reason) for reason in refused] == [False, True, False, False]
+    assert refused[1].endswith("on jetson-agx-orin only, this is a NVIDIA Jetson Orin NX Engineering Reference")
+    assert not any(dla_refusal("8.6.2", board) for board in boards), "JetPack 6 has it on an Orin NX too"
+    assert dla_refusal("8.6.2", "NVIDIA Jetson Orin Nano Developer Kit"), "an Orin Nano has no DLA"
 
 
 @pytest.fixture
@@ -229,6 +241,30 @@ def test_an_engine_is_built_for_its_core_without_fallback_and_kept(package: Pack
     half = tensorrt()
     DlaBuilder(half).engine(replace(package, precision="fp16", calibration=None), 0)
     assert ("flag", "INT8") not in half.log
+
+
+def test_an_engine_for_the_gpu_names_no_core(package: Package) -> None:
+    trt = tensorrt(cores=0, strays=("resize",))
+    assert DlaBuilder(trt).engine(replace(package, precision="fp16", calibration=None), None) == b"engine"
+    assert ("built", (None, -1)) in trt.log and ("flag", "FP16") in trt.log
+    full = tensorrt(cores=0)
+    DlaBuilder(full).engine(replace(package, precision="fp32", calibration=None), None)
+    assert not [flag for flag in full.log if flag[0] == "flag"]
+    assert DlaStage(trt, b"engine", None).names == ("image", "scores") and ("loaded", -1) in trt.log
+
+
+def test_a_task_runs_by_its_planned_runtime_where_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, pipeline = planned(), get_pipeline("camera-detection")
+    detect = replace(made.tasks[0], name="detect", kind="stage", engine="gpu")
+    tasks = tuple(replace(detect, runtime=name) for name in ("tensorrt", "tvm"))
+    setting = Setting(replace(made, tasks=tasks), pipeline, board(orin(tmp_path)).platform_for(made), {}, None)
+    for installed, first in ((True, "dla"), (False, "cuda")):
+        monkeypatch.setattr(choose, "is_installed", lambda _, answer=installed: answer)
+        assert [choose.sort_of(each, setting) for each in tasks] == [first, "cuda"]
+        notes = choose.replaced_runtimes(setting)
+        assert len(notes) == (not installed) and all("planned for tensorrt" in note for note in notes)
 
 
 def test_layers_no_dla_takes_are_named_before_anything_is_built(package: Package) -> None:

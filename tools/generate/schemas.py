@@ -16,8 +16,10 @@ from socsched.descriptor.bar_file import BarFile
 from socsched.descriptor.operator_rules_file import RulesFile
 from socsched.descriptor.pipeline_file import PipelineFile
 from socsched.descriptor.platform_file import PlatformFile
+from socsched.descriptor.scenario_file import ScenarioFile
 from socsched.descriptor.study_file import StudyFile
 from socsched.descriptor.taskset import TaskSetFile
+from socsched.modebook.document import BookDocument
 from socsched.planning.plan import Plan
 from socsched.trace.document import ResultDocument
 from socsched.validation.document import PowerDocument, ValidationDocument
@@ -35,6 +37,8 @@ MODELS: dict[str, type] = {
     "validation.schema.json": ValidationDocument,
     "power-validation.schema.json": PowerDocument,
     "bar.schema.json": BarFile,
+    "scenario.schema.json": ScenarioFile,
+    "book.schema.json": BookDocument,
 }
 
 

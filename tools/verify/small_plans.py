@@ -8,6 +8,7 @@ from typing import Any
 
 from socsched.cost.contention.max_min import MaxMin
 from socsched.cost.cost import Segment
+from socsched.planning.corunning import Corunning
 from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.lanes import with_wcet
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor
@@ -100,7 +101,7 @@ def plan_system(policy: str, kind: str, draw: Random) -> SmallPlan:
     plan = Plan(
         platform="small", mode="small", pipeline="small", verdict="undecided", policy=policy, engines=tuple(engines),
         sensors=tuple(sensors), tasks=tuple(tasks), transitions=(), chains=chains, violations=(), power=Power(),
-        bandwidth=Bandwidth(), solver=SearchReport(), inputs={},
+        bandwidth=Bandwidth(), solver=SearchReport(), inputs={}, dram_bandwidth=CAPACITY if shared else 0,
     )  # fmt: skip
     return _explored(plan, path, best, draw)
 
@@ -193,7 +194,7 @@ def plan_bounds(small: SmallPlan) -> list[tuple[str, int | str, int]]:
     plan = small.plan
     index = {task.name: number for number, task in enumerate(plan.tasks)}
     tasks = rt_tasks(plan)
-    whole = respond(plan.policy, tasks)
+    whole = respond(plan.policy, tasks, None, Corunning.of(plan).without_relatives)
     found: list[tuple[str, int | str, int]] = []
     for label, answers in (("own", whole.own), ("tightest", whole.tight)):
         found += [(f"plan {plan.policy}, {label}", index[n], r.value) for n, r in answers.items() if r.bounded]

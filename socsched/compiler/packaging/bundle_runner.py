@@ -198,7 +198,8 @@ def _compiled(
     refusals = "; ".join(against) or "it contains none for this stage"
     raise MachineError(
         f"stage {entry['name']!r}: no code in this bundle runs here: {refusals}",
-        "start it on the board it was compiled for; this program does not run the output of vendors' tools",
+        "start it on the board it was compiled for; this program does not run the output of vendors' tools "
+        "(where an engine also runs our kernels: `socsched plan --runtime tvm`)",
     )
 
 

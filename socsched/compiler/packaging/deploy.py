@@ -50,7 +50,8 @@ class Request:
 
     `stage` and `engine` restrict the selection, `part` cuts the one stage.  `shares`: engine units assigned to each
     stage.  `scales`: scales of int8 stages, by stage name.  `plan`: the plan's document, kept with the code.
-    `application` adds files to the finished bundle before their digests are taken.
+    `application` adds files to the finished bundle before their digests are taken.  `runtimes`: the program that a
+    plan chose for a stage.
     """
 
     placement: Placement | str | None = None
@@ -61,6 +62,12 @@ class Request:
     scales: Mapping[str, Scales] = field(default_factory=dict)
     plan: Mapping[str, Any] | None = None
     application: Callable[[Path], object] | None = None
+    runtimes: Mapping[str, str] = field(default_factory=dict)
+
+    def runtime_of(self, stage: Stage, engine: Engine) -> str:
+        """Return the runtime that the plan chose for a stage, empty on another engine than the planned one."""
+        planned = isinstance(self.placement, Mapping) and self.placement.get(stage.name, ("",))[0] == engine.id
+        return self.runtimes.get(stage.name, "") if planned else ""
 
 
 def compile_pipeline(
@@ -98,7 +105,7 @@ def compile_bundle(
     if request.part and not request.stage:
         raise UsageError("--part needs the name of its stage", "add --stage")
     choices = list(_Choices(pipeline, platform, request, weights, note))
-    _require_takers(choices, request.part)
+    _require_takers(choices, request)
     _require_functions(pipeline, platform, request)
     try:
         with scratch(out_dir) as folder:
@@ -127,9 +134,10 @@ def _make(
     for number, (chosen, target, precision) in enumerate(choices):
         tell("compiling", number, len(choices), "stages", chosen.name)
         folder = _folder(chosen, target, precision, request.part)
-        if vendor.has_toolchain(target):
+        runtime = request.runtime_of(chosen, target)
+        if vendor.has_toolchain(target, runtime):
             known = of_stage(request.scales, chosen) or _shipped(chosen, weights)
-            document = vendor.hand_over(chosen, target, precision, made / folder, weights, request.part, known)
+            document = vendor.hand_over(chosen, target, precision, made / folder, weights, request.part, known, runtime)
             handovers.append({**document, "folder": folder.as_posix()})
             note(f"{chosen.name} for {target.id} in {precision}, {_outcome(document)}")
             continue
@@ -176,18 +184,23 @@ def placement(tasks: Any) -> dict[str, tuple[str, str]]:
     return {task.name: (task.engine, task.precision) for task in tasks if task.kind == "stage"}
 
 
+def runtimes_by_stage(tasks: Any) -> dict[str, str]:
+    """Return the runtime a plan chose for each stage (tasks with kind, name and runtime), where it names one."""
+    return {task.name: task.runtime for task in tasks if task.kind == "stage" and task.runtime}
+
+
 def shares_by_stage(tasks: Any) -> dict[str, int]:
     """Return the number of lanes a plan assigns to each stage (tasks with kind, name and lanes)."""
     return {task.name: len(task.lanes) for task in tasks if task.kind == "stage"}
 
 
-def _require_takers(choices: list[tuple[Stage, Engine, str]], part: Part | None) -> None:
+def _require_takers(choices: list[tuple[Stage, Engine, str]], request: Request) -> None:
     """Raise UsageError naming the fallback operators of all stages, before the first file is written."""
     refused = []
     for stage, engine, precision in choices:
-        if vendor.has_toolchain(engine):
+        if vendor.has_toolchain(engine, request.runtime_of(stage, engine)):
             try:
-                require_all(stage_work(stage, precision, part), engine)
+                require_all(stage_work(stage, precision, request.part), engine)
             except UsageError as error:
                 refused.append(error)
     if refused:

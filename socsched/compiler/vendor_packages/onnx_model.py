@@ -42,6 +42,11 @@ def to_onnx(network: Network, weights: Mapping[str, Array], types: Mapping[str, 
     return onnx.helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION, producer_name="socsched")
 
 
+def without_operator(network: Network) -> list[str]:
+    """Return the kinds of layers of a network that `to_onnx` cannot write."""
+    return sorted({layer.op for layer in network.layers} - set(_OPERATORS))
+
+
 def _value(name: str, tensor: TensorType, nominal: int) -> Any:
     from onnx import TensorProto, helper
 

@@ -27,7 +27,8 @@ class Package:
 
     `inputs` and `outputs` are the border tensors by name, in the engine's dtype and layout; `scales` holds one per
     tensor in INT8 and is empty otherwise, `exact` the same scales with signed and unsigned values distinguished;
-    `promoted` lists precisions other than `precision` in which some operators run.
+    `promoted` lists precisions other than `precision` in which some operators run.  `runtime`: the toolchain, where the
+    engine also has code of its own (`Engine.runtimes`), else empty.
     """
 
     stage: str
@@ -40,11 +41,13 @@ class Package:
     scales: Mapping[str, float]
     promoted: tuple[str, ...] = ()
     exact: Mapping[str, Scale] = field(default_factory=dict)
+    runtime: str = ""
 
     @property
     def version(self) -> str:
-        """Return the toolchain version for which the engine's rules hold."""
-        return self.engine.operators.version
+        """Return the toolchain version for which the engine's rules hold, or that its runtime states."""
+        stated = (runtime.version for runtime in self.engine.runtimes if runtime.name == self.runtime)
+        return next(stated, self.engine.operators.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +71,11 @@ class Toolchain:
     """A vendor's toolchain: `scripts` returns the text of each file that it needs besides the model, by file name.
 
     `compiler` is the part of it that runs here, None if there is none.  `convert` makes the model that the toolchain
-    reads from the one in fp32, where the two differ.
+    reads from the one in fp32, where the two differ.  `layout` returns the layout of a border tensor on an engine whose
+    rules state no formats, given its own.
     """
 
     scripts: Callable[[Package], dict[str, str]]
     compiler: Compiler | None = None
     convert: Callable[[Package, Any], Any] | None = None
+    layout: Callable[[TensorType, str, str], str] | None = None

@@ -32,7 +32,7 @@ from socsched.compiler.vendor_packages.onnx_model import to_onnx
 from socsched.compiler.vendor_packages.package import GROUP, MODEL, QUANTISED, Compiler, Package, Toolchain
 from socsched.compiler.vendor_packages.scales import check_scales
 from socsched.descriptor.pipeline import Stage
-from socsched.descriptor.platform import Engine
+from socsched.descriptor.platform import NATIVE, OWN, Engine
 from socsched.errors import MachineError, UsageError
 from socsched.graph.expand import layer_types
 from socsched.graph.network import Network
@@ -45,9 +45,25 @@ DESCRIPTION, LAYERS = "handover.json", "layers.json"
 PRECISIONS = ("fp16", "int8")
 
 
-def has_toolchain(engine: Engine) -> bool:
-    """Return whether stages for `engine` are handed over to a vendor's toolchain."""
-    return engine.operators.runtime in plugins.names(GROUP)
+def has_toolchain(engine: Engine, runtime: str = "") -> bool:
+    """Return whether stages for `engine` are handed over to a vendor's toolchain; see `toolchain_of`."""
+    return bool(toolchain_of(engine, runtime))
+
+
+def toolchain_of(engine: Engine, runtime: str = "") -> str:
+    """Return the toolchain that stages for `engine` are handed to, empty where they are compiled here.
+
+    `runtime`: the one that a plan chose for the stage, empty for that of the engine's operator rules; UsageError for
+    one that is not known.
+    """
+    wanted = (runtime or engine.operators.runtime).lower()
+    found = next((name for name in plugins.names(GROUP) if name.lower() == wanted), "")
+    if not found and runtime not in ("", OWN, NATIVE):
+        known = ", ".join((OWN, *(name.lower() for name in plugins.names(GROUP))))
+        raise UsageError(
+            f"{engine.id}: no toolchain for the runtime {runtime!r} of the plan", f"expected one of {known}"
+        )
+    return found
 
 
 def vendor_compiler(engine: Engine) -> Compiler | None:
@@ -66,16 +82,18 @@ def hand_over(
     weights: Mapping[str, Array] | None = None,
     part: Part | None = None,
     scales: Mapping[str, float] | Scales | None = None,
+    runtime: str = "",
 ) -> dict[str, Any]:
     """Write `stage` (or a part of it) for `engine`'s toolchain into `folder` and return the content of handover.json.
 
     `scales` are those of every network input and layer, needed in int8; plain numbers are steps of signed values.
-    Where the vendor's compiler is installed (`vendor_compilers`) the stage is compiled too.  Nothing is written unless
-    the engine accepts every operator: UsageError names each that would fall back, with reason and source.  Raises
-    InputError for weights or scales that do not fit, CompileError for a layer without ONNX operator or a model that the
-    vendor's compiler refuses, and MachineError when the folder cannot be written.
+    `runtime`: the toolchain that a plan chose, where the engine has several runtimes.  Where the vendor's compiler is
+    installed (`vendor_compilers`) the stage is compiled too.  Nothing is written unless the engine accepts every
+    operator: UsageError names each that would fall back, with reason and source.  Raises InputError for weights or
+    scales that do not fit, CompileError for a layer without ONNX operator or a model that the vendor's compiler
+    refuses, and MachineError when the folder cannot be written.
     """
-    prepared = prepare(stage, engine, precision, weights, part, scales)
+    prepared = prepare(stage, engine, precision, weights, part, scales, runtime)
     package, toolchain, verdict = prepared.package, prepared.toolchain, prepared.verdict
     texts = toolchain.scripts(package)
     built = built_here(prepared)
@@ -86,8 +104,8 @@ def hand_over(
         "engine": engine.id,
         "engine_kind": engine.kind,
         "precision": precision,
-        "toolchain": engine.operators.runtime,
-        "version": engine.operators.version,
+        "toolchain": toolchain_of(engine, runtime),
+        "version": package.version,
         "rules": engine.operators.name,
         "weights": prepared.weights,
         "inputs": _tensors(package.inputs, prepared.names),
@@ -138,14 +156,19 @@ def prepare(
     weights: Mapping[str, Array] | None = None,
     part: Part | None = None,
     scales: Mapping[str, float] | Scales | None = None,
+    runtime: str = "",
 ) -> Prepared:
     """Return `stage` prepared for `engine`'s toolchain; parameters and errors are those of `hand_over`."""
-    if not has_toolchain(engine):
+    name = toolchain_of(engine, runtime)
+    if not name:
         raise UsageError(
             f"{engine.id}: no vendor toolchain is known for it", f"known: {', '.join(plugins.names(GROUP))}"
         )
-    if precision not in PRECISIONS:
-        raise UsageError(f"{engine.id} takes fp16 or int8, not {precision}")
+    declared = next((each.name for each in engine.runtimes if each.name == runtime), "")
+    taken = tuple(engine.precisions) if declared else PRECISIONS
+    if precision not in taken:
+        raise UsageError(f"{engine.id} takes {' or '.join(taken)}, not {precision}")
+    toolchain: Toolchain = plugins.load(GROUP, name, Toolchain)
     model, whole = network_of(stage)
     verdict = require_all(stage_work(stage, precision, part), engine)
     chosen, provenance = weights_for(model, whole, weights)
@@ -158,13 +181,13 @@ def prepare(
         precision,
         network,
         chosen,
-        _border(network.inputs, engine, precision, "in"),
-        _border({name: types[name] for name in network.outputs}, engine, precision, "out"),
+        _border(network.inputs, engine, precision, "in", toolchain),
+        _border({name: types[name] for name in network.outputs}, engine, precision, "out", toolchain),
         steps,
         tuple(sorted({dtype for _, dtype in verdict.promoted})),
         exact,
+        declared,
     )
-    toolchain: Toolchain = plugins.load(GROUP, engine.operators.runtime, Toolchain)
     onnx = to_onnx(network, chosen, types)
     return Prepared(package, toolchain, verdict, onnx, names, model.name, provenance)
 
@@ -188,14 +211,21 @@ def built_here(prepared: Prepared) -> Built | None:
     return build(compiler, prepared.package, model_for(compiler, prepared.package, prepared.onnx))
 
 
-def _border(tensors: Mapping[str, TensorType], engine: Engine, precision: str, use: str) -> dict[str, TensorType]:
+def _border(
+    tensors: Mapping[str, TensorType], engine: Engine, precision: str, use: str, toolchain: Toolchain
+) -> dict[str, TensorType]:
     """Return the border tensors in the engine's dtype and its first accepted layout known to socsched."""
     offered = [f.layout for f in engine.operators.formats.get(precision, ()) if f.use in (use, "both")]
     layout = next((name for name in offered if _known(name)), engine.precisions[precision].layout)
+    free = None if offered else toolchain.layout
+
+    def at(tensor: TensorType) -> str:
+        if len(tensor.shape) != 4:
+            return ""
+        return free(tensor, precision, layout) if free else layout
+
     return {
-        name: TensorType(tensor.shape, precision, layout if len(tensor.shape) == 4 else "")
-        if tensor.dtype == "fp32"
-        else tensor
+        name: TensorType(tensor.shape, precision, at(tensor)) if tensor.dtype == "fp32" else tensor
         for name, tensor in tensors.items()
     }
 

@@ -52,7 +52,7 @@ DataStage::DataStage(const StagePlace& place) : place_(place) {
 const Tensor* DataStage::arriving(const Job& job, size_t number) {
   const InputSettings& wanted = place_.settings.inputs[number];
   const Data* const data = job.given.data[data_[number]];
-  if (!data || wanted.port >= data->ports.size() || (!data->ports[wanted.port].data && !data->ports[wanted.port].object)) {
+  if (!data || wanted.port >= data->ports.size() || (!data->ports[wanted.port].data && !data->ports[wanted.port].object && !data->ports[wanted.port].device)) {
     fail("no data from " + wanted.from);
     return nullptr;
   }
@@ -63,6 +63,10 @@ const Tensor* DataStage::input(const Job& job, size_t number) {
   const Tensor* const found = arriving(job, number);
   if (!found) return nullptr;
   const InputSettings& wanted = place_.settings.inputs[number];
+  if (!found->data && found->device) {
+    fail("data from " + wanted.from + " are on the device only");
+    return nullptr;
+  }
   if (!fits(wanted.type, found->type)) {
     fail("data from " + wanted.from + " have another shape than it takes");
     return nullptr;

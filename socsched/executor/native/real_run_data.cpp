@@ -36,7 +36,7 @@ void RealRun::make_slots() {
     computes_.emplace_back();
     for (const Task& task : control_.plan(version).tasks) {
       const StageSettings& stage = settings.stage(version, task.name);
-      computes_.back().push_back(stage.kind == "host" || stage.kind == "network" || stage.kind == "convert");
+      computes_.back().push_back(stage.computes());
       slots_.back().push_back(std::make_unique<DataSlots>(holders(control_.wiring(version), task), stage));
     }
   }

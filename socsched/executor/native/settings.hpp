@@ -21,7 +21,8 @@ struct InputSettings {
 };
 
 // How a stage is made executable: `spin` (busy for a time), `sleep`, `call` (a function of a shared object), `host` (a
-// function of stages.h), `network` (compiled by TVM), or `convert` (data types and layouts of another stage's outputs).
+// function of stages.h), `network` (compiled by TVM), `convert` (data types and layouts of another stage's outputs), `cuda`
+// (launch lists), or `engine` (an artefact that an adapter runs, see adapter.h).
 struct StageSettings {
   std::string kind = "spin", title, shared_object, function;
   Ns time = -1, cheap_time = -1;   // of spin and sleep; -1: the planned cost
@@ -30,6 +31,15 @@ struct StageSettings {
   std::vector<uint8_t> params;     // of a host stage: a struct of stages.h
   int threads = 0;                 // of a network; 0: TVM_NUM_THREADS
   bool records = false;            // whether its outputs are boxes, scores and labels to record
+  std::vector<std::string> programs;  // of a cuda stage: launch lists, for one architecture each, preferred ones first
+  std::vector<bool> on_host;       // of a cuda stage, by output: whether the host reads it
+  size_t piece = 0;                // of a cuda stage: kernels of a graph, 0 for all; two graphs are queued at once
+  int marks = -1, least_mark = 0;  // of a cuda stage: the output whose values from `least_mark` on mark the rows in use
+  std::string adapter, artefact;   // of an engine; `shared_object` is the vendor's library, or the adapter itself
+  std::map<std::string, std::string> options;  // of an engine, for its adapter
+  std::vector<std::string> input_names, output_names;  // of an engine: the tensors in its artefact
+
+  bool computes() const { return kind != "spin" && kind != "sleep" && kind != "call"; }
 };
 
 // One frame of a sensor: the shapes of its tensors, which lie in turn in the file; with a problem it is lost.

@@ -40,9 +40,31 @@ std::vector<uint8_t> read_bytes(const JsonField& from) {
   return bytes;
 }
 
+void read_cuda(const JsonField& from, const std::string& path, StageSettings& stage) {
+  for (const std::string& program : from["programs"].texts(64, LONGEST)) stage.programs.push_back(path_next_to(path, program));
+  for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.on_host.push_back(entry["on_host"].boolean());
+  stage.piece = static_cast<size_t>(from["piece"].integer(0, MOST));
+  const int64_t last = static_cast<int64_t>(stage.outputs.size()) - 1;
+  if (!from.has("marks")) return;
+  stage.marks = static_cast<int>(from["marks"]["output"].integer(0, last));
+  stage.least_mark = static_cast<int>(from["marks"]["least"].integer(0, 1));
+  if (const TensorType& type = stage.outputs[static_cast<size_t>(stage.marks)]; type.dtype != Dtype::int32 || type.rank != 1 || type.shape[0] < 0)
+    from["marks"].fail("expected an output of a fixed number of int32");
+}
+
+void read_engine(const JsonField& from, const std::string& path, StageSettings& stage) {
+  stage.adapter = from["adapter"].text(LONGEST);
+  stage.artefact = path_next_to(path, from["artefact"].text(LONGEST));
+  stage.shared_object = from["library"].text(LONGEST);
+  if (stage.shared_object.find('/') != std::string::npos) stage.shared_object = path_next_to(path, stage.shared_object);
+  for (const auto& [name, value] : from["options"].fields(64)) stage.options[name] = value.text(LONGEST);
+  for (const JsonField& entry : from["inputs"].items(MOST_PORTS)) stage.input_names.push_back(entry["name"].text(LONGEST));
+  for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.output_names.push_back(entry["name"].text(LONGEST));
+}
+
 StageSettings read_stage(const JsonField& from, const std::string& path) {
   StageSettings stage;
-  stage.kind = from["kind"].one_of({"spin", "sleep", "call", "host", "network", "convert"});
+  stage.kind = from["kind"].one_of({"spin", "sleep", "call", "host", "network", "convert", "cuda", "engine"});
   if (from.has("title")) stage.title = from["title"].text(LONGEST);
   if (from.has("time_ns")) stage.time = from["time_ns"].integer(0, MOST_NS);
   if (from.has("cheap_time_ns")) stage.cheap_time = from["cheap_time_ns"].integer(0, MOST_NS);
@@ -50,11 +72,13 @@ StageSettings read_stage(const JsonField& from, const std::string& path) {
   if (stage.kind == "call" || stage.kind == "host") stage.function = from["function"].text(LONGEST);
   if (stage.kind == "host") stage.params = read_bytes(from["params"]);
   if (stage.kind == "network") stage.threads = static_cast<int>(from["threads"].integer(0, 1024));
-  if (stage.kind != "host" && stage.kind != "network" && stage.kind != "convert") return stage;
+  if (!stage.computes()) return stage;
   for (const JsonField& entry : from["inputs"].items(MOST_PORTS))
     stage.inputs.push_back({entry["from"].text(LONGEST), static_cast<size_t>(entry["port"].integer(0, MOST_PORTS - 1)), read_type(entry)});
   if (stage.kind != "convert")
     for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.outputs.push_back(read_type(entry));
+  if (stage.kind == "cuda") read_cuda(from, path, stage);
+  if (stage.kind == "engine") read_engine(from, path, stage);
   if (from.has("records")) stage.records = from["records"].boolean();
   if (stage.records && stage.outputs.size() < 3) from["records"].fail("expected false without three outputs");
   return stage;

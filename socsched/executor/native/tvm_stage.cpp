@@ -1,10 +1,13 @@
 // Networks compiled by TVM: a virtual machine for each stage, loaded and called through TVM's C ABI.
 #include <cstdlib>
 #include <dlfcn.h>
+#include <memory>
 #include <mutex>
+#include <optional>
 
 #include "data_stage.hpp"
 #include "failure.hpp"
+#include "parallel.hpp"
 #include "tvm_abi.hpp"
 
 namespace socsched {
@@ -136,7 +139,6 @@ class TvmStage : public DataStage {
  public:
   explicit TvmStage(const StagePlace& place) : DataStage(place), inputs_(place.settings.inputs.size()) {}
 
-  // The thread pool of kernels belongs to the thread that calls them, which is the one that prepares.
   void prepare() override {
     runtime_ = &Runtime::instance(place_.control.settings().tvm);
     try {
@@ -147,7 +149,7 @@ class TvmStage : public DataStage {
       tvm::Any device[3] = {Runtime::integer(tvm::CPU), Runtime::integer(0), Runtime::integer(POOLED)};
       runtime_->call(initialise, device, 3);
       main_ = runtime_->function(module_, "main");
-      if (place_.settings.threads) runtime_->set_threads(place_.settings.threads);
+      if (!share_kernels() && place_.settings.threads) runtime_->set_threads(place_.settings.threads);
     } catch (const Failure& failure) {
       throw Failure(MACHINE, place_.settings.shared_object + ": cannot be loaded: " + failure.what(), "delete it; it is built again");
     }
@@ -168,6 +170,8 @@ class TvmStage : public DataStage {
     }
     Progress progress = Progress::failed;
     if (count == inputs_.size()) {
+      std::optional<Crew::Job> shared;
+      if (crew_) shared.emplace(*crew_);
       try {
         progress = keep(runtime_->call(main_, arguments, static_cast<int>(count)), *job.output);
       } catch (const Failure& failure) {
@@ -193,6 +197,22 @@ class TvmStage : public DataStage {
       object = runtime.tensor(&array);
     }
   };
+
+  // Have the library's kernels computed by the crew instead of TVM's threads, which wait for a disturbed one.  Return false
+  // for a library whose kernels need threads that wait for each other: then TVM's remain.
+  bool share_kernels() {
+    void* const library = dlopen(place_.settings.shared_object.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    if (!library || dlsym(library, "__TVMBackendParallelBarrier")) return false;
+    void* const hook = dlsym(library, "__TVMBackendParallelLaunch");
+    if (!hook) return false;  // no kernel is parallel
+    const int threads = place_.settings.threads ? place_.settings.threads : static_cast<int>(place_.task.lanes.size());
+    thread_local std::vector<std::unique_ptr<Crew>> crews;  // of a worker, whose stages run one at a time
+    for (const auto& known : crews)
+      if (known->threads() == threads) crew_ = known.get();
+    if (!crew_) crew_ = crews.emplace_back(std::make_unique<Crew>(threads)).get();
+    __atomic_store_n(static_cast<decltype(&launch_in_parallel)*>(hook), &launch_in_parallel, __ATOMIC_RELEASE);
+    return true;
+  }
 
   void release_outputs(Data& slot) {
     for (Tensor& port : slot.ports)
@@ -242,6 +262,7 @@ class TvmStage : public DataStage {
   Runtime* runtime_ = nullptr;
   tvm::Object *module_ = nullptr, *main_ = nullptr;
   std::vector<Input> inputs_;
+  Crew* crew_ = nullptr;
 };
 
 }  // namespace

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from socsched.planning.plan import Plan
-from socsched.planning.schedulability import edf_holistic
+from socsched.planning.schedulability import edf_holistic, path_windows
 from socsched.planning.schedulability.tasks import RtTask, components, rt_tasks, single_resource
 
 
@@ -41,6 +41,9 @@ def applicable_tests(plan: Plan) -> list[Used]:
     groups = components(rt_tasks(plan).values())
     found = [_planned(plan, groups, *row) for row in _PLANNED]
     bounded = tuple(chain.name for chain in plan.chains if chain.bound_ns is not None)
+    on_paths = tuple(chain.name for chain in plan.chains if path_windows.NAME in chain.test.split(" and "))
+    shorter = "" if on_paths else "other bounds are at least as short"
+    found.append(Used(path_windows.NAME, path_windows.SOURCE, on_paths, shorter))
     rest = [chain.name for chain in plan.chains if chain.bound_ns is None]
     reason = f"a response is unbounded in {', '.join(rest)}" if rest else ""
     found.append(Used("chain: sampling after responses", "Davare et al., DAC 2007", bounded, reason))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from socsched.planning.plan import ChainResult, Plan
-from socsched.planning.schedulability import edf_holistic
+from socsched.planning.schedulability import edf_holistic, path_windows
 from socsched.planning.schedulability.plan_analysis import DEMAND, FIXED, stretches
 from socsched.planning.schedulability.published.choose import Analysis
 from socsched.planning.schedulability.tasks import components, rt_tasks, single_resource
@@ -50,6 +50,7 @@ SECTIONS = {
     ),
     "Memory reservations": ("memory accesses in the WCET", "bandwidth reservations (MemGuard)"),
     "Holistic response times": (FIXED, edf_holistic.NAME),
+    "Windows of paths": (path_windows.NAME,),
     "Gangs": (),
     "Sampled chains": (
         "chain: Davare",
@@ -60,6 +61,7 @@ SECTIONS = {
         "chain: LET, any phase",
         "chain: LET, known phases",
     ),
+    "Probability of misses": (),
     "Mixed criticality": ("EDF-VD", "AMC-rtb", "AMC-max"),
 }
 """Section -> the analyses whose assumptions it states."""
@@ -89,6 +91,8 @@ def chain_sections(plan: Plan, chain: ChainResult) -> list[str]:
     groups = components(rt_tasks(plan).values())
     if not all(single_resource(group) for group in groups):
         more.add("Gangs")
+    if path_windows.NAME in tests:
+        tests.add(FIXED if plan.policy == "fp" else edf_holistic.NAME)  # other jobs end by these bounds
     if FIXED in tests:
         kinds = {task.preemption for group in groups if single_resource(group) for task in group}
         more |= {"Fixed priorities, no preemption"} if "none" in kinds else set()

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from socsched.planning.corunning import Corunning
 from socsched.planning.plan import ChainResult, Plan
-from socsched.planning.schedulability import edf_holistic
+from socsched.planning.schedulability import edf_holistic, path_windows
 from socsched.planning.schedulability.plan_analysis import DEMAND, FIXED, Whole, respond, stretches
 from socsched.planning.schedulability.published.choose import Analysis, analyse
 from socsched.planning.schedulability.resource import resource
@@ -80,7 +81,7 @@ def bounds(plan: Plan) -> Bounds:
         reason = f"policy {plan.policy} has no analysis"
         rows = tuple(TaskBound(name, None, None, "", reason) for name in tasks)
         return Bounds(rows, (), {chain.name: ((OWN, None, reason),) for chain in plan.chains})
-    whole = respond(plan.policy, tasks)
+    whole = respond(plan.policy, tasks, None, Corunning.of(plan).without_relatives)
     finish = {name: response.value for name, response in whole.tight.items()}
     jitter = {name: activation(task, tasks, finish).jitter for name, task in tasks.items()}
     known: dict[str, TaskBound] = {}
@@ -125,7 +126,7 @@ def _ways(
     under = {"edf": "EDF", "fp": "fixed priorities"}[plan.policy]
     ways: list[tuple[str, int | None, str]] = []
     if plan.policy == "edf":
-        own, tight = summed(bounded(whole.own)), summed(bounded(whole.tight))
+        own, tight = summed(bounded(whole.own)), summed(bounded(whole.holistic))
         ways.append((DEMAND, own, "" if own is not None else "no local deadlines pass the demand bound"))
         ways.append((edf_holistic.NAME, tight, "" if tight is not None else "a response along the chain has no bound"))
         ways.append((FIXED, None, f"it applies to fixed priorities, the policy is {under}"))
@@ -133,6 +134,8 @@ def _ways(
         own = summed(bounded(whole.own))
         ways.append((FIXED, own, "" if own is not None else "a response along the chain has no bound"))
         ways += [(name, None, f"it applies to EDF, the policy is {under}") for name in (DEMAND, edf_holistic.NAME)]
+    windows = summed(bounded(whole.tight))
+    ways.append((path_windows.NAME, windows, "" if windows is not None else "a response along the chain has no bound"))
     best = summed({row.task: row.bound for row in rows})
     last = [row for row in rows if row.task in {part.last for part in stretches(plan, chain)}]
     tests = " and ".join(dict.fromkeys(row.test for row in last if row.test))

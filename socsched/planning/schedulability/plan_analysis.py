@@ -2,46 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from socsched.planning.plan import ChainResult, Plan
-from socsched.planning.schedulability import edf, edf_holistic
+from socsched.planning.schedulability import edf, edf_holistic, path_windows
 from socsched.planning.schedulability.chains import Stretch, data_age, reaction_time
 from socsched.planning.schedulability.holistic import holistic
 from socsched.planning.schedulability.tasks import Response, RtTask
 
+Quieter = Callable[[Mapping[str, RtTask], Mapping[str, Response]], dict[str, RtTask] | None]
+"""Tasks and responses that hold -> the tasks with the shorter execution times that follow, None if none is."""
 DEMAND = "local deadlines (EDF demand bound)"
 FIXED = "response times of fixed priorities, holistic"
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """`own`: responses from the simplest test of the plan's policy (EDF: local deadlines); `tight`: the shortest."""
+    """Responses by the policy's simplest test (`own`; EDF: local deadlines), `holistic`, and the shortest, `tight`."""
 
     own: Mapping[str, Response]
+    holistic: Mapping[str, Response]
     tight: Mapping[str, Response]
 
     def test(self, name: str, policy: str) -> str:
         """Return the name of the analysis that bounds a task, empty if none does."""
         if not self.tight[name].bounded:
             return ""
+        if path_windows.bounds(self.tight[name]):
+            return path_windows.NAME
         if policy != "edf":
             return FIXED
         mine = self.own[name]
         return DEMAND if mine.bounded and mine.value <= self.tight[name].value else edf_holistic.NAME
 
 
-def respond(policy: str, tasks: Mapping[str, RtTask], deadlines: Mapping[str, int] | None = None) -> Whole:
-    """Return the responses of tasks under ``edf`` or ``fp``; `deadlines` (ns) replace their own under EDF."""
+def respond(
+    policy: str,
+    tasks: Mapping[str, RtTask],
+    deadlines: Mapping[str, int] | None = None,
+    quieter: Quieter | None = None,
+) -> Whole:
+    """Return the responses of tasks under ``edf`` or ``fp``; `deadlines` (ns) replace their own under EDF.
+
+    `quieter` shortens execution times that include traffic which the responses exclude.
+    """
     if policy != "edf":
         found = holistic(tasks)
-        return Whole(found, found)
+        return Whole(found, found, shorten(tasks, None, found, quieter))
     system = edf.System.of(tasks)
     due = dict(deadlines) if deadlines else {name: task.deadline for name, task in tasks.items()}
     own = edf.responses(system, due, edf.test(system, due) is None)
-    return Whole(own, edf_holistic.responses(system, due, own))
+    found = edf_holistic.responses(system, due, own)
+    return Whole(own, found, shorten(tasks, due, found, quieter))
+
+
+def shorten(
+    tasks: Mapping[str, RtTask],
+    deadlines: Mapping[str, int] | None,
+    responses: Mapping[str, Response],
+    quieter: Quieter | None,
+) -> dict[str, Response]:
+    """Return responses shortened by windows of paths; `deadlines`: under EDF; `quieter` as in `respond`."""
+    found = path_windows.tighten(tasks, deadlines, responses)
+    less = quieter(tasks, found) if quieter else None
+    return path_windows.tighten(less, deadlines, found) if less else found
 
 
 def stretches(plan: Plan, chain: ChainResult) -> tuple[Stretch, ...]:

@@ -19,7 +19,7 @@ class RtTask:
     Frame k is nominally released at `offset` + k `period`, at most `release_jitter` late; the job is activated once the
     tasks in `after` have finished that frame.  `deadline` is relative to the release, `priority` 0 highest.  `wcet`
     holds under the worst co-running traffic, `segment` is its longest non-preemptive part (0 with full preemption),
-    `switch` the cost of resuming after a preemption.
+    `switch` the cost of resuming after a preemption.  `sporadic`: frames may come later than a period after the last.
     """
 
     name: str
@@ -34,6 +34,7 @@ class RtTask:
     switch: int = 0
     preemption: str = "full"
     after: tuple[str, ...] = ()
+    sporadic: bool = False
 
     @property
     def utilisation(self) -> float:
@@ -127,6 +128,7 @@ def convert(
     by_engine = {engine.id: engine for engine in engines}
     starts = {s.name: (s.offset_ns, s.offset_ns + s.jitter_ns) for s in sensors}
     # sporadic frames arrive at least a period apart, which the whole analysis allows for
+    loose = {s.name for s in sensors if s.gap_ns} | {t.name for t in tasks if t.timer and (t.gap_ns or t.closed_by)}
     result: dict[str, RtTask] = {}
     late = timer_jitter(tasks)
     costs = {engine.id: switch_cost(engine, [t for t in tasks if t.engine == engine.id]) for engine in engines}
@@ -137,7 +139,10 @@ def convert(
             last = first + task.release_jitter_ns if task.timer else max(starts[name][1] for name in task.after)
             starts[task.name] = (first, last)
             found = _convert(task, by_engine[task.engine], first, last - first, costs[task.engine])
-            result[task.name] = replace(found, deadline=max(found.deadline - late[task.name], 1))
+            if loose & {task.name, *task.after}:
+                loose.add(task.name)
+            deadline = max(found.deadline - late[task.name], 1)
+            result[task.name] = replace(found, deadline=deadline, sporadic=task.name in loose)
             waiting.remove(task)
     return {task.name: result[task.name] for task in tasks}
 

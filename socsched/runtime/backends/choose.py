@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from socsched import plugins
@@ -18,6 +20,8 @@ GROUP = "socsched.backends"
 
 _OF_TARGETS = {"tensorrt": "dla"}
 """Kind of target -> the backend of its networks, if named differently."""
+_OF_RUNTIMES = {("cuda", "tensorrt"): "dla"}
+"""Kind of target and planned runtime -> the backend of a program other than our code, which runs if it is installed."""
 
 
 def sort_of(task: Task, setting: Setting) -> str:
@@ -36,7 +40,33 @@ def sort_of(task: Task, setting: Setting) -> str:
     wanted = _OF_TARGETS.get(kind, kind)
     if get_model(stage.model, stage.params).network is None:
         return wanted if _has_code(stage, task, setting) else "function"
+    if program_of(task, kind):
+        return _OF_RUNTIMES[kind, task.runtime]
     return wanted if wanted in plugins.names(GROUP) else "network"
+
+
+@cache
+def is_installed(runtime: str) -> bool:
+    """Return whether the Python module of a runtime is installed."""
+    return find_spec(runtime) is not None
+
+
+def program_of(task: Task, target: str) -> str:
+    """Return the runtime that a task runs under on an engine of this kind of target, empty for our code."""
+    return task.runtime if (target, task.runtime) in _OF_RUNTIMES and is_installed(task.runtime) else ""
+
+
+def replaced_runtimes(setting: Setting) -> list[str]:
+    """Return, in words, the stages that run as our code because the runtime they are planned for is not installed."""
+    missing: dict[str, list[str]] = {}
+    for task in setting.plan.tasks:
+        if (_target(setting, task.engine), task.runtime) in _OF_RUNTIMES and not is_installed(task.runtime):
+            missing.setdefault(task.runtime, []).append(task.name)
+    return [
+        f"{', '.join(names)}: planned for {runtime}, which is not installed: our kernels run instead, and take another "
+        "time than planned (`socsched plan --runtime tvm` plans with them)"
+        for runtime, names in missing.items()
+    ]
 
 
 def title_of(task: Task, setting: Setting) -> str:

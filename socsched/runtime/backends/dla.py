@@ -1,4 +1,4 @@
-"""Stages on a DLA core as jobs of the executor: TensorRT engines queued on CUDA streams, tensors in slots.
+"""Stages that TensorRT runs, on a DLA core or the GPU: engines queued on CUDA streams, tensors in slots.
 
 The stage is handed over as ONNX (`compiler.vendor_packages`), built without fallback and with the planned layouts at
 its inputs and outputs, so that no reformatting runs anywhere.  Each slot has one TensorRT context bound to its buffers.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
+from socsched.compiler.targets.tensorrt import gpu
 from socsched.compiler.targets.tensorrt.scripts import FORMATS, PYTHON_FORMATS
 from socsched.compiler.vendor_packages.package import MODEL
 from socsched.compiler.vendor_packages.write import hand_over
@@ -34,9 +35,9 @@ Tensors = Mapping[str, tuple[str, TensorType]]
 
 
 class TensorrtDlaBackend(SlottedBackend):
-    """Stages on DLA cores; `device` and `module` replace CUDA and TensorRT."""
+    """Stages on DLA cores, and on GPUs where the plan chose TensorRT; `device`, `module` replace CUDA and TensorRT."""
 
-    title = "TensorRT on a DLA"
+    title = "TensorRT"
 
     def __init__(self, device: Device | None = None, module: Any = None) -> None:
         super().__init__(device)
@@ -48,19 +49,21 @@ class TensorrtDlaBackend(SlottedBackend):
             raise UsageError(
                 f"conversion {task.name!r} is planned on {task.engine}, which performs no conversions", "plan again"
             )
-        if task.precision != "fp16":
+        engine = setting.platform.engine(task.engine)
+        chosen = next((runtime.name for runtime in engine.runtimes if runtime.name == task.runtime), "")
+        if task.precision not in (("fp16", "fp32") if chosen else ("fp16",)):
+            which = "TensorRT on GPUs in fp16 and fp32" if chosen else "DLAs in fp16"
             raise UsageError(
-                f"stage {task.name!r} is planned in {task.precision} on {task.engine}: the executor runs DLAs in fp16",
+                f"stage {task.name!r} is planned in {task.precision} on {task.engine}: the executor runs {which}",
                 "list only fp16 under the stage's precisions and plan again",
             )
-        trt = self._module or tensorrt()
-        core = core_of(task.engine)
+        trt = self._module or tensorrt(dla=not chosen)
+        core = None if chosen else core_of(task.engine)
         with tempfile.TemporaryDirectory() as folder:
-            document = hand_over(
-                stage, setting.platform.engine(task.engine), task.precision, Path(folder), weights_of(setting)
-            )
+            document = hand_over(stage, engine, task.precision, Path(folder), weights_of(setting), runtime=chosen)
             inputs, outputs = _tensors(document["inputs"]), _tensors(document["outputs"])
-            borders = {name: _border(kind) for name, (_, kind) in (*inputs.items(), *outputs.items())}
+            border = _gpu_border if chosen else _border
+            borders = {name: border(kind) for name, (_, kind) in (*inputs.items(), *outputs.items())}
             data = DlaBuilder(trt).engine(Package(Path(folder) / MODEL, task.precision, borders=borders), core)
         device = self.device(_arch(setting))
         loaded = DlaStage(trt, data, core)
@@ -130,6 +133,10 @@ def _tensors(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, TensorTy
 
 def _border(kind: TensorType) -> tuple[str, str]:
     return kind.dtype, PYTHON_FORMATS[FORMATS[kind.layout]]
+
+
+def _gpu_border(kind: TensorType) -> tuple[str, str]:
+    return kind.dtype, gpu.PYTHON_FORMATS[gpu.FORMATS[kind.layout]]
 
 
 def _arch(setting: Setting) -> str:

@@ -1,4 +1,4 @@
-"""Stages on a DLA core through TensorRT's Python interface: engine built once, core chosen, placement audited.
+"""Stages through TensorRT's Python interface, on a DLA core (built once, placement audited) or on the GPU.
 
 An engine is built from the stage's ONNX package (`compiler.vendor_packages`) without GPU fallback.  Every layer is
 checked first: layers a DLA cannot run are reported before the build.  Engines are cached under a digest of their
@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from socsched.cache import cache_dir
+from socsched.compiler.targets.tensorrt.releases import dla_refusal
 from socsched.errors import MachineError
 from socsched.files import write_file
 
-LAST_BEFORE, FIRST_AGAIN = (10, 7), (11, 4, 1)
+MODEL = Path("/proc/device-tree/model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,39 +56,36 @@ class Package:
         return total.hexdigest()[:24]
 
 
-def has_dla(version: str) -> bool:
-    """Return whether a TensorRT release can build for the DLA of an Orin."""
-    key = tuple(int(part) for part in version.split(".")[:3])
-    return key[:2] <= LAST_BEFORE or key >= FIRST_AGAIN
+def tensorrt(dla: bool = True, model: str | None = None) -> Any:
+    """Return the TensorRT module; raise MachineError if it is not installed or, with `dla`, its release has none here.
 
-
-def tensorrt() -> Any:
-    """Return the TensorRT module; raise MachineError if it is not installed or its release has no DLA."""
+    `model`: the board's name, None for that of this machine.
+    """
     try:
         module = import_module("tensorrt")
     except ImportError as error:
         raise MachineError(f"TensorRT is not installed: {error}", "install JetPack's python3-libnvinfer") from None
-    if not has_dla(module.__version__):
-        raise MachineError(
-            f"TensorRT {module.__version__} has no DLA", "DLA needs TensorRT up to 10.7, or 11.4.1 and later on Orin"
-        )
+    board = (MODEL.read_text(errors="replace") if MODEL.is_file() else "") if model is None else model
+    if dla and (reason := dla_refusal(module.__version__, board)):
+        raise MachineError(reason, "DLA needs TensorRT up to 10.7, or 11.4.1 and later on a Jetson AGX Orin")
     return module
 
 
 class DlaBuilder:
-    """Builds engines for a DLA core; `trt` is the TensorRT module."""
+    """Builds engines for a DLA core, or for the GPU where the core is None; `trt` is the TensorRT module."""
 
     def __init__(self, trt: Any) -> None:
         self._trt = trt
         self._logger = trt.Logger(trt.Logger.WARNING)
 
-    def engine(self, package: Package, core: int) -> bytes:
+    def engine(self, package: Package, core: int | None) -> bytes:
         """Return the package's engine, cached or newly built; raise MachineError for layers a DLA cannot run."""
-        file = cache_dir() / "dla" / f"{package.digest(self._trt.__version__)}.engine"
+        folder = cache_dir() / ("tensorrt-gpu" if core is None else "dla")
+        file = folder / f"{package.digest(self._trt.__version__)}.engine"
         if file.is_file():
             return file.read_bytes()
         builder, network, config = self._configured(package, core)
-        placement = self._audit(network, config)
+        placement = [] if core is None else self._audit(network, config)
         if strays := [p for p in placement if p.device != "DLA"]:
             names = ", ".join(f"{p.layer} ({p.kind})" for p in strays)
             raise MachineError(
@@ -109,10 +107,10 @@ class DlaBuilder:
         _, network, config = self._configured(package, core)
         return self._audit(network, config)
 
-    def _configured(self, package: Package, core: int) -> tuple[Any, Any, Any]:
+    def _configured(self, package: Package, core: int | None) -> tuple[Any, Any, Any]:
         trt = self._trt
         builder = trt.Builder(self._logger)
-        if core >= builder.num_DLA_cores:
+        if core is not None and core >= builder.num_DLA_cores:
             raise MachineError(
                 f"DLA core {core} does not exist, this machine has {builder.num_DLA_cores}", "see `socsched doctor`"
             )
@@ -122,15 +120,18 @@ class DlaBuilder:
             errors = "; ".join(str(parser.get_error(n)) for n in range(parser.num_errors))
             raise MachineError(f"{package.onnx.name}: TensorRT cannot read it: {errors}", "export the stage again")
         config = builder.create_builder_config()
-        config.default_device_type = trt.DeviceType.DLA
-        config.DLA_core = core
-        config.set_flag(trt.BuilderFlag.FP16)  # DLA has no fp32; int8 stages keep fp16 for tensors without a scale
+        if core is not None:
+            config.default_device_type = trt.DeviceType.DLA
+            config.DLA_core = core
+        if package.precision != "fp32":  # int8 stages keep fp16 for tensors without a scale
+            config.set_flag(trt.BuilderFlag.FP16)
         if package.precision == "int8":
             config.set_flag(trt.BuilderFlag.INT8)
             assert package.calibration is not None
             config.int8_calibrator = _calibrator(trt, package.calibration.read_bytes())
         if package.borders:
-            config.set_flag(trt.BuilderFlag.DIRECT_IO)
+            if core is not None:
+                config.set_flag(trt.BuilderFlag.DIRECT_IO)
             _lay(trt, network, package.borders)
         return builder, network, config
 
@@ -144,14 +145,19 @@ class DlaBuilder:
 
 
 class DlaStage:
-    """An engine loaded on a DLA core, with one execution context; `bind` the buffers of a slot, then `enqueue`."""
+    """An engine loaded on a DLA core, or on the GPU (None), with one execution context.
 
-    def __init__(self, trt: Any, data: bytes, core: int) -> None:
+    `bind` the buffers of a slot, then `enqueue`.
+    """
+
+    def __init__(self, trt: Any, data: bytes, core: int | None) -> None:
         runtime = trt.Runtime(trt.Logger(trt.Logger.WARNING))
-        runtime.DLA_core = core
+        if core is not None:
+            runtime.DLA_core = core
         engine = runtime.deserialize_cuda_engine(data)
         if engine is None:
-            raise MachineError(f"the engine cannot be loaded on DLA core {core}", "delete its file; it is built again")
+            where = "the GPU" if core is None else f"DLA core {core}"
+            raise MachineError(f"the engine cannot be loaded on {where}", "delete its file; it is built again")
         self._held = (runtime, engine)
         self._context = engine.create_execution_context()
         self.names: tuple[str, ...] = tuple(engine.get_tensor_name(n) for n in range(engine.num_io_tensors))
@@ -178,7 +184,7 @@ def _lay(trt: Any, network: Any, borders: Mapping[str, tuple[str, str]]) -> None
     """Set the data types and formats of a network's inputs and outputs from `borders`."""
     ends = [network.get_input(n) for n in range(network.num_inputs)]
     ends += [network.get_output(n) for n in range(network.num_outputs)]
-    dtypes = {"fp16": trt.float16, "int8": trt.int8}
+    dtypes = {"fp32": getattr(trt, "float32", None), "fp16": trt.float16, "int8": trt.int8}
     if others := {tensor.name for tensor in ends} ^ borders.keys():
         raise MachineError(
             f"TensorRT's tensors differ from the stage's: {', '.join(sorted(others))}", "export the stage again"

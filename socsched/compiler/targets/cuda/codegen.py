@@ -30,8 +30,7 @@ def relax_pipeline(general: bool = False) -> Any:
     """Return the passes from Relax to the virtual machine; without `general` there is nothing to schedule."""
     return tvm.transform.Sequential(
         [
-            relax.transform.LegalizeOps(),
-            *(_general_schedules() if general else ()),
+            *relax_front(general),
             relax.transform.ToNonDataflow(),
             relax.transform.RemovePurityChecking(),
             relax.transform.CallTIRRewrite(),
@@ -44,6 +43,11 @@ def relax_pipeline(general: bool = False) -> Any:
             relax.transform.AttachGlobalSymbol(),
         ]
     )
+
+
+def relax_front(general: bool = False) -> list[Any]:
+    """Return the first of these passes, after which all operators are calls of finished functions."""
+    return [relax.transform.LegalizeOps(), *(_general_schedules() if general else ())]
 
 
 def _general_schedules() -> list[Any]:

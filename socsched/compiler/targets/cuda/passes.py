@@ -21,12 +21,14 @@ from socsched.compiler.pipeline import fused, run
 from socsched.compiler.quantize.network import STAYS_FLOAT, stays_float
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.target import Build, Compilation, Pass, Passes, TargetSpec, resolve
-from socsched.compiler.targets.cuda.codegen import build
+from socsched.compiler.targets.cuda.codegen import build, relax_front, tir_pipeline
 from socsched.compiler.targets.cuda.device_code import supply_cubins
+from socsched.compiler.targets.cuda.launch_list import write_list
 from socsched.compiler.targets.cuda.lower import lower
 from socsched.compiler.targets.cuda.nvcc import device_source, find_nvcc, write_cubin
 from socsched.compiler.targets.cuda.rules import unsupported_reason
 from socsched.compiler.targets.cuda.tiles import OLDEST, capability
+from socsched.errors import CompileError
 from socsched.graph.network import Network
 
 SOURCE, BINARY = "stage.cu", "stage.cubin"
@@ -36,7 +38,7 @@ def choose(compilation: Compilation) -> Passes:
     """Return the passes for a network: stage.cubin, stage.cu and the host half; MachineError when nvcc is missing."""
     find_nvcc()  # before any work
     own = in_memory(compilation)
-    return replace(own, build=tuple(map(compiled_by_nvcc, own.build)), link=(link_host_half,))
+    return replace(own, build=tuple(map(compiled_by_nvcc, own.build)), link=(link_host_half, list_launches(own)))
 
 
 def in_memory(compilation: Compilation) -> Passes:
@@ -125,6 +127,28 @@ def link_host_half(compilation: Compilation) -> Compilation:
     files, notes = write_library(compilation.executable, compilation.asked.folder, host)
     notes = (*compilation.notes, *notes, f"device code for {tvm_target['arch']} only")
     return replace(compilation, files=(BINARY, SOURCE, *files), notes=notes)
+
+
+def list_launches(own: Passes) -> Pass:
+    """Return the pass that writes the launch list of a network built by `own`, or a note of why it has none."""
+
+    def listed(compilation: Compilation) -> Compilation:
+        asked = compilation.asked
+        if own is GENERAL:
+            chosen = tvm.target.Target(dict(asked.spec.tvm))
+            pipeline = relax.backend.cuda.pipeline
+            front = [*pipeline.library_dispatch_passes(chosen), *pipeline.legalize_passes(chosen)]
+            front, tir = [*front, relax.transform.RewriteDataflowReshape()], "default"
+        else:
+            steps = compilation.integers.steps if compilation.integers else ()
+            front, tir = relax_front(general=any(step.exact for step in steps)), tir_pipeline()
+        try:
+            files = write_list(compilation, front, tir, (asked.folder / SOURCE).read_text())
+        except CompileError as error:
+            return replace(compilation, notes=(*compilation.notes, f"runs with TVM's runtime only: {error}"))
+        return replace(compilation, files=(*compilation.files, *files))
+
+    return listed
 
 
 def _reason(compilation: Compilation) -> str:

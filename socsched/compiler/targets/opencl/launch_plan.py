@@ -34,6 +34,11 @@ Size = int | str
 class Recorder:
     """Follows the calls of `main` and the launches of each called function."""
 
+    @property
+    def host_code(self) -> type[HostCode]:
+        """Return the reader of a function's host code."""
+        return HostCode
+
     def __init__(self, name: str, module: Any, lowered: Any) -> None:
         self.name, self.main = name, module["main"]
         self.signatures = {v.name_hint: f for v, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
@@ -48,15 +53,7 @@ class Recorder:
 
     def record(self) -> None:
         """Follow `main` from its inputs to its outputs; CompileError for anything a plan cannot express."""
-        for index, var in enumerate(self.main.params):
-            self.values[str(var.name)] = self.buffer(str(var.name), "input", var.ty)
-            for axis, size in enumerate(var.ty.shape):
-                if not isinstance(size, tirx.IntImm):
-                    self.symbols.setdefault(str(size), {"input": index, "axis": axis})
-        for block in self.main.body.blocks:
-            for binding in block.bindings:
-                self.values[str(binding.var.name)] = self.value(str(binding.var.name), binding.value)
-        result = self.value("result", self.main.body.body)
+        result = self.follow()
         for index in result if isinstance(result, list) else [result]:
             if self.buffers[index]["role"] != "scratch":
                 raise CompileError(f"{self.name}: an output that is an input or a constant has no OpenCL lowering")
@@ -67,6 +64,18 @@ class Recorder:
             if self.join(parts, whole):
                 self.launches.remove(launch)
         self.share()
+
+    def follow(self) -> Any:
+        """Follow `main` and return the index of its result, a list of indices for a tuple."""
+        for index, var in enumerate(self.main.params):
+            self.values[str(var.name)] = self.buffer(str(var.name), "input", var.ty)
+            for axis, size in enumerate(var.ty.shape):
+                if not isinstance(size, tirx.IntImm):
+                    self.symbols.setdefault(str(size), {"input": index, "axis": axis})
+        for block in self.main.body.blocks:
+            for binding in block.bindings:
+                self.values[str(binding.var.name)] = self.value(str(binding.var.name), binding.value)
+        return self.value("result", self.main.body.body)
 
     def check(self, most: int) -> None:
         """Raise CompileError for a launch whose groups exceed `most` work-items: a device would reject it."""
@@ -96,7 +105,7 @@ class Recorder:
         return bytes(self.weights)
 
     def buffer(self, name: str, role: str, ty: Any) -> int:
-        shape: list[Size] = [_size(size, {}) for size in ty.shape]
+        shape: list[Size] = [size_of(size, {}) for size in ty.shape]
         self.buffers.append(_buffer(name, role, str(ty.dtype), shape))
         return len(self.buffers) - 1
 
@@ -143,7 +152,7 @@ class Recorder:
         names = [str(parameter.name) for parameter in self.signatures[function].params]
         if len(set(zip(names, operands, strict=True))) > len(set(names)):  # a square has its operand twice
             raise CompileError(f"{self.name}: {function}: parameters of one name: {', '.join(names)}")
-        host = _Host(self, function, dict(zip(names, operands, strict=True)))
+        host = self.host_code(self, function, dict(zip(names, operands, strict=True)))
         host.visit(self.lowered[function].body)
 
     def join(self, parts: list[int], whole: int) -> bool:
@@ -172,17 +181,15 @@ class Recorder:
         """Assign one storage to scratch buffers never in use at the same time; varying sizes share only if equal."""
         last: dict[int, int] = {}
         for step, launch in enumerate(self.launches):
-            last |= {self.whole(a["buffer"]): step for a in launch["arguments"] if "buffer" in a}
+            last |= {self.whole(index): step for index in self.operands(launch)}
         free: list[tuple[int, Size]] = []
         busy: list[tuple[int, int, Size]] = []
         storages: dict[int, int] = {}
         for step, launch in enumerate(self.launches):
             free += [(storage, size) for end, storage, size in busy if end < step]
             busy = [entry for entry in busy if entry[0] >= step]
-            for argument in launch["arguments"]:
-                if "buffer" not in argument:
-                    continue
-                index = self.whole(argument["buffer"])
+            for operand in self.operands(launch):
+                index = self.whole(operand)
                 if index in storages or self.buffers[index]["role"] != "scratch":
                     continue
                 size = self.buffers[index]["bytes"]
@@ -196,12 +203,16 @@ class Recorder:
         for index, storage in storages.items():
             self.buffers[index]["storage"] = storage
 
+    def operands(self, launch: dict[str, Any]) -> list[int]:
+        """Return the buffers that a launch reads or writes."""
+        return [argument["buffer"] for argument in launch["arguments"] if "buffer" in argument]
+
     def whole(self, index: int) -> int:
         """Return the buffer that contains a buffer's memory."""
         return int(self.buffers[index].get("within", index))
 
 
-class _Host:
+class HostCode:
     """The host code of one function: declared buffers, let-bound sizes, launches."""
 
     def __init__(self, recorder: Recorder, function: str, operands: dict[str, int]) -> None:
@@ -222,7 +233,7 @@ class _Host:
             self.declare(statement)
         elif kind == "AllocBuffer":
             buffer = statement.buffer
-            shape = [_size(size, self.lets) for size in buffer.shape]
+            shape = [size_of(size, self.lets) for size in buffer.shape]
             self.recorder.buffers.append(_buffer(f"{self.function}.{buffer.name}", "scratch", str(buffer.dtype), shape))
             self.buffers[buffer] = len(self.recorder.buffers) - 1
         elif kind == "Evaluate":
@@ -241,7 +252,7 @@ class _Host:
             self.lets[variable] = str(variable.name)
             return
         try:
-            self.lets[variable] = _size(value, self.lets)
+            self.lets[variable] = size_of(value, self.lets)
         except CompileError:
             return  # a handle or type index: part of unpacking the arguments
 
@@ -261,22 +272,27 @@ class _Host:
             return  # sets the device, or does nothing
         parameters = [str(p) for p in call.attrs.launch_params]
         arguments, extents = call.args[1 : -len(parameters)], call.args[-len(parameters) :]
-        sizes = dict(zip(parameters, (_size(extent, self.lets) for extent in extents), strict=True))
-        if any(not key.startswith(("blockIdx.", "threadIdx.")) for key in sizes):
-            raise self.unknown(f"launch parameter {parameters}")
-        launch = {
+        sizes = dict(zip(parameters, (size_of(extent, self.lets) for extent in extents), strict=True))
+        launch: dict[str, Any] = {
             "kernel": str(call.args[0].value),
             "arguments": [self.argument(argument) for argument in arguments],
             "groups": [sizes.get(f"blockIdx.{axis}", 1) for axis in _AXES],
             "items": [sizes.get(f"threadIdx.{axis}", 1) for axis in _AXES],
         }
+        for key, size in sizes.items():
+            if not key.startswith(("blockIdx.", "threadIdx.")):
+                launch |= self.special(key, size)
         self.recorder.launches.append(launch)
+
+    def special(self, parameter: str, size: Size) -> dict[str, Any]:
+        """Return the entry of a launch for a parameter other than groups and items."""
+        raise self.unknown(f"launch parameter {parameter}")
 
     def argument(self, expression: Any) -> dict[str, Any]:
         buffer = _pointed(expression)
         if buffer is not None:
             return {"buffer": self.buffers[buffer]}
-        return {"value": _size(expression, self.lets), "dtype": str(expression.ty.dtype)}
+        return {"value": size_of(expression, self.lets), "dtype": str(expression.ty.dtype)}
 
 
 def _pointed(expression: Any) -> Any:
@@ -298,7 +314,7 @@ def _number(size: Size) -> int:
     return size if isinstance(size, int) else 0
 
 
-def _size(expression: Any, lets: dict[Any, Size]) -> Size:
+def size_of(expression: Any, lets: dict[Any, Size]) -> Size:
     """Return a size as a number or text; CompileError if it is neither arithmetic nor known."""
     kind = type(expression).__name__
     if isinstance(expression, int):
@@ -310,9 +326,9 @@ def _size(expression: Any, lets: dict[Any, Size]) -> Size:
             return lets[expression]
         return str(expression.name)
     if kind == "Cast":
-        return _size(expression.value, lets)
+        return size_of(expression.value, lets)
     if kind in _INFIX:
-        return f"({_size(expression.a, lets)} {_INFIX[kind]} {_size(expression.b, lets)})"
+        return f"({size_of(expression.a, lets)} {_INFIX[kind]} {size_of(expression.b, lets)})"
     if kind in ("Min", "Max"):
-        return f"{kind.lower()}({_size(expression.a, lets)}, {_size(expression.b, lets)})"
+        return f"{kind.lower()}({size_of(expression.a, lets)}, {size_of(expression.b, lets)})"
     raise CompileError(f"{kind} is not an arithmetic operation on sizes")

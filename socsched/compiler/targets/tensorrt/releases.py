@@ -47,6 +47,23 @@ def release(version: str) -> Release | None:
     return next((row for row in rows if not row.until or key < version_key(row.until)), None)
 
 
+def dla_refusal(version: str, model: str = "") -> str:
+    """Return the reason for which a release builds nothing for a DLA, empty if it does.
+
+    `model`: the board's name in its device tree, such as "NVIDIA Jetson AGX Orin Developer Kit"; "": not known.
+    """
+    found = release(version)
+    if found is None:  # older than the table
+        return ""
+    if found.dla == "none":
+        return f"TensorRT {version} has no DLA"
+    board = model.strip("\0").strip()
+    words = board.lower().split()
+    if "jetson" in words and not any(set(module.split("-")) <= set(words) for module in found.modules):
+        return f"TensorRT {version} has a DLA on {', '.join(found.modules)} only, this is a {board}"
+    return ""
+
+
 def table() -> str:
     """Return the table as Markdown, as printed in docs/tensorrt.md."""
     lines = ["| TensorRT | JetPack | modules with DLA | DLA | note | source |", "|---|---|---|---|---|---|"]

@@ -19,7 +19,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from socsched.compiler.targets.tensorrt import typed
+from socsched.compiler.targets.tensorrt import gpu, typed
 from socsched.compiler.targets.tensorrt.releases import release
 from socsched.compiler.targets.tensorrt.scales import shared, tensorrt_cache, version_number
 from socsched.compiler.vendor_packages.package import MODEL, Package, Toolchain
@@ -38,6 +38,8 @@ PYTHON_FORMATS = {"chw16": "CHW16", "chw32": "CHW32", "dla_linear": "DLA_LINEAR"
 
 def write(package: Package) -> dict[str, str]:
     """Return file name -> text; UsageError for an unsupported version or a border layout without a flag."""
+    if package.runtime:  # an engine with code of its own: a GPU, on which TensorRT runs by itself
+        return gpu.write(package)
     key = version_key(package.version)
     found = release(package.version)
     if found is not None and found.dla == "none":
@@ -57,6 +59,8 @@ def write(package: Package) -> dict[str, str]:
 
 def convert(package: Package, model: Any) -> Any:
     """Return the model in the types that the release computes in: as it is up to 10.7, typed from 11.4.1 on."""
+    if package.runtime:
+        return gpu.convert(package, model)
     found = release(package.version)
     return typed.model_of(package, model) if found is not None and found.dla == "typed" else model
 
@@ -210,4 +214,4 @@ main()
 '''
 
 
-TENSORRT = Toolchain(write, convert=convert)
+TENSORRT = Toolchain(write, convert=convert, layout=gpu.layout)

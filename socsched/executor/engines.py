@@ -1,0 +1,103 @@
+"""Vendors' artefacts as stages of run.json: the adapter for each toolchain, and where a board has its libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from socsched.errors import UsageError
+
+KIND = "engine"
+BOARD = "board"
+"""The adapter that is compiled on the board (`socsched/executor/board`)."""
+
+Document = Mapping[str, Any]
+
+
+def describe_engine(document: Document, folder: str, adapters: str = "adapters") -> dict[str, Any]:
+    """Return the description of a hand-over (handover.json) in `folder`, relative to run.json.
+
+    Its inputs and outputs are those of the artefact, with `name` and `port`; who provides an input is the caller's.
+    `adapters`: the folder of adapters that are compiled on the board.  UsageError for a toolchain without adapter.
+    """
+    toolchain = str(document["toolchain"])
+    if toolchain not in _TOOLCHAINS:
+        known = ", ".join(sorted(_TOOLCHAINS))
+        raise UsageError(
+            f"{document['stage']}: no adapter runs artefacts of {toolchain}", f"there are some for {known}"
+        )
+    made = _TOOLCHAINS[toolchain](document, PurePosixPath(folder), PurePosixPath(adapters))
+    layouts = made.pop("layouts")
+    sides = {
+        side: [_tensor(entry, layout) for entry in document[side]]
+        for side, layout in zip(("inputs", "outputs"), layouts, strict=True)
+    }
+    return {"kind": KIND, **made, **sides}
+
+
+def _tensor(entry: Mapping[str, Any], layout: str | None) -> dict[str, Any]:
+    """Return a tensor of an artefact: floats in plain `layout`, or as the hand-over has it if `layout` is None."""
+    found = {key: entry[key] for key in ("name", "port", "dtype", "layout", "shape")}
+    if layout is None:
+        return found
+    integral = entry["dtype"] in ("int32", "int64", "bool")
+    return {
+        **found,
+        "dtype": entry["dtype"] if integral else "fp32",
+        "layout": layout if len(entry["shape"]) == 4 else "",
+    }
+
+
+def _made(document: Document, ending: str, otherwise: str) -> str:
+    """Return the compiled file with an ending; if it is built later, the file that its build step writes."""
+    files = document.get("compiled", {}).get("files", {})
+    return next((name for name in sorted(files) if name.endswith(ending)), otherwise)
+
+
+def _qnn(document: Document, folder: PurePosixPath, adapters: PurePosixPath) -> dict[str, Any]:
+    """A QNN context binary in an ONNX file that names it, all of it on the HTP."""
+    target = document.get("compiled", {}).get("target", {})
+    return {
+        "adapter": "onnxruntime",
+        "artefact": str(folder / _made(document, "_ctx.onnx", "build/model_ctx.onnx")),
+        "library": "libonnxruntime.so",
+        "options": {
+            "provider": "QNNExecutionProvider",
+            "provider_library": "libonnxruntime_providers_qnn.so",
+            "backend_path": "libQnnHtp.so",
+            "session.disable_cpu_ep_fallback": "1",
+            **{name: str(value) for name, value in target.items()},
+        },
+        "layouts": ("NCHW", "NCHW"),
+    }
+
+
+def _rknn(document: Document, folder: PurePosixPath, adapters: PurePosixPath) -> dict[str, Any]:
+    """A model of librknnrt, which takes images channels last and returns them as the ONNX model does."""
+    return {
+        "adapter": "rknn",
+        "artefact": str(folder / _made(document, ".rknn", "build/model.rknn")),
+        "library": "librknnrt.so",
+        "options": {},
+        "layouts": ("NHWC", "NCHW"),
+    }
+
+
+def _tensorrt(document: Document, folder: PurePosixPath, adapters: PurePosixPath) -> dict[str, Any]:
+    """A DLA loadable for cuDLA, or for a GPU an engine of the board's TensorRT."""
+    loadable, engine = document["engine_kind"] == "dla", str(document["engine"])
+    return {
+        "adapter": "cudla" if loadable else BOARD,
+        "artefact": str(folder / ("model.dla" if loadable else "model.engine")),
+        "library": "libcudla.so" if loadable else str(adapters / "libsocsched-tensorrt.so"),
+        "options": {"core": engine[-1]} if loadable and engine[-1:].isdigit() else {},
+        "layouts": (None, None),
+    }
+
+
+_TOOLCHAINS: Mapping[str, Callable[[Document, PurePosixPath, PurePosixPath], dict[str, Any]]] = {
+    "QNN": _qnn,
+    "RKNN": _rknn,
+    "TensorRT": _tensorrt,
+}

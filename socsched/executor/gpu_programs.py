@@ -1,0 +1,267 @@
+"""Programs of CUDA stages for the native executor: the launch lists of artefacts with all sizes and places resolved.
+
+A program (program.json) runs its kernels in order over three pieces of memory: its own (`memory`), its constants, and
+the results of one frame.
+
+    arch       architecture of its code, "sm_87"
+    code       files of cubins;  weights: the file of its `constants` bytes
+    memory, constants, results   sizes in bytes
+    inputs     [{in, offset, bytes, row_bytes, fill, count}]: `row_bytes` of an input whose rows vary, else 0; unused
+               rows are filled; `count` is the place that takes their number, if a kernel reads it
+    outputs    [{offset, bytes}] among the results
+    launches   [{kernel, code, grid, block, shared, arguments: [{in, offset} | {value} | {map}]}]
+
+Several artefacts in a row become one program, so that a frame is one graph.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from socsched.compiler.artifact import Artifact
+from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
+from socsched.compiler.store import library, read_json
+from socsched.compiler.targets.gpu_functions.rows import is_function
+from socsched.compiler.targets.opencl.plan_format import PLAN
+from socsched.compiler.targets.opencl.sizes import evaluate
+from socsched.errors import UsageError
+from socsched.graph.operators import TensorType
+
+LIST = "launches.json"
+"""The launch list of a network (`compiler.targets.cuda.launch_list`); functions have a launch plan."""
+PROGRAM, CONSTANTS = "program.json", "constants.bin"
+_ALIGNMENT = 256
+_COUNT, _SET_COUNT = "count", "set_count"
+
+Place = dict[str, Any]
+
+
+def lacks_program(artifact: Artifact) -> str:
+    """Return why an artefact cannot run through the driver alone, empty if it can."""
+    if is_function(artifact) or LIST in artifact.files:
+        return ""
+    return next((note for note in artifact.notes if "TVM's runtime only" in note), "it has no launch list")
+
+
+def stored_program(artifacts: Sequence[Artifact], arch: str, room: int = 0) -> Path:
+    """Return the program of artefacts in a row, from the cache if it is there.
+
+    An input of an artefact is the output of that name of an earlier one, or else an input of the program; outputs are
+    those of the last artefact.  `room`: the most rows of inputs whose number of rows varies.  Raises UsageError for
+    artefacts that do not fit together or have no launch list.
+    """
+    made = build_program(artifacts, arch, room)
+    text = json.dumps(made.document, indent=1) + "\n"
+    key = hashlib.sha256(text.encode() + made.constants).hexdigest()[:32]
+
+    def write(folder: Path) -> None:
+        (folder / PROGRAM).write_text(text, encoding="utf-8")
+        (folder / CONSTANTS).write_bytes(made.constants)
+
+    return library("programs", key, PROGRAM, write)
+
+
+def copy_program(program: Path, folder: Path, name: str) -> str:
+    """Copy a program with its code and constants into `folder`/`name`; return its path relative to `folder`."""
+    document = read_json(program)
+    target = folder / name
+    target.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(program.parent / document["weights"], target / CONSTANTS)
+    code = [f"{number}.cubin" for number in range(len(document["code"]))]
+    for source, file in zip(document["code"], code, strict=True):
+        shutil.copyfile(source, target / file)
+    text = json.dumps({**document, "code": code, "weights": CONSTANTS}, indent=1) + "\n"
+    (target / PROGRAM).write_text(text, encoding="utf-8")
+    return f"{name}/{PROGRAM}"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program's document and constants, and the types of its inputs and outputs with the room for rows."""
+
+    document: Mapping[str, Any]
+    constants: bytes
+    input_names: tuple[str, ...]
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+
+
+def build_program(artifacts: Sequence[Artifact], arch: str, room: int = 0) -> Program:
+    """Return the program of artefacts in a row; see `stored_program`."""
+    builder = _Builder(room)
+    for number, artifact in enumerate(artifacts):
+        if lacking := lacks_program(artifact):
+            raise UsageError(f"{artifact.stage}: {lacking}", "run it with --executor event-chained")
+        builder.add(artifact, last=number == len(artifacts) - 1)
+    document = {
+        "format": "socsched-launches",
+        "version": 1,
+        "arch": arch,
+        "code": [str(artifact.path.resolve()) for artifact in artifacts],
+        "weights": CONSTANTS,
+        "memory": builder.memory,
+        "constants": len(builder.constants),
+        "results": builder.results,
+        "inputs": builder.inputs,
+        "outputs": builder.outputs,
+        "launches": builder.launches,
+    }
+    made = tuple(builder.input_types.items())
+    outputs = builder.output_types
+    return Program(document, bytes(builder.constants), tuple(n for n, _ in made), tuple(t for _, t in made), outputs)
+
+
+class _Builder:
+    """A program as far as it is built."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.memory = self.results = 0
+        self.constants = bytearray()
+        self.inputs: list[dict[str, Any]] = []
+        self.outputs: list[dict[str, int]] = []
+        self.launches: list[dict[str, Any]] = []
+        self.input_types: dict[str, TensorType] = {}
+        self.output_types: tuple[TensorType, ...] = ()
+        self.values: dict[str, tuple[Place, TensorType]] = {}
+        self.modules = 0
+
+    def add(self, artifact: Artifact, last: bool) -> None:
+        """Append the launches of an artefact."""
+        plan = read_json(artifact.folder / (PLAN if is_function(artifact) else LIST))
+        buffers, places = plan["buffers"], {}
+        given = [self._input(name, kind) for name, kind in zip(artifact.input_names, artifact.inputs, strict=True)]
+        sizes = {
+            name: physical_shape(given[where["input"]][1])[where["axis"]] for name, where in plan["symbols"].items()
+        }
+        places.update({index: place for index, (place, _) in zip(plan["inputs"], given, strict=True)})
+        base = self._constant((artifact.folder / plan["weights"]).read_bytes())
+        storages: dict[int, int] = {}
+        for buffer in buffers:
+            if "storage" in buffer:
+                size = evaluate(buffer["bytes"], sizes)
+                storages[buffer["storage"]] = max(size, storages.get(buffer["storage"], 0))
+        shared = {storage: self._own(size) for storage, size in storages.items()}
+        wholes = {buffers[index].get("within", index) for index in plan["outputs"]}
+        for index, buffer in enumerate(buffers):
+            size = evaluate(buffer["bytes"], sizes)
+            if buffer["role"] == "constant":
+                places[index] = {"in": "constants", "offset": base + buffer["offset"]}
+            elif index in wholes:
+                places[index] = self._result(size) if last else self._own(size)
+            elif "storage" in buffer:
+                places[index] = shared[buffer["storage"]]
+            elif buffer["role"] not in ("input", "part"):
+                places[index] = self._own(size)
+        for index, buffer in enumerate(buffers):
+            if buffer["role"] == "part":
+                whole = places[buffer["within"]]
+                places[index] = {**whole, "offset": whole["offset"] + buffer["offset"]}
+        counted = self._count(plan, given, places)
+        for launch in plan["launches"]:
+            if not (counted and launch["kernel"] == _SET_COUNT):
+                self._launch(launch, places, sizes)
+        rows = next(iter(sizes.values()), 0)
+        outputs = tuple(replace(t, shape=_filled(t.shape, rows)) for t in artifact.outputs)
+        for name, kind, index in zip(artifact.output_names, outputs, plan["outputs"], strict=True):
+            self.values[name] = places[index], kind
+            if last:
+                self.outputs.append({"offset": places[index]["offset"], "bytes": _bytes(kind)})
+        self.output_types = outputs
+        self.modules += 1
+
+    def _input(self, name: str, kind: TensorType) -> tuple[Place, TensorType]:
+        """Return the place of an input and its type, with the room for rows that vary."""
+        if name in self.values:
+            place, found = self.values[name]
+            images = len(kind.shape) == 4
+            if found.dtype != kind.dtype or (images and (found.layout or "NCHW") != (kind.layout or "NCHW")):
+                raise UsageError(f"{name!r} is {found}, but the next stage takes {kind}", "plan them in one data type")
+            return place, found
+        varies = bool(kind.shape) and kind.shape[0] < 0
+        if varies and self.room <= 0:
+            raise UsageError(f"{name!r} has rows that vary: their largest number is needed")
+        full = replace(kind, shape=_filled(kind.shape, self.room))
+        size = _bytes(full)
+        place = self._own(size)
+        whole = NUMPY_DTYPES[kind.dtype].kind != "i" or len(kind.shape) == 1
+        fill = 0 if whole else 255  # unused rows: a count of zero, a position outside the grid
+        self.inputs.append({**place, "bytes": size, "row_bytes": size // self.room if varies else 0, "fill": fill})
+        self.input_types[name] = full
+        self.values[name] = place, full
+        return place, full
+
+    def _count(self, plan: Mapping[str, Any], given: Sequence[Any], places: Mapping[int, Place]) -> bool:
+        """Let the host write the number of rows of a function's input; return whether it does."""
+        index = next((i for i, buffer in enumerate(plan["buffers"]) if buffer["name"] == _COUNT), None)
+        if index is None:
+            return False
+        port = next(iter(plan["symbols"].values()))["input"]
+        entry = next((entry for entry in self.inputs if entry["offset"] == given[port][0]["offset"]), None)
+        if entry is None or given[port][0]["in"] != "memory":
+            return False
+        entry["count"] = places[index]
+        return True
+
+    def _launch(self, launch: Mapping[str, Any], places: Mapping[int, Place], sizes: Mapping[str, int]) -> None:
+        def three(values: Sequence[Any]) -> list[int]:
+            return [evaluate(value, sizes) for value in (*values, 1, 1)[:3]]
+
+        grid = three(launch["groups"])
+        if 0 in grid:
+            return
+        arguments: list[dict[str, Any]] = []
+        for argument in launch["arguments"]:
+            if "map" in argument:
+                tiles = argument["map"]
+                rest = {key: value for key, value in tiles.items() if key != "buffer"}
+                arguments.append({"map": {**places[tiles["buffer"]], **rest}})
+            elif "buffer" in argument:
+                arguments.append(places[argument["buffer"]])
+            else:
+                arguments.append({"value": evaluate(argument["value"], sizes)})
+        self.launches.append(
+            {
+                "kernel": launch["kernel"],
+                "code": self.modules,
+                "grid": grid,
+                "block": three(launch["items"]),
+                "shared": evaluate(launch.get("shared", 0), sizes),
+                "arguments": arguments,
+            }
+        )
+
+    def _own(self, size: int) -> Place:
+        self.memory, offset = _after(self.memory, size)
+        return {"in": "memory", "offset": offset}
+
+    def _result(self, size: int) -> Place:
+        self.results, offset = _after(self.results, size)
+        return {"in": "results", "offset": offset}
+
+    def _constant(self, data: bytes) -> int:
+        end, offset = _after(len(self.constants), len(data))
+        self.constants += bytes(offset - len(self.constants)) + data
+        self.constants += bytes(end - len(self.constants))
+        return offset
+
+
+def _after(end: int, size: int) -> tuple[int, int]:
+    """Return the new end, and the aligned place of `size` bytes after `end`."""
+    offset = -(-end // _ALIGNMENT) * _ALIGNMENT
+    return offset + size, offset
+
+
+def _filled(shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
+    return (rows, *shape[1:]) if shape and shape[0] < 0 else shape
+
+
+def _bytes(kind: TensorType) -> int:
+    return prod(physical_shape(kind)) * NUMPY_DTYPES[kind.dtype].itemsize

@@ -1,0 +1,87 @@
+"""Stages on CUDA GPUs as run.json describes them: compiled, and resolved to programs of the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from socsched.compiler.targets.gpu_functions.rows import is_function, marking
+from socsched.descriptor.pipeline import Stage
+from socsched.errors import UsageError
+from socsched.executor.gpu_programs import stored_program
+from socsched.executor.host_calls import host_call
+from socsched.models.registry import get_model
+from socsched.planning.plan import Task
+from socsched.runtime.backends.base import Setting
+from socsched.runtime.backends.choose import sort_of
+from socsched.runtime.backends.device_code import compiled
+from socsched.runtime.collect import DETECTION_PORTS, PREFIXES
+
+SORT = "cuda"
+
+
+def describe_gpu_stage(task: Task, stage: Stage, setting: Setting, rooms: Mapping[str, int]) -> dict[str, Any]:
+    """Return the part of a stage's description that is specific to GPUs: its programs, and outputs with their readers.
+
+    `rooms`: the most rows of a sensor's frames.  UsageError for a stage that needs TVM's runtime.
+    """
+    artifact = compiled(task, stage, setting)
+    bound = setting.bound[stage.name]
+    varying = [
+        _room(setting, bound[name], name, rooms)
+        for name, kind in zip(artifact.input_names, artifact.inputs, strict=True)
+        if kind.shape and kind.shape[0] < 0
+    ]
+    if len(set(varying)) > 1:
+        raise UsageError(f"{stage.name}: its inputs have different numbers of rows", "plan it on a CPU")
+    arch = str(setting.platform.engine(task.engine).target.get("arch", ""))
+    program = stored_program([artifact], arch, max(varying, default=0))
+    names = artifact.output_names
+    mark = marking(names) if is_function(artifact) else None
+    read = {name: _on_host(task, setting, name) for name in names}
+    records = any(list(names[:3]) == [prefix + port for port in DETECTION_PORTS] for prefix in PREFIXES)
+    entries = [
+        {
+            "dtype": kind.dtype,
+            "layout": kind.layout,
+            "shape": list(kind.shape),
+            "on_host": records or read[name] or (name == mark and any(read.values())),
+        }
+        for name, kind in zip(names, artifact.outputs, strict=True)
+    ]
+    described: dict[str, Any] = {"kind": SORT, "programs": [str(program)], "piece": 0, "outputs": entries}
+    if mark is not None:
+        described["marks"] = {"output": names.index(mark), "least": int(mark == "counts")}
+    return {**described, "records": records, "artifact": artifact}
+
+
+def _on_host(task: Task, setting: Setting, port: str) -> bool:
+    """Return whether the host reads an output: a stage elsewhere, or a conversion, or nothing in the plan does."""
+    tasks = {t.name: t for t in setting.plan.tasks}
+    readers = [
+        name
+        for name, ports in setting.bound.items()
+        if name in tasks and any(provider == task.name and own == port for own, provider in ports.items())
+    ]
+    moved = any(move.source == task.name and move.task in tasks for move in setting.plan.transitions)
+    return moved or not readers or any(sort_of(tasks[name], setting) != SORT for name in readers)
+
+
+def _room(setting: Setting, provider: str, port: str, rooms: Mapping[str, int]) -> int:
+    """Return the most rows of a tensor whose number of rows varies for its reader."""
+    if provider in rooms:
+        return rooms[provider]
+    stage = setting.pipeline.stage(provider)
+    model = get_model(stage.model or "", stage.params)
+    if model.network is None:
+        call = host_call(model, [one.type for one in model.inputs])
+        rows = call.rows if call is not None else 0
+        return rows or next(one.type for one in model.outputs if one.name == port).shape[0]
+    given = model.network().inputs
+    bound = setting.bound[provider]
+    found = [_room(setting, bound[name], name, rooms) for name, kind in given.items() if kind.shape[0] < 0]
+    if not found:
+        raise UsageError(
+            f"{provider}: the largest number of rows of {port!r} is not known", "plan its readers on a CPU"
+        )
+    return max(found)

@@ -1,0 +1,75 @@
+// The adapters that are part of the executor, and what they share.
+#pragma once
+
+#include <cstdio>
+#include <dlfcn.h>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "adapter.h"
+
+namespace socsched {
+
+const socsched_adapter* onnxruntime_adapter();
+const socsched_adapter* rknn_adapter();
+const socsched_adapter* cudla_adapter();
+
+// An adapter made of a class with a constructor of an artefact and `run(inputs, outputs)`; both throw std::exception.
+template <class Loaded>
+const socsched_adapter* adapter_of() {
+  static const socsched_adapter adapter = {
+      SOCSCHED_ADAPTER_VERSION,
+      [](const socsched_artefact* artefact, char* error, size_t bytes) -> void* {
+        try {
+          return new Loaded(*artefact);
+        } catch (const std::exception& raised) {
+          std::snprintf(error, bytes, "%s", raised.what());
+          return nullptr;
+        }
+      },
+      [](void* loaded, void* const* inputs, void* const* outputs, char* error, size_t bytes) {
+        try {
+          static_cast<Loaded*>(loaded)->run(inputs, outputs);
+          return 0;
+        } catch (const std::exception& raised) {
+          std::snprintf(error, bytes, "%s", raised.what());
+          return 1;
+        }
+      }};
+  return &adapter;
+}
+
+// A vendor's library, loaded at run time; errors are std::runtime_error.
+class Library {
+ public:
+  explicit Library(const std::string& name) : name_(name), handle_(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (!handle_) throw std::runtime_error(name + " cannot be loaded: " + dlerror());
+  }
+
+  template <class F>
+  void find(const char* symbol, F& function) const {
+    function = reinterpret_cast<F>(dlsym(handle_, symbol));
+    if (!function) throw std::runtime_error(name_ + " lacks " + symbol);
+  }
+
+ private:
+  std::string name_;
+  void* handle_;
+};
+
+inline std::vector<char> read_artefact(const std::string& path) {
+  std::FILE* const file = std::fopen(path.c_str(), "rb");
+  if (!file) throw std::runtime_error("cannot be read");
+  std::vector<char> bytes;
+  std::fseek(file, 0, SEEK_END);
+  const long size = std::ftell(file);
+  std::rewind(file);
+  if (size > 0 && size < 0x7fffffff) bytes.resize(static_cast<size_t>(size));
+  const bool whole = std::fread(bytes.data(), 1, bytes.size(), file) == bytes.size();
+  std::fclose(file);
+  if (!whole || bytes.empty()) throw std::runtime_error("expected a file of 1 byte to 2 GiB");
+  return bytes;
+}
+
+}  // namespace socsched

@@ -1,0 +1,100 @@
+#include "cuda_driver.hpp"
+
+#include <cstdlib>
+#include <dlfcn.h>
+
+#include "failure.hpp"
+
+namespace socsched::cuda {
+
+namespace {
+
+constexpr const char* LIBRARY = "libcuda.so.1";
+constexpr const char* HINT = "install the GPU's driver; on a Jetson it is part of JetPack";
+
+template <class F>
+void find(void* library, const char* name, F& function, bool required = true) {
+  function = reinterpret_cast<F>(dlsym(library, name));
+  if (!function && required) throw Failure(MACHINE, std::string(LIBRARY) + " lacks " + name, "install a driver of CUDA 11.4 or later");
+}
+
+}  // namespace
+
+#define SOCSCHED_FIND(name) find(library, #name, driver_.name)
+
+Device::Device() {
+  void* const library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  if (!library) throw Failure(MACHINE, std::string(LIBRARY) + " cannot be loaded: " + dlerror(), HINT);
+  SOCSCHED_FIND(cuInit);
+  SOCSCHED_FIND(cuDriverGetVersion);
+  SOCSCHED_FIND(cuDeviceGet);
+  SOCSCHED_FIND(cuDeviceGetAttribute);
+  SOCSCHED_FIND(cuDevicePrimaryCtxRetain);
+  SOCSCHED_FIND(cuCtxSetCurrent);
+  SOCSCHED_FIND(cuCtxGetStreamPriorityRange);
+  SOCSCHED_FIND(cuGetErrorString);
+  SOCSCHED_FIND(cuModuleLoadData);
+  SOCSCHED_FIND(cuModuleGetFunction);
+  SOCSCHED_FIND(cuFuncSetAttribute);
+  SOCSCHED_FIND(cuMemAlloc_v2);
+  SOCSCHED_FIND(cuMemHostRegister_v2);
+  SOCSCHED_FIND(cuMemcpyHtoD_v2);
+  SOCSCHED_FIND(cuMemcpyHtoDAsync_v2);
+  SOCSCHED_FIND(cuMemcpyDtoHAsync_v2);
+  SOCSCHED_FIND(cuMemcpyDtoDAsync_v2);
+  SOCSCHED_FIND(cuMemsetD8Async);
+  SOCSCHED_FIND(cuStreamCreateWithPriority);
+  SOCSCHED_FIND(cuStreamSynchronize);
+  SOCSCHED_FIND(cuStreamBeginCapture_v2);
+  SOCSCHED_FIND(cuStreamEndCapture);
+  SOCSCHED_FIND(cuGraphInstantiateWithFlags);
+  SOCSCHED_FIND(cuGraphDestroy);
+  SOCSCHED_FIND(cuGraphLaunch);
+  SOCSCHED_FIND(cuEventCreate);
+  SOCSCHED_FIND(cuEventRecord);
+  SOCSCHED_FIND(cuEventSynchronize);
+  SOCSCHED_FIND(cuLaunchKernel);
+  find(library, "cuTensorMapEncodeTiled", driver_.cuTensorMapEncodeTiled, false);
+  int device = 0, major = 0, minor = 0;
+  check(driver_.cuInit(0), "starting the driver");
+  check(driver_.cuDriverGetVersion(&version_), "asking for the driver's version");
+  check(driver_.cuDeviceGet(&device, 0), "looking for a GPU");
+  check(driver_.cuDeviceGetAttribute(&major, MAJOR, device), "asking for the GPU's architecture");
+  check(driver_.cuDeviceGetAttribute(&minor, MINOR, device), "asking for the GPU's architecture");
+  capability_ = 10 * major + minor;
+  check(driver_.cuDevicePrimaryCtxRetain(&context_, device), "making a context");
+}
+
+const Device& Device::open() {
+  static const Device device;
+  device.check(device.driver_.cuCtxSetCurrent(device.context_), "entering the context");
+  return device;
+}
+
+std::string Device::error(int status, const char* what) const {
+  const char* text = nullptr;
+  driver_.cuGetErrorString(status, &text);
+  return std::string("CUDA: ") + what + " failed: " + (text ? text : "unknown error") + " (" + std::to_string(status) + ")";
+}
+
+void Device::check(int status, const char* what) const {
+  if (status) throw Failure(MACHINE, error(status, what), "see nvidia-smi, or tegrastats on a Jetson, and dmesg");
+}
+
+bool Device::runs(const std::string& architecture) const {
+  if (architecture.compare(0, 3, "sm_") != 0) return false;
+  char* end = nullptr;
+  const long number = std::strtol(architecture.c_str() + 3, &end, 10);
+  if (*end == 'a') return number == capability_;
+  return !*end && number / 10 == capability_ / 10 && number <= capability_;
+}
+
+Stream* Device::stream(int criticality) const {
+  int low = 0, high = 0;
+  check(driver_.cuCtxGetStreamPriorityRange(&low, &high), "asking for stream priorities");
+  Stream* made = nullptr;
+  check(driver_.cuStreamCreateWithPriority(&made, NON_BLOCKING, low + (high - low) * criticality / 2), "making a stream");
+  return made;
+}
+
+}  // namespace socsched::cuda

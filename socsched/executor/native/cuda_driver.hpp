@@ -1,0 +1,95 @@
+// The part of CUDA's driver API that launch lists need, loaded at run time: no toolkit, no libcudart, any JetPack.
+// Declarations follow "CUDA Driver API"; every function is there from CUDA 11.4 on, tensor maps from CUDA 12 on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace socsched::cuda {
+
+using Address = unsigned long long;  // on the device
+struct Context;
+struct Module;
+struct Function;
+struct Stream;
+struct Event;
+struct Graph;
+struct Executable;
+
+struct alignas(128) TensorMap {
+  uint64_t words[16];
+};
+
+// The driver's functions, with the names of their latest binary interface.
+struct Driver {
+  int (*cuInit)(unsigned);
+  int (*cuDriverGetVersion)(int*);
+  int (*cuDeviceGet)(int*, int);
+  int (*cuDeviceGetAttribute)(int*, int, int);
+  int (*cuDevicePrimaryCtxRetain)(Context**, int);
+  int (*cuCtxSetCurrent)(Context*);
+  int (*cuCtxGetStreamPriorityRange)(int*, int*);
+  int (*cuGetErrorString)(int, const char**);
+  int (*cuModuleLoadData)(Module**, const void*);
+  int (*cuModuleGetFunction)(Function**, Module*, const char*);
+  int (*cuFuncSetAttribute)(Function*, int, int);
+  int (*cuMemAlloc_v2)(Address*, size_t);
+  int (*cuMemHostRegister_v2)(void*, size_t, unsigned);
+  int (*cuMemcpyHtoD_v2)(Address, const void*, size_t);
+  int (*cuMemcpyHtoDAsync_v2)(Address, const void*, size_t, Stream*);
+  int (*cuMemcpyDtoHAsync_v2)(void*, Address, size_t, Stream*);
+  int (*cuMemcpyDtoDAsync_v2)(Address, Address, size_t, Stream*);
+  int (*cuMemsetD8Async)(Address, unsigned char, size_t, Stream*);
+  int (*cuStreamCreateWithPriority)(Stream**, unsigned, int);
+  int (*cuStreamSynchronize)(Stream*);
+  int (*cuStreamBeginCapture_v2)(Stream*, int);
+  int (*cuStreamEndCapture)(Stream*, Graph**);
+  int (*cuGraphInstantiateWithFlags)(Executable**, Graph*, unsigned long long);
+  int (*cuGraphDestroy)(Graph*);
+  int (*cuGraphLaunch)(Executable*, Stream*);
+  int (*cuEventCreate)(Event**, unsigned);
+  int (*cuEventRecord)(Event*, Stream*);
+  int (*cuEventSynchronize)(Event*);
+  int (*cuLaunchKernel)(Function*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream*, void**, void**);
+  int (*cuTensorMapEncodeTiled)(TensorMap*, int, uint32_t, void*, const uint64_t*, const uint64_t*, const uint32_t*, const uint32_t*, int, int,
+                                int, int);  // null before CUDA 12
+};
+
+// Values of the API's enumerations.
+constexpr int MAJOR = 75, MINOR = 76;                      // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+constexpr int DYNAMIC_SHARED = 8;                          // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+constexpr unsigned NON_BLOCKING = 1;                       // CU_STREAM_NON_BLOCKING
+constexpr int THREAD_LOCAL = 1;                            // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+constexpr unsigned BLOCKING_SYNC = 1, DISABLE_TIMING = 2;  // CU_EVENT_*: a waiting thread sleeps
+constexpr unsigned SHARED_MEMORY_LIMIT = 48 << 10;         // above, a kernel has to ask
+
+// The first GPU: the driver, its primary context, and what code runs on it.
+class Device {
+ public:
+  // The device, opened on first use; Failure without a driver or a GPU.  The calling thread gets its context.
+  static const Device& open();
+
+  const Driver& driver() const { return driver_; }
+  int capability() const { return capability_; }           // 87 for 8.7
+  int version() const { return version_; }                 // of the API: 12020 for 12.2
+
+  // Throw Failure unless `status` is 0.
+  void check(int status, const char* what) const;
+  std::string error(int status, const char* what) const;
+
+  // Whether code for an architecture ("sm_87", "sm_90a") can run here: the same major number, and a minor one not above.
+  bool runs(const std::string& architecture) const;
+
+  // A stream: hard stages (2) have the highest priority, soft ones (0) the lowest.
+  Stream* stream(int criticality) const;
+
+ private:
+  Device();
+
+  Driver driver_{};
+  Context* context_ = nullptr;
+  int capability_ = 0, version_ = 0;
+};
+
+}  // namespace socsched::cuda

@@ -1,0 +1,201 @@
+// Stages on a CUDA GPU: the kernels of a launch list as graphs, one for every slot of outputs, started and waited for.
+#include <algorithm>
+#include <cstring>
+
+#include "cuda_program.hpp"
+#include "data_stage.hpp"
+#include "failure.hpp"
+
+namespace socsched {
+
+namespace {
+
+constexpr size_t IN_FLIGHT = 2;  // pieces of a bounded stage that are queued at once
+constexpr size_t PAGE = 4096;    // memory is locked in whole pages, each once
+
+size_t whole_pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+
+void* first_page(void* memory) { return reinterpret_cast<void*>(whole_pages(reinterpret_cast<size_t>(memory))); }
+
+class CudaStage : public DataStage {
+ public:
+  using DataStage::DataStage;
+
+  void prepare() override {
+    device_ = &cuda::Device::open();
+    program_ = std::make_unique<cuda::Program>(cuda::Program::load(settings().programs, *device_));
+    if (program_->inputs().size() != settings().inputs.size() || program_->outputs().size() != settings().outputs.size())
+      throw Failure(USAGE, place_.task.name + ": its launch list has other inputs or outputs than the settings", "write the settings again");
+    stream_ = device_->stream(static_cast<int>(place_.task.criticality));
+    const size_t piece = settings().piece ? settings().piece : std::max(program_->kernels(), size_t{1});
+    for (size_t first = 0; first == 0 || first < program_->kernels(); first += piece) {
+      cuda::Event*& event = events_.emplace_back();
+      device_->check(driver().cuEventCreate(&event, cuda::BLOCKING_SYNC | cuda::DISABLE_TIMING), "making an event");
+    }
+    counts_memory_ = allocate(2 * PAGE);  // inputs are 64 at most
+    counts_ = static_cast<int32_t*>(first_page(counts_memory_.get()));
+    device_->check(driver().cuMemHostRegister_v2(counts_, PAGE, 0), "locking memory");
+    for (const InputSettings& input : settings().inputs) lasting_.push_back(is_lasting(input.from));
+    for (size_t i = 0; i < place_.slots.count(); i++) slot_of(*place_.slots.slot(i), piece);
+    piece_ = piece;
+  }
+
+  Progress launch(const Job& job) override {
+    rows_ = -1;
+    for (size_t i = 0; i < settings().inputs.size(); i++)
+      if (!queue_input(job, i)) return Progress::failed;
+    slot_ = &slot_of(*job.output, piece_);
+    output_ = job.output;
+    started_ = ended_ = 0;
+    while (started_ < std::min(IN_FLIGHT, slot_->graphs.size()))
+      if (!start_piece()) return Progress::failed;
+    return Progress::running;
+  }
+
+  // Sleeps until the oldest piece has ended.
+  Progress poll() override {
+    if (!holds(driver().cuEventSynchronize(events_[ended_++]), "running the kernels")) return Progress::failed;
+    if (started_ < slot_->graphs.size() && !start_piece()) return Progress::failed;
+    if (ended_ < slot_->graphs.size()) return Progress::running;
+    set_rows();
+    return Progress::done;
+  }
+
+ private:
+  // What a slot of outputs needs on the device.
+  struct Slot {
+    const Data* data = nullptr;
+    cuda::Address results = 0;
+    std::vector<cuda::Executable*> graphs;  // by piece; the last one also copies outputs to the host
+  };
+
+  const StageSettings& settings() const { return place_.settings; }
+  const cuda::Driver& driver() const { return device_->driver(); }
+
+  bool holds(int status, const char* what) {
+    if (status) fail(device_->error(status, what));
+    return !status;
+  }
+
+  // Whether the memory of a source exists during the whole run, so that it may be locked.
+  bool is_lasting(const std::string& source) const {
+    const Settings& all = place_.control.settings();
+    const auto stage = all.stages.find(source);
+    return stage == all.stages.end() ? all.inputs.count(source) > 0 : stage->second.kind == "host";
+  }
+
+  // Queue the copy of an input from the device, or from the host, into the program's memory.
+  bool queue_input(const Job& job, size_t number) {
+    const Tensor* tensor = arriving(job, number);
+    const cuda::Input& to = program_->inputs()[number];
+    const cuda::Address target = program_->address(to.place, 0);
+    const bool near = tensor && tensor->device && tensor->type.lies_as(settings().inputs[number].type);
+    const Tensor* const found = near ? tensor : tensor ? input(job, number) : nullptr;
+    if (!found) return false;
+    const uint64_t bytes = found->type.bytes();
+    if (to.row_bytes ? bytes > to.bytes || found->type.shape[0] < 0 : bytes != to.bytes) {
+      fail("data from " + settings().inputs[number].from + " have another size than it takes");
+      return false;
+    }
+    if (near) {
+      if (bytes && !holds(driver().cuMemcpyDtoDAsync_v2(target, found->device, bytes, stream_), "copying an input")) return false;
+    } else if (bytes) {
+      if (found == tensor && lasting_[number]) lock(found->data, bytes);
+      if (!holds(driver().cuMemcpyHtoDAsync_v2(target, found->data, bytes, stream_), "copying an input")) return false;
+    }
+    if (!to.row_bytes) return true;
+    if (rows_ < 0) rows_ = found->type.shape[0];
+    if (bytes < to.bytes && !holds(driver().cuMemsetD8Async(target + bytes, to.fill, to.bytes - bytes, stream_), "filling an input")) return false;
+    if (!to.counts) return true;
+    int32_t* const count = counts_ + number;
+    *count = static_cast<int32_t>(found->type.shape[0]);
+    return holds(driver().cuMemcpyHtoDAsync_v2(program_->address(to.count, 0), count, sizeof *count, stream_), "copying a number of rows");
+  }
+
+  // Lock host memory when it is first seen, so that copies from it need no processor.  Without it they are just slower.
+  void lock(void* memory, uint64_t bytes) {
+    const auto place = std::lower_bound(locked_.begin(), locked_.end(), memory);
+    if (place != locked_.end() && *place == memory) return;
+    locked_.insert(place, memory);
+    driver().cuMemHostRegister_v2(memory, bytes, 0);
+  }
+
+  bool start_piece() {
+    return holds(driver().cuGraphLaunch(slot_->graphs[started_], stream_), "launching the kernels") &&
+           holds(driver().cuEventRecord(events_[started_++], stream_), "marking an event");
+  }
+
+  // The device's side of a slot, made when it is first seen: before the run, except for slots added during it.
+  Slot& slot_of(Data& data, size_t piece) {
+    for (const auto& slot : slots_)
+      if (slot->data == &data) return *slot;
+    Slot& slot = *slots_.emplace_back(std::make_unique<Slot>());
+    slot.data = &data;
+    if (program_->results_bytes()) device_->check(driver().cuMemAlloc_v2(&slot.results, program_->results_bytes()), "allocating memory");
+    for (size_t port = 0; port < settings().outputs.size(); port++) {
+      const cuda::Output& from = program_->outputs()[port];
+      Tensor& tensor = data.ports[port];
+      tensor.device = slot.results + from.offset;
+      if (!settings().on_host[port] || !from.bytes) continue;
+      tensor.data = first_page(place_.slots.room(data, port, whole_pages(from.bytes) + PAGE));
+      device_->check(driver().cuMemHostRegister_v2(tensor.data, whole_pages(from.bytes), 0), "locking memory");
+    }
+    const size_t kernels = program_->kernels();
+    for (size_t first = 0; first == 0 || first < kernels; first += piece)
+      slot.graphs.push_back(record(slot, data, first, std::min(first + piece, kernels)));
+    return slot;
+  }
+
+  cuda::Executable* record(const Slot& slot, const Data& data, size_t first, size_t last) {
+    cuda::Graph* graph = nullptr;
+    cuda::Executable* made = nullptr;
+    device_->check(driver().cuStreamBeginCapture_v2(stream_, cuda::THREAD_LOCAL), "recording");
+    program_->queue(*device_, stream_, slot.results, first, last);
+    if (last == program_->kernels())
+      for (size_t port = 0; port < settings().outputs.size(); port++) {
+        const cuda::Output& from = program_->outputs()[port];
+        if (data.ports[port].data && from.bytes)
+          device_->check(driver().cuMemcpyDtoHAsync_v2(data.ports[port].data, slot.results + from.offset, from.bytes, stream_), "copying an output");
+      }
+    device_->check(driver().cuStreamEndCapture(stream_, &graph), "recording");
+    device_->check(driver().cuGraphInstantiateWithFlags(&made, graph, 0), "making a graph");
+    driver().cuGraphDestroy(graph);
+    return made;
+  }
+
+  // Outputs of varying size have the rows of the input, or those that their marking port has in use.
+  void set_rows() {
+    int64_t used = -1;
+    if (const int port = settings().marks; port >= 0 && output_->ports[static_cast<size_t>(port)].data) {
+      const int32_t* const marks = static_cast<const int32_t*>(output_->ports[static_cast<size_t>(port)].data);
+      const int64_t rows = settings().outputs[static_cast<size_t>(port)].shape[0];
+      used = std::count_if(marks, marks + rows, [&](int32_t mark) { return mark >= settings().least_mark; });
+    }
+    for (size_t port = 0; port < settings().outputs.size(); port++) {
+      TensorType& type = output_->ports[port].type;
+      type = settings().outputs[port];
+      if (type.rank && type.shape[0] < 0) type.shape[0] = rows_;
+      if (type.rank && used >= 0) type.shape[0] = used;
+    }
+  }
+
+  const cuda::Device* device_ = nullptr;
+  std::unique_ptr<cuda::Program> program_;
+  cuda::Stream* stream_ = nullptr;
+  std::vector<cuda::Event*> events_;  // by piece
+  size_t piece_ = 1, started_ = 0, ended_ = 0;
+  Memory counts_memory_;
+  int32_t* counts_ = nullptr;         // by input: its number of rows, in locked memory
+  std::vector<bool> lasting_;         // by input
+  std::vector<void*> locked_;         // sorted
+  std::vector<std::unique_ptr<Slot>> slots_;
+  Slot* slot_ = nullptr;
+  Data* output_ = nullptr;
+  int64_t rows_ = -1;
+};
+
+}  // namespace
+
+std::unique_ptr<Stage> make_cuda_stage(const StagePlace& place) { return std::make_unique<CudaStage>(place); }
+
+}  // namespace socsched

@@ -1,0 +1,89 @@
+// Stages that a vendor's runtime executes: an adapter loads the artefact and runs it over tensors in host memory.
+#include <dlfcn.h>
+
+#include "adapters.hpp"
+#include "data_stage.hpp"
+#include "failure.hpp"
+
+namespace socsched {
+
+namespace {
+
+constexpr size_t ERROR_BYTES = 1000;
+
+const socsched_adapter* find_adapter(const StageSettings& settings) {
+  if (settings.adapter == "onnxruntime") return onnxruntime_adapter();
+  if (settings.adapter == "rknn") return rknn_adapter();
+  if (settings.adapter == "cudla") return cudla_adapter();
+  if (settings.adapter != "board") throw Failure(USAGE, "no adapter is called " + settings.adapter, "write the settings again");
+  void* const library = dlopen(settings.shared_object.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) throw Failure(MACHINE, settings.shared_object + ": cannot be loaded: " + dlerror(), "run build.sh of the bundle on this board");
+  const auto adapter = reinterpret_cast<decltype(&socsched_adapter_of_board)>(dlsym(library, "socsched_adapter_of_board"));
+  if (!adapter || adapter()->version != SOCSCHED_ADAPTER_VERSION)
+    throw Failure(MACHINE, settings.shared_object + ": no adapter of version " + std::to_string(SOCSCHED_ADAPTER_VERSION), "build it again");
+  return adapter();
+}
+
+class EngineStage : public DataStage {
+ public:
+  explicit EngineStage(const StagePlace& place) : DataStage(place) {
+    for (const TensorType& type : place.settings.outputs)
+      for (int axis = 0; axis < type.rank; axis++)
+        if (type.shape[static_cast<size_t>(axis)] < 0) throw Failure(USAGE, place.task.name + ": its outputs vary in size", "write the settings again");
+    inputs_.resize(place.settings.inputs.size());
+    outputs_.resize(place.settings.outputs.size());
+  }
+
+  void prepare() override {
+    const StageSettings& settings = place_.settings;
+    std::vector<socsched_port> inputs, outputs;
+    for (size_t i = 0; i < inputs_.size(); i++) inputs.push_back(port(settings.input_names[i], settings.inputs[i].type));
+    for (size_t i = 0; i < outputs_.size(); i++) outputs.push_back(port(settings.output_names[i], settings.outputs[i]));
+    std::vector<const char*> options;
+    for (const auto& [name, value] : settings.options) options.insert(options.end(), {name.c_str(), value.c_str()});
+    options.push_back(nullptr);
+    const socsched_artefact artefact{settings.artefact.c_str(), settings.shared_object.c_str(), inputs.data(), outputs.data(),
+                                     inputs.size(),             outputs.size(),                 options.data()};
+    adapter_ = find_adapter(settings);
+    loaded_ = adapter_->load(&artefact, error_, sizeof error_);
+    if (!loaded_) throw Failure(MACHINE, settings.artefact + ": " + error_, "build the artefact for this board and its runtime's version");
+  }
+
+  Progress launch(const Job& job) override {
+    for (size_t i = 0; i < inputs_.size(); i++) {
+      const Tensor* const tensor = input(job, i);
+      if (!tensor) return Progress::failed;
+      inputs_[i] = tensor->data;
+    }
+    for (size_t i = 0; i < outputs_.size(); i++) {
+      Tensor& tensor = job.output->ports[i];
+      tensor.type = place_.settings.outputs[i];
+      tensor.data = outputs_[i] = place_.slots.room(*job.output, i, tensor.type.bytes());
+    }
+    if (adapter_->run(loaded_, inputs_.data(), outputs_.data(), error_, sizeof error_) == 0) return Progress::done;
+    return fail(error_);
+  }
+
+ private:
+  // Names of ports live in the settings, those of layouts here.
+  socsched_port port(const std::string& name, const TensorType& type) {
+    static const char* const plain[] = {"NCHW", "NHWC"};
+    socsched_port made{name.c_str(), "", static_cast<int32_t>(type.dtype), 0, {}, type.bytes()};
+    std::array<int64_t, MOST_RANK> shape{};
+    made.rank = type.physical(shape);
+    for (size_t axis = 0; axis < shape.size(); axis++) made.shape[axis] = shape[axis];
+    if (type.rank == 4) made.layout = type.layout.block ? "NCHWc" : plain[type.layout.channels_last];
+    return made;
+  }
+
+  const socsched_adapter* adapter_ = nullptr;
+  void* loaded_ = nullptr;
+  std::vector<void*> inputs_, outputs_;
+  char error_[ERROR_BYTES] = "";
+};
+
+}  // namespace
+
+std::unique_ptr<Stage> make_engine_stage(const StagePlace& place) { return std::make_unique<EngineStage>(place); }
+
+}  // namespace socsched

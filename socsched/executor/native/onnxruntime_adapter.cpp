@@ -1,0 +1,138 @@
+// ONNX models and QNN context binaries through ONNX Runtime's C API, loaded at run time.
+//
+// OrtApi is a table of functions that only grows; the numbers are positions in it (onnxruntime_c_api.h and the table
+// `ort_api_1_to_25` of onnxruntime_c_api.cc, release 1.25, MIT licence).
+#include <cstring>
+#include <mutex>
+
+#include "adapters.hpp"
+
+namespace socsched {
+
+namespace {
+
+struct OrtApiBase {
+  void* const* (*GetApi)(uint32_t version);
+  const char* (*GetVersionString)();
+};
+
+enum Position {
+  GET_ERROR_MESSAGE = 2, CREATE_ENV = 3, CREATE_SESSION = 7, RUN = 9, CREATE_SESSION_OPTIONS = 10, SET_LOG_SEVERITY = 22,
+  SET_INTRA_OP_THREADS = 24, CREATE_TENSOR = 49, CREATE_CPU_MEMORY_INFO = 69, RELEASE_STATUS = 93, RELEASE_VALUE = 96,
+  ADD_CONFIG_ENTRY = 130, APPEND_PROVIDER = 216, REGISTER_PROVIDER_LIBRARY = 301, GET_DEVICES = 303, APPEND_PROVIDER_V2 = 304,
+  DEVICE_PROVIDER_NAME = 312
+};
+
+constexpr uint32_t FIRST_VERSION = 12, PLUGIN_VERSION = 22;  // with AppendExecutionProvider by name; with provider libraries
+constexpr int FATAL = 4, WARNING = 2;
+constexpr int ELEMENT_TYPES[] = {1, 10, 3, 2, 6, 7, 9};      // ONNXTensorElementDataType by SOCSCHED_FP32...
+
+class OnnxRuntime {
+ public:
+  explicit OnnxRuntime(const socsched_artefact& artefact) : library_(artefact.library) {
+    std::string provider, plugin;
+    std::vector<const char*> names, values;
+    std::vector<std::pair<const char*, const char*>> entries;
+    int threads = 0;
+    for (const char* const* option = artefact.options; *option; option += 2) {
+      const std::string name = option[0];
+      if (name == "provider") provider = option[1];
+      else if (name == "provider_library") plugin = option[1];
+      else if (name == "threads") threads = std::atoi(option[1]);
+      else if (name.compare(0, 8, "session.") == 0 || name.compare(0, 3, "ep.") == 0) entries.emplace_back(option[0], option[1]);
+      else names.push_back(option[0]), values.push_back(option[1]);
+    }
+    const OrtApiBase* (*base)();
+    library_.find("OrtGetApiBase", base);
+    const uint32_t version = plugin.empty() ? FIRST_VERSION : PLUGIN_VERSION;
+    api_ = base()->GetApi(version);
+    if (!api_) throw std::runtime_error(std::string(artefact.library) + ": release " + base()->GetVersionString() + " is too old: its C API has no version " + std::to_string(version));
+    void *environment = nullptr, *options = nullptr;
+    call<int, const char*, void**>(CREATE_ENV, WARNING, "socsched", &environment);
+    call<void**>(CREATE_SESSION_OPTIONS, &options);
+    call<void*, int>(SET_LOG_SEVERITY, options, FATAL);
+    if (threads) call<void*, int>(SET_INTRA_OP_THREADS, options, threads);
+    for (const auto& [name, value] : entries) call<void*, const char*, const char*>(ADD_CONFIG_ENTRY, options, name, value);
+    if (!plugin.empty()) {
+      const void* const device = device_of(environment, provider, plugin);
+      call<void*, void*, const void* const*, size_t, const char* const*, const char* const*, size_t>(
+          APPEND_PROVIDER_V2, options, environment, &device, 1, names.data(), values.data(), names.size());
+    } else if (!provider.empty()) {
+      call<void*, const char*, const char* const*, const char* const*, size_t>(APPEND_PROVIDER, options, provider.c_str(), names.data(), values.data(),
+                                                                              names.size());
+    }
+    call<void*, const char*, void*, void**>(CREATE_SESSION, environment, artefact.file, options, &session_);
+    call<int, int, void**>(CREATE_CPU_MEMORY_INFO, 1, 0, &memory_);
+    keep(artefact.inputs, artefact.input_count, inputs_, input_names_);
+    keep(artefact.outputs, artefact.output_count, outputs_, output_names_);
+  }
+
+  void run(void* const* inputs, void* const* outputs) {
+    const Values given(*this, inputs_, inputs), found(*this, outputs_, outputs);
+    std::vector<const char*> input_names, output_names;
+    for (const std::string& name : input_names_) input_names.push_back(name.c_str());
+    for (const std::string& name : output_names_) output_names.push_back(name.c_str());
+    call<void*, void*, const char* const*, void* const*, size_t, const char* const*, size_t, void**>(
+        RUN, session_, nullptr, input_names.data(), given.values.data(), given.values.size(), output_names.data(), output_names.size(),
+        const_cast<void**>(found.values.data()));
+  }
+
+ private:
+  // Tensors over memory of the caller.
+  struct Values {
+    Values(OnnxRuntime& runtime, const std::vector<socsched_port>& ports, void* const* memory) : runtime(runtime), values(ports.size()) {
+      for (size_t i = 0; i < ports.size(); i++)
+        runtime.call<void*, void*, size_t, const int64_t*, size_t, int, void**>(CREATE_TENSOR, runtime.memory_, memory[i], ports[i].bytes, ports[i].shape,
+                                                                               static_cast<size_t>(ports[i].rank), ELEMENT_TYPES[ports[i].dtype], &values[i]);
+    }
+
+    ~Values() {
+      for (void* const value : values)
+        if (value) reinterpret_cast<void (*)(void*)>(runtime.api_[RELEASE_VALUE])(value);
+    }
+
+    OnnxRuntime& runtime;
+    std::vector<void*> values;
+  };
+
+  template <class... Arguments>
+  void call(Position function, Arguments... arguments) const {
+    void* const status = reinterpret_cast<void* (*)(Arguments...)>(api_[function])(arguments...);
+    if (!status) return;
+    const std::string message = reinterpret_cast<const char* (*)(void*)>(api_[GET_ERROR_MESSAGE])(status);
+    reinterpret_cast<void (*)(void*)>(api_[RELEASE_STATUS])(status);
+    throw std::runtime_error("ONNX Runtime: " + message);
+  }
+
+  // The first device of a provider in a library of its own, which is registered once.
+  const void* device_of(void* environment, const std::string& provider, const std::string& plugin) const {
+    static std::mutex once;
+    const std::lock_guard<std::mutex> lock(once);
+    const void* const* devices = nullptr;
+    for (const bool registered : {false, true}) {
+      if (registered) call<void*, const char*, const char*>(REGISTER_PROVIDER_LIBRARY, environment, provider.c_str(), plugin.c_str());
+      size_t count = 0;
+      call<void*, const void* const**, size_t*>(GET_DEVICES, environment, &devices, &count);
+      for (size_t i = 0; i < count; i++)
+        if (provider == reinterpret_cast<const char* (*)(const void*)>(api_[DEVICE_PROVIDER_NAME])(devices[i])) return devices[i];
+    }
+    throw std::runtime_error(plugin + ": no device of " + provider);
+  }
+
+  static void keep(const socsched_port* ports, size_t count, std::vector<socsched_port>& kept, std::vector<std::string>& names) {
+    kept.assign(ports, ports + count);
+    for (const socsched_port& port : kept) names.emplace_back(port.name);
+  }
+
+  Library library_;
+  void* const* api_ = nullptr;
+  void *session_ = nullptr, *memory_ = nullptr;
+  std::vector<socsched_port> inputs_, outputs_;
+  std::vector<std::string> input_names_, output_names_;
+};
+
+}  // namespace
+
+const socsched_adapter* onnxruntime_adapter() { return adapter_of<OnnxRuntime>(); }
+
+}  // namespace socsched

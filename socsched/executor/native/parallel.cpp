@@ -1,0 +1,136 @@
+#include "parallel.hpp"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "clock.hpp"
+#include "mailbox.hpp"
+#include "realtime.hpp"
+
+namespace socsched {
+
+namespace {
+
+constexpr int CHUNKS = 8;       // of a thread, in a kernel that does not demand a number
+constexpr Ns AWAKE = 50'000;    // how long a thread of a running job waits without sleeping
+
+constexpr uint64_t CLOSED = INT32_MAX;  // the next chunk of a round that has not begun
+
+thread_local Crew* current = nullptr;
+
+void sleep_on(std::atomic<uint32_t>& word, uint32_t value) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+
+void wake(std::atomic<uint32_t>& word, int count) { syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0); }
+
+uint32_t round_of(uint64_t next) { return static_cast<uint32_t>(next >> 32); }
+
+}  // namespace
+
+Crew::Crew(int threads) {
+  for (int i = 1; i < threads; i++) helpers_.emplace_back([this] { help(); });
+}
+
+Crew::~Crew() {
+  stop_ = true;
+  begun_.fetch_add(1);
+  wake(begun_, INT32_MAX);
+  for (std::thread& helper : helpers_) helper.join();
+}
+
+Crew::Job::Job(Crew& crew) : crew_(crew), before_(current) {
+  current = &crew;
+  crew_.busy_.store(true, std::memory_order_relaxed);
+}
+
+Crew::Job::~Job() {
+  crew_.busy_.store(false, std::memory_order_relaxed);
+  current = before_;
+}
+
+int Crew::run(Chunk chunk, void* context, int chunks) {
+  const uint32_t round = round_of(next_.load(std::memory_order_relaxed)) + 1;
+  next_.store(uint64_t{round} << 32 | CLOSED);  // first, so that a thread still at the last round takes none of these chunks
+  chunk_.store(chunk, std::memory_order_release);
+  context_.store(context, std::memory_order_release);
+  chunks_.store(chunks, std::memory_order_release);
+  code_.store(0, std::memory_order_relaxed);
+  left_.store(chunks, std::memory_order_relaxed);
+  next_.store(uint64_t{round} << 32);
+  begun_.store(round);
+  if (asleep_.load()) wake(begun_, INT32_MAX);
+  while (take(round)) {
+  }
+  Ns until = 0;
+  while (ended_.load() != round) {
+    const Ns now = monotonic_ns();
+    if (!until) until = now + AWAKE;
+    if (now < until) {
+      relax();
+      continue;
+    }
+    waiting_.store(true);
+    if (const uint32_t ended = ended_.load(); ended != round) sleep_on(ended_, ended);
+    waiting_.store(false);
+  }
+  return code_.load(std::memory_order_relaxed);
+}
+
+// Compute a chunk of a round; return false if none is left.
+bool Crew::take(uint32_t round) {
+  uint64_t next = next_.load();
+  while (true) {
+    const int number = static_cast<int>(static_cast<uint32_t>(next));
+    ChunkGroup group{nullptr, chunks_.load(std::memory_order_acquire)};
+    const Chunk chunk = chunk_.load(std::memory_order_acquire);
+    void* const context = context_.load(std::memory_order_acquire);
+    if (round_of(next) != round || number >= group.chunks) return false;
+    // The round cannot end before this chunk does, so that what was read above belongs to it if the exchange succeeds.
+    if (!next_.compare_exchange_weak(next, next + 1)) continue;
+    if (const int code = chunk(number, &group, context)) code_.store(code, std::memory_order_relaxed);
+    if (left_.fetch_sub(1) == 1) {
+      ended_.store(round);
+      if (waiting_.load()) wake(ended_, 1);
+    }
+    return true;
+  }
+}
+
+void Crew::help() {
+  pthread_setname_np(pthread_self(), "helper");
+  short_turns();
+  uint32_t seen = 0;
+  while (rest(seen)) {
+    seen = begun_.load();
+    while (take(seen)) {
+    }
+  }
+}
+
+bool Crew::rest(uint32_t seen) {
+  const Ns until = monotonic_ns() + AWAKE;
+  while (!stop_.load()) {
+    if (begun_.load() != seen) return true;
+    if (busy_.load(std::memory_order_relaxed) && monotonic_ns() < until) {
+      relax();
+      continue;
+    }
+    asleep_.fetch_add(1);
+    if (begun_.load() == seen && !stop_.load()) sleep_on(begun_, seen);
+    asleep_.fetch_sub(1);
+  }
+  return false;
+}
+
+int launch_in_parallel(Chunk chunk, void* context, int chunks) {
+  Crew* const crew = current;
+  if (!crew || crew->threads() == 1) {
+    ChunkGroup group{nullptr, 1};
+    return chunk(0, &group, context);
+  }
+  return crew->run(chunk, context, chunks > 0 ? chunks : CHUNKS * crew->threads());
+}
+
+}  // namespace socsched

@@ -1,0 +1,65 @@
+// The threads that compute a stage together: they take chunks of a kernel from a shared counter, finer than threads, so
+// that a thread whose processor is disturbed takes fewer of them and delays the others by a chunk at most.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace socsched {
+
+// What generated code passes to its chunks (TVMParallelGroupEnv of TVM's c_backend_api.h).
+struct ChunkGroup {
+  void* barrier;
+  int32_t chunks;
+};
+
+using Chunk = int (*)(int number, ChunkGroup* group, void* context);
+
+// A calling thread and its helpers.  Helpers sleep between jobs; during a job, when the stage owns their processors,
+// they stay awake for a short time between kernels.
+class Crew {
+ public:
+  explicit Crew(int threads);  // helpers inherit the caller's processors and scheduling class
+  ~Crew();
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  // The time of a job, for the calling thread: kernels that it launches meanwhile are shared with the helpers.
+  class Job {
+   public:
+    explicit Job(Crew& crew);
+    ~Job();
+
+   private:
+    Crew& crew_;
+    Crew* before_;
+  };
+
+  // Compute all chunks of a kernel and return 0, or the first code other than 0 that a chunk returned.
+  int run(Chunk chunk, void* context, int chunks);
+  int threads() const { return static_cast<int>(helpers_.size()) + 1; }
+
+ private:
+  void help();
+  bool take(uint32_t round);
+  bool rest(uint32_t seen);  // wait for another round than the one seen; false at the end
+
+  alignas(64) std::atomic<uint64_t> next_{0};  // the round, and the number of its next chunk
+  std::atomic<Chunk> chunk_{nullptr};
+  std::atomic<void*> context_{nullptr};
+  std::atomic<int32_t> chunks_{0};
+  alignas(64) std::atomic<int32_t> left_{0};   // chunks not yet computed
+  std::atomic<int32_t> code_{0};
+  alignas(64) std::atomic<uint32_t> begun_{0}, ended_{0};  // rounds; threads sleep on them
+  std::atomic<int32_t> asleep_{0};             // helpers
+  std::atomic<bool> waiting_{false};           // the caller sleeps
+  std::atomic<bool> busy_{false}, stop_{false};
+  std::vector<std::thread> helpers_;
+};
+
+// Takes the place of TVMBackendParallelLaunch.
+int launch_in_parallel(Chunk chunk, void* context, int chunks);
+
+}  // namespace socsched

@@ -1,0 +1,73 @@
+"""Pipelines from BTF traces (Best Trace Format 2): every task is a stage with the period and times that it showed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from socsched.errors import InputError
+from socsched.interchange.pipeline_text import ImportedPipeline, duration, stage_name
+from socsched.interchange.trace_result import Recorded, tasks_of
+from socsched.runtime.profile import quantiles
+from socsched.trace import btf
+
+_SOURCE = "trace"
+
+
+def import_btf(path: Path) -> ImportedPipeline:
+    """Return the pipeline of a trace; DescriptorError with a position for a faulty file, InputError if it has no task.
+
+    Deadlines are those that notes of activations state, as in socsched's own traces; others have none.
+    """
+    tasks = tasks_of(btf.read(path))
+    timed = [task for task in tasks if task.period_ns]
+    if not timed:
+        raise InputError(f"{path}: no task was activated twice and finished a job", "record a longer time")
+    names = {task.name: stage_name(task.name) for task in timed}
+    if len(set(names.values())) < len(names):
+        raise InputError(f"{path}: two tasks have the same name as stages", "rename them: letters, digits, - and .")
+    notes = [
+        f"Imported from {path.name}. BTF states neither predecessors nor data types: every task is periodic with the "
+        "lateness it showed as jitter, and fp32 is assumed.",
+    ]
+    left = [task.name for task in tasks if not task.period_ns]
+    if left:
+        notes.append(f"Left out, activated only once: {', '.join(left)}.")
+    chains = {
+        f"{names[task.name]}-deadline": {
+            "path": [names[task.name]],
+            "deadline": duration(task.deadline_ns),
+            "source": _SOURCE,
+        }
+        for task in timed
+        if task.deadline_ns
+    }
+    if len(chains) < len(timed):
+        notes.append("Tasks without a deadline in the trace have no chain.")
+    mapping: dict[str, Any] = {
+        "schema_version": "1",
+        "name": stage_name(path.stem),
+        "title": f"BTF trace {path.name}"[:300],
+        "sources": {_SOURCE: {"title": "trace in Best Trace Format", "where": path.name}},
+        "stages": {names[task.name]: _stage(task) for task in timed},
+    }
+    if chains:
+        mapping["chains"] = chains
+    return ImportedPipeline(mapping, tuple(notes))
+
+
+def _stage(task: Recorded) -> dict[str, Any]:
+    longest = {"value": f"{task.times_ns[-1]} ns", "kind": "measured", "source": _SOURCE}
+    longest["note"] = f"longest of {len(task.times_ns)} jobs"
+    cost = {"platform": "recorded", "mode": "as recorded", "engine": task.engine, "precision": "fp32"}
+    return {
+        "title": task.name[:300],
+        "source": _SOURCE,
+        "period": duration(task.period_ns),
+        "jitter": duration(min(task.jitter_ns, task.period_ns)),
+        "precisions": ["fp32"],
+        "share": task.width,
+        "output_bytes": "0 B",
+        "costs": [{**cost, "units": task.width, "time": longest}],
+        "execution": {"samples": [f"{time} ns" for time in quantiles(task.times_ns)], "source": _SOURCE},
+    }

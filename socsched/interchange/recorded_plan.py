@@ -1,0 +1,20 @@
+"""What the plans of imported recordings have in common: nothing was searched for, planned or proved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from socsched.planning.evidence import Bandwidth, Power
+from socsched.planning.search_report import SearchReport
+
+RECORDED: dict[str, Any] = {
+    "verdict": "undecided",
+    "policy": "fifo",
+    "transitions": (),
+    "violations": (),
+    "power": Power(),
+    "bandwidth": Bandwidth(),
+    "solver": SearchReport(name="imported", status="recorded elsewhere: nothing was planned or proved"),
+    "inputs": {},
+}
+"""Fields of `Plan`."""

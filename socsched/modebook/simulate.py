@@ -1,0 +1,386 @@
+"""Simulation of a book: plans one after another, switched by the idle-time protocol, with every frame accounted for.
+
+Each stretch under one plan is a simulation of its own (`sim.engine`), from the switch until its last frame has ended.
+Sources keep their phase: frame k of a source is released at its offset plus k periods, whichever plan serves it.
+A change that is requested while a switch is in progress takes effect when it has ended; a change that leads to no plan,
+or to none that the board reaches while it runs, is refused, and the old plan goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from socsched.errors import UsageError
+from socsched.faults.model import Dropout, Faults, Slowdown, Stall
+from socsched.limits import HORIZON_NS
+from socsched.modebook.accounts import ABANDONED, FATES, HELD, UNACCOUNTED, account
+from socsched.modebook.cells import NONE, Cell
+from socsched.modebook.transitions import beyond
+from socsched.progress import tell
+from socsched.sim.engine import run
+from socsched.trace.metrics import frame_fates
+
+if TYPE_CHECKING:
+    from socsched.modebook.book import Book
+    from socsched.modebook.document import SwitchEntry
+    from socsched.modebook.scenario import Change, Scenario
+    from socsched.planning.plan import Plan
+    from socsched.trace.trace import Trace
+
+
+LINGERS = 10**9
+"""Time (ns) for which a fault that has ended may still show in the backlog of a plan."""
+
+
+@dataclass(slots=True)
+class SwitchRecord:
+    """A simulated switch, or a refused change (`why`); times in ns: of the request, drains and outputs from it.
+
+    A drain ends at its bound: frames that are not done then are `abandoned`.  `disturbed`: an injected fault may have
+    delayed the drain.
+    """
+
+    source: Cell
+    target: Cell
+    requested_ns: int
+    why: str = ""
+    drain_ns: int = 0
+    drain_bound_ns: int = 0
+    switch_ns: int = 0
+    switch_bound_ns: int = 0
+    held: Counter[str] = field(default_factory=Counter)
+    held_bound: Mapping[str, int] = field(default_factory=dict)
+    first_ns: dict[str, int] = field(default_factory=dict)
+    first_bound_ns: Mapping[str, int | None] = field(default_factory=dict)
+    abandoned: int = 0
+    disturbed: bool = False
+
+    @property
+    def within(self) -> bool:
+        """Return whether every figure is within its bound."""
+        return (
+            self.drain_ns <= self.drain_bound_ns
+            and (self.disturbed or not self.abandoned)
+            and self.switch_ns <= self.switch_bound_ns
+            and all(count <= self.held_bound[name] for name, count in self.held.items())
+            and all(
+                bound is None or value <= bound
+                for name, value in self.first_ns.items()
+                for bound in [self.first_bound_ns.get(name)]
+            )
+        )
+
+
+@dataclass(slots=True)
+class BookSimulation:
+    """A simulated book: frames by source and fate, responses of chains (ns), late frames, and the switches.
+
+    `expected`: the frames that each strictly periodic source releases; `irregular`: sources without such a number,
+    since they are sporadic, send bursts, or change their period with the condition.
+    """
+
+    duration_ns: int
+    seed: int
+    switches: list[SwitchRecord] = field(default_factory=list)
+    frames: dict[str, Counter[str]] = field(default_factory=dict)
+    expected: dict[str, int] = field(default_factory=dict)
+    longest_ns: dict[str, int] = field(default_factory=dict)
+    late: Counter[str] = field(default_factory=Counter)
+    completed: Counter[str] = field(default_factory=Counter)
+    stretches: list[tuple[Cell, int, int]] = field(default_factory=list)
+    irregular: set[str] = field(default_factory=set)
+
+    @property
+    def unaccounted(self) -> int:
+        """Return the frames without a known fate, and those by which the accounts differ from the releases."""
+        known = sum(count[UNACCOUNTED] for count in self.frames.values())
+        return known + sum(abs(total - self.frames[name].total()) for name, total in self.expected.items())
+
+    @property
+    def met(self) -> bool:
+        """Return whether all frames are accounted for, none is late, and every switch is within its bounds."""
+        return not self.unaccounted and not self.late.total() and all(one.within for one in self.switches)
+
+    def document(self) -> dict[str, Any]:
+        """Return the result as plain data."""
+        return {
+            "schema_version": "1",
+            "kind": "book",
+            "duration_ns": self.duration_ns,
+            "seed": self.seed,
+            "unaccounted": self.unaccounted,
+            "frames": {name: {fate: count[fate] for fate in FATES} for name, count in self.frames.items()},
+            "chains": {
+                name: {"completed": self.completed[name], "late": self.late[name], "max_ns": self.longest_ns[name]}
+                for name in self.longest_ns
+            },
+            "stretches": [{"cell": str(c), "from_ns": a, "until_ns": b} for c, a, b in self.stretches],
+            "switches": [_plain(one) for one in self.switches],
+        }
+
+
+def _plain(one: SwitchRecord) -> dict[str, Any]:
+    where = {"from": str(one.source), "to": str(one.target), "requested_ns": one.requested_ns}
+    if one.why:
+        return {**where, "refused": one.why}
+    return {
+        **where,
+        "within": one.within,
+        "abandoned": one.abandoned,
+        "drain_ns": one.drain_ns,
+        "drain_bound_ns": one.drain_bound_ns,
+        "switch_ns": one.switch_ns,
+        "switch_bound_ns": one.switch_bound_ns,
+        "held": dict(one.held),
+        "held_bound": dict(one.held_bound),
+        "first_ns": dict(one.first_ns),
+        "first_bound_ns": dict(one.first_bound_ns),
+    }
+
+
+def simulate_book(
+    book: Book, scenario: Scenario, duration_ns: int, seed: int = 0, faults: Faults | None = None
+) -> BookSimulation:
+    """Simulate a book through a scenario for `duration_ns`; `faults` apply in addition, at their own instants.
+
+    Raises UsageError if the first cell has no feasible plan or the duration is out of range.
+    """
+    if not 0 < duration_ns <= HORIZON_NS // 2:
+        raise UsageError(f"expected a duration from 1 to {HORIZON_NS // 2} ns, got {duration_ns} ns")
+    if book.entry(scenario.start).verdict != "feasible":
+        raise UsageError(f"cell {scenario.start} has no feasible plan", "start elsewhere")
+    done = BookSimulation(duration_ns, seed)
+    cell, start, reached = scenario.start, 0, 0
+    pending: SwitchRecord | None = None
+    waiting = list(scenario.changes)
+    while True:
+        plan = book.plan(cell)
+        change, entry = _next(book, cell, waiting, start, duration_ns, done)
+        until = duration_ns if change is None else max(change.at_ns, start)
+        stretch = _Stretch(book, plan, cell, start, until, change, entry)
+        trace = stretch.run(seed + reached, faults or Faults())
+        stretch.account(trace, done, pending, faults or Faults())
+        done.stretches.append((cell, start, until))
+        tell("simulating", until, duration_ns, "ns")
+        if change is None or entry is None:
+            break
+        pending = stretch.switched(change, entry, done, faults or Faults())
+        start = until + pending.switch_ns
+        cell, reached = change.target, reached + 1
+        if start >= duration_ns:
+            break
+    done.irregular |= {burst.sensor for burst in faults.bursts} if faults else set()
+    _expect(book.plan(scenario.start), done)
+    return done
+
+
+def _next(
+    book: Book, cell: Cell, waiting: list[Change], start: int, duration_ns: int, done: BookSimulation
+) -> tuple[Change | None, SwitchEntry | None]:
+    """Return the next change that can be made, recording those that cannot."""
+    while waiting and max(waiting[0].at_ns, start) < duration_ns:
+        change = waiting.pop(0)
+        target = change.target
+        entry = book.switch(cell, target)
+        if target == cell:
+            continue
+        why = entry.why if entry is not None else "more than one coordinate differs from the plan in charge"
+        if entry is not None and not why:
+            return change, entry
+        done.switches.append(SwitchRecord(cell, target, max(change.at_ns, start), why))
+    return None, None
+
+
+class _Stretch:
+    """The time under one plan: from `start` until a change is requested or the simulation ends."""
+
+    def __init__(
+        self,
+        book: Book,
+        plan: Plan,
+        cell: Cell,
+        start: int,
+        until: int,
+        change: Change | None,
+        entry: SwitchEntry | None,
+    ) -> None:
+        self.book, self.cell, self.start, self.until = book, cell, start, until
+        self.change, self.entry = change, entry
+        self.first = first_frames(plan, start)
+        self.plan = phased(plan, start, self.first)
+        self.lost = change.target.loss if change is not None and cell.loss == NONE else NONE
+        self.ended = 0
+        self.served: dict[str, int] = {}
+        self.abandoned = 0
+
+    def run(self, seed: int, faults: Faults) -> Trace:
+        """Simulate the stretch with its drain; sources stop at the request."""
+        length = self.until - self.start
+        room = self.entry.drain_ns or 0 if self.entry is not None else 0
+        more = shifted(faults, self.start, self.plan)
+        if self.change is not None:
+            sources = [s.name for s in self.plan.sensors] + [t.name for t in self.plan.tasks if t.timer]
+            stop = length + room + 2
+            more = replace(more, dropouts=(*more.dropouts, *(Dropout(name, length, stop) for name in sources)))
+            if self.lost != NONE and self.lost in {engine.id for engine in self.plan.engines}:
+                more = replace(more, stalls=(*more.stalls, Stall(self.lost, length, stop, True)))
+            factor = self._heat()
+            if factor > 1:
+                hot = tuple(Slowdown(engine.id, length, stop, factor, True) for engine in self.plan.engines)
+                more = replace(more, slowdowns=(*more.slowdowns, *hot))
+        trace = run(self.plan, length + room + 1 if self.change else length, seed, None, more).trace
+        assert trace is not None
+        return trace
+
+    def _heat(self) -> Fraction:
+        """Return the factor by which a hotter state slows the drain."""
+        assert self.change is not None
+        shares = self.book.document.thermal
+        here, there = shares[self.cell.thermal], shares[self.change.target.thermal]
+        return max(Fraction(str(here)) / Fraction(str(there)), Fraction(1))
+
+    def account(self, trace: Trace, done: BookSimulation, pending: SwitchRecord | None, faults: Faults) -> None:
+        """Add the frames and responses of the stretch, and the first outputs after the switch that led to it.
+
+        A first output that injected faults may have delayed is left out: bounds do not cover them.
+        """
+        length = self.until - self.start
+        gone = frozenset(beyond(self.plan, self.lost)) if self.lost != NONE else frozenset[str]()
+        fates, self.ended = account(self.plan, trace, length, gone, self.change is None)
+        self.served = {source: count.total() for source, count in fates.items()}
+        self.abandoned = sum(count[ABANDONED] for count in fates.values())
+        for source, count in fates.items():
+            done.frames.setdefault(source, Counter()).update(count)
+        for chain in self.plan.chains:
+            found = frame_fates(trace, self.plan, chain)
+            answered = (found.finish_ns >= 0) & (found.release_ns < length)
+            times = (found.finish_ns - found.release_ns)[answered]
+            done.completed[chain.name] += len(times)
+            done.late[chain.name] += int((times > chain.deadline_ns).sum())
+            done.longest_ns[chain.name] = max(done.longest_ns.get(chain.name, 0), int(times.max(initial=0)))
+            outputs = found.finish_ns[found.finish_ns >= 0]
+            bound = pending.first_bound_ns.get(chain.name) if pending is not None else None
+            if (
+                pending is not None
+                and bound is not None
+                and len(outputs)
+                and not disturbed(faults, pending.requested_ns, pending.requested_ns + bound)
+            ):
+                pending.first_ns[chain.name] = self.start + int(outputs.min()) - pending.requested_ns
+
+    def switched(self, change: Change, entry: SwitchEntry, done: BookSimulation, faults: Faults) -> SwitchRecord:
+        """Return the record of the switch that ends the stretch, and count the frames held between the plans."""
+        limit = entry.drain_ns or 0
+        drained = limit if self.abandoned else max(self.ended - (self.until - self.start), 0)
+        record = SwitchRecord(
+            self.cell,
+            change.target,
+            self.until,
+            drain_ns=drained,
+            drain_bound_ns=limit,
+            switch_ns=drained + entry.setup_ns,
+            switch_bound_ns=entry.switch_ns or 0,
+            held_bound=entry.held,
+            first_bound_ns=entry.first_ns,
+            abandoned=self.abandoned,
+            disturbed=disturbed(faults, self.until - LINGERS, self.until + limit),
+        )
+        done.switches.append(record)
+        target = self.book.plan(change.target)
+        here = _sources(self.plan)
+        following = first_frames(target, min(self.until + record.switch_ns, done.duration_ns))
+        resumed = self.until + record.switch_ns < done.duration_ns
+        for name, (period, offset) in _sources(target).items():
+            end = _releases((period, offset), done.duration_ns)
+            begins = min(following[name], end) if resumed else end
+            if here[name][0] == period:
+                nominal = _releases(here[name], self.until - self.start)
+                ended = self.first[name] + min(self.served.get(name, 0), nominal)
+            else:
+                ended = _releases((period, offset), self.until)
+                done.irregular.add(name)
+            held = max(begins - ended, 0)
+            record.held[name] = held
+            done.frames[name][HELD] += held
+        return record
+
+
+def _releases(source: tuple[int, int], until_ns: int) -> int:
+    """Return how many nominal releases of a source (period, offset) come before an instant."""
+    period, offset = source
+    return -(-max(until_ns - offset, 0) // period)
+
+
+def _sources(plan: Plan) -> dict[str, tuple[int, int]]:
+    """Return source -> period and offset (ns)."""
+    found = {sensor.name: (sensor.period_ns, sensor.offset_ns) for sensor in plan.sensors}
+    return found | {task.name: (task.period_ns, task.offset_ns) for task in plan.tasks if task.timer}
+
+
+def first_frames(plan: Plan, start_ns: int) -> dict[str, int]:
+    """Return source -> the first frame served by a plan that starts at an instant: the same for equal periods."""
+    first: dict[int, int] = {}
+    for period, offset in _sources(plan).values():
+        first[period] = max(first.get(period, 0), _releases((period, offset), start_ns))
+    return {name: first[period] for name, (period, _) in _sources(plan).items()}
+
+
+def phased(plan: Plan, start_ns: int, first: Mapping[str, int]) -> Plan:
+    """Return a plan that starts at an instant, its sources in their phase."""
+
+    def offset(name: str, period: int, own: int) -> int:
+        return own + first[name] * period - start_ns
+
+    return replace(
+        plan,
+        sensors=tuple(replace(s, offset_ns=offset(s.name, s.period_ns, s.offset_ns)) for s in plan.sensors),
+        tasks=tuple(
+            replace(t, offset_ns=offset(t.name, t.period_ns, t.offset_ns)) if t.timer else t for t in plan.tasks
+        ),
+    )
+
+
+def shifted(faults: Faults, start_ns: int, plan: Plan) -> Faults:
+    """Return faults on the clock of a stretch, without those that ended before it or concern nothing in its plan."""
+    engines = {engine.id for engine in plan.engines}
+    names = {sensor.name for sensor in plan.sensors}
+
+    def window(fault: Any) -> Any:
+        return replace(fault, from_ns=max(fault.from_ns - start_ns, 0), until_ns=fault.until_ns - start_ns)
+
+    def kept(listed: tuple[Any, ...], known: set[str], key: str) -> tuple[Any, ...]:
+        return tuple(window(one) for one in listed if one.until_ns > start_ns and getattr(one, key) in known)
+
+    bursts = tuple(replace(b, at_ns=b.at_ns - start_ns) for b in faults.bursts if b.at_ns >= start_ns)
+    stages = {task.name for task in plan.tasks}
+    return Faults(
+        dropouts=kept(faults.dropouts, names, "sensor"),
+        slowdowns=kept(faults.slowdowns, engines, "engine"),
+        overruns=tuple(one for one in faults.overruns if one.stage in stages),
+        stalls=kept(faults.stalls, engines, "engine"),
+        delays=kept(faults.delays, names, "sensor"),
+        bursts=bursts,
+        hogs=kept(faults.hogs, engines, "engine"),
+    )
+
+
+def disturbed(faults: Faults, from_ns: int, until_ns: int) -> bool:
+    """Return whether an injected fault may act between two instants."""
+    windows: tuple[Any, ...] = (*faults.dropouts, *faults.slowdowns, *faults.stalls, *faults.delays, *faults.hogs)
+    return (
+        bool(faults.overruns)
+        or any(from_ns <= burst.at_ns < until_ns for burst in faults.bursts)
+        or any(one.from_ns < until_ns and one.until_ns > from_ns for one in windows)
+    )
+
+
+def _expect(plan: Plan, done: BookSimulation) -> None:
+    """Note how many frames each strictly periodic source releases in all, whichever plans serve them."""
+    sporadic = {s.name for s in plan.sensors if s.gap_ns} | {t.name for t in plan.tasks if t.gap_ns or t.closed_by}
+    for name, source in _sources(plan).items():
+        if name not in sporadic | done.irregular:
+            done.expected[name] = _releases(source, done.duration_ns)

@@ -1,0 +1,167 @@
+"""A solution as a plan: bounds, power, memory and traffic with their limits, levers, and the report of the search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from socsched.descriptor.catalog import input_hashes
+from socsched.descriptor.contention import contention_of
+from socsched.descriptor.limits import Objective
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.platform import PROVENANCE, VENDOR_MODEL
+from socsched.graph.taskgraph import task_graph
+from socsched.models.parts import part_of
+from socsched.planning.assess import Assessment
+from socsched.planning.candidate import judge
+from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.evidence import Bandwidth, Memory, Power, Provenance
+from socsched.planning.explain import reasons
+from socsched.planning.levers import verify_levers
+from socsched.planning.plan import SCHEMA_VERSION, Plan, Task
+from socsched.planning.search_report import ModeResult, Proof, SearchReport, gap
+from socsched.planning.solution import Solution
+from socsched.planning.verdict import overrun
+from socsched.planning.workload import Workload
+
+
+def write_plan(
+    best: Solution,
+    solutions: Sequence[Solution],
+    goals: Sequence[Objective],
+    alternatives: Sequence[Solution] | None,
+    pipeline: Pipeline,
+    clock: Clock = NO_CLOCK,
+) -> Plan:
+    """Return a solution as a plan; `alternatives` in other modes are levers, None for no levers at all.
+
+    The verdict on a plan that is not feasible is "infeasible" if there is a proof in every mode of `solutions`.
+    """
+    candidate = best.candidate
+    workload, assessment = candidate.deployment.workload, candidate.assessment
+    model, sums = workload.model, candidate.balance
+    found = candidate.violations
+    if alternatives is not None:
+        others = {s.candidate.deployment.workload.model.mode.name: s.candidate for s in alternatives}
+        judged = {name: (c.verdict, tuple(c.violations), c.balance.power_mw) for name, c in others.items()}
+        levers = verify_levers(judge, workload, candidate.deployment.mapping, found, judged, clock)
+        found = tuple(replace(violation, levers=its) for violation, its in zip(found, levers, strict=True))
+    feasible = candidate.verdict == "feasible"
+    proved = not feasible and all(solution.proof is not None for solution in solutions)
+    return Plan(
+        platform=model.platform.name,
+        mode=model.mode.name,
+        pipeline=workload.graph.pipeline.name,
+        verdict="feasible" if feasible else "infeasible" if proved else "undecided",
+        policy=workload.policy,
+        engines=workload.engines(),
+        sensors=workload.sensors(),
+        tasks=tuple(map(_name_part, reasons(candidate.deployment))),
+        transitions=candidate.deployment.transitions,
+        chains=assessment.chains,
+        violations=found,
+        power=Power(sums.power_mw, sums.power_cap, sums.power),
+        bandwidth=Bandwidth(
+            expected_gbps=round(sums.bytes_per_s / 1e9, 6),
+            cap_gbps=round(sums.traffic_cap / 1e9, 6),
+            terms=tuple((name, round(value / 1e9, 6)) for name, value in sums.traffic),
+        ),
+        memory=Memory(sums.memory_bytes, sums.memory_cap, sums.memory),
+        solver=replace(_report(best, solutions, goals, pipeline), proof=_proof(best, solutions) if proved else None),
+        inputs=input_hashes(model.platform, workload.graph.pipeline),
+        base_mw=round(model.mode.base_mw.value),
+        dram_bandwidth=int(model.dram),
+        dram_picojoule_per_byte=float(model.platform.dram.picojoule_per_byte.value),
+        contention=contention_of(model.platform),
+        provenance=provenance(assessment.tasks, assessment),
+        tool={"name": "socsched", "schema_version": SCHEMA_VERSION},
+    )
+
+
+def _name_part(task: Task) -> Task:
+    """Return a task whose reason names its part of a network."""
+    part = part_of(task.params) if task.kind == "stage" else None
+    if part is None:
+        return task
+    return replace(task, why=f"part {part.number} of {part.count} of {part.stage}, layers {part.cut}; {task.why}")
+
+
+def _report(
+    best: Solution, solutions: Sequence[Solution], goals: Sequence[Objective], pipeline: Pipeline
+) -> SearchReport:
+    """Return the report of the search.
+
+    Its `bound` is the sum of chain latencies with every stage at its fastest (latency only).
+    """
+    value, bound, met = best.score[1], None, best.candidate.verdict == "feasible"
+    if goals[0] == "latency":
+        workload = best.candidate.deployment.workload
+        bound = lower_bound(Workload.of(task_graph(pipeline), workload.model, workload.policy), best.floors)
+    ended = "time limit" if best.search.late else "budget used up"
+    name, status = "heft+improve", "local optimum" if best.search.complete else ended
+    exact = SearchReport()
+    if best.exact is not None:
+        name, status = "cpsat", best.exact.status
+        bound = max(bound or 0, best.exact.bound)
+        exact = SearchReport(proposed=best.exact.tried, conflict=tuple(best.exact.conflict))
+        if best.floors:
+            scope = "stages uncut, or cut into parts that run in sequence"
+            exact = replace(exact, scope=scope, whole_stages=best.whole)
+    return replace(
+        exact,
+        name=name,
+        status=status,
+        objective=tuple(goals),
+        value=value,
+        bound=bound,
+        gap=gap(value, bound) if met else None,
+        overrun=round(overrun(best.candidate.violations), 6),
+        evaluated=sum(s.search.evaluated for s in solutions),
+        modes={
+            s.candidate.deployment.workload.model.mode.name: ModeResult(s.candidate.verdict, s.score[1])
+            for s in solutions
+        },
+        notes=dict(best.notes),
+    )
+
+
+def _proof(best: Solution, solutions: Sequence[Solution]) -> Proof | None:
+    if best.proof is None:
+        return None
+    others = len(solutions) - 1
+    return Proof(best.proof.method, best.proof.text + (f"; likewise in the other {others} modes" if others else ""))
+
+
+def lower_bound(workload: Workload, floors: Mapping[str, int]) -> int:
+    """Return a lower bound (ns) on the sum of chain latencies: every stage at its fastest, no hand-over.
+
+    `floors`: lower bounds of stages that may be cut.
+    """
+    graph, model = workload.graph, workload.model
+    fastest = {n: min(c.time_ns for c in model.candidates(graph.stage(n))) for n in graph.order}
+    fastest = {name: min(time, floors.get(name, time)) for name, time in fastest.items()}
+    longest: dict[str, int] = {}
+    for name in graph.order:
+        longest[name] = fastest[name] + max((longest[p] for p in graph.predecessors(name)), default=0)
+    total = 0
+    for chain in graph.pipeline.chains:
+        parts = [part for part in graph.segments(chain) if part.nodes]
+        total += sum(longest[part.nodes[-1]] for part in parts) + sum(part.period_ns // 2 for part in parts[1:])
+    return total
+
+
+def provenance(tasks: Sequence[Task], assessment: Assessment) -> Provenance:
+    """Return the share of critical-path time that rests on each kind of figure, and the overall relative error."""
+    by_name = {task.name: task for task in tasks}
+    critical: set[str] = set()
+    for chain in assessment.chains:
+        critical |= {term.split(":")[0] for term, _ in chain.terms} & set(by_name)
+    total = sum(by_name[name].cost_ns for name in critical)
+    shares = {
+        kind: round(sum(by_name[n].cost_ns for n in critical if by_name[n].provenance == kind) / max(total, 1), 6)
+        for kind in PROVENANCE
+    }
+    if not shares[VENDOR_MODEL]:  # plans without such figures state the other kinds alone
+        del shares[VENDOR_MODEL]
+    error = sum(by_name[n].cost_ns * by_name[n].error for n in critical) / max(total, 1)
+    return Provenance(shares, round(error, 6))

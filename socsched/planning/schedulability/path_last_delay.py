@@ -1,0 +1,98 @@
+"""The window of a path by the job of its own sources that delays it last: that job ends at a known time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from socsched.planning.schedulability.path_rivals import NEVER, Rival, System, Window, ends, frames, latest_release
+from socsched.planning.schedulability.tasks import single_resource
+
+SPANS = 20
+"""Steps of the iteration over the jobs of a path's own sources after which it keeps its bound."""
+
+
+def by_last_delay(
+    system: System, path: tuple[str, ...], finish: Mapping[str, int], whole: Window, limit: int
+) -> int | None:
+    """Return the longest response of a path by the job of its own sources that delays it last; None from `limit` on.
+
+    That job ends at a known time after the release, and what follows is delayed by other jobs only.  Jobs for which
+    this is worse than their execution times are charged with these, one after the other.
+    """
+    most, span = limit - whole.origin, whole.alone + 1
+    parts: dict[int, Window | None] = {0: whole}
+    for _ in range(SPANS):
+        found = _last_delay(system, path, finish, parts, whole, span, most)
+        if found is None or found <= span:
+            return None if found is None else found + whole.origin
+        span = found
+    return None
+
+
+def _last_delay(
+    system: System,
+    path: tuple[str, ...],
+    finish: Mapping[str, int],
+    parts: dict[int, Window | None],
+    whole: Window,
+    span: int,
+    most: int,
+) -> int | None:
+    """Return the longest window if only jobs of its own sources released within a `span` delay it; None from `most`."""
+    jobs = _aligned_jobs(system, path, finish, whole.aligned, span)
+    fixed = sum(job.switch for job in jobs)
+    free, best, charged = [job for job in jobs if job.wcet], most, 0
+    while True:
+        lengths: dict[int, int] = {}
+        for start in {0, *(job.first for job in free)}:
+            if start not in parts:
+                parts[start] = Window.of(system, path, finish, start)
+            part = parts[start]
+            length = part.length(fixed + charged, span, most) if part else None
+            lengths[start] = most if length is None else length
+        worst, by = lengths[0], None
+        for job in free:
+            if job.end + lengths[job.first] > worst:
+                worst, by = job.end + lengths[job.first], job
+        best = min(best, worst)
+        if by is None or lengths[0] >= best:
+            return best if best < most else None
+        charged += min(by.wcet, by.end)
+        free.remove(by)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A job of the path's own sources that may delay it: its latest end (ns), and the first of the tasks it delays."""
+
+    end: int
+    wcet: int
+    switch: int
+    first: int
+
+
+def _aligned_jobs(
+    system: System, path: Sequence[str], finish: Mapping[str, int], rivals: Sequence[Rival], span: int
+) -> list[_Job]:
+    found = []
+    for rival in rivals:
+        task = system.tasks[rival.name]
+        group = system.groups[rival.name]
+        one, full = single_resource(group), all(other.preemption == "full" for other in group)
+        hops = [
+            (
+                index,
+                latest_release(system, task, [system.tasks[name]], path[0]) if one or full else -NEVER,
+                ends(system, path, name, finish),
+            )
+            for index, name in enumerate(path)
+            if system.groups[name] is group and (one or system.tasks[name].lanes & task.lanes)
+        ]
+        for _, at in frames(rival, 0, span):
+            first = next((index for index, latest, end in hops if at <= latest and at < end), None)
+            if first is not None:
+                found.append(_Job(at + rival.finish, rival.wcet, rival.switch, first))
+            elif at <= rival.latest and not one:  # it may preempt jobs that hold other lanes
+                found.append(_Job(at + rival.finish, 0, rival.switch, 0))
+    return found

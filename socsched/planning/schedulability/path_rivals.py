@@ -1,0 +1,280 @@
+"""The window of one path: other jobs that may delay it, by the phase of their sources, and the longest delay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from socsched.planning.schedulability.tasks import RtTask, components, single_resource
+
+RUNS = 3
+"""Runs of a path whose blocking is evaluated together with the interference of the same sources."""
+STEPS = 200
+"""Steps of an iteration after which a path keeps its bound."""
+NEVER = -(1 << 62)
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Tasks with their resources, and the sources of every task; `deadlines` (ns) under EDF, None: fixed priorities."""
+
+    tasks: Mapping[str, RtTask]
+    deadlines: Mapping[str, int] | None
+    groups: Mapping[str, Sequence[RtTask]]
+    sources: Mapping[str, str]
+    later: Mapping[str, frozenset[str]]
+
+    @staticmethod
+    def of(tasks: Mapping[str, RtTask], deadlines: Mapping[str, int] | None) -> System:
+        """Return the system of these tasks."""
+        groups = {task.name: group for group in components(tasks.values()) for task in group}
+        return System(tasks, deadlines, groups, _sources(tasks), _descendants(tasks))
+
+
+def _sources(tasks: Mapping[str, RtTask]) -> dict[str, str]:
+    """Return a name for the sources of each task, the same for tasks whose sources have a fixed phase to each other."""
+    sets: list[set[str]] = []
+    for name, task in tasks.items():
+        joined = {f"task {name}", *(f"task {n}" if n in tasks else f"source {n}" for n in task.after)}
+        for other in [s for s in sets if s & joined]:
+            joined |= other
+            sets.remove(other)
+        sets.append(joined)
+    return {name: min(group) for group in sets for name in tasks if f"task {name}" in group}
+
+
+def _descendants(tasks: Mapping[str, RtTask]) -> dict[str, frozenset[str]]:
+    direct = {name: [other for other, task in tasks.items() if name in task.after] for name in tasks}
+    found: dict[str, frozenset[str]] = {}
+
+    def climb(name: str) -> frozenset[str]:
+        if name not in found:
+            found[name] = frozenset(direct[name]).union(*(climb(other) for other in direct[name]))
+        return found[name]
+
+    for name in tasks:
+        climb(name)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """Jobs of a task as a path sees them (ns): frame m is released `shift` + m `period` after the path.
+
+    A job delays the path by at most `wcet`, and by `switch` more through preemptions, if it is released `latest` after
+    the path or earlier, and ends `finish` after its release; one released later blocks `blocks`: runs,
+    times, and the latest begins of the runs.  Frames
+    from `first` on do not compete, nor does frame 0 if `own`.
+    """
+
+    name: str
+    wcet: int
+    switch: int
+    period: int
+    shift: int
+    finish: int
+    latest: int
+    blocks: tuple[tuple[int, int, int], ...]
+    own: bool = False
+    first: int | None = None
+
+
+@dataclass(slots=True)
+class Window:
+    """The window of a path: its own time (ns), and rivals by source; those of the last entry have the path's phase."""
+
+    origin: int
+    alone: int
+    runs: int
+    foreign: list[list[Rival]]
+    aligned: list[Rival]
+
+    @staticmethod
+    def of(system: System, path: tuple[str, ...], finish: Mapping[str, int], start: int = 0) -> Window | None:
+        """Return the window of a path from its task `start` on, None if a rival has no bound."""
+        tasks = system.tasks
+        head, last = tasks[path[0]], tasks[path[-1]]
+        hops: dict[int, list[str]] = {}
+        for name in path[start:]:
+            hops.setdefault(id(system.groups[name]), []).append(name)
+        alone, run_of = 0 if start else head.release_jitter, _runs(system, path[start:])
+        rivals: dict[str, list[Rival]] = {}
+        for names in hops.values():
+            group = system.groups[names[0]]
+            lanes = max(len(tasks[name].lanes) for name in names)
+            events = 1 if single_resource(group) else 2 * lanes
+            switch = max(task.switch for task in group)
+            alone += sum(tasks[name].wcet for name in names) + (len(names) - 1) * events * switch
+            for task in group:
+                if task.name not in finish:
+                    return None
+                rival = _rival(system, task, path, names, run_of, finish, events * switch)
+                same = system.sources[task.name] == system.sources[head.name] and task.period == head.period
+                fixed = same and (not task.sporadic or task.offset == head.offset)
+                loose = not fixed and (same or task.sporadic)
+                key = "" if fixed else f"task {task.name}" if loose else f"{system.sources[task.name]} {task.period}"
+                if not fixed:
+                    free = tuple((run, time, -NEVER) for run, time, _ in rival.blocks)
+                    rival = replace(rival, own=False, first=None, blocks=free)
+                rivals.setdefault(key, []).append(rival)
+        aligned = rivals.pop("", [])
+        runs = 1 + max((run for rival in chain(aligned, *rivals.values()) for run, _, _ in rival.blocks), default=-1)
+        return Window(head.offset - last.offset, alone, runs, list(rivals.values()), aligned)
+
+    def end(self, limit: int) -> int | None:
+        """Return the longest response of the path after its last task's release, None from `limit` on."""
+        window = self.alone
+        for _ in range(STEPS):
+            if self.origin + window >= limit:
+                return None
+            longer = self.alone + self._others(window)
+            if longer <= window:
+                return self.origin + window
+            window = longer
+        return None
+
+    def length(self, charged: int, span: int, limit: int) -> int | None:
+        """Return the longest time the path takes, None from `limit` on.
+
+        Jobs of its own sources take `charged`, and those released within `span` may block it.
+        """
+        window = self.alone + charged
+        for _ in range(STEPS):
+            if window >= limit:
+                return None
+            longer = self.alone + charged + self._others(window, span)
+            if longer <= window:
+                return window
+            window = longer
+        return None
+
+    def _others(self, window: int, span: int = 0) -> int:
+        """Return the most that other jobs can delay the path within a window: interference and blocking.
+
+        With a `span`, jobs of the path's own sources that are released within it only block.
+        """
+        joint = min(self.runs, RUNS)
+        best = [0] * (1 << joint)
+        mine = _at(self.aligned, 0, span, joint, False) if span else _at(self.aligned, 0, window, joint)
+        for load in chain((_load(rivals, window, joint) for rivals in self.foreign), (mine,)):
+            best = [max(best[mask ^ part] + load[part] for part in _parts(mask)) for mask in range(1 << joint)]
+        rest = 0
+        for run in range(joint, self.runs):
+            every = chain(self.aligned, *self.foreign)
+            rest += max((time for rival in every for number, time, _ in rival.blocks if number == run), default=0)
+        return best[-1] + rest
+
+
+def _parts(mask: int) -> list[int]:
+    return [part for part in range(mask + 1) if part & mask == part]
+
+
+def _runs(system: System, path: Sequence[str]) -> dict[str, int]:
+    """Return the number of the run of each task: consecutive tasks on a resource that segments may block."""
+    found: dict[str, int] = {}
+    number, before = -1, 0
+    for name in path:
+        group = system.groups[name]
+        if single_resource(group) and any(task.segment for task in group):
+            number += id(group) != before
+            found[name] = number
+        before = id(group)
+    return found
+
+
+def _rival(
+    system: System,
+    task: RtTask,
+    path: Sequence[str],
+    names: Sequence[str],
+    run_of: Mapping[str, int],
+    finish: Mapping[str, int],
+    switch: int,
+) -> Rival:
+    """Return a task of a resource as the path's tasks `names` on that resource see it."""
+    group = system.groups[task.name]
+    hops = [system.tasks[name] for name in names]
+    one = single_resource(group)
+    near = hops if one else [hop for hop in hops if hop.lanes & task.lanes]
+    ordered = one or all(other.preemption == "full" for other in group)
+    shift = task.offset - system.tasks[path[0]].offset
+    latest = latest_release(system, task, hops if one else near or hops, path[0]) if ordered else -NEVER
+    blocks: dict[int, int] = {}
+    if one and task.segment:
+        for hop in reversed([hop for hop in hops if hop.name in run_of]):
+            blocks[run_of[hop.name]] = ends(system, path, hop.name, finish)
+    end = path[-1]
+    return Rival(
+        name=task.name,
+        wcet=task.wcet if near else 0,
+        switch=switch,
+        period=task.period,
+        shift=shift,
+        finish=finish[task.name],
+        latest=latest,
+        blocks=tuple((run, task.segment + task.switch, begin) for run, begin in blocks.items()),
+        own=task.name in path,
+        first=0 if task.name == end or task.name in system.later[end] else None,
+    )
+
+
+def latest_release(system: System, task: RtTask, hops: Sequence[RtTask], head: str) -> int:
+    """Return the latest release, after the path's, of a job that goes before one of `hops`; `NEVER` if none does."""
+    if system.deadlines is None:
+        return -NEVER if any(task.priority <= hop.priority for hop in hops) else NEVER
+    start = system.tasks[head].offset
+    due = max(hop.offset - start + hop.release_jitter + system.deadlines[hop.name] for hop in hops)
+    return due - system.deadlines[task.name]
+
+
+def frames(rival: Rival, phase: int, window: int) -> Iterator[tuple[int, int]]:
+    """Yield the frames of a rival that may run within a window, and their releases after its begin (ns)."""
+    at, period = phase + rival.shift, rival.period
+    frame = -((at + rival.finish - 1) // period)
+    at += frame * period
+    while at < window and (rival.first is None or frame < rival.first):
+        if frame or not rival.own:
+            yield frame, at
+        at, frame = at + period, frame + 1
+
+
+def _at(rivals: Sequence[Rival], phase: int, window: int, joint: int, counted: bool = True) -> list[int]:
+    """Return the delay by sources at a phase, for each set (bits) of runs of which they block the longest.
+
+    Unless `counted`, only blocking.
+    """
+    total, blocked = 0, [0] * joint
+    for rival in rivals:
+        for _, at in frames(rival, phase, window):
+            if at > rival.latest:
+                for run, time, begin in rival.blocks:
+                    if run < joint and at < begin:
+                        blocked[run] = max(blocked[run], time)
+            elif counted:
+                total += min(rival.wcet, at + rival.finish, window - at) + rival.switch
+    return [total + sum(blocked[run] for run in range(joint) if mask >> run & 1) for mask in range(1 << joint)]
+
+
+def _load(rivals: Sequence[Rival], window: int, joint: int) -> list[int]:
+    """Return the largest delay by sources of any phase, for each set of runs of which they block the longest.
+
+    The delay is piecewise linear in the phase; its maximum lies where a piece begins or ends.
+    """
+    period, phases = rivals[0].period, set()
+    for rival in rivals:
+        last = min(rival.latest, window - 1)
+        steps = {window - 1, window - rival.wcet, rival.wcet - rival.finish, 1 - rival.finish}
+        if last > -rival.finish:
+            steps |= {last, last + 1}
+        phases |= {(at - rival.shift) % period for at in steps}
+    best = [0] * (1 << joint)
+    for phase in phases:
+        best = list(map(max, best, _at(rivals, phase, window, joint)))
+    return best
+
+
+def ends(system: System, path: Sequence[str], name: str, finish: Mapping[str, int]) -> int:
+    """Return the latest end (ns) of a task of the path after the release of the path; the last is not known yet."""
+    later = system.tasks[name].offset - system.tasks[path[0]].offset
+    return -NEVER if name == path[-1] else finish[name] + later

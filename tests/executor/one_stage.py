@@ -1,0 +1,52 @@
+"""Runs of one stage that takes a sensor's frames and returns boxes, scores and labels, on the native executor."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from socsched.executor.details import DETECTIONS
+from socsched.executor.settings import RunSettings, write_settings
+from tests.runtime.run_plans import MS, plan, task
+
+ROWS = 4
+INPUT = np.arange(ROWS * 7, dtype=np.float32).reshape(ROWS, 7) / 8
+
+
+def tensor(name: str, dtype: str, *shape: int) -> dict[str, Any]:
+    return {"name": name, "dtype": dtype, "layout": "", "shape": list(shape)}
+
+
+OUTPUTS = [tensor("boxes", "fp32", ROWS, 7), tensor("scores", "fp32", ROWS), tensor("labels", "int32", ROWS)]
+
+
+def run(executor: Path, folder: Path, stage: Mapping[str, Any], given: np.ndarray[Any, Any] = INPUT, **env: str) -> Any:
+    """Return the process after two frames of a sensor went through a stage."""
+    (folder / "frames.bin").write_bytes(given.tobytes() * 3)
+    entry = {"shapes": [list(given.shape)]}
+    document = {
+        "file": "frames.bin",
+        "ports": [{"dtype": "fp32", "layout": "", "shape": list(given.shape)}],
+        "frames": [entry, entry],
+        "warm": entry,
+    }
+    made = plan(task("detect", "s", queue=9), sensors={"s": 20 * MS})
+    full = {
+        "inputs": [{"from": "s", "port": 0, **tensor("x", "fp32", *given.shape)}],
+        "outputs": OUTPUTS,
+        "records": True,
+        **stage,
+    }
+    settings = RunSettings(made, 40 * MS, {"detect": {"s"}}, {"detect": full}, inputs={"s": document})
+    command = [str(executor), str(write_settings(settings, folder)), "-o", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **env})
+
+
+def detections(folder: Path) -> list[Any]:
+    return [json.loads(line) for line in (folder / DETECTIONS).read_text().splitlines()]

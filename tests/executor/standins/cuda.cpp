@@ -1,0 +1,333 @@
+// A stand-in for libcuda.so.1: it notes every call in $STANDIN_LOG, keeps device memory on the host, and runs graphs.
+//
+// Code is a cubin, whose kernels are noted but not run, or a text: the path of a shared object with a function
+// `int launch_KERNEL(int x, int y, int z, int width, int height, void** operands)` for each kernel, and lines
+// "KERNEL OPERANDS" with the number of its operands.  Where CUDA's header is installed the compiler compares prototypes.
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <elf.h>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#if __has_include(<cuda.h>)
+#include <cuda.h>
+#else
+#define CUDAAPI
+typedef int CUresult, CUdevice, CUdevice_attribute, CUfunction_attribute, CUstreamCaptureMode;
+typedef struct CUctx_st* CUcontext;
+typedef struct CUmod_st* CUmodule;
+typedef struct CUfunc_st* CUfunction;
+typedef struct CUstream_st* CUstream;
+typedef struct CUevent_st* CUevent;
+typedef struct CUgraph_st* CUgraph;
+typedef struct CUgraphExec_st* CUgraphExec;
+typedef unsigned long long CUdeviceptr;
+typedef uint32_t cuuint32_t;
+typedef uint64_t cuuint64_t;
+typedef int CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill;
+struct alignas(128) CUtensorMap { cuuint64_t opaque[16]; };
+#define cuMemAlloc cuMemAlloc_v2
+#define cuMemHostRegister cuMemHostRegister_v2
+#define cuMemcpyHtoD cuMemcpyHtoD_v2
+#define cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2
+#define cuMemcpyDtoHAsync cuMemcpyDtoHAsync_v2
+#define cuMemcpyDtoDAsync cuMemcpyDtoDAsync_v2
+#define cuStreamBeginCapture cuStreamBeginCapture_v2
+#endif
+
+namespace {
+
+constexpr int WRONG = 1, NO_BINARY = 209, NOT_FOUND = 500, ALREADY = 712;
+using Work = std::function<int()>;
+
+struct Module {
+  std::string image;
+  void* library = nullptr;
+  std::map<std::string, size_t> operands;
+};
+
+struct Function {
+  Module* module;
+  std::string name;
+  int (*launch)(int, int, int, int, int, void**) = nullptr;
+  int shared = 48 << 10;
+};
+
+struct Graph {
+  std::vector<Work> nodes;
+};
+
+struct Stream {
+  bool captures = false;
+  std::vector<Work> captured;
+};
+
+std::recursive_mutex guard;
+std::map<uint64_t, size_t> memory;  // the device's
+std::set<uint64_t> registered;      // pages
+int failure = 0;                    // sticky, as on a device
+
+void note(const char* format, ...) {
+  static std::FILE* const log = std::getenv("STANDIN_LOG") ? std::fopen(std::getenv("STANDIN_LOG"), "a") : stderr;
+  va_list values;
+  va_start(values, format);
+  std::vfprintf(log, format, values);
+  va_end(values);
+  std::fputc('\n', log);
+  std::fflush(log);
+}
+
+bool on_device(uint64_t address, size_t bytes) {
+  auto next = memory.upper_bound(address);
+  if (next == memory.begin()) return false;
+  --next;
+  return address + bytes <= next->first + next->second;
+}
+
+CUresult done(int status) { return static_cast<CUresult>(status); }
+
+Stream* at(CUstream stream) { return reinterpret_cast<Stream*>(stream); }
+
+// Do work now, or note it for the graph.
+CUresult submit(CUstream stream, const Work& work) {
+  const std::lock_guard<std::recursive_mutex> lock(guard);
+  if (!stream) return done(WRONG);  // the executor uses streams of its own
+  if (at(stream)->captures) {
+    at(stream)->captured.push_back(work);
+    return done(0);
+  }
+  if (!failure) failure = work();
+  return done(failure);
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult CUDAAPI cuInit(unsigned flags) {
+  note("cuInit");
+  return done(flags ? WRONG : 0);
+}
+
+CUresult CUDAAPI cuDriverGetVersion(int* version) {
+  *version = std::getenv("STANDIN_VERSION") ? std::atoi(std::getenv("STANDIN_VERSION")) : 12020;
+  return done(0);
+}
+
+CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
+  *device = ordinal;
+  return done(ordinal ? WRONG : 0);
+}
+
+CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
+  const int capability = std::getenv("STANDIN_SM") ? std::atoi(std::getenv("STANDIN_SM")) : 87;
+  *value = attribute == 75 ? capability / 10 : capability % 10;
+  return done(attribute == 75 || attribute == 76 ? 0 : WRONG);
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
+  *context = reinterpret_cast<CUcontext>(&guard);
+  return done(0);
+}
+
+CUresult CUDAAPI cuCtxSetCurrent(CUcontext context) { return done(reinterpret_cast<void*>(context) == &guard ? 0 : WRONG); }
+
+CUresult CUDAAPI cuCtxGetStreamPriorityRange(int* low, int* high) {
+  *low = 0, *high = -4;
+  return done(0);
+}
+
+CUresult CUDAAPI cuGetErrorString(CUresult, const char** text) {
+  *text = "an error of the stand-in";
+  return done(0);
+}
+
+CUresult CUDAAPI cuModuleLoadData(CUmodule* made, const void* image) {
+  Module* const module = new Module;
+  if (std::memcmp(image, ELFMAG, SELFMAG) == 0) {
+    const Elf64_Ehdr& header = *static_cast<const Elf64_Ehdr*>(image);
+    module->image.assign(static_cast<const char*>(image), header.e_shoff + size_t{header.e_shentsize} * header.e_shnum);
+  } else {
+    std::istringstream text(static_cast<const char*>(image));
+    std::string path, name;
+    size_t count;
+    std::getline(text, path);
+    while (text >> name >> count) module->operands[name] = count;
+    if (path == "another toolkit") return done(NO_BINARY);
+    module->library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!module->library) return done(NO_BINARY);
+  }
+  note("cuModuleLoadData %s", module->library ? "host" : "cubin");
+  *made = reinterpret_cast<CUmodule>(module);
+  return done(0);
+}
+
+CUresult CUDAAPI cuModuleGetFunction(CUfunction* made, CUmodule handle, const char* name) {
+  Module* const module = reinterpret_cast<Module*>(handle);
+  Function* const function = new Function{module, name};
+  if (module->library) {
+    function->launch = reinterpret_cast<decltype(function->launch)>(dlsym(module->library, (std::string("launch_") + name).c_str()));
+    if (!function->launch || !module->operands.count(name)) return done(NOT_FOUND);
+  } else if (module->image.find(std::string(".text.") + name + '\0', 0) == std::string::npos) {
+    return done(NOT_FOUND);
+  }
+  *made = reinterpret_cast<CUfunction>(function);
+  return done(0);
+}
+
+CUresult CUDAAPI cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+  if (attribute != 8) return done(WRONG);
+  reinterpret_cast<Function*>(function)->shared = value;
+  return done(0);
+}
+
+CUresult CUDAAPI cuMemAlloc(CUdeviceptr* address, size_t bytes) {
+  const std::lock_guard<std::recursive_mutex> lock(guard);
+  void* const block = bytes ? std::aligned_alloc(256, (bytes + 255) / 256 * 256) : nullptr;
+  if (!block) return done(2);
+  std::memset(block, 0x5a, bytes);
+  *address = reinterpret_cast<uint64_t>(block);
+  memory[*address] = bytes;
+  note("cuMemAlloc %zu", bytes);
+  return done(0);
+}
+
+// Pages are locked as a whole, and each but once.
+CUresult CUDAAPI cuMemHostRegister(void* place, size_t bytes, unsigned flags) {
+  const std::lock_guard<std::recursive_mutex> lock(guard);
+  if (flags || !bytes) return done(WRONG);
+  const uint64_t first = reinterpret_cast<uint64_t>(place) / 4096, last = (reinterpret_cast<uint64_t>(place) + bytes - 1) / 4096;
+  for (uint64_t page = first; page <= last; page++)
+    if (registered.count(page)) return done(ALREADY);
+  for (uint64_t page = first; page <= last; page++) registered.insert(page);
+  return done(0);
+}
+
+CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
+  if (!on_device(to, bytes)) return done(WRONG);
+  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return done(0);
+}
+
+CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  return submit(stream, [=] {
+    note("copy in %zu", bytes);
+    if (!on_device(to, bytes)) return WRONG;
+    std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+    return 0;
+  });
+}
+
+CUresult CUDAAPI cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  return submit(stream, [=] {
+    note("copy out %zu", bytes);
+    if (!on_device(from, bytes)) return WRONG;
+    std::memcpy(to, reinterpret_cast<void*>(from), bytes);
+    return 0;
+  });
+}
+
+CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  return submit(stream, [=] {
+    note("copy across %zu", bytes);
+    if (!on_device(to, bytes) || !on_device(from, bytes)) return WRONG;
+    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes);
+    return 0;
+  });
+}
+
+CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {
+  return submit(stream, [=] {
+    note("fill %zu with %d", bytes, value);
+    if (!on_device(to, bytes)) return WRONG;
+    std::memset(reinterpret_cast<void*>(to), value, bytes);
+    return 0;
+  });
+}
+
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
+  *stream = reinterpret_cast<CUstream>(new Stream);
+  note("stream of priority %d", priority);
+  return done(flags == 1 ? 0 : WRONG);
+}
+
+CUresult CUDAAPI cuStreamSynchronize(CUstream) { return done(failure); }
+
+CUresult CUDAAPI cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
+  if (at(stream)->captures || mode != 1) return done(WRONG);
+  at(stream)->captures = true;
+  at(stream)->captured.clear();
+  return done(0);
+}
+
+CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+  if (!at(stream)->captures) return done(WRONG);
+  at(stream)->captures = false;
+  *graph = reinterpret_cast<CUgraph>(new Graph{at(stream)->captured});
+  return done(0);
+}
+
+CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec* made, CUgraph graph, unsigned long long flags) {
+  *made = reinterpret_cast<CUgraphExec>(new Graph(*reinterpret_cast<Graph*>(graph)));
+  note("graph of %zu nodes", reinterpret_cast<Graph*>(graph)->nodes.size());
+  return done(flags ? WRONG : 0);
+}
+
+CUresult CUDAAPI cuGraphDestroy(CUgraph graph) {
+  delete reinterpret_cast<Graph*>(graph);
+  return done(0);
+}
+
+CUresult CUDAAPI cuGraphLaunch(CUgraphExec graph, CUstream stream) {
+  if (const char* const limit = std::getenv("STANDIN_FAILS_AFTER")) {
+    static int launches = 0;
+    if (++launches > std::atoi(limit)) failure = 719;
+  }
+  return submit(stream, [=] {
+    note("cuGraphLaunch");
+    for (const Work& node : reinterpret_cast<Graph*>(graph)->nodes)
+      if (const int status = node()) return status;
+    return 0;
+  });
+}
+
+CUresult CUDAAPI cuEventCreate(CUevent* event, unsigned flags) {
+  *event = reinterpret_cast<CUevent>(new int(0));
+  return done(flags == 3 ? 0 : WRONG);  // a waiting thread sleeps, no times
+}
+
+CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) { return done(event && stream ? failure : WRONG); }
+
+CUresult CUDAAPI cuEventSynchronize(CUevent) { return done(failure); }
+
+CUresult CUDAAPI cuLaunchKernel(CUfunction handle, unsigned x, unsigned y, unsigned z, unsigned width, unsigned height, unsigned depth,
+                                unsigned shared, CUstream stream, void** parameters, void** extra) {
+  const Function* const function = reinterpret_cast<Function*>(handle);
+  if (extra || depth != 1 || width * height > 1024 || static_cast<int>(shared) > function->shared) return done(WRONG);
+  std::vector<void*> operands;
+  if (function->launch)
+    for (size_t i = 0; i < function->module->operands.at(function->name); i++) operands.push_back(*static_cast<void**>(parameters[i]));
+  return submit(stream, [=]() mutable {
+    note("kernel %s %u %u %u of %u %u, %u shared", function->name.c_str(), x, y, z, width, height, shared);
+    return function->launch ? function->launch(int(x), int(y), int(z), int(width), int(height), operands.data()) ? 700 : 0 : 0;
+  });
+}
+
+CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* sizes,
+                                        const cuuint64_t*, const cuuint32_t* box, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                        CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  note("tensor map of type %d, rank %u, %zu first, box %u", static_cast<int>(type), rank, static_cast<size_t>(sizes[0]), box[0]);
+  std::memset(map, 0, sizeof *map);
+  return done(on_device(reinterpret_cast<uint64_t>(address), 1) && rank && rank <= 5 ? 0 : WRONG);
+}
+
+}  // extern "C"

@@ -1,0 +1,190 @@
+"""Launch lists on the native executor with a stand-in for the driver: memory, rows, graphs, code, failures."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from ctypes.util import find_library
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from socsched.executor.build import SOURCES, cxx_compiler, find_executor
+from tests.executor.gpu_standin import build_driver, noted
+from tests.executor.one_stage import INPUT, OUTPUTS, ROWS, detections, run, tensor
+
+HERE = Path(__file__).parent
+ROOM = 6
+
+
+@pytest.fixture(scope="module")
+def executor() -> Path:
+    """Return the executor, built for this machine."""
+    found = find_executor()
+    if found is None:
+        pytest.skip("no C++ compiler")
+    return found
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the driver and the kernels."""
+    if not shutil.which("g++") or not shutil.which("gcc"):
+        pytest.skip("no gcc")
+    folder = tmp_path_factory.mktemp("gpu")
+    build_driver(folder)
+    command = ["gcc", "-O1", "-shared", "-fPIC", str(HERE / "standins" / "kernels.c")]
+    subprocess.run([*command, "-o", str(folder / "kernels.so")], check=True)
+    (folder / "code.txt").write_text(f"{folder / 'kernels.so'}\ndetect 7\nfail 0\n")
+    (folder / "other.txt").write_text("another toolkit\n")
+    return folder
+
+
+def place(space: str, offset: int) -> dict[str, Any]:
+    return {"in": space, "offset": offset}
+
+
+def program(folder: Path, gpu: Path, name: str = "program.json", **changes: Any) -> str:
+    """Write the launch list of a stage with room for ROOM rows of seven floats."""
+    (folder / "weights.bin").write_bytes(np.float32([0, 1]).tobytes())
+    values = [
+        place("memory", 0),
+        place("results", 0),
+        place("results", 256),
+        place("results", 512),
+        place("memory", 256),
+        place("constants", 4),
+        {"value": ROOM},
+    ]
+    launch = {"kernel": "detect", "code": 0, "grid": [1, 1, 1], "block": [32, 1, 1], "shared": 0, "arguments": values}
+    entry = {**place("memory", 0), "bytes": 28 * ROOM, "row_bytes": 28, "fill": 0, "count": place("memory", 256)}
+    document = {
+        "format": "socsched-launches",
+        "version": 1,
+        "arch": "sm_87",
+        "code": [str(gpu / "code.txt")],
+        "weights": "weights.bin",
+        "memory": 260,
+        "constants": 8,
+        "results": 1024,
+        "inputs": [entry],
+        "outputs": [{"offset": 0, "bytes": 28 * ROOM}, {"offset": 256, "bytes": 24}, {"offset": 512, "bytes": 24}],
+        "launches": [launch],
+    }
+    (folder / name).write_text(json.dumps({**document, **changes}, indent=1))
+    return name
+
+
+def stage(*programs: str, **changes: Any) -> dict[str, Any]:
+    """Return a stage whose labels mark the rows in use."""
+    outputs = [
+        {**tensor(entry["name"], entry["dtype"], ROOM, *entry["shape"][1:]), "on_host": True} for entry in OUTPUTS
+    ]
+    return {
+        "kind": "cuda",
+        "programs": list(programs),
+        "piece": 0,
+        "inputs": [{"from": "s", "port": 0, **tensor("x", "fp32", -1, 7)}],
+        "outputs": outputs,
+        "marks": {"output": 2, "least": 0},
+        **changes,
+    }
+
+
+def start(executor: Path, folder: Path, gpu: Path, given: Mapping[str, Any], **env: str) -> Any:
+    log = str(folder / "driver.log")
+    return run(executor, folder, given, LD_LIBRARY_PATH=str(gpu / "driver"), STANDIN_LOG=log, **env)
+
+
+@pytest.mark.parametrize("piece", [0, 1, 2])
+def test_a_launch_list_runs_as_graphs(executor: Path, gpu: Path, piece: int, tmp_path: Path) -> None:
+    name = program(tmp_path, gpu)
+    document = json.loads((tmp_path / name).read_text())
+    document["launches"] *= 3
+    (tmp_path / name).write_text(json.dumps(document))
+    done = start(executor, tmp_path, gpu, stage(name, piece=piece))
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second = detections(tmp_path)
+    assert np.array_equal(np.float32(first["boxes"]), INPUT + 1) and first["labels"] == [1, 1, 2, 3]
+    assert {**first, "frame": 1} == second
+    calls = noted(tmp_path / "driver.log")
+    pieces = -(-3 // piece) if piece else 1
+    jobs = 2 + 3  # frames, and those of the warm-up
+    assert calls.count("cuGraphLaunch") == pieces * jobs
+    assert calls.count(f"fill {28 * (ROOM - ROWS)} with 0") == jobs and calls.count("copy in 4") == jobs
+    assert calls.count("stream of priority -2") == 1  # of firm stages
+    graphs = [call for call in calls if call.startswith("graph of")]
+    assert len(graphs) % pieces == 0 and f"graph of {(piece or 3) + 3 * (pieces == 1)} nodes" in graphs
+
+
+def test_code_for_the_gpu_is_chosen_when_it_is_loaded(executor: Path, gpu: Path, tmp_path: Path) -> None:
+    other = program(tmp_path, gpu, "newer.json", code=[str(gpu / "other.txt")])
+    names = [program(tmp_path, gpu, f"{arch}.json", arch=arch) for arch in ("sm_72", "sm_90a", "sm_80")]
+    for capability in ("87", "80", "90"):
+        done = start(executor, tmp_path, gpu, stage(other, *names), STANDIN_SM=capability)
+        assert (done.returncode, done.stderr) == (0, ""), capability
+    done = start(executor, tmp_path, gpu, stage(other, *names), STANDIN_SM="75", STANDIN_VERSION="11040")
+    assert done.returncode == 0  # sm_72 runs on every newer one of its major number
+    done = start(executor, tmp_path, gpu, stage(other, names[1]), STANDIN_SM="86", STANDIN_VERSION="11040")
+    assert done.returncode == 3
+    assert "no code for this GPU, sm_86 under CUDA 11.4" in done.stderr and "sm_90a.json (for sm_90a)" in done.stderr
+    done = start(executor, tmp_path, gpu, stage(other))
+    assert done.returncode == 3 and "(209)" in done.stderr and "newer.json" in done.stderr
+
+
+@pytest.mark.skipif(find_library("cuda") is not None, reason="there is a driver")
+def test_without_a_driver_that_is_stated(executor: Path, gpu: Path, tmp_path: Path) -> None:
+    done = run(executor, tmp_path, stage(program(tmp_path, gpu)), LD_LIBRARY_PATH=str(tmp_path))
+    assert done.returncode == 3
+    assert "libcuda.so.1 cannot be loaded" in done.stderr
+
+
+def test_a_lost_device_ends_in_the_accounting(executor: Path, gpu: Path, tmp_path: Path) -> None:
+    done = start(executor, tmp_path, gpu, stage(program(tmp_path, gpu)), STANDIN_FAILS_AFTER="4")
+    assert done.returncode == 3
+    executed = json.loads((tmp_path / "executed.json").read_text())
+    assert "CUDA: running the kernels failed" in executed["failure"] or "launching the kernels" in executed["failure"]
+    account = executed["accounts"]["s"]
+    assert account["released"] == account["completed"] + account["dropped"] + account["aborted"]
+
+
+HOSTILE: Mapping[str, tuple[dict[str, Any], str]] = {
+    "format": ({"format": "other"}, "format: expected one of socsched-launches"),
+    "outside": ({"memory": 100}, "inputs[0].bytes: expected a whole number from 0 to 100"),
+    "count": ({"memory": 200}, "inputs[0].count.offset: expected a whole number from 0 to 200"),
+    "result": ({"results": 100}, "outputs[0].bytes: expected a whole number from 0 to 100"),
+    "kernel": ({"launches": [{"kernel": "nothing", "code": 0, "grid": [1] * 3, "block": [1] * 3, "shared": 0,
+                              "arguments": []}]}, "finding nothing"),
+    "module": ({"launches": [{"kernel": "fail", "code": 1, "grid": [1] * 3, "block": [1] * 3, "shared": 0,
+                              "arguments": []}]}, "launches[0].code: expected a whole number from 0 to 0"),
+    "grid": ({"launches": [{"kernel": "fail", "code": 0, "grid": [0] * 3, "block": [1] * 3, "shared": 0,
+                            "arguments": []}]}, "launches[0].grid[0]: expected a whole number from 1"),
+    "weights": ({"constants": 9}, "weights.bin: is shorter than its launch list says"),
+    "code": ({"code": ["missing.cubin"]}, "missing.cubin: cannot be read"),
+    "ports": ({"inputs": []}, "its launch list has other inputs or outputs"),
+    "space": ({"inputs": [{"in": "elsewhere", "offset": 0}]}, "inputs[0].in: expected one of memory"),
+    "crash": ({"launches": [{"kernel": "fail", "code": 0, "grid": [1] * 3, "block": [1] * 3, "shared": 0,
+                             "arguments": []}]}, "CUDA: launching the kernels failed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_launch_lists_are_refused(executor: Path, gpu: Path, case: str, tmp_path: Path) -> None:
+    changes, message = HOSTILE[case]
+    done = start(executor, tmp_path, gpu, stage(program(tmp_path, gpu, **changes)))
+    assert done.returncode in (2, 3) and message in done.stderr, done.stderr
+
+
+@pytest.mark.needs("nvcc")
+def test_declarations_equal_those_of_cudas_header() -> None:
+    include = Path(shutil.which("nvcc") or "").resolve().parent.parent / "include"
+    if not (include / "cuda.h").is_file():
+        include = Path("/usr/local/cuda/include")
+    source = str(HERE / "driver_prototypes.cpp")
+    command = [cxx_compiler() or "c++", "-std=c++17", "-fsyntax-only", f"-I{include}", f"-I{SOURCES}", source]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

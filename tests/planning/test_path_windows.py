@@ -1,0 +1,80 @@
+"""Windows of paths, on systems solved by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from socsched.planning.corunning import Corunning
+from socsched.planning.schedulability import path_windows
+from socsched.planning.schedulability.holistic import holistic
+from socsched.planning.schedulability.plan_analysis import respond
+from socsched.planning.schedulability.tasks import RtTask, rt_tasks
+from tools.verify.exhaustive import compare
+from tools.verify.small_plans import plan_bounds, plan_system
+
+GPU, CPU = frozenset({("gpu", 0)}), frozenset({("cpu", 0)})
+HIGH = RtTask("high", GPU, 10, 100, 100, priority=0, after=("s0",))
+CHAIN = {
+    "high": HIGH,
+    "a": RtTask("a", GPU, 20, 100, 100, priority=1, after=("s1",)),
+    "b": RtTask("b", CPU, 5, 100, 100, priority=0, after=("a",)),
+    "c": RtTask("c", GPU, 20, 100, 100, priority=2, after=("b",)),
+}
+
+
+def bound(tasks: dict[str, RtTask], deadlines: dict[str, int] | None = None) -> dict[str, int]:
+    found = path_windows.tighten(tasks, deadlines, holistic(tasks))
+    for response in found.values():  # terms add up along predecessors
+        start = found[response.via].value if response.via else 0
+        assert start + sum(value for _, value in response.terms) == response.value
+    return {name: response.value for name, response in found.items()}
+
+
+def test_a_job_delays_a_path_once_although_it_precedes_two_of_its_tasks() -> None:
+    """20 + 5 + 20 and one job of 10, where response times of tasks charge it to both `a` and `c`."""
+    assert holistic(CHAIN)["c"].value == 65
+    assert bound(CHAIN) == {"high": 10, "a": 30, "b": 35, "c": 55}
+
+
+def test_a_job_of_the_same_sensor_that_has_ended_delays_no_longer() -> None:
+    """`high` has ended after 10; `a` runs elsewhere until 15."""
+    tasks = {
+        "high": replace(HIGH, after=("s1",)),
+        "a": RtTask("a", CPU, 15, 100, 100, priority=1, after=("s1",)),
+        "c": RtTask("c", GPU, 20, 100, 100, priority=2, after=("a",)),
+    }
+    assert bound(tasks)["c"] == 35
+    apart = {**tasks, "high": HIGH}
+    assert bound(apart)["c"] == 45
+
+
+def test_tasks_that_follow_each_other_on_a_processor_are_blocked_once() -> None:
+    tasks = {
+        "a": RtTask("a", GPU, 20, 100, 100, priority=0, segment=5, preemption="segment", after=("s0",)),
+        "b": RtTask("b", GPU, 20, 100, 100, priority=1, segment=5, preemption="segment", after=("a",)),
+        "low": RtTask("low", GPU, 8, 100, 100, priority=2, segment=8, preemption="segment", after=("s1",)),
+    }
+    assert bound(tasks)["b"] == 48
+
+
+def test_frames_in_flight_are_charged_the_rest_that_they_can_still_take() -> None:
+    """A chain of three tasks of 40 on three processors, a frame every 50: each processor serves one frame at a time."""
+    tasks = {
+        name: RtTask(name, frozenset({(name, 0)}), 40, 50, 150, priority=0, after=(before,))
+        for name, before in (("a", "s"), ("b", "a"), ("c", "b"))
+    }
+    assert bound(tasks) == {"a": 40, "b": 80, "c": 120}
+
+
+@pytest.mark.parametrize(("policy", "seed"), [("fp", 21), ("edf", 21), ("fp", 48), ("edf", 55)])
+def test_the_traffic_of_relatives_is_left_out_while_frames_end_within_a_period(policy: str, seed: int) -> None:
+    small = plan_system(policy, "chain", Random(f"relatives/{seed}"))
+    tasks = rt_tasks(small.plan)
+    full = respond(policy, tasks).tight
+    less = respond(policy, tasks, None, Corunning.of(small.plan).without_relatives).tight
+    assert all(less[name].value <= full[name].value for name in tasks)
+    assert any(less[name].value < full[name].value for name in tasks)
+    assert compare("chain", "", small.system, small.phases, plan_bounds(small), 150).below == []

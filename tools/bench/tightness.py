@@ -1,0 +1,189 @@
+"""Print how far bounds of chains lie above the longest reaction times that simulation finds.
+
+    python -m tools.bench.tightness [--plans 1000] [--runs 60] [--only shipped|random] [--board NAME]
+
+Plans: every shipped pipeline on every power mode of every Orin, and random pipelines (planner_finds.py) on one of them,
+under EDF and fixed priorities.  A plan is simulated from random phases of its sources, half of the runs with the stated
+execution times and half with random ones below them; the phases that gave the longest reaction of a chain are then
+varied.  The longest reaction found is a lower bound of the true worst case, so the ratio is at least the looseness of
+the bound.  `before`: the same plans without the windows of paths.  Exit code 1 if a reaction exceeds its bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from socsched.api.planning import PlanOptions, plan_with
+from socsched.api.simulation import simulate_plan
+from socsched.descriptor.catalog import get_platform
+from socsched.planning.corunning import Corunning
+from socsched.planning.plan import ExecutionTimes, Plan, Task
+from socsched.planning.schedulability.plan_analysis import chain_bounds, respond
+from socsched.planning.schedulability.precedence import families
+from socsched.planning.schedulability.tasks import rt_tasks
+from tools.bench.planner_finds import MODE, PLATFORM, instance
+
+BOARDS = ("jetson-agx-orin-64gb", "jetson-agx-orin-32gb", "jetson-orin-nx-16gb", "jetson-orin-nano-8gb")
+PIPELINES = (
+    "perception-stack", "autoware-reference", "camera-detection", "centerpoint-pillar", "pointpillars-s",
+    "pointpillars", "waters2019",
+)  # fmt: skip
+STEPS = 20
+"""Quantiles of the random execution times, which are equally likely between nothing and the stated time."""
+
+
+OPTIONS = PlanOptions(solver="heft", time_limit=None, patience=0.0, explain=False, refine=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A chain of a plan: bounds before and now (None: no bound), and the longest simulated reaction (ns)."""
+
+    plan: str
+    pipeline: str
+    chain: str
+    policy: str
+    before: int | None
+    now: int | None
+    seen: int
+
+
+def shifted(plan: Plan, phases: dict[str, int]) -> Plan:
+    """Return the plan with later first arrivals (ns) of its sensors and timers."""
+    return replace(
+        plan,
+        sensors=tuple(replace(s, offset_ns=s.offset_ns + phases.get(s.name, 0)) for s in plan.sensors),
+        tasks=tuple(replace(t, offset_ns=t.offset_ns + phases.get(t.name, 0)) if t.timer else t for t in plan.tasks),
+    )
+
+
+def sources(plan: Plan) -> list[tuple[int, list[str]]]:
+    """Return the period and the sources of every group of sources whose frames meet in a task."""
+    tasks = rt_tasks(plan)
+    periods = {s.name: s.period_ns for s in plan.sensors} | {t.name: t.period_ns for t in plan.tasks if t.timer}
+    by_name = {task.name: task for task in plan.tasks}
+    found = []
+    for family in families(tasks):
+        mine = {source for name in family for source in (*by_name[name].after, name) if source in periods}
+        found.append((periods[min(mine)], sorted(mine)))
+    merged: list[tuple[int, list[str]]] = []
+    for period, names in found:  # one sensor may feed several families
+        for other in [m for m in merged if set(m[1]) & set(names)]:
+            merged.remove(other)
+            names = sorted({*names, *other[1]})
+        merged.append((period, names))
+    return merged
+
+
+def longest_reactions(plan: Plan, runs: int, draw: Random) -> dict[str, int]:
+    """Return the longest simulated reaction (ns) of every chain over `runs` phases and variations of the worst ones."""
+    groups = sources(plan)
+    free = replace(plan, tasks=tuple(_random_times(task) for task in plan.tasks))
+    length = 6 * max(task.period_ns for task in plan.tasks)
+    worst: dict[str, tuple[int, dict[str, int], Plan]] = {}
+
+    def run(phases: dict[str, int], base: Plan) -> None:
+        document = simulate_plan(shifted(base, phases), length, seed=draw.randrange(10**6)).figures
+        for name, chain in document["chains"].items():  # type: ignore[attr-defined]
+            value = (chain["response_time_ns"] or {}).get("max") or 0
+            if name not in worst or value > worst[name][0]:
+                worst[name] = value, phases, base
+
+    run({}, plan)
+    for number in range(runs):
+        phases = {n: phase for period, names in groups for phase in [draw.randrange(period)] for n in names}
+        run(phases, free if number % 2 else plan)
+    for _ in range(runs // 2):  # vary one source of a worst case, by much or little
+        for _, phases, base in list(worst.values()):
+            period, names = draw.choice(groups)
+            step = round(draw.gauss(0, period / draw.choice((4, 40, 400))))
+            run(phases | {name: (phases.get(name, 0) + step) % period for name in names}, base)
+    return {name: value for name, (value, _, _) in worst.items()}
+
+
+def _random_times(task: Task) -> Task:
+    values = tuple(max(task.cost_ns * step // STEPS, 1) for step in range(1, STEPS + 1))
+    return replace(task, times=ExecutionTimes(values))
+
+
+def shipped(boards: Sequence[str]) -> Iterator[tuple[str, str, Plan]]:
+    """Yield a name, the pipeline's name and the plan of every pipeline on every mode under both policies."""
+    for board in boards:
+        for mode in get_platform(board).modes:
+            for pipeline in PIPELINES:
+                for policy in ("edf", "fp"):
+                    plan = plan_with(pipeline, board, mode.name, replace(OPTIONS, policy=policy))
+                    yield f"{pipeline} {board} {mode.name} {policy}", pipeline, plan
+
+
+def random(count: int) -> Iterator[tuple[str, str, Plan]]:
+    """Yield a name, ``random`` and the plan of random pipelines, half of them under each policy."""
+    seed = made = 0
+    while made < count:
+        pipeline, seed = instance(seed), seed + 1
+        if pipeline is not None:
+            policy, made = ("edf", "fp")[made % 2], made + 1
+            yield pipeline.name, "random", plan_with(pipeline, PLATFORM, MODE, replace(OPTIONS, policy=policy))
+
+
+def rows(name: str, pipeline: str, plan: Plan, runs: int) -> Iterator[Row]:
+    """Yield a row for every chain of a plan with a bound."""
+    if not plan.tasks:
+        return
+    whole = respond(plan.policy, rt_tasks(plan), None, Corunning.of(plan).without_relatives)
+    before, now = chain_bounds(plan, whole.holistic), chain_bounds(plan, whole.tight)
+    if any(bound[0] is None for bound in now.values()):
+        return
+    seen = longest_reactions(plan, runs, Random(name))
+    for chain in plan.chains:
+        if seen[chain.name]:
+            yield Row(
+                name, pipeline, chain.name, plan.policy, before[chain.name][0], now[chain.name][0], seen[chain.name]
+            )
+
+
+def line(label: str, found: list[Row]) -> str:
+    """Return a line of the table: plans, chains, median and quantiles of bound over the longest reaction."""
+    before = sorted((row.before / row.seen for row in found if row.before), reverse=True)
+    now = sorted(((row.now or 0) / row.seen for row in found), reverse=True)
+    share = sum(ratio <= 1.15 for ratio in now) / len(now)
+    cells = [label, len({row.plan for row in found}), len(found), f"{statistics.median(before):.2f}"]
+    cells += [f"{statistics.median(now):.2f}", f"{before[len(before) // 20]:.2f}", f"{now[len(now) // 20]:.2f}"]
+    return "| " + " | ".join(map(str, (*cells, f"{share:.0%}"))) + " |"
+
+
+def main() -> int:
+    """Print the table; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plans", type=int, default=1000)
+    parser.add_argument("--runs", type=int, default=60)
+    parser.add_argument("--only", choices=("shipped", "random"))
+    parser.add_argument("--board", choices=BOARDS, action="append")
+    given = parser.parse_args()
+    found: list[Row] = []
+    for kind, plans in (("shipped", lambda: shipped(given.board or BOARDS)), ("random", lambda: random(given.plans))):
+        if given.only in (None, kind):
+            for name, pipeline, plan in plans():
+                found += rows(name, pipeline, plan, given.runs)
+    print("| plans | number | chains | median before | now | 95 % before | now | at most 1.15 |")
+    print("|---|---|---|---|---|---|---|---|")
+    for pipeline in dict.fromkeys(row.pipeline for row in found):
+        for policy in ("edf", "fp"):
+            some = [row for row in found if (row.pipeline, row.policy) == (pipeline, policy)]
+            if some:
+                print(line(f"{pipeline}, {policy}", some))
+    print(line("all", found))
+    low = [row for row in found if (row.now or 0) < row.seen]
+    print(f"\n{len(low)} bounds below a simulated reaction")
+    for row in sorted(found, key=lambda row: -(row.now or 0) / row.seen)[:10] + low[:5]:
+        print(row)
+    return 1 if low else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

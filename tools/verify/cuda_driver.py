@@ -1,0 +1,284 @@
+"""Run PointPillars on a GPU through the driver alone, and compare its detections with the processor's.
+
+    python -m tools.verify.cuda_driver prepare FOLDER [--arch sm_90a] [--frames 8]    with nvcc; no GPU needed
+    python3 tools/verify/cuda_driver.py check FOLDER [--seconds 4]                    with a GPU; no socsched needed
+
+`prepare` compiles pointpillars-s in fp16 and what voxelises and decodes, writes the native executor, its settings and
+scans, and what the fp32 stages of this machine's processor detect.  `check` runs the executor with no library folder
+but one that holds libcuda.so.1, and fails if it has mapped any other library of CUDA.  Runs: `stages` (each stage a
+graph, tensors handed over on the device), `frame` (a graph a frame), and `bounded` (graphs of four kernels, two in
+flight).  All three have to find the same, bit for bit, and what the processor finds within the tolerances below.
+Frames per second are those that the device's time for a frame allows; processor time is that of a long run less that of
+a short one, per frame.  Exit code 1 for a difference or a missed bar, 3 without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes.util
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+STAGES = ("voxelise", "pfn", "scatter", "backbone", "head", "decode")
+RUNS = ("stages", "frame", "bounded")
+PERIOD_NS = 4_000_000
+SHARE, METRES, SCORE = 0.95, 0.25, 0.08
+"""Share of boxes that have a counterpart of the same label, and how far it may be away (fp16 against fp32)."""
+PROCESSOR_US = 60.0
+BOUNDED_KERNELS = 4
+EXECUTOR, EXPECTED = "socsched-executor", "expected.json"
+_FOREIGN = ("libcudart", "libnvrtc", "libtvm", "libcublas", "libcudnn", "libnvJitLink")
+
+
+def prepare(folder: Path, arch: str, frames: int) -> int:
+    """Write everything that `check` needs into `folder`."""
+    from socsched.api.planning import plan as make_plan
+    from socsched.descriptor import host
+    from socsched.descriptor.catalog import get_pipeline
+    from socsched.executor.build import find_executor
+    from socsched.executor.face import execute_natively
+    from socsched.executor.frames import most_rows, write_inputs
+    from socsched.executor.gpu_programs import copy_program, stored_program
+    from socsched.executor.settings import RunSettings, write_settings
+    from socsched.executor.stages import describe_stages, sensor_ports
+    from socsched.models.registry import bindings
+    from socsched.runtime.backends.base import Setting
+    from socsched.runtime.backends.device_code import compiled
+    from socsched.runtime.boards.local import LocalBoard
+    from socsched.runtime.executor import prepare_inputs
+    from socsched.runtime.options import Options
+
+    executor = find_executor()
+    if executor is None:
+        print("no C++ compiler", file=sys.stderr)
+        return 3
+    pipe, here = get_pipeline("pointpillars-s"), host.detect()
+    sensor = pipe.sensors[0]
+    slow = make_plan(pipe, here)
+    slow = replace(slow, tasks=tuple(replace(task, queue=1000, precision="fp32") for task in slow.tasks))
+    slow = replace(slow, transitions=(), tasks=tuple(task for task in slow.tasks if task.kind == "stage"))
+    after = {stage.name: stage.after for stage in pipe.stages}
+    slow = replace(slow, tasks=tuple(replace(task, after=after[task.name]) for task in slow.tasks))
+    found = execute_natively(slow, pipe, board=LocalBoard(here), options=Options(executor="native"), frames=frames)
+    expected = [found.details[frame]["detections"] for frame in range(frames)]
+
+    target = {"kind": "cuda", "arch": arch, "max_threads_per_block": 1024, "thread_warp_size": 32}
+    gpu = replace(here.engines[0], id="gpu", kind="gpu", units=1, target=target)
+    gpu = replace(gpu, operators=replace(gpu.operators, host_code=False))
+    changes: dict[str, Any] = {"period_ns": PERIOD_NS, "deadline_ns": PERIOD_NS, "precision": "fp16"}
+    changes |= {"engine": "gpu", "lanes": (0,), "queue": 8}
+    made = replace(
+        slow,
+        tasks=tuple(replace(task, **changes) for task in slow.tasks),
+        sensors=tuple(replace(one, period_ns=PERIOD_NS) for one in slow.sensors),
+        engines=(*slow.engines, replace(slow.engines[0], id="gpu", kind="gpu", lanes=1)),
+        chains=tuple(replace(chain, deadline_ns=PERIOD_NS) for chain in slow.chains),
+    )
+    bound = bindings(pipe)
+    setting = Setting(made, pipe, replace(here, engines=(*here.engines, gpu)), bound, None)
+    feeds, _ = prepare_inputs(setting, None, frames, None, True)
+    folder.mkdir(parents=True, exist_ok=True)
+    artifacts = [compiled(next(t for t in made.tasks if t.name == name), pipe.stage(name), setting) for name in STAGES]
+    for artifact in artifacts:
+        print(artifact.stage, *artifact.notes, sep="; ")
+    for run in RUNS:
+        place = folder / run
+        place.mkdir(exist_ok=True)
+        given = write_inputs(made, feeds, sensor_ports(setting), frames * PERIOD_NS, place)
+        rooms = {name: most_rows(written.document) for name, written in given.items()}
+        kinds = {name: written.types for name, written in given.items()}
+        stages = describe_stages(setting, kinds, rooms)
+        plan, needs = made, {stage: set(ports.values()) for stage, ports in bound.items()}
+        if run != "stages":
+            program = stored_program(artifacts, arch, rooms[sensor.name])
+            last = {**stages["decode"], "programs": [str(program)], "inputs": stages["voxelise"]["inputs"]}
+            stages = {"decode": {**last, "piece": BOUNDED_KERNELS if run == "bounded" else 0}}
+            task = next(task for task in made.tasks if task.name == "decode")
+            chains = tuple(replace(chain, path=(chain.path[0], "decode")) for chain in made.chains)
+            plan = replace(made, tasks=(replace(task, after=(sensor.name,)),), chains=chains)
+            needs = {"decode": {sensor.name}}
+        for name, how in stages.items():
+            how["programs"] = [copy_program(Path(file), place, name) for file in how["programs"]]
+        settings = RunSettings(
+            plan,
+            frames * PERIOD_NS,
+            needs,
+            stages,
+            inputs={name: written.document for name, written in given.items()},
+        )
+        write_settings(settings, place)
+    shutil.copyfile(executor, folder / EXECUTOR)
+    (folder / EXPECTED).write_text(json.dumps({"frames": frames, "boxes": expected}))
+    print(f"{folder}: {sum(f.stat().st_size for f in folder.rglob('*') if f.is_file()) / 2**20:.1f} MiB")
+    return 0
+
+
+def check(folder: Path, seconds: float) -> int:
+    """Run everything in `folder` and print a line for each run."""
+    driver = _driver()
+    if driver is None:
+        print("no libcuda.so.1: install the driver", file=sys.stderr)
+        return 3
+    executor = _executor(folder)
+    expected = json.loads((folder / EXPECTED).read_text())
+    count, failed, found = expected["frames"], False, {}
+    with tempfile.TemporaryDirectory() as scratch:
+        libraries = Path(scratch) / "driver"
+        libraries.mkdir()
+        (libraries / "libcuda.so.1").symlink_to(driver)
+        for run in RUNS:
+            out = Path(scratch) / run
+            short = _execute(executor, folder / run, out, 0.5, libraries)
+            found[run] = _detections(out, count)
+            long = _execute(executor, folder / run, out, 0.5 + seconds, libraries)
+            frames = long["frames"] - short["frames"]
+            spent = (long["processor_s"] - short["processor_s"]) / max(frames, 1) * 1e6
+            problems = _compare(found[run], expected["boxes"])
+            if found[run] != found[RUNS[0]]:
+                problems.append(f"other detections than {RUNS[0]}")
+            if long["lost"]:
+                problems.append(f"{long['lost']} frames lost")
+            problems += [f"mapped {name}" for name in long["foreign"]]
+            if run == "frame" and spent > PROCESSOR_US:
+                problems.append(f"processor time over {PROCESSOR_US:g} us")
+            boxes = sum(map(len, found[run]))
+            line = f"{run:8} {1e3 / long['frame_ms']:7.0f} frames/s  {long['frame_ms']:6.3f} ms a frame (p50), "
+            line += f"{long['worst_ms']:6.3f} (p99)  {spent:5.1f} us of a processor a frame  {boxes} boxes"
+            print(f"{line}  {'; '.join(problems) or 'ok'}", flush=True)
+            failed = failed or bool(problems)
+    return int(failed)
+
+
+def _driver() -> Path | None:
+    """Return the file of libcuda.so.1."""
+    name = ctypes.util.find_library("cuda")
+    listed = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
+    places = [line.split("=> ")[1] for line in listed.splitlines() if "libcuda.so.1 " in line and "=> " in line]
+    folders = [*os.environ.get("LD_LIBRARY_PATH", "").split(":"), "/usr/local/nvidia/lib64", "/usr/lib64"]
+    places += [f"{folder}/libcuda.so.1" for folder in folders if folder]
+    places += [f"{folder}/{name}" for folder in folders if folder and name]
+    return next((Path(place).resolve() for place in places if Path(place).is_file()), None)
+
+
+def _executor(folder: Path) -> Path:
+    """Return the executor, built here if the one in the folder does not start."""
+    carried = folder.resolve() / EXECUTOR
+    carried.chmod(0o755)
+    if subprocess.run([carried, "--help"], capture_output=True, check=False).returncode == 0:
+        return carried
+    root = Path(__file__).resolve().parents[2] / "socsched"
+    stages = root / "compiler" / "native" / "stages"
+    made = folder.resolve() / "built"
+    made.mkdir(exist_ok=True)
+    objects = []
+    for source in sorted((*(root / "executor" / "native").glob("*.cpp"), *stages.glob("*.c"))):
+        compiler = ["gcc", "-O2"] if source.suffix == ".c" else ["g++", "-std=c++17", "-O2", "-pthread", f"-I{stages}"]
+        objects.append(str(made / f"{source.name}.o"))
+        subprocess.run([*compiler, "-c", str(source), "-o", objects[-1]], check=True)
+    subprocess.run(["g++", "-pthread", *objects, "-o", str(made / EXECUTOR), "-ldl", "-lm"], check=True)
+    return made / EXECUTOR
+
+
+def _execute(executor: Path, settings: Path, out: Path, seconds: float, libraries: Path) -> dict[str, Any]:
+    """Run for some seconds; return frames, processor time, the device's time of a frame, and mapped libraries."""
+    out.mkdir(exist_ok=True)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [str(executor), str(settings / "run.json"), "-o", str(out), "--horizon-ns", str(int(seconds * 1e9))]
+    foreign: set[str] = set()
+    with subprocess.Popen(command, env={"LD_LIBRARY_PATH": str(libraries)}, stderr=subprocess.PIPE) as process:
+        while process.poll() is None:
+            try:
+                mapped = Path(f"/proc/{process.pid}/maps").read_text()
+                foreign |= {Path(line.split()[-1]).name for line in mapped.splitlines() if _is_foreign(line)}
+            except OSError:
+                pass
+            time.sleep(0.1)
+        assert process.stderr is not None
+        problem = process.stderr.read().decode()
+    if process.returncode:
+        raise SystemExit(f"{settings.name}: the executor ended with {process.returncode}: {problem}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    frames: dict[int, int] = {}
+    for line in (out / "journal.jsonl").read_text().splitlines():
+        for _, _, frame, _, _, start, finish, *_, status, _ in json.loads(line).get("jobs", ()):
+            if status == "done":
+                frames[frame] = frames.get(frame, 0) + finish - start
+    times = sorted(frames.values())[: len(frames)]
+    accounts = json.loads((out / "executed.json").read_text())["accounts"]
+    return {
+        "frames": sum(account["completed"] for account in accounts.values()),
+        "lost": sum(account["dropped"] + account["aborted"] for account in accounts.values()),
+        "processor_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        "frame_ms": statistics.median(times) / 1e6,
+        "worst_ms": times[int(len(times) * 0.99)] / 1e6,
+        "foreign": sorted(foreign),
+    }
+
+
+def _is_foreign(line: str) -> bool:
+    return any(name in line for name in _FOREIGN)
+
+
+def _detections(out: Path, count: int) -> list[list[Any]]:
+    """Return boxes, scores and labels of the first frames."""
+    found: list[list[Any]] = [[] for _ in range(count)]
+    for line in (out / "detections.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        if entry["frame"] < count:
+            rows = zip(entry["boxes"], entry["scores"], entry["labels"], strict=True)
+            found[entry["frame"]] = [list(row) for row in rows]
+    return found
+
+
+def _compare(found: list[list[Any]], expected: list[list[Any]]) -> list[str]:
+    """Return what differs from the processor's boxes."""
+    problems = []
+    for side, ours, theirs in (("missing", expected, found), ("additional", found, expected)):
+        total = matched = 0
+        for mine, other in zip(ours, theirs, strict=True):
+            for one in map(_box, mine):
+                total += one[4] > 0
+                matched += one[4] > 0 and any(_near(one, another) for another in map(_box, other))
+        if not total or matched < SHARE * total:
+            problems.append(f"{total - matched} of {total} boxes {side}")
+    return problems
+
+
+def _box(entry: Any) -> tuple[float, float, float, Any, float]:
+    """Return the centre, the label and the score of a detection."""
+    if isinstance(entry, dict):
+        return (*entry["box"][:3], entry["label"], entry["score"])
+    return (*entry[0][:3], entry[2], entry[1])
+
+
+def _near(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    apart = sum((a - b) ** 2 for a, b in zip(one[:3], other[:3], strict=True)) ** 0.5
+    return bool(one[3] == other[3] and apart <= METRES and abs(one[4] - other[4]) <= SCORE)
+
+
+def main() -> int:
+    """Prepare or check, as the command line asks."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=("prepare", "check"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--frames", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    args = parser.parse_args()
+    if args.step == "prepare":
+        return prepare(args.folder, args.arch, args.frames)
+    return check(args.folder, args.seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

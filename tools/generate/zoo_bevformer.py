@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torchvision
 from torch import Tensor, nn
-from torch.nn.functional import grid_sample, relu
+from torch.nn.functional import grid_sample
 
 WIDTH, HEADS, SIDE, CAMERAS, ANCHORS, QUERIES = 256, 8, 50, 6, 4, 900
 IMAGE = (480, 800)
@@ -127,7 +127,14 @@ class _BevFormer(nn.Module):
         self.register_buffer("cells", torch.stack([x, y], -1).reshape(1, -1, 1, 2).repeat(2, 1, 1, 1))
 
     def forward(
-        self, images: Tensor, before: Tensor, motion: Tensor, anchors: Tensor, seen: Tensor, query: Tensor, place: Tensor
+        self,
+        images: Tensor,
+        before: Tensor,
+        motion: Tensor,
+        anchors: Tensor,
+        seen: Tensor,
+        query: Tensor,
+        place: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         cells: Any = self.cells
         maps = self.neck(self.backbone(images)).flatten(2).transpose(1, 2) + self.camera

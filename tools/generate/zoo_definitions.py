@@ -38,7 +38,8 @@ def centernet() -> nn.Module:
         layers += [nn.ConvTranspose2d(width, 256, 4, 2, 1, bias=False), nn.BatchNorm2d(256), nn.ReLU()]
         width = 256
     heads: list[nn.Module] = [
-        nn.Sequential(nn.Conv2d(256, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, channels, 1)) for channels in (80, 2, 2)
+        nn.Sequential(nn.Conv2d(256, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, channels, 1))
+        for channels in (80, 2, 2)
     ]
     heads[0] = nn.Sequential(heads[0], nn.Sigmoid())
     return Heads(nn.Sequential(*layers), heads)
@@ -59,9 +60,13 @@ class _Ssd(nn.Module):
             last = nn.Conv2d(middle, widths[place + 1], 3, 2 if near else 1, int(near), bias=False)
             self.more.append(
                 nn.Sequential(
-                    nn.Conv2d(widths[place], middle, 1, bias=False), nn.BatchNorm2d(middle), nn.ReLU(),
-                    last, nn.BatchNorm2d(widths[place + 1]), nn.ReLU(),
-                )  # fmt: skip
+                    nn.Conv2d(widths[place], middle, 1, bias=False),
+                    nn.BatchNorm2d(middle),
+                    nn.ReLU(),
+                    last,
+                    nn.BatchNorm2d(widths[place + 1]),
+                    nn.ReLU(),
+                )
             )
         anchors = (4, 6, 6, 6, 4, 4)
         self.boxes = nn.ModuleList(nn.Conv2d(w, 4 * n, 3, padding=1) for w, n in zip(widths, anchors, strict=True))

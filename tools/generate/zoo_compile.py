@@ -23,8 +23,8 @@ LIMIT = 300
 _HEAD = f"""{COMPILED}
 
 Seconds to compile for a CPU with AVX-512 in fp32 without a cache, on a busy machine with two cores, at most {LIMIT}
-each (`python -m tools.generate.zoo_compile FOLDER`, interrupted here: networks not listed were not compiled). Load varied
-between one and six processes a core, so times tell only what is feasible.
+each (`python -m tools.generate.zoo_compile FOLDER`); networks not listed were not compiled. The load
+varied between one and six processes a core, so times tell only what is feasible.
 
 | network | seconds | network | seconds | network | seconds |
 |---|---:|---|---:|---|---:|

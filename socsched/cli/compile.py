@@ -32,6 +32,7 @@ from socsched.cli.options import (
 @click.option(
     "--scales", type=click.Path(path_type=Path), help="JSON file with INT8 scales, as `socsched calibrate` writes it."
 )
+@click.option("--qdq", is_flag=True, help="Also write int8 stages as ONNX files with Q/DQ and the same integers.")
 @click.option(
     "-o",
     "--output",
@@ -53,6 +54,7 @@ def command(
     part: str | None,
     weights: Path | None,
     scales: Path | None,
+    qdq: bool,
     folder: Path,
 ) -> None:
     """Compile the stages of a plan for the engines it chose, or PIPELINE's for every engine that takes them.
@@ -80,6 +82,7 @@ def command(
         "engine": engine,
         "part": parse_part(part) if part else None,
         "scales": read_pipeline_scales(scales) if scales else {},
+        "qdq": qdq,
     }
     if pipeline.endswith(".json"):
         plan = loading.load_plan(Path(pipeline))
@@ -108,11 +111,15 @@ def _made(handover: dict[str, Any]) -> tuple[str, str]:
     return f"{handover['folder']}/model.onnx", f"run {script} there"
 
 
+def _files(artifact: dict[str, Any]) -> list[str]:
+    return [*artifact["files"], *([artifact["qdq"]] if "qdq" in artifact else [])]
+
+
 def _show(manifest: dict[str, Any], folder: Path) -> None:
     from socsched.reporting.terminal import console, table
 
     rows = [
-        [a["stage"], a["engine"], a["precision"], a["target"], ", ".join(a["files"]), "; ".join(a["notes"])]
+        [a["stage"], a["engine"], a["precision"], a["target"], ", ".join(_files(a)), "; ".join(a["notes"])]
         for a in manifest["artifacts"]
     ]
     rows += [[h["stage"], h["engine"], h["precision"], h["toolchain"], *_made(h)] for h in manifest["handovers"]]

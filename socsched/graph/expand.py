@@ -172,6 +172,10 @@ class _Expansion:
 
     def gather(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
         axis, table = int(layer.attrs["axis"]), layer.weights.get("table")
+        if len(inputs) == 2:  # computed places
+            result = (*shape[:axis], *self.type[layer.inputs[1]].shape, *shape[axis + 1 :])
+            self.emit(layer, "", "gather", inputs, result, self.type[layer.inputs[0]].dtype, attrs={"axis": axis})
+            return
         if table is None:
             result = (*shape[:axis], len(layer.attrs["indices"]), *shape[axis + 1 :])
             self.emit(layer, "", "gather", inputs, result, self.type[layer.inputs[0]].dtype, attrs={"axis": axis})

@@ -23,8 +23,8 @@ class Layer:
     scatter_nd (data, indices, updates), clip (low, high), subtract, multiply, divide, maximum, minimum (any of these
     and add with a weight `constant` instead of the second input; swapped when it is the first), global_avg_pool,
     reduce_mean, reduce_sum (axis, keepdims), slice (axes, begin, end, step), gather (axis, indices; or axis and a
-    weight `table` that the input indexes), resize2d (size, bilinear, coordinates, rounding), reshape (shape), transpose
-    (order), softmax (axis), pad (pads, value).
+    weight `table` that the input indexes; or axis, and places as second input), resize2d (size, bilinear,
+    coordinates, rounding), reshape (shape), transpose (order), softmax (axis), pad (pads, value).
     Stride, dilation and kernel are one number or (height, width), padding one number or (top, left, bottom, right).
     """
 

@@ -15,7 +15,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 MOST_ELEMENTS = 2**22
 """Elements that a node may produce from smaller inputs."""
-MOST_FOLDED = 2_000
+MOST_FOLDED = 4_000
 """Nodes folded per file."""
 MOST_TOTAL = 2**25
 """Elements that all folded nodes may produce, in addition to the file's own tensors."""
@@ -55,6 +55,29 @@ def _gathered(inputs: Sequence[Array], attrs: Any) -> int:
     return int(indices.size) * math.prod(kept)
 
 
+def _contracted(inputs: Sequence[Array], attrs: Any) -> int:
+    """Return the products of an Einsum over single-letter indices."""
+    terms = str(attrs["equation"]).replace(" ", "").partition("->")[0].split(",")
+    sides: dict[str, int] = {}
+    for term, array in zip(terms, inputs, strict=True):
+        if len(term) != array.ndim or not term.isalpha():
+            raise ValueError(f"the indices {term} do not fit {list(array.shape)}")
+        sides |= zip(term, array.shape, strict=True)
+    return math.prod(sides.values())
+
+
+def _scattered(inputs: Sequence[Array], attrs: Any) -> list[Array]:
+    """Return ScatterND at once; the reference implementation goes through the places one by one."""
+    data, places, updates = inputs
+    if attrs.get("reduction", "none") != "none":
+        raise ValueError("scattering with a reduction is not known")
+    found = data.copy()
+    found[tuple(np.moveaxis(places, -1, 0))] = updates
+    return [found]
+
+
+DIRECT: dict[str, Callable[[Sequence[Array], Any], list[Array]]] = {"ScatterND": _scattered}
+"""Operators that are folded without the reference implementation."""
 SIZES: dict[str, Size] = {
     **dict.fromkeys(
         ("Add", "Sub", "Mul", "Div", "Mod", "Pow", "Min", "Max", "Where", "Equal", "Less", "LessOrEqual", "Greater",
@@ -62,10 +85,11 @@ SIZES: dict[str, Size] = {
     ),
     **dict.fromkeys(
         ("Abs", "Cast", "Ceil", "Concat", "Cos", "Exp", "Flatten", "Floor", "Identity", "Log", "Neg", "Not",
-         "Reciprocal", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Round", "Shape", "Sin", "Size",
-         "Slice", "Split", "Sqrt", "Squeeze", "Transpose", "Unsqueeze"), _moved,
+         "Reciprocal", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Round", "ScatterND", "Shape",
+         "Sin", "Size", "Slice", "Split", "Sqrt", "Squeeze", "Transpose", "Unsqueeze"), _moved,
     ),
     "ConstantOfShape": _stated,
+    "Einsum": _contracted,
     "Expand": _expanded,
     "Gather": _gathered,
     "Range": _counted,

@@ -13,8 +13,8 @@ import numpy as np
 from socsched.errors import InputError
 from socsched.graph.operators import TensorType
 from socsched.models.onnx_file import OnnxFile, first_line
+from socsched.models.onnx_fold import DIRECT, MOST_FOLDED, MOST_TOTAL, SIZES
 from socsched.models.onnx_fold import MOST_ELEMENTS as MOST_FOLDED_ELEMENTS
-from socsched.models.onnx_fold import MOST_FOLDED, MOST_TOTAL, SIZES
 
 Array = np.ndarray[Any, Any]
 _QUANTISED = ("QLinearConv", "ConvInteger", "MatMulInteger", "QLinearMatMul", "DynamicQuantizeLinear")
@@ -285,6 +285,8 @@ class _Folding:
             room = MOST_TOTAL + 4 * sum(array.size for array in self.file.constants.values())
             if not 0 <= size <= largest or self.elements > room or self.count > MOST_FOLDED:
                 raise graph.refused(node, f"folding constants makes too many values ({size} here)", _HINT)
+            if node.op in DIRECT:
+                return dict(zip(node.outputs, DIRECT[node.op](arrays, node.attrs), strict=True))
             inputs = [
                 helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(graph.constants[n].dtype), None)
                 for n in sources

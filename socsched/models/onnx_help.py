@@ -10,7 +10,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
     _CUT: ("NonMaxSuppression", "NonZero", "ArgMin", "Unique", "RoiAlign", "MaxRoiPool"),
     _NORM: ("LpNormalization", "LRN"),
     _CONTROL: ("If", "Loop", "Scan", "SequenceEmpty", "SequenceInsert", "SequenceAt", "ConcatFromSequence"),
-    _GATHER: ("GatherElements", "GatherND", "ScatterElements", "OneHot"),
+    _GATHER: ("GatherND", "ScatterElements", "OneHot"),
     "unroll it into MatMul, Add, Sigmoid and Tanh for the fixed length": ("LSTM", "GRU", "RNN"),
     "write it with Exp, Mul and Div, or retrain with LeakyRelu, HardSwish or Sigmoid": (
         "Selu",
@@ -26,7 +26,6 @@ _KINDS: dict[str, tuple[str, ...]] = {
         "Shape",
         "ConstantOfShape",
         "Range",
-        "Tile",
         "Size",
         "EyeLike",
     ),

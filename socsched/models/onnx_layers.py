@@ -41,6 +41,8 @@ class Translation:
         """ONNX value -> its step and whether it is signed, as a QuantizeLinear states it."""
         self.steps: dict[str, tuple[float, ...]] = {}
         """Weight -> the steps of its output channels, where the file stores integers."""
+        self.repeated: dict[str, str] = {}
+        """ONNX value of repeated places -> the value that it repeats."""
         self.node: Node | None = None
 
     def run(self) -> tuple[Network, dict[str, Array]]:
@@ -98,6 +100,9 @@ class Translation:
             raise self.refused(
                 f"{name!r} is a constant where a computed value was expected", "fold constants (onnxsim) on export"
             )
+        if name in self.repeated:
+            hint = "leave it out: operators broadcast by themselves"
+            raise self.refused(f"repeating computed values is not known: {name!r}", hint)
         raise self.refused(f"{name!r} is not defined before")
 
     def constant(self, node: Node, index: int, what: str) -> Array | None:

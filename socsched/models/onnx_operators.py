@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from socsched.models.onnx_graph import Node
+from socsched.models.onnx_repeats import concat, gather_elements, repeat
 from socsched.models.onnx_shape_operators import (
     Handler,
     argmax,
-    concat,
-    expand,
     gather,
     grid_sample,
     pad,
@@ -344,7 +343,9 @@ HANDLERS: dict[str, Handler] = {
     "Unsqueeze": reshape,
     "Transpose": transpose,
     "Pad": pad,
-    "Expand": expand,
+    "Expand": repeat,
+    "Tile": repeat,
+    "GatherElements": gather_elements,
     "Cast": _cast,
     "QuantizeLinear": _quantise,
     "DequantizeLinear": _quantise,

@@ -72,7 +72,11 @@ def gather(t: Translation, node: Node) -> None:
         axis = int(node.attrs.get("axis", 0)) % table.ndim
         t.emit(node, "gather", [t.source(node.inputs[1])], weights={"table": t.param(table)}, axis=axis)
         return
-    indices, axis = t.constant(node, 1, "the index"), t.axis(node, 0)
+    axis = t.axis(node, 0)
+    if node.inputs[1] in t.values:
+        t.emit(node, "gather", [t.source(name) for name in node.inputs], axis=axis)
+        return
+    indices = t.constant(node, 1, "the index")
     assert indices is not None, "no indices"
     x, size = t.source(node.inputs[0]), t.graph.tensor(node.inputs[0]).shape[axis]
     places = [int(place) for place in indices.reshape(-1)]
@@ -86,13 +90,6 @@ def gather(t: Translation, node: Node) -> None:
         x = t.emit(node, "gather", [x], axis=axis, indices=tuple(places))
     if indices.ndim != 1:
         t.emit(node, "reshape", [x], shape=t.graph.tensor(node.outputs[0]).shape)
-
-
-def expand(t: Translation, node: Node) -> None:
-    """Pass on a value whose shape Expand leaves as it is."""
-    if t.graph.tensor(node.inputs[0]).shape != t.graph.tensor(node.outputs[0]).shape:
-        raise t.refused("repeating computed values is not known", "leave it out: operators broadcast by themselves")
-    same(t, node)
 
 
 def reduce(op: str) -> Handler:
@@ -109,11 +106,6 @@ def reduce(op: str) -> Handler:
         )
 
     return handle
-
-
-def concat(t: Translation, node: Node) -> None:
-    """Emit Concat."""
-    t.emit(node, "concat", [t.source(name) for name in node.inputs], axis=t.axis(node, 1))
 
 
 def split(t: Translation, node: Node) -> None:

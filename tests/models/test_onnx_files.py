@@ -119,6 +119,7 @@ GREEDY = {
     "Range": [helper.make_node("Range", ["zero", "far", "one"], ["made"])],
     "Gather": [helper.make_node("Gather", ["wide", "many"], ["made"], axis=0)],
     "Add": [helper.make_node("Add", ["column", "row"], ["made"])],
+    "Einsum": [helper.make_node("Einsum", ["column", "row"], ["made"], equation="ij,kl->i")],
     "Loop": _loop(),
     "RegexFullMatch": [helper.make_node("RegexFullMatch", ["text"], ["made"], pattern="(a+)+$")],
 }

@@ -155,14 +155,38 @@ def best(b: Builder) -> dict[str, int]:
     return {values: 1, places: 7, b.op("ArgMax", "x", axis=-1, keepdims=0): 7}
 
 
+def chosen(b: Builder) -> dict[str, int]:
+    """Return the rows of the largest maxima, as detection heads choose queries."""
+    _, places = b.op("TopK", b.op("ReduceMax", "x", axes=[2], keepdims=0), b.constant(np.array([3])), outputs=2, axis=1)
+    spread = b.op("Unsqueeze", places, b.constant(np.array([2])))
+    return {b.op("GatherElements", "x", b.op("Tile", spread, b.constant(np.array([1, 1, 4]))), axis=1): 1}
+
+
+def joined(b: Builder) -> dict[str, int]:
+    """Return computed values between constants, as a class token is joined with patches."""
+    first, second, third = (b.constant(b.normal(1, size, 4)) for size in (1, 2, 3))
+    return {b.op("Concat", first, second, "x", third, "y", axis=1): 1}
+
+
+def folded(b: Builder) -> dict[str, int]:
+    """Return a value plus a table that the file computes from constants."""
+    outer = b.op("Einsum", b.constant(b.normal(5)), b.constant(b.normal(7)), equation="i,j->ij")
+    rows = [b.constant(np.array([[3], [1]])), b.constant(b.normal(2, 7))]
+    return {b.op("Add", "x", b.op("ScatterND", outer, *rows)): 1}
+
+
 @pytest.mark.parametrize(
     ("make", "inputs"),
     [
+        (chosen, {"x": (1, [1, 8, 4])}),
+        (joined, {"x": (1, [1, 5, 4]), "y": (1, [1, 2, 4])}),
+        (folded, {"x": (1, [5, 7])}),
+        (lambda b: {b.op("Gather", "x", "i", axis=1): 1}, {"x": (1, [3, 5, 7]), "i": (7, [2, 1])}),
         (best, {"x": (1, [1, 8, 100])}),
         (lambda b: {b.op("GridSample", "x", "g"): 1}, {"x": (1, [1, 8, 12, 17]), "g": (1, [1, 5, 6, 2])}),
         (lambda b: {b.op("ScatterND", "x", "i", "u"): 1}, {"x": (1, [5, 7]), "i": (7, [2, 1]), "u": (1, [2, 7])}),
     ],
-    ids=["best", "grid", "scatter"],
+    ids=["chosen", "joined", "folded", "rows", "best", "grid", "scatter"],
 )
 def test_operators_of_detection_heads_equal_onnx_runtime(make: Any, inputs: Any, tmp_path: Path) -> None:
     path = several(tmp_path / "net.onnx", make, inputs)

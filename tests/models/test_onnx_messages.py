@@ -47,6 +47,11 @@ def single(folder: Path, make: Callable[[Builder], str]) -> Path:
             "repeating computed values is not known",
             "broadcast",
         ),
+        (
+            lambda b: b.op("GatherElements", "image", b.constant(np.zeros(IMAGE, np.int64)), axis=1),
+            "constant places are not known",
+            "Gather",
+        ),
         (lambda b: b.op("Cast", "image", to=6), "a conversion of fp32 to int32 is not known", "fp32"),
         (lambda b: b.op("DepthToSpace", "image", blocksize=2), "operator DepthToSpace is not known", "Reshape"),
         (lambda b: b.op("Ceil", "image"), "operator Ceil is not known", "known are Abs, Add,"),

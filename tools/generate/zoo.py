@@ -1,12 +1,14 @@
-"""The table docs/zoo.md, of published networks and what takes them: python -m tools.generate.zoo FOLDER.
+"""The table docs/zoo.md, of published networks and what takes them: python -m tools.generate.zoo FOLDER...
 
-FOLDER holds ONNX files (`.onnx` or `.onnx.xz`); their weights are not read.  An engine's column says yes where its
+The folders hold ONNX files (`.onnx` or `.onnx.xz`), some made by `tools.generate.zoo_networks`; their weights are not
+read.  What `tools.generate.zoo_compile` found stays.  An engine's column says yes where its
 rules take every operator in its first precision out of fp16, fp32 and int8, else the share that they take.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from socsched.descriptor.catalog import get_platform
@@ -17,6 +19,7 @@ from socsched.graph.rules import decide
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 
+COMPILED = "## Compiled here"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "zoo.md"
 ENGINES = {
     "CPU": ("jetson-agx-orin-64gb", "cpu0"), "CUDA": ("jetson-agx-orin-64gb", "gpu"), "OpenCL": ("rk3588", "gpu"),
@@ -34,11 +37,10 @@ NETWORKS = {
     "FCN-ResNet18": "fcn_resnet18_512x256", "FCN-ResNet50": "fcn_resnet50_224", "U-Net": "unet_640x1280",
     "YOLOv5s": "yolov5s", "YOLOv5nu": "yolov5nu", "YOLOv8n": "yolov8n", "YOLOv8n with decoding": "yolov8n_full",
     "YOLOv8s": "yolov8s", "YOLO11m": "yolo11m", "YOLO11x": "yolo11x",
+    "MobileNetV4-S": "mobilenetv4_conv_small", "ViT-B/16": "vit_b_16", "Swin-T": "swin_t", "RT-DETR-R50": "rt_detr_r50",
+    "CenterNet-R18": "centernet_resnet18", "DeepLabV3+ R50": "deeplabv3plus_resnet50", "SegFormer-B0": "segformer_b0",
+    "PIDNet-S": "pidnet_s", "BEVFormer-tiny": "bevformer_tiny", "SSD300-ResNet50": "ssd300_resnet50",
 }  # fmt: skip
-MISSING = (
-    "MobileNetV4", "ViT-B/16", "Swin-T", "RT-DETR", "CenterNet", "DeepLabV3+", "SegFormer", "PIDNet",
-    "BEVFormer-tiny", "SSD-ResNet50",
-)  # fmt: skip
 BUILT_IN = {"CenterPoint backbone": "centerpoint.backbone", "PointPillars backbone": "pointpillars.backbone"}
 
 
@@ -67,18 +69,25 @@ def _cell(stage: Stage, engine: Engine) -> str:
     return f"{len(operators) - len(refused)}/{len(operators)}: not {kinds}"
 
 
-def table(folder: Path) -> str:
-    """Return the page for the files of a folder; a file that is not there is listed as missing."""
+def file_of(name: str, folders: Sequence[Path]) -> Path | None:
+    """Return a network's file in one of the folders, None if none has it."""
+    places = (folder / f"{name}.{end}" for folder in folders for end in ("onnx", "onnx.xz"))
+    return next((file for file in places if file.is_file()), None)
+
+
+def table(*folders: Path) -> str:
+    """Return the page for the files of some folders; a file that is not there is listed as missing."""
     lines = [f"| network | parses | plannable | {' | '.join(ENGINES)} |", "|" + "---|" * (3 + len(ENGINES))]
-    missing = list(MISSING)
+    missing = []
     for title, name in NETWORKS.items():
-        file = next((file for end in ("onnx", "onnx.xz") if (file := folder / f"{name}.{end}").is_file()), None)
+        file = file_of(name, folders)
         if file is None:
             missing.append(title)
             continue
         lines.append(row(title, Stage("net", "net", "onnx", params={"file": str(file)}, precisions=PRECISIONS)))
     lines += [row(title, Stage("net", "net", name, precisions=PRECISIONS)) for title, name in BUILT_IN.items()]
-    return f"{_HEAD}\n" + "\n".join(lines) + f"\n\nNo ONNX file was at hand for: {', '.join(missing)}.\n"
+    absent = f"\nNo ONNX file was at hand for: {', '.join(missing)}.\n" if missing else ""
+    return f"{_HEAD}\n" + "\n".join(lines) + f"\n{absent}"
 
 
 _HEAD = """# Published networks
@@ -87,8 +96,14 @@ Made by `python -m tools.generate.zoo FOLDER`. *Plannable*: the operators have w
 accelerator's column gives the operators that its rules take and the kinds that fall back; conditions that shapes do not
 show are not in it. CPU, CUDA and DLA are those of Jetson AGX Orin, HTP that of QCS8550, OpenCL and RKNN of RK3588.
 CPU, CUDA and OpenCL stages are compiled by general schedules where no kernel of ours fits.
+
+MobileNetV4, ViT, Swin, RT-DETR, DeepLabV3+ and SegFormer are exported from torchvision, timm, transformers and
+segmentation-models-pytorch, CenterNet, PIDNet, SSD300 and BEVFormer from definitions after their papers, by
+`python -m tools.generate.zoo_networks FOLDER`. BEVFormer takes what the cameras' geometry gives, and its learnt
+queries, as inputs: constants are read as weights and within Concat, not as activations.
 """
 
 
 if __name__ == "__main__":
-    PAGE.write_text(table(Path(sys.argv[1])), encoding="utf-8")
+    found = PAGE.read_text(encoding="utf-8").partition(COMPILED)
+    PAGE.write_text(table(*map(Path, sys.argv[1:])) + "".join(["\n", *found[1:]] if found[1] else []), encoding="utf-8")

@@ -1,7 +1,8 @@
 """A pipeline's compiled stages in one folder that can be started on the board, with a manifest of its contents.
 
 manifest.json           stages in order with their inputs, artefacts and hand-overs, versions, the digest of every file
-STAGE/ENGINE-PRECISION/ the code of a stage, or the inputs a vendor's toolchain needs to build it
+STAGE/ENGINE-PRECISION/ the code of a stage, or the inputs a vendor's toolchain needs to build it; on request
+                        quantised.onnx, the network of int8 code with Q/DQ
 plan.json, weights.npz  the plan and the weights it was built from, if given
 start.sh, lib/          run the bundle with TVM's runtime alone (see `bundle_runner`)
 """
@@ -22,6 +23,7 @@ from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import compile_stage, network_of, precisions, shipped_scales
 from socsched.compiler.functions import border_precision, is_device_function
 from socsched.compiler.packaging import bundle
+from socsched.compiler.packaging.qdq import write_qdq
 from socsched.compiler.quantize.scales import Scales, of_stage
 from socsched.compiler.target import target_of
 from socsched.compiler.vendor_packages import write as vendor
@@ -51,7 +53,7 @@ class Request:
     `stage` and `engine` restrict the selection, `part` cuts the one stage.  `shares`: engine units assigned to each
     stage.  `scales`: scales of int8 stages, by stage name.  `plan`: the plan's document, kept with the code.
     `application` adds files to the finished bundle before their digests are taken.  `runtimes`: the program that a
-    plan chose for a stage.
+    plan chose for a stage.  `qdq` adds int8 stages that are compiled here as ONNX files with Q/DQ.
     """
 
     placement: Placement | str | None = None
@@ -63,6 +65,7 @@ class Request:
     plan: Mapping[str, Any] | None = None
     application: Callable[[Path], object] | None = None
     runtimes: Mapping[str, str] = field(default_factory=dict)
+    qdq: bool = False
 
     def runtime_of(self, stage: Stage, engine: Engine) -> str:
         """Return the runtime that the plan chose for a stage, empty on another engine than the planned one."""
@@ -107,6 +110,8 @@ def compile_bundle(
     choices = list(_Choices(pipeline, platform, request, weights, note))
     _require_takers(choices, request)
     _require_functions(pipeline, platform, request)
+    if request.qdq and not any(_compiled_in_int8(choice, request) for choice in choices):
+        raise UsageError("--qdq: no stage is compiled in int8", "choose stages, engines or a plan with int8")
     try:
         with scratch(out_dir) as folder:
             manifest = _make(folder, pipeline, platform, request, choices, weights, note)
@@ -146,6 +151,9 @@ def _make(
         artifact = compile_stage(chosen, target, precision, weights, 0, request.part, share, scales)
         note(f"{chosen.name} for {target.id} in {precision}")
         artifacts.append(_place(artifact, made, folder))
+        if request.qdq and precision == "int8":
+            name = write_qdq(made / folder, chosen, artifact, weights, request.part)
+            artifacts[-1]["qdq"] = (folder / name).as_posix()
     if request.plan is not None:
         (made / "plan.json").write_text(json.dumps(request.plan, indent=1, sort_keys=True), encoding="utf-8")
     manifest = {
@@ -224,6 +232,12 @@ def _require_functions(pipeline: Pipeline, platform: Platform, request: Request)
     if missing:
         pins = " ".join(f"--pin {name}=cpu" for name, _ in missing)
         raise CompileError("\n".join(text for _, text in missing), f"plan with {pins}")
+
+
+def _compiled_in_int8(choice: tuple[Stage, Engine, str], request: Request) -> bool:
+    stage, engine, precision = choice
+    here = not vendor.has_toolchain(engine, request.runtime_of(stage, engine))
+    return here and precision == "int8" and _is_network(stage)
 
 
 def _folder(stage: Stage, engine: Engine, precision: str, part: Part | None) -> Path:

@@ -137,6 +137,8 @@ def _layer_norm(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit:
 def _gather(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, dtype: str) -> Any:
     if "table" in weights:  # computed indices stay inside the table whatever they are
         return relax.op.take(weights["table"], args[0], layer.attrs["axis"], mode="clip")
+    if len(args) == 2:
+        return relax.op.take(args[0], args[1], layer.attrs["axis"], mode="clip")
     return relax.op.take(args[0], relax.const(np.array(layer.attrs["indices"], np.int64)), layer.attrs["axis"])
 
 

@@ -229,6 +229,8 @@ def _gather(export: _Export, layer: Layer) -> None:
     axis = int(layer.attrs["axis"])
     if "table" in layer.weights:
         export.node("Gather", layer, [export.weight(layer.weights["table"]), *layer.inputs], axis=axis)
+    elif len(layer.inputs) == 2:
+        export.node("Gather", layer, list(layer.inputs), axis=axis)
     else:
         indices = export.constant(layer, "indices", layer.attrs["indices"], np.int64)
         export.node("Gather", layer, [*layer.inputs, indices], axis=axis)

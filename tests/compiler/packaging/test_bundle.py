@@ -21,14 +21,17 @@ from chains import chain
 
 from socsched.cli.root import run
 from socsched.compiler.builder import compile_stage
+from socsched.compiler.layouts import convert
+from socsched.compiler.loading.stages import load
 from socsched.compiler.packaging.bundle import sources
 from socsched.compiler.packaging.deploy import Request, compile_bundle
 from socsched.compiler.quantize.fixed_point import Scale
-from socsched.compiler.quantize.scales import Scales
+from socsched.compiler.quantize.scales import FILE, Scales, read_scales
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Engine, Platform
 from socsched.errors import EXIT_MACHINE, EXIT_USAGE, MachineError, UsageError
+from socsched.graph.operators import TensorType
 from socsched.graph.partition import Part
 from socsched.models.pointpillars.network import pfn_network
 from socsched.models.registry import get_model
@@ -256,6 +259,31 @@ def test_scales_let_int8_through(board: Platform, tmp_path: Path, capsys: pytest
     command = ["compile", "pointpillars", "-p", "host", "--scales", str(tmp_path / "scales.json")]
     assert run(command) == EXIT_USAGE
     assert "not a file of scales" in capsys.readouterr().err
+
+
+def test_int8_stages_as_onnx_files(tmp_path: Path) -> None:
+    """ONNX Runtime computes from the bundle's file what the bundle's code computes."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    stages = (Stage("head", "head", "pointpillars-s.head", after=("lidar",), precisions=("int8",)),)
+    demo = Pipeline("demo", "demo", (Sensor("lidar", "lidar", 10**8),), stages, ())
+    board = get_platform("host")
+    engine = board.engines[0]
+    manifest = compile_bundle(demo, board, Request({"head": (engine.id, "int8")}, qdq=True), tmp_path / "out")
+    (entry,) = manifest["artifacts"]
+    assert entry["qdq"] == f"head/{engine.id}-int8/quantised.onnx" and entry["qdq"] in manifest["files"]
+    session = onnxruntime.InferenceSession(str(tmp_path / "out" / entry["qdq"]), providers=["CPUExecutionProvider"])
+    (given,) = session.get_inputs()
+    artifact = compile_stage(stages[0], engine, "int8")
+    step = np.float32(read_scales(artifact.folder / FILE).values[given.name].step)
+    array = np.random.default_rng(0).integers(0, 100, given.shape).astype(np.float32) * step  # no halves to round
+    compiled = load(artifact)
+    plain = TensorType(array.shape, "fp32", "NCHW")
+    ours = compiled(convert(array, plain, compiled.inputs[0]))
+    for wanted, made, layout in zip(session.run(None, {given.name: array}), ours, compiled.outputs, strict=True):
+        found = convert(made, layout, TensorType(wanted.shape, "fp32", "NCHW"))
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    with pytest.raises(UsageError, match="--qdq: no stage is compiled in int8"):
+        compile_bundle(demo, get_platform("jetson-agx-orin-64gb"), Request(engine="dla0", qdq=True), tmp_path / "dla")
 
 
 def test_a_part_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,6 +137,11 @@ def test_tables() -> None:
     assert_equal(Network("net", {"rows": TensorType((2, 5), "int64")}, (lookup,), ("x",), {"t": (9, 4)}))
 
 
+def test_computed_places() -> None:
+    inputs = {"x": TensorType((3, 5, 7), "fp32"), "i": TensorType((2, 1), "int64")}
+    assert_equal(Network("net", inputs, (Layer("c", "gather", ("x", "i"), {}, {"axis": 1}),), ("c",)))
+
+
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("op", ["add", "subtract", "multiply", "divide", "maximum", "minimum"])
 def test_two_operands(op: str, swapped: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,20 @@ from socsched.compiler.layouts import convert
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import bind_weights, import_network
-from socsched.compiler.targets.cuda import image_kernels, kernels, rules
+from socsched.compiler.targets.cuda import hopper, image_kernels, kernels, rules
 from socsched.compiler.targets.cuda.fuse import fuse
 from socsched.compiler.targets.cuda.image_kernels import Window
 from socsched.compiler.targets.cuda.lower import lower
 from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.passes import build_executable
+from socsched.compiler.targets.cuda.patch import Patch
+from socsched.compiler.targets.cuda.shapes import Convolution
 from socsched.compiler.targets.llvm.processor import native_target
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
+from socsched.models.onnx_import import load
 from socsched.models.weights import draw_weights
+from tests.models.onnx_files import FILES
 
 TARGET = {"kind": "cuda", "arch": "sm_87", "max_threads_per_block": 1024, "thread_warp_size": 32}
 ROUNDING = 6e-3
@@ -129,21 +134,34 @@ def run(module: Any, *given: Any) -> Any:
     return relax.VirtualMachine(executable, tvm.cpu())["main"](*given)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_equals_its_general_form(name: str) -> None:
-    net = NETWORKS[name]()
-    weights, kind = drawn(net), net.inputs["x"]
+def require_equal(net: Network, weights: dict[str, Any]) -> tuple[str, ...]:
+    """Compare a network's GPU form with its general form and return the reasons for operators left alone."""
+    ((name, kind),) = net.inputs.items()
     x = np.random.default_rng(2).normal(size=kind.shape).astype(np.float16).astype(np.float32)
-    wanted = run(bind_weights(import_network(net), net, weights), to_tvm(x, kind, "x"))
+    wanted = run(bind_weights(import_network(net), net, weights), to_tvm(x, kind, name))
     form = lower(read(import_network(net), net), weights, "sm_87", bound=False)
     border = form.inputs[0]
-    results = run(form.module, to_tvm(convert(x, kind, border), border, "x"))
+    results = run(form.module, to_tvm(convert(x, kind, border), border, name))
     for found, expected, t, output in zip(results, wanted, form.outputs, net.outputs, strict=True):
         plain = TensorType(t.shape, "fp32", "NCHW" if len(t.shape) == 4 else "")
         found, expected = convert(from_tvm(found), t, plain), expected.numpy()
         assert found.shape == expected.shape
         assert np.abs(found - expected).max() <= ROUNDING * np.abs(expected).max(), output
-    assert bool(form.general) == (name == "attention")
+    return form.general
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_equals_its_general_form(name: str) -> None:
+    net = NETWORKS[name]()
+    assert bool(require_equal(net, drawn(net))) == (name == "attention")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mobilenet", "yolo", "odd", "transformer", "padded", "odd_activations"])
+def test_networks_from_files_equal_their_general_form(name: str, tmp_path: Path) -> None:
+    net, weights = load(FILES[name](tmp_path / f"{name}.onnx"))
+    general = require_equal(net, {key: np.asarray(array, np.float32) for key, array in weights.items()})
+    assert bool(general) == (name != "padded")
 
 
 def test_only_what_has_no_rule_is_left_out() -> None:
@@ -199,3 +217,13 @@ def test_kernels_read_and_write_sixteen_bytes(tmp_path: Path) -> None:
     source = source_of({name: kernels.spread(function) for name, function in functions.items()})
     assert source.count("uint4") >= 2 * len(functions)
     assert report(source, tmp_path).count("0 bytes stack frame, 0 bytes spill stores") == len(functions)
+
+
+@needs_nvcc
+@pytest.mark.slow
+def test_patches_end_in_any_activation(tmp_path: Path) -> None:
+    shape = Convolution(20, 24, 64, 128, 3, 3, 2, 1, activation=("silu",))
+    source = source_of({"product": hopper.convolution(shape, Patch(4, 16, 128, 3))}, "sm_90a")
+    assert "exp" in source
+    assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in report(source, tmp_path, "sm_90a")
+    assert not Patch(4, 16, 128, 3).fits(replace(shape, dilation=2, pad=2))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from socsched.api.planning import choose_runtimes
-from socsched.compiler.targets.cuda.rules import KINDS, unsupported_reason
+from socsched.compiler.targets.cuda.rules import KINDS, unruled
 from socsched.compiler.vendor_packages.onnx_model import _OPERATORS
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
@@ -100,7 +100,7 @@ def test_the_declared_kernels_are_those_that_the_compiler_has(model: str) -> Non
     stage, tvm = Stage("s", "s", model), ORIN.engine("gpu").runtimes[1]
     made = get_model(model, {}).network
     assert made is not None and set(tvm.kernels) == set(KINDS)
-    ruled = not unsupported_reason(fuse_network(made()))
+    ruled = not unruled(fuse_network(made()))
     assert (ratio_of(tvm, stage_work(stage, "fp16")) == tvm.ratio) == ruled
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from socsched.compiler.environment import T, tirx
+from socsched.compiler.targets.cuda.activation import function
 from socsched.compiler.targets.cuda.shapes import VECTOR, Convolution, Tile, round_up
 
 _ATTRIBUTES = {"tirx.noalias": True}
@@ -24,7 +25,8 @@ def pixel(shape: Convolution, length: int, rows: int) -> Any:
     pixel.
     """
     groups, taps, width = shape.channels // VECTOR, shape.kernel_w, shape.out_width
-    plain = shape.kernel_h == shape.kernel_w == shape.stride == 1 and not shape.pad
+    down, right = shape.strides
+    plain = shape.kernel_h == shape.kernel_w == down == right == 1 and not shape.pad
 
     def value(X: Any, m: Any, k: Any) -> Any:
         zero, group = tirx.const(0, "float16"), k // VECTOR
@@ -32,8 +34,8 @@ def pixel(shape: Convolution, length: int, rows: int) -> Any:
         if plain:
             inside += [m < shape.m] if rows != shape.m else []
             return tirx.if_then_else(tirx.all(*inside), X[m, k], zero) if inside else X[m, k]
-        h = m // width * shape.stride + group // (taps * groups) - shape.pad
-        w = m % width * shape.stride + group // groups % taps - shape.pad
+        h = m // width * down + group // (taps * groups) * shape.dilation - shape.pad
+        w = m % width * right + group // groups % taps * shape.dilation - shape.pad
         inside.append(h < shape.height)  # rows past the last come from the kernel or from rounding m up
         if shape.pad:
             inside += [h >= 0, w >= 0, w < shape.width]
@@ -81,8 +83,7 @@ def _whole(shape: Convolution, rows: int, length: int) -> Any:
     pixels, channels = shape.height * shape.width, shape.channels
     results, total = shape.pixels, shape.total or shape.outputs
     a, at = pixel(shape, length, rows), target(shape)
-    zero = tirx.const(0, "float16")
-    act = (lambda x: tirx.max(x, zero)) if shape.relu else (lambda x: x)  # after rounding: the same values
+    act = function(shape.final)  # after rounding: the same values under ReLU
 
     @T.macro
     def products(X, W, A, C):

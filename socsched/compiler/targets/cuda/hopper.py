@@ -19,6 +19,7 @@ from typing import Any
 
 from socsched.compiler.environment import T, tirx
 from socsched.compiler.targets.cuda import int8_gemm
+from socsched.compiler.targets.cuda.activation import function
 from socsched.compiler.targets.cuda.codegen import TILE_PROGRAM
 from socsched.compiler.targets.cuda.gemm import target
 from socsched.compiler.targets.cuda.patch import DEPTH, ROWS, Patch, depth_of
@@ -54,8 +55,7 @@ class _Arithmetic:
 
 
 def _halves(shape: Convolution) -> _Arithmetic:
-    zero = tirx.const(0, "float16")
-    act = (lambda x: tirx.max(x, zero)) if shape.relu else (lambda x: x)
+    act = function(shape.final)
 
     def finish(total: Any, table: Any, n: Any) -> Any:
         return act(T.Cast("float16", total + table[n % shape.outputs]))

@@ -1,13 +1,15 @@
 """GPU lowering in fp16: the fused operators of a network as a Relax module of bound kernels with packed weights.
 
 Activations stay [pixels, channels] in fp16 from one end of the network to the other, which is NHWC with its channels
-rounded up to whole 16-byte groups; sums are fp32.  At the network's border images are plain NHWC.
+rounded up to whole 16-byte groups; sums are fp32.  At the network's border images are plain NHWC.  An operator without
+a rule is left alone to TVM's general schedules, on plain tensors in fp32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,13 @@ import numpy as np
 from socsched.compiler import script
 from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import physical_shape
-from socsched.compiler.targets.cuda import gemm, hopper, kernels, pillar_kernels, rules
+from socsched.compiler.passes import unruled as generic
+from socsched.compiler.targets.cuda import gemm, hopper, image_kernels, kernels, pillar_kernels, rules
+from socsched.compiler.targets.cuda.activation import Activation
+from socsched.compiler.targets.cuda.fuse import activation, fuse
+from socsched.compiler.targets.cuda.image_kernels import Window
 from socsched.compiler.targets.cuda.patch import Patch
+from socsched.compiler.targets.cuda.resize_tables import axis_table
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, round_up
 from socsched.compiler.targets.cuda.tiles import tile_for
@@ -30,19 +37,23 @@ _DTYPES = {"fp32": "float16", "fp16": "float16", "int32": "int32", "int64": "int
 _ALIGNED = 64  # bytes: alignment that kernels may assume of a tensor's address
 _DENSE = 64
 """Outputs of a dense layer are rounded up to this, for wide tiles."""
+_PARTS = 64
+"""Most parts that a mean over the pixels is first summed in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """A Relax module whose `main` takes and returns tensors with the layouts in `inputs` and `outputs`.
 
-    `products` are its matrix products in order, with their tiles.
+    `products` are its matrix products in order, with their tiles; `general` the reasons for which operators were left
+    to the general schedules.
     """
 
     module: Any
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
     products: tuple[tuple[Convolution, Tile | Patch], ...]
+    general: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,26 +76,30 @@ class _Image:
 
 
 def lower(graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool = True, sms: int = 0) -> Lowered:
-    """Return the GPU form of `graph` for an architecture ("sm_87"); CompileError for an operator without a kernel.
+    """Return the GPU form of `graph` for an architecture ("sm_87"); CompileError for an operator without any kernel.
 
     Without `bound` kernels remain plain loops, which run on a CPU.  `sms`: number of multiprocessors that tiles are
     chosen for, 0 for all of them.
     """
-    return _Lowering(graph, weights, arch, bound, sms).run()
+    return _Lowering(fuse(graph), weights, arch, bound, sms).run()
 
 
 class _Lowering:
+    dtype = "float16"  # of plain values
+
     def __init__(self, graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool, sms: int = 0) -> None:
         self.graph, self.weights, self.arch, self.bound, self.sms = graph, weights, arch, bound, sms
         self.builder = relax.BlockBuilder()
         self.dynamic = tirx.Var("P", "int64")
         self.images: dict[str, _Image] = {}
-        self.plain: dict[str, Any] = {}
+        self.plain: dict[str, Any] = {}  # images in NCHW
+        self.left: dict[str, Any] = {}  # outputs in their border layout
         self.kernels: dict[Any, Any] = {}
         self.partial: dict[str, Any] = {}
-        self.slices = rules.slices(graph)
-        self.siblings = rules.siblings(graph)
-        self.sums = rules.sums(graph, self.slices)
+        self.unruled = rules.unruled(graph)
+        self.slices = rules.slices(graph, self.unruled)
+        self.siblings = rules.siblings(graph, self.unruled)
+        self.sums = rules.sums(graph, self.slices, self.unruled)
         joined = (member for members in self.siblings.values() for member in members[1:])
         self.merged = {group.output for group in (*joined, *self.sums.values())}
         self.products: list[tuple[Convolution, Tile | Patch]] = []
@@ -97,19 +112,22 @@ class _Lowering:
                 for name, tensor, variable in zip(self.graph.inputs, inputs, variables, strict=True):
                     self.enter(name, tensor, variable)
                 for group in self.graph.groups:
-                    if group.output not in self.merged:
+                    if group.output in self.unruled:
+                        self.plain[group.output] = generic.emit(self, group)
+                    elif group.output not in self.merged:
                         _EMITTERS[group.kind](self, group)
                 output = self.builder.emit_output(tuple(self.leave(name) for name in self.graph.outputs))
             self.builder.emit_func_output(output)
         outputs = tuple(self.at_border(name) for name in self.graph.outputs)
-        return Lowered(self.builder.get(), inputs, outputs, tuple(self.products))
+        reasons = tuple(dict.fromkeys(self.unruled.values()))
+        return Lowered(self.builder.get(), inputs, outputs, tuple(self.products), reasons)
 
     # The network's border.
 
     def at_border(self, name: str) -> TensorType:
         tensor = self.graph.values[name]
         dtype = "fp16" if tensor.dtype == "fp32" else tensor.dtype
-        return TensorType(tensor.shape, dtype, "NHWC" if len(tensor.shape) == 4 else "")
+        return TensorType(tensor.shape, dtype, _layout(tensor.shape))
 
     def physical(self, tensor: TensorType) -> list[Any]:
         return [self.dynamic if size < 0 else size for size in physical_shape(tensor)]
@@ -118,7 +136,7 @@ class _Lowering:
         return relax.Var(name, relax.TensorType(self.physical(tensor), _DTYPES[tensor.dtype]))
 
     def enter(self, name: str, tensor: TensorType, variable: Any) -> None:
-        if len(tensor.shape) != 4:
+        if tensor.layout != "NHWC":
             self.plain[name] = variable
             return
         _, channels, height, width = tensor.shape
@@ -130,13 +148,34 @@ class _Lowering:
 
     def leave(self, name: str) -> Any:
         tensor = self.at_border(name)
-        if name in self.plain:
-            return self.plain[name]
-        image = self.images[name]
+        if name in self.left:
+            return self.left[name]
+        if tensor.layout != "NHWC":
+            return self.plain_of(name)
+        image = self.image_of(name)
         var = image.var
         if image.lying != image.channels:
             var = self.copied(var, image.pixels, image.lying, 0, image.channels, image.channels)
         return self.viewed(var, self.physical(tensor))
+
+    def image_of(self, name: str) -> _Image:
+        """Return a value as an image, converted if it was computed as a plain tensor."""
+        if name not in self.images:
+            _, channels, height, width = self.graph.values[name].shape
+            pixels, lying = height * width, rules.lying(channels)
+            flat = self.viewed(self.plain[name], (channels, pixels))
+            var = self.call(image_kernels.packed, (pixels, channels, lying), [flat], (pixels, lying))
+            self.images[name] = _Image(var, channels, height, width)
+        return self.images[name]
+
+    def plain_of(self, name: str) -> Any:
+        """Return a value as a plain tensor, converted if it is an image."""
+        if name not in self.plain:
+            image = self.images[name]
+            args, shape = (image.pixels, image.lying, image.channels), (image.channels, image.pixels)
+            var = self.call(image_kernels.unpacked, args, [image.var], shape)
+            self.plain[name] = self.viewed(var, self.graph.values[name].shape)
+        return self.plain[name]
 
     def viewed(self, var: Any, shape: Any, offset: int = 0) -> Any:
         """Return the memory of `var`, from byte `offset` on, in another shape; no kernel, unlike reshape."""
@@ -148,9 +187,11 @@ class _Lowering:
 
     # Kernels and constants.
 
-    def call(self, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any], shape: Any) -> Any:
+    def call(
+        self, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any], shape: Any, dtype: str = "float16"
+    ) -> Any:
         kernel = self.kernel((make, args), make.__name__, lambda: self.spread(script.kernel(make, args)))
-        return self.builder.emit(relax.call_tir(kernel, operands, relax.TensorType(shape, "float16")))
+        return self.builder.emit(relax.call_tir(kernel, operands, relax.TensorType(shape, dtype)))
 
     def spread(self, function: Any) -> Any:
         return kernels.spread(function) if self.bound else function
@@ -168,17 +209,23 @@ class _Lowering:
     # Operators.
 
     def conv2d(self, group: Group) -> None:
+        if rules.is_depthwise(group):
+            self.depthwise(group)
+            return
         members = self.siblings.get(group.output, [group])
-        source = self.images[group.inputs[0]]
+        source, pad = self.with_border(group)
         weight = np.concatenate([self.weights[member.weights["weight"]] for member in members])
         outputs, _, kernel_h, kernel_w = weight.shape
         total = self.sums.get(group.output)
         final = total or group
         shape = Convolution(
             *(source.height, source.width, source.lying, round_up(outputs, EDGE), kernel_h, kernel_w),
-            *(int(group.attrs["stride_h"]), int(group.attrs["pad"])),
+            *(int(group.attrs["stride_h"]), pad),
             relu=final.relu,
             residual=total is not None,
+            stride_w=_other(int(group.attrs["stride_w"]), int(group.attrs["stride_h"])),
+            dilation=int(group.attrs["dilation"]),
+            activation=_beyond_relu(activation(self.graph, final)),
         )
         if len(members) > 1:
             shape = replace(shape, planes=self.planes(members, shape))
@@ -186,13 +233,47 @@ class _Lowering:
         operands = [source.var]
         if total is not None:
             other = next(value for value in total.inputs if value != group.output)
-            operands.append(self.images[other].var)
+            operands.append(self.image_of(other).var)
         var = self.product(final, shape, packed.reshape(shape.n, -1), members, operands)
         if len(members) > 1:
             self.split(members, var, shape)
         elif final.output not in self.slices:
             _, channels, height, width = self.graph.values[final.output].shape
             self.images[final.output] = _Image(self.narrowed(var, shape, channels), channels, height, width)
+
+    def with_border(self, group: Group) -> tuple[_Image, int]:
+        """Return a convolution's input and the padding left to it: none where the sides differ, which are copied."""
+        source, a = self.image_of(group.inputs[0]), group.attrs
+        if not a.get("uneven"):
+            return source, int(a["pad"])
+        _, _, height, width = self.graph.values[group.output].shape
+        tall = (height - 1) * int(a["stride_h"]) + int(a["dilation"]) * (int(a["kernel_h"]) - 1) + 1
+        wide = (width - 1) * int(a["stride_w"]) + int(a["dilation"]) * (int(a["kernel_w"]) - 1) + 1
+        args = (source.lying, source.height, source.width, int(a["pad_top"]), int(a["pad_left"]), tall, wide)
+        var = self.call(image_kernels.padded, args, [source.var], (tall * wide, source.lying))
+        return _Image(var, source.channels, tall, wide), 0
+
+    def depthwise(self, group: Group) -> None:
+        source, a = self.image_of(group.inputs[0]), group.attrs
+        weight = self.weights[group.weights["weight"]]  # [channels, 1, rows, columns]
+        taps = _padded(weight.reshape(source.channels, -1).T, (1, source.lying))
+        pad, dilation = int(a["pad"]), int(a["dilation"])
+        window = Window(
+            (int(a["kernel_h"]), int(a["kernel_w"])),
+            (int(a["stride_h"]), int(a["stride_w"])),
+            (int(a.get("pad_top", pad)), int(a.get("pad_left", pad))),
+            (int(a.get("dilation_h", dilation)), int(a.get("dilation_w", dilation))),
+            self.size(group.output),
+        )
+        args = (source.lying, source.height, source.width, window, activation(self.graph, group))
+        bias = relax.const(_padded(self.bias(group), (0, source.lying)), "float32")
+        operands = [source.var, relax.const(taps.astype(np.float16), "float16"), bias]
+        self.image(group, image_kernels.depthwise, args, operands)
+
+    def size(self, name: str) -> tuple[int, int]:
+        """Return the rows and columns of an image."""
+        _, _, height, width = self.graph.values[name].shape
+        return height, width
 
     def narrowed(self, var: Any, shape: Convolution, channels: int) -> Any:
         """Return a result of 8 channels or fewer narrowed to 8, since a product has at least 16."""
@@ -219,16 +300,19 @@ class _Lowering:
             else:
                 copied = self.copied(var, shape.pixels, shape.outputs, start, count, count)
                 part = self.viewed(copied, self.physical(tensor))
-            self.plain[member.output] = part
+            self.left[member.output] = part
             start += count
 
     def conv2d_transpose(self, group: Group) -> None:
-        source = self.images[group.inputs[0]]
+        source = self.image_of(group.inputs[0])
         weight = self.weights[group.weights["weight"]]  # [in, out, scale, scale]
         scale = weight.shape[2]
         _, channels, height, width = self.graph.values[group.output].shape
         shape = Convolution(
-            *(source.height, source.width, source.lying, round_up(channels, EDGE)), scale=scale, relu=group.relu
+            *(source.height, source.width, source.lying, round_up(channels, EDGE)),
+            scale=scale,
+            relu=group.relu,
+            activation=_beyond_relu(activation(self.graph, group)),
         )
         packed = _padded(weight, (0, source.lying), (1, shape.outputs)).transpose(2, 3, 1, 0)
         var = self.product(group, shape, packed.reshape(shape.n, -1), [group], [source.var])
@@ -238,15 +322,17 @@ class _Lowering:
     def dense(self, group: Group) -> None:
         weight = self.weights[group.weights["weight"]]
         outputs, inputs = weight.shape
-        rows = self.graph.values[group.inputs[0]].shape[0]
-        source, held = self.plain[group.inputs[0]], round_up(inputs, EDGE)
+        *sides, _ = self.graph.values[group.inputs[0]].shape
+        rows, held = prod(sides), round_up(inputs, EDGE)
+        source = self.viewed(self.plain_of(group.inputs[0]), (rows, inputs))
         if held != inputs:
             source = self.copied(source, rows, inputs, 0, inputs, held)
-        shape = Convolution(rows, 1, held, round_up(outputs, _DENSE), relu=group.relu)
+        final = _beyond_relu(activation(self.graph, group))
+        shape = Convolution(rows, 1, held, round_up(outputs, _DENSE), relu=group.relu, activation=final)
         var = self.product(group, shape, _padded(weight, (0, shape.n), (1, held)), [group], [source])
         if shape.n != outputs:
             var = self.copied(var, rows, shape.n, 0, outputs, outputs)
-        self.plain[group.output] = var
+        self.plain[group.output] = self.viewed(var, self.graph.values[group.output].shape)
 
     def product(
         self, group: Group, shape: Convolution, weight: Array, members: list[Group], operands: list[Any]
@@ -296,13 +382,18 @@ class _Lowering:
     def bias(self, group: Group) -> Array:
         if "bias" in group.weights:
             return np.asarray(self.weights[group.weights["bias"]], np.float32)
-        return np.zeros(int(group.attrs["out_channels"]), np.float32)
+        return np.zeros(self.outputs(group), np.float32)
+
+    def outputs(self, group: Group) -> int:
+        """Return the channels of a layer's result."""
+        shape = self.graph.values[group.output].shape
+        return int(group.attrs["out_channels"]) if group.kind != "dense" else shape[-1]
 
     def concat(self, group: Group) -> None:
         name, (_, channels, height, width) = group.output, self.graph.values[group.output].shape
         first = 0
         for value in group.inputs if name not in self.partial else ():
-            source = self.images[value]
+            source = self.image_of(value)
             args = (source.pixels, source.lying, 0, source.channels, channels, first, False)
             first += source.channels
             if name not in self.partial:
@@ -314,44 +405,80 @@ class _Lowering:
             self.partial[name] = self.builder.emit(call)
         self.images[name] = _Image(self.partial[name], channels, height, width)
 
-    def max_pool(self, group: Group) -> None:
-        source, a = self.images[group.inputs[0]], group.attrs
-        _, _, height, width = self.graph.values[group.output].shape
-        pads = int(a["pad"])
-        window = (int(a["kernel_h"]), int(a["kernel_w"]), int(a["stride_h"]), pads, pads, height, width)
-        self.image(group, kernels.max_pool, (source.lying, source.height, source.width, window), [source.var])
+    def pool(self, group: Group) -> None:
+        source, attrs = self.image_of(group.inputs[0]), self.graph.calls[group.output].attrs
+        kernel, strides, pads, dilation = (
+            (int(sides[0]), int(sides[1])) for sides in (attrs.pool_size, attrs.strides, attrs.padding, attrs.dilation)
+        )
+        window = Window(kernel, strides, pads, dilation, self.size(group.output))
+        args: tuple[Any, ...] = (source.lying, source.height, source.width, window)
+        if group.kind == "avg_pool":
+            self.image(group, image_kernels.avg_pool, (*args, bool(attrs.count_include_pad)), [source.var])
+        else:
+            self.image(group, image_kernels.max_pool, args, [source.var])
 
-    def global_avg_pool(self, group: Group) -> None:
-        source = self.images[group.inputs[0]]
-        self.image(group, kernels.mean, (source.pixels, source.lying), [source.var])
+    def mean(self, group: Group) -> None:
+        source = self.image_of(group.inputs[0])
+        parts = min(_PARTS, -(-source.pixels // _PARTS))
+        shape = (parts, source.lying)
+        sums = self.call(
+            image_kernels.partial_sums, (source.pixels, source.lying, parts), [source.var], shape, "float32"
+        )
+        var = self.call(image_kernels.mean, (source.pixels, source.lying, parts), [sums], (1, source.lying))
+        self.images[group.output] = _Image(var, source.channels, 1, 1)
 
-    def add(self, group: Group) -> None:
-        left, right = (self.images[value] for value in group.inputs)
-        self.image(group, kernels.add, (left.pixels, left.lying, group.relu), [left.var, right.var])
+    def combined(self, group: Group) -> None:
+        left, right = (self.image_of(value) for value in group.inputs)
+        pixels = max(left.pixels, right.pixels)
+        args = (left.pixels, right.pixels, pixels, left.lying, group.kind, activation(self.graph, group))
+        self.image(group, image_kernels.combined, args, [left.var, right.var])
 
-    def relu(self, group: Group) -> None:
-        source = self.images[group.inputs[0]]
-        args = (source.pixels, source.lying, 0, source.lying, source.lying, 0, True)
+    def mapped(self, group: Group) -> None:
+        source = self.image_of(group.inputs[0])
+        args = (source.pixels, source.lying, activation(self.graph, group))
+        self.image(group, image_kernels.mapped, args, [source.var])
+
+    def resize(self, group: Group) -> None:
+        source, attrs = self.image_of(group.inputs[0]), self.graph.calls[group.output].attrs
+        height, width = self.size(group.output)
+        tables = [*axis_table(source.height, height, attrs), *axis_table(source.width, width, attrs)]
+        constants = [relax.const(table, str(table.dtype)) for table in tables]
+        args = (source.lying, source.height, source.width, height, width)
+        make = image_kernels.resize_bilinear if group.attrs["bilinear"] else image_kernels.resize
+        self.image(group, make, args, [source.var, *constants])
+
+    def slice(self, group: Group) -> None:
+        source, call = self.image_of(group.inputs[0]), self.graph.calls[group.output]
+        start = int(call.args[2].fields[0].value)
+        start = min(start + source.channels if start < 0 else start, source.channels)
+        count = self.graph.values[group.output].shape[1]
+        args = (source.pixels, source.lying, start, count, rules.lying(count), 0, False)
         self.image(group, kernels.copy, args, [source.var])
 
     def reshape(self, group: Group) -> None:
-        image = self.images[group.inputs[0]]
-        var = image.var
-        if image.lying != image.channels:
-            var = self.copied(var, 1, image.lying, 0, image.channels, image.channels)
-        self.plain[group.output] = var
+        (value,), shape = group.inputs, self.graph.values[group.output].shape
+        if self.graph.values[value].dtype != "fp32":
+            self.plain[group.output] = generic.emit(self, group)
+            return
+        if value in self.images and value not in self.plain and self.images[value].pixels == 1:
+            image = self.images[value]
+            var = image.var
+            if image.lying != image.channels:
+                var = self.copied(var, 1, image.lying, 0, image.channels, image.channels)
+            self.plain[value] = self.viewed(var, self.graph.values[value].shape)
+        self.plain[group.output] = self.viewed(self.plain_of(value), shape)
 
     def pillar_features(self, group: Group) -> None:
         slots, channels = self.graph.values[group.inputs[0]].shape[1], int(group.attrs["out_channels"])
         weight = np.ascontiguousarray(self.weights[group.weights["weight"]].T, np.float32)
         args = (slots, channels, group.options["pillar"], *group.options["origin"])
-        operands = [self.plain[value] for value in group.inputs]
+        operands = [self.plain_of(value) for value in group.inputs]
         operands += [relax.const(weight, "float32"), relax.const(self.bias(group), "float32")]
         self.plain[group.output] = self.call(pillar_kernels.pillar_net, args, operands, [self.dynamic, channels])
 
     def scatter(self, group: Group) -> None:
         _, channels, ny, nx = self.graph.values[group.output].shape
-        operands = [self.plain[value] for value in group.inputs]
+        operands = [self.plain_of(value) for value in group.inputs]
         if rules.lying(channels) != channels:
             raise CompileError(f"{group.name}: {channels} channels do not fill groups of {EDGE}")
         self.image(group, pillar_kernels.scatter, (channels, ny, nx), operands)
@@ -365,15 +492,34 @@ def _padded(array: Array, *sizes: tuple[int, int]) -> Array:
     return np.pad(np.asarray(array, np.float32), widths)
 
 
+def _layout(shape: tuple[int, ...]) -> str:
+    """Return the layout of a tensor at the border: images by pixels, batches of images plain."""
+    if len(shape) != 4:
+        return ""
+    return "NHWC" if shape[0] == 1 else "NCHW"
+
+
+def _beyond_relu(found: Activation) -> Activation:
+    """Return an activation that `Convolution.relu` does not state."""
+    return () if found == ("relu",) else found
+
+
+def _other(value: int, usual: int) -> int:
+    """Return `value` where it differs from the usual one, else 0."""
+    return value if value != usual else 0
+
+
 _EMITTERS: dict[str, Callable[[_Lowering, Group], None]] = {
     "conv2d": _Lowering.conv2d,
     "conv2d_transpose": _Lowering.conv2d_transpose,
     "dense": _Lowering.dense,
     "concat": _Lowering.concat,
-    "max_pool": _Lowering.max_pool,
-    "global_avg_pool": _Lowering.global_avg_pool,
-    "add": _Lowering.add,
-    "relu": _Lowering.relu,
+    **dict.fromkeys(("max_pool", "avg_pool"), _Lowering.pool),
+    **dict.fromkeys(("global_avg_pool", "reduce_mean"), _Lowering.mean),
+    **dict.fromkeys(image_kernels.BINARY, _Lowering.combined),
+    **dict.fromkeys(rules.MAPPED, _Lowering.mapped),
+    "resize2d": _Lowering.resize,
+    "slice": _Lowering.slice,
     "reshape": _Lowering.reshape,
     "pillar_features": _Lowering.pillar_features,
     "scatter": _Lowering.scatter,

@@ -23,10 +23,11 @@ from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.target import Build, Compilation, Pass, Passes, TargetSpec, resolve
 from socsched.compiler.targets.cuda.codegen import build, relax_front, tir_pipeline
 from socsched.compiler.targets.cuda.device_code import supply_cubins
+from socsched.compiler.targets.cuda.fuse import fuse
 from socsched.compiler.targets.cuda.launch_list import write_list
 from socsched.compiler.targets.cuda.lower import lower
 from socsched.compiler.targets.cuda.nvcc import device_source, find_nvcc, write_cubin
-from socsched.compiler.targets.cuda.rules import unsupported_reason
+from socsched.compiler.targets.cuda.rules import unruled, unsupported_reason
 from socsched.compiler.targets.cuda.tiles import OLDEST, capability
 from socsched.errors import CompileError
 from socsched.graph.network import Network
@@ -77,7 +78,8 @@ def lower_by_rules(compilation: Compilation) -> Compilation:
     """Return the fp16 kernels, scheduled, images NHWC."""
     asked = compilation.asked
     lowered = lower(compilation.graph, compilation.weights, str(asked.spec.tvm["arch"]), sms=asked.share)
-    return replace(compilation, module=lowered.module, inputs=lowered.inputs, outputs=lowered.outputs)
+    notes = tuple(f"alone by general schedules, which are slow: {reason}" for reason in lowered.general)
+    return replace(compilation, module=lowered.module, inputs=lowered.inputs, outputs=lowered.outputs, notes=notes)
 
 
 def remark(compilation: Compilation) -> Compilation:
@@ -90,7 +92,8 @@ def remark(compilation: Compilation) -> Compilation:
 
 def generate(compilation: Compilation) -> Compilation:
     """Return the executable of kernels by rules."""
-    return replace(compilation, executable=build(compilation.module, compilation.asked.spec.tvm))
+    made = build(compilation.module, compilation.asked.spec.tvm, general=_has_general(compilation))
+    return replace(compilation, executable=made)
 
 
 def generate_by_tvm(compilation: Compilation) -> Compilation:
@@ -140,8 +143,7 @@ def list_launches(own: Passes) -> Pass:
             front = [*pipeline.library_dispatch_passes(chosen), *pipeline.legalize_passes(chosen)]
             front, tir = [*front, relax.transform.RewriteDataflowReshape()], "default"
         else:
-            steps = compilation.integers.steps if compilation.integers else ()
-            front, tir = relax_front(general=any(step.exact for step in steps)), tir_pipeline()
+            front, tir = relax_front(general=_has_general(compilation)), tir_pipeline()
         try:
             files = write_list(compilation, front, tir, (asked.folder / SOURCE).read_text())
         except CompileError as error:
@@ -151,6 +153,13 @@ def list_launches(own: Passes) -> Pass:
     return listed
 
 
+def _has_general(compilation: Compilation) -> bool:
+    """Return whether operators of a network under rules are left to the general schedules."""
+    if compilation.integers:
+        return any(step.exact for step in compilation.integers.steps)
+    return bool(unruled(fuse(compilation.graph)))
+
+
 def _reason(compilation: Compilation) -> str:
     """Return the reason for which no rule applies, empty if rules do."""
     precision = compilation.asked.precision
@@ -158,7 +167,7 @@ def _reason(compilation: Compilation) -> str:
         return f"tensor cores take fp16, not {'fp32' if precision == 'int8' else precision}"
     if capability(str(compilation.asked.spec.tvm["arch"])) < OLDEST:
         return f"the rules need asynchronous copies, sm_{OLDEST} or later"
-    return unsupported_reason(compilation.graph)
+    return unsupported_reason(fuse(compilation.graph))
 
 
 RULED = Passes(lower=(lower_by_rules,), build=(generate,))

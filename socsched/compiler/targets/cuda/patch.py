@@ -47,6 +47,8 @@ class Patch:
             shape.channels % (DEPTH // 2) == 0
             and (not shape.planes or self.columns == shape.n <= 256)
             and not shape.residual
+            and shape.dilation == 1
+            and shape.strides[0] == shape.strides[1]
             and shape.n % self.columns == 0
             and shape.outputs % self.columns == 0
             and self.rows % ROWS == 0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from typing import Any
+
+from socsched.compiler.targets.cuda import resize_tables
+from socsched.compiler.targets.cuda.image_kernels import BINARY
 from socsched.compiler.targets.cuda.shapes import EDGE, VECTOR, round_up
 from socsched.graph.fusion import Graph, Group
-
-KINDS = (
-    *("conv2d", "conv2d_transpose", "dense", "concat", "max_pool", "global_avg_pool", "add", "relu", "reshape"),
-    *("pillar_features", "scatter"),
-)
-"""Operators with a rule."""
 
 
 def lying(channels: int) -> int:
@@ -17,63 +16,221 @@ def lying(channels: int) -> int:
     return round_up(channels, VECTOR if channels <= VECTOR else EDGE)
 
 
-def unsupported_reason(graph: Graph) -> str:
-    """Return the reason a network cannot be lowered by these rules, empty if it can."""
+def unruled(graph: Graph) -> dict[str, str]:
+    """Return the reason for every operator that these rules do not take, by its output.
+
+    The other operators keep their rules.  An image is a tensor of one image that a rule has made or takes as input.
+    """
+    images = {name for name in graph.inputs if _is_image(graph.values[name].shape)}
+    found: dict[str, str] = {}
     for group in graph.groups:
-        if group.kind not in KINDS:
-            return f"no rule for {group.kind}"
-        a, shapes = group.attrs, [graph.values[name].shape for name in (*group.inputs, group.output)]
-        if a.get("uneven") or a.get("groups", 1) != 1 or a.get("dilation", 1) != 1:
-            return f"no rule for {group.kind} with groups, dilation or uneven padding"
-        if group.kind in ("conv2d", "max_pool") and a["stride_h"] != a["stride_w"]:
-            return f"no rule for {group.kind} with different strides"
-        if group.kind == "conv2d_transpose" and not (
-            a["kernel_h"] == a["kernel_w"] == a["stride_h"] == a["stride_w"] and not a["pad"]
-        ):
-            return "no rule for transposed convolutions whose kernel is not their stride"
-        if any(len(shape) == 4 and shape[0] != 1 for shape in shapes):
-            return "no rule for batches"
-        if group.kind in ("add", "relu", "concat") and any(len(shape) != 4 for shape in shapes):
-            return f"no rule for {group.kind} of anything but images"
-        if group.kind == "add" and (len(group.inputs) != 2 or len(set(shapes)) > 1):
-            return "no rule for additions that broadcast"
-        if group.kind == "concat" and (a["axis"] != 1 or any(shape[1] % EDGE for shape in shapes)):
-            return f"no rule for concatenations of anything but multiples of {EDGE} channels"
-        if group.kind == "reshape" and (len(shapes[0]) != 4 or shapes[0][2:] != (1, 1) or len(shapes[1]) != 2):
-            return "no rule for reshape"
-        if group.kind == "dense" and (len(shapes[0]) != 2 or shapes[0][0] < 1):
-            return "no rule for dense layers of anything but vectors"
-        if group.kind == "scatter" and shapes[-1][1] % VECTOR:
-            return f"no rule for a scatter of other than multiples of {VECTOR} channels"
+        reason = _RULES[group.kind](graph, group) if group.kind in _RULES else f"no rule for {group.kind}"
+        if not reason and group.kind in _EITHER and images.isdisjoint(group.inputs):
+            reason = f"no rule for {group.kind} of anything but images"
+        if reason:
+            found[group.output] = reason
+        elif group.kind not in ("reshape", "dense") and _is_image(graph.values[group.output].shape):
+            images.add(group.output)
+    return found
+
+
+def unsupported_reason(graph: Graph) -> str:
+    """Return the reason a network has no operator that these rules speed up, empty if it has one."""
+    found = unruled(graph)
+    if any(group.output not in found and group.kind != "reshape" for group in graph.groups):
+        return ""
+    return next(iter(found.values()), "no rule for reshape alone")
+
+
+def _is_image(shape: tuple[int, ...]) -> bool:
+    return len(shape) == 4 and shape[0] == 1 and min(shape) > 0
+
+
+def _shapes(graph: Graph, group: Group) -> list[tuple[int, ...]]:
+    return [graph.values[name].shape for name in (*group.inputs, group.output)]
+
+
+def _images(graph: Graph, group: Group) -> str:
+    """Return the reason if a tensor of an operator is not an image."""
+    shapes = _shapes(graph, group)
+    if any(len(shape) == 4 and shape[0] != 1 for shape in shapes):
+        return "no rule for batches"
+    return "" if all(map(_is_image, shapes)) else f"no rule for {group.kind} of anything but images"
+
+
+def is_depthwise(group: Group) -> bool:
+    """Return whether a convolution computes each channel by itself."""
+    a = group.attrs
+    return group.kind == "conv2d" and 1 < a.get("groups", 1) == a["in_channels"] == a["out_channels"]
+
+
+def _convolution(graph: Graph, group: Group) -> str:
+    a = group.attrs
+    if "weight" not in group.weights:
+        return f"no rule for {group.kind} with computed weights"
+    if a.get("groups", 1) != 1 and not is_depthwise(group):
+        return f"no rule for {group.kind} in groups of channels"
+    if not is_depthwise(group) and a.get("dilation_h", 1) != a.get("dilation_w", 1):
+        return f"no rule for {group.kind} with different dilations"
+    return _images(graph, group)
+
+
+def _transposed(graph: Graph, group: Group) -> str:
+    a = group.attrs
+    if a.get("uneven") or a.get("groups", 1) != 1 or a.get("dilation", 1) != 1:
+        return f"no rule for {group.kind} with groups, dilation or uneven padding"
+    if not (a["kernel_h"] == a["kernel_w"] == a["stride_h"] == a["stride_w"] and not a["pad"]):
+        return "no rule for transposed convolutions whose kernel is not their stride"
+    _, _, height, width = graph.values[group.inputs[0]].shape
+    if graph.values[group.output].shape[2:] != (height * a["stride_h"], width * a["stride_w"]):
+        return f"no rule for {group.kind} with output padding"
+    return _images(graph, group)
+
+
+def _pool(graph: Graph, group: Group) -> str:
+    attrs = getattr(graph.calls.get(group.output), "attrs", None)
+    if group.kind == "avg_pool" and (attrs is None or bool(attrs.ceil_mode)):
+        return "no rule for avg_pool rounded up"
+    return _images(graph, group)
+
+
+def _reduced(graph: Graph, group: Group) -> str:
+    if not group.attrs.get("spatial"):
+        return f"no rule for {group.kind} of anything but height and width"
+    return _images(graph, group)
+
+
+def _combined(graph: Graph, group: Group) -> str:
+    if reason := _images(graph, group):
+        return reason
+    *given, (_, channels, *size) = _shapes(graph, group)
+    sizes = ([1, 1], size)
+    if len(given) != 2 or any(shape[1] != channels or list(shape[2:]) not in sizes for shape in given):
+        return f"no rule for {group.kind} that broadcasts other than by channel"
     return ""
 
 
-def slices(graph: Graph) -> dict[str, tuple[Group, int]]:
-    """Return, per value written directly into a concatenation, that concatenation and the value's first channel."""
+def _mapped(graph: Graph, group: Group) -> str:
+    return _images(graph, group) if len(group.inputs) == 1 else f"no rule for {group.kind} of several tensors"
+
+
+def _concat(graph: Graph, group: Group) -> str:
+    if reason := _images(graph, group):
+        return reason
+    if group.attrs["axis"] != 1 or graph.values[group.output].shape[1] % EDGE:
+        return f"no rule for concatenations of anything but channels, to a multiple of {EDGE}"
+    return ""
+
+
+def _reshape(graph: Graph, group: Group) -> str:
+    given, made = _shapes(graph, group)
+    return "" if min((*given, *made), default=1) > 0 else "no rule for reshape of sizes that vary"
+
+
+def _dense(graph: Graph, group: Group) -> str:
+    given, made = _shapes(graph, group)[0], _shapes(graph, group)[-1]
+    if len(group.inputs) != 1 or "weight" not in group.weights:
+        return "no rule for products of computed tensors"
+    if len(given) < 2 or min(given) < 1 or len(given) != len(made):
+        return "no rule for dense layers of anything but rows of a fixed number"
+    return "" if transposed_weight(graph, group) else "no rule for products with a constant on the left"
+
+
+def transposed_weight(graph: Graph, group: Group) -> bool:
+    """Return whether a dense layer's weight is [outputs, inputs] and the right operand."""
+    call = graph.calls.get(group.output)
+    while call is not None and str(call.op.name) != "relax.matmul":
+        call = graph.calls.get(str(getattr(call.args[0], "name", "")))
+    if call is None:
+        return not graph.calls  # not a compiler's graph, which states no calls
+    right = graph.calls.get(str(getattr(call.args[1], "name", "")))
+    return right is not None and str(right.op.name) == "relax.permute_dims"
+
+
+def _resize(graph: Graph, group: Group) -> str:
+    if reason := _images(graph, group):
+        return reason
+    attrs = getattr(graph.calls.get(group.output), "attrs", None)
+    if attrs is not None and not resize_tables.is_known(attrs):
+        return f"no rule for resize2d by {attrs.method}, {attrs.coordinate_transformation_mode}"
+    return ""
+
+
+def _slice(graph: Graph, group: Group) -> str:
+    if reason := _images(graph, group):
+        return reason
+    call = graph.calls.get(group.output)
+    if call is None:
+        return ""
+    axes, _, _, steps = ([int(v.value) for v in argument.fields] for argument in call.args[1:5])
+    return "" if axes == [1] and steps == [1] else "no rule for slices of anything but channels"
+
+
+def _scatter(graph: Graph, group: Group) -> str:
+    if graph.values[group.output].shape[1] % VECTOR:
+        return f"no rule for a scatter of other than multiples of {VECTOR} channels"
+    return ""
+
+
+GATES = ("silu", "hard_sigmoid", "hard_swish")
+"""Operators that fusion makes (`cuda.fuse`)."""
+MAPPED = ("relu", "clip", "leaky_relu", "sigmoid", "tanh", *GATES)
+_EITHER = (*BINARY, *MAPPED, "slice", "concat", "reduce_mean")
+"""Operators that plain tensors of four dimensions take too, as attention's: images only where one is an input."""
+_RULES: dict[str, Callable[[Graph, Group], str]] = {
+    "conv2d": _convolution,
+    "conv2d_transpose": _transposed,
+    "dense": _dense,
+    "concat": _concat,
+    **dict.fromkeys(("max_pool", "avg_pool"), _pool),
+    "global_avg_pool": _images,
+    "reduce_mean": _reduced,
+    **dict.fromkeys(BINARY, _combined),
+    **dict.fromkeys(MAPPED, _mapped),
+    "resize2d": _resize,
+    "slice": _slice,
+    "reshape": _reshape,
+    "pillar_features": lambda graph, group: "",
+    "scatter": _scatter,
+}
+_PRODUCTS = ("conv2d", "conv2d_transpose")
+KINDS = tuple(kind for kind in _RULES if kind not in GATES)
+"""Operators of networks with a rule."""
+
+
+def slices(graph: Graph, gone: Collection[str]) -> dict[str, tuple[Group, int]]:
+    """Return, per value written directly into a concatenation, that concatenation and the value's first channel.
+
+    Only products write so: not depthwise convolutions, nor the operators without a rule, whose outputs are `gone`.
+    """
     found: dict[str, tuple[Group, int]] = {}
+    products = {g.output for g in graph.groups if g.kind in _PRODUCTS and g.output not in gone and not is_depthwise(g)}
     for group in graph.groups:
-        first = 0
-        for value in group.inputs if graph.in_place(group) else ():
+        first, in_place = 0, group.output not in gone and graph.in_place(group)
+        whole = all(graph.values[value].shape[1] % EDGE == 0 for value in group.inputs) if in_place else False
+        for value in group.inputs if whole and products.issuperset(group.inputs) else ():
             found[value] = (group, first)
             first += graph.values[value].shape[1]
     return found
 
 
-def siblings(graph: Graph) -> dict[str, list[Group]]:
+def siblings(graph: Graph, gone: Collection[str]) -> dict[str, list[Group]]:
     """Return, by its first member's output, each set of 1x1 convolutions that are one product (detection heads).
 
     They share their input and activation, and all their results leave the network.
     """
-    heads: dict[tuple[str, bool], list[Group]] = {}
+    heads: dict[tuple[str, bool, Any], list[Group]] = {}
     for group in graph.groups:
         a = group.attrs
-        pointwise = group.kind == "conv2d" and a["kernel_h"] == a["kernel_w"] == a["stride_h"] == 1 and not a["pad"]
+        if group.kind != "conv2d" or group.output in gone or is_depthwise(group):
+            continue
+        pointwise = a["kernel_h"] == a["kernel_w"] == a["stride_h"] == a["stride_w"] == 1 and not a["pad"]
         if pointwise and group.output in graph.outputs and not graph.consumers(group.output):
-            heads.setdefault((group.inputs[0], group.relu), []).append(group)
+            heads.setdefault((group.inputs[0], group.relu, group.options.get("activation")), []).append(group)
     return {members[0].output: members for members in heads.values() if len(members) > 1}
 
 
-def sums(graph: Graph, taken: dict[str, tuple[Group, int]]) -> dict[str, Group]:
+def sums(graph: Graph, taken: dict[str, tuple[Group, int]], gone: Collection[str]) -> dict[str, Group]:
     """Return the additions merged into a convolution, by its output: the later operand, if nothing else reads it.
 
     Values in `taken` are written into a concatenation and are not merged.
@@ -81,12 +238,15 @@ def sums(graph: Graph, taken: dict[str, tuple[Group, int]]) -> dict[str, Group]:
     order = {group.output: index for index, group in enumerate(graph.groups)}
     found: dict[str, Group] = {}
     for group in graph.groups:
-        if group.kind != "add" or group.inputs[0] == group.inputs[1]:
+        if group.kind != "add" or group.output in gone or group.inputs[0] == group.inputs[1]:
+            continue
+        if len({graph.values[value].shape for value in group.inputs}) > 1:
             continue
         last = max(group.inputs, key=lambda value: order.get(value, -1))
         if last not in order or not graph.used_once(last) or last in taken:
             continue
         producer = graph.groups[order[last]]
-        if producer.kind == "conv2d" and not producer.relu:
+        own = producer.kind == "conv2d" and producer.output not in gone and not is_depthwise(producer)
+        if own and not producer.relu and "activation" not in producer.options:
             found[last] = group
     return found

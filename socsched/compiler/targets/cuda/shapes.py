@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 LANES = 32
 EDGE = 16
@@ -26,7 +27,8 @@ class Convolution:
     counts (row, column, channel) inside a pixel's scale x scale square.  `channels` and `outputs` are physical:
     multiples of 8 and 16.  `first` and `total` give the first channel written and the number of channels of the result;
     `residual`: an image like the result is added before the ReLU.  With `planes` (even numbers that add up to
-    `outputs`) the result's memory is a sequence of images with these numbers of channels.
+    `outputs`) the result's memory is a sequence of images with these numbers of channels.  `stride_w`: the stride by
+    column where it is another, 0 where not; `activation`: one other than ReLU (`cuda.activation`).
     """
 
     height: int
@@ -43,16 +45,29 @@ class Convolution:
     first: int = 0
     total: int = 0
     planes: tuple[int, ...] = ()
+    stride_w: int = 0
+    dilation: int = 1
+    activation: tuple[Any, ...] = ()
+
+    @property
+    def strides(self) -> tuple[int, int]:
+        """Return the strides by row and by column."""
+        return self.stride, self.stride_w or self.stride
+
+    @property
+    def final(self) -> tuple[Any, ...]:
+        """Return the activation of the result (`cuda.activation`)."""
+        return self.activation or (("relu",) if self.relu else ())
 
     @property
     def out_height(self) -> int:
         """Return the image rows counted by m, before `scale`."""
-        return (self.height + 2 * self.pad - self.kernel_h) // self.stride + 1
+        return (self.height + 2 * self.pad - self.dilation * (self.kernel_h - 1) - 1) // self.stride + 1
 
     @property
     def out_width(self) -> int:
         """Return the image columns counted by m, before `scale`."""
-        return (self.width + 2 * self.pad - self.kernel_w) // self.stride + 1
+        return (self.width + 2 * self.pad - self.dilation * (self.kernel_w - 1) - 1) // self.strides[1] + 1
 
     @property
     def m(self) -> int:

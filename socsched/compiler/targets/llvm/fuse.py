@@ -13,6 +13,7 @@ from socsched.compiler.targets.llvm.activation import Activation
 from socsched.graph.fusion import Graph, Group
 
 _UNARY = ("sigmoid", "tanh", "clip", "leaky_relu", "relu")
+_GATES = ("silu", "hard_sigmoid", "hard_swish")
 _LINEAR = ("conv2d", "conv2d_transpose", "dense", "add")
 
 
@@ -21,6 +22,11 @@ def fuse(graph: Graph) -> Graph:
     for step in (_gates, _residuals, _activations):
         graph = step(graph)
     return graph
+
+
+def fuse_activations(graph: Graph) -> Graph:
+    """Return `graph` with activations inside the operators that feed only them."""
+    return _activations(_gates(graph))
 
 
 def activation(graph: Graph, group: Group) -> Activation:
@@ -98,7 +104,7 @@ def _residuals(graph: Graph) -> Graph:
 
 def _activations(graph: Graph) -> Graph:
     for group in graph.groups:
-        if group.kind not in (*_UNARY, "silu") or len(group.inputs) != 1:
+        if group.kind not in (*_UNARY, *_GATES) or len(group.inputs) != 1:
             continue
         source = _producer(graph, group.inputs[0])
         if source is None or not _plain(source) or not graph.used_once(source.output):

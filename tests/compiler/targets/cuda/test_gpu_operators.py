@@ -1,0 +1,229 @@
+"""GPU rules beyond products, unbound on the CPU, against TVM's general form in fp32; compiled code by nvcc."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_sources import needs_nvcc, report, source_of
+from gpu_networks import Builder
+
+from socsched.compiler.environment import relax, tvm
+from socsched.compiler.layouts import convert
+from socsched.compiler.loading.aligned import from_tvm, to_tvm
+from socsched.compiler.passes.fusion import read
+from socsched.compiler.passes.relax_import import bind_weights, import_network
+from socsched.compiler.targets.cuda import hopper, image_kernels, kernels, rules
+from socsched.compiler.targets.cuda.fuse import fuse
+from socsched.compiler.targets.cuda.image_kernels import Window
+from socsched.compiler.targets.cuda.lower import lower
+from socsched.compiler.targets.cuda.nvcc import device_source
+from socsched.compiler.targets.cuda.passes import build_executable
+from socsched.compiler.targets.cuda.patch import Patch
+from socsched.compiler.targets.cuda.shapes import Convolution
+from socsched.compiler.targets.llvm.processor import native_target
+from socsched.graph.network import Layer, Network
+from socsched.graph.operators import TensorType
+from socsched.models.onnx_import import load
+from socsched.models.weights import draw_weights
+from tests.models.onnx_files import FILES
+
+TARGET = {"kind": "cuda", "arch": "sm_87", "max_threads_per_block": 1024, "thread_warp_size": 32}
+ROUNDING = 6e-3
+"""Relative to the largest output: fp16 activations between a few layers."""
+
+
+def windows() -> Network:
+    """Convolutions and pooling that slide otherwise: depthwise, dilated, strides and sides that differ."""
+    b = Builder(24, 13, 17)
+    own = [
+        b.layer("d3", "conv2d", "x", shape=(24, 1, 3, 3), stride=1, padding=1, groups=24),
+        b.layer("d5", "conv2d", "x", relu=True, shape=(24, 1, 5, 5), stride=2, padding=(1, 2, 2, 1), groups=24),
+        b.layer("dd", "conv2d", "x", shape=(24, 1, 3, 3), stride=(1, 2), padding=2, dilation=(2, 1), groups=24),
+        b.layer("far", "conv2d", "x", shape=(16, 24, 3, 3), stride=1, padding=2, dilation=2),
+        b.layer("uneven", "conv2d", "x", shape=(32, 24, 3, 3), stride=2, padding=(0, 0, 1, 1)),
+        b.layer("strides", "conv2d", "x", shape=(20, 24, 3, 3), stride=(1, 2), padding=1),
+        b.layer("max", "max_pool", "x", kernel=3, stride=2, padding=(0, 0, 1, 1)),
+        b.layer("avg", "avg_pool", "x", kernel=3, stride=2, padding=1),
+        b.layer("all", "avg_pool", "x", kernel=2, stride=2, padding=1, count_padding=True),
+        b.layer("gap", "global_avg_pool", "x"),
+    ]
+    return b.network(*own)
+
+
+def gates() -> Network:
+    """Activations inside convolutions and alone, a squeeze-and-excitation gate, and a residual before an activation."""
+    b = Builder(12, 9, 10)
+    a = b.layer("a", "conv2d", "x", shape=(24, 12, 1, 1), stride=1, padding=0)
+    s = b.layer("s", "multiply", a, b.layer("a.g", "sigmoid", a))
+    d = b.layer("d", "conv2d", s, shape=(24, 1, 3, 3), stride=1, padding=1, groups=24)
+    h = b.layer("h", "hard_swish", d)
+    g = b.layer("squeeze", "global_avg_pool", h)
+    g = b.layer("g1", "conv2d", g, relu=True, shape=(6, 24, 1, 1), stride=1, padding=0)
+    g = b.layer("g2", "conv2d", g, shape=(24, 6, 1, 1), stride=1, padding=0)
+    gate = b.layer("gate", "hard_sigmoid", g, alpha=0.2, beta=0.5)
+    y = b.layer("gated", "multiply", h, gate)
+    y = b.layer("y", "conv2d", y, shape=(12, 24, 1, 1), stride=1, padding=0)
+    sum_ = b.layer("sum", "add", y, "x")
+    six = b.layer("six", "clip", sum_, low=0.0, high=6.0)
+    alone = [b.layer("tanh", "tanh", six), b.layer("leaky", "leaky_relu", "x", alpha=0.1)]
+    both = [b.layer(kind, kind, six, "x") for kind in ("subtract", "maximum", "minimum")]
+    return b.network(six, gate, *alone, *both)
+
+
+def sizes() -> Network:
+    """Resizing by every coordinate and rounding, slices, and a concatenation of odd parts."""
+    b = Builder(12, 8, 10)
+    ways = [
+        ((16, 20), False, "asymmetric", "floor"), ((5, 7), False, "half_pixel", "round_prefer_ceil"),
+        ((11, 10), False, "align_corners", "ceil"), ((16, 40), False, "half_pixel", "round_prefer_floor"),
+        ((16, 20), True, "half_pixel", "round"), ((5, 7), True, "asymmetric", "round"),
+        ((19, 13), True, "align_corners", "round"),
+    ]  # fmt: skip
+    found = [
+        b.layer(f"r{n}", "resize2d", "x", size=size, bilinear=linear, coordinates=mode, rounding=rounding)
+        for n, (size, linear, mode, rounding) in enumerate(ways)
+    ]
+    cut = [
+        b.layer(f"c{n}", "slice", "x", axes=(1,), begin=(first,), end=(last,), step=(1,))
+        for n, (first, last) in enumerate(((0, 8), (5, 12), (-2, 12)))
+    ]
+    c3 = b.layer("c3", "slice", "x", axes=(1,), begin=(0,), end=(9,), step=(1,))
+    odd = b.layer("odd", "concat", *cut[:2], cut[0], c3, axis=1)
+    return b.network(*found, *cut, odd)
+
+
+def attention() -> Network:
+    """A transformer's block on the pixels of an image, heads of 16 channels, and a grouped convolution."""
+    b = Builder(32, 6, 7)
+    x = b.layer("stem", "conv2d", "x", relu=True, shape=(32, 32, 3, 3), stride=1, padding=1)
+    x = b.layer("grouped", "conv2d", x, shape=(32, 8, 3, 3), stride=1, padding=1, groups=4)
+    t = b.layer("flat", "reshape", x)
+    b.layers[-1] = Layer("flat", "reshape", (x,), {}, {"shape": (1, 32, 42)})
+    t = b.layer("tokens", "transpose", t, order=(0, 2, 1))
+    b.params |= {"n.s": (32,), "n.b": (32,)}
+    b.layers.append(Layer("norm", "layer_norm", (t,), {"scale": "n.s", "shift": "n.b"}, {"axis": 2, "epsilon": 1e-5}))
+    heads = []
+    for name in "qkv":
+        y = b.layer(name, "dense", "norm", shape=(32, 32))
+        b.layers.append(Layer(f"{name}4", "reshape", (y,), {}, {"shape": (1, 42, 2, 16)}))
+        order = (0, 2, 3, 1) if name == "k" else (0, 2, 1, 3)
+        heads.append(b.layer(f"{name}h", "transpose", f"{name}4", order=order))
+    p = b.layer("p", "softmax", b.layer("qk", "matmul", *heads[:2]), axis=3)
+    y = b.layer("back", "transpose", b.layer("pv", "matmul", p, heads[2]), order=(0, 2, 1, 3))
+    b.layers.append(Layer("joined", "reshape", (y,), {}, {"shape": (1, 42, 32)}))
+    y = b.layer("out", "add", b.layer("o", "dense", "joined", shape=(32, 32)), t)
+    y = b.layer("channels", "transpose", y, order=(0, 2, 1))
+    b.layers.append(Layer("image", "reshape", (y,), {}, {"shape": (1, 32, 6, 7)}))
+    return b.network(b.layer("end", "conv2d", "image", shape=(16, 32, 1, 1), stride=1, padding=0), y)
+
+
+NETWORKS = {f.__name__: f for f in (windows, gates, sizes, attention)}
+
+
+def drawn(net: Network) -> dict[str, Any]:
+    found = draw_weights(net, 3)
+    return {n: a.astype(np.float16).astype(np.float32) for n, a in found.items()}
+
+
+def run(module: Any, *given: Any) -> Any:
+    executable = relax.build(module, target=tvm.target.Target(dict(native_target())))
+    return relax.VirtualMachine(executable, tvm.cpu())["main"](*given)
+
+
+def require_equal(net: Network, weights: dict[str, Any]) -> tuple[str, ...]:
+    """Compare a network's GPU form with its general form and return the reasons for operators left alone."""
+    ((name, kind),) = net.inputs.items()
+    x = np.random.default_rng(2).normal(size=kind.shape).astype(np.float16).astype(np.float32)
+    wanted = run(bind_weights(import_network(net), net, weights), to_tvm(x, kind, name))
+    form = lower(read(import_network(net), net), weights, "sm_87", bound=False)
+    border = form.inputs[0]
+    results = run(form.module, to_tvm(convert(x, kind, border), border, name))
+    for found, expected, t, output in zip(results, wanted, form.outputs, net.outputs, strict=True):
+        plain = TensorType(t.shape, "fp32", "NCHW" if len(t.shape) == 4 else "")
+        found, expected = convert(from_tvm(found), t, plain), expected.numpy()
+        assert found.shape == expected.shape
+        assert np.abs(found - expected).max() <= ROUNDING * np.abs(expected).max(), output
+    return form.general
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_equals_its_general_form(name: str) -> None:
+    net = NETWORKS[name]()
+    assert bool(require_equal(net, drawn(net))) == (name == "attention")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mobilenet", "yolo", "odd", "transformer", "padded", "odd_activations"])
+def test_networks_from_files_equal_their_general_form(name: str, tmp_path: Path) -> None:
+    net, weights = load(FILES[name](tmp_path / f"{name}.onnx"))
+    general = require_equal(net, {key: np.asarray(array, np.float32) for key, array in weights.items()})
+    assert bool(general) == (name != "padded")
+
+
+def test_only_what_has_no_rule_is_left_out() -> None:
+    net = attention()
+    graph = fuse(read(import_network(net), net))
+    alone = {group.kind for group in graph.groups if group.output in rules.unruled(graph)}
+    assert alone == {"conv2d", "transpose", "layer_norm", "matmul", "softmax", "add"}
+    ruled = [group.name for group in graph.groups if group.output not in rules.unruled(graph)]
+    assert {"stem", "q", "k", "v", "o", "end"} <= set(ruled) and "grouped" not in ruled
+    assert not rules.unsupported_reason(graph)
+
+
+def test_activations_are_inside_the_operators_before_them() -> None:
+    net = gates()
+    graph = fuse(read(import_network(net), net))
+    inside = {group.output: group.options["activation"][0] for group in graph.groups if "activation" in group.options}
+    assert inside["s"] == "silu" and inside["h"] == "hard_swish" and inside["six"] == "clip"
+    assert inside["gate"] == "hard_sigmoid"
+    kinds = [group.kind for group in graph.groups if group.output in inside]
+    assert kinds.count("conv2d") == 3 and not {"silu", "hard_swish", "hard_sigmoid"} & set(kinds)
+
+
+def test_a_constant_on_the_left_of_a_product_has_no_rule() -> None:
+    layers = (
+        Layer("m", "matmul", ("x",), {"constant": "w"}, {"swapped": True}),
+        Layer("r", "matmul", ("m",), {"constant": "v"}),
+    )
+    net = Network("net", {"x": TensorType((16, 16), "fp32")}, layers, ("r",), {"w": (16, 16), "v": (16, 16)})
+    assert "constant" in rules.unsupported_reason(fuse(read(import_network(net), net)))
+
+
+@needs_nvcc
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
+def test_compiled_code_needs_no_stack(name: str, tmp_path: Path) -> None:
+    net = NETWORKS[name]()
+    built = build_executable(net, drawn(net), TARGET, "fp16")
+    assert bool(built.notes) == (name == "attention")
+    found = report(device_source(built.executable.mod), tmp_path)
+    assert all(line.strip().startswith("0 bytes") for line in found.splitlines() if "stack frame" in line)
+
+
+@needs_nvcc
+def test_kernels_read_and_write_sixteen_bytes(tmp_path: Path) -> None:
+    window = Window((3, 3), (1, 1), (1, 1), (1, 1), (28, 28))
+    functions = {
+        "depthwise": image_kernels.depthwise(64, 28, 28, window, ("clip", 0.0, 6.0)),
+        "gate": image_kernels.combined(784, 1, 784, 64, "multiply", ()),
+        "max": image_kernels.max_pool(64, 28, 28, window),
+        "resize": image_kernels.resize_bilinear(64, 14, 14, 28, 28),
+        "silu": image_kernels.mapped(784, 64, ("silu",)),
+    }
+    source = source_of({name: kernels.spread(function) for name, function in functions.items()})
+    assert source.count("uint4") >= 2 * len(functions)
+    assert report(source, tmp_path).count("0 bytes stack frame, 0 bytes spill stores") == len(functions)
+
+
+@needs_nvcc
+@pytest.mark.slow
+def test_patches_end_in_any_activation(tmp_path: Path) -> None:
+    shape = Convolution(20, 24, 64, 128, 3, 3, 2, 1, activation=("silu",))
+    source = source_of({"product": hopper.convolution(shape, Patch(4, 16, 128, 3))}, "sm_90a")
+    assert "exp" in source
+    assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in report(source, tmp_path, "sm_90a")
+    assert not Patch(4, 16, 128, 3).fits(replace(shape, dilation=2, pad=2))

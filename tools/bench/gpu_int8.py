@@ -96,9 +96,9 @@ def _build(job: tuple[Case, str, Path]) -> tuple[Artifact, float]:
 
 
 def _artifact(found: Compilation, target: str) -> Artifact:
-    network, folder = found.asked.network, found.asked.folder
+    network, folder, precision = found.asked.network, found.asked.folder, found.asked.precision
     return Artifact(
-        *(network.name, network.name, "engine", "gpu" if target == "cuda" else "cpu", target, "", "int8", 0, ""),
+        *(network.name, network.name, "engine", "gpu" if target == "cuda" else "cpu", target, "", precision, 0, ""),
         *(folder, found.files, tuple(network.inputs), found.inputs, network.outputs, found.outputs),
         *("seeded", target != "cuda"),
         notes=found.notes,
@@ -125,12 +125,17 @@ def expected(case: Case, artifact: Artifact) -> tuple[dict[str, Array], list[Arr
         q = quantise(read(import_network(case.network), case.network), case.weights, scales)
         inputs = int8_networks.full_range(case.network, q)
         return inputs, list(reference.outputs(q, inputs)), "numpy"
-    folder, spec = Path(tempfile.mkdtemp()), resolve(HOST)
-    asked = Build(folder, case.network, case.weights, spec, "int8", scales)
-    host = _artifact(compile_network(asked, llvm.TARGET), "llvm")
     generator = np.random.default_rng(7)
     inputs = {n: generator.standard_normal(t.shape).astype(np.float32) for n, t in case.network.inputs.items()}
-    return inputs, on(load(host), inputs), "host"
+    return inputs, on_processor(case.network, case.weights, inputs, scales), "host"
+
+
+def on_processor(
+    network: Network, weights: Mapping[str, Array], inputs: Mapping[str, Array], scales: Scales | None = None
+) -> list[Array]:
+    """Return a network's outputs on this machine's processor: in int8 with `scales`, else in fp32."""
+    asked = Build(Path(tempfile.mkdtemp()), network, weights, resolve(HOST), "int8" if scales else "fp32", scales)
+    return on(load(_artifact(compile_network(asked, llvm.TARGET), "llvm")), inputs)
 
 
 @dataclass(frozen=True)

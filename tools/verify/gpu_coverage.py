@@ -1,11 +1,12 @@
 """Count the operators of well-known networks that the GPU rules take, and compile their fp16 code with nvcc.
 
-    python -m tools.verify.gpu_coverage [--arch sm_87] [--only mobilenetv2]
+    python -m tools.verify.gpu_coverage [--arch sm_87] [--only mobilenetv2] [--run]
 
 A row for each network: its operators before and after fusion, those with a rule, the share of multiply-adds that
 products and depthwise convolutions with a rule compute, the kernels, the largest number of registers a thread, and the
-reasons for operators left to TVM's general schedules.  Needs no GPU.  Exit code 1 where a kernel uses a stack or
-spills, 3 without nvcc.
+reasons for operators left to TVM's general schedules.  Needs no GPU.  With --run, on a machine with one, also the time
+of a CUDA graph and the largest difference from the processor in fp32, relative to the largest output.  Exit code 1
+where a kernel uses a stack or spills or a result is wrong, 3 without nvcc.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 from math import prod
 from pathlib import Path
 
+from socsched.compiler.layouts import physical_shape
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.targets.cuda.fuse import fuse
@@ -29,12 +31,16 @@ from socsched.graph.fusion import Graph, Group
 from socsched.models.onnx_import import load
 from tools.bench.reference_networks import NETWORKS
 
+TOLERANCE = 3e-2
+"""Largest error of --run: networks of up to 125 operators with fp16 activations between them."""
+
 
 def main() -> int:
     """Print a row for each network."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", default="sm_87", help="architecture, sm_80 or later")
     parser.add_argument("--only", nargs="+", choices=NETWORKS, default=list(NETWORKS), help="these networks")
+    parser.add_argument("--run", action="store_true", help="also run on this machine's GPU")
     args = parser.parse_args()
     try:
         find_nvcc()
@@ -44,6 +50,8 @@ def main() -> int:
     print(f"{'network':14} operators  fused  with rule  multiply-adds  kernels  registers")
     with tempfile.TemporaryDirectory() as folder:
         fits = [_fits(name, args.arch, Path(folder)) for name in args.only]
+        if args.run:
+            fits += [_runs(name, args.arch, Path(folder)) for name in args.only]
     return 0 if all(fits) else 1
 
 
@@ -67,6 +75,27 @@ def _fits(name: str, arch: str, folder: Path) -> bool:
     for reason in dict.fromkeys(alone.values()):
         print(f"    {list(alone.values()).count(reason)} x {reason}")
     return clean
+
+
+def _runs(name: str, arch: str, folder: Path) -> bool:
+    import numpy as np
+
+    from tools.bench import gpu_common, gpu_int8
+
+    network, weights = load(NETWORKS[name](folder / f"{name}.onnx"))
+    stage, _ = gpu_common.stage_of(network, weights, arch)
+    generator = np.random.default_rng(5)
+    drawn = {n: generator.standard_normal(t.shape).astype(np.float16) for n, t in network.inputs.items()}
+    found = gpu_int8.on(stage, drawn)
+    wanted = gpu_int8.on_processor(network, weights, {n: array.astype(np.float32) for n, array in drawn.items()})
+    error = max(
+        float(np.abs(f.astype(np.float32) - w).max() / np.abs(w).max()) if np.isfinite(f).all() else float("inf")
+        for f, w in zip(found, wanted, strict=True)
+    )
+    ready = stage.captured(*(physical_shape(t) for t in stage.inputs))
+    ms = gpu_common.Clock(stage._stream).milliseconds(lambda: stage.launch(ready), 40)
+    print(f"{name:14} {ms:.4f} ms, largest error {error:.1e}{'' if error <= TOLERANCE else '  WRONG'}", flush=True)
+    return error <= TOLERANCE
 
 
 def _products(graph: Graph, group: Group) -> int:

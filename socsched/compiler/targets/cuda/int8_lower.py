@@ -24,10 +24,10 @@ from socsched.compiler.targets.cuda.int8_gemm import Form
 from socsched.compiler.targets.cuda.int8_kernels import Operand
 from socsched.compiler.targets.cuda.int8_pack import channel_table, kernel_matrix, window_of
 from socsched.compiler.targets.cuda.int8_tiles import int8_tile
-from socsched.compiler.targets.cuda.lower import Lowered
 from socsched.compiler.targets.cuda.patch import Patch
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, round_up
+from socsched.compiler.targets.cuda.values import Lowered
 from socsched.errors import CompileError
 from socsched.graph.operators import TensorType
 

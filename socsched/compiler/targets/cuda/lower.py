@@ -8,15 +8,13 @@ a rule is left alone to TVM's general schedules, on plain tensors in fp32.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from socsched.compiler import script
-from socsched.compiler.environment import relax, tirx
-from socsched.compiler.layouts import physical_shape
+from socsched.compiler.environment import relax
 from socsched.compiler.passes import unruled as generic
 from socsched.compiler.targets.cuda import gemm, hopper, image_kernels, kernels, pillar_kernels, rules
 from socsched.compiler.targets.cuda.activation import Activation
@@ -27,52 +25,17 @@ from socsched.compiler.targets.cuda.resize_tables import axis_table
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, round_up
 from socsched.compiler.targets.cuda.tiles import tile_for
+from socsched.compiler.targets.cuda.values import Image, Lowered, Values
 from socsched.errors import CompileError
 from socsched.graph.fusion import Graph, Group
-from socsched.graph.operators import TensorType
 
 Array = np.ndarray[Any, Any]
 
-_DTYPES = {"fp32": "float16", "fp16": "float16", "int32": "int32", "int64": "int64"}
 _ALIGNED = 64  # bytes: alignment that kernels may assume of a tensor's address
 _DENSE = 64
 """Outputs of a dense layer are rounded up to this, for wide tiles."""
 _PARTS = 64
 """Most parts that a mean over the pixels is first summed in."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lowered:
-    """A Relax module whose `main` takes and returns tensors with the layouts in `inputs` and `outputs`.
-
-    `products` are its matrix products in order, with their tiles; `general` the reasons for which operators were left
-    to the general schedules.
-    """
-
-    module: Any
-    inputs: tuple[TensorType, ...]
-    outputs: tuple[TensorType, ...]
-    products: tuple[tuple[Convolution, Tile | Patch], ...]
-    general: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Image:
-    """An activation: `var` is [height * width, up(channels)]."""
-
-    var: Any
-    channels: int
-    height: int
-    width: int
-
-    @property
-    def lying(self) -> int:
-        """Return the number of channels in memory."""
-        return rules.lying(self.channels)
-
-    @property
-    def pixels(self) -> int:
-        return self.height * self.width
 
 
 def lower(graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool = True, sms: int = 0) -> Lowered:
@@ -84,17 +47,12 @@ def lower(graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool = T
     return _Lowering(fuse(graph), weights, arch, bound, sms).run()
 
 
-class _Lowering:
+class _Lowering(Values):
     dtype = "float16"  # of plain values
 
     def __init__(self, graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool, sms: int = 0) -> None:
-        self.graph, self.weights, self.arch, self.bound, self.sms = graph, weights, arch, bound, sms
-        self.builder = relax.BlockBuilder()
-        self.dynamic = tirx.Var("P", "int64")
-        self.images: dict[str, _Image] = {}
-        self.plain: dict[str, Any] = {}  # images in NCHW
-        self.left: dict[str, Any] = {}  # outputs in their border layout
-        self.kernels: dict[Any, Any] = {}
+        super().__init__(graph, bound)
+        self.weights, self.arch, self.sms = weights, arch, sms
         self.partial: dict[str, Any] = {}
         self.unruled = rules.unruled(graph)
         self.slices = rules.slices(graph, self.unruled)
@@ -121,90 +79,6 @@ class _Lowering:
         outputs = tuple(self.at_border(name) for name in self.graph.outputs)
         reasons = tuple(dict.fromkeys(self.unruled.values()))
         return Lowered(self.builder.get(), inputs, outputs, tuple(self.products), reasons)
-
-    # The network's border.
-
-    def at_border(self, name: str) -> TensorType:
-        tensor = self.graph.values[name]
-        dtype = "fp16" if tensor.dtype == "fp32" else tensor.dtype
-        return TensorType(tensor.shape, dtype, _layout(tensor.shape))
-
-    def physical(self, tensor: TensorType) -> list[Any]:
-        return [self.dynamic if size < 0 else size for size in physical_shape(tensor)]
-
-    def variable(self, name: str, tensor: TensorType) -> Any:
-        return relax.Var(name, relax.TensorType(self.physical(tensor), _DTYPES[tensor.dtype]))
-
-    def enter(self, name: str, tensor: TensorType, variable: Any) -> None:
-        if tensor.layout != "NHWC":
-            self.plain[name] = variable
-            return
-        _, channels, height, width = tensor.shape
-        flat = self.viewed(variable, (height * width, channels))
-        image = _Image(flat, channels, height, width)
-        if image.lying != channels:
-            image = replace(image, var=self.copied(flat, image.pixels, channels, 0, channels, image.lying))
-        self.images[name] = image
-
-    def leave(self, name: str) -> Any:
-        tensor = self.at_border(name)
-        if name in self.left:
-            return self.left[name]
-        if tensor.layout != "NHWC":
-            return self.plain_of(name)
-        image = self.image_of(name)
-        var = image.var
-        if image.lying != image.channels:
-            var = self.copied(var, image.pixels, image.lying, 0, image.channels, image.channels)
-        return self.viewed(var, self.physical(tensor))
-
-    def image_of(self, name: str) -> _Image:
-        """Return a value as an image, converted if it was computed as a plain tensor."""
-        if name not in self.images:
-            _, channels, height, width = self.graph.values[name].shape
-            pixels, lying = height * width, rules.lying(channels)
-            flat = self.viewed(self.plain[name], (channels, pixels))
-            var = self.call(image_kernels.packed, (pixels, channels, lying), [flat], (pixels, lying))
-            self.images[name] = _Image(var, channels, height, width)
-        return self.images[name]
-
-    def plain_of(self, name: str) -> Any:
-        """Return a value as a plain tensor, converted if it is an image."""
-        if name not in self.plain:
-            image = self.images[name]
-            args, shape = (image.pixels, image.lying, image.channels), (image.channels, image.pixels)
-            var = self.call(image_kernels.unpacked, args, [image.var], shape)
-            self.plain[name] = self.viewed(var, self.graph.values[name].shape)
-        return self.plain[name]
-
-    def viewed(self, var: Any, shape: Any, offset: int = 0) -> Any:
-        """Return the memory of `var`, from byte `offset` on, in another shape; no kernel, unlike reshape."""
-        place = tirx.IntImm("int64", offset)
-        return self.builder.emit(relax.op.memory.view(var, relax.ShapeExpr(shape), "float16", place))
-
-    def copied(self, var: Any, pixels: int, source: int, start: int, count: int, total: int) -> Any:
-        return self.call(kernels.copy, (pixels, source, start, count, total, 0, False), [var], (pixels, total))
-
-    # Kernels and constants.
-
-    def call(
-        self, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any], shape: Any, dtype: str = "float16"
-    ) -> Any:
-        kernel = self.kernel((make, args), make.__name__, lambda: self.spread(script.kernel(make, args)))
-        return self.builder.emit(relax.call_tir(kernel, operands, relax.TensorType(shape, dtype)))
-
-    def spread(self, function: Any) -> Any:
-        return kernels.spread(function) if self.bound else function
-
-    def kernel(self, key: Any, name: str, make: Callable[[], Any]) -> Any:
-        if key not in self.kernels:
-            self.kernels[key] = self.builder.add_func(make(), name)
-        return self.kernels[key]
-
-    def image(self, group: Group, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any]) -> None:
-        _, channels, height, width = self.graph.values[group.output].shape
-        var = self.call(make, args, operands, (height * width, rules.lying(channels)))
-        self.images[group.output] = _Image(var, channels, height, width)
 
     # Operators.
 
@@ -239,9 +113,9 @@ class _Lowering:
             self.split(members, var, shape)
         elif final.output not in self.slices:
             _, channels, height, width = self.graph.values[final.output].shape
-            self.images[final.output] = _Image(self.narrowed(var, shape, channels), channels, height, width)
+            self.images[final.output] = Image(self.narrowed(var, shape, channels), channels, height, width)
 
-    def with_border(self, group: Group) -> tuple[_Image, int]:
+    def with_border(self, group: Group) -> tuple[Image, int]:
         """Return a convolution's input and the padding left to it: none where the sides differ, which are copied."""
         source, a = self.image_of(group.inputs[0]), group.attrs
         if not a.get("uneven"):
@@ -251,7 +125,7 @@ class _Lowering:
         wide = (width - 1) * int(a["stride_w"]) + int(a["dilation"]) * (int(a["kernel_w"]) - 1) + 1
         args = (source.lying, source.height, source.width, int(a["pad_top"]), int(a["pad_left"]), tall, wide)
         var = self.call(image_kernels.padded, args, [source.var], (tall * wide, source.lying))
-        return _Image(var, source.channels, tall, wide), 0
+        return Image(var, source.channels, tall, wide), 0
 
     def depthwise(self, group: Group) -> None:
         source, a = self.image_of(group.inputs[0]), group.attrs
@@ -317,7 +191,7 @@ class _Lowering:
         packed = _padded(weight, (0, source.lying), (1, shape.outputs)).transpose(2, 3, 1, 0)
         var = self.product(group, shape, packed.reshape(shape.n, -1), [group], [source.var])
         if group.output not in self.slices:
-            self.images[group.output] = _Image(self.narrowed(var, shape, channels), channels, height, width)
+            self.images[group.output] = Image(self.narrowed(var, shape, channels), channels, height, width)
 
     def dense(self, group: Group) -> None:
         weight = self.weights[group.weights["weight"]]
@@ -403,7 +277,7 @@ class _Lowering:
             result = relax.TensorType((height * width, channels), "float16")
             call = relax.call_tir_inplace(kernel, [source.var, self.partial[name]], [1], result)
             self.partial[name] = self.builder.emit(call)
-        self.images[name] = _Image(self.partial[name], channels, height, width)
+        self.images[name] = Image(self.partial[name], channels, height, width)
 
     def pool(self, group: Group) -> None:
         source, attrs = self.image_of(group.inputs[0]), self.graph.calls[group.output].attrs
@@ -425,7 +299,7 @@ class _Lowering:
             image_kernels.partial_sums, (source.pixels, source.lying, parts), [source.var], shape, "float32"
         )
         var = self.call(image_kernels.mean, (source.pixels, source.lying, parts), [sums], (1, source.lying))
-        self.images[group.output] = _Image(var, source.channels, 1, 1)
+        self.images[group.output] = Image(var, source.channels, 1, 1)
 
     def combined(self, group: Group) -> None:
         left, right = (self.image_of(value) for value in group.inputs)
@@ -490,13 +364,6 @@ def _padded(array: Array, *sizes: tuple[int, int]) -> Array:
     for axis, size in sizes:
         widths[axis] = (0, size - array.shape[axis])
     return np.pad(np.asarray(array, np.float32), widths)
-
-
-def _layout(shape: tuple[int, ...]) -> str:
-    """Return the layout of a tensor at the border: images by pixels, batches of images plain."""
-    if len(shape) != 4:
-        return ""
-    return "NHWC" if shape[0] == 1 else "NCHW"
 
 
 def _beyond_relu(found: Activation) -> Activation:

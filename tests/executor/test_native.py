@@ -27,6 +27,7 @@ from socsched.faults.model import Failure, Faults
 from socsched.planning.io import to_document
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.errors import StageFailed
+from socsched.runtime.executor import execute
 from socsched.runtime.journal import recover
 from socsched.runtime.options import Options
 from tests.executor.random_runs import MS, eventful_run, plain_run
@@ -307,3 +308,18 @@ def test_it_is_built_for_boards(tmp_path: Path) -> None:
     command = [emulator, "-L", "/usr/aarch64-linux-gnu", str(built), str(write_settings(settings, tmp_path)), "-o"]
     subprocess.run([*command, str(tmp_path), "--virtual"], check=True)
     assert differences(settings, *read_outcome(tmp_path)) == []
+
+
+def test_jobs_that_run_to_completion_against_the_plan_are_reported(
+    executor: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = plan(task("first", "s"), task("second", "first"), sensors={"s": 10 * MS})
+    engine = replace(made.engines[0], preemption="restart")
+    shared = replace(made, engines=(engine,))
+    apart = replace(shared, tasks=(made.tasks[0], replace(made.tasks[1], lanes=(1,))))
+    expected = "jobs on cpu run to completion, but the plan preempts them (restart): responses can be longer"
+    for one, notices in ((made, ()), (apart, ()), (shared, (expected,))):
+        found = run_native(executor, RunSettings(one, 20 * MS), tmp_path)[1].notices
+        assert [text.partition(" than planned")[0] for text in found] == list(notices)
+        execute(one, pipeline(one), frames=1, platform=HERE)
+        assert capsys.readouterr().err.count(expected) == len(notices)

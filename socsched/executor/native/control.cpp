@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "failure.hpp"
+#include "preemption.hpp"
 
 namespace socsched {
 
@@ -38,6 +39,9 @@ Control::Control(const Settings& settings, Names& names) : settings_(settings), 
   for (const std::string& path : settings.limp_home) plans_.push_back(std::make_unique<Plan>(read_plan(path, names)));
   std::vector<const Plan*> plans;
   for (const auto& plan : plans_) plans.push_back(plan.get());
+  for (const Plan* plan : plans)
+    for (const Engine& engine : plan->engines)
+      if (preempts(*plan, engine)) notices_.push_back(run_to_completion(engine, ""));
   sources_ = std::make_unique<Sources>(plans, names.count());
   size_t data = 0;
   data_number_.assign(static_cast<size_t>(names.count()), -1);

@@ -60,6 +60,7 @@ class Control {
   const Dispatcher& current() const { return *dispatchers_[static_cast<size_t>(version_)]; }
   const std::string& message(int64_t number) const { return messages_[static_cast<size_t>(number)]; }
   bool interrupted() const { return interrupted_; }
+  const std::vector<std::string>& notices() const { return notices_; }  // what the user should know about the plans
   const std::string& failure() const { return failure_; }  // empty if no stage failed for good
   std::string failed_stage() const { return failed_task_ < 0 ? "" : names_.text(failed_task_); }
   int64_t failed_frame() const { return failed_frame_; }
@@ -107,6 +108,7 @@ class Control {
   std::vector<Growth> growth_;
   std::vector<int64_t> overruns_, depths_;
   std::array<std::string, 64> messages_;
+  std::vector<std::string> notices_;
 };
 
 }  // namespace socsched

@@ -39,6 +39,7 @@ RealRun::RealRun(Control& control, Journal& journal, Detections& detections)
       shortest_(data_.size()),
       spent_(control.settings().failures.size()) {
   control.set_workers(this);
+  notices_ = control.notices();
   size_t seats = 0;
   for (int version = 0; version < control.versions(); version++) seats = std::max(seats, static_cast<size_t>(control.plan(version).seats));
   submissions_.resize(seats + 1);

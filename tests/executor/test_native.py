@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,13 @@ from socsched.executor.settings import JOURNAL, RunSettings, write_settings
 from socsched.executor.virtual import differences, differences_from_simulator, run_native, run_reference
 from socsched.faults.model import Failure, Faults
 from socsched.planning.io import to_document
+from socsched.planning.plan import Plan
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.errors import StageFailed
 from socsched.runtime.executor import execute
 from socsched.runtime.journal import recover
 from socsched.runtime.options import Options
-from tests.executor.random_runs import MS, eventful_run, plain_run
+from tests.executor.random_runs import MS, eventful_preemptive_run, eventful_run, plain_run, preemptive_run
 from tests.runtime.run_plans import HERE, pipeline, plan, task
 
 
@@ -72,6 +74,54 @@ def test_eventful_runs_equal_the_dispatcher(executor: Path, seed: int, tmp_path:
     assert differences(settings, trace, executed) == []
     for account in executed.accounts.values():
         assert account.released == account.completed + account.dropped + account.aborted
+
+
+@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(n, marks=pytest.mark.slow) for n in range(15, 200))])
+def test_preemptive_runs_equal_the_simulator(executor: Path, seed: int, tmp_path: Path) -> None:
+    settings = preemptive_run(seed)
+    trace, executed = run_native(executor, settings, tmp_path)
+    assert trace.jobs and executed.notices == ()
+    assert differences_from_simulator(settings, trace) == []
+
+
+@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(n, marks=pytest.mark.slow) for n in range(15, 200))])
+def test_eventful_runs_with_preemption_account_for_every_frame(executor: Path, seed: int, tmp_path: Path) -> None:
+    trace, executed = run_native(executor, eventful_preemptive_run(seed), tmp_path)
+    for account in executed.accounts.values():
+        assert account.released == account.completed + account.dropped + account.aborted
+    ran = Counter[int]()
+    for piece in trace.slices:
+        ran[piece.job] += piece.end_ns - piece.start_ns
+    assert all(job.exec_ns == ran[number] for number, job in enumerate(trace.jobs))
+
+
+def test_a_preempted_job_keeps_its_progress_and_pays_for_its_resumption(executor: Path, tmp_path: Path) -> None:
+    trace, executed = run_native(executor, RunSettings(urgent_and_long(switch_ns=MS), 20 * MS), tmp_path)
+    intervals = [(trace.jobs[p.job].task, p.start_ns // MS, p.end_ns // MS) for p in trace.slices]
+    assert intervals == [("long", 0, 5), ("urgent", 5, 6), ("long", 6, 15), ("urgent", 15, 16), ("long", 16, 18)]
+    assert [(job.task, job.exec_ns // MS, job.preemptions) for job in trace.jobs] == [
+        ("urgent", 1, 0), ("urgent", 1, 0), ("long", 16, 2)
+    ]  # fmt: skip
+    assert executed.notices == ()
+
+
+def test_a_suspended_job_does_not_count_as_hanging(executor: Path, tmp_path: Path) -> None:
+    made = urgent_and_long()
+    trace, _ = run_native(executor, RunSettings(made, 20 * MS, hang_ns=15 * MS), tmp_path)
+    assert {job.status for job in trace.jobs} == {"done"}
+    times = {"urgent": (-1,)}
+    trace, executed = run_native(executor, RunSettings(made, 40 * MS, hang_ns=15 * MS, times=times), tmp_path)
+    assert [job.status for job in trace.jobs if job.task == "long"] == ["aborted"] * 2
+    assert executed.accounts["long"].aborted == 2
+
+
+def urgent_and_long(switch_ns: int = 0) -> Plan:
+    """Return a plan of two timers on one lane that preempts: 1 ms every 10 ms from 5 ms on, 14 ms every 20 ms."""
+    made = plan(
+        task("urgent", offset_ns=5 * MS),
+        task("long", period_ns=20 * MS, deadline_ns=40 * MS, cost_ns=14 * MS, segments=()),
+    )
+    return replace(made, engines=(replace(made.engines[0], preemption="full", switch_ns=switch_ns),))
 
 
 def test_a_different_decision_is_found(executor: Path, tmp_path: Path) -> None:

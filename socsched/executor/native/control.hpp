@@ -17,6 +17,8 @@ class Workers {
  public:
   virtual ~Workers() = default;
   virtual void submit(Job* job) = 0;  // begin a job; its end is reported to `Control`
+  virtual void suspend(Job*) {}       // a more urgent job takes its lanes
+  virtual void resume(Job*) {}
 };
 
 class Control {
@@ -82,6 +84,7 @@ class Control {
   int replacement(const Task& task, int version) const;  // a plan without any lost lane, -1 if there is none
   void lose(const Task& task, int version);
   void take_over(int version, Ns now);
+  void strand(int version, const Task* task, Ns now);
   int64_t keep(const std::string& message);
 
   const Settings& settings_;

@@ -3,14 +3,19 @@
 
 #include <string>
 
-#include "plan.hpp"
+#include "settings.hpp"
 
 namespace socsched {
 
-// Whether a plan preempts jobs of an engine: it has preemption, and two of its tasks share a lane.
-bool preempts(const Plan& plan, const Engine& engine);
+// How jobs of an engine are preempted; if they are not, against the plan, `why` says what is missing.
+struct Preempting {
+  bool preempts = false;
+  std::string why;
+};
 
-// Return the notice for an engine whose jobs run to completion although the plan preempts them; `why` may be empty.
+Preempting preempting(const Plan& plan, const Engine& engine, const Settings& settings, const Order& order);
+
+// Return the notice for an engine whose jobs run to completion although the plan preempts them.
 std::string run_to_completion(const Engine& engine, const std::string& why);
 
 }  // namespace socsched

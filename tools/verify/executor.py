@@ -4,11 +4,11 @@
 
 All run on a virtual clock.  A third of the runs are plain (orders, joins, sampling, bounded queues, gangs) and must
 equal the Python dispatcher in every job, execution interval, event, counter and account, and the simulator in every
-job and interval.  Another third have overload policies, missing data, isolation, lost frames, failing and hanging jobs and
-limp-home plans, which the simulator defines otherwise or lacks: they must equal the Python dispatcher.  The rest are
-plain but on engines that preempt, which the Python dispatcher does not: they must equal the simulator, and the same
-plans with the events above must end with balanced accounts.  `--flags` are added to the build.  Exit code 1 if a run
-differs.
+job and interval.  Another third have overload policies, missing data, isolation, lost frames, failing and hanging jobs
+and limp-home plans, which the simulator defines otherwise or lacks: they must equal the Python dispatcher.  The rest
+are plain but on engines that preempt, which the Python dispatcher does not: they must equal the simulator, and the
+same plans with the events above must end with balanced accounts.  `--flags` are added to the build.  Exit code 1 if a
+run differs.
 """
 
 from __future__ import annotations

@@ -69,6 +69,12 @@ Control::Control(const Settings& settings, Names& names) : settings_(settings), 
   overruns_.resize(growth_.size());
 }
 
+void Control::complete_jobs(int version, const Engine& engine, const std::string& why) {
+  const Wiring& wiring = *wirings_[static_cast<size_t>(version)];
+  wirings_[static_cast<size_t>(version)]->preempts[static_cast<size_t>(&engine - wiring.plan.engines.data())] = 0;
+  notices_.push_back(run_to_completion(engine, why));
+}
+
 // -- events
 
 void Control::release(int provider, int64_t frame, Ns nominal, Ns now, Data* data) {

@@ -34,6 +34,9 @@ class Control {
   void ended(Job* job, Ns start, Ns end);            // without effect for a job that was abandoned
   void failed(Job* job, Ns start, Ns end, const std::string& error);
   void look(Ns now);                                 // sample running jobs and queues: overruns, hangs, growth
+  // Let the jobs of an engine run to completion against the plan, with a notice that says why; before the first release.
+  void complete_jobs(int version, const Engine& engine, const std::string& why);
+  void limit_levels(int version, const Task& task, int count) { wirings_[static_cast<size_t>(version)]->levels[static_cast<size_t>(task.number)] = count; }
   void interrupt() { interrupted_ = true; }
 
   // -- the run

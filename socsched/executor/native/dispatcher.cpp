@@ -92,13 +92,15 @@ size_t Dispatcher::pick(Ns now, Job** started) {
     next = job->next;
     keep(job);
     if ((shield && isolation_.holds_back(*job, first, now)) || taken(*job->task) || started_[at(job->task->number)]) continue;
+    const int above = preemptive(*job->task) ? level(*job->task) : 0;
+    if (above >= wiring_.levels[at(job->task->number)]) continue;  // a job below has ended, but one above it has not
     leave_queue(job);
     if (!sample(job, now) || !worthwhile(job, now)) continue;
     for (const int seat : job->task->seats) seats_[at(seat)] = job;
     job->since = now;
     if (preemptive(*job->task)) {
       started_[at(job->task->number)] = 1;
-      job->level = level(*job->task);
+      job->level = above;
     } else {
       size_t slot = 0;
       while (slots_[slot]) slot++;  // at most one running job for every lane

@@ -42,6 +42,8 @@ struct StageSettings {
   std::map<std::string, std::string> options;  // of an engine, for its adapter
   std::vector<std::string> input_names, output_names;  // of an engine: the tensors in its artefact
 
+  // Whether any thread of its lane can run it, on that lane's processor alone.
+  bool takes_any_thread() const { return kind == "spin" || kind == "call" || kind == "host" || kind == "convert"; }
   bool computes() const { return kind != "spin" && kind != "sleep" && kind != "call"; }
 };
 

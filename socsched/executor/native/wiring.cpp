@@ -1,6 +1,7 @@
 #include "wiring.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <set>
 
 #include "failure.hpp"
@@ -46,6 +47,7 @@ Wiring::Wiring(const Plan& plan, const Settings& settings, const Names& names, i
     preempts.push_back(found.preempts);
     completes.push_back(found.why);
   }
+  levels.assign(plan.tasks.size(), INT_MAX);
   for (const Task& task : plan.tasks) {
     const std::string& policy = plan.engines[static_cast<size_t>(task.engine)].policy;
     const auto order = settings.orders.find(policy);

@@ -114,6 +114,53 @@ def test_a_suspended_job_does_not_count_as_hanging(executor: Path, tmp_path: Pat
     assert executed.accounts["long"].aborted == 2
 
 
+def test_a_preempted_job_is_suspended_in_real_time(executor: Path, tmp_path: Path) -> None:
+    made = urgent_and_long()
+    stages = {"urgent": {"kind": "spin", "time_ns": MS}, "long": {"kind": "spin", "time_ns": 14 * MS}}
+    lanes = sorted(os.sched_getaffinity(0))[-1:] + [-1] * 3
+    settings = RunSettings(made, 60 * MS, stages=stages, processors={"cpu": lanes}, realtime="fifo")
+    assert start(executor, settings, tmp_path).returncode == 0
+    trace, executed = read_outcome(tmp_path)
+    if any("SCHED_FIFO" in notice for notice in executed.notices):
+        pytest.skip("real-time scheduling is not allowed")
+    assert executed.notices == () and {job.status for job in trace.jobs} == {"done"}
+    last: dict[tuple[int, ...], int] = {}
+    for piece in trace.slices:
+        assert piece.start_ns >= last.get(piece.lanes, 0)
+        last[piece.lanes] = piece.end_ns
+    long = [job for job in trace.jobs if job.task == "long"]
+    urgent = [job for job in trace.jobs if job.task == "urgent"]
+    within = [
+        (one, other) for one in urgent for other in long
+        if other.start_ns < one.start_ns and one.finish_ns < other.finish_ns
+    ]  # fmt: skip
+    assert within and sum(job.preemptions for job in long) >= 1
+    assert all(job.exec_ns < job.finish_ns - job.start_ns for job in long if job.preemptions)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, "preemption needs --realtime fifo"),
+        ({"realtime": "fifo"}, "its lanes have no processors"),
+        (
+            {"realtime": "fifo", "stages": {"long": {"kind": "sleep"}}, "processors": {"cpu": [0] * 4}},
+            "of long is bound",
+        ),
+    ],
+)
+def test_jobs_that_cannot_be_preempted_in_real_time_are_reported(
+    executor: Path, changes: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    settings = RunSettings(urgent_and_long(), 5 * MS, **changes)
+    assert start(executor, settings, tmp_path).returncode == 0
+    trace, executed = read_outcome(tmp_path)
+    if why not in str(executed.notices) and "SCHED_FIFO refused" in str(executed.notices):
+        pytest.skip("real-time scheduling is not allowed")
+    assert why in str(executed.notices)
+    assert all(job.preemptions == 0 for job in trace.jobs)
+
+
 def urgent_and_long(switch_ns: int = 0) -> Plan:
     """Return a plan of two timers on one lane that preempts: 1 ms every 10 ms from 5 ms on, 14 ms every 20 ms."""
     made = plan(

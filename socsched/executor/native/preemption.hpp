@@ -1,4 +1,4 @@
-// Engines whose running jobs the plan preempts, and whether this executor does.
+// Engines on which the plan preempts running jobs, and whether this executor does.
 #pragma once
 
 #include <string>

@@ -17,6 +17,7 @@ from socsched.compiler.native.host_stages import SOURCES as STAGES
 from socsched.compiler.native.shared_object import FLAGS
 from socsched.compiler.store import library, scratch
 from socsched.errors import MachineError
+from socsched.progress import notice, tell
 
 NAME = "socsched-executor"
 SOURCES = Path(__file__).with_name("native")
@@ -58,6 +59,7 @@ def build_executor(compiler: str, machine: str, flags: tuple[str, ...] = ()) -> 
     include = f"-I{STAGES[0].parent}"
 
     def build(folder: Path) -> None:
+        notice(f"executor for {machine}", f"building the native executor for {machine} (about a minute, once)")
         with scratch(folder.parent) as aside:
 
             def compile_one(source: Path) -> str:
@@ -66,8 +68,11 @@ def build_executor(compiler: str, machine: str, flags: tuple[str, ...] = ()) -> 
                 compilers.run([compiler, *how, *flags, "-c", str(source), "-o", made], aside, 600)
                 return made
 
+            objects: list[str] = []
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                objects = list(pool.map(compile_one, code))
+                for made in pool.map(compile_one, code):
+                    objects.append(made)
+                    tell("building the native executor", len(objects), len(code), "files")
             compilers.run([compiler, *_FLAGS, *flags, *objects, "-o", NAME, *_LINKED], folder, 600)
 
     try:

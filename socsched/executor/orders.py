@@ -53,6 +53,12 @@ def declared_terms(name: str) -> Terms:
     return first.name.lower(), second.name.lower()
 
 
+def preemption_of(name: str) -> str:
+    """Return how the policy `name` preempts: "as-engine", "never", or "mechanism" for one that the policy declares."""
+    rule = get_policy(name)
+    return "never" if not rule.preemptive else "mechanism" if rule.preemption else "as-engine"
+
+
 def declared_key(name: str) -> Key:
     """Return the sort key of a policy for the Python dispatcher; raise UsageError as `declared_terms`."""
     first, second = (_VALUES[Term[term.upper()]] for term in declared_terms(name))

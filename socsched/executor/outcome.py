@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,4 +55,6 @@ def read_outcome(folder: Path) -> tuple[Trace, Executed]:
     trace.duration_ns = executed.duration_ns
     trace.instants.sort(key=lambda instant: instant.time_ns)
     trace.slices.sort(key=lambda piece: piece.start_ns)
+    for job, intervals in Counter(piece.job for piece in trace.slices).items():
+        trace.jobs[job].preemptions = intervals - 1
     return trace, executed

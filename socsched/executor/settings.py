@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from socsched.executor.orders import declared_terms
+from socsched.executor.orders import declared_terms, preemption_of
 from socsched.faults.model import Faults
 from socsched.files import write_file
 from socsched.planning import io
@@ -73,6 +73,7 @@ def document_of(settings: RunSettings, names: Sequence[str]) -> dict[str, Any]:
         "plan": names[0],
         "limp_home": names[1:],
         "orders": orders,
+        "preemption": {policy: preemption_of(policy) for policy in orders},
         "needs": {task: sorted(needed) for task, needed in settings.needs.items()},
         "stages": {task: dict(how) for task, how in settings.stages.items()},
         "limp_home_stages": [{task: dict(how) for task, how in one.items()} for one in settings.limp_home_stages],

@@ -200,7 +200,7 @@ def differences_from_simulator(settings: RunSettings, native: Trace) -> list[str
     """Return how a native run differs from a simulation of its plan, job by job; empty if it does not.
 
     A simulation ends at the horizon, where the executor lets released frames complete: later events do not count.  The
-    plan must be one that both model: engines without preemption, no contention, constant execution times.
+    plan must be one that both model: engines with full preemption or none, no contention, constant execution times.
     """
     end = settings.horizon_ns
     dropped = {(n.subject, n.frame): n.time_ns for n in native.instants if n.kind == "drop"}
@@ -215,12 +215,26 @@ def differences_from_simulator(settings: RunSettings, native: Trace) -> list[str
         times = (job.start_ns if begun else -1, job.finish_ns if ended else -1)
         sampled = sorted(job.sampled.items()) if begun else []
         mine.append(f"{job.task} {job.frame} {job.activation_ns} {job.deadline_ns} {times} {status} {sampled}")
+    simulated = simulate(settings.plan, end)
     theirs = [
         f"{job.task} {job.frame} {job.activation_ns} {job.deadline_ns} {(job.start_ns, job.finish_ns)} {job.status} "
         f"{sorted((name, frame) for name, frame in job.sampled.items() if frame >= 0)}"
-        for job in simulate(settings.plan, end).jobs
+        for job in simulated.jobs
     ]
-    return _differing("jobs", sorted(mine), sorted(theirs))
+    found = _differing("jobs", sorted(mine), sorted(theirs))
+    return found + _differing("intervals", _intervals(native, end), _intervals(simulated, end))
+
+
+def _intervals(trace: Trace, end: int) -> list[str]:
+    """Return the execution intervals of all jobs before `end`, in order, adjacent ones joined."""
+    rows: list[list[Any]] = []
+    pieces = [(repr((trace.jobs[p.job].task, trace.jobs[p.job].frame)), p.start_ns, p.end_ns) for p in trace.slices]
+    for job, start, stop in sorted(pieces):
+        if rows and rows[-1][0] == job and rows[-1][2] == start:
+            rows[-1][2] = stop
+        elif start < end:
+            rows.append([job, start, stop])
+    return [f"{job} {start} {min(stop, end)}" for job, start, stop in rows]
 
 
 def _rows(trace: Trace, what: str) -> Sequence[Any]:

@@ -1,6 +1,7 @@
 """Run a plan on this machine: the planned stages, frame after frame, against their deadlines.
 
-`execute` is the only entry point; `session.py` owns the threads.  The executor never preempts running jobs.
+`execute` is the only entry point; `session.py` owns the threads.  The executor never preempts running jobs, and warns
+of engines where the plan does.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from socsched.runtime.input_files import InputFiles
 from socsched.runtime.inputs import sources
 from socsched.runtime.options import PLAIN, Options
 from socsched.runtime.plan_instance import WARMUP_FRAMES
+from socsched.runtime.run_to_completion import unpreempted
 from socsched.runtime.session import Session
 from socsched.runtime.worker import warn
 from socsched.trace.trace import Trace
@@ -75,6 +77,8 @@ def execute(
     bound = bindings(pipeline)
     setting = Setting(plan, pipeline, here, bound, weights, seed, scales)
     feeds, horizon = prepare_inputs(setting, scans, frames, duration_ns, loop, options.topics)
+    for text in unpreempted(plan):
+        warn(text)
     session = Session(setting, feeds, backends or {}, place, on_frame, options, alone)
     with place.prepared(plan):
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -64,6 +65,34 @@ def plain_run(seed: int) -> RunSettings:
     return RunSettings(random_plan(draw), draw.randint(50, 300) * MS, seed=seed)
 
 
+def preemptive_run(seed: int) -> RunSettings:
+    """Return a run of a random plan with engines that preempt, which the simulator models too."""
+    draw = Random(f"preemptive {seed}")
+    made = random_plan(draw)
+    return RunSettings(_preemptive(made, draw), draw.randint(50, 300) * MS, seed=seed)
+
+
+def eventful_preemptive_run(seed: int) -> RunSettings:
+    """Return an eventful run on engines that preempt."""
+    settings, draw = eventful_run(seed), Random(f"eventful preemptive {seed}")
+    spare = tuple(_preemptive(one, draw) for one in settings.limp_home)
+    return replace(settings, plan=_preemptive(settings.plan, draw), limp_home=spare)
+
+
+def _preemptive(made: Plan, draw: Random) -> Plan:
+    """Return the plan with engines that mostly preempt, at some cost, in an order that is constant for a job."""
+    engines = tuple(
+        replace(
+            engine,
+            preemption=draw.choice(("full", "full", "full", "none")),
+            switch_ns=draw.choice((0, 1, draw.randint(1, MS))),
+            policy=draw.choice([name for name in ORDERS if name not in ("llf", "srtf")]),
+        )
+        for engine in made.engines
+    )
+    return replace(made, engines=engines)
+
+
 def eventful_run(seed: int) -> RunSettings:
     """Return a run with overload policies, needs, isolation, lost frames, failing and hanging jobs, and spare plans."""
     draw = Random(f"eventful {seed}")
@@ -94,8 +123,6 @@ def eventful_run(seed: int) -> RunSettings:
 
 def _moved(made: Plan, draw: Random) -> Plan:
     """Return the plan with every task on one engine's lanes, chosen anew."""
-    from dataclasses import replace
-
     host = draw.choice(made.engines)
     tasks = tuple(replace(t, engine=host.id, lanes=(draw.randrange(host.lanes),)) for t in made.tasks)
     return replace(made, tasks=tasks)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,13 @@ from socsched.executor.settings import JOURNAL, RunSettings, write_settings
 from socsched.executor.virtual import differences, differences_from_simulator, run_native, run_reference
 from socsched.faults.model import Failure, Faults
 from socsched.planning.io import to_document
+from socsched.planning.plan import Plan
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.errors import StageFailed
+from socsched.runtime.executor import execute
 from socsched.runtime.journal import recover
 from socsched.runtime.options import Options
-from tests.executor.random_runs import MS, eventful_run, plain_run
+from tests.executor.random_runs import MS, eventful_preemptive_run, eventful_run, plain_run, preemptive_run
 from tests.runtime.run_plans import HERE, pipeline, plan, task
 
 
@@ -71,6 +74,100 @@ def test_eventful_runs_equal_the_dispatcher(executor: Path, seed: int, tmp_path:
     assert differences(settings, trace, executed) == []
     for account in executed.accounts.values():
         assert account.released == account.completed + account.dropped + account.aborted
+
+
+@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(n, marks=pytest.mark.slow) for n in range(15, 200))])
+def test_preemptive_runs_equal_the_simulator(executor: Path, seed: int, tmp_path: Path) -> None:
+    settings = preemptive_run(seed)
+    trace, executed = run_native(executor, settings, tmp_path)
+    assert trace.jobs and executed.notices == ()
+    assert differences_from_simulator(settings, trace) == []
+
+
+@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(n, marks=pytest.mark.slow) for n in range(15, 200))])
+def test_eventful_runs_with_preemption_account_for_every_frame(executor: Path, seed: int, tmp_path: Path) -> None:
+    trace, executed = run_native(executor, eventful_preemptive_run(seed), tmp_path)
+    for account in executed.accounts.values():
+        assert account.released == account.completed + account.dropped + account.aborted
+    ran = Counter[int]()
+    for piece in trace.slices:
+        ran[piece.job] += piece.end_ns - piece.start_ns
+    assert all(job.exec_ns == ran[number] for number, job in enumerate(trace.jobs))
+
+
+def test_a_preempted_job_keeps_its_progress_and_pays_for_its_resumption(executor: Path, tmp_path: Path) -> None:
+    trace, executed = run_native(executor, RunSettings(urgent_and_long(switch_ns=MS), 20 * MS), tmp_path)
+    intervals = [(trace.jobs[p.job].task, p.start_ns // MS, p.end_ns // MS) for p in trace.slices]
+    assert intervals == [("long", 0, 5), ("urgent", 5, 6), ("long", 6, 15), ("urgent", 15, 16), ("long", 16, 18)]
+    found = [(job.task, job.exec_ns // MS, job.preemptions) for job in trace.jobs]
+    assert found == [("long", 16, 2), ("urgent", 1, 0), ("urgent", 1, 0)]
+    assert executed.notices == ()
+
+
+def test_a_suspended_job_does_not_count_as_hanging(executor: Path, tmp_path: Path) -> None:
+    made = urgent_and_long()
+    trace, _ = run_native(executor, RunSettings(made, 20 * MS, hang_ns=15 * MS), tmp_path)
+    assert {job.status for job in trace.jobs} == {"done"}
+    times = {"urgent": (-1,)}
+    trace, executed = run_native(executor, RunSettings(made, 40 * MS, hang_ns=15 * MS, times=times), tmp_path)
+    assert [job.status for job in trace.jobs if job.task == "long"] == ["aborted"] * 2
+    assert executed.accounts["long"].aborted == 2
+
+
+def test_a_preempted_job_is_suspended_in_real_time(executor: Path, tmp_path: Path) -> None:
+    made = urgent_and_long()
+    stages = {"urgent": {"kind": "spin", "time_ns": MS}, "long": {"kind": "spin", "time_ns": 14 * MS}}
+    lanes = sorted(os.sched_getaffinity(0))[-1:] + [-1] * 3
+    settings = RunSettings(made, 60 * MS, stages=stages, processors={"cpu": lanes}, realtime="fifo")
+    assert start(executor, settings, tmp_path).returncode == 0
+    trace, executed = read_outcome(tmp_path)
+    if any("SCHED_FIFO" in notice for notice in executed.notices):
+        pytest.skip("real-time scheduling is not allowed")
+    assert executed.notices == () and {job.status for job in trace.jobs} == {"done"}
+    last: dict[tuple[int, ...], int] = {}
+    for piece in trace.slices:
+        assert piece.start_ns >= last.get(piece.lanes, 0)
+        last[piece.lanes] = piece.end_ns
+    long = [job for job in trace.jobs if job.task == "long"]
+    urgent = [job for job in trace.jobs if job.task == "urgent"]
+    within = [
+        (one, other) for one in urgent for other in long
+        if other.start_ns < one.start_ns and one.finish_ns < other.finish_ns
+    ]  # fmt: skip
+    assert within and sum(job.preemptions for job in long) >= 1
+    assert all(job.exec_ns < job.finish_ns - job.start_ns for job in long if job.preemptions)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, "preemption needs --realtime fifo"),
+        ({"realtime": "fifo"}, "its lanes have no processors"),
+        (
+            {"realtime": "fifo", "stages": {"long": {"kind": "sleep"}}, "processors": {"cpu": [0] * 4}},
+            "of long is bound",
+        ),
+    ],
+)
+def test_jobs_that_cannot_be_preempted_in_real_time_are_reported(
+    executor: Path, changes: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    settings = RunSettings(urgent_and_long(), 5 * MS, **changes)
+    assert start(executor, settings, tmp_path).returncode == 0
+    trace, executed = read_outcome(tmp_path)
+    if why not in str(executed.notices) and "SCHED_FIFO refused" in str(executed.notices):
+        pytest.skip("real-time scheduling is not allowed")
+    assert why in str(executed.notices)
+    assert all(job.preemptions == 0 for job in trace.jobs)
+
+
+def urgent_and_long(switch_ns: int = 0) -> Plan:
+    """Return a plan of two timers on one lane that preempts: 1 ms every 10 ms from 5 ms on, 14 ms every 20 ms."""
+    made = plan(
+        task("urgent", offset_ns=5 * MS),
+        task("long", period_ns=20 * MS, deadline_ns=40 * MS, cost_ns=14 * MS, segments=()),
+    )
+    return replace(made, engines=(replace(made.engines[0], preemption="full", switch_ns=switch_ns),))
 
 
 def test_a_different_decision_is_found(executor: Path, tmp_path: Path) -> None:
@@ -307,3 +404,18 @@ def test_it_is_built_for_boards(tmp_path: Path) -> None:
     command = [emulator, "-L", "/usr/aarch64-linux-gnu", str(built), str(write_settings(settings, tmp_path)), "-o"]
     subprocess.run([*command, str(tmp_path), "--virtual"], check=True)
     assert differences(settings, *read_outcome(tmp_path)) == []
+
+
+def test_jobs_that_run_to_completion_against_the_plan_are_reported(
+    executor: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = plan(task("first", "s"), task("second", "first"), sensors={"s": 10 * MS})
+    engine = replace(made.engines[0], preemption="restart")
+    shared = replace(made, engines=(engine,))
+    apart = replace(shared, tasks=(made.tasks[0], replace(made.tasks[1], lanes=(1,))))
+    expected = "jobs on cpu run to completion, but the plan preempts them (restart): responses can be longer"
+    for one, notices in ((made, ()), (apart, ()), (shared, (expected,))):
+        found = run_native(executor, RunSettings(one, 20 * MS), tmp_path)[1].notices
+        assert [text.partition(" than planned")[0] for text in found] == list(notices)
+        execute(one, pipeline(one), frames=1, platform=HERE)
+        assert capsys.readouterr().err.count(expected) == len(notices)

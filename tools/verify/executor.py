@@ -2,11 +2,13 @@
 
     python -m tools.verify.executor [--plans 2000] [--seed 0] [--flags="-fsanitize=address,undefined"]
 
-All run on a virtual clock.  Half of the runs are plain (orders, joins, sampling, bounded queues, gangs) and must equal
-the Python dispatcher in every job, execution interval, event, counter and account, and the simulator in every job.  The
-other half have overload policies, missing data, isolation, lost frames, failing and hanging jobs and limp-home plans,
-which the simulator defines otherwise or lacks: they must equal the Python dispatcher.  `--flags` are added to the
-build.  Exit code 1 if a run differs.
+All run on a virtual clock.  A third of the runs are plain (orders, joins, sampling, bounded queues, gangs) and must
+equal the Python dispatcher in every job, execution interval, event, counter and account, and the simulator in every
+job and interval.  Another third have overload policies, missing data, isolation, lost frames, failing and hanging jobs
+and limp-home plans, which the simulator defines otherwise or lacks: they must equal the Python dispatcher.  The rest
+are plain but on engines that preempt, which the Python dispatcher does not: they must equal the simulator, and the
+same plans with the events above must end with balanced accounts.  `--flags` are added to the build.  Exit code 1 if a
+run differs.
 """
 
 from __future__ import annotations
@@ -19,8 +21,20 @@ from collections import Counter
 from pathlib import Path
 
 from socsched.executor.build import build_executor, cxx_compiler
+from socsched.executor.outcome import Executed
 from socsched.executor.virtual import differences, differences_from_simulator, run_native
-from tests.executor.random_runs import eventful_run, plain_run
+from tests.executor.random_runs import eventful_preemptive_run, eventful_run, plain_run, preemptive_run
+
+RUNS = {"plain": plain_run, "eventful": eventful_run, "preemptive": preemptive_run}
+
+
+def unbalanced(executed: Executed) -> list[str]:
+    """Return the sources whose frames are not all accounted for."""
+    return [
+        f"{source}: {account}"
+        for source, account in executed.accounts.items()
+        if account.released != account.completed + account.dropped + account.aborted
+    ]
 
 
 def main() -> int:
@@ -38,20 +52,28 @@ def main() -> int:
     wrong: Counter[str] = Counter()
     seen: Counter[str] = Counter()
     for number in range(args.plans):
-        seed, plain = args.seed + number // 2, number % 2 == 0
-        settings = plain_run(seed) if plain else eventful_run(seed)
+        seed, sort = args.seed + number // len(RUNS), list(RUNS)[number % len(RUNS)]
+        settings = RUNS[sort](seed)
         with tempfile.TemporaryDirectory() as folder:
             trace, executed = run_native(executor, settings, Path(folder))
+            if sort == "preemptive":
+                eventful = run_native(executor, eventful_preemptive_run(seed), Path(folder))
         seen.update(f"jobs {job.status}" for job in trace.jobs)
         seen.update(f"events {note.kind}" for note in trace.instants)
-        found = {"dispatcher": differences(settings, trace, executed)}
-        if plain:
+        seen["preemptions"] += sum(job.preemptions for job in trace.jobs)
+        found: dict[str, list[str]] = {}
+        if sort != "preemptive":
+            found["dispatcher"] = differences(settings, trace, executed)
+        else:
+            found["balance of accounts"] = unbalanced(eventful[1])
+            seen["preemptions in eventful runs"] += sum(job.preemptions for job in eventful[0].jobs)
+        if sort != "eventful":
             found["simulator"] = differences_from_simulator(settings, trace)
         for other, lines in found.items():
             seen[f"runs compared with the {other}"] += 1
             wrong[other] += bool(lines)
             if lines and wrong[other] <= 3:
-                print(f"{'plain' if plain else 'eventful'} run {seed}, {other}:", *lines, sep="\n  ")
+                print(f"{sort} run {seed}, {other}:", *lines, sep="\n  ")
     for what, count in sorted(seen.items()):
         print(f"{count:>9,} {what}")
     for other, count in wrong.items():

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "failure.hpp"
+#include "preemption.hpp"
 
 namespace socsched {
 
@@ -48,6 +49,9 @@ Control::Control(const Settings& settings, Names& names) : settings_(settings), 
         for (const int provider : list)
           if (data_number_[static_cast<size_t>(provider)] < 0) data_number_[static_cast<size_t>(provider)] = static_cast<int>(data++);
   }
+  for (const auto& wiring : wirings_)
+    for (size_t i = 0; i < wiring->plan.engines.size(); i++)
+      if (!wiring->completes[i].empty()) notices_.push_back(run_to_completion(wiring->plan.engines[i], wiring->completes[i]));
   const Store::Size size = size_of(wirings_, sources_->count(), data);
   store_ = std::make_unique<Store>(size);
   ledger_ = std::make_unique<Ledger>(sources_->count(), size.jobs + size.joins * size.sources + 16);
@@ -58,9 +62,17 @@ Control::Control(const Settings& settings, Names& names) : settings_(settings), 
   been_in_charge_.assign(plans_.size(), 0);
   been_in_charge_[0] = 1;
   started_.resize(size.seats + 1);
-  looked_.reserve(size.seats + 1);
+  size_t started = size.seats + 1;  // a lane has at most one running job, a task at most one that is suspended
+  for (const auto& plan : plans_) started = std::max(started, static_cast<size_t>(plan->seats) + plan->tasks.size() + 1);
+  looked_.reserve(started);
   growth_.resize(static_cast<size_t>(names.count()));
   overruns_.resize(growth_.size());
+}
+
+void Control::complete_jobs(int version, const Engine& engine, const std::string& why) {
+  const Wiring& wiring = *wirings_[static_cast<size_t>(version)];
+  wirings_[static_cast<size_t>(version)]->preempts[static_cast<size_t>(&engine - wiring.plan.engines.data())] = 0;
+  notices_.push_back(run_to_completion(engine, why));
 }
 
 // -- events
@@ -82,6 +94,8 @@ void Control::dispatch(Ns now) {
   Dispatcher& dispatcher = *dispatchers_[static_cast<size_t>(version_)];
   const size_t count = dispatcher.pick(now, started_.data());
   running_ += static_cast<int64_t>(count);
+  for (Job* const job : dispatcher.suspended()) workers_->suspend(job);
+  for (Job* const job : dispatcher.resumed()) workers_->resume(job);
   for (size_t i = 0; i < count; i++) workers_->submit(started_[i]);
   dispatcher.tidy(now);
 }
@@ -157,8 +171,8 @@ void Control::watch(Job* job, Ns now) {
   const Ns begun = __atomic_load_n(&job->begun, __ATOMIC_ACQUIRE);
   if (begun < 0) return;
   const Task& task = *job->task;
-  const Ns lasted = now - begun;
-  if (lasted > hang_limit(task)) return hung(job, now, lasted);
+  const Ns lasted = job->executed(begun, now);
+  if (!job->suspended && lasted > hang_limit(task)) return hung(job, now, lasted);
   if (lasted > task.wcet && !job->seen_overrun) {
     job->seen_overrun = true;
     int64_t& count = overruns_[static_cast<size_t>(task.provider)];
@@ -202,6 +216,7 @@ void Control::hung(Job* job, Ns now, Ns lasted) {
   dispatcher.abandon(job, __atomic_load_n(&job->begun, __ATOMIC_ACQUIRE), now, Dispatcher::Abandon::aborted, Text::hangs,
                      task.provider, lasted, task.wcet);
   lose(task, version);
+  strand(version, &task, now);
   if (other >= 0) {
     take_over(other, now);
     ring_->instant({now, Kind::fault, task.provider, frame, Text::hangs_replaced, version << 20 | task.number, lasted, task.wcet});
@@ -232,8 +247,25 @@ void Control::lose(const Task& task, int version) {
   for (const int lane : task.lanes) lost_.emplace_back(plan(version).engines[static_cast<size_t>(task.engine)].id, lane);
 }
 
+// Abort the suspended jobs below a hanging one, or, without `task`, all of a plan that is replaced: nothing resumes them.
+void Control::strand(int version, const Task* task, Ns now) {
+  Dispatcher& dispatcher = *dispatchers_[static_cast<size_t>(version)];
+  for (Job *job = dispatcher.running().first, *next = nullptr; job; job = next) {
+    next = job->next;
+    const auto shared = [&](int seat) { return std::count(task->seats.begin(), task->seats.end(), seat) > 0; };
+    if (!job->suspended || (task && std::none_of(job->task->seats.begin(), job->task->seats.end(), shared))) continue;
+    running_--;
+    const Ns begun = __atomic_load_n(&job->begun, __ATOMIC_ACQUIRE);
+    if (task)
+      dispatcher.abandon(job, begun, now, Dispatcher::Abandon::aborted, Text::out_of_service, job->task->engine, version);
+    else
+      dispatcher.abandon(job, begun, now, Dispatcher::Abandon::aborted, Text::replaced_running);
+  }
+}
+
 void Control::take_over(int version, Ns now) {
   Dispatcher& old = *dispatchers_[static_cast<size_t>(version_)];
+  strand(version_, nullptr, now);
   old.close(now);
   version_ = version;
   been_in_charge_[static_cast<size_t>(version)] = 1;

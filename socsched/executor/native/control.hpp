@@ -17,6 +17,8 @@ class Workers {
  public:
   virtual ~Workers() = default;
   virtual void submit(Job* job) = 0;  // begin a job; its end is reported to `Control`
+  virtual void suspend(Job*) {}       // a more urgent job takes its lanes
+  virtual void resume(Job*) {}
 };
 
 class Control {
@@ -32,6 +34,9 @@ class Control {
   void ended(Job* job, Ns start, Ns end);            // without effect for a job that was abandoned
   void failed(Job* job, Ns start, Ns end, const std::string& error);
   void look(Ns now);                                 // sample running jobs and queues: overruns, hangs, growth
+  // Let the jobs of an engine run to completion against the plan, with a notice that says why; before the first release.
+  void complete_jobs(int version, const Engine& engine, const std::string& why);
+  void limit_levels(int version, const Task& task, int count) { wirings_[static_cast<size_t>(version)]->levels[static_cast<size_t>(task.number)] = count; }
   void interrupt() { interrupted_ = true; }
 
   // -- the run
@@ -60,6 +65,7 @@ class Control {
   const Dispatcher& current() const { return *dispatchers_[static_cast<size_t>(version_)]; }
   const std::string& message(int64_t number) const { return messages_[static_cast<size_t>(number)]; }
   bool interrupted() const { return interrupted_; }
+  const std::vector<std::string>& notices() const { return notices_; }  // what the user should know about the plans
   const std::string& failure() const { return failure_; }  // empty if no stage failed for good
   std::string failed_stage() const { return failed_task_ < 0 ? "" : names_.text(failed_task_); }
   int64_t failed_frame() const { return failed_frame_; }
@@ -81,6 +87,7 @@ class Control {
   int replacement(const Task& task, int version) const;  // a plan without any lost lane, -1 if there is none
   void lose(const Task& task, int version);
   void take_over(int version, Ns now);
+  void strand(int version, const Task* task, Ns now);
   int64_t keep(const std::string& message);
 
   const Settings& settings_;
@@ -107,6 +114,7 @@ class Control {
   std::vector<Growth> growth_;
   std::vector<int64_t> overruns_, depths_;
   std::array<std::string, 64> messages_;
+  std::vector<std::string> notices_;
 };
 
 }  // namespace socsched

@@ -21,6 +21,8 @@ Dispatcher::Dispatcher(const Wiring& wiring, Books books)
   changed_.assign(tasks, 0);
   lost_.assign(tasks, 0);
   changes_.reserve(tasks);
+  started_.assign(tasks, 0);
+  for (std::vector<Job*>* const list : {&held_, &suspended_, &resumed_}) list->reserve(tasks);
   latest_.resize(providers);
   const size_t sampled = at(static_cast<int>(std::count(wiring.sampled.begin(), wiring.sampled.end(), 1)));
   latest_origins_.resize(sampled * size.sources);
@@ -85,21 +87,87 @@ size_t Dispatcher::pick(Ns now, Job** started) {
   if (shield)
     for (const JobList* list : {&running_, &ready_})
       for (const Job* job = list->first; job; job = job->next) first = std::max<int>(first, job->task->criticality);
+  hold();
   for (Job *job = ready_.first, *next = nullptr; job; job = next) {
     next = job->next;
-    if ((shield && isolation_.holds_back(*job, first, now)) || taken(*job->task)) continue;
+    keep(job);
+    if ((shield && isolation_.holds_back(*job, first, now)) || taken(*job->task) || started_[at(job->task->number)]) continue;
+    const int above = preemptive(*job->task) ? level(*job->task) : 0;
+    if (above >= wiring_.levels[at(job->task->number)]) continue;  // a job below has ended, but one above it has not
     leave_queue(job);
     if (!sample(job, now) || !worthwhile(job, now)) continue;
     for (const int seat : job->task->seats) seats_[at(seat)] = job;
-    size_t slot = 0;
-    while (slots_[slot]) slot++;  // at most one running job for every lane
-    slots_[slot] = job;
-    job->slot = static_cast<int>(slot);
+    job->since = now;
+    if (preemptive(*job->task)) {
+      started_[at(job->task->number)] = 1;
+      job->level = above;
+    } else {
+      size_t slot = 0;
+      while (slots_[slot]) slot++;  // at most one running job for every lane
+      slots_[slot] = job;
+      job->slot = static_cast<int>(slot);
+    }
     running_.insert_after(running_.last, job);
     started[count++] = job;
   }
+  keep(nullptr);
+  switch_jobs(now);
   if (count && ready_.first) note_blockers(started, count);
   return count;
+}
+
+// Collect the started jobs of preemptive engines, and free their lanes for a new assignment by urgency.
+void Dispatcher::hold() {
+  held_.clear();
+  kept_ = 0;
+  for (Job* job = running_.first; job; job = job->next) {
+    if (!preemptive(*job->task)) continue;
+    held_.push_back(job);
+    for (const int seat : job->task->seats)
+      if (seats_[at(seat)] == job) seats_[at(seat)] = nullptr;
+  }
+  std::sort(held_.begin(), held_.end(), [](const Job* a, const Job* b) { return a->key < b->key; });
+}
+
+// Assign lanes to the held jobs more urgent than `before`, null: to all that are left.
+void Dispatcher::keep(const Job* before) {
+  for (; kept_ < held_.size() && (!before || held_[kept_]->key < before->key); kept_++) {
+    Job* const job = held_[kept_];
+    if (taken(*job->task)) continue;
+    for (const int seat : job->task->seats) seats_[at(seat)] = job;
+  }
+}
+
+// Suspend the held jobs that lost their lanes, and resume those that regained them.
+void Dispatcher::switch_jobs(Ns now) {
+  suspended_.clear();
+  resumed_.clear();
+  for (Job* const job : held_) {
+    const bool has_lanes = seats_[at(job->task->seats[0])] == job;
+    if (has_lanes == !job->suspended) continue;
+    if (has_lanes) {
+      job->suspended = false;
+      job->since = now;
+      resumed_.push_back(job);
+      continue;
+    }
+    const Ns begun = __atomic_load_n(&job->begun, __ATOMIC_ACQUIRE), from = std::max(begun, job->since);
+    if (begun >= 0 && from < now) {
+      job->ran += now - from;
+      slice(job, from, now);
+    }
+    job->suspended = true;
+    suspended_.push_back(job);
+  }
+}
+
+// The level of a job that starts: above all jobs that it suspends or that are suspended on its lanes.
+int Dispatcher::level(const Task& task) const {
+  int found = 0;
+  for (const Job* const job : held_)
+    for (const int seat : job->task->seats)
+      if (std::count(task.seats.begin(), task.seats.end(), seat)) found = std::max(found, job->level + 1);
+  return found;
 }
 
 void Dispatcher::tidy(Ns now) {
@@ -124,13 +192,14 @@ void Dispatcher::ended(Job* job, Ns start, Ns end) {
   const Task& task = *job->task;
   job->start = start;
   job->finish = end;
-  job->exec = end - start;
+  job->exec = job->executed(start, end);
+  const bool suspended = job->suspended;
   vacate(job, end);
   isolation_.ended(task, job->exec);
   const bool late = end > job->deadline;
   if (late && overload_.any() && overload_.missed(task, end))
     books_.ring.instant({end, Kind::overload, task.provider, job->frame, Text::work_shed});
-  slice(job, start, end);
+  if (!suspended) slice(job, std::max(start, job->since), end);
   if (late) books_.ring.instant({end, Kind::miss, task.provider, job->frame, Text::late, end - job->deadline});
   if (job->is_void) {
     abort_job(job, end, Text::replaced_running);
@@ -149,11 +218,12 @@ void Dispatcher::ended(Job* job, Ns start, Ns end) {
 
 void Dispatcher::abandon(Job* job, Ns start, Ns end, Abandon how, Text why, int64_t a, int64_t b, int64_t c) {
   job->start = start;
-  job->exec = end - start;
+  job->exec = job->executed(start, end);
   job->abandoned = true;
+  const bool suspended = job->suspended;
   vacate(job, end);
-  slice(job, start, end);
-  if (why == Text::hangs) {  // its thread may still use its data, which are therefore never reused
+  if (!suspended) slice(job, std::max(start, job->since), end);
+  if (why == Text::hangs || suspended) {  // its thread may still use its data, which are therefore never reused
     for (size_t i = 0; i < books_.store.size().data; i++) retain(job->given.data[i]);
     retain(job->output);
   }
@@ -291,9 +361,12 @@ bool Dispatcher::taken(const Task& task) const {
 // Free a job's lanes, and record the blocking time of the jobs it blocked.
 void Dispatcher::vacate(Job* job, Ns end) {
   running_.remove(job);
-  slots_[at(job->slot)] = nullptr;
   for (const int seat : job->task->seats)
     if (seats_[at(seat)] == job) seats_[at(seat)] = nullptr;
+  started_[at(job->task->number)] = 0;
+  outstanding_--;
+  if (job->slot < 0) return;
+  slots_[at(job->slot)] = nullptr;
   const size_t word = at(job->slot / 64);
   const uint64_t bit = uint64_t{1} << (job->slot % 64);
   for (Job* waiting = ready_.first; waiting; waiting = waiting->next)
@@ -301,14 +374,13 @@ void Dispatcher::vacate(Job* job, Ns end) {
       waiting->blockers[word] &= ~bit;
       waiting->blocking = std::max(waiting->blocking, end - waiting->activation);
     }
-  outstanding_--;
 }
 
 void Dispatcher::note_blockers(Job* const* started, size_t count) {
   for (Job* waiting = ready_.first; waiting; waiting = waiting->next)
     for (size_t i = 0; i < count; i++) {
       const Job* const job = started[i];
-      if (job->task->engine != waiting->task->engine || !(job->key > waiting->key)) continue;
+      if (job->slot < 0 || job->task->engine != waiting->task->engine || !(job->key > waiting->key)) continue;
       for (const int seat : waiting->task->seats)
         if (seats_[at(seat)] == job) waiting->blockers[job->slot / 64] |= uint64_t{1} << (job->slot % 64);
     }

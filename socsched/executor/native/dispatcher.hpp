@@ -37,7 +37,10 @@ class Dispatcher {
   void lose(int provider, int64_t frame, Ns release, Text why, int64_t a = 0);  // a frame that arrived but cannot be used
 
   // Take the jobs that start now, most urgent first, at most one for every lane; `tidy` must follow.  Return their number.
+  // Started jobs that lose or regain their lanes are in `suspended` and `resumed` until the next call.
   size_t pick(Ns now, Job** started);
+  const std::vector<Job*>& suspended() const { return suspended_; }
+  const std::vector<Job*>& resumed() const { return resumed_; }
   void tidy(Ns now);  // drop jobs that no longer fit the queues, and record the queue depths
 
   void ended(Job* job, Ns start, Ns end);
@@ -74,6 +77,11 @@ class Dispatcher {
   void vacate(Job* job, Ns end);
   void note_blockers(Job* const* started, size_t count);
   bool taken(const Task& task) const;
+  bool preemptive(const Task& task) const { return wiring_.preempts[static_cast<size_t>(task.engine)]; }
+  void hold();
+  void keep(const Job* before);
+  void switch_jobs(Ns now);
+  int level(const Task& task) const;
   void drop_job(Job* job, Ns now, Text why, int64_t a = 0, int64_t b = 0, int64_t c = 0);
   void abort_job(Job* job, Ns now, Text why, int64_t a = 0, int64_t b = 0, int64_t c = 0);
   void let_go(Frame& frame, Outcome outcome);
@@ -88,6 +96,9 @@ class Dispatcher {
   Isolation isolation_;
   JobList ready_, running_;
   std::vector<Job*> seats_, slots_;
+  std::vector<Job*> held_, suspended_, resumed_;  // held: started jobs of preemptive engines, most urgent first
+  size_t kept_ = 0;                         // held jobs that `pick` has passed
+  std::vector<char> started_;               // by task of a preemptive engine: whether a job of it was started
   std::vector<Join*> joins_;                // by task, oldest first
   std::vector<Latest> latest_;              // by provider, where sampled
   std::vector<int64_t> waiting_;

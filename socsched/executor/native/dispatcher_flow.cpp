@@ -139,7 +139,7 @@ void Dispatcher::activate(const Task& task, int64_t number, const Frame& frame, 
   outstanding_++;
   for (const int seat : task.seats) {
     const Job* const other = seats_[at(seat)];
-    if (other && other->key > job->key) job->blockers[other->slot / 64] |= uint64_t{1} << (other->slot % 64);
+    if (other && other->slot >= 0 && other->key > job->key) job->blockers[other->slot / 64] |= uint64_t{1} << (other->slot % 64);
   }
   Job* place = ready_.last;
   while (place && place->key > job->key) place = place->previous;

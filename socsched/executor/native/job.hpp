@@ -1,6 +1,7 @@
 // Jobs and the frames handed to them, in memory allocated before the run.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -56,9 +57,15 @@ struct Job {
   bool abandoned = false;       // it hangs: its end, if it comes, is ignored
   bool seen_overrun = false, seen_late = false;
   Ns begun = -1;                // when a worker began it
-  int slot = -1;                // number among the running jobs
+  Ns since = 0, ran = 0;        // start of its execution interval; execution time in the intervals before
+  bool suspended = false;       // a more urgent job has taken its lanes
+  int level = 0;                // number of suspended jobs below it on its lanes
+  int slot = -1;                // number among the running jobs that others do not preempt, -1: none
   Job *previous = nullptr, *next = nullptr;  // in the ready or running list
   Data* output = nullptr;       // where its stage writes
+
+  // The execution time until `now`, for a job begun at `start`, -1: not yet.
+  Ns executed(Ns start, Ns now) const { return suspended || start < 0 ? ran : ran + std::max(now - std::max(start, since), Ns{0}); }
 };
 
 // A doubly linked list of jobs.

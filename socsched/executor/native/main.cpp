@@ -101,7 +101,7 @@ int run(int count, char** values) {
   const std::string summary = arguments.folder + "/executed.json";
   std::remove(summary.c_str());  // that of an earlier run
   if (arguments.is_virtual) {
-    write_summary(summary, control, run_virtually(control, journal), 0, journal.error());
+    write_summary(summary, control, run_virtually(control, journal), 0, journal.error(), control.notices());
   } else {
     Detections detections(arguments.folder + "/detections.jsonl");
     RealRun real(control, journal, detections);

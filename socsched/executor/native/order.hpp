@@ -12,7 +12,7 @@ namespace socsched {
 
 using Key = std::array<int64_t, 4>;  // two terms, number of the task, frame; the smallest is served first
 
-// Terms that are constant while a job waits, which is all that an executor without preemption needs.
+// Terms that are constant while a job waits; those of a running job may change (`Order::constant`).
 enum class Term { nothing, priority, deadline, activation, period, relative_deadline, criticality, laxity, remaining, cost, best_effort };
 
 // The names of the terms in the settings of a run, in the order of `Term`.
@@ -20,6 +20,12 @@ const std::vector<std::string>& term_names();
 
 struct Order {
   Term first = Term::deadline, second = Term::activation;
+
+  // Whether a job's key stays the same while it runs.
+  bool constant() const {
+    const auto changes = [](Term term) { return term == Term::laxity || term == Term::remaining; };
+    return !changes(first) && !changes(second);
+  }
 
   Key key(const Task& task, int64_t frame, Ns activation, Ns deadline) const;
 };

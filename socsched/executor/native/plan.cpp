@@ -26,6 +26,7 @@ Engine read_engine(const JsonField& from, int seat0) {
   engine.kind = name_of(from["kind"]);
   engine.policy = from["policy"].text(4000);
   engine.preemption = from["preemption"].one_of({"full", "segment", "none", "restart"});
+  engine.switch_cost = from["switch_ns"].integer(0, MOST_NS);
   engine.lanes = static_cast<int>(from["lanes"].integer(1, MOST_LANES));
   engine.seat0 = seat0;
   return engine;

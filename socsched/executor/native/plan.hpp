@@ -32,6 +32,7 @@ enum Criticality { SOFT = 0, FIRM = 1, HARD = 2 };
 struct Engine {
   std::string id, kind, policy, preemption;
   int lanes = 0;
+  Ns switch_cost = 0;  // paid by a job that resumes
   int seat0 = 0;  // the number of its first lane among the lanes of all engines
 };
 

@@ -16,6 +16,7 @@ constexpr Ns MS = 1'000'000;
 constexpr Ns LEAD = 150'000;      // how long before an expected job a worker is woken
 constexpr Ns AWAKE = 300'000;     // how long it then stays awake, if the workers own their processors
 constexpr Ns JOURNAL = 250 * MS;
+constexpr size_t MOST_LEVELS = 64;  // of real-time priorities for the jobs of a lane
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -25,8 +26,8 @@ extern "C" void note_signal(int) { interrupted = 1; }
 
 Stage& RealRun::Worker::stage(const Task& task) const {
   size_t i = 0;
-  while (stages[i].first != &task) i++;
-  return *stages[i].second;
+  while (base->stages[i].first != &task) i++;
+  return *base->stages[i].second;
 }
 
 RealRun::RealRun(Control& control, Journal& journal, Detections& detections)
@@ -107,6 +108,8 @@ void RealRun::hire() {
   std::string notice;
   class_ = choose_class(settings.realtime, used.size(), notice);
   if (!notice.empty()) notices_.push_back(notice);
+  make_levels();
+  notices_.insert(notices_.end(), control_.notices().begin(), control_.notices().end());
   awake_ = settings.awake >= 0 ? settings.awake : class_ == "off" ? 0 : AWAKE;
   for (const auto& worker : workers_) {
     Worker* const own = worker.get();
@@ -123,6 +126,50 @@ void RealRun::hire() {
     }
 }
 
+// Return why the jobs of an engine cannot be preempted in real time, empty if they can.
+std::string RealRun::completion_cause(int version, const Engine& engine) const {
+  if (class_ != "fifo") return "preemption needs --realtime fifo, and permission for it";
+  std::vector<int> processors;
+  for (const auto& worker : workers_) {
+    if (worker->version != version || &control_.plan(version).engines[static_cast<size_t>(worker->tasks[0]->engine)] != &engine) continue;
+    if (worker->seats.size() > 1) return worker->tasks[0]->name + " takes several lanes";
+    if (worker->processors.empty()) return "its lanes have no processors";
+    processors.push_back(worker->processors[0]);
+    for (const Task* const task : worker->tasks)
+      if (!control_.settings().stage(version, task->name).takes_any_thread()) return "the stage of " + task->name + " is bound to a thread";
+  }
+  std::sort(processors.begin(), processors.end());
+  if (std::adjacent_find(processors.begin(), processors.end()) != processors.end()) return "its lanes share processors";
+  return "";
+}
+
+// Give lanes whose jobs are preempted a worker for every job that they can hold.
+void RealRun::make_levels() {
+  for (int version = 0; version < control_.versions(); version++)
+    for (size_t i = 0; i < control_.plan(version).engines.size(); i++) {
+      if (!control_.wiring(version).preempts[i]) continue;
+      const Engine& engine = control_.plan(version).engines[i];
+      if (const std::string why = completion_cause(version, engine); !why.empty()) control_.complete_jobs(version, engine, why);
+    }
+  const size_t bases = workers_.size();
+  for (size_t i = 0; i < bases; i++) {
+    Worker* const base = workers_[i].get();
+    if (!control_.wiring(base->version).preempts[static_cast<size_t>(base->tasks[0]->engine)]) continue;
+    base->levels = static_cast<int>(std::min(base->tasks.size(), MOST_LEVELS));
+    for (const Task* const task : base->tasks) control_.limit_levels(base->version, *task, base->levels);
+    for (Worker* below = base; below->level + 1 < base->levels; below = below->above) {
+      Worker* const worker = below->above = workers_.emplace_back(std::make_unique<Worker>()).get();
+      worker->version = base->version;
+      worker->level = below->level + 1;
+      worker->levels = base->levels;
+      worker->base = base;
+      worker->tasks = base->tasks;
+      worker->seats = base->seats;
+      worker->processors = base->processors;
+    }
+  }
+}
+
 void RealRun::dismiss() {
   for (const auto& worker : workers_) worker->mailbox.stop();
   for (const auto& worker : workers_)
@@ -134,7 +181,10 @@ void RealRun::dismiss() {
 void RealRun::prepare(Worker& worker) {
   fine_timers();
   worker.notice = pin(worker.processors);
-  if (class_ == "fifo") worker.notice += set_fifo(fifo_priority(worker.tasks, control_.plan(worker.version)));
+  if (class_ == "fifo") {
+    const int top = std::max(fifo_priority(worker.tasks, control_.plan(worker.version)), worker.levels);
+    worker.notice += set_fifo(top - (worker.levels - 1 - worker.level));
+  }
   for (const auto& [task, stage] : worker.stages) stage->prepare();
   if (class_ != "deadline") return;
   Ns period = worker.tasks[0]->period, deadline = worker.tasks[0]->deadline;
@@ -272,7 +322,9 @@ size_t RealRun::collect(Posting* postings) {
   submission_count_ -= count;
   for (size_t i = 0; i < count; i++) {
     Job* const job = submissions_[submission_count_ + i];
-    postings[i] = {worker_of_[static_cast<size_t>(job->version)][static_cast<size_t>(job->task->number)], job};
+    Worker* worker = worker_of_[static_cast<size_t>(job->version)][static_cast<size_t>(job->task->number)];
+    while (worker->level < job->level) worker = worker->above;
+    postings[i] = {worker, job};
   }
   return count;
 }
@@ -329,15 +381,17 @@ Ns RealRun::run() {
   sigaction(SIGTERM, &action, nullptr);
   if (class_ != "off")
     if (const std::string refused = lock_memory(); !refused.empty()) notices_.push_back(refused);
+  std::thread releaser([this] { release_loop(); });
+  while (!releasing_) sleep_until(monotonic_ns() + MS / 10);  // a thread not yet urgent may wait for one that is
   {
     std::lock_guard<Guard> lock(guard_);
     origin_ = monotonic_ns() + 2 * MS;  // time for all threads to sleep
     announce_releases();
   }
+  begun_ = true;
   for (const auto& worker : workers_) worker->mailbox.nudge();  // they learn of their first release
   std::thread writer([this] { journal_loop(); });
   std::thread monitor([this] { monitor_loop(); });
-  std::thread releaser([this] { release_loop(); });
   releaser.join();
   wind_down();
   stop_ = true;

@@ -34,9 +34,11 @@ class RealRun : public Workers {
   void submit(Job* job) override;  // called by `Control` with the guard held
 
  private:
-  // The thread of one set of lanes of one plan.
+  // A thread of one set of lanes of one plan.  Lanes whose jobs are preempted have several, at rising priorities: a job
+  // runs on the one above all that it suspends.
   struct Worker {
-    int version = 0;
+    int version = 0, level = 0, levels = 1;
+    Worker *base = this, *above = nullptr;            // the one of level 0, which owns the stages; that of the next level
     std::vector<const Task*> tasks;
     std::vector<int> processors, seats, rows;         // rows of the timetable whose frames its tasks receive first
     std::vector<std::pair<const Task*, std::unique_ptr<Stage>>> stages;
@@ -66,6 +68,8 @@ class RealRun : public Workers {
   void release_frame(int provider, int64_t frame, Ns nominal, Ns now);
   void dismiss();
   void hire();
+  void make_levels();
+  std::string completion_cause(int version, const Engine& engine) const;
   void work(Worker& worker);
   void prepare(Worker& worker);
   void execute(Worker& worker, Job* job);
@@ -106,7 +110,7 @@ class RealRun : public Workers {
   std::string class_ = "off";
   Ns origin_ = 0, awake_ = 0;
   std::atomic<int> version_{0};
-  std::atomic<bool> over_{false}, stop_{false}, warming_{true}, warmed_{false};
+  std::atomic<bool> over_{false}, stop_{false}, warming_{true}, warmed_{false}, releasing_{false}, begun_{false};
   std::string warm_error_;
   bool hung_ = false, started_ = false;
 };

@@ -76,6 +76,8 @@ void RealRun::release_loop() {
   fine_timers();
   if (class_ != "off") set_fifo(RELEASE_PRIORITY);
   short_turns();
+  releasing_ = true;
+  while (!begun_) sleep_until(monotonic_ns() + MS / 10);
   while (!over_) {
     Ns next = NEVER;
     for (const std::atomic<Ns>& row : next_release_) next = std::min(next, row.load(std::memory_order_acquire));

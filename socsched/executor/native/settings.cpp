@@ -60,6 +60,11 @@ Settings read_settings(const std::string& path, Names& names) {
     if (both.size() != 2) terms.fail("expected two terms");
     settings.orders[policy] = {term_of(both[0]), term_of(both[1])};
   }
+  if (root.has("preemption"))
+    for (const auto& [policy, how] : root["preemption"].fields(1000)) {
+      const std::string name = how.one_of({"as-engine", "never", "mechanism"});
+      settings.preemption[policy] = name == "never" ? Preemption::never : name == "mechanism" ? Preemption::mechanism : Preemption::as_engine;
+    }
   for (const auto& [task, needed] : root["needs"].fields(MOST)) settings.needs[task] = needed.texts(MOST, LONGEST);
   settings.stages = read_stages(root["stages"], path);
   if (root.has("limp_home_stages"))

@@ -11,6 +11,9 @@
 
 namespace socsched {
 
+// How a policy preempts: as its engines do, never, or by a mechanism of its own.
+enum class Preemption { as_engine, never, mechanism };
+
 enum class OnOverload { none, skip, abort, degrade };
 
 // An input of a stage: a port of another stage or of a sensor, and the form in which the stage takes it.
@@ -39,6 +42,8 @@ struct StageSettings {
   std::map<std::string, std::string> options;  // of an engine, for its adapter
   std::vector<std::string> input_names, output_names;  // of an engine: the tensors in its artefact
 
+  // Whether any thread of its lane can run it, on that lane's processor alone.
+  bool takes_any_thread() const { return kind == "spin" || kind == "call" || kind == "host" || kind == "convert"; }
   bool computes() const { return kind != "spin" && kind != "sleep" && kind != "call"; }
 };
 
@@ -72,6 +77,7 @@ struct Settings {
   std::string plan;
   std::vector<std::string> limp_home;                  // plan files, best first
   std::map<std::string, Order> orders;                 // by policy
+  std::map<std::string, Preemption> preemption;        // by policy; as its engines do if absent
   std::map<std::string, std::vector<std::string>> needs;  // task -> stages and sensors whose data it cannot do without
   std::map<std::string, StageSettings> stages;         // by task
   std::vector<std::map<std::string, StageSettings>> limp_home_stages;  // by limp-home plan, where they differ

@@ -1,8 +1,8 @@
 #include "virtual_run.hpp"
 
 #include <algorithm>
-#include <queue>
 #include <tuple>
+#include <vector>
 
 #include "timetable.hpp"
 
@@ -13,13 +13,14 @@ namespace {
 constexpr Ns NEVER = INT64_MAX, HANGS = -1;
 
 struct End {
-  Ns time;
+  Ns time;   // of a suspended job: what is left
+  Ns works;  // when it has paid for its resumption
   int task;
   int64_t index;
   Job* job;
   bool fails;
 
-  bool operator<(const End& other) const {  // the latest comes first in std::priority_queue's order
+  bool operator<(const End& other) const {  // the latest comes first in a heap's order
     return std::tie(time, task, index) > std::tie(other.time, other.task, other.index);
   }
 };
@@ -44,15 +45,50 @@ class VirtualWorkers : public Workers {
     job->begun = now;
     if (time == HANGS) return;
     const Ns took = time < 0 ? -time : time;
-    ends.push({now + (job->cheap ? took / 2 : took), task.number, job->index, job, time < 0});
+    push({now + (job->cheap ? took / 2 : took), now, task.number, job->index, job, time < 0});
+  }
+
+  // A job that is suspended before it has paid for its resumption pays again.
+  void suspend(Job* job) override {
+    const auto place = std::find_if(ends_.begin(), ends_.end(), [job](const End& end) { return end.job == job; });
+    if (place == ends_.end()) return;  // it hangs
+    const Ns pays = std::max(place->works - now, Ns{0});
+    waiting_.push_back({place->time - now - pays, 0, place->task, place->index, job, place->fails});
+    ends_.erase(place);
+    std::make_heap(ends_.begin(), ends_.end());
+  }
+
+  void resume(Job* job) override {
+    const auto place = std::find_if(waiting_.begin(), waiting_.end(), [job](const End& end) { return end.job == job; });
+    if (place == waiting_.end()) return;
+    End end = *place;
+    waiting_.erase(place);
+    end.works = now + control_.plan(job->version).engines[static_cast<size_t>(job->task->engine)].switch_cost;
+    end.time += end.works;
+    push(end);
+  }
+
+  bool none() const { return ends_.empty(); }
+  const End& first() const { return ends_.front(); }
+
+  End pop() {
+    std::pop_heap(ends_.begin(), ends_.end());
+    const End end = ends_.back();
+    ends_.pop_back();
+    return end;
   }
 
   Data* data(int provider) { return &data_[static_cast<size_t>(provider)]; }
 
   Ns now = 0;
-  std::priority_queue<End> ends;
 
  private:
+  void push(const End& end) {
+    ends_.push_back(end);
+    std::push_heap(ends_.begin(), ends_.end());
+  }
+
+  std::vector<End> ends_, waiting_;  // a heap, and suspended jobs
   const Control& control_;
   std::vector<int64_t> begun_;
   std::vector<Data> data_;
@@ -69,13 +105,12 @@ Ns run_virtually(Control& control, Journal& journal) {
   int64_t events = 0;
   while (true) {
     const Ns release = control.over() || timetable.next() < 0 ? NEVER : timetable.next();
-    const Ns end = workers.ends.empty() ? NEVER : workers.ends.top().time;
+    const Ns end = workers.none() ? NEVER : workers.first().time;
     if (release == NEVER && end == NEVER && (control.over() || control.idle())) break;
     const Ns now = std::min({release, end, look});
     workers.now = now;
-    while (!workers.ends.empty() && workers.ends.top().time == now) {
-      const End ended = workers.ends.top();
-      workers.ends.pop();
+    while (!workers.none() && workers.first().time == now) {
+      const End ended = workers.pop();
       if (ended.fails)
         control.failed(ended.job, ended.job->begun, now, "Failed: as scripted");
       else

@@ -1,9 +1,11 @@
 #include "wiring.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <set>
 
 #include "failure.hpp"
+#include "preemption.hpp"
 
 namespace socsched {
 
@@ -39,6 +41,13 @@ int64_t frames_apart(const Plan& plan) {
 Wiring::Wiring(const Plan& plan, const Settings& settings, const Names& names, int version)
     : plan(plan), version(version), followers(static_cast<size_t>(names.count())), timer(followers.size(), -1), sampled(followers.size()), apart(frames_apart(plan)) {
   std::vector<std::set<int>> needed(plan.tasks.size()), carried(plan.tasks.size());
+  for (const Engine& engine : plan.engines) {
+    const auto order = settings.orders.find(engine.policy);
+    const Preempting found = preempting(plan, engine, settings, order == settings.orders.end() ? Order() : order->second);
+    preempts.push_back(found.preempts);
+    completes.push_back(found.why);
+  }
+  levels.assign(plan.tasks.size(), INT_MAX);
   for (const Task& task : plan.tasks) {
     const std::string& policy = plan.engines[static_cast<size_t>(task.engine)].policy;
     const auto order = settings.orders.find(policy);

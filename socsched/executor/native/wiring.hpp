@@ -33,6 +33,9 @@ struct Wiring {
   std::vector<std::vector<int>> needs, carry;  // by task: providers
   std::vector<Order> orders;                   // by task
   std::vector<OnOverload> overload;            // by task
+  std::vector<char> preempts;                  // by engine: whether more urgent jobs preempt running ones
+  std::vector<std::string> completes;          // by engine: why jobs run to completion against the plan, else empty
+  std::vector<int> levels;                     // by task: how many jobs its lanes can hold, one suspended by the other
   int64_t apart;                               // frames by which one input of a join may be ahead of another
 };
 

@@ -25,6 +25,8 @@ _STAGE_FLAGS = tuple(flag for flag in FLAGS if flag not in ("-fPIC", "-shared"))
 """Host stages are C, and their results must equal those of the shared object that Python calls."""
 _LINKED = ("-ldl", "-lm", "-static-libstdc++", "-static-libgcc")
 """The C++ library is linked in, so that a board needs the C library only."""
+_EXPORTED = "{ TVMFFIErrorSetRaisedFromCStrParts; };\n"
+"""What compiled kernels call; nothing else, so that vendors' libraries find no symbol of the linked C++ library."""
 _HINT = "install g++ or clang++ (build-essential), or set CXX; or run with --executor event-chained"
 
 
@@ -50,7 +52,7 @@ def build_executor(compiler: str, machine: str, flags: tuple[str, ...] = ()) -> 
     """Return the executor for `machine` as built by a compiler, with further `flags`; MachineError if it fails."""
     sources = sorted((*SOURCES.iterdir(), *STAGES))
     key = hashlib.sha256(
-        f"{machine} {platform.libc_ver()} {compiler} {_FLAGS} {_STAGE_FLAGS} {_LINKED} {flags}".encode()
+        f"{machine} {platform.libc_ver()} {compiler} {_FLAGS} {_STAGE_FLAGS} {_LINKED} {_EXPORTED} {flags}".encode()
     )
     for source in sources:
         key.update(source.name.encode() + b"\0" + source.read_bytes())
@@ -68,7 +70,9 @@ def build_executor(compiler: str, machine: str, flags: tuple[str, ...] = ()) -> 
 
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 objects = list(pool.map(compile_one, code))
-            compilers.run([compiler, *_FLAGS, *flags, *objects, "-o", NAME, *_LINKED], folder, 600)
+            (aside / "exported").write_text(_EXPORTED)
+            exports = f"-Wl,--dynamic-list={aside / 'exported'}"
+            compilers.run([compiler, *_FLAGS, *flags, *objects, "-o", NAME, *_LINKED, exports], folder, 600)
 
     try:
         return library("executor", key.hexdigest()[:24], NAME, build)

@@ -156,4 +156,3 @@ def _tensor(kind: TensorType) -> dict[str, Any]:
 
 def _stage(task: Task, setting: Setting) -> Stage | None:
     return next((stage for stage in setting.pipeline.stages if stage.name == task.name), None)
-

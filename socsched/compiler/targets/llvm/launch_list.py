@@ -1,8 +1,8 @@
 """The launch list of a CPU network: its kernels in order, so that they run without TVM's virtual machine.
 
 A launch list is a launch plan (`opencl.launch_plan`) whose launches are {kernel, arguments: [{buffer}]}; parts and
-outputs are those of a CUDA network's list (`cuda.launch_list`).  Its kernels are the exported functions `__tvm_ffi_NAME`
-of the code, which take tensors in main memory.
+outputs are those of a CUDA network's list (`cuda.launch_list`).  Its kernels are the exported functions
+`__tvm_ffi_NAME` of the code, which take tensors in main memory.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from socsched.cache import unusable
 from socsched.compiler.native import compilers
 from socsched.compiler.native.host_stages import SOURCES as STAGES
 from socsched.compiler.native.shared_object import FLAGS
@@ -37,15 +36,14 @@ def cxx_compiler() -> str | None:
 
 @cache
 def find_executor() -> Path | None:
-    """Return the native executor of this machine, built if it is not in the cache; None if that is not possible."""
+    """Return the native executor of this machine, built if it is not in the cache; None without a C++ compiler.
+
+    Raises MachineError if it cannot be built.
+    """
     compiler = cxx_compiler()
     if not compiler or os.environ.get("SOCSCHED_KERNEL") == "python":
         return None
-    try:
-        return build_executor(compiler, platform.machine())
-    except MachineError as error:
-        unusable(str(error))
-    return None
+    return build_executor(compiler, platform.machine())
 
 
 def build_executor(compiler: str, machine: str, flags: tuple[str, ...] = ()) -> Path:

@@ -12,8 +12,8 @@ from typing import Any
 from socsched.compiler.packaging.deploy import placed_in
 from socsched.compiler.store import read_json
 from socsched.errors import UsageError
-from socsched.executor.cpu_programs import PROGRAM
 from socsched.executor.frames import most_rows, write_inputs
+from socsched.executor.gpu_programs import PROGRAM
 from socsched.executor.references import write_references
 from socsched.executor.stages import describe_stages, sensor_ports, unsupported_stages
 from socsched.files import write_file

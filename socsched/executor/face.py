@@ -91,7 +91,11 @@ def execute_natively(
     versions = [setting, *(replace(setting, plan=spare) for spare in options.limp_home)]
     if lacking := [what for one in versions for what in unsupported(one, options, pace, stats)]:
         raise UsageError(f"the native executor cannot run this plan yet: {'; '.join(lacking[:5])}", _INSTEAD)
-    executor = find_executor()
+    try:
+        executor = find_executor()
+    except MachineError as error:
+        warn(str(error))
+        raise NoExecutor(str(error), error.hint) from error
     if executor is None:
         raise NoExecutor("the native executor needs a C++ compiler", f"install g++ or clang++, or {_INSTEAD}")
     feeds, horizon = prepare_inputs(setting, scans, frames, duration_ns, loop, options.topics)

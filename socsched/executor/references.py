@@ -20,7 +20,7 @@ from socsched.executor.stages import sensor_ports
 from socsched.files import write_file
 from socsched.graph.operators import TensorType
 from socsched.graph.taskgraph import task_graph
-from socsched.runtime.backends.base import Outputs, Setting, to_layout
+from socsched.runtime.backends.base import Backend, Outputs, Setting, to_layout
 from socsched.runtime.backends.choose import sort_of
 from socsched.runtime.backends.function import FunctionBackend
 from socsched.runtime.backends.tvm_cpu import TvmCpuBackend
@@ -28,7 +28,7 @@ from socsched.runtime.frames import Frame
 
 REFERENCES = "references.json"
 _DATA = "reference-{}.bin"
-_BACKENDS = {"function": FunctionBackend, "network": TvmCpuBackend}
+_BACKENDS: Mapping[str, type[Backend]] = {"function": FunctionBackend, "network": TvmCpuBackend}
 
 
 def write_references(

@@ -137,7 +137,7 @@ void CpuProgram::read_tensor(const JsonField& from) {
   form.array.dtype = type_of(from["dtype"].one_of(TYPES));
   form.array.device_type = tvm::CPU;
   double bytes = form.array.dtype.bits / 8;
-  for (const JsonField& size : from["shape"].items(MOST_RANK)) {
+  for (const JsonField& size : from["shape"].items(MOST_AXES)) {
     int64_t value = size.integer(-static_cast<int64_t>(symbols_.size()), MOST_ELEMENTS);
     const size_t axis = static_cast<size_t>(form.array.rank++);
     if (value < 0) {

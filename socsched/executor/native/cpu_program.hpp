@@ -11,6 +11,8 @@
 
 namespace socsched {
 
+constexpr int MOST_AXES = 12;  // of packed weights
+
 class CpuProgram {
  public:
   // An output among the results of a frame.
@@ -51,7 +53,7 @@ class CpuProgram {
   };
 
   struct Form {  // a tensor as kernels see it
-    std::array<int64_t, MOST_RANK> shape{};
+    std::array<int64_t, MOST_AXES> shape{};
     tvm::Array array{};
   };
 

@@ -93,9 +93,9 @@ def execute_natively(
         raise UsageError(f"the native executor cannot run this plan yet: {'; '.join(lacking[:5])}", _INSTEAD)
     try:
         executor = find_executor()
-    except MachineError as error:
-        warn(str(error))
-        raise NoExecutor(str(error), error.hint) from error
+    except MachineError as failed:
+        warn(str(failed))
+        raise NoExecutor(str(failed), failed.hint) from failed
     if executor is None:
         raise NoExecutor("the native executor needs a C++ compiler", f"install g++ or clang++, or {_INSTEAD}")
     feeds, horizon = prepare_inputs(setting, scans, frames, duration_ns, loop, options.topics)

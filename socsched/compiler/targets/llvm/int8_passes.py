@@ -35,6 +35,6 @@ INT8 = Passes(
     quantise=QUANTISE,
     lower=(lower_integers,),
     build=(generate_integers,),
-    link=(link,),
-    package=(list_launches, keep_scales),
+    link=(link, list_launches),
+    package=(keep_scales,),
 )

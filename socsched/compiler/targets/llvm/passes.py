@@ -72,5 +72,5 @@ def _slow(general: tuple[str, ...]) -> tuple[str, ...]:
     return (f"general schedules, which are slow, for: {', '.join(general)}",) if general else ()
 
 
-FLOAT = Passes(lower=(lower_floats,), build=(generate,), link=(link,), package=(list_launches,))
-HALF = Passes(lower=(round_weights, lower_halves), build=(generate,), link=(link,), package=(list_launches,))
+FLOAT = Passes(lower=(lower_floats,), build=(generate,), link=(link, list_launches))
+HALF = Passes(lower=(round_weights, lower_halves), build=(generate,), link=(link, list_launches))

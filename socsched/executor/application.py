@@ -52,9 +52,6 @@ def write_application(
     computing = any(stage.model is not None for stage in pipeline.stages)
     if computing and platform is None:
         return False
-    built = _build(_machines(platform) if computing and platform else (platform_machine(), "aarch64"), folder, note)
-    if not built:
-        return False
     try:
         compiled = (
             write_stages(Setting(plan, pipeline, platform, bound, weights, 0, scales), folder)
@@ -62,8 +59,12 @@ def write_application(
             else no_stages(plan)
         )
     except SocschedError as error:
-        shutil.rmtree(folder / FOLDER)
+        shutil.rmtree(folder / FOLDER, ignore_errors=True)
         note(f"no native application: {error}")
+        return False
+    built = _build(_machines(platform) if computing and platform else (platform_machine(), "aarch64"), folder, note)
+    if not built:
+        shutil.rmtree(folder / FOLDER, ignore_errors=True)
         return False
     settings = RunSettings(
         plan,

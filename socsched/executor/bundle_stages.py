@@ -48,13 +48,13 @@ def write_stages(setting: Setting, folder: Path) -> Stages:
 
     UsageError for a plan with stages that the native executor cannot run, or whose code is not a CPU's.
     """
-    sorts = {task: sort_of(task, setting) for task in setting.plan.tasks}
+    sorts = [(task, sort_of(task, setting)) for task in setting.plan.tasks]
     kinds = {engine.id: engine.target.get("kind") for engine in setting.platform.engines}
     lacking = unsupported_stages(setting)
-    lacking += [f"stage {task.name!r} is on a GPU" for task, sort in sorts.items() if sort == "cuda"]
+    lacking += [f"stage {task.name!r} is on a GPU" for task, sort in sorts if sort == "cuda"]
     lacking += [
         f"stage {task.name!r} is on an engine that is only simulated"
-        for task, sort in sorts.items()
+        for task, sort in sorts
         if sort == "network" and kinds[task.engine] == "simulated"
     ]
     if lacking:

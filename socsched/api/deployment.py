@@ -44,6 +44,8 @@ def compile(
     plan_to_compile = load_plan(plan)
     cut = pipeline_of(plan_to_compile, pipeline, warnings.warn)
     whole = stage is None and engine is None
+    platform = load_platform(plan_to_compile.platform)
+    files = (Path(weights) if weights else None, Path(scales) if scales else None)
     request = Request(
         placement(plan_to_compile.tasks),
         shares=shares_by_stage(plan_to_compile.tasks),
@@ -52,7 +54,9 @@ def compile(
         stage=stage,
         engine=engine,
         scales=read_pipeline_scales(Path(scales)) if scales else {},
-        application=(lambda folder: write_application(plan_to_compile, cut, folder, note)) if whole else None,
+        application=(lambda folder: write_application(plan_to_compile, cut, folder, note, platform, *files))
+        if whole
+        else None,
     )
     arrays = load_weights(Path(weights)) if weights else None
-    return compile_bundle(cut, load_platform(plan_to_compile.platform), request, Path(folder), arrays, note)
+    return compile_bundle(cut, platform, request, Path(folder), arrays, note)

@@ -73,6 +73,7 @@ def command(
     )
     from socsched.compiler.quantize.scales import read_pipeline_scales
     from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.executor.application import write_application
     from socsched.graph.partition import parse_part
     from socsched.models.weights import load_weights
 
@@ -90,6 +91,10 @@ def command(
             raise click.UsageError(f"{pipeline} is a plan for {plan.platform}: omit --platform")
         chosen, board = loading.pipeline_of(plan, source, output.warn), get_platform(plan.platform)
         options |= {"shares": shares_by_stage(plan.tasks), "runtimes": runtimes_by_stage(plan.tasks)}
+        if stage is None and engine is None and part is None:
+            options["application"] = lambda made: write_application(
+                plan, chosen, made, output.note, board, weights, scales
+            )
         request = Request(placement(plan.tasks), plan=loading.plan_document(plan), **options)
     elif platform is None:
         raise click.UsageError(f"a pipeline needs a platform: socsched compile {pipeline} -p PLATFORM")

@@ -246,8 +246,8 @@ def _store(folder: Path, request: _Request) -> Artifact:
 
 
 def _space(request: _Request) -> int:
-    """Return the most bytes a build writes: Winograd turns 9 weights into 36, kept in an object file and a library."""
-    return 2 * 4 * 4 * sum(map(prod, request.network.params.values())) + (1 << 20)
+    """Return the most bytes a build writes: Winograd turns 9 weights into 36, kept in object, library and constants."""
+    return 3 * 4 * 4 * sum(map(prod, request.network.params.values())) + (1 << 20)
 
 
 def _compiled(asked: Build, target: Target) -> Compilation:

@@ -3,64 +3,115 @@
 from __future__ import annotations
 
 import json
-import platform
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from platform import machine as platform_machine
 from tempfile import TemporaryDirectory
 
+from socsched.compiler.target import resolve
 from socsched.descriptor.pipeline import Pipeline
-from socsched.errors import MachineError
+from socsched.descriptor.platform import Platform
+from socsched.errors import MachineError, SocschedError
 from socsched.executor.build import NAME, build_executor, cxx_compiler
+from socsched.executor.bundle_stages import FOLDER, no_stages, write_stages
+from socsched.executor.references import REFERENCES
 from socsched.executor.settings import JOURNAL, PLAN, SETTINGS, RunSettings, document_of
 from socsched.files import digests, file_digest
 from socsched.models.registry import bindings
 from socsched.planning.plan import Plan
+from socsched.runtime.backends.base import Setting
 
-FOLDER, SUMS, START, SELFTEST = "native", "SHA256SUMS", "start.sh", "selftest.sha256"
+SUMS, START, SELFTEST = "SHA256SUMS", "start.sh", "selftest.sha256"
+PYTHON_START = "start-python.sh"
+"""The program that runs a bundle stage by stage; without an application, `start.sh` starts it."""
 _CROSS = {"aarch64": "aarch64-linux-gnu-g++", "x86_64": "x86_64-linux-gnu-g++"}
 _SECONDS = 10
 _NEVER_BUNDLED = ("manifest.json", SUMS)
 
 
-def write_application(plan: Plan, pipeline: Pipeline, folder: Path, note: Callable[[str], None]) -> bool:
+def write_application(
+    plan: Plan,
+    pipeline: Pipeline,
+    folder: Path,
+    note: Callable[[str], None],
+    platform: Platform | None = None,
+    weights: Path | None = None,
+    scales: Path | None = None,
+) -> bool:
     """Write the native application of `plan` into its bundle, next to plan.json; return whether there is one.
 
-    There is none for a plan with stages that the native executor does not run yet, or without a C++ compiler.
+    `platform` holds the engines of compiled stages, whose code is in the bundle; `weights` and `scales` are the files
+    it was compiled with.  There is none for a plan with stages that the native executor does not run, or without a
+    C++ compiler.
     """
-    if any(stage.model is not None for stage in pipeline.stages) or not plan.tasks:
+    if not plan.tasks:
         return False
-    built = _build(folder, note)
+    bound = bindings(pipeline)
+    computing = any(stage.model is not None for stage in pipeline.stages)
+    if computing and platform is None:
+        return False
+    try:
+        compiled = (
+            write_stages(Setting(plan, pipeline, platform, bound, weights, 0, scales), folder)
+            if computing and platform is not None
+            else no_stages(plan)
+        )
+    except SocschedError as error:
+        shutil.rmtree(folder / FOLDER, ignore_errors=True)
+        note(f"no native application: {error}")
+        return False
+    built = _build(_machines(platform) if computing and platform else (platform_machine(), "aarch64"), folder, note)
     if not built:
+        shutil.rmtree(folder / FOLDER, ignore_errors=True)
         return False
     settings = RunSettings(
         plan,
         _SECONDS * 10**9,
-        needs={stage: set(ports.values()) for stage, ports in bindings(pipeline).items()},
-        stages={task.name: {"kind": "spin", "time_ns": task.cost_ns} for task in plan.tasks},
+        needs={stage: set(ports.values()) for stage, ports in bound.items()},
+        stages=compiled.stages,
+        inputs=compiled.inputs,
         processors={engine.id: range(engine.lanes) for engine in plan.engines if engine.kind == "cpu"},
         realtime="auto",
     )
     text = json.dumps(document_of(settings, [PLAN]), indent=1) + "\n"
     (folder / SETTINGS).write_text(text, encoding="utf-8")
-    if own := built.get(platform.machine()):
+    if own := built.get(platform_machine()):
         with TemporaryDirectory() as scratch:
             command = [str(own), str(folder / SETTINGS), "-o", scratch, "--virtual"]
             subprocess.run(command, check=True, capture_output=True)
             (folder / SELFTEST).write_text(f"{file_digest(Path(scratch) / JOURNAL)}  {JOURNAL}\n", encoding="utf-8")
-    (folder / START).write_text(_START.format(folder=FOLDER, name=NAME, sums=SUMS, selftest=SELFTEST), encoding="utf-8")
+    if (folder / START).is_file():
+        (folder / START).replace(folder / PYTHON_START)
+    (folder / START).write_text(
+        _START.format(
+            folder=FOLDER,
+            name=NAME,
+            sums=SUMS,
+            selftest=SELFTEST,
+            references=f"{FOLDER}/{REFERENCES}",
+            python=PYTHON_START,
+        ),
+        encoding="utf-8",
+    )
     (folder / START).chmod(0o755)
     lines = [f"{digest}  {name}\n" for name, digest in digests(folder).items() if name not in _NEVER_BUNDLED]
     (folder / SUMS).write_text("".join(lines), encoding="utf-8")
     return True
 
 
-def _build(folder: Path, note: Callable[[str], None]) -> dict[str, Path]:
-    """Build the executor for this machine and, with a cross compiler, for boards; return the files by machine."""
+def _machines(platform: Platform) -> Sequence[str]:
+    """Return this machine and those of a platform's CPUs."""
+    targets = [resolve(engine.target, engine.id) for engine in platform.engines if engine.target.get("kind") == "llvm"]
+    return (platform_machine(), *(target.triple.split("-")[0] for target in targets if target.triple))
+
+
+def _build(machines: Sequence[str], folder: Path, note: Callable[[str], None]) -> dict[str, Path]:
+    """Build the executor for machines, others than this one with a cross compiler; return the files by machine."""
     found: dict[str, Path] = {}
-    for machine in dict.fromkeys((platform.machine(), "aarch64")):
-        compiler = cxx_compiler() if machine == platform.machine() else shutil.which(_CROSS[machine])
+    for machine in dict.fromkeys(machines):
+        compiler = cxx_compiler() if machine == platform_machine() else shutil.which(_CROSS.get(machine, ""))
         if compiler is None:
             note(f"no native executor for {machine}: no C++ compiler ({_CROSS.get(machine, 'g++')})")
             continue
@@ -80,13 +131,19 @@ _START = """\
 #!/bin/sh
 # Runs this bundle on its board in real time. Needs a shell and the C library; no Python.
 #   start.sh [--duration SECONDS] [-o RESULTS]   checks digests, runs the plan, writes results for `socsched report`
-#   start.sh --selftest                          checks digests, and that decisions are those stored with the bundle
+#   start.sh --selftest                          checks digests, decisions, and every stage on stored inputs and outputs
+# Other options are those of {python}, which runs stage after stage and needs Python.
 set -eu
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 program="$here/{folder}/$(uname -m)/{name}"
 seconds=10
 results=results
 selftest=
+if [ -f "$here/{python}" ]; then
+    for option in "$@"; do
+        case "$option" in --input | --all | --json | --help) exec sh "$here/{python}" "$@" ;; esac
+    done
+fi
 while [ $# -gt 0 ]; do
     case "$1" in
         --duration) seconds="${{2:?--duration needs a number of seconds}}"; shift 2 ;;
@@ -107,6 +164,7 @@ if [ -n "$selftest" ]; then
     "$program" "$here/run.json" -o "$scratch" --virtual
     cp "$here/{selftest}" "$scratch/expected"
     "$program" --check "$scratch/expected"
+    [ ! -f "$here/{references}" ] || "$program" "$here/run.json" --selftest "$here/{references}"
     echo "selftest passed"
     exit 0
 fi

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from socsched.cache import unusable
 from socsched.compiler.native import compilers
 from socsched.compiler.native.host_stages import SOURCES as STAGES
 from socsched.compiler.native.shared_object import FLAGS
@@ -26,6 +25,8 @@ _STAGE_FLAGS = tuple(flag for flag in FLAGS if flag not in ("-fPIC", "-shared"))
 """Host stages are C, and their results must equal those of the shared object that Python calls."""
 _LINKED = ("-ldl", "-lm", "-static-libstdc++", "-static-libgcc")
 """The C++ library is linked in, so that a board needs the C library only."""
+_EXPORTED = "{ TVMFFIErrorSetRaisedFromCStrParts; };\n"
+"""What compiled kernels call; nothing else, so that vendors' libraries find no symbol of the linked C++ library."""
 _HINT = "install g++ or clang++ (build-essential), or set CXX; or run with --executor event-chained"
 
 
@@ -36,22 +37,21 @@ def cxx_compiler() -> str | None:
 
 @cache
 def find_executor() -> Path | None:
-    """Return the native executor of this machine, built if it is not in the cache; None if that is not possible."""
+    """Return the native executor of this machine, built if it is not in the cache; None without a C++ compiler.
+
+    Raises MachineError if it cannot be built.
+    """
     compiler = cxx_compiler()
     if not compiler or os.environ.get("SOCSCHED_KERNEL") == "python":
         return None
-    try:
-        return build_executor(compiler, platform.machine())
-    except MachineError as error:
-        unusable(str(error))
-    return None
+    return build_executor(compiler, platform.machine())
 
 
 def build_executor(compiler: str, machine: str, flags: tuple[str, ...] = ()) -> Path:
     """Return the executor for `machine` as built by a compiler, with further `flags`; MachineError if it fails."""
     sources = sorted((*SOURCES.iterdir(), *STAGES))
     key = hashlib.sha256(
-        f"{machine} {platform.libc_ver()} {compiler} {_FLAGS} {_STAGE_FLAGS} {_LINKED} {flags}".encode()
+        f"{machine} {platform.libc_ver()} {compiler} {_FLAGS} {_STAGE_FLAGS} {_LINKED} {_EXPORTED} {flags}".encode()
     )
     for source in sources:
         key.update(source.name.encode() + b"\0" + source.read_bytes())
@@ -73,7 +73,9 @@ def build_executor(compiler: str, machine: str, flags: tuple[str, ...] = ()) -> 
                 for made in pool.map(compile_one, code):
                     objects.append(made)
                     tell("building the native executor", len(objects), len(code), "files")
-            compilers.run([compiler, *_FLAGS, *flags, *objects, "-o", NAME, *_LINKED], folder, 600)
+            (aside / "exported").write_text(_EXPORTED)
+            exports = f"-Wl,--dynamic-list={aside / 'exported'}"
+            compilers.run([compiler, *_FLAGS, *flags, *objects, "-o", NAME, *_LINKED, exports], folder, 600)
 
     try:
         return library("executor", key.hexdigest()[:24], NAME, build)

@@ -19,7 +19,7 @@ from socsched.executor.details import DETECTIONS, collect
 from socsched.executor.frames import INPUTS, most_rows, write_inputs
 from socsched.executor.outcome import Executed, read_outcome
 from socsched.executor.settings import EXECUTED, JOURNAL, SETTINGS, RunSettings, write_settings
-from socsched.executor.stages import describe_stages, libraries, sensor_ports, unsupported_stages
+from socsched.executor.stages import describe_stages, sensor_ports, unsupported_stages
 from socsched.faults.model import Faults
 from socsched.models.registry import bindings
 from socsched.planning.plan import Plan
@@ -87,7 +87,11 @@ def execute_natively(
     versions = [setting, *(replace(setting, plan=spare) for spare in options.limp_home)]
     if lacking := [what for one in versions for what in unsupported(one, options, pace, stats)]:
         raise UsageError(f"the native executor cannot run this plan yet: {'; '.join(lacking[:5])}", _INSTEAD)
-    executor = find_executor()
+    try:
+        executor = find_executor()
+    except MachineError as failed:
+        warn(str(failed))
+        raise NoExecutor(str(failed), failed.hint) from failed
     if executor is None:
         raise NoExecutor("the native executor needs a C++ compiler", f"install g++ or clang++, or {_INSTEAD}")
     feeds, horizon = prepare_inputs(setting, scans, frames, duration_ns, loop, options.topics)
@@ -106,7 +110,6 @@ def execute_natively(
             stages=described[0],
             limp_home_stages=tuple(described[1:]),
             inputs={sensor: written.document for sensor, written in given.items()},
-            libraries=tuple(libraries()) if any(_networks(stages) for stages in described) else (),
             processors=_processors(plan, board),
             policies=options.policies or Policies(),
             faults=options.faults or Faults(),
@@ -143,10 +146,6 @@ def _clean(folder: Path) -> None:
     for pattern in (SETTINGS, EXECUTED, DETECTIONS, "limp-home-*.json", INPUTS.format("*")):
         for file in folder.glob(pattern):
             file.unlink()
-
-
-def _networks(stages: Mapping[str, Mapping[str, Any]]) -> bool:
-    return any(stage["kind"] == "network" for stage in stages.values())
 
 
 def _processors(plan: Plan, board: Board) -> dict[str, list[int]]:

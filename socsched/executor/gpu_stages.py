@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from socsched.compiler.artifact import Artifact
 from socsched.compiler.targets.gpu_functions.rows import is_function, marking
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
@@ -26,16 +27,8 @@ def describe_gpu_stage(task: Task, stage: Stage, setting: Setting, rooms: Mappin
     `rooms`: the most rows of a sensor's frames.  UsageError for a stage that needs TVM's runtime.
     """
     artifact = compiled(task, stage, setting)
-    bound = setting.bound[stage.name]
-    varying = [
-        _room(setting, bound[name], name, rooms)
-        for name, kind in zip(artifact.input_names, artifact.inputs, strict=True)
-        if kind.shape and kind.shape[0] < 0
-    ]
-    if len(set(varying)) > 1:
-        raise UsageError(f"{stage.name}: its inputs have different numbers of rows", "plan it on a CPU")
     arch = str(setting.platform.engine(task.engine).target.get("arch", ""))
-    program = stored_program([artifact], arch, max(varying, default=0))
+    program = stored_program([artifact], arch, room_of(artifact, stage, setting, rooms))
     names = artifact.output_names
     mark = marking(names) if is_function(artifact) else None
     read = {name: _on_host(task, setting, name) for name in names}
@@ -53,6 +46,22 @@ def describe_gpu_stage(task: Task, stage: Stage, setting: Setting, rooms: Mappin
     if mark is not None:
         described["marks"] = {"output": names.index(mark), "least": int(mark == "counts")}
     return {**described, "records": records, "artifact": artifact}
+
+
+def room_of(artifact: Artifact, stage: Stage, setting: Setting, rooms: Mapping[str, int]) -> int:
+    """Return the most rows of an artefact's inputs whose number of rows varies, 0 if there is none.
+
+    UsageError if they have different numbers.
+    """
+    bound = setting.bound[stage.name]
+    varying = [
+        _room(setting, bound[name], name, rooms)
+        for name, kind in zip(artifact.input_names, artifact.inputs, strict=True)
+        if kind.shape and kind.shape[0] < 0
+    ]
+    if len(set(varying)) > 1:
+        raise UsageError(f"{stage.name}: its inputs have different numbers of rows", "run with another executor")
+    return max(varying, default=0)
 
 
 def _on_host(task: Task, setting: Setting, port: str) -> bool:
@@ -82,6 +91,6 @@ def _room(setting: Setting, provider: str, port: str, rooms: Mapping[str, int]) 
     found = [_room(setting, bound[name], name, rooms) for name, kind in given.items() if kind.shape[0] < 0]
     if not found:
         raise UsageError(
-            f"{provider}: the largest number of rows of {port!r} is not known", "plan its readers on a CPU"
+            f"{provider}: the largest number of rows of {port!r} is not known", "run with another executor"
         )
     return max(found)

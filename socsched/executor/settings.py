@@ -25,8 +25,7 @@ class RunSettings:
     `needs`: task -> stages and sensors whose data it cannot do without.  `stages`: task -> how it is executed (see
     `native/settings.hpp`).  `processors`: engine -> processor of each lane, -1 for none.  `times`: for a virtual clock,
     the execution times of a task's jobs in turn; -1 hangs, less fails after that time.  `limp_home_stages`: the stages
-    of each limp-home plan; those of `plan` if empty.  `inputs`: sensor -> its frames (`executor.frames`).  `libraries`:
-    TVM's.
+    of each limp-home plan; those of `plan` if empty.  `inputs`: sensor -> its frames (`executor.frames`).
     """
 
     plan: Plan
@@ -45,7 +44,6 @@ class RunSettings:
     seed: int = 0
     limp_home_stages: tuple[Mapping[str, Mapping[str, Any]], ...] = ()
     inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    libraries: tuple[str, ...] = ()
 
 
 def write_settings(settings: RunSettings, folder: Path) -> Path:
@@ -78,7 +76,6 @@ def document_of(settings: RunSettings, names: Sequence[str]) -> dict[str, Any]:
         "stages": {task: dict(how) for task, how in settings.stages.items()},
         "limp_home_stages": [{task: dict(how) for task, how in one.items()} for one in settings.limp_home_stages],
         "inputs": {sensor: dict(frames) for sensor, frames in settings.inputs.items()},
-        "tvm": list(settings.libraries),
         "processors": {engine: list(lanes) for engine, lanes in settings.processors.items()},
         "overload": {
             "stages": {task: stage.policy for task, stage in policies.stages.items()},

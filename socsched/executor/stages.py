@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
+from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import compile_stage
 from socsched.descriptor.pipeline import Stage
-from socsched.executor.gpu_stages import describe_gpu_stage
+from socsched.executor.cpu_programs import stored_cpu_program
+from socsched.executor.gpu_stages import describe_gpu_stage, room_of
 from socsched.executor.host_calls import host_call
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
@@ -39,11 +40,6 @@ def unsupported_stages(setting: Setting) -> list[str]:
                 found.append(f"stage {task.name!r} is a function without a compiled form")
         elif sort == "cuda" and stage is None:
             found.append(f"{task.name!r} is a conversion on the GPU")
-        elif sort == "network":
-            if _simulated(task, setting):
-                found.append(f"stage {task.name!r} is a network of a simulated engine")
-            elif task.precision == "fp16":
-                found.append(f"stage {task.name!r} is a network in fp16")
     return found
 
 
@@ -65,18 +61,6 @@ def sensor_ports(setting: Setting) -> dict[str, list[str]]:
         for port, provider in ports.items():
             if provider in found and port not in found[provider]:
                 found[provider].append(port)
-    return found
-
-
-def libraries() -> list[str]:
-    """Return TVM's libraries in the order in which they must be loaded."""
-    import importlib.util
-
-    found = []
-    for package, name in (("tvm_ffi", "libtvm_ffi.so"), ("tvm", "libtvm_runtime.so")):
-        spec = importlib.util.find_spec(package)
-        assert spec is not None and spec.origin is not None
-        found.append(str(Path(spec.origin).parent / "lib" / name))
     return found
 
 
@@ -126,11 +110,26 @@ def _describe(
     return {
         "kind": "network",
         "title": title,
-        "library": str(artifact.path.resolve()),
+        "program": str(stored_cpu_program(artifact, room_of(artifact, stage, setting, rooms))),
         "threads": artifact.threads,
         "inputs": _inputs(setting, bound, artifact.input_names, artifact.inputs),
         "outputs": [_tensor(kind) for kind in artifact.outputs],
+        **_inside(artifact),
     }
+
+
+def _inside(artifact: Artifact) -> dict[str, Any]:
+    """Return the forms in which the code takes and returns tensors, where they are others than the stage's."""
+    sides = {
+        "code_inputs": (artifact.code_inputs or artifact.inputs, artifact.inputs),
+        "code_outputs": (artifact.code_outputs or artifact.outputs, artifact.outputs),
+    }
+    halves = artifact.computes_half
+    own = {
+        side: [replace(kind, dtype="fp32") if kind.dtype == "fp16" and not halves else kind for kind in kinds]
+        for side, (kinds, _) in sides.items()
+    }
+    return {side: [_tensor(kind) for kind in kinds] for side, kinds in own.items() if kinds != list(sides[side][1])}
 
 
 def _inputs(
@@ -157,10 +156,3 @@ def _tensor(kind: TensorType) -> dict[str, Any]:
 
 def _stage(task: Task, setting: Setting) -> Stage | None:
     return next((stage for stage in setting.pipeline.stages if stage.name == task.name), None)
-
-
-def _simulated(task: Task, setting: Setting) -> bool:
-    from socsched.compiler.target import target_of
-
-    engine = setting.platform.engine(task.engine)
-    return target_of(engine.target, engine.id).simulated

@@ -29,10 +29,10 @@ def asked(entry: dict[str, object], name: str, precision: str, folder: Path = Pa
 @pytest.mark.parametrize(
     ("entry", "name", "precision", "expected"),
     [
-        (HOST, "head", "fp32", ["lower_floats", "generate", "link"]),
-        (HOST, "head", "fp16", ["round_weights", "lower_halves", "generate", "link"]),
-        (HOST, "head", "int8", [*INTEGERS, "link", "keep_scales"]),
-        (HOST, "scatter", "int8", ["lower_floats", "generate", "link"]),
+        (HOST, "head", "fp32", ["lower_floats", "generate", "link", "list_launches"]),
+        (HOST, "head", "fp16", ["round_weights", "lower_halves", "generate", "link", "list_launches"]),
+        (HOST, "head", "int8", [*INTEGERS, "link", "list_launches", "keep_scales"]),
+        (HOST, "scatter", "int8", ["lower_floats", "generate", "link", "list_launches"]),
         (MALI, "head", "fp16", ["bind_constants", "lower_operators", "schedule", "generate", "write_plan"]),
         (MALI, "pfn", "fp16", ["lower_pillars", "generate", "write_plan"]),
         (DSP, "head", "int8", [*INTEGERS, "link_objects", "keep_scales", "check"]),
@@ -67,4 +67,5 @@ def test_a_target_of_another_s_passes(tmp_path: Path) -> None:
         return replace(own, package=(*own.package, signed))
 
     made = compile_network(asked(HOST, "scatter", "fp32", tmp_path), Target(llvm.resolve, passes))
-    assert made.files == ("stage.so", "signature") and all((tmp_path / name).is_file() for name in made.files)
+    assert made.files == ("stage.so", "launches.json", "constants.bin", "signature")
+    assert all((tmp_path / name).is_file() for name in made.files)

@@ -229,7 +229,11 @@ def test_plans_run_natively_where_that_is_possible(
 
 def test_a_network_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made, pipe = camera()
-    monkeypatch.setattr("socsched.executor.face.libraries", lambda: [str(tmp_path / "missing.so")])
+    program = {"format": "socsched-calls", "version": 1, "code": "missing.so", "weights": "missing.bin"}
+    program |= dict.fromkeys(("memory", "constants", "results"), 0)
+    program |= {name: [] for name in ("symbols", "inputs", "outputs", "tensors", "launches")}
+    (tmp_path / "program.json").write_text(json.dumps(program))
+    monkeypatch.setattr("socsched.executor.stages.stored_cpu_program", lambda *_: tmp_path / "program.json")
     with pytest.raises(MachineError, match=r"missing\.so: cannot be loaded"):
         natively(made, pipe, frames=1)
 

@@ -138,7 +138,7 @@ def _make(
     handovers: list[dict[str, Any]] = []
     for number, (chosen, target, precision) in enumerate(choices):
         tell("compiling", number, len(choices), "stages", chosen.name)
-        folder = _folder(chosen, target, precision, request.part)
+        folder = placed_in(chosen, target, precision, request.part)
         runtime = request.runtime_of(chosen, target)
         if vendor.has_toolchain(target, runtime):
             known = of_stage(request.scales, chosen) or _shipped(chosen, weights)
@@ -240,7 +240,8 @@ def _compiled_in_int8(choice: tuple[Stage, Engine, str], request: Request) -> bo
     return here and precision == "int8" and _is_network(stage)
 
 
-def _folder(stage: Stage, engine: Engine, precision: str, part: Part | None) -> Path:
+def placed_in(stage: Stage, engine: Engine, precision: str, part: Part | None = None) -> Path:
+    """Return the folder of a stage's code, relative to the bundle."""
     cut = "-" + "".join(c if c.isalnum() or c in "._+" else "_" for c in str(part)) if part else ""
     return Path(stage.name) / f"{engine.id}-{precision}{cut}"
 

@@ -52,7 +52,7 @@ DataStage::DataStage(const StagePlace& place) : place_(place) {
 const Tensor* DataStage::arriving(const Job& job, size_t number) {
   const InputSettings& wanted = place_.settings.inputs[number];
   const Data* const data = job.given.data[data_[number]];
-  if (!data || wanted.port >= data->ports.size() || (!data->ports[wanted.port].data && !data->ports[wanted.port].object && !data->ports[wanted.port].device)) {
+  if (!data || wanted.port >= data->ports.size() || (!data->ports[wanted.port].data && !data->ports[wanted.port].device)) {
     fail("no data from " + wanted.from);
     return nullptr;
   }

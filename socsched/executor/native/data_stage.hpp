@@ -43,7 +43,7 @@ class DataStage : public Stage {
 };
 
 std::unique_ptr<Stage> make_host_stage(const StagePlace& place);
-std::unique_ptr<Stage> make_tvm_stage(const StagePlace& place);
+std::unique_ptr<Stage> make_network_stage(const StagePlace& place);
 std::unique_ptr<Stage> make_convert_stage(const StagePlace& place);
 std::unique_ptr<Stage> make_cuda_stage(const StagePlace& place);
 std::unique_ptr<Stage> make_engine_stage(const StagePlace& place);

@@ -7,13 +7,13 @@
 #include <exception>
 #include <string>
 #include <sys/prctl.h>
-#include <thread>
 
 #include "control.hpp"
 #include "failure.hpp"
 #include "journal.hpp"
 #include "json.hpp"
 #include "real_run.hpp"
+#include "selftest.hpp"
 #include "sha256.hpp"
 #include "summary.hpp"
 #include "virtual_run.hpp"
@@ -26,6 +26,8 @@ const char* const USAGE_TEXT =
     "usage: socsched-executor SETTINGS.json -o FOLDER [--virtual] [--horizon-ns N] [--end-with-parent]\n"
     "Runs the plan that the settings name and writes journal.jsonl, executed.json and, where stages detect objects,\n"
     "detections.jsonl into the folder.\n"
+    "       socsched-executor SETTINGS.json --selftest REFERENCES.json [--repeat N]\n"
+    "Runs every stage on stored inputs and compares its outputs with those stored; prints the median time of N runs.\n"
     "       socsched-executor --check SUMS\n"
     "Compares files with the sha256 digests listed in a file next to them, as sha256sum writes it.\n"
     "--horizon-ns N releases frames for N ns instead of the time in the settings.\n"
@@ -33,7 +35,8 @@ const char* const USAGE_TEXT =
     "Exit code 0: the run is complete, 2: a file or an argument is wrong, 3: this machine cannot do it or a stage failed.\n";
 
 struct Arguments {
-  std::string settings, folder;
+  std::string settings, folder, references;
+  int repeat = 1;
   bool is_virtual = false;
   Ns horizon = -1;
 };
@@ -48,6 +51,10 @@ Arguments read_arguments(int count, char** values) {
       prctl(PR_SET_PDEATHSIG, SIGTERM);
     else if (value == "--horizon-ns" && i + 1 < count)
       found.horizon = JsonFile("--horizon-ns", values[++i]).root().integer(0, MOST_NS);
+    else if (value == "--selftest" && i + 1 < count)
+      found.references = values[++i];
+    else if (value == "--repeat" && i + 1 < count)
+      found.repeat = static_cast<int>(JsonFile("--repeat", values[++i]).root().integer(1, 100'000));
     else if (value == "--virtual")
       found.is_virtual = true;
     else if (found.settings.empty() && value[0] != '-')
@@ -55,7 +62,7 @@ Arguments read_arguments(int count, char** values) {
     else
       throw Failure(USAGE, "unexpected argument " + value, USAGE_TEXT);
   }
-  if (found.settings.empty() || found.folder.empty()) throw Failure(USAGE, "the settings or -o FOLDER are missing", USAGE_TEXT);
+  if (found.settings.empty() || (found.folder.empty() && found.references.empty())) throw Failure(USAGE, "the settings or -o FOLDER are missing", USAGE_TEXT);
   return found;
 }
 
@@ -90,13 +97,12 @@ int run(int count, char** values) {
     check_digests(values[2]);
     return OK;
   }
-  setenv("TVM_NUM_THREADS", std::to_string(std::thread::hardware_concurrency()).c_str(), 0);
-  setenv("TVM_BIND_THREADS", "0", 0);  // the executor places threads itself
   const Arguments arguments = read_arguments(count, values);
   Names names;
   Settings settings = read_settings(arguments.settings, names);
   if (arguments.horizon >= 0) settings.horizon = arguments.horizon;
   Control control(settings, names);
+  if (!arguments.references.empty()) return selftest(control, arguments.references, arguments.repeat) ? OK : MACHINE;
   Journal journal(arguments.folder + "/journal.jsonl", control, file_digest(settings.plan));
   const std::string summary = arguments.folder + "/executed.json";
   std::remove(summary.c_str());  // that of an earlier run

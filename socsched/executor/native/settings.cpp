@@ -70,8 +70,6 @@ Settings read_settings(const std::string& path, Names& names) {
   if (root.has("limp_home_stages"))
     for (const JsonField& stages : root["limp_home_stages"].items(1000)) settings.limp_home_stages.push_back(read_stages(stages, path));
   if (root.has("inputs")) settings.inputs = read_inputs(root["inputs"], path);
-  if (root.has("tvm"))
-    for (const std::string& library : root["tvm"].texts(16, LONGEST)) settings.tvm.push_back(path_next_to(path, library));
   for (const auto& [engine, lanes] : root["processors"].fields(1024))
     for (const JsonField& lane : lanes.items(1024))
       settings.processors[engine].push_back(static_cast<int>(lane.integer(-1, 1 << 20)));

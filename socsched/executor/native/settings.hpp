@@ -24,7 +24,7 @@ struct InputSettings {
 };
 
 // How a stage is made executable: `spin` (busy for a time), `sleep`, `call` (a function of a shared object), `host` (a
-// function of stages.h), `network` (compiled by TVM), `convert` (data types and layouts of another stage's outputs), `cuda`
+// function of stages.h), `network` (compiled for a CPU), `convert` (data types and layouts of another stage's outputs), `cuda`
 // (launch lists), or `engine` (an artefact that an adapter runs, see adapter.h).
 struct StageSettings {
   std::string kind = "spin", title, shared_object, function;
@@ -32,9 +32,10 @@ struct StageSettings {
   std::vector<InputSettings> inputs;
   std::vector<TensorType> outputs;
   std::vector<uint8_t> params;     // of a host stage: a struct of stages.h
-  int threads = 0;                 // of a network; 0: TVM_NUM_THREADS
+  int threads = 0;                 // of a network; 0: the lanes of the task
+  std::vector<TensorType> code_inputs, code_outputs;  // of a network: the forms in which its kernels take and return them
   bool records = false;            // whether its outputs are boxes, scores and labels to record
-  std::vector<std::string> programs;  // of a cuda stage: launch lists, for one architecture each, preferred ones first
+  std::vector<std::string> programs;  // launch lists: of a network one, of a cuda stage for one architecture each, preferred ones first
   std::vector<bool> on_host;       // of a cuda stage, by output: whether the host reads it
   size_t piece = 0;                // of a cuda stage: kernels of a graph, 0 for all; two graphs are queued at once
   int marks = -1, least_mark = 0;  // of a cuda stage: the output whose values from `least_mark` on mark the rows in use
@@ -82,7 +83,6 @@ struct Settings {
   std::map<std::string, StageSettings> stages;         // by task
   std::vector<std::map<std::string, StageSettings>> limp_home_stages;  // by limp-home plan, where they differ
   std::map<std::string, SensorSettings> inputs;        // by sensor
-  std::vector<std::string> tvm;                        // TVM's libraries, in the order of loading
   std::map<std::string, std::vector<int>> processors;  // engine -> the processor of each lane
   std::map<std::string, OnOverload> overload;          // by task
   std::map<std::string, std::vector<Ns>> times;        // virtual clock: execution times of a task's jobs, in turn

@@ -40,6 +40,20 @@ std::vector<uint8_t> read_bytes(const JsonField& from) {
   return bytes;
 }
 
+void read_network(const JsonField& from, const std::string& path, StageSettings& stage) {
+  stage.programs.push_back(path_next_to(path, from["program"].text(LONGEST)));
+  stage.threads = static_cast<int>(from["threads"].integer(0, 1024));
+  for (const InputSettings& input : stage.inputs) stage.code_inputs.push_back(input.type);
+  stage.code_outputs = stage.outputs;
+  for (const char* side : {"code_inputs", "code_outputs"}) {
+    if (!from.has(side)) continue;
+    std::vector<TensorType>& types = side[5] == 'i' ? stage.code_inputs : stage.code_outputs;
+    const std::vector<JsonField> entries = from[side].items(MOST_PORTS);
+    if (entries.size() != types.size()) from[side].fail("expected a form for each");
+    for (size_t i = 0; i < types.size(); i++) types[i] = read_type(entries[i]);
+  }
+}
+
 void read_cuda(const JsonField& from, const std::string& path, StageSettings& stage) {
   for (const std::string& program : from["programs"].texts(64, LONGEST)) stage.programs.push_back(path_next_to(path, program));
   for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.on_host.push_back(entry["on_host"].boolean());
@@ -68,15 +82,15 @@ StageSettings read_stage(const JsonField& from, const std::string& path) {
   if (from.has("title")) stage.title = from["title"].text(LONGEST);
   if (from.has("time_ns")) stage.time = from["time_ns"].integer(0, MOST_NS);
   if (from.has("cheap_time_ns")) stage.cheap_time = from["cheap_time_ns"].integer(0, MOST_NS);
-  if (stage.kind == "call" || stage.kind == "network") stage.shared_object = path_next_to(path, from["library"].text(LONGEST));
+  if (stage.kind == "call") stage.shared_object = path_next_to(path, from["library"].text(LONGEST));
   if (stage.kind == "call" || stage.kind == "host") stage.function = from["function"].text(LONGEST);
   if (stage.kind == "host") stage.params = read_bytes(from["params"]);
-  if (stage.kind == "network") stage.threads = static_cast<int>(from["threads"].integer(0, 1024));
   if (!stage.computes()) return stage;
   for (const JsonField& entry : from["inputs"].items(MOST_PORTS))
     stage.inputs.push_back({entry["from"].text(LONGEST), static_cast<size_t>(entry["port"].integer(0, MOST_PORTS - 1)), read_type(entry)});
   if (stage.kind != "convert")
     for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.outputs.push_back(read_type(entry));
+  if (stage.kind == "network") read_network(from, path, stage);
   if (stage.kind == "cuda") read_cuda(from, path, stage);
   if (stage.kind == "engine") read_engine(from, path, stage);
   if (from.has("records")) stage.records = from["records"].boolean();

@@ -78,7 +78,7 @@ class CallStage : public Stage {
 std::unique_ptr<Stage> make_stage(const StagePlace& place) {
   const StageSettings& how = place.settings;
   if (how.kind == "host") return make_host_stage(place);
-  if (how.kind == "network") return make_tvm_stage(place);
+  if (how.kind == "network") return make_network_stage(place);
   if (how.kind == "convert") return make_convert_stage(place);
   if (how.kind == "cuda") return make_cuda_stage(place);
   if (how.kind == "engine") return make_engine_stage(place);

@@ -43,12 +43,10 @@ struct TensorType {
   bool lies_as(const TensorType& other) const;                // whether data type and layout agree
 };
 
-// A tensor in memory.  `object` is the runtime's own object for it, if it has one (see tvm_stage.cpp), `device` its
-// address on a GPU; it may lie there alone.
+// A tensor in memory; `device` is its address on a GPU, where it may lie alone.
 struct Tensor {
   void* data = nullptr;
   TensorType type;
-  void* object = nullptr;
   uint64_t device = 0;
 };
 

@@ -10,6 +10,7 @@ from socsched.compiler.passes.quantise import QUANTISE, keep_scales, left_in_flo
 from socsched.compiler.target import Compilation, Passes
 from socsched.compiler.targets.llvm.int8_dot import dot_for, int8_options
 from socsched.compiler.targets.llvm.int8_lower import lower_int8
+from socsched.compiler.targets.llvm.launch_list import list_launches
 
 
 def lower_integers(compilation: Compilation) -> Compilation:
@@ -31,5 +32,9 @@ def generate_integers(compilation: Compilation) -> Compilation:
 
 
 INT8 = Passes(
-    quantise=QUANTISE, lower=(lower_integers,), build=(generate_integers,), link=(link,), package=(keep_scales,)
+    quantise=QUANTISE,
+    lower=(lower_integers,),
+    build=(generate_integers,),
+    link=(link, list_launches),
+    package=(keep_scales,),
 )

@@ -12,6 +12,7 @@ from socsched.compiler.passes.relax_import import in_precision
 from socsched.compiler.quantize.network import STAYS_FLOAT, stays_float
 from socsched.compiler.target import Compilation, Passes
 from socsched.compiler.targets.llvm import processor
+from socsched.compiler.targets.llvm.launch_list import list_launches
 from socsched.compiler.targets.llvm.lower import lower
 from socsched.compiler.targets.llvm.share_tuning import Tuning
 
@@ -71,5 +72,5 @@ def _slow(general: tuple[str, ...]) -> tuple[str, ...]:
     return (f"general schedules, which are slow, for: {', '.join(general)}",) if general else ()
 
 
-FLOAT = Passes(lower=(lower_floats,), build=(generate,), link=(link,))
-HALF = Passes(lower=(round_weights, lower_halves), build=(generate,), link=(link,))
+FLOAT = Passes(lower=(lower_floats,), build=(generate,), link=(link, list_launches))
+HALF = Passes(lower=(round_weights, lower_halves), build=(generate,), link=(link, list_launches))

@@ -1,0 +1,94 @@
+"""Stages of a bundle's native application: its compiled networks, host functions, and frames for its sensors."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from socsched.compiler.packaging.deploy import placed_in
+from socsched.compiler.store import read_json
+from socsched.errors import UsageError
+from socsched.executor.frames import most_rows, write_inputs
+from socsched.executor.gpu_programs import PROGRAM
+from socsched.executor.references import write_references
+from socsched.executor.stages import describe_stages, sensor_ports, unsupported_stages
+from socsched.files import write_file
+from socsched.planning.plan import Plan
+from socsched.runtime.backends.base import Setting
+from socsched.runtime.backends.choose import sort_of
+from socsched.runtime.executor import prepare_inputs
+
+FOLDER = "native"
+_FRAMES = 4
+"""Frames of every sensor in a bundle; a run repeats them."""
+_TOLERANCES = {"fp32": 1e-3}
+_COARSE = 2e-2
+"""Tolerance of self-tests in fp16 and int8, where one rounding more is a step of the data type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """`stages` and `inputs` of run.json."""
+
+    stages: Mapping[str, Mapping[str, Any]]
+    inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def no_stages(plan: Plan) -> Stages:
+    """Return the stages of a plan that only takes time."""
+    return Stages({task.name: {"kind": "spin", "time_ns": task.cost_ns} for task in plan.tasks})
+
+
+def write_stages(setting: Setting, folder: Path) -> Stages:
+    """Write programs, frames and references into a bundle that holds the compiled networks; return its stages.
+
+    UsageError for a plan with stages that the native executor cannot run, or whose code is not a CPU's.
+    """
+    sorts = [(task, sort_of(task, setting)) for task in setting.plan.tasks]
+    kinds = {engine.id: engine.target.get("kind") for engine in setting.platform.engines}
+    lacking = unsupported_stages(setting)
+    lacking += [f"stage {task.name!r} is on a GPU" for task, sort in sorts if sort == "cuda"]
+    lacking += [
+        f"stage {task.name!r} is on an engine that is only simulated"
+        for task, sort in sorts
+        if sort == "network" and kinds[task.engine] == "simulated"
+    ]
+    if lacking:
+        raise UsageError("; ".join(lacking[:5]))
+    own = folder / FOLDER
+    own.mkdir(exist_ok=True)
+    feeds, horizon = prepare_inputs(setting, None, _FRAMES, None, False)
+    given = write_inputs(setting.plan, feeds, sensor_ports(setting), horizon, own)
+    rooms = {sensor: most_rows(written.document) for sensor, written in given.items()}
+    described = describe_stages(setting, {sensor: written.types for sensor, written in given.items()}, rooms)
+    stages = {name: _bundled(name, stage, setting, folder) for name, stage in described.items()}
+    tolerance = max(_TOLERANCES.get(task.precision, _COARSE) for task in setting.plan.tasks if task.kind == "stage")
+    write_references(setting, {name: feeds[name].frame(0) for name in given}, described, own, tolerance)
+    inputs = {
+        sensor: {**written.document, "file": f"{FOLDER}/{written.document['file']}"}
+        for sensor, written in given.items()
+    }
+    return Stages(stages, inputs)
+
+
+def _bundled(name: str, stage: Mapping[str, Any], setting: Setting, folder: Path) -> dict[str, Any]:
+    """Return a stage whose program is a file of the bundle, with the code next to it in the bundle."""
+    if stage["kind"] != "network":
+        return dict(stage)
+    task = next(task for task in setting.plan.tasks if task.name == name)
+    program = read_json(Path(stage["program"]))
+    code = folder / placed_in(setting.pipeline.stage(name), setting.platform.engine(task.engine), task.precision)
+    files = {key: code / Path(program[key]).name for key in ("code", "weights")}
+    if files["code"].suffix != ".so":
+        raise UsageError(f"stage {name!r} is not linked for its processor")
+    if missing := [file for file in files.values() if not file.is_file()]:
+        raise UsageError(f"stage {name!r}: the bundle has no {missing[0].name}")
+    own = folder / FOLDER / "programs" / name
+    own.mkdir(parents=True)
+    document = {**program, **{key: os.path.relpath(file, own) for key, file in files.items()}}
+    write_file(own / PROGRAM, json.dumps(document, indent=1) + "\n")
+    return {**stage, "program": (own / PROGRAM).relative_to(folder).as_posix()}

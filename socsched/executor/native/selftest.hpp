@@ -1,0 +1,14 @@
+// The self-test of a bundle: every stage on stored inputs, its outputs against those stored.
+#pragma once
+
+#include <string>
+
+#include "control.hpp"
+
+namespace socsched {
+
+// Run all stages of the plan that compute, `repeat` times each, and print a line for each; return whether all outputs are
+// as stored in the references (socsched/executor/references.py).  Failure for references that cannot be used.
+bool selftest(const Control& control, const std::string& references, int repeat);
+
+}  // namespace socsched

@@ -1,0 +1,101 @@
+"""References of a bundle's self-test: the data of one frame, as Python computes them stage by stage on this machine.
+
+references.json names a file of tensors for every sensor and stage, in the form of `inputs` of run.json, and the
+tolerance of floating-point outputs in millionths of their largest value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from socsched.compiler.target import resolve
+from socsched.descriptor.platform import Platform
+from socsched.executor.stages import sensor_ports
+from socsched.files import write_file
+from socsched.graph.operators import TensorType
+from socsched.graph.taskgraph import task_graph
+from socsched.runtime.backends.base import Backend, Outputs, Setting, to_layout
+from socsched.runtime.backends.choose import sort_of
+from socsched.runtime.backends.function import FunctionBackend
+from socsched.runtime.backends.tvm_cpu import TvmCpuBackend
+from socsched.runtime.frames import Frame
+
+REFERENCES = "references.json"
+_DATA = "reference-{}.bin"
+_BACKENDS: Mapping[str, type[Backend]] = {"function": FunctionBackend, "network": TvmCpuBackend}
+
+
+def write_references(
+    setting: Setting,
+    frames: Mapping[str, Frame],
+    described: Mapping[str, Mapping[str, Any]],
+    folder: Path,
+    tolerance: float,
+) -> Path:
+    """Write the inputs and outputs of a plan's stages for one frame of each sensor; return references.json.
+
+    `described`: the stages of run.json.  Networks for another CPU are computed by code for this one, whose results
+    differ in their last digits: `tolerance` is allowed, relative to the largest value of a tensor.
+    """
+    here = replace(setting, platform=on_this_machine(setting.platform))
+    ports = sensor_ports(setting)
+    values: dict[str, Outputs] = {name: frame.outputs for name, frame in frames.items()}
+    found: dict[str, Sequence[Any]] = {
+        name: [values[name][port] for port in ports[name]] for name in values if ports.get(name)
+    }
+    data = {name: _write(folder, number, arrays) for number, (name, arrays) in enumerate(found.items())}
+    tasks = {task.name: task for task in setting.plan.tasks}
+    for name in task_graph(setting.pipeline).order:
+        task = tasks[name]
+        backend = _BACKENDS.get(sort_of(task, setting))
+        if backend is None:
+            continue
+        values[name] = backend().prepare(task, setting.pipeline.stage(name), here)(values)
+        wanted = [TensorType(tuple(o["shape"]), o["dtype"], o["layout"]) for o in described[name]["outputs"]]
+        outputs = [to_layout(value, kind) for value, kind in zip(values[name].values(), wanted, strict=True)]
+        data[name] = _write(folder, len(data), outputs, wanted)
+    document = {
+        "format": "socsched-references",
+        "version": 1,
+        "tolerance_ppm": round(tolerance * 1e6),
+        "data": data,
+    }
+    write_file(folder / REFERENCES, json.dumps(document, indent=1) + "\n")
+    return folder / REFERENCES
+
+
+def on_this_machine(platform: Platform) -> Platform:
+    """Return a platform whose CPUs of another kind are replaced by this machine's."""
+    engines = (
+        engine
+        if engine.target.get("kind") != "llvm" or resolve(engine.target, engine.id).native
+        else replace(engine, target={"kind": "llvm", "host": True})
+        for engine in platform.engines
+    )
+    return replace(platform, engines=tuple(engines))
+
+
+def _write(folder: Path, number: int, arrays: Sequence[Any], kinds: Sequence[TensorType] = ()) -> dict[str, Any]:
+    """Write tensors to a file and return its entry: one frame, and an empty one to warm up."""
+    from socsched.compiler.layouts import NUMPY_DTYPES
+
+    names = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
+    file = folder / _DATA.format(number)
+    with file.open("wb") as target:
+        for array in arrays:
+            target.write(np.ascontiguousarray(array).tobytes())
+    ports, shapes = [], []
+    for index, array in enumerate(arrays):
+        layout = kinds[index].layout if kinds else ""
+        image = bool(kinds) and len(kinds[index].shape) == 4
+        shape = list(kinds[index].shape) if image else list(array.shape)
+        ports.append({"dtype": names[array.dtype], "layout": layout, "shape": shape})
+        shapes.append(shape)
+    empty = {"shapes": [[0]] * len(shapes)}
+    return {"file": file.name, "ports": ports, "frames": [{"shapes": shapes}], "warm": empty}

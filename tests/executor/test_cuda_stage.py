@@ -61,7 +61,9 @@ def log(driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def planned(detector: Recorded) -> tuple[Plan, Pipeline]:
     pipe = detector.pipeline()
-    return make_plan(pipe, roomy(), work=stage_work), pipe
+    made = make_plan(pipe, roomy(), work=stage_work)
+    patient = tuple(replace(task, queue=1000) for task in made.tasks)  # frames wait as long as a loaded machine takes
+    return replace(made, tasks=patient), pipe
 
 
 def moved(made: Plan, names: Sequence[str]) -> tuple[Plan, Platform]:
@@ -71,8 +73,8 @@ def moved(made: Plan, names: Sequence[str]) -> tuple[Plan, Platform]:
     engine = replace(engine, operators=replace(engine.operators, host_code=False))
     slot = replace(made.engines[0], id="gpu", kind="gpu", lanes=1)
     tasks = (replace(t, engine="gpu", lanes=(0,)) if t.name in names else t for t in made.tasks)
-    return (  # frames wait as long as emulation takes
-        replace(made, tasks=tuple(replace(t, queue=1000) for t in tasks), engines=(*made.engines, slot)),
+    return (
+        replace(made, tasks=tuple(tasks), engines=(*made.engines, slot)),
         replace(here, engines=(*here.engines, engine)),
     )
 

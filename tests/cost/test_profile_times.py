@@ -54,8 +54,8 @@ def test_a_plan_draws_from_what_was_measured(checkout: Path) -> None:
     pipe = load_pipeline(checkout / "pipelines" / "pointpillars.yaml")
     board = get_platform("jetson-agx-orin-64gb")
     pipe = pin_stages(pipe, board, ("voxelise=cpu0",))
-    plain = make_plan(pipe, board, work=stage_work)
-    made = make_plan(pipe, board, work=stage_work, profile=profile())
+    plain = make_plan(pipe, board, "MAXN", work=stage_work)
+    made = make_plan(pipe, board, "MAXN", work=stage_work, profile=profile())
     task = next(t for t in made.tasks if t.name == "voxelise")
     assert all(t.times is None for t in plain.tasks)
     assert task.times is not None

@@ -10,15 +10,14 @@ from __future__ import annotations
 import sqlite3
 from array import array
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from socsched.descriptor.source import read as read_yaml
 from socsched.errors import InputError
 from socsched.interchange.pipeline_text import ImportedPipeline, duration, stage_name
+from socsched.interchange.sqlite_file import open_sqlite
 from socsched.limits import LONGEST_NS
 from socsched.runtime.mcap_file import MOST_MESSAGES, MOST_TOPICS, open_mcap
 from socsched.text import one_line
@@ -26,7 +25,6 @@ from socsched.text import one_line
 METADATA = "metadata.yaml"
 _SOURCE = "recording"
 _HINT = "give an .mcap file, a .db3 file, or the folder of `ros2 bag record`"
-_STEPS = 2 * 10**9
 _MOST_FILES = 10_000
 _KINDS = {
     "sensor_msgs/msg/PointCloud2": "lidar",
@@ -197,16 +195,7 @@ def _mcap(path: Path) -> Iterator[tuple[str, str, array[int], array[int]]]:
 def _database(path: Path) -> Iterator[tuple[str, str, array[int], array[int]]]:
     found: dict[int, tuple[str, str, array[int], array[int]]] = {}
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1", uri=True)) as base:
-            base.execute("PRAGMA trusted_schema=OFF")
-            spent = 0
-
-            def limit() -> int:
-                nonlocal spent
-                spent += 100_000
-                return int(spent > _STEPS)
-
-            base.set_progress_handler(limit, 100_000)
+        with open_sqlite(path) as base:
             for number, name, kind in base.execute("SELECT id, name, type FROM topics LIMIT ?", (MOST_TOPICS,)):
                 found[int(number)] = str(name), str(kind), array("q"), array("q")
             query = "SELECT topic_id, timestamp, length(data) FROM messages LIMIT ?"

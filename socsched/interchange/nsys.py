@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-from urllib.parse import quote
 
 from socsched.errors import InputError
 from socsched.interchange.recording import (
@@ -21,11 +19,11 @@ from socsched.interchange.recording import (
     device_times,
     range_sections,
 )
+from socsched.interchange.sqlite_file import open_sqlite
 
 MAGIC = b"SQLite format 3\x00"
 MOST_ROWS = 5_000_000
 _DEVICE = ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")
-_STEPS = 2 * 10**9
 _HINT = "export it with `nsys export --type sqlite`, recorded with --trace=cuda,nvtx"
 _CLOSED = (59, 60)
 """NVTX event types with an end: push/pop and start/end ranges."""
@@ -34,16 +32,7 @@ _CLOSED = (59, 60)
 def recording(path: Path, data: object = None) -> Recording:
     """Return the recording of an export; InputError if it is damaged or has neither ranges nor graphs."""
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1", uri=True)) as base:
-            base.execute("PRAGMA trusted_schema=OFF")
-            spent = 0
-
-            def limit() -> int:
-                nonlocal spent
-                spent += 100_000
-                return int(spent > _STEPS)
-
-            base.set_progress_handler(limit, 100_000)
+        with open_sqlite(path) as base:
             return _read(path, base)
     except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a readable SQLite export: {error}", _HINT) from None

@@ -27,7 +27,7 @@ typedef struct socsched_port {
 } socsched_port;
 
 typedef struct socsched_artefact {
-  const char *file, *library;
+  const char *file, *vendor_library;
   const socsched_port *inputs, *outputs;
   size_t input_count, output_count;
   const char* const* options; /* name, value, name, value, ..., NULL */

@@ -40,7 +40,7 @@ constexpr int SOFT = 0;
 
 class Cudla {
  public:
-  explicit Cudla(const socsched_artefact& artefact) : library_(artefact.library), device_(cuda::Device::open()) {
+  explicit Cudla(const socsched_artefact& artefact) : library_(artefact.vendor_library), device_(cuda::Device::open()) {
     uint64_t core = 0;
     for (const char* const* option = artefact.options; *option; option += 2)
       if (std::strcmp(option[0], "core") == 0) core = std::strtoull(option[1], nullptr, 10);

@@ -29,7 +29,7 @@ constexpr int ELEMENT_TYPES[] = {1, 10, 3, 2, 6, 7, 9};      // ONNXTensorElemen
 
 class OnnxRuntime {
  public:
-  explicit OnnxRuntime(const socsched_artefact& artefact) : library_(artefact.library) {
+  explicit OnnxRuntime(const socsched_artefact& artefact) : library_(artefact.vendor_library) {
     std::string provider, plugin;
     std::vector<const char*> names, values;
     std::vector<std::pair<const char*, const char*>> entries;
@@ -46,7 +46,7 @@ class OnnxRuntime {
     library_.find("OrtGetApiBase", base);
     const uint32_t version = plugin.empty() ? FIRST_VERSION : PLUGIN_VERSION;
     api_ = base()->GetApi(version);
-    if (!api_) throw std::runtime_error(std::string(artefact.library) + ": release " + base()->GetVersionString() + " is too old: its C API has no version " + std::to_string(version));
+    if (!api_) throw std::runtime_error(std::string(artefact.vendor_library) + ": release " + base()->GetVersionString() + " is too old: its C API has no version " + std::to_string(version));
     void *environment = nullptr, *options = nullptr;
     call<int, const char*, void**>(CREATE_ENV, WARNING, "socsched", &environment);
     call<void**>(CREATE_SESSION_OPTIONS, &options);

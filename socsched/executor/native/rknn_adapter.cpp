@@ -48,7 +48,7 @@ constexpr int CORE_AUTO = 0;
 
 class Rknn {
  public:
-  explicit Rknn(const socsched_artefact& artefact) : library_(artefact.library) {
+  explicit Rknn(const socsched_artefact& artefact) : library_(artefact.vendor_library) {
     library_.find("rknn_init", init_);
     library_.find("rknn_query", query_);
     library_.find("rknn_inputs_set", set_inputs_);

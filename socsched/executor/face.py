@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,7 +32,6 @@ from socsched.runtime.executor import prepare_inputs
 from socsched.runtime.executor_state import FrameReport
 from socsched.runtime.options import Options
 from socsched.runtime.overload import Policies
-from socsched.runtime.session import require_whole
 from socsched.runtime.worker import warn
 from socsched.trace.trace import Trace
 
@@ -122,7 +122,7 @@ def execute_natively(
         )
         stack.enter_context(board.prepared(plan))
         meters = [stack.enter_context(meter) for meter in board.meters()]
-        interrupted = _run(executor, write_settings(settings, folder), folder, plan, on_frame)
+        _run(executor, write_settings(settings, folder), folder, plan, on_frame)
         trace, executed = read_outcome(folder)
         for meter in meters:
             for name, steps in meter.counters(executed.origin_ns).items():
@@ -136,8 +136,6 @@ def execute_natively(
     if executed.failure:
         error = MachineError(executed.failure)
         raise StageFailed(executed.failed_stage, executed.failed_frame, error, trace)
-    if interrupted:
-        require_whole(trace)
     return trace
 
 
@@ -156,32 +154,24 @@ def _processors(plan: Plan, board: Board) -> dict[str, list[int]]:
     }
 
 
-def _run(executor: Path, file: Path, folder: Path, plan: Plan, on_frame: Callable[[FrameReport], None] | None) -> bool:
-    """Run the executor to its end and report frames meanwhile; return whether SIGINT ended the run early.
+def _run(executor: Path, file: Path, folder: Path, plan: Plan, on_frame: Callable[[FrameReport], None] | None) -> None:
+    """Run the executor to its end and report frames meanwhile.
 
     The first SIGINT is passed on, so that the run ends in order; a second one ends it at once.
     """
     command = [str(executor), str(file), "-o", str(folder), "--end-with-parent"]
-    interrupted = False
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         reports = _reports(folder / JOURNAL, plan)
         try:
-            while True:
-                try:
-                    process.wait(_LOOK_S)
-                except subprocess.TimeoutExpired:
-                    pass
-                except KeyboardInterrupt:
-                    if interrupted:
-                        raise
-                    interrupted = True
-                    process.send_signal(signal.SIGINT)
-                ended = process.poll() is not None
-                for report in next(reports):
-                    if on_frame is not None:
-                        on_frame(report)
-                if ended:
-                    break
+            with _interrupts(process):
+                running = True
+                while running:
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(_LOOK_S)
+                    running = process.poll() is None
+                    for report in next(reports):
+                        if on_frame is not None:
+                            on_frame(report)
         except BaseException:
             process.kill()
             raise
@@ -190,7 +180,24 @@ def _run(executor: Path, file: Path, folder: Path, plan: Plan, on_frame: Callabl
     if problem or process.returncode not in (0, SocschedError.exit_code):
         kind = UsageError if process.returncode == UsageError.exit_code else MachineError
         raise kind(f"the native executor ended with {process.returncode}: {problem.removeprefix('error: ')}", _INSTEAD)
-    return interrupted
+
+
+@contextmanager
+def _interrupts(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Pass the first SIGINT on to a process; a second one gets the previous handler."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, stack: object) -> None:
+        process.send_signal(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _reports(journal: Path, plan: Plan) -> Iterator[Sequence[FrameReport]]:

@@ -27,10 +27,11 @@ from socsched.planning.plan import Plan
 from socsched.runtime import timetable
 from socsched.runtime.backends.base import Setting
 from socsched.runtime.boards.base import Board
+from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.errors import StageFailed
-from socsched.runtime.executor import prepare_inputs
+from socsched.runtime.executor import execute, prepare_inputs
 from socsched.runtime.executor_state import FrameReport
-from socsched.runtime.options import Options
+from socsched.runtime.options import PLAIN, Options
 from socsched.runtime.overload import Policies
 from socsched.runtime.worker import warn
 from socsched.trace.trace import Trace
@@ -45,11 +46,10 @@ class NoExecutor(MachineError):
     """The native executor cannot be built on this machine."""
 
 
-def unsupported(setting: Setting, options: Options, pace: str, stats: bool) -> list[str]:
+def unsupported(setting: Setting, options: Options, stats: bool) -> list[str]:
     """Return what a run needs and the native executor lacks, in words; empty if it can run it."""
     faults = options.faults or Faults()
     needs = {
-        "--no-pace": pace != "rate",
         "--stats": stats,
         "--steal": options.steal,
         "slowdowns in --faults": bool(faults.slowdowns),
@@ -68,6 +68,7 @@ def execute_natively(
     duration_ns: int | None = None,
     seed: int = 0,
     pace: str = "rate",
+    alone: bool = False,
     scans: Sequence[Path] | None = None,
     weights: Path | None = None,
     scales: Path | None = None,
@@ -85,7 +86,7 @@ def execute_natively(
     bound = bindings(pipeline)
     setting = Setting(plan, pipeline, platform, bound, weights, seed, scales)
     versions = [setting, *(replace(setting, plan=spare) for spare in options.limp_home)]
-    if lacking := [what for one in versions for what in unsupported(one, options, pace, stats)]:
+    if lacking := [what for one in versions for what in unsupported(one, options, stats)]:
         raise UsageError(f"the native executor cannot run this plan yet: {'; '.join(lacking[:5])}", _INSTEAD)
     try:
         executor = find_executor()
@@ -119,6 +120,8 @@ def execute_natively(
             awake_ns=options.awake_ns,
             realtime=options.realtime,
             seed=seed,
+            in_flight=0 if pace == "rate" else max(options.in_flight, 1),
+            alone=alone,
         )
         stack.enter_context(board.prepared(plan))
         meters = [stack.enter_context(meter) for meter in board.meters()]
@@ -137,6 +140,14 @@ def execute_natively(
         error = MachineError(executed.failure)
         raise StageFailed(executed.failed_stage, executed.failed_frame, error, trace)
     return trace
+
+
+def execute_where_possible(plan: Plan, pipeline: Pipeline, **how: Any) -> Trace:
+    """Run `plan` on this machine natively, or in Python if the native executor cannot; arguments as `execute`."""
+    try:
+        return execute_natively(plan, pipeline, board=LocalBoard(), options=PLAIN, **how)
+    except (UsageError, NoExecutor):
+        return execute(plan, pipeline, **how)
 
 
 def _clean(folder: Path) -> None:

@@ -5,13 +5,13 @@
 #include "cuda_program.hpp"
 #include "data_stage.hpp"
 #include "failure.hpp"
+#include "gate.hpp"
 
 namespace socsched {
 
 namespace {
 
-constexpr size_t IN_FLIGHT = 2;  // pieces of a bounded stage that are queued at once
-constexpr size_t PAGE = 4096;    // memory is locked in whole pages, each once
+constexpr size_t PAGE = 4096;  // memory is locked in whole pages, each once
 
 size_t whole_pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
@@ -41,13 +41,14 @@ class CudaStage : public DataStage {
   }
 
   Progress launch(const Job& job) override {
+    cuda::Device::open();  // for this thread, which may be another than the last job's
     rows_ = -1;
     for (size_t i = 0; i < settings().inputs.size(); i++)
       if (!queue_input(job, i)) return Progress::failed;
     slot_ = &slot_of(*job.output, piece_);
     output_ = job.output;
     started_ = ended_ = 0;
-    while (started_ < std::min(IN_FLIGHT, slot_->graphs.size()))
+    while (started_ < std::min(settings().queued, slot_->graphs.size()))
       if (!start_piece()) return Progress::failed;
     return Progress::running;
   }
@@ -55,7 +56,10 @@ class CudaStage : public DataStage {
   // Sleeps until the oldest piece has ended.
   Progress poll() override {
     if (!holds(driver().cuEventSynchronize(events_[ended_++]), "running the kernels")) return Progress::failed;
-    if (started_ < slot_->graphs.size() && !start_piece()) return Progress::failed;
+    if (started_ < slot_->graphs.size()) {
+      pass_gate();
+      if (!start_piece()) return Progress::failed;
+    }
     if (ended_ < slot_->graphs.size()) return Progress::running;
     set_rows();
     return Progress::done;

@@ -6,10 +6,10 @@ from typing import Any
 
 
 def exact_session(model: Any) -> Any:
-    """Return a session on this machine's processor for `model`, a path or serialised bytes, with exact sums of int8 products.
+    """Return a session on this machine's processor for `model`, a path or serialised bytes, with exact int8 sums.
 
-    Without this option, ONNX Runtime adds pairs of products of bytes in 16 bits on x86-64 processors that have no VNNI, where
-    sums saturate.
+    Without this option, ONNX Runtime adds pairs of products of bytes in 16 bits on x86-64 processors that have no
+    VNNI, where sums saturate.
     """
     import onnxruntime
 

@@ -50,7 +50,7 @@ struct Driver {
   int (*cuGraphLaunch)(Executable*, Stream*);
   int (*cuEventCreate)(Event**, unsigned);
   int (*cuEventRecord)(Event*, Stream*);
-  int (*cuEventSynchronize)(Event*);
+  int (*cuEventQuery)(Event*);
   int (*cuLaunchKernel)(Function*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream*, void**, void**);
   int (*cuTensorMapEncodeTiled)(TensorMap*, int, uint32_t, void*, const uint64_t*, const uint64_t*, const uint32_t*, const uint32_t*, int, int,
                                 int, int);  // null before CUDA 12
@@ -61,7 +61,8 @@ constexpr int MAJOR = 75, MINOR = 76;                      // CU_DEVICE_ATTRIBUT
 constexpr int DYNAMIC_SHARED = 8;                          // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr unsigned NON_BLOCKING = 1;                       // CU_STREAM_NON_BLOCKING
 constexpr int THREAD_LOCAL = 1;                            // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-constexpr unsigned BLOCKING_SYNC = 1, DISABLE_TIMING = 2;  // CU_EVENT_*: a waiting thread sleeps
+constexpr int NOT_READY = 600;                             // CUDA_ERROR_NOT_READY
+constexpr unsigned DISABLE_TIMING = 2;                     // CU_EVENT_DISABLE_TIMING
 constexpr unsigned SHARED_MEMORY_LIMIT = 48 << 10;         // above, a kernel has to ask
 
 // The first GPU: the driver, its primary context, and what code runs on it.

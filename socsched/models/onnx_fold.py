@@ -102,6 +102,7 @@ SIZES: dict[str, Size] = {
     "Einsum": _contracted,
     "Expand": _expanded,
     "Gather": _gathered,
+    "GatherElements": _moved,
     "MatMul": _multiplied,
     "Range": _counted,
     "Tile": _tiled,

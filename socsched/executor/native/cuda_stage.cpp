@@ -53,8 +53,9 @@ class CudaStage : public DataStage {
     output_ = job.output;
     started_ = ended_ = 0;
     since_ = monotonic_ns();
+    device_->begin(place_.task.criticality);
     while (started_ < std::min(IN_FLIGHT, slot_->graphs.size()))
-      if (!start_piece()) return Progress::failed;
+      if (!start_piece()) return ended(Progress::failed);
     return Progress::running;
   }
 
@@ -62,21 +63,24 @@ class CudaStage : public DataStage {
   // interrupt of the driver costs more: it wakes a thread of the driver's for each, which wakes this one.
   Progress poll() override {
     Ns &shortest = shortest_[ended_], now = monotonic_ns();
-    if (const Ns early = since_ + shortest - shortest / 8; now < early) sleep_until(early);
+    if (const Ns early = since_ + shortest - shortest / 32; now < early) sleep_until(early);
     int status;
     while ((status = driver().cuEventQuery(events_[ended_])) == cuda::NOT_READY) {
       now = monotonic_ns();
       sleep_until(now + std::max(NAP, (now - since_) / 16));
     }
-    if (!holds(status, "running the kernels")) return Progress::failed;
+    if (!holds(status, "running the kernels")) return ended(Progress::failed);
     now = monotonic_ns();
     shortest = shortest ? std::min(now - since_, shortest + shortest / 64) : now - since_;
     since_ = now;
     ended_++;
-    if (started_ < slot_->graphs.size() && !start_piece()) return Progress::failed;
+    if (started_ < slot_->graphs.size()) {
+      while (device_->yields(place_.task.criticality)) sleep_until(monotonic_ns() + NAP);
+      if (!start_piece()) return ended(Progress::failed);
+    }
     if (ended_ < slot_->graphs.size()) return Progress::running;
     set_rows();
-    return Progress::done;
+    return ended(Progress::done);
   }
 
  private:
@@ -89,6 +93,11 @@ class CudaStage : public DataStage {
 
   const StageSettings& settings() const { return place_.settings; }
   const cuda::Driver& driver() const { return device_->driver(); }
+
+  Progress ended(Progress how) {
+    device_->end(place_.task.criticality);
+    return how;
+  }
 
   bool holds(int status, const char* what) {
     if (status) fail(device_->error(status, what));

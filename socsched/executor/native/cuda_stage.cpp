@@ -41,7 +41,7 @@ class CudaStage : public DataStage {
     device_->check(driver().cuMemHostRegister_v2(counts_, PAGE, 0), "locking memory");
     for (const InputSettings& input : settings().inputs) lasting_.push_back(is_lasting(input.from));
     for (size_t i = 0; i < place_.slots.count(); i++) slot_of(*place_.slots.slot(i), piece);
-    shortest_.resize(events_.size());
+    asleep_.resize(events_.size());
     piece_ = piece;
   }
 
@@ -59,19 +59,22 @@ class CudaStage : public DataStage {
     return Progress::running;
   }
 
-  // Sleeps until the oldest piece has ended: for most of the shortest time that it took, then in naps.  To wait for an
-  // interrupt of the driver costs more: it wakes a thread of the driver's for each, which wakes this one.
+  // Sleeps until the oldest piece is about to end, then in naps.  To wait for an interrupt of the driver costs more: it
+  // wakes a thread of the driver's, which wakes this one.  The sleep is shortened at once when it was too long, and
+  // lengthened slowly, since waking takes a varying time.
   Progress poll() override {
-    Ns &shortest = shortest_[ended_], now = monotonic_ns();
-    if (const Ns early = since_ + shortest - shortest / 32; now < early) sleep_until(early);
+    Ns& asleep = asleep_[ended_];
+    if (const Ns until = since_ + asleep; monotonic_ns() < until) sleep_until(until);
+    size_t naps = 0;
     int status;
     while ((status = driver().cuEventQuery(events_[ended_])) == cuda::NOT_READY) {
-      now = monotonic_ns();
+      const Ns now = monotonic_ns();
       sleep_until(now + std::max(NAP, (now - since_) / 16));
+      naps++;
     }
     if (!holds(status, "running the kernels")) return ended(Progress::failed);
-    now = monotonic_ns();
-    shortest = shortest ? std::min(now - since_, shortest + shortest / 64) : now - since_;
+    const Ns now = monotonic_ns();
+    asleep = naps ? asleep + (now - since_ - asleep) / 16 : std::max(asleep - NAP, Ns{0});
     since_ = now;
     ended_++;
     if (started_ < slot_->graphs.size()) {
@@ -210,8 +213,8 @@ class CudaStage : public DataStage {
   std::unique_ptr<cuda::Program> program_;
   cuda::Stream* stream_ = nullptr;
   std::vector<cuda::Event*> events_;  // by piece
-  std::vector<Ns> shortest_;           // by piece: how long it takes at least, from the start or the end of the one before
-  Ns since_ = 0;                       // when the piece that is waited for began, at the earliest
+  std::vector<Ns> asleep_;            // by piece: how long to sleep from its start, or the end of the one before
+  Ns since_ = 0;                      // when the piece that is waited for began, at the earliest
   size_t piece_ = 1, started_ = 0, ended_ = 0;
   Memory counts_memory_;
   int32_t* counts_ = nullptr;         // by input: its number of rows, in locked memory

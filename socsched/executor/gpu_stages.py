@@ -54,7 +54,7 @@ def _pieces(task: Task, setting: Setting, kernels: int) -> dict[str, int]:
     """Return kernels of a graph (0: all) and graphs queued at once, by the segments that the plan preempts between."""
     engine = next(engine for engine in setting.plan.engines if engine.id == task.engine)
     if engine.preemption != "segment" or len(task.segments) < 2:
-        return {"piece": 0, "queued": 1}
+        return {"piece": 0, "queued": 2}
     return {"piece": max(-(-kernels // len(task.segments)), 1), "queued": engine.in_flight}
 
 

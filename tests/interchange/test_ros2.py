@@ -135,7 +135,7 @@ def test_why_report_and_compare_answer_for_the_recording(
     assert run(["compare", str(folder), str(folder), "-q"]) == 0
     page = tmp_path / "r.html"
     assert run(["report", str(folder), "-o", str(page), "--pipeline", str(imported / "sample.yaml"), "-q"]) == 0
-    assert page.stat().st_size > 10_000
+    assert "A recording, neither planned nor proved; all 49 measured frames met their deadline" in page.read_text()
 
 
 def test_newer_tracepoints_link_by_the_time_stamp_of_the_message(tmp_path: Path) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
+from profile_samples import XAVIER, nsys, ort, read, torch_trace, trtexec
 
 from socsched.api.interchange import import_profile
 from socsched.cli.root import run
@@ -17,26 +15,6 @@ from socsched.errors import SocschedError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.interchange.layers import layers_of, parse_row, parts_of
-
-XAVIER = "jetson-agx-xavier"
-DATA = Path(__file__).parents[1] / "data" / "haxconn"
-
-
-def read(name: str) -> Any:
-    return json.loads((DATA / name).read_text(encoding="utf-8"))
-
-
-def trtexec(path: Path, split: str) -> Path:
-    """Write the rows of a split in the form of trtexec --exportProfile."""
-    found = read("googlenet_trtexec_rows.json")["splits"][split]
-    names = [name for _, name, _ in read("layer_names.json")["layers"]["googlenet"]]
-    first = names.index(found["dla_from"] or "loss3/classifier")
-    block = "{{{}}}".format(",".join(names[first : names.index("loss3/classifier") + 1]))
-    rows = [
-        {"name": n.replace("{DLA}", block), "timeMs": ms * found["count"], "averageMs": ms} for n, ms in found["rows"]
-    ]
-    path.write_text(json.dumps([{"count": found["count"]}, *rows]))
-    return path
 
 
 @pytest.mark.parametrize("split", ["10", "38", "dla_only"])
@@ -136,20 +114,6 @@ def test_times_and_board_log_give_spread_and_state(tmp_path: Path) -> None:
     assert load_profile(tmp_path / "profile.json") == found.profile
 
 
-def ort(path: Path, provider: str = "CUDAExecutionProvider") -> Path:
-    events: list[dict[str, Any]] = [{"cat": "Session", "name": "session_initialization", "ts": 0, "dur": 9}]
-    for run_, scale in enumerate((10, 1, 2)):
-        start = 1000 * (run_ + 1)
-        events.append({"cat": "Session", "name": "model_run", "ts": start, "dur": 500})
-        for place, (name, who) in enumerate((("a", provider), ("b", provider), ("c", "CPUExecutionProvider"))):
-            args = {"op_name": "Conv", "provider": who, "node_index": str(place)}
-            row = {"cat": "Node", "name": f"{name}_kernel_time", "ts": start + 10 * place + 1, "dur": 5 * scale}
-            events.append(row | {"args": args})
-            events.append({"cat": "Node", "name": f"{name}_fence_before", "ts": start, "dur": 1, "args": {}})
-    path.write_text(json.dumps(events))
-    return path
-
-
 def test_onnx_runtime_runs_are_jobs(tmp_path: Path) -> None:
     found = import_profile([ort(tmp_path / "net.json")], XAVIER, precision="fp32", skip=1, engines={"cpu": "carmel3"})
     first, second = found.profile.costs
@@ -185,30 +149,6 @@ def test_onnx_runtimes_own_profile(tmp_path: Path) -> None:
     assert cost.samples == 3 and next(iter(found.layers.values())) == ("mul", "act")
 
 
-def torch_trace(path: Path, kernels: bool = True) -> Path:
-    events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name"}]
-    key = 0
-    for job in range(3):
-        start = 1000.0 * job
-        events.append(
-            {"ph": "X", "cat": "user_annotation", "name": "detect", "pid": 1, "tid": 1, "ts": start, "dur": 100}
-        )
-        events.append(
-            {"ph": "X", "cat": "user_annotation", "name": "inner", "pid": 1, "tid": 1, "ts": start + 1, "dur": 50}
-        )
-        for kernel in range(2 if kernels else 0):
-            key += 1
-            args = {"correlation": key}
-            launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "dur": 1.5}
-            events.append(launch | {"ts": start + 5 + kernel, "args": args})
-            begin = start + 200 + 40 * kernel
-            events.append(
-                {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": begin, "dur": 30, "args": args}
-            )
-    path.write_text(json.dumps({"traceEvents": events}))
-    return path
-
-
 def test_torch_ranges_take_the_span_of_their_kernels(tmp_path: Path) -> None:
     found = import_profile([torch_trace(tmp_path / "t.json")], XAVIER, precision="fp16", stages={"detect": "backbone"})
     (cost,) = found.profile.costs
@@ -216,34 +156,6 @@ def test_torch_ranges_take_the_span_of_their_kernels(tmp_path: Path) -> None:
     assert "2 kernels per job, busy 86% of the span" in cost.source
     plain = import_profile([torch_trace(tmp_path / "c.json", False)], XAVIER, precision="fp16")
     assert {c.stage: (c.engine, c.time_ns) for c in plain.profile.costs}["detect"] == ("carmel0", 100_000)
-
-
-def nsys(path: Path, ranges: bool = True, graphs: bool = False) -> Path:
-    with closing(sqlite3.connect(path)) as base:
-        base.executescript(
-            """CREATE TABLE StringIds(id INTEGER, value TEXT);
-            CREATE TABLE NVTX_EVENTS(start INTEGER, end INTEGER, eventType INTEGER, text TEXT, textId INTEGER,
-                                     globalTid INTEGER);
-            CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME(start INTEGER, end INTEGER, globalTid INTEGER,
-                                                     correlationId INTEGER);
-            CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INTEGER, end INTEGER, correlationId INTEGER);
-            CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE(start INTEGER, end INTEGER, correlationId INTEGER,
-                                                         graphId INTEGER);
-            INSERT INTO StringIds VALUES (5, 'head');"""
-        )
-        for job in range(4):
-            start = 10_000 * job
-            if ranges:
-                base.execute("INSERT INTO NVTX_EVENTS VALUES (?, ?, 59, NULL, 5, 1)", (start, start + 500))
-            base.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, 1, ?)", (start + 10, start + 20, job))
-            table = "GRAPH_TRACE" if graphs else "KERNEL"
-            more = ", 3" if graphs else ""
-            base.execute(
-                f"INSERT INTO CUPTI_ACTIVITY_KIND_{table} VALUES (?, ?, ?{more})",
-                (start + 600, start + 1600 + job, job),
-            )
-        base.commit()
-    return path
 
 
 def test_nsys_ranges_and_graphs(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -141,3 +142,23 @@ JTOP = """time,uptime,jetson_clocks,nvp model,CPU1,GPU,RAM,Temp GPU,Temp AO,Powe
 2026-01-01 10:00:00,1:00,ON,MAXN,20,80,0.4,48.5,-256,1000,12000
 2026-01-01 10:00:01,1:01,ON,MAXN,OFF,60,0.4,51.5,-256,1000,14000
 """
+
+
+BAG_ROWS = [(1, 1_000_000 * (50 + 10 * n), b"1234") for n in range(4)]
+
+
+def database(
+    file: Path, rows: Sequence[tuple[int, int, bytes]] = BAG_ROWS, names: tuple[str, ...] = ("/imu", "/text")
+) -> Path:
+    """Write messages (topic, time in ns, data) as rosbag2 stores them in SQLite."""
+    with closing(sqlite3.connect(file)) as base:
+        base.execute("CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT, type TEXT, serialization_format TEXT)")
+        base.execute("CREATE TABLE messages(id INTEGER PRIMARY KEY, topic_id INTEGER, timestamp INTEGER, data BLOB)")
+        kinds = ("sensor_msgs/msg/Imu", "std_msgs/msg/String")
+        base.executemany(
+            "INSERT INTO topics VALUES(?, ?, ?, 'cdr')",
+            [(number, name, kind) for number, (name, kind) in enumerate(zip(names, kinds, strict=False), 1)],
+        )
+        base.executemany("INSERT INTO messages(topic_id, timestamp, data) VALUES(?, ?, ?)", rows)
+        base.commit()
+    return file

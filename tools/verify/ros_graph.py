@@ -200,6 +200,8 @@ def soak(graph: Graph, minutes: float) -> list[tuple[str, bool]]:
     seconds, resident = (np.array(column, dtype=float) for column in list(zip(*later, strict=True))[:2])
     grown = float(np.polyfit(seconds, resident, 1)[0]) * (seconds[-1] - seconds[0])
     first, last = later[0], later[-1]
+    steps = ", ".join(f"{row[1] / 2**20:.1f}" for row in later[:: max(1, len(later) // 18)])
+    print(f"detector: resident MiB over time {steps}")
     print(
         f"detector: resident {first[1] / 2**20:.1f} MiB at {first[0]:.0f} s, {last[1] / 2**20:.1f} at {last[0]:.0f} s"
     )

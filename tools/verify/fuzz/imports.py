@@ -93,7 +93,7 @@ def make(folder: Path) -> dict[str, bytes]:
 def formats(seeds: dict[str, list[bytes]]) -> list[tuple[str, str, Mutate, Callable[[Path], Any]]]:
     """Return name, suffix, mutation and reader of every format."""
     rows: list[tuple[str, str, Mutate, Callable[[Path], Any]]] = []
-    rows += [(name, *how, _profile) for name, how in _PROFILES.items()]
+    rows += [(name, *how, partial(_profile, name)) for name, how in _PROFILES.items()]
     rows += [(name, *how, partial(_pipeline, name)) for name, how in _PIPELINES.items()]
     for name, (form, place, how) in _PARTS.items():
         whole = {at: seeds[other][0] for other, (same, at, _) in _PARTS.items() if same == form}
@@ -101,13 +101,13 @@ def formats(seeds: dict[str, list[bytes]]) -> list[tuple[str, str, Mutate, Calla
     return rows
 
 
-def _profile(file: Path) -> None:
+def _profile(form: str, file: Path) -> None:
     from socsched.api.interchange import import_profile, save_recording
     from socsched.cost.profile import load_profile, save_profile
     from socsched.errors import UsageError
 
     files = [file]
-    if file.name.startswith("board"):  # a log alone is no profile
+    if form == "board":  # a log alone is no profile
         files.append(file.with_name("net.json"))
         files[1].write_text('[{"count": 4}, {"name": "a", "averageMs": 2.0}]')
     found = import_profile(files, "rk3588", precision="fp16", mode="performance", engines=_ENGINES)

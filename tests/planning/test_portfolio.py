@@ -66,6 +66,7 @@ def test_waters_with_15_ms_for_the_planner_is_found_without_an_exact_solver() ->
     assert plan.verdict == "feasible" and not plan.violations
 
 
+@pytest.mark.slow
 def test_an_undecided_plan_states_its_gap_and_what_would_decide_it() -> None:
     from socsched.reporting.view_model import undecided
 

@@ -61,6 +61,8 @@ def test_where_it_must_be_cut_proves_nothing_about_other_cuts(network: Pipeline)
     chain = replace(network.chains[0], deadline_ns=max(task.cost_ns for task in stages(plan)))
     late = ss.plan(replace(network, chains=(chain,)), board(), "MAXN", solver="heft")
     assert late.verdict == "undecided" and late.violations and late.solver.proof is None
+    assert [gap.requirement for gap in late.solver.open or ()] == [item.requirement for item in late.violations]
+    assert [line.partition(",")[0].partition(":")[0] for line in late.solver.decide or ()] == ["an exact search"]
 
 
 def test_without_cuts_no_engine_is_left(network: Pipeline) -> None:

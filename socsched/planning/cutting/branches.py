@@ -16,7 +16,7 @@ from socsched.planning.cutting.divisible import NEVER, Divisible, Leg, Legs
 BEST = 4
 """Branches proposed for a pair of engines, those with the largest gain."""
 GAIN = 0.01
-"""Least gain, as a share of the network's time on the engine that keeps it."""
+"""Least gain, as a share of the network's time on its fastest engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,10 @@ def _needs(stage: Divisible) -> list[set[int]]:
 
 
 def parallel_cuts(stage: Divisible) -> dict[Legs, int]:
-    """Return cuts that run a branch, or all that pay, beside the rest of the network, with the estimated time (ns)."""
+    """Return cuts that run a branch, or all that pay, beside the rest of the network, with the estimated time (ns).
+
+    Only those are listed that are faster than the whole network on any engine.
+    """
     if stage.parallel is None:
         stage.parallel = dict(_parallel_cuts(stage))
     return stage.parallel
@@ -77,12 +80,13 @@ def _parallel_cuts(stage: Divisible) -> Iterator[tuple[Legs, int]]:
     fastest: dict[str, int] = {}
     for number in sorted(range(len(stage.places)), key=lambda p: float(totals[p])):
         fastest.setdefault(stage.places[number].engine, number)
+    alone = min(stage.entry_ns[number] + float(totals[number]) for number in fastest.values())
     for kept, given in itertools.permutations(fastest.values(), 2):
         if totals[kept] == NEVER:
             continue
         whole = stage.entry_ns[kept] + int(totals[kept])
         gains = [(_gain(stage, branch, kept, given), branch) for branch in every]
-        paying = sorted((pair for pair in gains if pair[0] > GAIN * whole), key=lambda pair: -pair[0])
+        paying = sorted((pair for pair in gains if pair[0] > 0), key=lambda pair: -pair[0])
         together: list[tuple[float, Branch]] = []
         for gain, branch in paying:
             if len(together) < BEST and all(
@@ -91,7 +95,9 @@ def _parallel_cuts(stage: Divisible) -> Iterator[tuple[Legs, int]]:
                 together.append((gain, branch))
         for some in [*([pair] for pair in paying[:BEST]), *([together] if len(together) > 1 else [])]:
             chosen = [branch for _, branch in some]
-            yield _legs(stage, chosen, kept, given), round(whole - sum(gain for gain, _ in some))
+            time = round(whole - sum(gain for gain, _ in some))
+            if time < (1 - GAIN) * alone:
+                yield _legs(stage, chosen, kept, given), time
 
 
 def _gain(stage: Divisible, branch: Branch, kept: int, given: int) -> float:

@@ -70,7 +70,8 @@ class Fit:
     of the row before; `copies`: concatenations and slices of tensors with other readers are kernels; `resident`:
     weights that fit on chip stay there between jobs.  `units` the fit was made with, 0: any number.  `joined`: engines
     whose units work on a network together; empty: this engine alone.  `runtimes` (globs) of the measured programs,
-    empty where they are not stated; `hosts`: those of them whose costs of a pass and a job are others.
+    empty where they are not stated; `hosts`: those of them whose costs of a pass and a job are others; `varied`
+    (globs): those that compute sequences at their own length, without padding.
 
     Evidence: `source` (key of `Platform.sources`) of the measurements of so many `networks`, the `date` of the fit, its
     mean absolute `error` on networks left out, the half width of the `interval` that holds most of them (relative), and
@@ -98,10 +99,15 @@ class Fit:
     joined: tuple[str, ...] = ()
     runtimes: tuple[str, ...] = ()
     hosts: tuple[Host, ...] = ()
+    varied: tuple[str, ...] = ()
 
     def covers(self, runtime: str) -> bool:
         """Return whether the fit stands for a program that ran networks."""
         return any(fnmatchcase(runtime, glob) for glob in self.runtimes)
+
+    def varies(self, runtime: str) -> bool:
+        """Return whether a program computes sequences at their own length rather than the network's."""
+        return any(fnmatchcase(runtime, glob) for glob in self.varied)
 
     def under(self, runtime: str) -> Fit:
         """Return the fit with the costs of a host program."""

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from socsched.descriptor.limits import Amount, Json, Line, LongLine, Number, Objectives, Setting
 
+IMPORTED = "imported"
+"""`SearchReport.name` of a plan that describes a recording: nothing was searched for."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModeResult:

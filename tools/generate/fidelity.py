@@ -55,7 +55,8 @@ def page(summary: Mapping[str, Any], data: str, date: str) -> str:
     if apart:
         lines += [
             "",
-            "Cells apart were measured with another runtime than the fitted one, and are scored in the last line only:",
+            "Cells apart were measured with another program than the fitted one, or at other lengths of sequences than the",
+            "network's; they are scored in the last line only:",
             "",
             rows(("cells", "reason"), [(str(item["cells"]), cell(item["reason"])) for item in summary["apart"]]),
         ]

@@ -85,7 +85,18 @@ def _scattered(inputs: Sequence[Array], attrs: Any) -> list[Array]:
     return [found]
 
 
-DIRECT: dict[str, Callable[[Sequence[Array], Any], list[Array]]] = {"ScatterND": _scattered}
+def _picked(inputs: Sequence[Array], attrs: Any) -> list[Array]:
+    """Return GatherElements at once; the reference implementation fails where rows are shared."""
+    data, places = inputs
+    axis = int(attrs.get("axis", 0))
+    kept = tuple(slice(None) if side == axis % data.ndim else slice(size) for side, size in enumerate(places.shape))
+    return [np.take_along_axis(data[kept], places, axis)]
+
+
+DIRECT: dict[str, Callable[[Sequence[Array], Any], list[Array]]] = {
+    "ScatterND": _scattered,
+    "GatherElements": _picked,
+}
 """Operators that are folded without the reference implementation."""
 SIZES: dict[str, Size] = {
     **dict.fromkeys(

@@ -10,7 +10,7 @@ graph, tensors handed over on the device), `frame` (a graph a frame), and `bound
 flight).  All three have to find the same, bit for bit, and what the processor finds within the tolerances below.
 Further runs: `full` takes 2,000 frames a second, one graph each, and counts those that end.  A hard frame every 5 ms
 runs on a stream of high priority `alone`, and next to soft frames that keep a second stream always busy, queued whole
-(`beside`) or as bounded pieces (`pieces`).
+(`beside`) or as bounded pieces (`pieces`); `predict FOLDER --keep FOLDER` compares the latter with a simulation.
 Frames per second are those that the device's time for a frame allows; processor time is that of a long run less that of
 a short one, per frame.  Exit code 1 for a difference or a missed bar, 3 without a GPU.
 """
@@ -35,12 +35,13 @@ from typing import Any
 STAGES = ("voxelise", "pfn", "scatter", "backbone", "head", "decode")
 RUNS = ("stages", "frame", "bounded")
 PERIOD_NS = 4_000_000
-HARD, SOFT, PIECES = ("hard", 5_000_000, 0), ("soft", 200_000, 0), ("soft", 200_000, 4)
+HARD, SOFT, PIECES = ("hard", 5_000_000, 0), ("soft", 200_000, 0), ("soft", 200_000, 2)
 FULL = "full"
 STREAMS = {FULL: (("hard", 500_000, 0),), "alone": (HARD,), "beside": (HARD, SOFT), "pieces": (HARD, PIECES)}
 """Tasks on streams of their own: criticality, period, kernels in a piece (0: all of a frame)."""
-RATIO, RATE = 1.15, 1500
-"""Bars: the p99 of hard frames next to soft ones in pieces, over that alone; frames a second of `full`."""
+RATIO, RATE, SIMULATED = 1.15, 1500, 0.1
+"""Bars: the p99 of hard frames next to soft ones in pieces, over that alone; frames a second of `full`; how far the
+simulated p99 of the former may be from the measured one."""
 SHARE, METRES, SCORE = 0.95, 0.25, 0.08
 """Share of boxes that have a counterpart of the same label, and how far it may be away (fp16 against fp32)."""
 PROCESSOR_US = 60.0
@@ -221,6 +222,48 @@ def check(folder: Path, seconds: float, keep: Path | None = None) -> int:
     return int(failed)
 
 
+def predict(folder: Path, keep: Path) -> int:
+    """Compare the responses of hard frames next to soft pieces, kept by `check`, with a simulation.
+
+    Simulated is one engine that preempts between segments, two in flight: hard frames take the times measured alone,
+    soft ones the median of these, in as many equal segments as they have pieces.
+    """
+    from socsched.api.loading import load_plan
+    from socsched.cost.cost import Segment
+    from socsched.planning.task import ExecutionTimes
+    from socsched.sim.engine import simulate
+
+    alone, measured = (_responses(keep / run, "hard") for run in ("alone", "pieces"))
+    plan = load_plan(folder / "pieces" / "plan.json")
+    kernels = len(json.loads((folder / "pieces" / "soft" / "program.json").read_text())["launches"])
+    number, time_ns = -(-kernels // PIECES[2]), round(statistics.median(alone))
+    hard, soft = plan.tasks
+    pieces = tuple(Segment(soft.name, time_ns // number, 0, 0) for _ in range(number))
+    tasks = (
+        replace(hard, cost_ns=time_ns, wcet_ns=max(alone), times=ExecutionTimes(tuple(sorted(alone)))),
+        replace(soft, cost_ns=time_ns, wcet_ns=time_ns, segments=pieces, lanes=hard.lanes),
+    )
+    engines = tuple(
+        replace(one, lanes=1, preemption="segment", in_flight=2) if one.id == hard.engine else one
+        for one in plan.engines
+    )
+    trace = simulate(replace(plan, tasks=tasks, engines=engines), len(measured) * HARD[1])
+    ended = [job for job in trace.jobs if job.task == "hard" and job.status == "done"]
+    simulated = [job.finish_ns - job.activation_ns for job in ended]
+    failed = False
+    for title, share, bar in (("p50", 0.5, None), ("p99", 0.99, SIMULATED)):
+        mine, theirs = (sorted(times)[int(len(times) * share)] / 1e6 for times in (measured, simulated))
+        failed = failed or (bar is not None and abs(theirs / mine - 1) > bar)
+        line = f"{title} of hard frames next to pieces: measured {mine:.3f} ms, simulated {theirs:.3f}"
+        print(f"{line} ({theirs / mine - 1:+.1%})")
+    return int(failed)
+
+
+def _responses(out: Path, task: str) -> list[int]:
+    lines = (json.loads(line).get("jobs", ()) for line in (out / "journal.jsonl").read_text().splitlines())
+    return [row[6] - row[3] for rows in lines for row in rows if row[1] == task and row[9] == "done"]
+
+
 def _driver() -> Path | None:
     """Return the file of libcuda.so.1."""
     name = ctypes.util.find_library("cuda")
@@ -340,7 +383,7 @@ def _near(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 def main() -> int:
     """Prepare or check, as the command line asks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("prepare", "check"))
+    parser.add_argument("step", choices=("prepare", "check", "predict"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--frames", type=int, default=8)
@@ -349,6 +392,10 @@ def main() -> int:
     args = parser.parse_args()
     if args.step == "prepare":
         return prepare(args.folder, args.arch, args.frames)
+    if args.step == "predict":
+        if args.keep is None:
+            parser.error("predict needs --keep, the folder that check wrote")
+        return predict(args.folder, args.keep)
     return check(args.folder, args.seconds, args.keep)
 
 

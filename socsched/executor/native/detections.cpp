@@ -30,7 +30,7 @@ void add_float(std::string& text, float value) {
   }
   int after = 12;  // digits after the point
   while (size * powers[after] >= 1e9) after--;
-  uint64_t scaled = static_cast<uint64_t>(size * powers[after] + 0.5);
+  uint32_t scaled = static_cast<uint32_t>(size * powers[after] + 0.5);
   while (after > 0 && scaled % 10 == 0) scaled /= 10, after--;
   char* at = digits + sizeof digits;
   for (int n = 0; scaled || n <= after; n++) {

@@ -6,15 +6,15 @@
 #include "cuda_program.hpp"
 #include "data_stage.hpp"
 #include "failure.hpp"
+#include "gate.hpp"
 #include "realtime.hpp"
 
 namespace socsched {
 
 namespace {
 
-constexpr size_t IN_FLIGHT = 2;  // pieces of a bounded stage that are queued at once
-constexpr Ns NAP = 20'000;       // between looks at a piece that is about to end
-constexpr size_t PAGE = 4096;    // memory is locked in whole pages, each once
+constexpr Ns NAP = 20'000;     // between looks at a piece that is about to end
+constexpr size_t PAGE = 4096;  // memory is locked in whole pages, each once
 
 size_t whole_pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
@@ -46,6 +46,7 @@ class CudaStage : public DataStage {
   }
 
   Progress launch(const Job& job) override {
+    cuda::Device::open();  // for this thread, which may be another than the last job's
     rows_ = -1;
     for (size_t i = 0; i < settings().inputs.size(); i++)
       if (!queue_input(job, i)) return Progress::failed;
@@ -54,7 +55,7 @@ class CudaStage : public DataStage {
     started_ = ended_ = 0;
     since_ = monotonic_ns();
     device_->begin(place_.task.criticality);
-    while (started_ < std::min(IN_FLIGHT, slot_->graphs.size()))
+    while (started_ < std::min(settings().queued, slot_->graphs.size()))
       if (!start_piece()) return ended(Progress::failed);
     return Progress::running;
   }
@@ -78,6 +79,7 @@ class CudaStage : public DataStage {
     since_ = now;
     ended_++;
     if (started_ < slot_->graphs.size()) {
+      pass_gate();
       while (device_->yields(place_.task.criticality)) sleep_until(monotonic_ns() + NAP);
       if (!start_piece()) return ended(Progress::failed);
     }

@@ -111,9 +111,11 @@ class Fit:
 
     def under(self, runtime: str) -> Fit:
         """Return the fit with the costs of a host program."""
+        if not runtime:
+            return self
         found = (one for one in self.hosts if any(fnmatchcase(runtime, glob) for glob in one.runtimes))
         host = next(found, None)
-        return replace(self, launch_ns=host.launch_ns, submit_ns=host.submit_ns) if host and runtime else self
+        return replace(self, launch_ns=host.launch_ns, submit_ns=host.submit_ns) if host else self
 
 
 def choose_fit(fits: Sequence[Fit], units: int, runtime: str = "") -> Fit | None:
@@ -122,8 +124,9 @@ def choose_fit(fits: Sequence[Fit], units: int, runtime: str = "") -> Fit | None
     Fits that cover `runtime` are preferred; without one that does, those of a single engine.  Among these it is the one
     made with as many units, else with any number, else with the nearest number.
     """
-    fitting = [fit for fit in fits if runtime and fit.covers(runtime)] or [fit for fit in fits if not fit.joined]
-    if not fitting:
-        return None
+    covering = [fit for fit in fits if fit.covers(runtime)] if runtime else []
+    fitting = covering or [fit for fit in fits if not fit.joined]
+    if len(fitting) < 2:  # the usual case, asked for thousands of times in a search
+        return fitting[0].under(runtime) if fitting else None
     best = min(fitting, key=lambda fit: (fit.units != units, fit.units != 0, abs(fit.units - units)))
     return best.under(runtime)

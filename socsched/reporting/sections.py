@@ -37,7 +37,7 @@ def verdict(plan: Plan, result: Result) -> str:
     words = {
         "feasible": "The plan meets every requirement",
         "infeasible": "The plan violates a requirement",
-        "undecided": "No verdict within the time limit",
+        "undecided": "Neither a plan that meets every requirement nor a proof that there is none was found",
     }[plan.verdict]
     if recorded:
         words = "A recording, neither planned nor proved"
@@ -53,7 +53,13 @@ def verdict(plan: Plan, result: Result) -> str:
         "div",
         head
         + element("div", escape(lead), class_="lead")
-        + element("ul", lines + "".join(element("li", escape(line)) for line in view_model.conditions(plan))),
+        + element(
+            "ul",
+            lines
+            + "".join(
+                element("li", escape(line)) for line in (*view_model.conditions(plan), *view_model.undecided(plan))
+            ),
+        ),
         class_=f"verdict {'good' if good else 'no'}",
     )
 

@@ -71,6 +71,18 @@ def test_a_recording_becomes_a_result_folder(tmp_path: Path, capsys: pytest.Capt
     assert run(["compare", str(tmp_path / "r"), str(tmp_path / "r"), "-q"]) == 0
 
 
+def test_threads_of_the_kernel_get_names_that_plans_accept(tmp_path: Path) -> None:
+    names = {"cam": "kworker/u4:2+events", "hog": "(sd-pam)"}
+    text = TRACE_CMD
+    for plain, odd in names.items():
+        text = re.sub(rf"\b{plain}([:-])", rf"{odd}\1", text)
+    (tmp_path / "t").write_text(text)
+    found = import_profile([tmp_path / "t"], XAVIER, precision="fp32")
+    save_recording(found, XAVIER, tmp_path / "r")
+    assert [task.name for task in load(tmp_path / "r" / "plan.json").tasks] == ["kworker-u4:2+events", "sd-pam-"]
+    assert run(["why", str(tmp_path / "r"), "-q"]) == 0
+
+
 def test_trace_cmd_report(tmp_path: Path) -> None:
     (tmp_path / "t").write_text(TRACE_CMD)
     found = import_profile([tmp_path / "t"], XAVIER, precision="fp32")

@@ -48,8 +48,8 @@ def jax_forward(network: Network, weights: Mapping[str, Any], jax: Any, dtype: A
                 y = numpy.concatenate(x, 3)
             elif layer.op == "max_pool":
                 edge, step, side = ((1, n, n, 1) for n in (a["kernel"], a["stride"], a["padding"]))
-                sides = tuple((n if 0 < axis < 3 else 0,) * 2 for axis, n in enumerate(side))
-                y = lax.reduce_window(x[0], numpy.array(-numpy.inf, dtype), lax.max, edge, step, sides)
+                around = tuple((n if 0 < axis < 3 else 0,) * 2 for axis, n in enumerate(side))
+                y = lax.reduce_window(x[0], numpy.array(-numpy.inf, dtype), lax.max, edge, step, around)
             elif layer.op == "global_avg_pool":
                 y = x[0].mean((1, 2), keepdims=True)
             elif layer.op == "reshape":

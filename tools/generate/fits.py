@@ -24,7 +24,7 @@ from socsched.cost.fitting.section import rewritten
 from socsched.descriptor.catalog import get_platform
 from tools import ROOT
 
-DATE = "2026-11-23"
+DATE = "2026-11-24"
 SOURCE = "boards"
 BOARDS = (
     "jetson-agx-orin-64gb", "jetson-agx-orin-32gb", "jetson-agx-xavier", "jetson-orin-nano-8gb", "jetson-orin-nx-16gb",

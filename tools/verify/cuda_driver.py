@@ -241,7 +241,7 @@ def predict(folder: Path, keep: Path) -> int:
     pieces = tuple(Segment(soft.name, time_ns // number, 0, 0) for _ in range(number))
     tasks = (
         replace(hard, cost_ns=time_ns, wcet_ns=max(alone), times=ExecutionTimes(tuple(sorted(alone)))),
-        replace(soft, cost_ns=time_ns, wcet_ns=time_ns, segments=pieces, lanes=hard.lanes),
+        replace(soft, cost_ns=time_ns, wcet_ns=time_ns, segments=pieces, lanes=hard.lanes, deadline_ns=10**9),
     )
     engines = tuple(
         replace(one, lanes=1, preemption="segment", in_flight=2) if one.id == hard.engine else one

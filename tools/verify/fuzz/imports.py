@@ -116,6 +116,7 @@ def _profile(form: str, file: Path) -> None:
     load_profile(saved)
     with suppress(UsageError):  # not every profile states when jobs ran
         save_recording(found, "rk3588", file.with_name("recorded"))
+        _explained(file.with_name("recorded"))
 
 
 def _pipeline(form: str, file: Path) -> None:
@@ -129,6 +130,20 @@ def _pipeline(form: str, file: Path) -> None:
     assert load_pipeline(saved) == pipeline
     if form in ("btf", "ros2"):
         import_results(file, file.parent / "recorded", pipeline=pipeline)
+        _explained(file.parent / "recorded")
+
+
+def _explained(folder: Path) -> None:
+    """Read a result folder back: what was written must be accepted."""
+    from socsched.errors import SocschedError
+    from socsched.planning.io import load
+    from socsched.trace import io
+
+    try:
+        load(folder / "plan.json")
+        io.load(folder / "trace.json.gz")
+    except SocschedError as error:
+        raise AssertionError(f"a result folder of an import is refused: {error}") from error
 
 
 def _part(form: str, place: str, whole: dict[str, bytes], file: Path) -> None:

@@ -100,8 +100,9 @@ CPU, CUDA and OpenCL stages are compiled by general schedules where no kernel of
 
 MobileNetV4, ViT, Swin, RT-DETR, DeepLabV3+, SegFormer and YOLOv6, v9 and v10 (with decoding) are exported from
 torchvision, timm, transformers, segmentation-models-pytorch and ultralytics, CenterNet, PIDNet, SSD300 and BEVFormer
-from definitions after their papers, by `python -m tools.generate.zoo_networks FOLDER`. BEVFormer takes what the cameras'
-geometry gives, and its learnt queries, as inputs: constants are read as weights and within Concat, not as activations.
+from definitions after their papers, by `python -m tools.generate.zoo_networks FOLDER`. BEVFormer takes what the
+cameras' geometry gives, and its learnt queries, as inputs: constants are read as weights and within Concat, not as
+activations.
 """
 
 

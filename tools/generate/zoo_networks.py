@@ -2,8 +2,9 @@
 
 Each is exported from its public definition at batch 1, with its large weights set to zero, and written to FOLDER as
 NAME.onnx.xz of a few hundred kB.  Needs torch, torchvision, timm, transformers, segmentation-models-pytorch,
-ultralytics and onnx (written with torch 2.13, torchvision 0.28, timm 1.0.31, transformers 5.23,
-segmentation-models-pytorch 0.6, ultralytics 8.4); nothing is downloaded.  `python -m tools.generate.zoo_networks FOLDER NAME...` writes some.
+ultralytics and onnx (written with torch 2.13 and 2.14, torchvision 0.28, timm 1.0.31, transformers 5.23,
+segmentation-models-pytorch 0.6, ultralytics 8.4); nothing is downloaded.
+`python -m tools.generate.zoo_networks FOLDER NAME...` writes some.
 """
 
 from __future__ import annotations

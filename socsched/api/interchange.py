@@ -63,9 +63,10 @@ def save_recording(imported: Imported, platform: str | Path | Platform, folder: 
 
     timed = [one for one in imported.recordings if one.sections]
     if len(timed) == 1 and (events := timed[0].trace) is not None:
-        from socsched.interchange.trace_result import plan_of, with_deadlines
+        from socsched.interchange.trace_result import named, plan_of, with_deadlines
 
-        kept = {section.stage for section in timed[0].sections}
+        events, names = named(events)
+        kept = {names[section.stage] for section in timed[0].sections}
         where = (load_platform(platform).name, imported.profile.costs[0].mode)
         plan = plan_of(events, Path(timed[0].file).name, timed[0].tool, *where, kept)
         trace = with_deadlines(events, plan)
@@ -143,11 +144,11 @@ def import_results(
     from socsched.trace.metrics import result
 
     if not Path(source).is_dir():
+        from socsched.interchange.trace_result import named, with_deadlines
         from socsched.interchange.trace_result import plan_of as plan_of_jobs
-        from socsched.interchange.trace_result import with_deadlines
         from socsched.trace import btf
 
-        jobs = btf.read(source)
+        jobs, _ = named(btf.read(source))
         plan = plan_of_jobs(jobs, Path(source).name, "BTF")
         jobs = with_deadlines(jobs, plan)
         save(Path(folder), plan, jobs, result(jobs, plan), page=False)

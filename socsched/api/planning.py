@@ -116,11 +116,23 @@ def plan_with(
         from socsched.api.planners import by_planner
 
         return by_planner(loaded, board, mode, options)
-    plan = _searched(pin_stages(loaded, board, options.pins), board, mode, options, known)
+    from socsched.api.portfolio import undecided
+
+    tried: list[str] = []
+    plan = _searched(pin_stages(loaded, board, options.pins), board, mode, options, known, tried)
+    plan = undecided(plan, tried, options)
     return replace(plan, tool={**plan.tool, "version": __version__})
 
 
-def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: PlanOptions, known: Known | None) -> Plan:
+def _searched(
+    pipeline: Pipeline,
+    board: Platform,
+    mode: str | None,
+    options: PlanOptions,
+    known: Known | None,
+    tried: list[str],
+) -> Plan:
+    """Return the plan of the searches that options ask for, whose names are added to `tried`."""
     from socsched.api.portfolio import Member, first_feasible, members
     from socsched.models.work import stage_work
     from socsched.planning.clock import Clock
@@ -139,6 +151,7 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
         pipeline = with_preferences(pipeline, known.model(chosen), preferences)
 
     first_member, *others = members(options)
+    tried.append(first_member.name)
     longer = Clock(clock.end + options.patience)
 
     def make(
@@ -170,7 +183,7 @@ def _searched(pipeline: Pipeline, board: Platform, mode: str | None, options: Pl
 
     def otherwise() -> Draft | None:
         return first_feasible(
-            first_member, others, lambda member, limit: make(mode, options.cuts, seconds=limit, member=member), longer
+            tried, others, lambda member, limit: make(mode, options.cuts, seconds=limit, member=member), longer
         )
 
     exact = options.solver == "cpsat"

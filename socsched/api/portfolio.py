@@ -6,7 +6,7 @@ the time limit ends the search that finds it, or one before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from socsched.planning.mapping.solvers import available
 if TYPE_CHECKING:
     from socsched.api.planning import PlanOptions
     from socsched.planning.draft import Draft
+    from socsched.planning.plan import Plan
 
 AUTO = "auto"
 """As a policy: EDF, and fixed priorities if no plan is found."""
@@ -55,10 +56,13 @@ def members(options: PlanOptions) -> list[Member]:
 
 
 def first_feasible(
-    tried: Member, others: list[Member], search: Callable[[Member, float | None], Draft], clock: Clock
+    names: list[str], others: list[Member], search: Callable[[Member, float | None], Draft], clock: Clock
 ) -> Draft | None:
-    """Return the first feasible draft of `others`, with a report of the searches tried; None if none finds one."""
-    names, end = [tried.name], clock.part(_LAST)
+    """Return the first feasible draft of `others`, with a report of the searches tried; None if none finds one.
+
+    `names`: the searches tried before, to which this one adds.
+    """
+    end = clock.part(_LAST)
     for number, member in enumerate(others):
         if end.over():
             break
@@ -69,3 +73,24 @@ def first_feasible(
             report = replace(draft.plan.solver, portfolio=tuple(names), found_by=member.name)
             return replace(draft, plan=replace(draft.plan, solver=report))
     return None
+
+
+def undecided(plan: Plan, tried: Sequence[str], options: PlanOptions) -> Plan:
+    """Return an undecided plan with the searches tried and what would decide it; any other plan as it is."""
+    if plan.verdict != "undecided":
+        return plan
+    lines = []
+    if plan.solver.status == "time limit":
+        seconds = (options.time_limit or 0.0) + (options.patience if len(tried) > 1 else 0.0)
+        lines.append(f"more time than {seconds:g} s, which ended the search: --time-limit")
+    if not any(_NAMES["cpsat"] in name for name in tried):
+        if not available():
+            lines.append("an exact search, for which OR-Tools is not installed: pip install ortools")
+        elif options.objective.split(",")[0] != "latency":
+            lines.append("an exact search: --objective latency --solver cpsat")
+        else:
+            lines.append("an exact search: --solver cpsat")
+    unbounded = [chain.name for chain in plan.chains if chain.bound_ns is None]
+    if unbounded and not plan.violations:
+        lines.append(f"a bound for {', '.join(unbounded)}: no analysis has one (socsched analyze gives the reasons)")
+    return replace(plan, solver=replace(plan.solver, portfolio=tuple(tried), decide=tuple(lines)))

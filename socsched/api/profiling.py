@@ -37,12 +37,21 @@ def profile(
     """
     from socsched.api.loading import load_pipeline, load_platform
     from socsched.api.planning import PlanOptions, plan_with
+    from socsched.executor.face import execute_where_possible
     from socsched.runtime.profile import measure
 
     chosen, board = load_pipeline(pipeline), load_platform(platform)
     plan = _spread(plan_with(chosen, board, options=PlanOptions(refine=False, explain=False)), chosen)
     profile_of_stages = measure(
-        plan, chosen, repeat=repeat, interval=until, scans=inputs, weights=weights, seed=seed, note=note
+        plan,
+        chosen,
+        repeat=repeat,
+        interval=until,
+        scans=inputs,
+        weights=weights,
+        seed=seed,
+        note=note,
+        run=execute_where_possible,
     )
     if contention or conversions:
         profile_of_stages = _together(profile_of_stages, chosen, inputs, weights, repeat, note, contention, conversions)

@@ -70,7 +70,8 @@ class Fit:
     of the row before; `copies`: concatenations and slices of tensors with other readers are kernels; `resident`:
     weights that fit on chip stay there between jobs.  `units` the fit was made with, 0: any number.  `joined`: engines
     whose units work on a network together; empty: this engine alone.  `runtimes` (globs) of the measured programs,
-    empty where they are not stated; `hosts`: those of them whose costs of a pass and a job are others.
+    empty where they are not stated; `hosts`: those of them whose costs of a pass and a job are others; `varied`
+    (globs): those that compute sequences at their own length, without padding.
 
     Evidence: `source` (key of `Platform.sources`) of the measurements of so many `networks`, the `date` of the fit, its
     mean absolute `error` on networks left out, the half width of the `interval` that holds most of them (relative), and
@@ -98,16 +99,23 @@ class Fit:
     joined: tuple[str, ...] = ()
     runtimes: tuple[str, ...] = ()
     hosts: tuple[Host, ...] = ()
+    varied: tuple[str, ...] = ()
 
     def covers(self, runtime: str) -> bool:
         """Return whether the fit stands for a program that ran networks."""
         return any(fnmatchcase(runtime, glob) for glob in self.runtimes)
 
+    def varies(self, runtime: str) -> bool:
+        """Return whether a program computes sequences at their own length rather than the network's."""
+        return any(fnmatchcase(runtime, glob) for glob in self.varied)
+
     def under(self, runtime: str) -> Fit:
         """Return the fit with the costs of a host program."""
+        if not runtime:
+            return self
         found = (one for one in self.hosts if any(fnmatchcase(runtime, glob) for glob in one.runtimes))
         host = next(found, None)
-        return replace(self, launch_ns=host.launch_ns, submit_ns=host.submit_ns) if host and runtime else self
+        return replace(self, launch_ns=host.launch_ns, submit_ns=host.submit_ns) if host else self
 
 
 def choose_fit(fits: Sequence[Fit], units: int, runtime: str = "") -> Fit | None:
@@ -116,8 +124,9 @@ def choose_fit(fits: Sequence[Fit], units: int, runtime: str = "") -> Fit | None
     Fits that cover `runtime` are preferred; without one that does, those of a single engine.  Among these it is the one
     made with as many units, else with any number, else with the nearest number.
     """
-    fitting = [fit for fit in fits if runtime and fit.covers(runtime)] or [fit for fit in fits if not fit.joined]
-    if not fitting:
-        return None
+    covering = [fit for fit in fits if fit.covers(runtime)] if runtime else []
+    fitting = covering or [fit for fit in fits if not fit.joined]
+    if len(fitting) < 2:  # the usual case, asked for thousands of times in a search
+        return fitting[0].under(runtime) if fitting else None
     best = min(fitting, key=lambda fit: (fit.units != units, fit.units != 0, abs(fit.units - units)))
     return best.under(runtime)

@@ -78,6 +78,9 @@ class FitFile(FileModel):
     hosts: list[HostFile] = Field(
         default_factory=list, description="costs under measured programs that add their own to a pass and a job"
     )
+    varied: list[Glob] = Field(
+        default_factory=list, description="programs that compute sequences at their own length, not padded"
+    )
     taps: Share = Field(1.0, description="cost of a further row of a depthwise window over that of the row before")
     copies: bool = Field(False, description="concatenations and slices of tensors with other readers are kernels")
     resident: bool = Field(False, description="weights that fit on chip stay there between jobs")
@@ -116,4 +119,5 @@ class FitFile(FileModel):
             joined=tuple(self.joined),
             runtimes=tuple(self.runtimes),
             hosts=tuple(host.lower() for host in self.hosts),
+            varied=tuple(self.varied),
         )

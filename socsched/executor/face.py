@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,12 +27,12 @@ from socsched.planning.plan import Plan
 from socsched.runtime import timetable
 from socsched.runtime.backends.base import Setting
 from socsched.runtime.boards.base import Board
+from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.errors import StageFailed
-from socsched.runtime.executor import prepare_inputs
+from socsched.runtime.executor import execute, prepare_inputs
 from socsched.runtime.executor_state import FrameReport
-from socsched.runtime.options import Options
+from socsched.runtime.options import PLAIN, Options
 from socsched.runtime.overload import Policies
-from socsched.runtime.session import require_whole
 from socsched.runtime.worker import warn
 from socsched.trace.trace import Trace
 
@@ -45,11 +46,10 @@ class NoExecutor(MachineError):
     """The native executor cannot be built on this machine."""
 
 
-def unsupported(setting: Setting, options: Options, pace: str, stats: bool) -> list[str]:
+def unsupported(setting: Setting, options: Options, stats: bool) -> list[str]:
     """Return what a run needs and the native executor lacks, in words; empty if it can run it."""
     faults = options.faults or Faults()
     needs = {
-        "--no-pace": pace != "rate",
         "--stats": stats,
         "--steal": options.steal,
         "slowdowns in --faults": bool(faults.slowdowns),
@@ -68,6 +68,7 @@ def execute_natively(
     duration_ns: int | None = None,
     seed: int = 0,
     pace: str = "rate",
+    alone: bool = False,
     scans: Sequence[Path] | None = None,
     weights: Path | None = None,
     scales: Path | None = None,
@@ -85,7 +86,7 @@ def execute_natively(
     bound = bindings(pipeline)
     setting = Setting(plan, pipeline, platform, bound, weights, seed, scales)
     versions = [setting, *(replace(setting, plan=spare) for spare in options.limp_home)]
-    if lacking := [what for one in versions for what in unsupported(one, options, pace, stats)]:
+    if lacking := [what for one in versions for what in unsupported(one, options, stats)]:
         raise UsageError(f"the native executor cannot run this plan yet: {'; '.join(lacking[:5])}", _INSTEAD)
     try:
         executor = find_executor()
@@ -119,10 +120,12 @@ def execute_natively(
             awake_ns=options.awake_ns,
             realtime=options.realtime,
             seed=seed,
+            in_flight=0 if pace == "rate" else max(options.in_flight, 1),
+            alone=alone,
         )
         stack.enter_context(board.prepared(plan))
         meters = [stack.enter_context(meter) for meter in board.meters()]
-        interrupted = _run(executor, write_settings(settings, folder), folder, plan, on_frame)
+        _run(executor, write_settings(settings, folder), folder, plan, on_frame)
         trace, executed = read_outcome(folder)
         for meter in meters:
             for name, steps in meter.counters(executed.origin_ns).items():
@@ -136,9 +139,15 @@ def execute_natively(
     if executed.failure:
         error = MachineError(executed.failure)
         raise StageFailed(executed.failed_stage, executed.failed_frame, error, trace)
-    if interrupted:
-        require_whole(trace)
     return trace
+
+
+def execute_where_possible(plan: Plan, pipeline: Pipeline, **how: Any) -> Trace:
+    """Run `plan` on this machine natively, or in Python if the native executor cannot; arguments as `execute`."""
+    try:
+        return execute_natively(plan, pipeline, board=LocalBoard(), options=PLAIN, **how)
+    except (UsageError, NoExecutor):
+        return execute(plan, pipeline, **how)
 
 
 def _clean(folder: Path) -> None:
@@ -156,32 +165,24 @@ def _processors(plan: Plan, board: Board) -> dict[str, list[int]]:
     }
 
 
-def _run(executor: Path, file: Path, folder: Path, plan: Plan, on_frame: Callable[[FrameReport], None] | None) -> bool:
-    """Run the executor to its end and report frames meanwhile; return whether SIGINT ended the run early.
+def _run(executor: Path, file: Path, folder: Path, plan: Plan, on_frame: Callable[[FrameReport], None] | None) -> None:
+    """Run the executor to its end and report frames meanwhile.
 
     The first SIGINT is passed on, so that the run ends in order; a second one ends it at once.
     """
     command = [str(executor), str(file), "-o", str(folder), "--end-with-parent"]
-    interrupted = False
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         reports = _reports(folder / JOURNAL, plan)
         try:
-            while True:
-                try:
-                    process.wait(_LOOK_S)
-                except subprocess.TimeoutExpired:
-                    pass
-                except KeyboardInterrupt:
-                    if interrupted:
-                        raise
-                    interrupted = True
-                    process.send_signal(signal.SIGINT)
-                ended = process.poll() is not None
-                for report in next(reports):
-                    if on_frame is not None:
-                        on_frame(report)
-                if ended:
-                    break
+            with _interrupts(process):
+                running = True
+                while running:
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(_LOOK_S)
+                    running = process.poll() is None
+                    for report in next(reports):
+                        if on_frame is not None:
+                            on_frame(report)
         except BaseException:
             process.kill()
             raise
@@ -190,7 +191,24 @@ def _run(executor: Path, file: Path, folder: Path, plan: Plan, on_frame: Callabl
     if problem or process.returncode not in (0, SocschedError.exit_code):
         kind = UsageError if process.returncode == UsageError.exit_code else MachineError
         raise kind(f"the native executor ended with {process.returncode}: {problem.removeprefix('error: ')}", _INSTEAD)
-    return interrupted
+
+
+@contextmanager
+def _interrupts(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Pass the first SIGINT on to a process; a second one gets the previous handler."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, stack: object) -> None:
+        process.send_signal(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _reports(journal: Path, plan: Plan) -> Iterator[Sequence[FrameReport]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from socsched.compiler.artifact import Artifact
+from socsched.compiler.store import read_json
 from socsched.compiler.targets.gpu_functions.rows import is_function, marking
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
@@ -42,10 +43,19 @@ def describe_gpu_stage(task: Task, stage: Stage, setting: Setting, rooms: Mappin
         }
         for name, kind in zip(names, artifact.outputs, strict=True)
     ]
-    described: dict[str, Any] = {"kind": SORT, "programs": [str(program)], "piece": 0, "outputs": entries}
+    described: dict[str, Any] = {"kind": SORT, "programs": [str(program)], "outputs": entries}
+    described |= _pieces(task, setting, len(read_json(program)["launches"]))
     if mark is not None:
         described["marks"] = {"output": names.index(mark), "least": int(mark == "counts")}
     return {**described, "records": records, "artifact": artifact}
+
+
+def _pieces(task: Task, setting: Setting, kernels: int) -> dict[str, int]:
+    """Return kernels of a graph (0: all) and graphs queued at once, by the segments that the plan preempts between."""
+    engine = next(engine for engine in setting.plan.engines if engine.id == task.engine)
+    if engine.preemption != "segment" or len(task.segments) < 2:
+        return {"piece": 0, "queued": 2}
+    return {"piece": max(-(-kernels // len(task.segments)), 1), "queued": engine.in_flight}
 
 
 def room_of(artifact: Artifact, stage: Stage, setting: Setting, rooms: Mapping[str, int]) -> int:

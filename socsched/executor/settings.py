@@ -25,7 +25,8 @@ class RunSettings:
     `needs`: task -> stages and sensors whose data it cannot do without.  `stages`: task -> how it is executed (see
     `native/settings.hpp`).  `processors`: engine -> processor of each lane, -1 for none.  `times`: for a virtual clock,
     the execution times of a task's jobs in turn; -1 hangs, less fails after that time.  `limp_home_stages`: the stages
-    of each limp-home plan; those of `plan` if empty.  `inputs`: sensor -> its frames (`executor.frames`).
+    of each limp-home plan; those of `plan` if empty.  `inputs`: sensor -> its frames (`executor.frames`).  `in_flight`:
+    frames in progress at once, released as soon as there is room; 0: at their rates.  `alone`: one job at a time.
     """
 
     plan: Plan
@@ -44,6 +45,8 @@ class RunSettings:
     seed: int = 0
     limp_home_stages: tuple[Mapping[str, Mapping[str, Any]], ...] = ()
     inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    in_flight: int = 0
+    alone: bool = False
 
 
 def write_settings(settings: RunSettings, folder: Path) -> Path:
@@ -92,5 +95,7 @@ def document_of(settings: RunSettings, names: Sequence[str]) -> dict[str, Any]:
         "awake_ns": -1 if settings.awake_ns is None else settings.awake_ns,
         "seed": settings.seed,
         "shield": settings.shield,
+        "in_flight": settings.in_flight,
+        "alone": settings.alone,
         "realtime": settings.realtime,
     }

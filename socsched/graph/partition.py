@@ -8,6 +8,7 @@ names a layer between them.
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,7 +67,10 @@ def parse_part(text: str) -> Part:
 
 
 def units(network: Network, torn: bool = False) -> tuple[tuple[str, ...], ...]:
-    """Return the groups of layers a cut keeps together, in topological order; with `torn`, single layers."""
+    """Return the groups of layers a cut keeps together, with `torn` single layers, in topological order.
+
+    A group follows one that it reads wherever that is possible, so that branches are listed one after another.
+    """
     if torn:
         return tuple((layer.name,) for layer in network.layers)
     by_name = {layer.name: layer for layer in network.layers}
@@ -81,7 +85,36 @@ def units(network: Network, torn: bool = False) -> tuple[tuple[str, ...], ...]:
         groups[layer.name] = home if home is not None else []
         groups[layer.name].append(layer.name)
     # Only the last layer of a group is read from outside, so ordering groups by last layer is topological.
-    return tuple(tuple(group) for name, group in groups.items() if name == group[-1])
+    return _branch_by_branch([tuple(group) for name, group in groups.items() if name == group[-1]], by_name)
+
+
+def _branch_by_branch(groups: Sequence[tuple[str, ...]], layers: Mapping[str, Layer]) -> tuple[tuple[str, ...], ...]:
+    """Return groups in topological order, each after one that it reads if that can be, else the first that is ready."""
+    home = {name: number for number, group in enumerate(groups) for name in group}
+    needs = [
+        {home[source] for name in group for source in layers[name].inputs if source in home} - {number}
+        for number, group in enumerate(groups)
+    ]
+    readers: list[list[int]] = [[] for _ in groups]
+    for number, need in enumerate(needs):
+        for other in need:
+            readers[other].append(number)
+    missing = [len(need) for need in needs]
+    ready = [number for number, count in enumerate(missing) if not count]
+    heapq.heapify(ready)
+    order, follow = list[int](), list[int]()
+    while ready or follow:
+        number = min(follow) if follow else heapq.heappop(ready)
+        order.append(number)
+        for other in follow:
+            if other != number:
+                heapq.heappush(ready, other)
+        follow = []
+        for other in readers[number]:
+            missing[other] -= 1
+            if not missing[other]:
+                follow.append(other)
+    return tuple(groups[number] for number in order)
 
 
 def _joins(layer: Layer, group: list[str], by_name: Mapping[str, Layer]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
@@ -98,12 +99,22 @@ def _against(operator: Operator, rule: OperatorRule) -> list[str]:
             allowed = ", ".join(f"{v:g}" for v in values)
             problems.append(f"{operator.ruled}: {attribute} is {value:g}, allowed {allowed}")
     for attribute, other in rule.below.items():
-        value, limit = attrs.get(attribute), attrs.get(other)
+        if attribute == "pad" and "pad_h" in attrs:  # sides differ: each against its own side of the window
+            continue
+        value, limit = attrs.get(attribute), _reach(attrs, other)
         if value is not None and limit is not None and value >= limit:
             problems.append(f"{operator.ruled}: {attribute} is {value:g}, must be below {other}, {limit:g}")
     if rule.dtypes and operator.dtype not in rule.dtypes:
         problems.append(f"{operator.ruled}: {operator.dtype}, allowed {', '.join(rule.dtypes)}")
     return problems
+
+
+def _reach(attrs: Mapping[str, float], side: str) -> float | None:
+    """Return an attribute, and of a side of a window what it spans with its dilation."""
+    size = attrs.get(side)
+    if size is None or side not in ("kernel_h", "kernel_w"):
+        return size
+    return (size - 1) * attrs.get(side.replace("kernel", "dilation"), 1) + 1
 
 
 def _general(operator: Operator, rules: OperatorRules) -> list[str]:

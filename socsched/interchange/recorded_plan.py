@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from socsched.planning.evidence import Bandwidth, Power
-from socsched.planning.search_report import SearchReport
+from socsched.planning.search_report import IMPORTED, SearchReport
 
 RECORDED: dict[str, Any] = {
     "verdict": "undecided",
@@ -14,7 +14,7 @@ RECORDED: dict[str, Any] = {
     "violations": (),
     "power": Power(),
     "bandwidth": Bandwidth(),
-    "solver": SearchReport(name="imported", status="recorded elsewhere: nothing was planned or proved"),
+    "solver": SearchReport(name=IMPORTED, status="recorded elsewhere: nothing was planned or proved"),
     "inputs": {},
 }
 """Fields of `Plan`."""

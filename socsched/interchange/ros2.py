@@ -85,6 +85,7 @@ def read_graph(folder: Path, architecture: Path | None = None) -> Graph:
             "Without CARET's architecture file nothing states which callbacks read data of others: no reads, no chains."
         )
     _refuse_circles(nodes)
+    _exclusive(nodes, notes)
     graph = Graph(_ordered(nodes), sources, {}, notes, trace.env.get("hostname", ""))
     instances = [i for node in nodes.values() for i in node.callback.instances]
     graph.threads = tuple(sorted({i.thread for i in instances}))
@@ -181,6 +182,20 @@ def _rate(times: list[int]) -> tuple[int, int]:
     period = max(1, round((times[-1] - times[0]) / (len(times) - 1)))
     deviations = [time - index * period for index, time in enumerate(times)]
     return period, max(deviations) - min(deviations)
+
+
+def _exclusive(nodes: Mapping[str, Node], notes: list[str]) -> None:
+    """Note the callbacks that ROS 2 runs one at a time and a plan does not."""
+    groups: dict[Any, list[str]] = {}
+    for node in nodes.values():
+        if node.callback.group:
+            groups.setdefault(node.callback.group, []).append(node.name)
+    for names in groups.values():
+        if len(names) > 1:
+            notes.append(
+                f"{' and '.join(names)} are of one mutually exclusive callback group: ROS 2 runs one at a time, plans "
+                "and simulations take them as independent."
+            )
 
 
 def _refuse_circles(nodes: Mapping[str, Node]) -> None:

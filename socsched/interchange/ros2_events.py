@@ -43,12 +43,18 @@ class Instance:
 
 @dataclass(slots=True)
 class Callback:
-    """A timer (with `period_ns`) or a subscription (with `topic`) of a node, in the order of registration."""
+    """A timer (with `period_ns`) or a subscription (with `topic`) of a node, in the order of registration.
+
+    `queue`: depth of the subscription's history, 0 if not recorded; `group`: its callback group if that is mutually
+    exclusive, else empty.
+    """
 
     node: str
     topic: str = ""
     period_ns: int = 0
     name: str = ""
+    queue: int = 0
+    group: _Key | tuple[()] = ()
     instances: list[Instance] = field(default_factory=list)
 
 
@@ -67,9 +73,12 @@ class _Follower:
     def __init__(self) -> None:
         self.nodes: dict[_Key, str] = {}
         self.publishers: dict[_Key, tuple[str, str]] = {}
-        self.subscriptions: dict[_Key, tuple[str, str]] = {}
+        self.subscriptions: dict[_Key, Callback] = {}
+        """Handle or address of a subscription -> its callback."""
         self.timers: dict[_Key, int] = {}
         self.timer_callbacks: dict[_Key, _Key] = {}
+        self.groups: dict[_Key, list[Callback]] = {}
+        self.exclusive: set[_Key] = set()
         self.callbacks: dict[_Key, Callback] = {}
         self.open: dict[int, Instance] = {}
         self.pending: dict[int, tuple[_Key, int]] = {}
@@ -96,7 +105,8 @@ class _Follower:
 
     def on_rcl_subscription_init(self, event: Event, f: Any) -> None:
         node = self.nodes.get((event.process, f["node_handle"]), "")
-        self.subscriptions[event.process, f["subscription_handle"]] = str(f["topic_name"]), node
+        found = Callback(node, str(f["topic_name"]), queue=int(f.get("queue_depth", 0)))
+        self.subscriptions[event.process, f["subscription_handle"]] = found
 
     def on_rclcpp_subscription_init(self, event: Event, f: Any) -> None:
         known = self.subscriptions.get((event.process, f["subscription_handle"]))
@@ -106,7 +116,7 @@ class _Follower:
     def on_rclcpp_subscription_callback_added(self, event: Event, f: Any) -> None:
         known = self.subscriptions.get((event.process, f["subscription"]))
         if known:
-            self.callbacks[event.process, f["callback"]] = Callback(known[1], known[0])
+            self.callbacks[event.process, f["callback"]] = known
 
     def on_rcl_timer_init(self, event: Event, f: Any) -> None:
         self.timers[event.process, f["timer_handle"]] = int(f["period"])
@@ -122,6 +132,20 @@ class _Follower:
         callback = self.timer_callbacks.get((event.process, f["timer_handle"]))
         if callback:
             self.callbacks[callback].node = self.nodes.get((event.process, f["node_handle"]), "")
+
+    def on_callback_group_add_subscription(self, event: Event, f: Any) -> None:
+        known = self.subscriptions.get((event.process, f["subscription_handle"]))
+        if known:
+            self.groups.setdefault((event.process, f["callback_group_addr"]), []).append(known)
+
+    def on_callback_group_add_timer(self, event: Event, f: Any) -> None:
+        callback = self.timer_callbacks.get((event.process, f["timer_handle"]))
+        if callback:
+            self.groups.setdefault((event.process, f["callback_group_addr"]), []).append(self.callbacks[callback])
+
+    def on_add_callback_group(self, event: Event, f: Any) -> None:
+        if f["group_type_name"] == "mutually_exclusive":
+            self.exclusive.add((event.process, f["callback_group_addr"]))
 
     def on_callback_start(self, event: Event, f: Any) -> None:
         callback = self.callbacks.get((event.process, f["callback"]))
@@ -197,6 +221,9 @@ def follow(events: Iterable[Event]) -> Recorded:
     follower = _Follower()
     for event in events:
         follower.follow(event)
+    for group in follower.exclusive:
+        for callback in follower.groups.get(group, ()):
+            callback.group = group
     wanted = [c for c in follower.callbacks.values() if c.topic not in INFRASTRUCTURE]
     counts: dict[str, int] = {}
     # CARET numbers the timers of a node first, then its subscriptions.

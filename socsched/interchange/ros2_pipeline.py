@@ -12,6 +12,8 @@ from socsched.interchange.ros2_result import responses
 from socsched.runtime.profile import quantiles
 
 _SOURCE = "trace"
+_LONGEST_QUEUE = 1000
+"""Largest `queue` of a stage."""
 
 
 def pipeline_of(graph: Graph, source: Path) -> ImportedPipeline:
@@ -57,6 +59,8 @@ def _stage(node: Node, host: str) -> dict[str, Any]:
         document["after"] = [node.after]
     else:
         document |= {"period": duration(node.period_ns), "jitter": duration(min(node.jitter_ns, node.period_ns))}
+    if callback.queue > 0:  # a full history drops its oldest message
+        document |= {"queue": min(callback.queue, _LONGEST_QUEUE), "overflow": "oldest"}
     if node.reads:
         document["reads"] = list(node.reads)
     times = sorted(max(1, i.end_ns - i.start_ns) for i in callback.instances)

@@ -6,7 +6,8 @@ that its jobs state, else the longest response recorded.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from socsched.cost.cost import Segment
@@ -38,6 +39,33 @@ class Recorded:
     deadline_ns: int
     times_ns: tuple[int, ...]
     responses_ns: tuple[int, ...]
+
+
+def named(trace: Trace) -> tuple[Trace, dict[str, str]]:
+    """Return a trace whose tasks and engines have names that plans accept, and the new name of each task."""
+    tasks = _accepted(job.task for job in trace.jobs)
+    engines = _accepted(piece.engine for piece in trace.slices)
+    if all(old == new for names in (tasks, engines) for old, new in names.items()):
+        return trace, tasks
+    jobs = [replace(job, task=tasks[job.task]) for job in trace.jobs]
+    slices = [
+        replace(piece, engine=engines[piece.engine], name=tasks.get(piece.name, piece.name)) for piece in trace.slices
+    ]
+    releases = {tasks.get(name, name): times for name, times in trace.releases.items()}
+    found = Trace(trace.kind, trace.duration_ns, trace.seed, jobs, slices, trace.instants, releases, trace.counters)
+    return found, tasks
+
+
+def _accepted(names: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in dict.fromkeys(names):
+        new = re.sub(r"^[^A-Za-z0-9_]+", "", re.sub(r"[^A-Za-z0-9_.+:#>@-]+", "-", name))[:200] or "task"
+        while new in taken:
+            new += "-2"
+        taken.add(new)
+        found[name] = new
+    return found
 
 
 def tasks_of(trace: Trace) -> tuple[Recorded, ...]:

@@ -35,7 +35,7 @@ def check_pipeline(
 ) -> Iterator[Diagnostic]:
     """Yield what the accelerators do not run of a pipeline's networks.
 
-    An operator that falls back is a warning, and a stage that no engine of the platform runs as a whole an error.
+    An operator that falls back is a warning, and a stage that no engine runs an error, unless engines run it in parts.
     With `notes`, conditions that shapes do not decide are reported too.
     """
     yield from _gaps(chosen, at(""))
@@ -165,23 +165,36 @@ def _named(case: _Case) -> str:
 def _unplaceable(
     stage: Stage, works: dict[str, StageWork], platform: Platform, chosen: Sequence[Accelerator], place: Place
 ) -> Iterator[Diagnostic]:
-    """Yield an error if no engine of the platform runs a stage as a whole, accelerators taken at their version."""
+    """Yield an error if no engine of the platform runs a stage as a whole, accelerators taken at their version.
+
+    It is a warning if every operator has an engine, because plans then cut the network.
+    """
     at_version = {name: accelerator for accelerator in chosen for name in accelerator.names}
+    able: list[Engine] = []
     for engine in platform.engines:
         found = at_version.get(engine.id)
         if (found and found.gap) or not _may_use(stage, found or Accelerator(engine, (engine.id,))):
             continue
-        if any(_runs(work, found.engine if found else engine) for work in works.values()):
+        able.append(found.engine if found else engine)
+        if any(_runs(work, able[-1]) for work in works.values()):
             return
+    run = {
+        operator.name
+        for precision, work in works.items()
+        for operator in work.operators
+        if any(precision in engine.precisions and decide(operator, engine).runs for engine in able)
+    }
+    in_parts = all(operator.name in run for work in works.values() for operator in work.operators)
     allowed = f" of {', '.join(stage.engines)}" if stage.engines else ""
+    more = "; plans cut it between engines" if in_parts else ""
     yield Diagnostic(
         NO_ENGINE,
-        "error",
-        f"{stage.name}: no engine{allowed} of {platform.name} runs it as a whole in {', '.join(works)}",
+        "warning" if in_parts else "error",
+        f"{stage.name}: no engine{allowed} of {platform.name} runs it as a whole in {', '.join(works)}{more}",
         place,
         stage.name,
         precisions=tuple(works),
-        hint="allow another engine or precision, or cut the network before the operators reported",
+        hint="" if in_parts else "allow another engine or precision for the operators reported",
     )
 
 

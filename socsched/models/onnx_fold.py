@@ -15,7 +15,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 MOST_ELEMENTS = 2**22
 """Elements that a node may produce from smaller inputs."""
-MOST_FOLDED = 4_000
+MOST_FOLDED = 12_000
 """Nodes folded per file."""
 MOST_TOTAL = 2**25
 """Elements that all folded nodes may produce, in addition to the file's own tensors."""
@@ -66,6 +66,15 @@ def _contracted(inputs: Sequence[Array], attrs: Any) -> int:
     return math.prod(sides.values())
 
 
+def _multiplied(inputs: Sequence[Array], _: Any) -> int:
+    """Return the products of a MatMul."""
+    left, right = inputs
+    if min(left.ndim, right.ndim) < 2:
+        raise ValueError("products of vectors are not known")
+    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    return math.prod((*batch, *left.shape[-2:], right.shape[-1]))
+
+
 def _scattered(inputs: Sequence[Array], attrs: Any) -> list[Array]:
     """Return ScatterND at once; the reference implementation goes through the places one by one."""
     data, places, updates = inputs
@@ -76,7 +85,18 @@ def _scattered(inputs: Sequence[Array], attrs: Any) -> list[Array]:
     return [found]
 
 
-DIRECT: dict[str, Callable[[Sequence[Array], Any], list[Array]]] = {"ScatterND": _scattered}
+def _picked(inputs: Sequence[Array], attrs: Any) -> list[Array]:
+    """Return GatherElements at once; the reference implementation fails where rows are shared."""
+    data, places = inputs
+    axis = int(attrs.get("axis", 0))
+    kept = tuple(slice(None) if side == axis % data.ndim else slice(size) for side, size in enumerate(places.shape))
+    return [np.take_along_axis(data[kept], places, axis)]
+
+
+DIRECT: dict[str, Callable[[Sequence[Array], Any], list[Array]]] = {
+    "ScatterND": _scattered,
+    "GatherElements": _picked,
+}
 """Operators that are folded without the reference implementation."""
 SIZES: dict[str, Size] = {
     **dict.fromkeys(
@@ -84,14 +104,17 @@ SIZES: dict[str, Size] = {
          "GreaterOrEqual", "And", "Or"), _broadcast,
     ),
     **dict.fromkeys(
-        ("Abs", "Cast", "Ceil", "Concat", "Cos", "Exp", "Flatten", "Floor", "Identity", "Log", "Neg", "Not",
-         "Reciprocal", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Round", "ScatterND", "Shape",
-         "Sin", "Size", "Slice", "Split", "Sqrt", "Squeeze", "Transpose", "Unsqueeze"), _moved,
+        ("Abs", "Cast", "Ceil", "Clip", "Concat", "Cos", "CumSum", "Exp", "Flatten", "Floor", "Identity", "Log", "Neg",
+         "Not", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Relu", "Reshape",
+         "Round", "ScatterND", "Shape", "Sigmoid", "Sin", "Size", "Slice", "Softmax", "Split", "Sqrt", "Squeeze",
+         "Tanh", "Transpose", "Trilu", "Unsqueeze"), _moved,
     ),
     "ConstantOfShape": _stated,
     "Einsum": _contracted,
     "Expand": _expanded,
     "Gather": _gathered,
+    "GatherElements": _moved,
+    "MatMul": _multiplied,
     "Range": _counted,
     "Tile": _tiled,
 }  # fmt: skip

@@ -215,6 +215,8 @@ class _Folding:
             graph.constants[node.outputs[0]] = self.constant(node)
         elif node.op == "Shape" and node.inputs and (shape := graph.shapes.get(node.inputs[0])) and min(shape) > 0:
             graph.constants[node.outputs[0]] = np.array(shape, np.int64)[attrs.get("start", 0) : attrs.get("end")]
+        elif node.op == "Identity" and constant and not node.domain and node.inputs:  # a weight that layers share
+            graph.constants[node.outputs[0]] = graph.constants[node.inputs[0]]
         elif node.inputs and constant and not node.domain and node.op in SIZES:
             graph.constants.update(self.folded(node, proto))
         elif node.op == "QuantizeLinear" and constant and not node.domain and len(node.inputs) > 1:

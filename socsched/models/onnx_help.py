@@ -8,7 +8,7 @@ _CONTROL = "export by tracing, so that control flow is unrolled for the fixed sh
 _GATHER = "indices known beforehand can be written as Slice, Split or a 1x1 convolution; others belong into host code"
 _KINDS: dict[str, tuple[str, ...]] = {
     _CUT: ("NonMaxSuppression", "NonZero", "ArgMin", "Unique", "RoiAlign", "MaxRoiPool"),
-    _NORM: ("LpNormalization", "LRN"),
+    _NORM: ("MeanVarianceNormalization",),
     _CONTROL: ("If", "Loop", "Scan", "SequenceEmpty", "SequenceInsert", "SequenceAt", "ConcatFromSequence"),
     _GATHER: ("GatherND", "ScatterElements", "OneHot"),
     "unroll it into MatMul, Add, Sigmoid and Tanh for the fixed length": ("LSTM", "GRU", "RNN"),
@@ -16,12 +16,8 @@ _KINDS: dict[str, tuple[str, ...]] = {
         "Selu",
         "Celu",
         "Softsign",
-        "Mish",
-        "Swish",
-        "PRelu",
         "ThresholdedRelu",
     ),
-    "write it as Reshape, Transpose, Reshape": ("DepthToSpace", "SpaceToDepth"),
     "fix the shapes on export, so that it folds to a constant": (
         "Shape",
         "ConstantOfShape",
@@ -30,7 +26,6 @@ _KINDS: dict[str, tuple[str, ...]] = {
         "EyeLike",
     ),
     "export in fp32 throughout": ("CastLike",),
-    "write it as several MatMul and Transpose": ("Einsum",),
     "train and export without it": ("RandomNormal", "RandomUniform", "RandomNormalLike", "Bernoulli"),
 }
 _HELP = {op: text for text, ops in _KINDS.items() for op in ops}

@@ -5,10 +5,23 @@ Operators that move, choose or reduce values are in `onnx_shape_operators`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from socsched.models.onnx_composed import (
+    depth_to_space,
+    einsum,
+    lp_normalization,
+    lrn,
+    mish,
+    over_rows,
+    prelu,
+    reduce_l2,
+    space_to_depth,
+    swish,
+)
 from socsched.models.onnx_graph import Node
 from socsched.models.onnx_repeats import concat, gather_elements, repeat
 from socsched.models.onnx_shape_operators import (
@@ -42,7 +55,7 @@ def _pads(t: Translation, node: Node, kernel: list[int], stride: list[int], dila
     if auto == "VALID":
         return 0
     if auto in ("SAME_UPPER", "SAME_LOWER"):
-        size = t.graph.tensor(node.inputs[0]).shape[2:]
+        size = (1, *t.graph.tensor(node.inputs[0]).shape[2:])[-2:]
         pads = [0] * 4
         for i in range(2):
             reach = (kernel[i] - 1) * dilation[i] + 1
@@ -68,8 +81,11 @@ def _conv(t: Translation, node: Node) -> None:
     weight = t.constant(node, 1, "the weight")
     bias = t.constant(node, 2, "the bias")
     transposed = node.op == "ConvTranspose"
-    if weight is None or weight.ndim != 4:
-        raise t.refused("only two-dimensional convolutions are known", "write a one-dimensional one with a height of 1")
+    if weight is None or weight.ndim not in (3, 4) or (weight.ndim == 3 and transposed):
+        raise t.refused("only convolutions over one or two dimensions are known", "fold the others into the batch")
+    row = weight.ndim == 3
+    if row:
+        weight, node = weight[:, :, None], _as_image(node)
     kernel, stride = list(weight.shape[2:]), _pair(node.attrs.get("strides"))
     dilation, groups = _pair(node.attrs.get("dilations")), int(node.attrs.get("group", 1))
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
@@ -87,7 +103,21 @@ def _conv(t: Translation, node: Node) -> None:
         attrs["output_padding"] = _one(more)
     params = {"weight": t.param(weight), "bias": t.param(np.zeros(channels) if bias is None else bias)}
     _stated_steps(t, node, params["weight"], 1 if transposed else 0, channels)
+    if row:
+        over_rows(t, node, "conv2d", params, **attrs)
+        return
     t.emit(node, "conv2d_transpose" if transposed else "conv2d", [t.source(node.inputs[0])], weights=params, **attrs)
+
+
+def _as_image(node: Node) -> Node:
+    """Return a convolution over one dimension with the attributes of one over images that are one row high."""
+    attrs = dict(node.attrs)
+    for name in ("strides", "dilations"):
+        if attrs.get(name):
+            attrs[name] = [1, *attrs[name]]
+    if attrs.get("pads"):
+        attrs["pads"] = [0, attrs["pads"][0], 0, attrs["pads"][1]]
+    return replace(node, attrs=attrs)
 
 
 def _stated_steps(t: Translation, node: Node, weight: str, axis: int, channels: int) -> None:
@@ -306,6 +336,15 @@ HANDLERS: dict[str, Handler] = {
     "LeakyRelu": _unary("leaky_relu", alpha=0.01),
     "HardSigmoid": _unary("hard_sigmoid", alpha=0.2, beta=0.5),
     "HardSwish": _unary("hard_swish"),
+    "PRelu": prelu,
+    "Mish": mish,
+    "Swish": swish,
+    "DepthToSpace": depth_to_space,
+    "SpaceToDepth": space_to_depth,
+    "Einsum": einsum,
+    "ReduceL2": reduce_l2,
+    "LpNormalization": lp_normalization,
+    "LRN": lrn,
     "Elu": _unary("elu", alpha=1.0),
     "Softplus": _unary("softplus"),
     "Log": _unary("log"),

@@ -17,14 +17,28 @@ MOST_JOINED = 2**24
 
 
 def repeat(t: Translation, node: Node) -> None:
-    """Note what an Expand or a Tile repeats: places are repeated for GatherElements only, which needs them once."""
+    """Emit an Expand or a Tile of single rows as an addition of zeros; repeated places are only noted.
+
+    GatherElements, which alone takes repeated places, needs them once.
+    """
     before, after = (t.graph.tensor(name) for name in (node.inputs[0], node.outputs[0]))
     if before.shape == after.shape and node.inputs[0] not in t.repeated:
         t.values[node.outputs[0]] = t.source(node.inputs[0])
     elif after.dtype in ("int32", "int64") and len(before.shape) == len(after.shape):
         t.repeated[node.outputs[0]] = t.repeated.get(node.inputs[0], node.inputs[0])
     else:
-        raise t.refused("repeating computed values is not known", "leave it out: operators broadcast by themselves")
+        _broadcast(t, node, before.shape, after.shape)
+
+
+def _broadcast(t: Translation, node: Node, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+    aligned = (1,) * (len(after) - len(before)) + before
+    if len(after) < len(before) or any(one not in (1, size) for one, size in zip(aligned, after, strict=True)):
+        raise t.refused("only sides of 1 are repeated", "write it as Concat of the value with itself")
+    x = t.source(node.inputs[0])
+    if aligned != before:
+        x = t.emit(node, "reshape", [x], shape=aligned)
+    zeros = np.zeros([1 if one == size else size for one, size in zip(aligned, after, strict=True)], np.float32)
+    t.emit(node, "add", [x], weights={"constant": t.param(zeros)})
 
 
 def gather_elements(t: Translation, node: Node) -> None:

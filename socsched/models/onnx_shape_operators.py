@@ -96,16 +96,19 @@ def reduce(op: str) -> Handler:
     """Return the handler of a reduction."""
 
     def handle(t: Translation, node: Node) -> None:
-        axes = t.constant(node, 1, "the axes")
-        given = [int(a) for a in axes] if axes is not None else [int(a) for a in node.attrs.get("axes", [])]
-        rank = t.rank(node.inputs[0])
-        axis = tuple(a % rank for a in given) or tuple(range(rank))
-        keep = bool(node.attrs.get("keepdims", 1))
-        t.emit(
-            node, op, [t.source(node.inputs[0])], axis=axis[0] if len(axis) == 1 and not keep else axis, keepdims=keep
-        )
+        reduction(t, node, op, t.source(node.inputs[0]))
 
     return handle
+
+
+def reduction(t: Translation, node: Node, op: str, source: str) -> str:
+    """Emit the reduction of a layer over the axes that a node states, and return its name."""
+    axes = t.constant(node, 1, "the axes")
+    given = [int(a) for a in axes] if axes is not None else [int(a) for a in node.attrs.get("axes", [])]
+    rank = t.rank(node.inputs[0])
+    axis = tuple(a % rank for a in given) or tuple(range(rank))
+    keep = bool(node.attrs.get("keepdims", 1))
+    return t.emit(node, op, [source], axis=axis[0] if len(axis) == 1 and not keep else axis, keepdims=keep)
 
 
 def split(t: Translation, node: Node) -> None:

@@ -14,6 +14,7 @@ from functools import reduce
 from socsched.cost.cost import Cost
 from socsched.cost.power import power_terms
 from socsched.descriptor.pipeline import Stage
+from socsched.graph.taskgraph import task_graph
 from socsched.planning.accuracy import losses
 from socsched.planning.cutting.divisible import Divisible
 from socsched.planning.memory import CAPACITY, capacity, least_weights
@@ -87,14 +88,32 @@ def impossible(
     """
     inner = divided or {}
     pieces = [piece for piece in _pieces(workload, inner) if piece.stage not in unknown]
-    fastest = {piece.stage: piece.time_ns for piece in pieces if piece.stage not in inner}
-    for name, stage in inner.items():
-        whole = min(cost.time_ns for cost in all_costs(workload, stage.stage))
-        fastest[name] = min(whole, max(stage.floor_ns() - stage.units, 0))  # every unit is rounded up
-    fastest |= dict.fromkeys(unknown, 0)
+    fastest = _fastest(workload, inner, unknown)
     cut = frozenset((*inner, *unknown))
     found = [*_crowded(workload, pieces), *_late(workload, fastest), *_drawn(workload, pieces), *_others(workload, cut)]
     return found or list(_queued(workload, fastest, cut))
+
+
+def least_latencies(
+    workload: Workload, divided: Mapping[str, Divisible], unknown: Sequence[str] = ()
+) -> dict[str, int]:
+    """Return what no mapping is below (ns) by requirement, for deadlines and ages of chains; arguments as above."""
+    pipeline = workload.graph.pipeline
+    none = (replace(c, deadline_ns=0, max_age_ns=None if c.max_age_ns is None else 0) for c in pipeline.chains)
+    asked = workload.asking(task_graph(replace(pipeline, chains=tuple(none))))
+    found = _late(asked, _fastest(workload, divided, unknown))
+    return {violation.requirement: int(violation.demand) for violation in found}
+
+
+def _fastest(workload: Workload, divided: Mapping[str, Divisible], unknown: Sequence[str]) -> dict[str, int]:
+    """Return the least time (ns) of every stage, wherever and however it runs."""
+    fastest = dict.fromkeys(unknown, 0)
+    for name in workload.graph.order:
+        if name not in fastest:
+            fastest[name] = min(cost.time_ns for cost in all_costs(workload, workload.graph.stage(name)))
+    for name, stage in divided.items():
+        fastest[name] = min(fastest[name], max(stage.floor_ns() - stage.units, 0))  # every unit is rounded up
+    return fastest
 
 
 def _violation(requirement: str, terms: Terms, bound: int, unit: str) -> Iterator[Violation]:

@@ -19,7 +19,7 @@ from socsched.planning.evidence import Bandwidth, Memory, Power, Provenance
 from socsched.planning.explain import reasons
 from socsched.planning.levers import verify_levers
 from socsched.planning.plan import SCHEMA_VERSION, Plan, Task
-from socsched.planning.search_report import ModeResult, Proof, SearchReport, gap
+from socsched.planning.search_report import ModeResult, OpenRequirement, Proof, SearchReport, gap
 from socsched.planning.solution import Solution
 from socsched.planning.verdict import overrun
 from socsched.planning.workload import Workload
@@ -47,6 +47,9 @@ def write_plan(
         levers = verify_levers(judge, workload, candidate.deployment.mapping, found, judged, clock)
         found = tuple(replace(violation, levers=its) for violation, its in zip(found, levers, strict=True))
     feasible = candidate.verdict == "feasible"
+    open_ = tuple(
+        OpenRequirement(v.requirement, v.demand, best.least.get(v.requirement), v.bound, v.unit) for v in found
+    )
     proved = not feasible and all(solution.proof is not None for solution in solutions)
     return Plan(
         platform=model.platform.name,
@@ -67,7 +70,11 @@ def write_plan(
             terms=tuple((name, round(value / 1e9, 6)) for name, value in sums.traffic),
         ),
         memory=Memory(sums.memory_bytes, sums.memory_cap, sums.memory),
-        solver=replace(_report(best, solutions, goals, pipeline), proof=_proof(best, solutions) if proved else None),
+        solver=replace(
+            _report(best, solutions, goals, pipeline),
+            proof=_proof(best, solutions) if proved else None,
+            open=None if feasible or proved else open_,
+        ),
         inputs=input_hashes(model.platform, workload.graph.pipeline),
         base_mw=round(model.mode.base_mw.value),
         dram_bandwidth=int(model.dram),

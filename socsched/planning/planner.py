@@ -14,8 +14,10 @@ from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.planning.candidate import OBJECTIVES, Candidate, judge, objective_value, objectives, score
 from socsched.planning.clock import Clock
+from socsched.planning.cutting.required import RequiredCuts, cut_unmappable
 from socsched.planning.cutting.search import Cutter, cut_further, cutter_of
 from socsched.planning.draft import Draft
+from socsched.planning.impossible import least_latencies
 from socsched.planning.infeasible_subset import Search, conflict
 from socsched.planning.known import Known
 from socsched.planning.levers import find_helpful_move
@@ -104,8 +106,9 @@ def draft_plan(
     a draft that it returns replaces this one.
 
     The verdict is "infeasible" only with a proof (`solver.proof`), "undecided" if no mapping was found that meets
-    every requirement.  A stage that no engine can run makes the plan infeasible, without tasks.  Raises UsageError for
-    unknown names, MachineError for cpsat without OR-Tools.
+    every requirement.  With `cuts`, a network that no engine takes whole is planned in parts; a stage that no engine
+    can run makes the plan infeasible, without tasks.  Raises UsageError for unknown names, MachineError for cpsat
+    without OR-Tools.
     """
     goals = objectives(objective)
     if policy not in POLICIES:
@@ -115,10 +118,13 @@ def draft_plan(
     proving = solver == "cpsat" or (solver == "auto" and available())
     if proving:
         require()
-    graph, clock = task_graph(pipeline), Clock.of(time_limit)
+    clock = Clock.of(time_limit)
     known = Known(platform, work, profile) if known is None else known
     solutions: list[Solution] = []
     modes = modes_of(platform, mode)
+    required = cut_unmappable(pipeline, [known.model(option) for option in modes]) if cuts else RequiredCuts(pipeline)
+    pipeline = required.pipeline
+    graph = task_graph(pipeline)
     usable = [option for option in modes if not unmappable_stages(graph, known.model(option))]
     for number, option in enumerate(usable):
         if solver == "restarts" and any(found.candidate.verdict == "feasible" for found in solutions):
@@ -131,7 +137,7 @@ def draft_plan(
         if solver == "restarts":
             solution = restart(solution, workload, goals, mine.part(RESTARTING))
         if solver == "restarts" and solution.candidate.verdict == "feasible":
-            solutions.append(solution)
+            solutions.append(_noted(solution, required))
             continue
         cutter = cutter_of(pipeline, workload, goals, known.divided(option), mine, known.apart) if cuts else None
         if cutter is not None:
@@ -141,8 +147,8 @@ def draft_plan(
 
             solution = prove(solution, workload, goals, mine if mine.limited else Clock.of(PROOF), cutter)
         if solution.candidate.verdict != "feasible" and solver != "restarts":
-            solution = _settled(solution, workload, cutter, goals, budget, proving, clock.part(SEARCH))
-        solutions.append(solution)
+            solution = _settled(solution, workload, cutter, tuple(required.floors), goals, budget, proving, clock)
+        solutions.append(_noted(solution, required))
     if not solutions:
         option = next((m for m in modes if m.default), modes[0])
         return Draft(unplaceable(graph, known.model(option), policy, goals), None, goals[0])
@@ -180,6 +186,7 @@ def _settled(
     solution: Solution,
     workload: Workload,
     cutter: Cutter | None,
+    parts: tuple[str, ...],
     goals: Sequence[str],
     budget: int,
     proving: bool,
@@ -187,9 +194,11 @@ def _settled(
 ) -> Solution:
     """Return a solution that meets every requirement if single moves reach one, else one with a proof if there is one.
 
-    `workload` has all stages whole; the `cutter` knows which of them may be cut, None if all are to stay whole.
+    `workload` has all stages whole, except for the `parts` of networks that must be cut, but may be cut elsewhere; the
+    `cutter` knows which stages may be cut, None if all are to stay whole.
     """
-    divided, unknown = (cutter.stages, cutter.left) if cutter else ({}, ())
+    clock = clock.part(SEARCH)
+    divided, unknown = (cutter.stages, (*cutter.left, *parts)) if cutter else ({}, parts)
     if proof := by_bounds(workload, divided, unknown):
         return replace(solution, proof=proof)
     solution = mend(solution, goals, budget, clock)
@@ -197,9 +206,20 @@ def _settled(
     if candidate.verdict == "infeasible":
         moved = find_helpful_move(judge, _load(solution), candidate.deployment.mapping, candidate.violations, clock)
         solution = solution if moved is None else _taken(solution, moved, goals)
-    if solution.candidate.verdict != "feasible" and not divided and not unknown:
-        return replace(solution, proof=by_search(workload, proving, clock if clock.limited else Clock.of(PROOF)))
-    return solution
+    if solution.candidate.verdict == "feasible":
+        return solution
+    if not divided and not unknown:
+        proof = by_search(workload, proving, clock if clock.limited else Clock.of(PROOF))
+        solution = replace(solution, proof=proof)
+    return solution if solution.proof else replace(solution, least=least_latencies(workload, divided, unknown))
+
+
+def _noted(solution: Solution, required: RequiredCuts) -> Solution:
+    """Return a solution with the bounds and notes of networks that must be cut."""
+    if not required.floors:
+        return solution
+    floors, notes = {**solution.floors, **required.floors}, {**solution.notes, **required.notes}
+    return replace(solution, floors=floors, notes=notes)
 
 
 def _taken(solution: Solution, mapping: Mapping[str, Cost], goals: Sequence[str]) -> Solution:

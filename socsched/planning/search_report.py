@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from socsched.descriptor.limits import Amount, Json, Line, LongLine, Number, Objectives, Setting
 
+IMPORTED = "imported"
+"""`SearchReport.name` of a plan that describes a recording: nothing was searched for."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModeResult:
@@ -25,6 +28,20 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenRequirement:
+    """A requirement of an undecided plan: the `demand` of the best mapping found, and the `bound` it exceeds.
+
+    `least`: what no mapping is below, None if unknown; between it and `bound` another mapping may lie.
+    """
+
+    requirement: Line
+    demand: Number
+    least: Number | None
+    bound: Number
+    unit: Line
+
+
+@dataclass(frozen=True, slots=True)
 class SearchReport:
     """The planner or solver, how it ended, and the value of the plan in the unit of the first objective.
 
@@ -38,7 +55,8 @@ class SearchReport:
     planner other than the built-in search: its `source`, `options` and `facts`.  Of a refined plan: the number of
     `rounds`, and whether they reached a `fixed_point`.  Of the best of several planners: `compared_latency_ns`, the
     simulated latency (ns) of each.  Where the first search of a portfolio found no feasible plan: `portfolio`, the
-    searches tried in order, and `found_by`, the one that found this plan, if any.  What does not apply is None.
+    searches tried in order, and `found_by`, the one that found this plan, if any.  Of an undecided plan: the `open`
+    requirements, and what would decide them (`decide`), a line each.  What does not apply is None.
     """
 
     name: Line = ""
@@ -64,6 +82,8 @@ class SearchReport:
     compared_latency_ns: Mapping[Line, Amount] | None = None
     portfolio: tuple[Line, ...] | None = None
     found_by: Line | None = None
+    open: tuple[OpenRequirement, ...] | None = None
+    decide: tuple[LongLine, ...] | None = None
 
 
 def gap(value: float | None, bound: float | None) -> float | None:

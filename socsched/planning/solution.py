@@ -22,7 +22,8 @@ class Solution:
     """The best solution found in one mode.
 
     `floors`: least time (ns) of stages that may be cut, whatever the cuts; `notes`: why some of them are whole;
-    `whole`: status of the proof for whole stages; `proof`: that no mapping meets every requirement, if that is known.
+    `whole`: status of the proof for whole stages; `proof`: that no mapping meets every requirement, if that is known;
+    `least`: what no mapping is below (ns), by requirement, if neither a plan nor a proof was found.
     """
 
     candidate: Candidate
@@ -33,6 +34,7 @@ class Solution:
     notes: Mapping[str, str] = field(default_factory=dict)
     whole: str = ""
     proof: Refutation | None = None
+    least: Mapping[str, int] = field(default_factory=dict)
 
 
 def solve(workload: Workload, goals: Sequence[str], budget: int = 400, clock: Clock = NO_CLOCK) -> Solution:

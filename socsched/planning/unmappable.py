@@ -10,6 +10,7 @@ from socsched.descriptor.platform import Platform
 from socsched.descriptor.source import read
 from socsched.descriptor.validation import Tree
 from socsched.graph.rules import decide
+from socsched.planning.cutting.required import cut_unmappable
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,12 @@ def refused_operators(pipeline: Pipeline, platform: Platform, work: WorkOf) -> l
 
 
 def require_engines(pipeline: Pipeline, platform: Platform, work: WorkOf) -> None:
-    """Raise DescriptorError for every stage that no engine can run in any mode, with the engines' reasons."""
+    """Raise DescriptorError for every stage that no engine can run in any mode, even in parts, with their reasons."""
     document = read(pipeline.file)
     models = [CostModel(platform, mode, work) for mode in platform.modes]
+    left = {stage.name for stage in cut_unmappable(pipeline, models).pipeline.stages}
     for stage in pipeline.stages:
-        if any(model.candidates(stage) for model in models):
+        if stage.name not in left or any(model.candidates(stage) for model in models):
             continue
         against = dict.fromkeys(str(r) for model in models for r in model.refused(stage) if " off in " not in str(r))
         reasons = "; ".join(against)

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from socsched.planning.plan import ChainResult, Plan, Violation
+from socsched.planning.search_report import IMPORTED
 from socsched.reporting import charts, diagram, front, roofplot, view_model
 from socsched.reporting.background import Background
 from socsched.reporting.gantt_data import colours
@@ -30,17 +31,20 @@ def _firm(text: str) -> str:
 def verdict(plan: Plan, result: Result) -> str:
     """Return the headline: planned verdict and outcome."""
     missed, released = view_model.totals(result)
-    good = plan.verdict == "feasible" and missed == 0
+    recorded = plan.solver.name == IMPORTED
+    good = (plan.verdict == "feasible" or recorded) and missed == 0
     kind = "measured" if result.get("kind") == "measured" else "simulated"
     words = {
         "feasible": "The plan meets every requirement",
         "infeasible": "The plan violates a requirement",
-        "undecided": "No verdict within the time limit",
+        "undecided": "Neither a plan that meets every requirement nor a proof that there is none was found",
     }[plan.verdict]
+    if recorded:
+        words = "A recording, neither planned nor proved"
     outcome = f"all {released} {kind} frames met their deadline"
     if missed:
         outcome = f"{missed} of {released} {kind} frames were late or dropped"
-    joint = ", but" if (plan.verdict == "feasible") != (missed == 0) else ";"
+    joint = ", but" if (plan.verdict == "feasible" or recorded) != (missed == 0) else ";"
     head = element("strong", _mark(good, f"{words}{joint} {outcome}."))
     lines = "".join(element("li", escape(line)) for line in view_model.chain_lines(plan, result))
     where = f"{plan.pipeline} on {plan.platform}, mode {plan.mode}, policy {plan.policy}"
@@ -49,7 +53,13 @@ def verdict(plan: Plan, result: Result) -> str:
         "div",
         head
         + element("div", escape(lead), class_="lead")
-        + element("ul", lines + "".join(element("li", escape(line)) for line in view_model.conditions(plan))),
+        + element(
+            "ul",
+            lines
+            + "".join(
+                element("li", escape(line)) for line in (*view_model.conditions(plan), *view_model.undecided(plan))
+            ),
+        ),
         class_=f"verdict {'good' if good else 'no'}",
     )
 

@@ -176,7 +176,7 @@ def plan_view(plan: Plan) -> RenderableType:
         return Group(verdict(plan), Text(""), violations(plan), conflicts(plan))
     parts: list[RenderableType] = [
         verdict(plan),
-        *(Text(f"  {line}") for line in view_model.conditions(plan)),
+        *(Text(f"  {line}") for line in (*view_model.conditions(plan), *view_model.undecided(plan))),
         Text(""),
         stages(plan),
         Text(""),

@@ -188,6 +188,16 @@ def condition(plan: Plan, chain: str) -> str:
     return f"{chain}: {holds}, its interval ends at × {found.interval:.2f}"
 
 
+def undecided(plan: Plan) -> list[str]:
+    """Return the gaps of an undecided plan and what would decide it, a line each; nothing for other plans."""
+    lines = []
+    for one in plan.solver.open or ():
+        show = formatter(one.unit)
+        least = "no lower bound known" if one.least is None else f"no mapping below {show(one.least)}"
+        lines.append(f"{one.requirement}: best mapping {show(one.demand)}, allowed {show(one.bound)}, {least}")
+    return [*lines, *(f"would decide it: {line}" for line in plan.solver.decide or ())]
+
+
 def conditions(plan: Plan) -> list[str]:
     """Return the conditions of a proof, one line for every chain, and the verdict at the upper ends of all costs."""
     lines = [text for chain in plan.chains if (text := condition(plan, chain.name))]

@@ -1,7 +1,7 @@
 """Measure every stage of a plan alone on this machine, for `socsched plan --profile`.
 
 Stages with a model run on real data in dependency order, one at a time, on their planned lanes and, if these are more
-than one, on a single lane as well.  Two untraced frames warm up first.  The number of frames is doubled until the
+than one, on a single lane as well.  Untraced frames warm up first.  The number of frames is doubled until the
 median of every stage is known within `interval`, up to `most`.  Stages with only a planned time are left out: there is
 nothing to measure.
 
@@ -31,6 +31,7 @@ from socsched.runtime.backends.choose import program_of
 from socsched.runtime.executor import FrameReport, execute
 from socsched.runtime.session import require_whole
 from socsched.runtime.worker import warn
+from socsched.trace.trace import Trace
 from socsched.units import format_duration
 
 QUANTILES = 200
@@ -52,12 +53,14 @@ def measure(
     note: Callable[[str], None] = warn,
     platform: Platform | None = None,
     backends: Mapping[str, Backend] | None = None,
+    run: Callable[..., Trace] | None = None,
 ) -> Profile:
     """Return measured costs of the plan's stages: the 99th percentile of `repeat` frames in ns, at each share tried.
 
     With `interval` (relative half width) more frames are run until every stage's median is known that well.  The plan
     treats a cost as a worst case, so it is taken from the slow end (with fewer than 100 frames it is the longest seen);
-    its error reaches down to the median.  `note` is called with each result.
+    its error reaches down to the median.  `note` is called with each result.  `run` executes plans, with the arguments
+    of `execute`; without it, `execute` does, on `platform` and with `backends`.
     Raises UsageError if the plan is for another machine or no stage has a model, KeyboardInterrupt after SIGINT.
     """
     modelled = {stage.name for stage in pipeline.stages if stage.model}
@@ -66,6 +69,7 @@ def measure(
             "no stage of the pipeline has a model: nothing to measure",
             "the execution times of such stages stand in the pipeline file",
         )
+    run = run or partial(execute, platform=platform, backends=backends)
     costs: dict[tuple[str, int], MeasuredCost] = {}
     for variant in _variants(plan):
         wanted = [task for task in variant.tasks if task.name in modelled and (task.name, len(task.lanes)) not in costs]
@@ -78,7 +82,7 @@ def measure(
         while wanted:
             # warm-up frames are not reported and building the stages takes a while: announce the measurement first
             tell("measuring", before, most if interval else repeat, "frames", names)
-            trace = execute(
+            trace = run(
                 variant,
                 pipeline,
                 scans=scans,
@@ -88,8 +92,6 @@ def measure(
                 pace="asap",
                 alone=True,
                 on_frame=partial(step, before=before),
-                platform=platform,
-                backends=backends,
             )
             require_whole(trace)
             for job in trace.jobs:
@@ -150,4 +152,4 @@ def quantiles(ordered: Sequence[int]) -> tuple[int, ...]:
 def _tool() -> str:
     packages = ("apache-tvm", "numpy")
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in packages)
-    return f"socsched profile, each stage alone, p99 after 2 warm-up frames ({versions}, {_platform.platform()})"
+    return f"socsched profile, each stage alone, p99 after warm-up frames ({versions}, {_platform.platform()})"

@@ -5,8 +5,8 @@ lead from the sensor or job that delivers data to the job that uses it.  Misses,
 of module, rails and engines, bandwidth, clocks, temperatures and queue depths are counters.  A plan (simulated for its
 first hyperperiods), a simulation and a run use the same representation.
 
-Packets are in order of time.  Field numbers are those of Perfetto's ``perfetto_trace.proto``; names and texts are
-written once and referred to by number.
+Packets are in order of time; the typed events of GPUs follow (`perfetto_gpu`).  Field numbers are those of Perfetto's
+``perfetto_trace.proto``; names and texts are written once and referred to by number.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def write_perfetto(trace: Trace, plan: Plan, path: str | Path, kind: str = "") -
     """
     # imported here, so that numpy is loaded only when a trace is written
     from socsched.trace.perfetto_events import Events
+    from socsched.trace.perfetto_gpu import gpu_events
 
     columns = complete_columns(trace, plan)
     tracks = _tracks(columns, plan)
@@ -48,6 +49,8 @@ def write_perfetto(trace: Trace, plan: Plan, path: str | Path, kind: str = "") -
         file.write(_descriptors(tracks, f"{plan.platform} ({plan.mode}), {kind or trace.kind}"))
         for data in events.blocks():
             file.write(data)
+        for typed in gpu_events(columns, plan):
+            file.write(typed)
 
 
 def lane_track(engine: str, lane: int) -> Track:

@@ -128,13 +128,16 @@ def _predict(
     if isinstance(stage, str):
         return Prediction(mode, share, refused=stage)
     described = platform.engine(engine).precisions.get(precision)
-    program, apart = _program(described.fitted if described else (), runtime)
+    fits = described.fitted if described else ()
+    program, apart = _program(fits, runtime)
     model = models.get((name, mode, program))
     if model is None:
         model = models[name, mode, program] = CostModel(platform, state, work, sources=sources, runtime=program)
     asked = replace(stage, share=share, engines=(engine,))
     try:
         cost = model.at(asked, engine, precision, share)
+        if not apart and any(fit.varies(runtime) for fit in fits) and is_sequence(work(asked, precision)):
+            apart = one_line(f"sequences as long as each input, not as the network's: {shown(runtime)}")
         if cost is None:
             reasons = (r.reason for r in model.refused(asked) if (r.engine, r.precision) == (engine, precision))
             return Prediction(mode, share, refused=one_line(next(reasons, "the engine cannot run it")))
@@ -144,6 +147,11 @@ def _predict(
         return Prediction(mode, share, refused=one_line(str(error)))
     low, high = interval_ns(cost)
     return Prediction(mode, share, cost.time_ns / 1e6, low / 1e6, high / 1e6, cost.provenance, apart=apart)
+
+
+def is_sequence(work: StageWork) -> bool:
+    """Return whether a network's inputs are sequences, (batch, positions) or (batch, positions, values), not images."""
+    return all(len(one.shape) <= 3 for one in work.inputs)
 
 
 def _program(fits: Sequence[Fit], runtime: str) -> tuple[str, str]:

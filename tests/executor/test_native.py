@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -361,10 +362,28 @@ def test_the_face_reports_a_failed_stage_and_what_it_cannot_run(executor: Path) 
     options = Options(executor="native", faults=faults)
     with pytest.raises(StageFailed, match="second"):
         execute_natively(made, pipeline(made), board=LocalBoard(HERE), options=options, frames=20)
-    with pytest.raises(UsageError, match="--no-pace; --steal"):
-        execute_natively(
-            made, pipeline(made), board=LocalBoard(HERE), options=replace(options, steal=True), pace="asap"
-        )
+    with pytest.raises(UsageError, match="cannot run this plan yet: --steal"):
+        execute_natively(made, pipeline(made), board=LocalBoard(HERE), options=replace(options, steal=True))
+
+
+@pytest.mark.parametrize(("in_flight", "alone"), [(1, False), (3, False), (3, True)])
+def test_frames_are_released_as_soon_as_there_is_room(executor: Path, in_flight: int, alone: bool) -> None:
+    made = chain_of_two().plan
+    tasks = tuple(replace(one, cost_ns=MS // 5, segments=(), queue=1) for one in made.tasks)
+    accounts: dict[str, dict[str, int]] = {}
+    trace = execute_natively(
+        replace(made, tasks=tasks), pipeline(made), board=LocalBoard(HERE), frames=50, accounts=accounts,
+        options=Options(executor="native", in_flight=in_flight), pace="asap", alone=alone,
+    )  # fmt: skip
+    assert accounts == {"s": {"released": 50, "completed": 50, "dropped": 0, "aborted": 0}}
+    starts = {job.frame: job.activation_ns for job in trace.jobs if job.task == "first"}
+    ends = {job.frame: job.finish_ns for job in trace.jobs if job.task == "second"}
+    for frame, start_ns in starts.items():
+        assert sum(starts[other] < start_ns < ends[other] for other in starts if other != frame) < in_flight
+    assert trace.duration_ns == max(ends.values()) < 50 * made.sensors[0].period_ns
+    if alone:
+        pieces = sorted((piece.start_ns, piece.end_ns) for piece in trace.slices)
+        assert all(before[1] <= after[0] for before, after in pairwise(pieces))
 
 
 def test_a_bundle_runs_without_python(executor: Path, tmp_path: Path) -> None:

@@ -20,13 +20,16 @@ from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.executor.build import find_executor
 from socsched.executor.details import DETECTIONS
+from socsched.executor.face import execute_natively
 from socsched.executor.frames import most_rows, write_inputs
 from socsched.executor.references import write_references
 from socsched.executor.settings import RunSettings, write_settings
 from socsched.executor.stages import describe_stages, sensor_ports
 from socsched.models.registry import bindings
 from socsched.runtime.backends.base import Setting
+from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.executor import prepare_inputs
+from socsched.runtime.options import Options
 
 NETWORKS = ("pfn", "scatter", "backbone", "head")
 TOOLS = ("sh", "uname", "dirname", "mktemp", "cp", "rm", "mkdir")
@@ -83,6 +86,35 @@ def test_stages_compute_what_the_virtual_machine_does(
     assert [line.split(",")[0] for line in done.stdout.splitlines()] == [
         f"{name}: passed" for name in ("voxelise", *NETWORKS, "decode")
     ]
+
+
+@pytest.mark.parametrize("realtime", ["off", "fifo"])
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_preempted_networks_compute_what_others_do(realtime: str, lanes: int, executor: Path, tmp_path: Path) -> None:
+    made = make_plan(tiny_pillars.PIPELINE, "host")
+    wide = tuple(range(min(lanes, made.engines[0].lanes)))
+    tasks = [
+        # stages of a new frame are more urgent than those of the frame before it that follow them
+        replace(task, lanes=wide if task.name == "backbone" else (0,), priority=number, queue=1000)
+        for number, task in enumerate(made.tasks)
+    ]
+    one_lane = replace(made, tasks=tuple(tasks))
+    pipe = load_pipeline(tiny_pillars.PIPELINE)
+    how: dict[str, Any] = {
+        "board": LocalBoard(),
+        "weights": tiny_pillars.write_weights(tmp_path / "w.npz"),
+        "frames": 40,
+    }
+    alone = execute_natively(one_lane, pipe, options=Options(), pace="asap", alone=True, **how)
+    frame_ns = sum(sorted(job.exec_ns for job in alone.jobs if job.task == task.name)[20] for task in made.tasks)
+    engine = replace(made.engines[0], preemption="full", policy="fp")
+    sensors = tuple(replace(sensor, period_ns=frame_ns * 2 // 3) for sensor in made.sensors)
+    preemptive = replace(one_lane, engines=(engine,), sensors=sensors)
+    trace = execute_natively(preemptive, pipe, options=Options(realtime=realtime), **how)
+    assert {job.status for job in trace.jobs} == {"done"}
+    assert sum(job.preemptions for job in trace.jobs) > 0
+    for frame in range(40):
+        assert trace.details[frame]["detections"] == alone.details[frame]["detections"]
 
 
 def test_other_results_and_too_many_rows_are_found(executor: Path, tmp_path: Path) -> None:

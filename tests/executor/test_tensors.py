@@ -213,7 +213,7 @@ def test_hostile_stages_are_refused(executor: Path, case: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("compiler", "pace", "used"), [(True, True, "native"), (True, False, PYTHON), (False, True, PYTHON)]
+    ("compiler", "pace", "used"), [(True, True, "native"), (True, False, "native"), (False, True, PYTHON)]
 )
 def test_plans_run_natively_where_that_is_possible(
     compiler: bool, pace: bool, used: str, monkeypatch: pytest.MonkeyPatch

@@ -61,6 +61,12 @@ def test_padding_stays_below_the_kernel() -> None:
     assert asked("conv2d", **{**CONV, "kernel_h": 32, "kernel_w": 32, "pad": 31}).runs
     assert asked("conv2d", **{**CONV, "pad": 2}).runs
     assert asked("conv2d", **{**CONV, "pad": 3}).reasons == ("conv2d: pad is 3, must be below kernel_h, 3",)
+    wide = {**CONV, "kernel_h": 1, "kernel_w": 7, "pad": 3, "pad_h": 0, "pad_w": 3}
+    assert asked("conv2d", **wide).runs, "each side of the window has padding of its own"
+    assert not asked("conv2d", **{**wide, "pad_w": 7, "pad": 7}).runs
+    atrous = {**CONV, "pad": 4, "dilation": 4, "dilation_h": 4, "dilation_w": 4}
+    assert asked("conv2d", **atrous).runs, "a dilated window spans 9"
+    assert not asked("conv2d", **{**atrous, "pad": 9}).runs
 
 
 def test_deconvolutions() -> None:

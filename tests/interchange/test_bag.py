@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from mcap_recordings import write
+from profile_samples import database
 
 from socsched.api.interchange import import_pipeline
 from socsched.errors import DescriptorError, InputError
@@ -18,20 +17,6 @@ MS = 10**6
 LATE = (0, 2, 1, 0, 3)
 """Lateness of messages in ms; the first and the fourth are on the grid of 10 ms."""
 TIMES = [50 * MS + 10 * MS * number + late * MS for number, late in enumerate(LATE[:4])]
-
-
-def database(file: Path, rows: list[tuple[int, int, bytes]], names: tuple[str, ...] = ("/imu", "/text")) -> Path:
-    with closing(sqlite3.connect(file)) as base:
-        base.execute("CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT, type TEXT, serialization_format TEXT)")
-        base.execute("CREATE TABLE messages(id INTEGER PRIMARY KEY, topic_id INTEGER, timestamp INTEGER, data BLOB)")
-        kinds = ("sensor_msgs/msg/Imu", "std_msgs/msg/String")
-        base.executemany(
-            "INSERT INTO topics VALUES(?, ?, ?, 'cdr')",
-            [(number, name, kind) for number, (name, kind) in enumerate(zip(names, kinds, strict=False), 1)],
-        )
-        base.executemany("INSERT INTO messages(topic_id, timestamp, data) VALUES(?, ?, ?)", rows)
-        base.commit()
-    return file
 
 
 def bag(folder: Path, *files: str, extra: str = "") -> Path:

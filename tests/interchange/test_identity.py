@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_mutations import changed, same_when_read_back
+from mutations import changed, same_when_read_back
 
 from socsched.api.interchange import import_pipeline
 from socsched.api.preview import preview

@@ -10,28 +10,16 @@ import pytest
 from amalthea_writer import waters
 from ctf_writer import chain, write
 from datafiles import read
-from test_profile_import import XAVIER, nsys, ort, torch_trace, trtexec
+from mutations import changed, same_when_read_back
+from profile_samples import XAVIER, nsys, ort, torch_trace, trtexec
 
 from socsched.api.interchange import import_profile
-from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import SocschedError
 from socsched.interchange.amalthea import import_amalthea
-from socsched.interchange.pipeline_text import ImportedPipeline
 from socsched.interchange.ros2 import read_graph
 from socsched.interchange.ros2_pipeline import pipeline_of
 
 CHANGES = 60
-
-
-def changed(raw: bytes, rng: random.Random) -> bytes:
-    found = bytearray(raw)
-    for _ in range(rng.choice((1, 2, 5))):
-        at = rng.randrange(len(found))
-        if rng.random() < 0.5:
-            found[at] = rng.choice(b'0123456789-"{}[]<>,:eNn \x00\xff')
-        else:
-            del found[at : at + rng.randrange(1, 30)]
-    return bytes(found)
 
 
 @pytest.mark.parametrize(
@@ -45,12 +33,6 @@ def test_profiles(make: Callable[[Path], Path], tmp_path: Path) -> None:
             import_profile([tmp_path / "x"], XAVIER, precision="fp16")
         except SocschedError as error:
             assert str(error)
-
-
-def same_when_read_back(imported: ImportedPipeline, file: Path) -> None:
-    pipeline = imported.pipeline(str(file))
-    file.write_text(imported.text(), encoding="utf-8")
-    assert load_pipeline(file) == pipeline
 
 
 def test_models(tmp_path: Path) -> None:

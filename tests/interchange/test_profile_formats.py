@@ -8,14 +8,14 @@ import re
 from pathlib import Path
 
 import pytest
-from test_mutations import changed
+from mutations import changed
+from profile_samples import HEAD, JTOP, QNN, TABLE, TRACE_CMD, XAVIER, rknn
 
 from socsched.api.interchange import import_profile, save_recording
 from socsched.cli.root import run
 from socsched.errors import SocschedError
 from socsched.planning.io import load
 
-XAVIER = "jetson-agx-xavier"
 EVENTS = Path(__file__).parents[1] / "data" / "scheduler_events"
 CHANGES = 60
 
@@ -71,13 +71,16 @@ def test_a_recording_becomes_a_result_folder(tmp_path: Path, capsys: pytest.Capt
     assert run(["compare", str(tmp_path / "r"), str(tmp_path / "r"), "-q"]) == 0
 
 
-TRACE_CMD = """cpus=2
-          <idle>-0     [000]    10.000100: sched_wakeup:         cam:41 [120] CPU:000
-          <idle>-0     [000]    10.000200: sched_switch:         swapper/0:0 [120] R ==> cam:41 [120]
-             cam-41    [000]    10.001200: sched_switch:         cam:41 [120] R ==> hog:50 [98]
-             hog-50    [000]    10.001700: sched_switch:         hog:50 [98] S ==> cam:41 [120]
-             cam-41    [000]    10.002200: sched_switch:         cam:41 [120] S ==> swapper/0:0 [120]
-"""
+def test_threads_of_the_kernel_get_names_that_plans_accept(tmp_path: Path) -> None:
+    names = {"cam": "kworker/u4:2+events", "hog": "(sd-pam)"}
+    text = TRACE_CMD
+    for plain, odd in names.items():
+        text = re.sub(rf"\b{plain}([:-])", rf"{odd}\1", text)
+    (tmp_path / "t").write_text(text)
+    found = import_profile([tmp_path / "t"], XAVIER, precision="fp32")
+    save_recording(found, XAVIER, tmp_path / "r")
+    assert [task.name for task in load(tmp_path / "r" / "plan.json").tasks] == ["kworker-u4:2+events", "sd-pam-"]
+    assert run(["why", str(tmp_path / "r"), "-q"]) == 0
 
 
 def test_trace_cmd_report(tmp_path: Path) -> None:
@@ -87,17 +90,6 @@ def test_trace_cmd_report(tmp_path: Path) -> None:
         "cam": ((1_500_000,), ((10_000_100_000, 10_000_200_000, 10_002_200_000),)),
         "hog": ((500_000,), ((10_001_200_000, 10_001_200_000, 10_001_700_000),)),
     }
-
-
-HEAD = "Msg Timestamp,Message,Time,Unit of Measurement,Timing Source,Event Level,Event Identifier\n"
-QNN = HEAD + "".join(
-    f'UNKNOWN,BACKEND,{us + 300},US,BACKEND,ROOT,QNN (execute) time\n'
-    f'UNKNOWN,BACKEND,{us},US,BACKEND,SUB-EVENT,Accelerator (execute) time\n'
-    'UNKNOWN,NODE,600,CYCLES,BACKEND,SUB-EVENT,"Conv_token_1_2:OpId_7 (cycles)"\n'
-    'UNKNOWN,NODE,200,CYCLES,BACKEND,SUB-EVENT,"relu:OpId_8 (cycles)"\n'
-    "UNKNOWN,BACKEND,4,COUNT,BACKEND,SUB-EVENT,Number of HVX threads used\n"
-    for us in (2900, 2000, 2100, 2000)
-)  # fmt: skip
 
 
 def test_qnn_profiles_give_the_time_of_the_accelerator(tmp_path: Path) -> None:
@@ -113,27 +105,6 @@ def test_qnn_profiles_give_the_time_of_the_accelerator(tmp_path: Path) -> None:
     )
     assert "300 us on the host in addition" in cost.source and "75% of the cycles in Conv" in cost.source
     assert found.layers["net"] == ("Conv", "relu")
-
-
-ROWS = """1  InputOperator  INT8  CPU  \\  (1,3,9,9)  0/0/0  {4}  0.0%/0.0%/0.0%  0  InputOperator:x
-2  ConvRelu  INT8  NPU  (1,3,9,9),(8,3,3,3),(8)  (1,8,9,9)  10/300/300  {390}  0.3/0.0/0.0 100%/0%/0% 384 Conv:/c/Conv
-3  Add  INT8  NPU  (1,8,9,9),...  (1,8,9,9)  700/0/700  {110}  \\  100.0%/0.0%/0.0%  12  Add:/a
-4  Softmax  FLOAT16 CPU  (1,8,9,9)  (1,8,9,9)  0/0/0  {50}  \\  0.0%/0.0%/0.0%  3  Softmax:s
-5  OutputOperator INT8  CPU  (1,8,9,9)  \\  0/0/0  {6}  \\  0.0%/0.0%/0.0%  3  OutputOperator:y
-"""
-TABLE = (
-    "-----\n             Network Layer Information Table\n-----\nID   OpType DataType Target InputShape OutputShape "
-)
-
-
-def rknn(timed: bool) -> str:
-    rows = re.sub(r"\{(\d+)\}", r"\1" if timed else "", ROWS)
-    if timed:
-        head = "NPU Current Frequency List:\n    - 1000000000\nCPU Current Frequency List:\n    - 1800000\n"
-        end = "Total Operator Elapsed Per Frame Time(us): 560\n"
-        return head + TABLE + "Cycles(DDR/NPU/Total) Time(us) FullName\n-----\n" + rows + "-----\n" + end
-    text = TABLE + "Cycles(DDR/NPU/Total) RW(KB) FullName\n-----\n" + rows + "-----\n"
-    return "".join(f"D RKNN: [12:00:00.000] {line}\n" for line in text.splitlines())
 
 
 def test_rknn_tables_of_runs_are_sections_per_target(tmp_path: Path) -> None:
@@ -153,12 +124,6 @@ def test_rknn_tables_of_the_compiler_are_cycles_at_the_clock_of_the_mode(tmp_pat
     found = import_profile([tmp_path / "net.log"], "rk3588", engines={"cpu": "a760"})
     cost = found.profile.costs[0]
     assert (cost.time_ns, cost.error) == (1000, 0.5) and "1000 cycles by the compiler's estimate" in cost.source
-
-
-JTOP = """time,uptime,jetson_clocks,nvp model,CPU1,GPU,RAM,Temp GPU,Temp AO,Power CPU,Power TOT
-2026-01-01 10:00:00,1:00,ON,MAXN,20,80,0.4,48.5,-256,1000,12000
-2026-01-01 10:00:01,1:01,ON,MAXN,OFF,60,0.4,51.5,-256,1000,14000
-"""
 
 
 def test_jtop_logs_state_the_boards_condition(tmp_path: Path) -> None:

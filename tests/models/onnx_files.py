@@ -221,7 +221,48 @@ def odd_activations(path: Path) -> Path:
     return b.save(path, [1, 3, 24, 32], [x])
 
 
+def composed(path: Path) -> Path:
+    """Operators that become several layers: moved pixels, PRelu, LRN, norms, Einsum, convolutions of rows."""
+    b = Builder(11)
+    x = b.op("PRelu", b.conv("image", 4, 8, 3), b.constant(np.linspace(-0.5, 0.5, 8, dtype=np.float32)[:, None, None]))
+    x = b.op("DepthToSpace", b.op("SpaceToDepth", x, blocksize=2), blocksize=2, mode="CRD")
+    x = b.op("DepthToSpace", b.conv(b.op("LRN", x, size=5, alpha=0.3), 8, 16, 3), blocksize=2)
+    x = b.op("PRelu", b.conv(x, 4, 8, 3, 4), b.constant(np.full((1, 1, 1), 0.2, np.float32)))
+    soft = b.op("Mul", x, b.op("Tanh", b.op("Softplus", x)))
+    shape = b.constant(np.array([2, 4, 8 * 12]))
+    queries, keys = b.op("Reshape", soft, shape), b.op("Reshape", b.op("LpNormalization", x, axis=1, p=2), shape)
+    scores = b.op("Softmax", b.op("Einsum", queries, keys, equation="hcq,hck->hqk"), axis=-1)
+    seen = b.op("Einsum", scores, keys, equation="hqk,hck->qhc")
+    line = b.op("Reshape", seen, b.constant(np.array([1, 8, 8 * 12])))
+    line = b.op("Conv", line, b.constant(b.normal(8, 4, 3)), b.constant(b.normal(8)), pads=[2, 1], strides=[2], group=2)
+    length = b.op("ReduceL2", line, axes=[2], keepdims=1)
+    repeated = b.op("Expand", b.op("Reshape", length, b.constant(np.array([1, 8, 1]))), b.constant(np.array([1, 8, 5])))
+    return b.save(path, [1, 4, 16, 24], [repeated, line])
+
+
+def same_padding(path: Path) -> Path:
+    """TensorFlow's padding as PyTorch exports compute it from shapes, and a weight that two layers share."""
+    b = Builder(12)
+
+    def before(x: str, place: int) -> str:
+        one = b.constant(np.float32(1))
+        size = b.op("Cast", b.op("Gather", b.op("Shape", x), b.constant(np.int64(place)), axis=0), to=1)
+        outputs = b.op("Ceil", b.op("Div", size, b.constant(np.float32(2))))
+        reach = b.op(
+            "Add", b.op("Mul", b.op("Sub", outputs, one), b.constant(np.float32(2))), b.constant(np.float32(3))
+        )
+        more = b.op("Clip", b.op("Sub", reach, size), b.constant(np.float32(0)))
+        return str(b.op("Unsqueeze", b.op("Cast", more, to=7), b.constant(np.array([0]))))
+
+    zeros, weight = b.constant(np.zeros(2, np.int64)), b.constant(b.normal(4, 4, 3, 3))
+    x = "image"
+    for kernel in (weight, b.op("Identity", weight)):
+        pads = b.op("Concat", zeros, zeros, zeros, before(x, 2), before(x, 3), axis=0)
+        x = b.op("Conv", b.op("Pad", x, pads), kernel, strides=[2, 2])
+    return b.save(path, [1, 4, 17, 24], [x])
+
+
 FILES = {
     "resnet": resnet, "trunk": trunk, "mobilenet": mobilenet, "yolo": yolo, "odd": odd, "transformer": transformer,
-    "padded": padded, "odd_activations": odd_activations,
+    "padded": padded, "odd_activations": odd_activations, "composed": composed, "same_padding": same_padding,
 }  # fmt: skip

@@ -43,9 +43,9 @@ def single(folder: Path, make: Callable[[Builder], str]) -> Path:
             "expand",
         ),
         (
-            lambda b: b.op("Expand", "image", b.constant(np.array([5, 4, 8, 8]))),
-            "repeating computed values is not known",
-            "broadcast",
+            lambda b: b.op("Tile", "image", b.constant(np.array([1, 2, 1, 1]))),
+            "only sides of 1 are repeated",
+            "Concat",
         ),
         (
             lambda b: b.op("GatherElements", "image", b.constant(np.zeros(IMAGE, np.int64)), axis=1),
@@ -53,7 +53,11 @@ def single(folder: Path, make: Callable[[Builder], str]) -> Path:
             "Gather",
         ),
         (lambda b: b.op("Cast", "image", to=6), "a conversion of fp32 to int32 is not known", "fp32"),
-        (lambda b: b.op("DepthToSpace", "image", blocksize=2), "operator DepthToSpace is not known", "Reshape"),
+        (
+            lambda b: b.op("Einsum", "image", "image", equation="bchw,bkhv->bck"),
+            "Einsum of bchw,bkhv to bck is not known",
+            "several MatMul",
+        ),
         (lambda b: b.op("Ceil", "image"), "operator Ceil is not known", "known are Abs, Add,"),
         (
             lambda b: b.op("NonZero", "image"),

@@ -164,6 +164,37 @@ def test_a_template_keeps_its_ids_and_leaves_interrupts_on_other_cpus(tmp_path: 
     assert [g["policy"] for g in left_out["callback_groups"]] == ["SCHED_FIFO", "SCHED_OTHER", "SCHED_OTHER"]
 
 
+@pytest.mark.parametrize(
+    ("task", "group"),
+    [
+        ("detect-callback-0", "/perception/detect@Subscription(/image)"),
+        ("perception-detect-callback-0", "/perception/detect@Subscription(/image)"),
+        ("detect-front-callback-1", "/detect_front@Timer(1000)"),
+        ("detected", ""),
+    ],
+)
+def test_names_of_imported_callbacks_find_the_group_of_their_node(task: str, group: str, tmp_path: Path) -> None:
+    file = tmp_path / "template.yaml"
+    ids = ("/perception/sense@Timer(9)", "/perception/detect@Subscription(/image)", "/detect_front@Timer(1000)")
+    rows = [{"id": identity, "policy": "SCHED_OTHER", "nice": 0} for identity in ids]
+    file.write_text(yaml.safe_dump({"callback_groups": rows}))
+    asked = request_of(template=file, name=task)
+    if not group:
+        with pytest.raises(UsageError, match="no callback group of a node named like task detected"):
+            autoware.write(asked)
+        return
+    made = yaml.safe_load(autoware.write(asked))
+    assert [row["id"] for row in made["callback_groups"] if row["policy"] == "SCHED_FIFO"] == [ids[0], group]
+
+
+def test_two_tasks_of_one_callback_group_are_an_error_that_names_them(tmp_path: Path) -> None:
+    file = tmp_path / "template.yaml"
+    file.write_text(yaml.safe_dump({"callback_groups": [{"id": "/sense@Timer(9)@Subscription(/image)"}]}))
+    with pytest.raises(UsageError, match="sense and sense-callback-1 have the same callback group") as found:
+        autoware.write(request_of(template=file, name="sense-callback-1"))
+    assert "--map 'sense-callback-1='" in found.value.hint
+
+
 @pytest.mark.parametrize("name", [*EVIL, "\x85- evil", "\u2028- evil", "\U0001f600", "# x", "a: b"])
 def test_no_name_of_a_plan_adds_to_an_export(name: str, tmp_path: Path) -> None:
     asked = request_of(name=name)

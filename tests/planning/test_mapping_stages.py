@@ -99,7 +99,7 @@ def test_the_exact_search_cuts_networks_and_proves_what_the_local_search_finds()
 
     pipeline, board = detector(4 * MS), by_rooflines()
     local = make_plan(pipeline, board, "15W", work=stage_work)
-    exact = make_plan(pipeline, board, "15W", work=stage_work, solver="cpsat", time_limit=30)
+    exact = make_plan(pipeline, board, "15W", work=stage_work, solver="cpsat", time_limit=120)
     assert exact.verdict == "feasible" and exact.solver.status == "optimal"
     assert exact.solver.bound == exact.solver.value <= local.solver.value
     assert any("part" in task.params for task in exact.tasks)

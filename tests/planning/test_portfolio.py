@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import socsched as ss
 from socsched.api.planning import PlanOptions, set_deadlines
 from socsched.api.portfolio import members
 from socsched.descriptor.catalog import get_pipeline
@@ -63,3 +64,23 @@ def test_waters_with_15_ms_for_the_planner_is_found_without_an_exact_solver() ->
         pipeline, get_platform("jetson-tx2"), "MAXN", policy="fp", work=stage_work, solver="restarts", explain=False
     )
     assert plan.verdict == "feasible" and not plan.violations
+
+
+@pytest.mark.slow
+def test_an_undecided_plan_states_its_gap_and_what_would_decide_it() -> None:
+    from socsched.reporting.view_model import undecided
+
+    options = {"solver": "heft", "policy": "edf", "deadlines": "planner-deadline=15ms", "time_limit": None}
+    plan = ss.plan("waters2019", "jetson-tx2", "MAXN", refine=False, explain=False, **options)
+    assert plan.verdict == "undecided" and plan.solver.portfolio == ("list search under edf",)
+    gaps = {one.requirement: one for one in plan.solver.open or ()}
+    assert set(gaps) == {violation.requirement for violation in plan.violations}
+    for gap in gaps.values():
+        assert gap.least is not None and gap.least <= gap.bound < gap.demand
+    assert any("exact search" in line for line in plan.solver.decide or ())
+    assert len(undecided(plan)) == len(gaps) + len(plan.solver.decide or ())
+
+
+def test_a_decided_plan_leaves_nothing_open() -> None:
+    plan = ss.plan("waters2019", "jetson-tx2", "MAXN", solver="heft", policy="edf", refine=False, explain=False)
+    assert plan.verdict == "infeasible" and plan.solver.open is None and plan.solver.decide is None

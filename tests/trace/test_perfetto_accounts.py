@@ -71,7 +71,7 @@ def test_no_packet_is_malformed(packets: Any) -> None:
     assert len(packets) > 2000
     assert sum(unknown(packet) for packet in packets) == 0
     kinds = Counter(packet.WhichOneof("data") for packet in packets)
-    assert set(kinds) <= {"track_event", "track_descriptor", None}
+    assert set(kinds) <= {"track_event", "track_descriptor", "gpu_render_stage_event", None}
     assert all(packet.HasField("interned_data") for packet in packets if packet.WhichOneof("data") is None)
 
 

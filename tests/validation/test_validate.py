@@ -17,6 +17,7 @@ pytest.importorskip("onnx", reason="the onnx package is not installed")
 from socsched.api.planning import plan
 from socsched.cli.root import run
 from socsched.validation.validate import Validation, validate
+from tests.models.onnx_files import Builder
 from tests.validation.pairs import BOARD, COLUMNS, ROWS, folder, row, table
 
 
@@ -208,3 +209,18 @@ def test_a_row_of_a_known_host_program_is_predicted_with_its_costs(root: Path) -
     plain, hosted = validate(place / "pairs.csv", place / "networks").predictions
     assert hosted.predicted_ms > plain.predicted_ms + 0.3, "a Python loop around each job"
     assert not hosted.apart
+
+
+def test_sequences_of_programs_without_padding_are_apart(root: Path) -> None:
+    place = folder(root / "sequences")
+    b = Builder(1)
+    b.save(
+        place / "networks" / "words.onnx", [1, 16, 64], [b.op("MatMul", "words", b.constant(b.normal(64, 64)))], "words"
+    )
+    program = "23.02 Jetson CUDA-X AI Developer Preview, TensorRT 8.5.2, CUDA 11.4"
+    rows = [[*row(1, network="words", precision="int8"), program], [*row(2, precision="int8"), program]]
+    rows.append([*row(3, network="words", precision="int8"), "TensorRT 10.3"])
+    (place / "pairs.csv").write_text(table(rows, [*COLUMNS, "runtime"]))
+    words, image, padded = validate(place / "pairs.csv", place / "networks").predictions
+    assert words.apart.startswith("sequences as long as each input") and words.predicted_ms > 0
+    assert not image.apart and not padded.apart

@@ -7,14 +7,14 @@ import os
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from socsched.compiler.artifact import Artifact
-from socsched.compiler.layouts import convert
+from socsched.compiler.layouts import NUMPY_DTYPES, convert
 from socsched.compiler.loading.stages import load
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
@@ -29,6 +29,7 @@ from socsched.compiler.targets.cuda.runtime import GpuStage
 from socsched.compiler.targets.llvm import target as llvm
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
+from socsched.models.pointpillars.network import CHANNELS, NX, NY, scatter_network
 from tests.compiler import gpu_networks, int8_networks
 from tools.bench import gpu_common as bench
 
@@ -38,12 +39,16 @@ HOST = {"kind": "llvm", "host": True}
 
 @dataclass(frozen=True)
 class Case:
-    """A network with weights; `signed`: inputs that may be negative; with scales None the network is calibrated."""
+    """A network with weights; `signed`: inputs that may be negative; with scales None the network is calibrated.
+
+    `calibrated` is the network whose scales are taken, if not its own.
+    """
 
     name: str
     network: Network
     weights: Mapping[str, Array]
     signed: Mapping[str, bool] | None = None
+    calibrated: Network | None = None
 
     @property
     def chosen(self) -> Scales | None:
@@ -73,9 +78,29 @@ def small_cases() -> list[Case]:
 
 
 def large_cases() -> list[Case]:
-    """Return PointPillars and ResNet-50 at full size."""
+    """Return PointPillars, from the canvas and from the pillars, and ResNet-50 at full size."""
     networks = (bench.pointpillars(), bench.resnet50())
-    return [Case(network.name, network, bench.random_weights(network)) for network in networks]
+    cases = [Case(network.name, network, bench.random_weights(network)) for network in networks]
+    return [cases[0], from_pillars(), cases[1]]
+
+
+def from_pillars() -> Case:
+    """Return PointPillars from the pillars' features on: the scatter in front of the network."""
+    network, scatter = bench.pointpillars(), scatter_network()
+    whole = replace(network, name="from pillars", inputs=scatter.inputs, layers=(*scatter.layers, *network.layers))
+    return Case(whole.name, whole, bench.random_weights(network), None, network)
+
+
+def drawn(network: Network, seed: int, pillars: int = 6000) -> dict[str, Array]:
+    """Return inputs of a network: normal values, and different cells of the grid."""
+    generator = np.random.default_rng(seed)
+    cells = generator.permutation(NX * NY)[:pillars]
+    found = {}
+    for name, kind in network.inputs.items():
+        shape = tuple(pillars if size < 0 else size for size in kind.shape)
+        values = generator.standard_normal(shape).astype(np.float32)
+        found[name] = values if kind.dtype == "fp32" else np.stack([cells % NX, cells // NX], 1).astype(np.int32)
+    return found
 
 
 def built(cases: list[Case], arch: str) -> list[tuple[Case, Artifact, float]]:
@@ -89,7 +114,8 @@ def _build(job: tuple[Case, str, Path]) -> tuple[Artifact, float]:
     import time
 
     case, arch, folder = job
-    scales = case.chosen or calibrate(case.network, case.weights, seeded_samples(case.network))
+    network = case.calibrated or case.network
+    scales = case.chosen or calibrate(network, case.weights, seeded_samples(network))
     start = time.perf_counter()
     asked = Build(folder, case.network, case.weights, resolve(bench.target(arch)), "int8", scales)
     return _artifact(compile_network(asked, cuda.TARGET), "cuda"), time.perf_counter() - start
@@ -125,9 +151,13 @@ def expected(case: Case, artifact: Artifact) -> tuple[dict[str, Array], list[Arr
         q = quantise(read(import_network(case.network), case.network), case.weights, scales)
         inputs = int8_networks.full_range(case.network, q)
         return inputs, list(reference.outputs(q, inputs)), "numpy"
-    generator = np.random.default_rng(7)
-    inputs = {n: generator.standard_normal(t.shape).astype(np.float32) for n, t in case.network.inputs.items()}
-    return inputs, on_processor(case.network, case.weights, inputs, scales), "host"
+    inputs, network, given = drawn(case.network, 7), case.network, {}
+    if case.calibrated:  # the host's code starts at the canvas
+        network = case.calibrated
+        canvas = np.zeros((NY * NX, CHANNELS), np.float32)
+        canvas[inputs["coords"][:, 1] * NX + inputs["coords"][:, 0]] = inputs["features"]
+        given = {next(iter(network.inputs)): canvas.T.reshape(1, CHANNELS, NY, NX)}
+    return inputs, on_processor(network, case.weights, given or inputs, scales), "host"
 
 
 def on_processor(
@@ -159,19 +189,21 @@ def difference(found: list[Array], wanted: list[Array]) -> Difference:
 
 def times(case: Case, artifact: Artifact, arch: str, repeats: int, torch: Any) -> dict[str, float]:
     """Return ms of a network in int8 and in fp16 here, with and without wgmma, and in PyTorch, in turns."""
-    n, c, h, w = artifact.inputs[0].shape
-    x = np.random.default_rng(9).normal(size=(n, h, w, c))
     stages = {"int8": GpuStage(artifact)}
     for name, form in (("fp16", arch), ("mma", arch.rstrip("a"))):
         stages[name] = bench.stage_of(case.network, case.weights, form)[0]
-    ready = {}
+    ready, given = {}, drawn(case.network, 9)
     for name, stage in stages.items():
-        ready[name] = stage.captured((n, h, w, c))
-        ready[name].inputs[0].copyfrom(x.astype(np.float32 if name == "int8" else np.float16))
+        placed = [convert(given[n], plain(t), t) for n, t in zip(case.network.inputs, stage.inputs, strict=True)]
+        ready[name] = stage.captured(*(array.shape for array in placed))
+        for tensor, array, kind in zip(ready[name].inputs, placed, stage.inputs, strict=True):
+            tensor.copyfrom(np.ascontiguousarray(array.astype(NUMPY_DTYPES[kind.dtype])))
     forward = bench.torch_forward(case.network, case.weights, torch, torch.float16)
-    image = torch.tensor(x.astype(np.float16), device="cuda").permute(0, 3, 1, 2)
+    tensors = [torch.tensor(a, device="cuda") for a in given.values()]
+    tensors = [t.half() if t.is_floating_point() else t for t in tensors]
+    tensors = [t.to(memory_format=torch.channels_last) if t.dim() == 4 else t for t in tensors]
     with torch.no_grad():
-        graph = bench.graph_of(lambda: forward(image), torch)
+        graph = bench.graph_of(lambda: forward(*tensors), torch)
 
     def clocked(name: str) -> Callable[[], float]:
         clock = bench.Clock(stages[name]._stream)
@@ -217,9 +249,11 @@ def kernels_alone(case: Case, artifact: Artifact, arch: str) -> None:
         f"conv_{shape.key.replace(' ', '_').replace('-', '_')}": (shape, tile)
         for shape, tile in lower_int8(q, weights, arch, bound=False).products
     }
-    n, c, h, w = artifact.inputs[0].shape
+    shapes = tuple(
+        convert(array, plain(t), t).shape for array, t in zip(drawn(network, 9).values(), artifact.inputs, strict=True)
+    )
     total = 0.0
-    for name, microseconds in bench.kernel_times(GpuStage(artifact), ((n, h, w, c),)):
+    for name, microseconds in bench.kernel_times(GpuStage(artifact), shapes):
         total += microseconds
         known = named.get(name) or named.get(name.rstrip("0123456789"))
         rate = f"{4e-6 * known[0].m * known[0].n * known[0].k / microseconds:6.0f} TOP/s" if known else ""

@@ -36,7 +36,7 @@ def random_weights(network: Network, seed: int = 0) -> dict[str, np.ndarray[Any,
 
 
 def torch_forward(network: Network, weights: Mapping[str, Any], torch: Any, dtype: Any, fused: bool = False) -> Any:
-    """Return a function image -> outputs that runs a network in PyTorch, channels last, ReLU in place.
+    """Return a function inputs -> outputs that runs a network in PyTorch, channels last, ReLU in place.
 
     With `fused` convolutions with ReLU, with or without an addition, are cuDNN's fused ones.
     """
@@ -47,8 +47,8 @@ def torch_forward(network: Network, weights: Mapping[str, Any], torch: Any, dtyp
         params[name] = tensor.to(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
     rectified = {layer.inputs[0] for layer in network.layers if layer.op == "relu"}
 
-    def forward(image: Any) -> tuple[Any, ...]:
-        values, functional = {next(iter(network.inputs)): image}, torch.nn.functional
+    def forward(*inputs: Any) -> tuple[Any, ...]:
+        values, functional = dict(zip(network.inputs, inputs, strict=True)), torch.nn.functional
         for layer in network.layers:
             x = [values[name] for name in layer.inputs]
             a, w = layer.attrs, {role: params[name] for role, name in layer.weights.items()}
@@ -59,6 +59,10 @@ def torch_forward(network: Network, weights: Mapping[str, Any], torch: Any, dtyp
                 y = functional.conv2d(x[0], w["weight"], w["bias"], a.get("stride", 1), a.get("padding", 0))
             elif layer.op == "conv2d_transpose":
                 y = functional.conv_transpose2d(x[0], w["weight"], w["bias"], a["stride"])
+            elif layer.op == "scatter":
+                canvas = torch.zeros((a["ny"] * a["nx"], x[0].shape[1]), **place)
+                canvas.index_copy_(0, (x[1][:, 1] * a["nx"] + x[1][:, 0]).long(), x[0])
+                y = canvas.view(1, a["ny"], a["nx"], -1).permute(0, 3, 1, 2)
             elif layer.op == "relu":
                 y = x[0] if fused and _made(network, layer.inputs[0]) == "conv2d" else functional.relu_(x[0])
             elif layer.op == "add":

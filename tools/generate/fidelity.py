@@ -55,7 +55,8 @@ def page(summary: Mapping[str, Any], data: str, date: str) -> str:
     if apart:
         lines += [
             "",
-            "Cells apart were measured with another runtime than the fitted one, and are scored in the last line only:",
+            "Cells apart were measured with another program than the fitted one, or at other lengths of sequences;",
+            "they are scored in the last line only:",
             "",
             rows(("cells", "reason"), [(str(item["cells"]), cell(item["reason"])) for item in summary["apart"]]),
         ]
@@ -78,7 +79,7 @@ def engines_table() -> str:
         boards.setdefault(family, set()).add(cells[0])
         fits = engine.precisions[cells[2]].fitted
         left_out.setdefault(family, []).extend(fit.error for fit in fits if fit.networks)
-    lines = []
+    lines: list[tuple[object, ...]] = []
     for family, groups in sorted(found.items(), key=lambda item: -sum(cells for cells, *_ in item[1])):
         total = sum(cells for cells, *_ in groups)
         error, inside = (sum(group[0] * group[place] for group in groups) / total for place in (1, 2))

@@ -158,7 +158,7 @@ def _clocks(row: Row, clocks: Mapping[str, int], engines: str) -> str:
         elif engine.kind == "dla":
             used = engine.id in engines and clocks["dla"] >= _LEAST_DLA_MHZ
             found.append(f"{engine.id}={clocks['dla']}MHz" if used else f"{engine.id}=off")
-        else:
+        elif engine.kind in clocks:  # the image processor keeps the mode's clock
             found.append(f"{engine.id}={clocks[engine.kind]}MHz")
     if clocks.get("emc"):
         found.append(f"dram={clocks['emc'] * 2 * _BUS_BYTES[row['platform']] / 1e3:g}GB/s")

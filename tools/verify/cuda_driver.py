@@ -1,13 +1,16 @@
 """Run PointPillars on a GPU through the driver alone, and compare its detections with the processor's.
 
     python -m tools.verify.cuda_driver prepare FOLDER [--arch sm_90a] [--frames 8]    with nvcc; no GPU needed
-    python3 tools/verify/cuda_driver.py check FOLDER [--seconds 4]                    with a GPU; no socsched needed
+    python3 tools/verify/cuda_driver.py check FOLDER [--seconds 4] [--keep FOLDER]    with a GPU; no socsched needed
 
 `prepare` compiles pointpillars-s in fp16 and what voxelises and decodes, writes the native executor, its settings and
 scans, and what the fp32 stages of this machine's processor detect.  `check` runs the executor with no library folder
 but one that holds libcuda.so.1, and fails if it has mapped any other library of CUDA.  Runs: `stages` (each stage a
 graph, tensors handed over on the device), `frame` (a graph a frame), and `bounded` (graphs of four kernels, two in
 flight).  All three have to find the same, bit for bit, and what the processor finds within the tolerances below.
+Further runs: `full` takes 2,000 frames a second, one graph each, and counts those that end.  A hard frame every 5 ms
+runs on a stream of high priority `alone`, and next to soft frames that keep a second stream always busy, queued whole
+(`beside`) or as bounded pieces (`pieces`); `predict FOLDER --keep FOLDER` compares the latter with a simulation.
 Frames per second are those that the device's time for a frame allows; processor time is that of a long run less that of
 a short one, per frame.  Exit code 1 for a difference or a missed bar, 3 without a GPU.
 """
@@ -32,6 +35,13 @@ from typing import Any
 STAGES = ("voxelise", "pfn", "scatter", "backbone", "head", "decode")
 RUNS = ("stages", "frame", "bounded")
 PERIOD_NS = 4_000_000
+HARD, SOFT, PIECES = ("hard", 5_000_000, 0), ("soft", 200_000, 0), ("soft", 200_000, 2)
+FULL = "full"
+STREAMS = {FULL: (("hard", 500_000, 0),), "alone": (HARD,), "beside": (HARD, SOFT), "pieces": (HARD, PIECES)}
+"""Tasks on streams of their own: criticality, period, kernels in a piece (0: all of a frame)."""
+RATIO, RATE, SIMULATED = 1.15, 1500, 0.1
+"""Bars: the p99 of hard frames next to soft ones in pieces, over that alone; frames a second of `full`; how far the
+simulated p99 of the former may be from the measured one."""
 SHARE, METRES, SCORE = 0.95, 0.25, 0.08
 """Share of boxes that have a counterpart of the same label, and how far it may be away (fp16 against fp32)."""
 PROCESSOR_US = 60.0
@@ -117,14 +127,49 @@ def prepare(folder: Path, arch: str, frames: int) -> int:
             inputs={name: written.document for name, written in given.items()},
         )
         write_settings(settings, place)
+        if run == "frame":
+            whole = settings
+    for run, streams in STREAMS.items():
+        place = folder / run
+        place.mkdir(exist_ok=True)
+        given = write_inputs(made, feeds, sensor_ports(setting), frames * PERIOD_NS, place)[sensor.name].document
+        write_settings(_on_streams(whole, sensor.name, given, streams, place), place)
     shutil.copyfile(executor, folder / EXECUTOR)
     (folder / EXPECTED).write_text(json.dumps({"frames": frames, "boxes": expected}))
     print(f"{folder}: {sum(f.stat().st_size for f in folder.rglob('*') if f.is_file()) / 2**20:.1f} MiB")
     return 0
 
 
-def check(folder: Path, seconds: float) -> int:
-    """Run everything in `folder` and print a line for each run."""
+def _on_streams(whole: Any, sensor: str, frames: Any, streams: tuple[tuple[str, int, int], ...], place: Path) -> Any:
+    """Return the settings of tasks that each take whole frames from a sensor of their own."""
+    task, plan, stage = whole.plan.tasks[0], whole.plan, whole.stages["decode"]
+    sensors, tasks, chains = [], [], []
+    stages: dict[str, Any] = {}
+    for lane, (kind, period, piece) in enumerate(streams):
+        source = f"{kind}-{sensor}"
+        sensors.append(replace(plan.sensors[0], name=source, period_ns=period))
+        changes: dict[str, Any] = {"name": kind, "after": (source,), "criticality": kind, "lanes": (lane,)}
+        changes |= {"period_ns": period, "deadline_ns": period, "queue": 8 if len(streams) == 1 else 1}
+        tasks.append(replace(task, **changes))
+        chains.append(replace(plan.chains[0], name=kind, path=(source, kind), deadline_ns=period))
+        inputs = [{**one, "from": source} if one.get("from") == sensor else one for one in stage["inputs"]]
+        copied = [_copied(Path(file), place, kind) for file in stage["programs"]]
+        stages[kind] = {**stage, "inputs": inputs, "programs": copied, "piece": piece}
+    engines = tuple(replace(engine, lanes=2) if engine.id == "gpu" else engine for engine in plan.engines)
+    made = replace(plan, sensors=tuple(sensors), tasks=tuple(tasks), chains=tuple(chains), engines=engines)
+    needs = {task.name: set(task.after) for task in tasks}
+    return replace(whole, plan=made, needs=needs, stages=stages, inputs={one.name: frames for one in sensors})
+
+
+def _copied(program: Path, place: Path, name: str) -> str:
+    """Copy a program of the run `frame`; return its path relative to `place`."""
+    source = place.parent / "frame" / program
+    shutil.copytree(source.parent, place / name, dirs_exist_ok=True)
+    return f"{name}/{source.name}"
+
+
+def check(folder: Path, seconds: float, keep: Path | None = None) -> int:
+    """Run everything in `folder` and print a line for each run; executors' results go to `keep`."""
     driver = _driver()
     if driver is None:
         print("no libcuda.so.1: install the driver", file=sys.stderr)
@@ -149,14 +194,74 @@ def check(folder: Path, seconds: float) -> int:
             if long["lost"]:
                 problems.append(f"{long['lost']} frames lost")
             problems += [f"mapped {name}" for name in long["foreign"]]
-            if run == "frame" and spent > PROCESSOR_US:
-                problems.append(f"processor time over {PROCESSOR_US:g} us")
             boxes = sum(map(len, found[run]))
             line = f"{run:8} {1e3 / long['frame_ms']:7.0f} frames/s  {long['frame_ms']:6.3f} ms a frame (p50), "
             line += f"{long['worst_ms']:6.3f} (p99)  {spent:5.1f} us of a processor a frame  {boxes} boxes"
             print(f"{line}  {'; '.join(problems) or 'ok'}", flush=True)
             failed = failed or bool(problems)
+        out = Path(scratch) / FULL
+        short, long = (_execute(executor, folder / FULL, out, s, libraries) for s in (0.5, 0.5 + seconds))
+        frames = long["frames"] - short["frames"]
+        spent = (long["processor_s"] - short["processor_s"]) / max(frames, 1) * 1e6
+        print(
+            f"{FULL:8} {frames / seconds:7.0f} frames/s ended, {long['lost']} lost, {spent:5.1f} us of a processor each"
+        )
+        failed = failed or frames / seconds < RATE or spent > PROCESSOR_US
+        worst = {}
+        for run in list(STREAMS)[1:]:
+            out = (keep or Path(scratch)) / run
+            out.mkdir(parents=True, exist_ok=True)
+            measured = _execute(executor, folder / run, out, seconds, libraries, "hard")
+            worst[run] = measured["worst_ms"]
+            line = f"{run:8} hard frames: {measured['frame_ms']:6.3f} ms (p50), {worst[run]:6.3f} (p99), "
+            line += f"{worst[run] / worst['alone']:5.2f} of alone  {measured['others'] / seconds:7.0f} soft frames/s"
+            print(line, flush=True)
+        if worst["pieces"] > RATIO * worst["alone"]:
+            print(f"p99 next to soft frames in pieces over {RATIO} of alone")
+            failed = True
     return int(failed)
+
+
+def predict(folder: Path, keep: Path) -> int:
+    """Compare the responses of hard frames next to soft pieces, kept by `check`, with a simulation.
+
+    Simulated is one engine that preempts between segments, two in flight: hard frames take the times measured alone,
+    soft ones the median of these, in as many equal segments as they have pieces.
+    """
+    from socsched.api.loading import load_plan
+    from socsched.cost.cost import Segment
+    from socsched.planning.task import ExecutionTimes
+    from socsched.sim.engine import simulate
+
+    alone, measured = (_responses(keep / run, "hard") for run in ("alone", "pieces"))
+    plan = load_plan(folder / "pieces" / "plan.json")
+    kernels = len(json.loads((folder / "pieces" / "soft" / "program.json").read_text())["launches"])
+    number, time_ns = -(-kernels // PIECES[2]), round(statistics.median(alone))
+    hard, soft = plan.tasks
+    pieces = tuple(Segment(soft.name, time_ns // number, 0, 0) for _ in range(number))
+    tasks = (
+        replace(hard, cost_ns=time_ns, wcet_ns=max(alone), times=ExecutionTimes(tuple(sorted(alone)))),
+        replace(soft, cost_ns=time_ns, wcet_ns=time_ns, segments=pieces, lanes=hard.lanes, deadline_ns=10**9),
+    )
+    engines = tuple(
+        replace(one, lanes=1, preemption="segment", in_flight=2) if one.id == hard.engine else one
+        for one in plan.engines
+    )
+    trace = simulate(replace(plan, tasks=tasks, engines=engines), len(measured) * HARD[1])
+    ended = [job for job in trace.jobs if job.task == "hard" and job.status == "done"]
+    simulated = [job.finish_ns - job.activation_ns for job in ended]
+    failed = False
+    for title, share, bar in (("p50", 0.5, None), ("p99", 0.99, SIMULATED)):
+        mine, theirs = (sorted(times)[int(len(times) * share)] / 1e6 for times in (measured, simulated))
+        failed = failed or (bar is not None and abs(theirs / mine - 1) > bar)
+        line = f"{title} of hard frames next to pieces: measured {mine:.3f} ms, simulated {theirs:.3f}"
+        print(f"{line} ({theirs / mine - 1:+.1%})")
+    return int(failed)
+
+
+def _responses(out: Path, task: str) -> list[int]:
+    lines = (json.loads(line).get("jobs", ()) for line in (out / "journal.jsonl").read_text().splitlines())
+    return [row[6] - row[3] for rows in lines for row in rows if row[1] == task and row[9] == "done"]
 
 
 def _driver() -> Path | None:
@@ -189,8 +294,13 @@ def _executor(folder: Path) -> Path:
     return made / EXECUTOR
 
 
-def _execute(executor: Path, settings: Path, out: Path, seconds: float, libraries: Path) -> dict[str, Any]:
-    """Run for some seconds; return frames, processor time, the device's time of a frame, and mapped libraries."""
+def _execute(
+    executor: Path, settings: Path, out: Path, seconds: float, libraries: Path, only: str = ""
+) -> dict[str, Any]:
+    """Run for some seconds; return frames, processor time, the device's time of a frame, and mapped libraries.
+
+    With `only`, times are the responses of one task's jobs.
+    """
     out.mkdir(exist_ok=True)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [str(executor), str(settings / "run.json"), "-o", str(out), "--horizon-ns", str(int(seconds * 1e9))]
@@ -209,13 +319,17 @@ def _execute(executor: Path, settings: Path, out: Path, seconds: float, librarie
         raise SystemExit(f"{settings.name}: the executor ended with {process.returncode}: {problem}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     frames: dict[int, int] = {}
+    others = 0
     for line in (out / "journal.jsonl").read_text().splitlines():
-        for _, _, frame, _, _, start, finish, *_, status, _ in json.loads(line).get("jobs", ()):
-            if status == "done":
-                frames[frame] = frames.get(frame, 0) + finish - start
+        for _, task, frame, ready, _, start, finish, *_, status, _ in json.loads(line).get("jobs", ()):
+            if only and task != only:
+                others += status == "done"
+            elif status == "done":
+                frames[frame] = frames.get(frame, 0) + finish - (ready if only else start)
     times = sorted(frames.values())[: len(frames)]
     accounts = json.loads((out / "executed.json").read_text())["accounts"]
     return {
+        "others": others,
         "frames": sum(account["completed"] for account in accounts.values()),
         "lost": sum(account["dropped"] + account["aborted"] for account in accounts.values()),
         "processor_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
@@ -269,15 +383,20 @@ def _near(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 def main() -> int:
     """Prepare or check, as the command line asks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("prepare", "check"))
+    parser.add_argument("step", choices=("prepare", "check", "predict"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--frames", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--keep", type=Path, help="keep the executor's files of the runs with hard frames")
     args = parser.parse_args()
     if args.step == "prepare":
         return prepare(args.folder, args.arch, args.frames)
-    return check(args.folder, args.seconds)
+    if args.step == "predict":
+        if args.keep is None:
+            parser.error("predict needs --keep, the folder that check wrote")
+        return predict(args.folder, args.keep)
+    return check(args.folder, args.seconds, args.keep)
 
 
 if __name__ == "__main__":

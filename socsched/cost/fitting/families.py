@@ -55,7 +55,7 @@ class Family:
     them with costs of their own; `keeps`: activations stay on chip between passes; `unseen`: mean error and half width
     of the interval for boards without measurements; `noise`: spread (log) among measurements of one cell; `shares`:
     terms that cells have in common, "core" or "precision"; `own`: spread of each parameter between engines; `notes`:
-    the argument for each prior.
+    the argument for each prior; `varied`: programs (globs) whose jobs are as long as their input, without padding.
     """
 
     name: str
@@ -77,6 +77,7 @@ class Family:
     figures: tuple[Override, ...] = ()
     runtimes: tuple[str, ...] = ()
     hosts: tuple[Program, ...] = ()
+    varied: tuple[str, ...] = ()
 
     def stands_for(self, runtime: str) -> bool:
         """Return whether a row of a program belongs to the family; one that names no program does."""
@@ -155,6 +156,7 @@ def _family(name: str, given: Mapping[str, Any]) -> Family:
         tuple(_override(one) for one in given.get("figures", [])),
         tuple(given["runtimes"]),
         tuple(_program(one) for one in given["hosts"]),
+        tuple(given.get("varied", ())),
     )
 
 

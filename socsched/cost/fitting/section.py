@@ -44,6 +44,8 @@ def lines(section: Section, source: str, date: str) -> list[str]:
         found.append(f"  runtimes: {json.dumps(section.runtimes)}")
     if section.hosts:
         found += ["  hosts:", *(f"    - {_host(one)}" for one in section.hosts)]
+    if family.varied:
+        found.append(f"  varied: {json.dumps(family.varied)}")
     if engine.taps != 1:
         found.append(f"  taps: {engine.taps:g}")
     if engine.copies:

@@ -13,7 +13,7 @@ constexpr Ns MS = 1'000'000, PATIENCE = 10'000 * MS;  // see socsched/runtime/mo
 constexpr size_t MOST_QUEUE = 4096, MOST_JOBS = 1 << 18, RING_WORDS = size_t{1} << 20;
 
 // The memory for all jobs that can exist at once: those waiting in full queues, running, and arriving in one instant.
-Store::Size size_of(const std::vector<std::unique_ptr<Wiring>>& wirings, int sources, size_t data) {
+Store::Size size_of(const std::vector<std::unique_ptr<Wiring>>& wirings, int sources, size_t data, int in_flight) {
   Store::Size size;
   size.sources = static_cast<size_t>(sources);
   size.data = data;
@@ -21,7 +21,7 @@ Store::Size size_of(const std::vector<std::unique_ptr<Wiring>>& wirings, int sou
     const Plan* const plan = &wiring->plan;
     size_t jobs = 64, joins = 1;
     for (const Task& task : plan->tasks) {
-      jobs += std::min(static_cast<size_t>(task.queue), MOST_QUEUE) + 4;
+      jobs += std::min(static_cast<size_t>(std::max(task.queue, int64_t{in_flight})), MOST_QUEUE) + 4;
       joins += !task.timer && task.after.size() > 1 ? static_cast<size_t>(wiring->apart) : 0;
       size.reads = std::max(size.reads, task.reads.size());
     }
@@ -52,7 +52,7 @@ Control::Control(const Settings& settings, Names& names) : settings_(settings), 
   for (const auto& wiring : wirings_)
     for (size_t i = 0; i < wiring->plan.engines.size(); i++)
       if (!wiring->completes[i].empty()) notices_.push_back(run_to_completion(wiring->plan.engines[i], wiring->completes[i]));
-  const Store::Size size = size_of(wirings_, sources_->count(), data);
+  const Store::Size size = size_of(wirings_, sources_->count(), data, settings.in_flight);
   store_ = std::make_unique<Store>(size);
   ledger_ = std::make_unique<Ledger>(sources_->count(), size.jobs + size.joins * size.sources + 16);
   ring_ = std::make_unique<Ring>(RING_WORDS);

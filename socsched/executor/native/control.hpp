@@ -37,6 +37,7 @@ class Control {
   // Let the jobs of an engine run to completion against the plan, with a notice that says why; before the first release.
   void complete_jobs(int version, const Engine& engine, const std::string& why);
   void limit_levels(int version, const Task& task, int count) { wirings_[static_cast<size_t>(version)]->levels[static_cast<size_t>(task.number)] = count; }
+  void begin_group() { ledger_->begin_group(); }
   void interrupt() { interrupted_ = true; }
 
   // -- the run

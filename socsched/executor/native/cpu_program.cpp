@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "failure.hpp"
+#include "gate.hpp"
 #include "parallel.hpp"
 #include "settings_data.hpp"
 
@@ -200,6 +201,7 @@ const std::string& CpuProgram::run(const std::vector<const Tensor*>& inputs, voi
   for (const Call& call : calls_) {
     tvm::Any result{};
     raised[0] = 0;
+    pass_gate();
     if (call.kernel(nullptr, call.arguments.data(), static_cast<int32_t>(call.arguments.size()), &result) != 0)
       return error_ = call.name + " failed: " + raised;
   }

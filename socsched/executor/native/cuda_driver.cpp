@@ -52,7 +52,7 @@ Device::Device() {
   SOCSCHED_FIND(cuGraphLaunch);
   SOCSCHED_FIND(cuEventCreate);
   SOCSCHED_FIND(cuEventRecord);
-  SOCSCHED_FIND(cuEventSynchronize);
+  SOCSCHED_FIND(cuEventQuery);
   SOCSCHED_FIND(cuLaunchKernel);
   find(library, "cuTensorMapEncodeTiled", driver_.cuTensorMapEncodeTiled, false);
   int device = 0, major = 0, minor = 0;

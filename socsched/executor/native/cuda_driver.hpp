@@ -2,6 +2,8 @@
 // Declarations follow "CUDA Driver API"; every function is there from CUDA 11.4 on, tensor maps from CUDA 12 on.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -50,7 +52,7 @@ struct Driver {
   int (*cuGraphLaunch)(Executable*, Stream*);
   int (*cuEventCreate)(Event**, unsigned);
   int (*cuEventRecord)(Event*, Stream*);
-  int (*cuEventSynchronize)(Event*);
+  int (*cuEventQuery)(Event*);
   int (*cuLaunchKernel)(Function*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream*, void**, void**);
   int (*cuTensorMapEncodeTiled)(TensorMap*, int, uint32_t, void*, const uint64_t*, const uint64_t*, const uint32_t*, const uint32_t*, int, int,
                                 int, int);  // null before CUDA 12
@@ -61,7 +63,8 @@ constexpr int MAJOR = 75, MINOR = 76;                      // CU_DEVICE_ATTRIBUT
 constexpr int DYNAMIC_SHARED = 8;                          // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr unsigned NON_BLOCKING = 1;                       // CU_STREAM_NON_BLOCKING
 constexpr int THREAD_LOCAL = 1;                            // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-constexpr unsigned BLOCKING_SYNC = 1, DISABLE_TIMING = 2;  // CU_EVENT_*: a waiting thread sleeps
+constexpr int NOT_READY = 600;                             // CUDA_ERROR_NOT_READY
+constexpr unsigned DISABLE_TIMING = 2;                     // CU_EVENT_DISABLE_TIMING
 constexpr unsigned SHARED_MEMORY_LIMIT = 48 << 10;         // above, a kernel has to ask
 
 // The first GPU: the driver, its primary context, and what code runs on it.
@@ -84,9 +87,19 @@ class Device {
   // A stream: hard stages (2) have the highest priority, soft ones (0) the lowest.
   Stream* stream(int criticality) const;
 
+  // Jobs begin and end here, so that bounded stages queue nothing more while a more critical job is under way.
+  void begin(int criticality) const { under_way_[static_cast<size_t>(criticality)]++; }
+  void end(int criticality) const { under_way_[static_cast<size_t>(criticality)]--; }
+  bool yields(int criticality) const {
+    for (size_t above = static_cast<size_t>(criticality) + 1; above < under_way_.size(); above++)
+      if (under_way_[above].load(std::memory_order_relaxed) > 0) return true;
+    return false;
+  }
+
  private:
   Device();
 
+  mutable std::array<std::atomic<int>, 3> under_way_{};  // by criticality
   Driver driver_{};
   Context* context_ = nullptr;
   int capability_ = 0, version_ = 0;

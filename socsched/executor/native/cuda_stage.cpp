@@ -2,16 +2,19 @@
 #include <algorithm>
 #include <cstring>
 
+#include "clock.hpp"
 #include "cuda_program.hpp"
 #include "data_stage.hpp"
 #include "failure.hpp"
+#include "gate.hpp"
+#include "realtime.hpp"
 
 namespace socsched {
 
 namespace {
 
-constexpr size_t IN_FLIGHT = 2;  // pieces of a bounded stage that are queued at once
-constexpr size_t PAGE = 4096;    // memory is locked in whole pages, each once
+constexpr Ns NAP = 20'000;     // between looks at a piece that is about to end
+constexpr size_t PAGE = 4096;  // memory is locked in whole pages, each once
 
 size_t whole_pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
@@ -26,39 +29,63 @@ class CudaStage : public DataStage {
     program_ = std::make_unique<cuda::Program>(cuda::Program::load(settings().programs, *device_));
     if (program_->inputs().size() != settings().inputs.size() || program_->outputs().size() != settings().outputs.size())
       throw Failure(USAGE, place_.task.name + ": its launch list has other inputs or outputs than the settings", "write the settings again");
+    fine_timers();
     stream_ = device_->stream(static_cast<int>(place_.task.criticality));
     const size_t piece = settings().piece ? settings().piece : std::max(program_->kernels(), size_t{1});
     for (size_t first = 0; first == 0 || first < program_->kernels(); first += piece) {
       cuda::Event*& event = events_.emplace_back();
-      device_->check(driver().cuEventCreate(&event, cuda::BLOCKING_SYNC | cuda::DISABLE_TIMING), "making an event");
+      device_->check(driver().cuEventCreate(&event, cuda::DISABLE_TIMING), "making an event");
     }
     counts_memory_ = allocate(2 * PAGE);  // inputs are 64 at most
     counts_ = static_cast<int32_t*>(first_page(counts_memory_.get()));
     device_->check(driver().cuMemHostRegister_v2(counts_, PAGE, 0), "locking memory");
     for (const InputSettings& input : settings().inputs) lasting_.push_back(is_lasting(input.from));
     for (size_t i = 0; i < place_.slots.count(); i++) slot_of(*place_.slots.slot(i), piece);
+    asleep_.resize(events_.size());
     piece_ = piece;
   }
 
   Progress launch(const Job& job) override {
+    cuda::Device::open();  // for this thread, which may be another than the last job's
     rows_ = -1;
     for (size_t i = 0; i < settings().inputs.size(); i++)
       if (!queue_input(job, i)) return Progress::failed;
     slot_ = &slot_of(*job.output, piece_);
     output_ = job.output;
     started_ = ended_ = 0;
-    while (started_ < std::min(IN_FLIGHT, slot_->graphs.size()))
-      if (!start_piece()) return Progress::failed;
+    since_ = monotonic_ns();
+    device_->begin(place_.task.criticality);
+    while (started_ < std::min(settings().queued, slot_->graphs.size()))
+      if (!start_piece()) return ended(Progress::failed);
     return Progress::running;
   }
 
-  // Sleeps until the oldest piece has ended.
+  // Sleeps until the oldest piece is about to end, then in naps.  To wait for an interrupt of the driver costs more: it
+  // wakes a thread of the driver's, which wakes this one.  The sleep is shortened at once when it was too long, and
+  // lengthened slowly, since waking takes a varying time.
   Progress poll() override {
-    if (!holds(driver().cuEventSynchronize(events_[ended_++]), "running the kernels")) return Progress::failed;
-    if (started_ < slot_->graphs.size() && !start_piece()) return Progress::failed;
+    Ns& asleep = asleep_[ended_];
+    if (const Ns until = since_ + asleep; monotonic_ns() < until) sleep_until(until);
+    size_t naps = 0;
+    int status;
+    while ((status = driver().cuEventQuery(events_[ended_])) == cuda::NOT_READY) {
+      const Ns now = monotonic_ns();
+      sleep_until(now + std::max(NAP, (now - since_) / 16));
+      naps++;
+    }
+    if (!holds(status, "running the kernels")) return ended(Progress::failed);
+    const Ns now = monotonic_ns();
+    asleep = naps ? asleep + (now - since_ - asleep) / 16 : std::max(asleep - NAP, Ns{0});
+    since_ = now;
+    ended_++;
+    if (started_ < slot_->graphs.size()) {
+      pass_gate();
+      while (device_->yields(place_.task.criticality)) sleep_until(monotonic_ns() + NAP);
+      if (!start_piece()) return ended(Progress::failed);
+    }
     if (ended_ < slot_->graphs.size()) return Progress::running;
     set_rows();
-    return Progress::done;
+    return ended(Progress::done);
   }
 
  private:
@@ -71,6 +98,11 @@ class CudaStage : public DataStage {
 
   const StageSettings& settings() const { return place_.settings; }
   const cuda::Driver& driver() const { return device_->driver(); }
+
+  Progress ended(Progress how) {
+    device_->end(place_.task.criticality);
+    return how;
+  }
 
   bool holds(int status, const char* what) {
     if (status) fail(device_->error(status, what));
@@ -183,6 +215,8 @@ class CudaStage : public DataStage {
   std::unique_ptr<cuda::Program> program_;
   cuda::Stream* stream_ = nullptr;
   std::vector<cuda::Event*> events_;  // by piece
+  std::vector<Ns> asleep_;            // by piece: how long to sleep from its start, or the end of the one before
+  Ns since_ = 0;                      // when the piece that is waited for began, at the earliest
   size_t piece_ = 1, started_ = 0, ended_ = 0;
   Memory counts_memory_;
   int32_t* counts_ = nullptr;         // by input: its number of rows, in locked memory

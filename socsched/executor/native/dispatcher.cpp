@@ -90,6 +90,7 @@ size_t Dispatcher::pick(Ns now, Job** started) {
   hold();
   for (Job *job = ready_.first, *next = nullptr; job; job = next) {
     next = job->next;
+    if (books_.settings.alone && running_.first) break;
     keep(job);
     if ((shield && isolation_.holds_back(*job, first, now)) || taken(*job->task) || started_[at(job->task->number)]) continue;
     const int above = preemptive(*job->task) ? level(*job->task) : 0;
@@ -342,7 +343,7 @@ bool Dispatcher::worthwhile(Job* job, Ns now) {
 
 // Drop the frames that do not fit a queue: the newest, or the oldest if the plan wants that.
 void Dispatcher::overflow(const Task& task, Ns now) {
-  while (waiting_[at(task.number)] > task.queue) {
+  while (!books_.settings.in_flight && waiting_[at(task.number)] > task.queue) {
     Job* victim = nullptr;
     for (Job* job = ready_.first; job; job = job->next)
       if (job->task == &task && (!victim || (job->frame > victim->frame) != task.drops_oldest)) victim = job;

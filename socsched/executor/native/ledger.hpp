@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "pool.hpp"
@@ -13,8 +14,10 @@ namespace socsched {
 
 enum Outcome { COMPLETED = 0, DROPPED = 1, ABORTED = 2 };  // the worst of a frame's parts counts
 
+constexpr int MOST_GROUPS = 128;
+
 struct Ticket {
-  int source = 0, holds = 0;
+  int source = 0, holds = 0, group = 0;
   Outcome outcome = COMPLETED;
   Ticket *previous = nullptr, *next = nullptr;  // among the open tickets
 };
@@ -41,7 +44,8 @@ class Ledger {
       account.booked[DROPPED]++;
       return nullptr;
     }
-    *ticket = {source, 1, COMPLETED, nullptr, open_};
+    if (group_sizes_[static_cast<size_t>(group_)]++ == 0) open_groups_++;
+    *ticket = {source, 1, group_, COMPLETED, nullptr, open_};
     if (open_) open_->previous = ticket;
     open_ = ticket;
     return ticket;
@@ -65,6 +69,13 @@ class Ledger {
     }
   }
 
+  // Frames released from here on form a group, which is open as long as one of them is.
+  void begin_group() {
+    do group_ = (group_ + 1) % MOST_GROUPS;
+    while (group_sizes_[static_cast<size_t>(group_)]);
+  }
+  int open_groups() const { return open_groups_; }
+
   const std::vector<Account>& accounts() const { return accounts_; }
   bool idle() const { return !open_; }
 
@@ -73,12 +84,15 @@ class Ledger {
     accounts_[static_cast<size_t>(ticket->source)].booked[ticket->outcome]++;
     (ticket->previous ? ticket->previous->next : open_) = ticket->next;
     if (ticket->next) ticket->next->previous = ticket->previous;
+    if (--group_sizes_[static_cast<size_t>(ticket->group)] == 0) open_groups_--;
     tickets_.give(ticket);
   }
 
   std::vector<Account> accounts_;
   Pool<Ticket> tickets_;
   Ticket* open_ = nullptr;
+  std::array<int64_t, MOST_GROUPS> group_sizes_{};  // open frames
+  int group_ = 0, open_groups_ = 0;
 };
 
 }  // namespace socsched

@@ -18,7 +18,6 @@ class NetworkStage : public DataStage {
     program_ = std::make_unique<CpuProgram>(settings().programs.at(0));
     if (program_->inputs() != settings().inputs.size() || program_->outputs().size() != settings().outputs.size())
       throw Failure(USAGE, place_.task.name + ": its launch list has other inputs or outputs than the settings", "write the settings again");
-    if (program_->is_parallel()) crew_ = &crew_of(settings().threads ? settings().threads : static_cast<int>(place_.task.lanes.size()));
     operands_.resize(program_->inputs());
     inside_.resize(program_->inputs());
     for (size_t i = 0; i < inside_.size(); i++) {
@@ -50,7 +49,7 @@ class NetworkStage : public DataStage {
     void* const results = make_room(*job.output);
     {
       std::optional<Crew::Job> shared;
-      if (crew_) shared.emplace(*crew_);
+      if (program_->is_parallel()) shared.emplace(crew_of(settings().threads ? settings().threads : static_cast<int>(place_.task.lanes.size())));
       if (const std::string& why = program_->run(operands_, results); !why.empty()) return fail(why);
     }
     for (size_t port = 0; port < settings().outputs.size(); port++) {
@@ -96,7 +95,7 @@ class NetworkStage : public DataStage {
   }
 
   static Crew& crew_of(int threads) {
-    thread_local std::vector<std::unique_ptr<Crew>> crews;  // of a worker, whose stages run one at a time
+    thread_local std::vector<std::unique_ptr<Crew>> crews;  // of a worker, whose stages run one at a time; made in the warm-up
     for (const auto& known : crews)
       if (known->threads() == threads) return *known;
     return *crews.emplace_back(std::make_unique<Crew>(threads));
@@ -107,7 +106,6 @@ class NetworkStage : public DataStage {
   std::vector<Inside> inside_;
   Memory results_;
   bool relaid_ = false;
-  Crew* crew_ = nullptr;
 };
 
 }  // namespace

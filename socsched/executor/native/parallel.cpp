@@ -42,6 +42,7 @@ Crew::~Crew() {
 
 Crew::Job::Job(Crew& crew) : crew_(crew), before_(current) {
   current = &crew;
+  crew_.gate_.store(Gate::current(), std::memory_order_relaxed);
   crew_.busy_.store(true, std::memory_order_relaxed);
 }
 
@@ -80,6 +81,7 @@ int Crew::run(Chunk chunk, void* context, int chunks) {
 
 // Compute a chunk of a round; return false if none is left.
 bool Crew::take(uint32_t round) {
+  if (Gate* const gate = gate_.load(std::memory_order_relaxed)) gate->pass();
   uint64_t next = next_.load();
   while (true) {
     const int number = static_cast<int>(static_cast<uint32_t>(next));

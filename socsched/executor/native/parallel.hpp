@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "gate.hpp"
+
 namespace socsched {
 
 // What generated code passes to its chunks (TVMParallelGroupEnv of TVM's c_backend_api.h).
@@ -56,6 +58,7 @@ class Crew {
   std::atomic<int32_t> asleep_{0};             // helpers
   std::atomic<bool> waiting_{false};           // the caller sleeps
   std::atomic<bool> busy_{false}, stop_{false};
+  std::atomic<Gate*> gate_{nullptr};           // of the job
   std::vector<std::thread> helpers_;
 };
 

@@ -22,7 +22,7 @@ Preempting preempting(const Plan& plan, const Engine& engine, const Settings& se
   if (how == Preemption::never || !share_lanes(plan, engine)) return {};
   if (how == Preemption::mechanism) return {false, "policy " + engine.policy + " preempts by a mechanism of its own"};
   if (engine.preemption == "none") return {};
-  if (engine.preemption != "full") return {false, "the executor knows full preemption only"};
+  if (engine.preemption != "full" && engine.preemption != "segment") return {false, "the executor cannot restart jobs"};
   if (!order.constant()) return {false, "policy " + engine.policy + " orders jobs by their progress"};
   return {true, ""};
 }

@@ -128,22 +128,35 @@ void RealRun::hire() {
 
 // Return why the jobs of an engine cannot be preempted in real time, empty if they can.
 std::string RealRun::completion_cause(int version, const Engine& engine) const {
-  if (class_ != "fifo") return "preemption needs --realtime fifo, and permission for it";
-  std::vector<int> processors;
-  for (const auto& worker : workers_) {
-    if (worker->version != version || &control_.plan(version).engines[static_cast<size_t>(worker->tasks[0]->engine)] != &engine) continue;
-    if (worker->seats.size() > 1) return worker->tasks[0]->name + " takes several lanes";
-    if (worker->processors.empty()) return "its lanes have no processors";
-    processors.push_back(worker->processors[0]);
-    for (const Task* const task : worker->tasks)
-      if (!control_.settings().stage(version, task->name).takes_any_thread()) return "the stage of " + task->name + " is bound to a thread";
+  bool on_device = true, stops = false;
+  std::string needs_fifo;
+  std::vector<int> lanes, processors;
+  for (const Task& task : control_.plan(version).tasks) {
+    if (&control_.plan(version).engines[static_cast<size_t>(task.engine)] != &engine) continue;
+    const StageSettings& stage = control_.settings().stage(version, task.name);
+    if (!stage.takes_any_thread()) return "the stage of " + task.name + " is bound to a thread";
+    on_device &= stage.kind == "cuda";
+    stops |= stage.stops_between_kernels();
+    if (stage.kind == "spin" || stage.kind == "call") needs_fifo = task.name;
+    lanes.insert(lanes.end(), task.lanes.begin(), task.lanes.end());
+  }
+  if (on_device) return stops ? "" : "its stages are not divided into pieces";
+  if (class_ != "fifo" && (!needs_fifo.empty() || !stops)) return "preemption needs --realtime fifo, and permission for it";
+  std::sort(lanes.begin(), lanes.end());
+  lanes.erase(std::unique(lanes.begin(), lanes.end()), lanes.end());
+  const auto known = control_.settings().processors.find(engine.id);
+  for (const int lane : lanes) {
+    if (known == control_.settings().processors.end() || static_cast<size_t>(lane) >= known->second.size()) return "its lanes have no processors";
+    processors.push_back(known->second[static_cast<size_t>(lane)]);
+    if (processors.back() < 0) return "its lanes have no processors";
   }
   std::sort(processors.begin(), processors.end());
   if (std::adjacent_find(processors.begin(), processors.end()) != processors.end()) return "its lanes share processors";
   return "";
 }
 
-// Give lanes whose jobs are preempted a worker for every job that they can hold.
+// Give lanes whose jobs are preempted a worker for every job that they can hold.  Where a job can take several lanes,
+// levels are the engine's: a job is above all that it suspends on any of them.
 void RealRun::make_levels() {
   for (int version = 0; version < control_.versions(); version++)
     for (size_t i = 0; i < control_.plan(version).engines.size(); i++) {
@@ -152,16 +165,32 @@ void RealRun::make_levels() {
       if (const std::string why = completion_cause(version, engine); !why.empty()) control_.complete_jobs(version, engine, why);
     }
   const size_t bases = workers_.size();
+  for (size_t i = 0; i < bases; i++) workers_[i]->priority = fifo_priority(workers_[i]->tasks, control_.plan(workers_[i]->version));
   for (size_t i = 0; i < bases; i++) {
     Worker* const base = workers_[i].get();
-    if (!control_.wiring(base->version).preempts[static_cast<size_t>(base->tasks[0]->engine)]) continue;
-    base->levels = static_cast<int>(std::min(base->tasks.size(), MOST_LEVELS));
+    const int engine = base->tasks[0]->engine;
+    if (!control_.wiring(base->version).preempts[static_cast<size_t>(engine)]) continue;
+    size_t tasks = base->tasks.size(), all = 0;
+    int priority = 0;
+    bool wide = false;
+    for (size_t k = 0; k < bases; k++) {
+      if (workers_[k]->version != base->version || workers_[k]->tasks[0]->engine != engine) continue;
+      wide |= workers_[k]->seats.size() > 1;
+      all += workers_[k]->tasks.size();
+      priority = std::max(priority, fifo_priority(workers_[k]->tasks, control_.plan(base->version)));
+    }
+    if (wide) {
+      tasks = all;
+      base->priority = priority;
+    }
+    base->levels = static_cast<int>(std::min(tasks, MOST_LEVELS));
     for (const Task* const task : base->tasks) control_.limit_levels(base->version, *task, base->levels);
     for (Worker* below = base; below->level + 1 < base->levels; below = below->above) {
       Worker* const worker = below->above = workers_.emplace_back(std::make_unique<Worker>()).get();
       worker->version = base->version;
       worker->level = below->level + 1;
       worker->levels = base->levels;
+      worker->priority = base->priority;
       worker->base = base;
       worker->tasks = base->tasks;
       worker->seats = base->seats;
@@ -182,8 +211,7 @@ void RealRun::prepare(Worker& worker) {
   fine_timers();
   worker.notice = pin(worker.processors);
   if (class_ == "fifo") {
-    const int top = std::max(fifo_priority(worker.tasks, control_.plan(worker.version)), worker.levels);
-    worker.notice += set_fifo(top - (worker.levels - 1 - worker.level));
+    worker.notice += set_fifo(std::max(worker.priority, worker.levels) - (worker.levels - 1 - worker.level));
   }
   for (const auto& [task, stage] : worker.stages) stage->prepare();
   if (class_ != "deadline") return;
@@ -205,6 +233,7 @@ void RealRun::work(Worker& worker) {
     worker.problem = error.what();
   }
   pthread_setname_np(pthread_self(), "worker");
+  if (worker.levels > 1) Gate::current() = &worker.gate;
   worker.ready = true;
   Job* job = nullptr;
   while (true) {
@@ -261,10 +290,10 @@ void RealRun::execute(Worker& worker, Job* job) {
       else
         control_.failed(job, start, end, error);
       control_.dispatch(end);
+      release_more(end);
       job = nullptr;
     }
-    version_.store(control_.version(), std::memory_order_relaxed);
-    if (control_.over()) over_ = true;
+    note_version();
     count = collect(postings);
   } while (post(count, postings, &worker, false), count == MOST_POSTINGS);
   if (noted) note_detections(task, worker.version, frame, noted);
@@ -295,7 +324,27 @@ bool RealRun::lanes_free(const Worker& worker) const {
                       [this](int seat) { return busy_[static_cast<size_t>(seat)].load(std::memory_order_relaxed); });
 }
 
+RealRun::Worker* RealRun::worker_for(const Job& job) const {
+  Worker* worker = worker_of_[static_cast<size_t>(job.version)][static_cast<size_t>(job.task->number)];
+  while (worker->level < job.level) worker = worker->above;
+  return worker;
+}
+
+// Let suspended jobs go on, except those of one plan.
+void RealRun::open_gates(int but_of) {
+  for (const auto& worker : workers_)
+    if (worker->version != but_of) worker->gate.open();
+}
+
+// Note which plan is in charge, with the guard held; jobs of others are not resumed by it.
+void RealRun::note_version() {
+  version_.store(control_.version(), std::memory_order_relaxed);
+  if (control_.version() != 0) open_gates(control_.version());
+  if (control_.over()) over_ = true;
+}
+
 void RealRun::submit(Job* job) {
+  worker_for(*job)->gate.open();  // closed, if the last job there ended before it noticed its suspension
   const bool tensors = computes(job->version, *job->task);
   job->output = tensors ? slots_[static_cast<size_t>(job->version)][static_cast<size_t>(job->task->number)]->take()
                         : &data_[static_cast<size_t>(job->task->provider)];
@@ -322,9 +371,7 @@ size_t RealRun::collect(Posting* postings) {
   submission_count_ -= count;
   for (size_t i = 0; i < count; i++) {
     Job* const job = submissions_[submission_count_ + i];
-    Worker* worker = worker_of_[static_cast<size_t>(job->version)][static_cast<size_t>(job->task->number)];
-    while (worker->level < job->level) worker = worker->above;
-    postings[i] = {worker, job};
+    postings[i] = {worker_for(*job), job};
   }
   return count;
 }
@@ -357,8 +404,7 @@ void RealRun::monitor_loop() {
       if (interrupted) control_.interrupt();
       if (first) control_.look(now());
       first = false;
-      version_.store(control_.version(), std::memory_order_relaxed);
-      if (control_.over()) over_ = true;
+      note_version();
       count = collect(postings);
     } while (post(count, postings, nullptr, false), count == MOST_POSTINGS);
   }
@@ -399,7 +445,7 @@ Ns RealRun::run() {
   writer.join();
   std::lock_guard<Guard> lock(guard_);
   const Ns duration = control_.over() ? std::max(control_.last_end(), control_.interrupted() ? now() : 0)
-                                      : std::max(control_.last_end(), control_.settings().horizon);
+                                      : std::max(control_.last_end(), control_.settings().in_flight ? 0 : control_.settings().horizon);
   control_.settle(duration);
   journal_.append();
   detections_.append();
@@ -416,7 +462,10 @@ void RealRun::wind_down() {
   while (true) {
     {
       std::lock_guard<Guard> lock(guard_);
-      if (control_.over()) control_.halt();
+      if (control_.over()) {
+        control_.halt();
+        open_gates(-1);  // nothing resumes suspended jobs any more
+      }
       if (control_.running() == 0 && (control_.over() || control_.idle())) {
         control_.halt();
         hung_ = control_.lost_lanes();

@@ -10,6 +10,7 @@
 #include "control.hpp"
 #include "data_slots.hpp"
 #include "detections.hpp"
+#include "gate.hpp"
 #include "guard.hpp"
 #include "journal.hpp"
 #include "mailbox.hpp"
@@ -31,18 +32,22 @@ class RealRun : public Workers {
   bool hung() const { return hung_; }  // whether a thread does not end
   const std::vector<std::string>& notices() const { return notices_; }
 
-  void submit(Job* job) override;  // called by `Control` with the guard held
+  // Called by `Control` with the guard held.
+  void submit(Job* job) override;
+  void suspend(Job* job) override { worker_for(*job)->gate.close(); }
+  void resume(Job* job) override { worker_for(*job)->gate.open(); }
 
  private:
   // A thread of one set of lanes of one plan.  Lanes whose jobs are preempted have several, at rising priorities: a job
   // runs on the one above all that it suspends.
   struct Worker {
-    int version = 0, level = 0, levels = 1;
+    int version = 0, level = 0, levels = 1, priority = 1;  // priority: under SCHED_FIFO, of the highest level
     Worker *base = this, *above = nullptr;            // the one of level 0, which owns the stages; that of the next level
     std::vector<const Task*> tasks;
     std::vector<int> processors, seats, rows;         // rows of the timetable whose frames its tasks receive first
     std::vector<std::pair<const Task*, std::unique_ptr<Stage>>> stages;
     Mailbox mailbox;
+    Gate gate;
     std::thread thread;
     std::string problem, notice;
     std::atomic<bool> ready{false}, ended{false}, claims{false};
@@ -61,7 +66,11 @@ class RealRun : public Workers {
   void make_slots();
   Data* frame_data(int provider, int64_t frame);
   void warm_up();
-  void warm_frame(int version, std::vector<Data*>& held);
+  void warm_frame(int version, bool all_levels, std::vector<Data*>& held);
+  void warm_job(Worker& worker, Job& job);
+  Worker* worker_for(const Job& job) const;
+  void note_version();
+  void open_gates(int but_of);
   bool computes(int version, const Task& task) const;
   void execute_warm(Worker& worker, const Job& job);
   void note_detections(const Task& task, int version, int64_t frame, Data* outputs);
@@ -77,6 +86,8 @@ class RealRun : public Workers {
   Ns alarm(const Worker& worker) const;
   bool lanes_free(const Worker& worker) const;
   void release_due(Worker* worker);                   // null: called by the release thread
+  void release_more(Ns time);
+  bool frames_left();
   void announce_releases();
   void release_loop();
   bool claimed(Ns instant) const;

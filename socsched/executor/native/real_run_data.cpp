@@ -59,7 +59,7 @@ void RealRun::warm_up() {
     if (std::none_of(control_.plan(version).tasks.begin(), control_.plan(version).tasks.end(), [&](const Task& task) { return computes(version, task); }))
       continue;
     std::vector<Data*> held;
-    for (int frame = 0; frame < WARM_FRAMES; frame++) warm_frame(version, held);
+    for (int frame = 0; frame < WARM_FRAMES; frame++) warm_frame(version, frame == 0, held);
     for (Data* const data : held) drop(data);
   }
 }
@@ -68,7 +68,7 @@ bool RealRun::computes(int version, const Task& task) const {
   return computes_[static_cast<size_t>(version)][static_cast<size_t>(task.number)];
 }
 
-void RealRun::warm_frame(int version, std::vector<Data*>& held) {
+void RealRun::warm_frame(int version, bool all_levels, std::vector<Data*>& held) {
   const Plan& plan = control_.plan(version);
   std::vector<Data*> outputs(data_.size(), nullptr), given(control_.sizes().data, nullptr);
   for (size_t provider = 0; provider < frames_.size(); provider++)
@@ -96,12 +96,18 @@ void RealRun::warm_frame(int version, std::vector<Data*>& held) {
     job.output = slots_[static_cast<size_t>(version)][static_cast<size_t>(task.number)]->take();
     retain(job.output);
     held.push_back(job.output);
-    warmed_ = false;
-    worker_of_[static_cast<size_t>(version)][static_cast<size_t>(task.number)]->mailbox.put(&job);
-    while (!warmed_) sleep_until(monotonic_ns() + 50'000);
-    if (!warm_error_.empty()) throw Failure(MACHINE, "stage " + task.name + " failed in the warm-up: " + warm_error_);
+    Worker* worker = worker_for(job);
+    warm_job(*worker, job);
+    while (all_levels && (worker = worker->above)) warm_job(*worker, job);
     outputs[static_cast<size_t>(task.replaces >= 0 ? task.replaces : task.provider)] = job.output;
   }
+}
+
+void RealRun::warm_job(Worker& worker, Job& job) {
+  warmed_ = false;
+  worker.mailbox.put(&job);
+  while (!warmed_) sleep_until(monotonic_ns() + 50'000);
+  if (!warm_error_.empty()) throw Failure(MACHINE, "stage " + job.task->name + " failed in the warm-up: " + warm_error_);
 }
 
 // A job of the warm-up, in its worker's thread.

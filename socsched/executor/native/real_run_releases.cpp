@@ -29,7 +29,7 @@ Ns RealRun::alarm(const Worker& worker) const {
 void RealRun::announce_releases() {
   for (size_t row = 0; row < timetable_.rows().size(); row++) {
     const Ns next = timetable_.rows()[row].next();
-    const bool comes = next < control_.settings().horizon && !control_.over();
+    const bool comes = next < control_.settings().horizon && !control_.over() && !control_.settings().in_flight;
     next_release_[row].store(comes ? origin_ + next : NEVER, std::memory_order_release);
   }
 }
@@ -42,6 +42,22 @@ void RealRun::release_frame(int provider, int64_t frame, Ns nominal, Ns now) {
     control_.release(provider, frame, nominal, now, frame_data(provider, frame));
 }
 
+// Release the next frames while fewer than allowed are in progress, with the guard held; without effect at planned rates.
+void RealRun::release_more(Ns time) {
+  while (time >= 0 && control_.ledger().open_groups() < control_.settings().in_flight && !control_.over()) {
+    const Ns instant = timetable_.next();
+    if (instant < 0) return;
+    control_.begin_group();
+    timetable_.take(instant, [&](int provider, int64_t frame) { release_frame(provider, frame, time, time); });
+    control_.dispatch(time);
+  }
+}
+
+bool RealRun::frames_left() {
+  std::lock_guard<Guard> lock(guard_);
+  return timetable_.next() >= 0;
+}
+
 // Release all frames that are due, and start their first jobs.
 void RealRun::release_due(Worker* worker) {
   Posting postings[MOST_POSTINGS];
@@ -49,7 +65,8 @@ void RealRun::release_due(Worker* worker) {
   do {
     std::lock_guard<Guard> lock(guard_);
     const Ns time = now();
-    for (Ns instant = timetable_.next(); instant >= 0 && instant <= time && !control_.over(); instant = timetable_.next()) {
+    release_more(time);
+    for (Ns instant = control_.settings().in_flight ? -1 : timetable_.next(); instant >= 0 && instant <= time && !control_.over(); instant = timetable_.next()) {
       timetable_.take(instant, [&](int provider, int64_t frame) {
         release_frame(provider, frame, instant, time);
         control_.ring().counter(RELEASE_LATE, provider, instant, static_cast<double>(time - instant));
@@ -78,6 +95,11 @@ void RealRun::release_loop() {
   short_turns();
   releasing_ = true;
   while (!begun_) sleep_until(monotonic_ns() + MS / 10);
+  if (control_.settings().in_flight) sleep_until(origin_);
+  for (bool left = control_.settings().in_flight > 0; left && !over_; left = frames_left()) {  // ends of jobs release most frames
+    release_due(nullptr);
+    sleep_until(monotonic_ns() + 20 * MS);
+  }
   while (!over_) {
     Ns next = NEVER;
     for (const std::atomic<Ns>& row : next_release_) next = std::min(next, row.load(std::memory_order_acquire));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "failure.hpp"
+#include "ledger.hpp"
 #include "settings_data.hpp"
 
 namespace socsched {
@@ -86,6 +87,8 @@ Settings read_settings(const std::string& path, Names& names) {
   settings.awake = root["awake_ns"].integer(-1, MOST_NS);
   settings.seed = root["seed"].integer(INT64_MIN, INT64_MAX);
   settings.shield = root["shield"].boolean();
+  if (root.has("alone")) settings.alone = root["alone"].boolean();
+  if (root.has("in_flight")) settings.in_flight = static_cast<int>(root["in_flight"].integer(0, MOST_GROUPS / 2));
   settings.realtime = root["realtime"].one_of({"off", "auto", "fifo", "deadline"});
   return settings;
 }

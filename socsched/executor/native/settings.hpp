@@ -37,14 +37,17 @@ struct StageSettings {
   bool records = false;            // whether its outputs are boxes, scores and labels to record
   std::vector<std::string> programs;  // launch lists: of a network one, of a cuda stage for one architecture each, preferred ones first
   std::vector<bool> on_host;       // of a cuda stage, by output: whether the host reads it
-  size_t piece = 0;                // of a cuda stage: kernels of a graph, 0 for all; two graphs are queued at once
+  size_t piece = 0, queued = 2;    // of a cuda stage: kernels of a graph, 0 for all, and graphs queued at once
   int marks = -1, least_mark = 0;  // of a cuda stage: the output whose values from `least_mark` on mark the rows in use
   std::string adapter, artefact;   // of an engine; `shared_object` is the vendor's library, or the adapter itself
   std::map<std::string, std::string> options;  // of an engine, for its adapter
   std::vector<std::string> input_names, output_names;  // of an engine: the tensors in its artefact
 
-  // Whether any thread of its lane can run it, on that lane's processor alone.
-  bool takes_any_thread() const { return kind == "spin" || kind == "call" || kind == "host" || kind == "convert"; }
+  // Whether any thread of its lanes can run its jobs.
+  bool takes_any_thread() const { return kind != "sleep" && kind != "engine"; }
+
+  // Whether a job can stop between its kernels.
+  bool stops_between_kernels() const { return kind == "network" || (kind == "cuda" && piece > 0); }
   bool computes() const { return kind != "spin" && kind != "sleep" && kind != "call"; }
 };
 
@@ -92,6 +95,8 @@ struct Settings {
   int shed_below = 0;                                  // a Criticality; 0: nothing is shed
   int64_t seed = 0;
   bool shield = false;
+  bool alone = false;                                  // one job at a time, whatever its lanes
+  int in_flight = 0;                                   // frames in progress at once, released as soon as there is room; 0: at their rates
   std::string realtime = "off";
 
   // The stage of a task in plan number `version`; a load of its planned time unless the file names another kind.

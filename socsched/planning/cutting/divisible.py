@@ -76,7 +76,7 @@ class Divisible:
     once (`entry_ns`, `entry_uj`) and are None where the engine does not accept the operator.  `least_ns`: a unit's
     shortest time over all possible places.  `members`: the layers of each unit; `free`: a unit within a part may take
     less than alone, because its neighbours read or write for it.  `shared`: divisions between two engines, once known
-    (`segmentation`).
+    (`segmentation`), `parallel`: those that run branches at the same time (`branches`).
     """
 
     stage: Stage
@@ -101,6 +101,7 @@ class Divisible:
     _engines: list[Engine] = field(default_factory=list)
     _table: Table | None = None
     shared: list[Legs] | None = None
+    parallel: dict[Legs, int] | None = None
 
     @property
     def units(self) -> int:

@@ -17,6 +17,7 @@ from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import cut_pipeline
 from socsched.planning.candidate import Candidate, better, judge, make_improvement_test, score
 from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.cutting.branches import parallel_cuts
 from socsched.planning.cutting.divisible import Apart, Divisible, Leg, Legs, Place, priced, taken_apart
 from socsched.planning.cutting.segmentation import duration_ns, merge_neighbours, segmentations, shift_borders, twins
 from socsched.planning.mapping.mapper import Improved, Score, improve, transfer_ns
@@ -180,8 +181,9 @@ def _hopeless(
     """
     if goals[0] != "latency" or target[0] > 0 or len(legs) == 1:
         return False
-    before = duration_ns(stage, present) if present else whole.time_ns
-    after = duration_ns(stage, legs)
+    at_once = parallel_cuts(stage)
+    before = at_once.get(present) or duration_ns(stage, present) if present else whole.time_ns
+    after = at_once.get(legs) or duration_ns(stage, legs)
     return before is not None and after is not None and after > SLOWER * before
 
 
@@ -213,6 +215,7 @@ def _proposals(workload: Workload, stage: Divisible, whole: Mapping[str, Cost], 
         parts = len({leg.place.engine for leg in found})
         if found != legs and (parts > 1 if len(found) > 1 else legs is not None):
             yield found
+    yield from (found for found in parallel_cuts(stage) if found != legs)
 
 
 _LATE = "not evaluated before the time limit"

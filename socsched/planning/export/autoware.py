@@ -146,7 +146,7 @@ def _ids(request: Request, listed: Sequence[Thread], groups: Sequence[dict[str, 
                 )
             found[task] = request.names[task]
             continue
-        near = [identity for identity in known if _node(identity) == _plain(task) and _serves(identity)]
+        near = _near(task, [identity for identity in known if _serves(identity)])
         if len(near) != 1:
             problem = f"{len(near)} callback groups" if near else "no callback group"
             raise UsageError(
@@ -156,16 +156,32 @@ def _ids(request: Request, listed: Sequence[Thread], groups: Sequence[dict[str, 
         found[task] = near[0]
     double = [i for i in found.values() if i and list(found.values()).count(i) > 1]
     if double:
-        raise UsageError(f"{request.template}: two tasks have the callback group {double[0]!r}", "check --map")
+        tasks = [task for task, identity in found.items() if identity == double[0]]
+        raise UsageError(
+            f"{request.template}: {' and '.join(tasks)} have the same callback group {double[0]!r}, and so one thread",
+            f"give each a callback group of its own in the node, or leave one out: --map '{tasks[-1]}='",
+        )
+    return found
+
+
+def _near(task: str, identities: Sequence[str]) -> list[str]:
+    """Return the groups of the node with the task's name, else those of the longest name that the task's begins with.
+
+    A name is that of a node alone or with its namespace, as in names of imported callbacks.
+    """
+    name = _plain(task)
+    best, found = "", list[str]()
+    for identity in identities:
+        place = _plain(identity.partition("@")[0].strip("/"))
+        for node in (place.rpartition("/")[2], place.replace("/", "_")):
+            if (name == node or name.startswith(f"{node}_")) and len(node) >= len(best):
+                found = [*found, identity] if node == best and identity not in found else [identity]
+                best = node
     return found
 
 
 def _plain(text: str) -> str:
     return text.replace("-", "_").lower()
-
-
-def _node(identity: str) -> str:
-    return _plain(identity.partition("@")[0].rpartition("/")[2])
 
 
 def _serves(identity: str) -> bool:

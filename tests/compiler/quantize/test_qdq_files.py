@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxruntime")
 
 from qdq_networks import SOURCES  # noqa: E402
 
@@ -24,6 +24,7 @@ from socsched.descriptor.pipeline import Stage  # noqa: E402
 from socsched.graph.expand import fuse_network  # noqa: E402
 from socsched.graph.operators import TensorType  # noqa: E402
 from socsched.models.registry import get_model  # noqa: E402
+from tests.onnx_sessions import exact_session  # noqa: E402
 
 
 def read_back(path: Path) -> QuantisedGraph:
@@ -83,9 +84,7 @@ def test_onnx_runtime_computes_the_same_integers(name: str, signed: bool, tmp_pa
         onnx.helper.make_tensor_value_info(value, onnx.TensorProto.INT8 if signed else onnx.TensorProto.UINT8, None)
         for value in stored
     )
-    options = onnxruntime.SessionOptions()  # without VNNI, ONNX Runtime adds products of uint8 in 16 bits otherwise
-    options.add_session_config_entry("session.x64quantprecision", "1")
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = exact_session(model.SerializeToString())
     found = dict(zip([value.name for value in session.get_outputs()], session.run(None, arrays), strict=True))
     values = {}
     for value in stored:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxruntime")
 
 from qdq_networks import SOURCES, Source  # noqa: E402
 
@@ -23,6 +23,7 @@ from socsched.compiler.vendor_packages.onnx_model import to_onnx  # noqa: E402
 from socsched.compiler.vendor_packages.package import Package  # noqa: E402
 from socsched.descriptor.catalog import get_platform  # noqa: E402
 from socsched.graph.expand import fuse_network, layer_types  # noqa: E402
+from tests.onnx_sessions import exact_session  # noqa: E402
 
 
 def typed(source: Source) -> Any:
@@ -54,7 +55,7 @@ def test_onnx_runtime_computes_our_integers(name: str, tmp_path: Path) -> None:
     model, quantised = typed(source), ours(source)
     random = np.random.default_rng(4)
     values = {name: random.integers(-128, 128, t.shape, np.int8) for name, t in source.network.inputs.items()}
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = exact_session(model.SerializeToString())
     names = [value.name for value in session.get_outputs()]
     made = dict(zip(names, session.run(None, values), strict=True))
     integers = {key_of(k.removesuffix(".bytes")): v.astype(np.int64) for k, v in {**values, **made}.items()}

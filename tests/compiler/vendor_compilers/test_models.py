@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from optional import VENDORS
 
@@ -27,6 +26,7 @@ from socsched.graph.expand import layer_types
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.runtime.backends.vendor_sim import Simulated
+from tests.onnx_sessions import exact_session
 
 HEAD = get_pipeline("pointpillars-s").stage("head")
 NPUS = {"rk3588": "npu0", "qcs8550": "npu", "sa8295p": "npu", "qcs6490": "npu"}
@@ -41,9 +41,7 @@ def head() -> tuple[onnx.ModelProto, dict[str, Scale]]:
 
 
 def compute(model: onnx.ModelProto, image: np.ndarray) -> list[np.ndarray]:
-    options = onnxruntime.SessionOptions()  # without VNNI, ONNX Runtime adds products of uint8 in 16 bits otherwise
-    options.add_session_config_entry("session.x64quantprecision", "1")
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = exact_session(model.SerializeToString())
     return list(session.run(None, {session.get_inputs()[0].name: image}))
 
 

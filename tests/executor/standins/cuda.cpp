@@ -302,12 +302,12 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec graph, CUstream stream) {
 
 CUresult CUDAAPI cuEventCreate(CUevent* event, unsigned flags) {
   *event = reinterpret_cast<CUevent>(new int(0));
-  return done(flags == 3 ? 0 : WRONG);  // a waiting thread sleeps, no times
+  return done(flags == 2 ? 0 : WRONG);  // no times
 }
 
 CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) { return done(event && stream ? failure : WRONG); }
 
-CUresult CUDAAPI cuEventSynchronize(CUevent) { return done(failure); }
+CUresult CUDAAPI cuEventQuery(CUevent) { return done(failure); }
 
 CUresult CUDAAPI cuLaunchKernel(CUfunction handle, unsigned x, unsigned y, unsigned z, unsigned width, unsigned height, unsigned depth,
                                 unsigned shared, CUstream stream, void** parameters, void** extra) {

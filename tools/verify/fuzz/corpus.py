@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tools import ROOT
+from tools.verify.fuzz import imports
 
 ARCHIVE = Path(__file__).parent / "corpus.tar.xz"
 
@@ -38,7 +39,7 @@ def make(folder: Path) -> dict[str, bytes]:
     for file in sorted((ROOT / "platforms/rules").glob("*.yaml")):
         seeds[f"rules/{file.stem}"] = file.read_bytes()
     seeds["plan/golden"] = (ROOT / "tests/golden/perception_stack_orin.plan.json").read_bytes()
-    return seeds | _results(folder) | _tables() | _networks(folder)
+    return seeds | _results(folder) | _tables() | _networks(folder) | imports.make(folder)
 
 
 def _results(folder: Path) -> dict[str, bytes]:
@@ -129,8 +130,8 @@ def _networks(folder: Path) -> dict[str, bytes]:
     import numpy as np
     import onnx
 
+    from tests.models.checkpoint_files import save as save_checkpoint
     from tests.models.onnx_files import Builder
-    from tests.models.test_checkpoints import save as save_checkpoint
 
     seeds: dict[str, bytes] = {}
     arrays = {"conv.weight": np.ones((2, 3, 3, 3), np.float32), "bias": np.arange(4.0), "n": np.array(7)}
@@ -158,8 +159,10 @@ def _networks(folder: Path) -> dict[str, bytes]:
 
 def main() -> None:
     """Write the archive; the same files give the same bytes."""
-    with tempfile.TemporaryDirectory() as folder, tarfile.open(ARCHIVE, "w:xz") as archive:
-        for name, data in sorted(make(Path(folder)).items()):
+    with tempfile.TemporaryDirectory() as folder:
+        seeds = make(Path(folder))
+    with tarfile.open(ARCHIVE, "w:xz") as archive:
+        for name, data in sorted(seeds.items()):
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tools.verify.fuzz import corpus, mutate
+from tools.verify.fuzz import corpus, imports, mutate
 
 Mutate = Callable[[bytes, Random], bytes]
 
@@ -220,4 +220,5 @@ def formats(folder: Path) -> list[Format]:
         one("rules", ".yaml", mutate.as_text, _loader(d + "operator_rules_file", "load_rules")),
         one("study", ".yaml", mutate.as_text, _loader(d + "study_file", "load_study")),
         one("platform", ".yaml", mutate.as_text, _loader(d + "platform_file", "load_platform")),
+        *(one(*row) for row in imports.formats(found)),
     ]

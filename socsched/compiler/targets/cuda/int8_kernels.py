@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-# ruff: noqa: E741
+# ruff: noqa: E741, SIM102
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
 """GPU kernels in int8 other than matrix products, on images [pixels, channels] in bytes; bound by `kernels.spread`.
 
@@ -14,6 +14,7 @@ from typing import Any
 
 from socsched.compiler.environment import T
 from socsched.compiler.quantize.epilogue import Stored
+from socsched.compiler.targets.cuda.shapes import VECTOR
 
 _ATTRIBUTES = {"tirx.noalias": True}
 QUAD = 4
@@ -126,19 +127,59 @@ def max_pool(channels: int, height: int, width: int, window: tuple[int, ...], st
     return pool_int8
 
 
+def _rounding(inverse: float, stored: Stored) -> Any:
+    """Return the function of an fp32 value that gives its byte as an int32."""
+    low, high = float(stored.low), float(stored.high)
+
+    def rounded(x: Any) -> Any:
+        return T.Cast("int32", T.nearbyint(T.min(T.max(x * T.float32(inverse), T.float32(low)), T.float32(high))))
+
+    return rounded
+
+
+def scatter(channels: int, ny: int, nx: int, inverse: float, stored: Stored) -> Any:
+    """Return place(features[P, channels], coords[P, 2], canvas): zero it, then quantise the pillars inside the grid.
+
+    Features are fp32; the canvas holds pairs of bytes, in fp16 elements, so that zeroing it takes whole vectors.
+    """
+    words, rounded = channels // 2, _rounding(inverse, stored)
+    groups = words // VECTOR
+
+    def pair(first: Any, second: Any) -> Any:
+        bits = T.bitwise_or(T.bitwise_and(rounded(first), 255), T.shift_left(T.bitwise_and(rounded(second), 255), 8))
+        return T.reinterpret("float16", T.Cast("uint16", bits))
+
+    @T.prim_func(s_tir=True, private=True)
+    def place_int8(features: T.handle, coords: T.handle, O: T.Buffer((ny * nx, words), "float16")):
+        T.func_attr(_ATTRIBUTES)
+        P = T.int64()
+        F = T.match_buffer(features, (P, channels), "float32")
+        XY = T.match_buffer(coords, (P, 2), "int32")
+        for x, y, z in T.grid(ny * nx, groups, VECTOR):
+            with T.sblock("zero"):
+                i, g, v = T.axis.remap("SSS", [x, y, z])
+                O[i, g * VECTOR + v] = T.float16(0)
+        for x, y in T.grid(P + 1, words):
+            with T.sblock("place"):
+                p, w = T.axis.remap("SS", [x, y])
+                T.reads(F[p, w * 2 : w * 2 + 2], XY[p, 0:2])
+                T.writes(O[0 : ny * nx, w])
+                if p < P:
+                    if XY[p, 0] >= 0 and XY[p, 0] < nx and XY[p, 1] >= 0 and XY[p, 1] < ny:
+                        O[XY[p, 1] * nx + XY[p, 0], w] = pair(F[p, w * 2], F[p, w * 2 + 1])
+
+    return place_int8
+
+
 def quantise(pixels: int, channels: int, total: int, inverse: float, stored: Stored, plain: bool) -> Any:
     """Return quantise(X, O[pixels, total]): fp32 to bytes, halves to even.
 
     X is [pixels, channels], with `plain` [channels, pixels].
     """
-    dtype, low, high = stored.dtype, float(stored.low), float(stored.high)
+    dtype, rounded = stored.dtype, _rounding(inverse, stored)
     rows, columns = (channels, pixels) if plain else (pixels, channels)
     lanes = QUAD if channels == total and not plain else 1
     groups = total // lanes
-
-    def rounded(x: Any) -> Any:
-        scaled = T.min(T.max(x * T.float32(inverse), T.float32(low)), T.float32(high))
-        return T.Cast(dtype, T.Cast("int32", T.nearbyint(scaled)))
 
     def value(X: Any, p: Any, c: Any) -> Any:
         held = X[c, p] if plain else X[p, c]
@@ -150,7 +191,7 @@ def quantise(pixels: int, channels: int, total: int, inverse: float, stored: Sto
         for x, y, z in T.grid(pixels, groups, lanes):
             with T.sblock("value"):
                 p, g, v = T.axis.remap("SSS", [x, y, z])
-                O[p, g * lanes + v] = rounded(value(X, p, g * lanes + v))
+                O[p, g * lanes + v] = T.Cast(dtype, rounded(value(X, p, g * lanes + v)))
 
     return quantise_int8
 

@@ -83,10 +83,13 @@ class _Lowering:
     def run(self) -> Lowered:
         inputs = tuple(self.at_border(name) for name in self.graph.inputs)
         outputs = tuple(self.at_border(name) for name in self.graph.outputs)
-        if any(size < 0 for tensor in (*inputs, *outputs) for size in tensor.shape):
+        scattered = {name for step in self.q.steps if step.group.kind == "scatter" for name in step.group.inputs}
+        borders = zip((*self.graph.inputs, *self.graph.outputs), (*inputs, *outputs), strict=True)
+        if any(min(tensor.shape, default=1) < 0 and name not in scattered for name, tensor in borders):
             raise CompileError(f"{self.graph.network.name}: no int8 form on GPUs for sizes that vary", "cut it there")
+        rows = tirx.Var("P", "int64")
         variables = [
-            relax.Var(name, relax.TensorType(physical_shape(t), DTYPES[t.dtype]))
+            relax.Var(name, relax.TensorType([rows if n < 0 else n for n in physical_shape(t)], DTYPES[t.dtype]))
             for name, t in zip(self.graph.inputs, inputs, strict=True)
         ]
         with self.builder.function("main", variables, attrs={"num_input": len(variables)}):
@@ -147,7 +150,9 @@ class _Lowering:
         return self.plain[name]
 
     def compute_exactly(self, step: Step) -> None:
-        """Leave an operator without int8 form to the general schedules."""
+        """Leave an operator without int8 form to the general schedules; a scatter's result is made in bytes."""
+        if step.group.kind == "scatter" and self.scatters_bytes(step):
+            return self.scatter(step)
         if step.group.kind in ("pillar_features", "scatter"):
             raise CompileError(
                 f"{self.graph.network.name}: {step.group.name}: no int8 rule for {step.group.kind} on GPUs together "
@@ -155,6 +160,22 @@ class _Lowering:
                 "make it a stage of its own, or plan this stage in fp16",
             )
         self.plain[step.output] = generic.emit(self, step.group)
+
+    def scatters_bytes(self, step: Step) -> bool:
+        """Return whether only int8 operators read a scatter's result, and its channels fill vectors."""
+        readers, channels = self.q.consumers(step.output), self.graph.values[step.output].shape[1]
+        given = all(name in self.graph.inputs for name in step.group.inputs)
+        inner = step.output not in self.graph.outputs and not any(reader.exact for reader in readers)
+        return given and inner and channels % EDGE == 0
+
+    def scatter(self, step: Step) -> None:
+        """Quantise pillars while they are placed, so that no fp32 canvas is written and read."""
+        name, (_, channels, height, width) = step.output, self.graph.values[step.output].shape
+        stored, operands = self.stored(name), [self.plain[value] for value in step.group.inputs]
+        args = (channels, height, width, float(1.0 / self.q.scales[name].step), stored)
+        pairs = self.call(int8_kernels.scatter, args, operands, (height * width, channels // 2), "float16")
+        var = self.viewed(pairs, (height * width, channels), stored.dtype)
+        self.images[name] = _Image(var, channels, height, width, stored.dtype)
 
     def leave(self, name: str) -> Any:
         tensor = self.at_border(name)

@@ -212,15 +212,52 @@ def test_what_has_no_int8_form_is_named() -> None:
         build_executable(network, {}, {"kind": "cuda", "arch": "sm_87"}, "int8")
 
 
-def test_pillars_are_stages_of_their_own() -> None:
+def test_pillars_are_placed_in_bytes() -> None:
+    """The network from its pillars on gives the results of the network on a canvas that numpy filled."""
+    scattered, body = scatter_network(8, 8, 64), head_conv()
+    (canvas,), (name,) = scattered.outputs, body.inputs
+    layers = (*scattered.layers, replace(body.layers[0], inputs=(canvas,)))
+    network = Network("net", scattered.inputs, layers, (body.layers[0].name,), body.params)
+    weights, generator = weights_of(body), np.random.default_rng(2)
+    for signed in (True, False):
+        scales = {value: Scale(0.1, signed) for value in (canvas, body.outputs[0])}
+        q = quantise(read(import_network(network), network), weights, Scales(scales))
+        features = generator.normal(0, 9, (11, 64)).astype(np.float32)
+        cells = generator.permutation(64)[:11]
+        coords = np.stack([cells % 8, cells // 8], 1).astype(np.int32)
+        coords[3], coords[7] = (-1, 2), (2, 8)  # outside the grid
+        found = run_unbound(q, weights, [features, coords])
+        inside = np.delete(np.arange(11), [3, 7])
+        grid = np.zeros((8, 8, 64), np.float32)
+        grid[coords[inside, 1], coords[inside, 0]] = features[inside]
+        plain = quantise(read(import_network(body), body), weights, Scales({**scales, name: scales[canvas]}))
+        wanted = reference.outputs(plain, {name: grid.transpose(2, 0, 1)[None]})[0]
+        assert np.array_equal(found[0], wanted.transpose(0, 2, 3, 1)) and np.unique(wanted).size > 3
+
+
+def run_unbound(q: QuantisedGraph, weights: Mapping[str, Array], inputs: list[Array]) -> list[Array]:
+    """Return the unbound form's outputs as they lie in memory."""
+    lowered = lower_int8(q, weights, "sm_87", bound=False)
+    executable = relax.build(lowered.module, target=tvm.target.Target(dict(native_target())))
+    function = relax.VirtualMachine(executable, tvm.cpu())["main"]
+    return [from_tvm(result) for result in function(*(tvm.runtime.tensor(array) for array in inputs))]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_canvas_in_floats_is_refused(kept: bool) -> None:
+    """Sizes that vary have an int8 form only where a scatter reads them, and its result stays inside."""
     scattered, body = scatter_network(8, 8, 64), head_conv()
     layers = (*scattered.layers, replace(body.layers[0], inputs=(scattered.outputs[0],)))
-    network = Network("net", scattered.inputs, layers, (body.layers[0].name,), body.params)
+    outputs = (body.layers[0].name, *(scattered.outputs if kept else ()))
+    inputs = dict(scattered.inputs)
+    if not kept:
+        layers = (*layers, Layer("more", "relu", ("features",)))
+        outputs = (*outputs, "more")
+    network = Network("net", inputs, layers, outputs, body.params)
     graph = read(import_network(network), network)
-    scales = Scales({name: Scale(0.1, True) for name in graph.values})
-    q = quantise(graph, weights_of(network), scales)
-    with pytest.raises(CompileError, match="no int8 form on GPUs for sizes that vary"):
-        lower_int8(q, weights_of(network), "sm_87")
+    q = quantise(graph, weights_of(body), Scales({value: Scale(0.1, True) for value in graph.values}))
+    with pytest.raises(CompileError, match="sizes that vary" if not kept else "no int8 rule for scatter"):
+        lower_int8(q, weights_of(body), "sm_87")
 
 
 def head_conv() -> Network:

@@ -1,0 +1,39 @@
+// Where a job of several kernels stops while a more urgent one has its lanes: before its next kernel or chunk of one.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace socsched {
+
+// One thread at a time closes and opens it; those of the job pass it.
+class Gate {
+ public:
+  void close() { closed_.store(1, std::memory_order_release); }
+
+  void open() {
+    if (closed_.exchange(0)) syscall(SYS_futex, &closed_, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
+  }
+
+  void pass() {
+    while (closed_.load(std::memory_order_acquire)) syscall(SYS_futex, &closed_, FUTEX_WAIT_PRIVATE, 1, nullptr, nullptr, 0);
+  }
+
+  // The gate of the jobs that the calling thread runs, null: they are not stopped.
+  static Gate*& current() {
+    thread_local Gate* gate = nullptr;
+    return gate;
+  }
+
+ private:
+  std::atomic<uint32_t> closed_{0};
+};
+
+inline void pass_gate() {
+  if (Gate* const gate = Gate::current()) gate->pass();
+}
+
+}  // namespace socsched

@@ -37,7 +37,17 @@ until there are as many as frames were ever in progress at a time."""
 TIGHT_NS = 100_000
 """Deadline of the last plan, below the execution time of its stages."""
 MARKERS = "/socsched/markers"
-DETECTOR = "import tiny_pillars; from socsched_ros.node import main; main()"
+DETECTOR = """
+import threading, time, tiny_pillars
+from socsched_ros.node import main
+from tools.verify.soak import heap_in_use
+def watch():
+    while not time.sleep(5):
+        print(time.monotonic(), heap_in_use(), flush=True)
+threading.Thread(target=watch, daemon=True).start()
+main()
+"""
+"""The node, which prints the bytes of C's heap that are in use every 5 s."""
 CHAIN, SENSOR = "socsched: chain lidar-detection", "socsched: sensor lidar"
 WARN, ERROR, STALE = 1, 2, 3
 
@@ -201,6 +211,11 @@ def soak(graph: Graph, minutes: float) -> list[tuple[str, bool]]:
     seconds, resident = (np.array(column, dtype=float) for column in list(zip(*later, strict=True))[:2])
     grown = float(np.polyfit(seconds, resident, 1)[0]) * (seconds[-1] - seconds[0])
     first, last = later[0], later[-1]
+    words = [line.split() for line in (graph.folder / "detector.out").read_text().splitlines()]
+    used = [(float(at) - begin, int(size)) for at, size in words]
+    used = [row for row in used if row[0] >= 30 * minutes]
+    held = used[-1][1] - used[0][1]
+    rows.append((f"in use: {held / 2**20:+.2f} MiB of C's heap in the second half (bar 1 MiB)", held < ALLOWED_BYTES))
     steps = ", ".join(f"{row[1] / 2**20:.1f}" for row in samples[:: max(1, len(samples) // 18)])
     print(f"detector: resident MiB over time {steps}")
     print(

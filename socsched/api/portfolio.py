@@ -23,6 +23,8 @@ AUTO = "auto"
 PORTFOLIO = "portfolio"
 """As a solver: all of them in order."""
 _NAMES = {"heft": "list search", "restarts": "restarts", "cpsat": "CP-SAT", "auto": "CP-SAT if installed"}
+_WEIGHTS = {"restarts": 2, "cpsat": 1}
+"""Weights of searches among which a time limit is divided: of the plans found late, restarts find most."""
 _LAST = 0.85
 """Share of the time left for all further searches; the rest explains a plan that is not feasible."""
 
@@ -67,7 +69,8 @@ def first_feasible(
         if end.over():
             break
         names.append(member.name)
-        share = end.left() / (len(others) - number) if clock.limited else None
+        weights = [_WEIGHTS.get(other.solver, 1) for other in others[number:]]
+        share = end.left() * weights[0] / sum(weights) if clock.limited else None
         draft = search(member, share)
         if draft.plan.verdict == "feasible":
             report = replace(draft.plan.solver, portfolio=tuple(names), found_by=member.name)

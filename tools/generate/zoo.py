@@ -35,8 +35,9 @@ NETWORKS = {
     "EfficientNet-B4": "efficientnet_b4_380", "EfficientNetV2-S": "efficientnet_v2_s_384",
     "ConvNeXt-B": "convnext_base", "BERT-B": "bert_base_384", "SSD-ResNet34": "ssd_resnet34_1200",
     "FCN-ResNet18": "fcn_resnet18_512x256", "FCN-ResNet50": "fcn_resnet50_224", "U-Net": "unet_640x1280",
-    "YOLOv5s": "yolov5s", "YOLOv5nu": "yolov5nu", "YOLOv8n": "yolov8n", "YOLOv8n with decoding": "yolov8n_full",
-    "YOLOv8s": "yolov8s", "YOLO11m": "yolo11m", "YOLO11x": "yolo11x",
+    "YOLOv5s": "yolov5s", "YOLOv5nu": "yolov5nu", "YOLOv6n": "yolov6n", "YOLOv8n": "yolov8n",
+    "YOLOv8n with decoding": "yolov8n_full", "YOLOv8s": "yolov8s", "YOLOv9t": "yolov9t", "YOLOv10n": "yolov10n",
+    "YOLO11m": "yolo11m", "YOLO11x": "yolo11x",
     "MobileNetV4-S": "mobilenetv4_conv_small", "ViT-B/16": "vit_b_16", "Swin-T": "swin_t", "RT-DETR-R50": "rt_detr_r50",
     "CenterNet-R18": "centernet_resnet18", "DeepLabV3+ R50": "deeplabv3plus_resnet50", "SegFormer-B0": "segformer_b0",
     "PIDNet-S": "pidnet_s", "BEVFormer-tiny": "bevformer_tiny", "SSD300-ResNet50": "ssd300_resnet50",
@@ -97,10 +98,11 @@ accelerator's column gives the operators that its rules take and the kinds that 
 show are not in it. CPU, CUDA and DLA are those of Jetson AGX Orin, HTP that of QCS8550, OpenCL and RKNN of RK3588.
 CPU, CUDA and OpenCL stages are compiled by general schedules where no kernel of ours fits.
 
-MobileNetV4, ViT, Swin, RT-DETR, DeepLabV3+ and SegFormer are exported from torchvision, timm, transformers and
-segmentation-models-pytorch, CenterNet, PIDNet, SSD300 and BEVFormer from definitions after their papers, by
-`python -m tools.generate.zoo_networks FOLDER`. BEVFormer takes what the cameras' geometry gives, and its learnt
-queries, as inputs: constants are read as weights and within Concat, not as activations.
+MobileNetV4, ViT, Swin, RT-DETR, DeepLabV3+, SegFormer and YOLOv6, v9 and v10 (with decoding) are exported from
+torchvision, timm, transformers, segmentation-models-pytorch and ultralytics, CenterNet, PIDNet, SSD300 and BEVFormer
+from definitions after their papers, by `python -m tools.generate.zoo_networks FOLDER`. BEVFormer takes what the
+cameras' geometry gives, and its learnt queries, as inputs: constants are read as weights and within Concat, not as
+activations.
 """
 
 

@@ -1,9 +1,10 @@
 """Networks of the table docs/zoo.md that have no published ONNX file: python -m tools.generate.zoo_networks FOLDER.
 
 Each is exported from its public definition at batch 1, with its large weights set to zero, and written to FOLDER as
-NAME.onnx.xz of a few hundred kB.  Needs torch, torchvision, timm, transformers, segmentation-models-pytorch and onnx
-(written with torch 2.13, torchvision 0.28, timm 1.0.31, transformers 5.23, segmentation-models-pytorch 0.6); nothing is
-downloaded.  `python -m tools.generate.zoo_networks FOLDER NAME...` writes some.
+NAME.onnx.xz of a few hundred kB.  Needs torch, torchvision, timm, transformers, segmentation-models-pytorch,
+ultralytics and onnx (written with torch 2.13 and 2.14, torchvision 0.28, timm 1.0.31, transformers 5.23,
+segmentation-models-pytorch 0.6, ultralytics 8.4); nothing is downloaded.
+`python -m tools.generate.zoo_networks FOLDER NAME...` writes some.
 """
 
 from __future__ import annotations
@@ -71,6 +72,19 @@ def _deeplab() -> tuple[Any, tuple[Any, ...], list[str]]:
     return net, (torch.zeros(1, 3, 512, 512),), ["image"]
 
 
+def _yolo(name: str) -> Callable[[], tuple[Any, tuple[Any, ...], list[str]]]:
+    def made() -> tuple[Any, tuple[Any, ...], list[str]]:
+        """Return a YOLO with decoding, from its description in ultralytics."""
+        import torch
+        from ultralytics.nn.tasks import DetectionModel
+
+        net = DetectionModel(f"{name}.yaml", verbose=False)
+        net.model[-1].export = True  # boxes and scores as one output
+        return net, (torch.zeros(1, 3, 640, 640),), ["images"]
+
+    return made
+
+
 def _centernet() -> tuple[Any, tuple[Any, ...], list[str]]:
     import torch
 
@@ -126,6 +140,9 @@ NETWORKS: dict[str, Callable[[], tuple[Any, tuple[Any, ...], list[str]]]] = {
     "rt_detr_r50": _rt_detr,
     "segformer_b0": _segformer,
     "deeplabv3plus_resnet50": _deeplab,
+    "yolov6n": _yolo("yolov6n"),
+    "yolov9t": _yolo("yolov9t"),
+    "yolov10n": _yolo("yolov10n"),
     "centernet_resnet18": _centernet,
     "ssd300_resnet50": _ssd,
     "pidnet_s": _pidnet,

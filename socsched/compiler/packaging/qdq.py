@@ -28,7 +28,8 @@ def write_qdq(
 ) -> str:
     """Write an int8 artefact's network as quantised.onnx into `folder` and return the file's name.
 
-    Weights, biases and scales are those of the code; inputs and outputs are fp32 and have the network's names.
+    Weights, biases and scales are those of the code; inputs and outputs are fp32 and have the network's names.  Bytes
+    are int8: with uint8, ONNX Runtime adds pairs of products in 16 bits on x86 processors without VNNI, which saturate.
     CompileError for a layer without ONNX operator, MachineError when the package onnx is missing.
     """
     model, network = network_of(stage)
@@ -36,6 +37,6 @@ def write_qdq(
         network = take(network, part, layer_types(network))
     chosen, _ = weights_for(model, network, weights)
     integers = quantise(fuse_network(network), chosen, read_scales(artifact.folder / FILE))
-    found: bytes = to_qdq(integers, chosen).SerializeToString()
+    found: bytes = to_qdq(integers, chosen, signed=True).SerializeToString()
     (folder / QUANTISED).write_bytes(found)
     return QUANTISED

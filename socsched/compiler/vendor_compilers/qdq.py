@@ -2,8 +2,9 @@
 
 Every value of a layer is rounded with its scale: signed values about zero, unsigned ones (after a ReLU) over the whole
 range of a byte, as in our own int8 networks.  Weights are symmetric with one scale per output channel, biases are int32
-in units of input scale times weight scale.  A value between a convolution or sum and its activation is not rounded:
-compilers fuse the pair.
+in units of input scale times weight scale.  A weight's step is stated such that input step times weight step over
+result step is the fixed-point multiplier of our int8 network, so that the same sums are rounded by the same ratio.  A
+value between a convolution or sum and its activation is not rounded: compilers fuse the pair.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.quantize.fixed_point import Scale
+from socsched.compiler.quantize.fixed_point import LARGEST_MULTIPLIER, SHIFT, Scale, multiplier
 from socsched.errors import CompileError
 
 _CHANNELS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0, "MatMul": 1}
@@ -46,6 +47,10 @@ class _Quantiser:
         self.added: dict[str, Any] = {}
         self.renamed: dict[str, str] = {}
         """Value -> its dequantised name."""
+        self.fused: dict[str, str] = {}
+        """Value that is not rounded -> result of the operator that is fused with its own."""
+        self.exact: dict[str, Any] = {}
+        """Weight -> the steps by which it is rounded."""
 
     def run(self) -> Any:
         graph = self.model.graph
@@ -58,12 +63,13 @@ class _Quantiser:
             if value.type.tensor_type.elem_type == 1:
                 self._round(value.name, value.name)
         for node in graph.node:
-            self._inputs(node)
             name = node.output[0]
             following = readers.get(name, [])
-            fused = len(following) == 1 and following[0].op_type in _FUSED and name not in outputs
+            if len(following) == 1 and following[0].op_type in _FUSED and name not in outputs:
+                self.fused[name] = following[0].output[0]
+            self._inputs(node)
             self.nodes.append(node)
-            if fused:
+            if name in self.fused:
                 continue
             if name in outputs:
                 node.output[0] = f"{name}.real"
@@ -81,7 +87,7 @@ class _Quantiser:
         weighted = axis is not None and len(node.input) > 1 and node.input[1] in self.constants
         for index, name in enumerate(node.input):
             if weighted and index == 1:
-                node.input[1] = self._weight(name, self._axis(node, axis or 0))
+                node.input[1] = self._weight(node, name, self._axis(node, axis or 0))
             elif weighted and index == 2:
                 node.input[2] = self._bias(node, name)
             elif name in self.constants and self._is_value(node, index):
@@ -124,23 +130,26 @@ class _Quantiser:
         self.nodes.append(helper.make_node("DequantizeLinear", [f"{value}.bytes", step, point], [result], f"{value}.d"))
         self.renamed[value] = result
 
-    def _weight(self, name: str, axis: int) -> str:
-        array = self.constants[name].astype(np.float32)
+    def _weight(self, node: Any, name: str, axis: int) -> str:
+        array = self.constants[name].astype(np.float64)
         others = tuple(a for a in range(array.ndim) if a != axis)
-        steps = np.maximum(np.abs(array).max(axis=others), 1e-8).astype(np.float32) / np.float32(_LARGEST)
+        exact = np.maximum(np.abs(array).max(axis=others), 1e-8) / _LARGEST
         shape = [-1 if a == axis else 1 for a in range(array.ndim)]
-        stored = np.clip(np.rint(array / steps.reshape(shape)), -_LARGEST, _LARGEST).astype(np.int8)
+        stored = np.clip(np.rint(array / exact.reshape(shape)), -_LARGEST, _LARGEST).astype(np.int8)
+        self.exact.setdefault(name, exact)
+        source = self._scale(node.input[0].removesuffix(".rounded")).step
+        target = self._scale(self.fused.get(node.output[0], node.output[0])).step
+        ratio = exact * source / target
+        fixed = multiplier(ratio) * 2.0**-SHIFT * float(np.float32(target)) / float(np.float32(source))
+        steps = np.where(ratio < LARGEST_MULTIPLIER * 2.0**-SHIFT, fixed, exact).astype(np.float32)
         return self._stored(name, stored, steps, axis)
 
     def _bias(self, node: Any, name: str) -> str:
-        source, weight = node.input[0], node.input[1].removesuffix(".rounded")
-        steps = self._steps_of(source) * self.added_array(f"{weight}.step")
-        stored = np.clip(np.rint(self.constants[name] / steps), -(2**31) + 1, 2**31 - 1).astype(np.int32)
-        return self._stored(name, stored, steps.astype(np.float32), 0)
-
-    def _steps_of(self, value: str) -> Any:
-        name = value.removesuffix(".rounded")
-        return np.float32(self._scale(name).step)
+        source = self._scale(node.input[0].removesuffix(".rounded")).step
+        weight = node.input[1].removesuffix(".rounded")
+        stored = np.rint(self.constants[name].astype(np.float64) / (self.exact[weight] * source))
+        stored = np.clip(stored, -(2**31) + 1, 2**31 - 1).astype(np.int32)
+        return self._stored(name, stored, np.float32(source) * self.added_array(f"{weight}.step"), 0)
 
     def _constant(self, name: str) -> str:
         array = self.constants[name].astype(np.float32)
@@ -172,5 +181,5 @@ class _Quantiser:
     def _add(self, name: str, array: Any) -> str:
         from onnx import numpy_helper
 
-        self.added[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
+        self.added[name] = numpy_helper.from_array(np.array(array, order="C"), name)  # keeps scalars scalar
         return name

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,61 +10,21 @@ import pytest
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from int8_networks import conv, residual_block, scales_of, transposed, weights_of  # noqa: E402
+from qdq_networks import SOURCES  # noqa: E402
 
 from socsched.compiler.builder import compile_stage, shipped_scales  # noqa: E402
 from socsched.compiler.layouts import convert  # noqa: E402
 from socsched.compiler.loading.stages import load as load_stage  # noqa: E402
-from socsched.compiler.quantize.calibrate import calibrate, seeded_samples  # noqa: E402
 from socsched.compiler.quantize.network import QuantisedGraph, quantise  # noqa: E402
 from socsched.compiler.quantize.qdq_export import to_qdq  # noqa: E402
 from socsched.compiler.quantize.reference import compute, outputs  # noqa: E402
-from socsched.compiler.quantize.scales import Scales, read_scales, write_scales  # noqa: E402
+from socsched.compiler.quantize.scales import read_scales, write_scales  # noqa: E402
 from socsched.descriptor.catalog import get_platform  # noqa: E402
 from socsched.descriptor.pipeline import Stage  # noqa: E402
 from socsched.graph.expand import fuse_network  # noqa: E402
-from socsched.graph.network import Network  # noqa: E402
 from socsched.graph.operators import TensorType  # noqa: E402
-from socsched.models.onnx_import import load  # noqa: E402
 from socsched.models.registry import get_model  # noqa: E402
-from tests.models.onnx_files import resnet, trunk, yolo  # noqa: E402
 from tests.onnx_sessions import exact_session  # noqa: E402
-
-Arrays = Mapping[str, np.ndarray[Any, Any]]
-
-
-def calibrated(network: Network, weights: Arrays) -> tuple[QuantisedGraph, Arrays]:
-    return quantise(fuse_network(network), weights, calibrate(network, weights, seeded_samples(network))), weights
-
-
-def of_file(make: Any) -> Any:
-    return lambda folder: calibrated(*load(make(folder / "float.onnx")))
-
-
-def given(network: Network) -> Any:
-    graph, weights = fuse_network(network), weights_of(network)
-    return lambda folder: (quantise(graph, weights, Scales(scales_of(graph, {})), False), weights)
-
-
-def trained(folder: Path) -> tuple[QuantisedGraph, Arrays]:
-    """Return the backbone of PointPillars-S with its shipped weights and scales."""
-    model = get_model("pointpillars-s.backbone", {})
-    assert model.network is not None and model.trained is not None
-    network, scales = model.network(), shipped_scales(model)
-    assert scales is not None
-    weights = model.trained()
-    return quantise(fuse_network(network), weights, scales), weights
-
-
-NETWORKS = {
-    "trunk": of_file(trunk),
-    "resnet": of_file(resnet),
-    "yolo": of_file(yolo),
-    "conv": given(conv(16, 24, 20, 22, 3, 2, 1, True)),
-    "transposed": given(transposed(16, 8, 9, 7, (2, 2, 0))),
-    "residual": given(residual_block()),
-    "pointpillars-s": trained,
-}
 
 
 def read_back(path: Path) -> QuantisedGraph:
@@ -90,9 +48,10 @@ def assert_same_integers(one: QuantisedGraph, other: QuantisedGraph) -> None:
 
 
 @pytest.mark.parametrize("signed", [False, True], ids=["uint8", "int8"])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", SOURCES)
 def test_a_file_holds_the_integers_of_the_network(name: str, signed: bool, tmp_path: Path) -> None:
-    quantised, weights = NETWORKS[name](tmp_path)
+    source = SOURCES[name](tmp_path)
+    quantised, weights = source.quantised(), source.weights
     made = to_qdq(quantised, weights, signed)
     onnx.checker.check_model(made, full_check=True)
     onnx.save(made, str(tmp_path / "first.onnx"))
@@ -108,11 +67,13 @@ def test_a_file_holds_the_integers_of_the_network(name: str, signed: bool, tmp_p
             np.testing.assert_array_max_ulp(ours.layer.factor, theirs.layer.factor, 2)
 
 
-@pytest.mark.parametrize("name", [name for name in NETWORKS if name not in ("resnet", "yolo")])
-def test_onnx_runtime_computes_the_same_integers(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("signed", [False, True], ids=["uint8", "int8"])
+@pytest.mark.parametrize("name", [name for name in SOURCES if name not in ("resnet", "yolo")])
+def test_onnx_runtime_computes_the_same_integers(name: str, signed: bool, tmp_path: Path) -> None:
     """Every operator alone, on the bytes that ONNX Runtime has: all but halves, and sums as near as fp32 resolves."""
-    quantised, weights = NETWORKS[name](tmp_path)
-    model = to_qdq(quantised, weights)
+    source = SOURCES[name](tmp_path)
+    quantised, weights = source.quantised(), source.weights
+    model = to_qdq(quantised, weights, signed)
     random = np.random.default_rng(3)
     arrays = {
         value: random.standard_normal(tensor.shape).astype(np.float32)
@@ -120,14 +81,16 @@ def test_onnx_runtime_computes_the_same_integers(name: str, tmp_path: Path) -> N
     }
     stored = [node.output[0] for node in model.graph.node if node.op_type == "QuantizeLinear"]
     model.graph.output.extend(
-        onnx.helper.make_tensor_value_info(value, onnx.TensorProto.UINT8, None) for value in stored
+        onnx.helper.make_tensor_value_info(value, onnx.TensorProto.INT8 if signed else onnx.TensorProto.UINT8, None)
+        for value in stored
     )
     session = exact_session(model.SerializeToString())
     found = dict(zip([value.name for value in session.get_outputs()], session.run(None, arrays), strict=True))
     values = {}
     for value in stored:
         key = value.removesuffix(".bytes").replace(".", "_")
-        values[key] = found[value].astype(np.int64) - (128 if quantised.scales[key].signed else 0)
+        zero = (128 if quantised.scales[key].signed else 0) - (128 if signed else 0)
+        values[key] = found[value].astype(np.int64) - zero
     count = differing = 0
     for step in quantised.steps:
         if step.output in values:
@@ -139,7 +102,8 @@ def test_onnx_runtime_computes_the_same_integers(name: str, tmp_path: Path) -> N
 
 
 def test_a_quantised_file_runs_as_a_stage(tmp_path: Path) -> None:
-    quantised, weights = NETWORKS["trunk"](tmp_path)
+    source = SOURCES["trunk"](tmp_path)
+    quantised, weights = source.quantised(), source.weights
     path = tmp_path / "net.onnx"
     onnx.save(to_qdq(quantised, weights), str(path))
     stage = Stage("net", "net", "onnx", params={"file": str(path)}, precisions=("int8",))

@@ -82,8 +82,8 @@ def build(facts: HostFacts) -> Platform:
         precisions={"fp32": _precision(facts, bits, clock)},
         bandwidth=bandwidth,
         sram=Figure(facts.cache_bytes, "published", "linux", "last-level cache"),
-        # the analysis models the executor, which starts a job only on free cores and runs it to completion, not Linux
-        preemption=Preemption("none", Figure(0, "derived", note="the executor never preempts a running job")),
+        # the analysis models the executor, not Linux: under "none" each one runs jobs to completion
+        preemption=Preemption("none", Figure(0, "derived", note="jobs run to completion unless a file says full")),
         launch_ns=Figure(_LAUNCH_NS, "derived", "vm", "one VM call and its allocations, 1.6 us + about 3 us", 0.5),
         submit_ns=Figure(_SUBMIT_NS, "assumed", note="waking a worker thread, loaded machine: 20-200 us", error=1.0),
         handoff_ns=Figure(0, "derived", note="one address space: outputs are handed over by reference"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -28,6 +29,8 @@ PYTHON_START = "start-python.sh"
 """The program that runs a bundle stage by stage; without an application, `start.sh` starts it."""
 _CROSS = {"aarch64": "aarch64-linux-gnu-g++", "x86_64": "x86_64-linux-gnu-g++"}
 _SECONDS = 10
+_BOARDS = (2, 31)
+"""The glibc of the oldest boards (JetPack 5)."""
 _NEVER_BUNDLED = ("manifest.json", SUMS)
 
 
@@ -92,6 +95,7 @@ def write_application(
             selftest=SELFTEST,
             references=f"{FOLDER}/{REFERENCES}",
             python=PYTHON_START,
+            mode=platform.mode(plan.mode).id if platform else "",
         ),
         encoding="utf-8",
     )
@@ -120,6 +124,9 @@ def _build(machines: Sequence[str], folder: Path, note: Callable[[str], None]) -
         except MachineError as error:
             note(f"no native executor for {machine}: {error}")
             continue
+        if (newest := newest_glibc(made.read_bytes())) > _BOARDS:
+            least = ".".join(map(str, newest))
+            note(f"the native executor for {machine} needs glibc {least}, since its compiler links against that one")
         found[machine] = folder / FOLDER / machine / NAME
         found[machine].parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(made, found[machine])
@@ -127,10 +134,17 @@ def _build(machines: Sequence[str], folder: Path, note: Callable[[str], None]) -
     return found
 
 
+def newest_glibc(program: bytes) -> tuple[int, int]:
+    """Return the newest version of glibc that a program's symbols ask for, (0, 0) for none."""
+    found = re.findall(rb"\0GLIBC_(\d+)\.(\d+)(?=[.\0])", program)
+    return max(((int(major), int(minor)) for major, minor in found), default=(0, 0))
+
+
 _START = """\
 #!/bin/sh
 # Runs this bundle on its board in real time. Needs a shell and the C library; no Python.
 #   start.sh [--duration SECONDS] [-o RESULTS]   checks digests, runs the plan, writes results for `socsched report`
+#            [--apply-mode]                      sets a Jetson to the plan's power mode before, and back afterwards
 #   start.sh --selftest                          checks digests, decisions, and every stage on stored inputs and outputs
 # Other options are those of {python}, which runs stage after stage and needs Python.
 set -eu
@@ -139,6 +153,7 @@ program="$here/{folder}/$(uname -m)/{name}"
 seconds=10
 results=results
 selftest=
+mode=
 if [ -f "$here/{python}" ]; then
     for option in "$@"; do
         case "$option" in --input | --all | --json | --help) exec sh "$here/{python}" "$@" ;; esac
@@ -149,7 +164,11 @@ while [ $# -gt 0 ]; do
         --duration) seconds="${{2:?--duration needs a number of seconds}}"; shift 2 ;;
         -o) results="${{2:?-o needs a folder}}"; shift 2 ;;
         --selftest) selftest=yes; shift ;;
-        *) echo "usage: start.sh [--duration SECONDS] [-o RESULTS] | --selftest" >&2; exit 2 ;;
+        --apply-mode)
+            mode="{mode}"
+            [ -n "$mode" ] || {{ echo "error: the plan has no power mode" >&2; exit 2; }}
+            shift ;;
+        *) echo "usage: start.sh [--duration SECONDS] [-o RESULTS] [--apply-mode] | --selftest" >&2; exit 2 ;;
     esac
 done
 case "$seconds" in '' | *[!0-9]* | ???????*) echo "error: --duration: expected whole seconds" >&2; exit 2 ;; esac
@@ -170,5 +189,18 @@ if [ -n "$selftest" ]; then
 fi
 mkdir -p "$results"
 cp "$here/plan.json" "$results/plan.json"
+if [ -n "$mode" ]; then
+    before=$(nvpmodel -q)
+    before=${{before##*[!0-9]}}
+    trap 'nvpmodel -m "$before"' EXIT
+    nvpmodel -m "$mode" </dev/null
+    now=$(nvpmodel -q)
+    if [ "${{now##*[!0-9]}}" != "$mode" ]; then
+        echo "error: the board does not change to mode $mode; it may need a reboot" >&2
+        exit 3
+    fi
+    "$program" "$here/run.json" -o "$results" --horizon-ns "${{seconds}}000000000"
+    exit
+fi
 exec "$program" "$here/run.json" -o "$results" --horizon-ns "${{seconds}}000000000"
 """

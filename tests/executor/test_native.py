@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -17,8 +18,9 @@ from typing import Any
 import pytest
 
 from socsched.api.folders import load as load_folder
+from socsched.descriptor.catalog import get_platform
 from socsched.errors import UsageError
-from socsched.executor.application import write_application
+from socsched.executor.application import newest_glibc, write_application
 from socsched.executor.build import build_executor, find_executor
 from socsched.executor.face import execute_natively
 from socsched.executor.orders import declared_terms
@@ -405,12 +407,42 @@ def test_a_bundle_runs_without_python(executor: Path, tmp_path: Path) -> None:
     _, trace, _ = load_folder(results)
     assert trace.duration_ns >= 1000 * MS
     assert [job.status for job in trace.jobs] == ["done"] * 200
-    for wrong in (("--duration", "soon"), ("--all",)):
+    for wrong in (("--duration", "soon"), ("--all",), ("--apply-mode",)):
         assert run(*wrong).returncode == 2
     with (bundle / "plan.json").open("a") as file:
         file.write(" ")
     damaged = run("--selftest")
     assert damaged.returncode == 2 and "plan.json: differs from what was built" in damaged.stderr
+
+
+@pytest.mark.parametrize(("refuses", "code"), [(False, 0), (True, 3)])
+def test_a_bundle_sets_the_power_mode_and_restores_it(executor: Path, refuses: bool, code: int, tmp_path: Path) -> None:
+    made = chain_of_two().plan
+    bundle, tools = tmp_path / "bundle", tmp_path / "bin"
+    bundle.mkdir()
+    tools.mkdir()
+    (bundle / "plan.json").write_text(json.dumps(to_document(made), sort_keys=True))
+    board = get_platform("jetson-agx-orin-64gb")
+    mode = replace(board.modes[-1], name=made.mode)
+    assert write_application(made, pipeline(made), bundle, lambda _: None, replace(board, modes=(mode,)))
+    tool = f"""#!/bin/sh
+echo "$@" >> {tmp_path}/calls
+{"true || " if refuses else ""}[ "$1" = -q ] || echo "$2" > {tmp_path}/mode
+printf "NV Power Mode: NAME\\n%s\\n" "$(cat {tmp_path}/mode)"
+"""
+    (tools / "nvpmodel").write_text(tool)
+    (tools / "nvpmodel").chmod(0o755)
+    (tmp_path / "mode").write_text("7\n")
+    command = [bundle / "start.sh", "--apply-mode", "--duration", "1", "-o", str(tmp_path / "results")]
+    env = {"PATH": f"{tools}:/usr/bin:/bin"}
+    assert subprocess.run(command, capture_output=True, check=False, env=env).returncode == code
+    assert (tmp_path / "calls").read_text().splitlines() == ["-q", f"-m {mode.id}", "-q", "-m 7"]
+    assert (tmp_path / "mode").read_text() == "7\n" and (tmp_path / "results" / JOURNAL).exists() != refuses
+
+
+def test_the_glibc_that_an_executor_needs_is_known(executor: Path) -> None:
+    assert (2, 17) <= newest_glibc(executor.read_bytes()) <= tuple(map(int, platform.libc_ver()[1].split(".")))
+    assert newest_glibc(b"\0GLIBC_2.4\0GLIBC_2.17\0GLIBC_2.2.5\0") == (2, 17)
 
 
 @pytest.mark.slow

@@ -32,8 +32,8 @@ ROOT = Path(__file__).parents[2]
 PERIOD_S = 0.1
 DOWN_S = 3.0
 ALLOWED_BYTES = 2**20
-"""Growth of the detector's resident memory over the second half, on the least-squares line: before, buffers are added
-until there are as many as frames were ever in progress at a time."""
+"""Growth of the detector's resident memory over the second half, on the least-squares line: it grows in single steps,
+probably when more frames are in progress than before, which are rarer there."""
 TIGHT_NS = 100_000
 """Deadline of the last plan, below the execution time of its stages."""
 MARKERS = "/socsched/markers"

@@ -195,6 +195,7 @@ void RealRun::make_levels() {
       worker->tasks = base->tasks;
       worker->seats = base->seats;
       worker->processors = base->processors;
+      if (worker->level == 1) worker->rows = base->rows;  // it releases frames while a job of the base runs
     }
   }
 }

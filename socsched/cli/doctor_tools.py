@@ -87,6 +87,13 @@ OPTIONAL: dict[str, Tool] = {
             ("aarch64-linux-gnu-g++", "aarch64-linux-gnu-gcc", "aarch64-none-linux-gnu-g++"),
         ),
         Tool(
+            "Zig",
+            "executors for boards with glibc 2.31",
+            "pip install 'socsched[boards]'",
+            "without it, they need the glibc of the aarch64 compiler",
+            package="ziglang",
+        ),
+        Tool(
             "aarch64 emulator",
             "running Arm code in tests",
             "sudo apt-get install -y qemu-user",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from socsched.compiler.target import resolve
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.errors import MachineError, SocschedError
-from socsched.executor.build import NAME, build_executor, cxx_compiler
+from socsched.executor.build import NAME, build_executor, cross_compiler, cxx_compiler, glibc_note
 from socsched.executor.bundle_stages import FOLDER, no_stages, write_stages
 from socsched.executor.references import REFERENCES
 from socsched.executor.settings import JOURNAL, PLAN, SETTINGS, RunSettings, document_of
@@ -27,10 +26,7 @@ from socsched.runtime.backends.base import Setting
 SUMS, START, SELFTEST = "SHA256SUMS", "start.sh", "selftest.sha256"
 PYTHON_START = "start-python.sh"
 """The program that runs a bundle stage by stage; without an application, `start.sh` starts it."""
-_CROSS = {"aarch64": "aarch64-linux-gnu-g++", "x86_64": "x86_64-linux-gnu-g++"}
 _SECONDS = 10
-_BOARDS = (2, 31)
-"""The glibc of the oldest boards (JetPack 5)."""
 _NEVER_BUNDLED = ("manifest.json", SUMS)
 
 
@@ -115,29 +111,24 @@ def _build(machines: Sequence[str], folder: Path, note: Callable[[str], None]) -
     """Build the executor for machines, others than this one with a cross compiler; return the files by machine."""
     found: dict[str, Path] = {}
     for machine in dict.fromkeys(machines):
-        compiler = cxx_compiler() if machine == platform_machine() else shutil.which(_CROSS.get(machine, ""))
+        own = machine == platform_machine()
+        here = cxx_compiler()
+        compiler = cross_compiler(machine) if not own else (here,) if here else None
         if compiler is None:
-            note(f"no native executor for {machine}: no C++ compiler ({_CROSS.get(machine, 'g++')})")
+            note(f"no native executor for {machine}: no C++ compiler ({'g++' if own else f'{machine}-linux-gnu-g++'})")
             continue
         try:
             made = build_executor(compiler, machine)
         except MachineError as error:
             note(f"no native executor for {machine}: {error}")
             continue
-        if (newest := newest_glibc(made.read_bytes())) > _BOARDS:
-            least = ".".join(map(str, newest))
-            note(f"the native executor for {machine} needs glibc {least}, since its compiler links against that one")
+        if not own and (remark := glibc_note(made.read_bytes(), machine)):
+            note(remark)
         found[machine] = folder / FOLDER / machine / NAME
         found[machine].parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(made, found[machine])
         found[machine].chmod(0o755)
     return found
-
-
-def newest_glibc(program: bytes) -> tuple[int, int]:
-    """Return the newest version of glibc that a program's symbols ask for, (0, 0) for none."""
-    found = re.findall(rb"\0GLIBC_(\d+)\.(\d+)(?=[.\0])", program)
-    return max(((int(major), int(minor)) for major, minor in found), default=(0, 0))
 
 
 _START = """\

@@ -5,10 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
+import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from socsched.compiler.native import compilers
@@ -25,8 +29,13 @@ _STAGE_FLAGS = tuple(flag for flag in FLAGS if flag not in ("-fPIC", "-shared"))
 """Host stages are C, and their results must equal those of the shared object that Python calls."""
 _LINKED = ("-ldl", "-lm", "-static-libstdc++", "-static-libgcc")
 """The C++ library is linked in, so that a board needs the C library only."""
-_EXPORTED = "{ TVMFFIErrorSetRaisedFromCStrParts; };\n"
-"""What compiled kernels call; nothing else, so that vendors' libraries find no symbol of the linked C++ library."""
+_EXPORTED = "{ global: TVMFFIErrorSetRaisedFromCStrParts; local: *; };\n"
+"""What compiled kernels call; nothing else, so that vendors' libraries find no symbol of the linked C++ library.
+
+Zig's linker exports more, but its C++ library has names of its own (std::__1).
+"""
+BOARDS = (2, 31)
+"""The glibc of the oldest boards (JetPack 5)."""
 _HINT = "install g++ or clang++ (build-essential), or set CXX; or run with --executor event-chained"
 
 
@@ -44,14 +53,22 @@ def find_executor() -> Path | None:
     compiler = cxx_compiler()
     if not compiler or os.environ.get("SOCSCHED_KERNEL") == "python":
         return None
-    return build_executor(compiler, platform.machine())
+    return build_executor((compiler,), platform.machine())
 
 
-def build_executor(compiler: str, machine: str, flags: tuple[str, ...] = ()) -> Path:
-    """Return the executor for `machine` as built by a compiler, with further `flags`; MachineError if it fails."""
+def cross_compiler(machine: str) -> tuple[str, ...] | None:
+    """Return the command of a C++ compiler for another machine: Zig's, for the glibc of the boards, else GNU's."""
+    if find_spec("ziglang") is not None:
+        return (sys.executable, "-m", "ziglang", "c++", "-target", f"{machine}-linux-gnu.{_dotted(BOARDS)}", "-g0")
+    gnu = shutil.which(f"{machine}-linux-gnu-g++")
+    return (gnu,) if gnu else None
+
+
+def build_executor(compiler: Sequence[str], machine: str, flags: tuple[str, ...] = ()) -> Path:
+    """Return the executor for `machine` as built by a compiler command; MachineError if it fails."""
     sources = sorted((*SOURCES.iterdir(), *STAGES))
     key = hashlib.sha256(
-        f"{machine} {platform.libc_ver()} {compiler} {_FLAGS} {_STAGE_FLAGS} {_LINKED} {_EXPORTED} {flags}".encode()
+        f"{machine} {platform.libc_ver()} {[*compiler]} {_FLAGS} {_STAGE_FLAGS} {_LINKED} {_EXPORTED} {flags}".encode()
     )
     for source in sources:
         key.update(source.name.encode() + b"\0" + source.read_bytes())
@@ -65,7 +82,7 @@ def build_executor(compiler: str, machine: str, flags: tuple[str, ...] = ()) -> 
             def compile_one(source: Path) -> str:
                 how = ("-x", "c", *_STAGE_FLAGS) if source.suffix == ".c" else (*_FLAGS, include)
                 made = f"{aside / source.name}.o"
-                compilers.run([compiler, *how, *flags, "-c", str(source), "-o", made], aside, 600)
+                compilers.run([*compiler, *how, *flags, "-c", str(source), "-o", made], aside, 600)
                 return made
 
             objects: list[str] = []
@@ -74,8 +91,8 @@ def build_executor(compiler: str, machine: str, flags: tuple[str, ...] = ()) -> 
                     objects.append(made)
                     tell("building the native executor", len(objects), len(code), "files")
             (aside / "exported").write_text(_EXPORTED)
-            exports = f"-Wl,--dynamic-list={aside / 'exported'}"
-            compilers.run([compiler, *_FLAGS, *flags, *objects, "-o", NAME, *_LINKED, exports], folder, 600)
+            exports = ("-rdynamic", f"-Wl,--version-script={aside / 'exported'}")
+            compilers.run([*compiler, *_FLAGS, *flags, *objects, "-o", NAME, *_LINKED, *exports], folder, 600)
 
     try:
         return library("executor", key.hexdigest()[:24], NAME, build)
@@ -83,3 +100,23 @@ def build_executor(compiler: str, machine: str, flags: tuple[str, ...] = ()) -> 
         raise MachineError(f"the native executor cannot be built: {str(error.output)[-2000:]}", _HINT) from error
     except (OSError, subprocess.SubprocessError) as error:
         raise MachineError(f"the native executor cannot be built: {error}", _HINT) from error
+
+
+def newest_glibc(program: bytes) -> tuple[int, int]:
+    """Return the newest version of glibc that a program's symbols ask for, (0, 0) for none."""
+    found = re.findall(rb"\0GLIBC_(\d+)\.(\d+)(?=[.\0])", program)
+    return max(((int(major), int(minor)) for major, minor in found), default=(0, 0))
+
+
+def glibc_note(program: bytes, machine: str) -> str:
+    """Return what to say of a program that the oldest boards cannot start, "" if they can."""
+    if (newest := newest_glibc(program)) <= BOARDS:
+        return ""
+    return (
+        f"the native executor for {machine} needs glibc {_dotted(newest)}, since its compiler links against that one; "
+        f"with pip install 'socsched[boards]' it needs {_dotted(BOARDS)}"
+    )
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"

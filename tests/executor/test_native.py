@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections import Counter
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ import pytest
 from socsched.api.folders import load as load_folder
 from socsched.descriptor.catalog import get_platform
 from socsched.errors import UsageError
-from socsched.executor.application import newest_glibc, write_application
-from socsched.executor.build import build_executor, find_executor
+from socsched.executor.application import write_application
+from socsched.executor.build import BOARDS, build_executor, cross_compiler, find_executor, glibc_note, newest_glibc
 from socsched.executor.face import execute_natively
 from socsched.executor.orders import declared_terms
 from socsched.executor.outcome import read_outcome
@@ -443,14 +444,18 @@ printf "NV Power Mode: NAME\\n%s\\n" "$(cat {tmp_path}/mode)"
 def test_the_glibc_that_an_executor_needs_is_known(executor: Path) -> None:
     assert (2, 17) <= newest_glibc(executor.read_bytes()) <= tuple(map(int, platform.libc_ver()[1].split(".")))
     assert newest_glibc(b"\0GLIBC_2.4\0GLIBC_2.17\0GLIBC_2.2.5\0") == (2, 17)
+    assert "needs glibc 2.36" in glibc_note(b"\0GLIBC_2.36\0", "aarch64")
+    assert glibc_note(b"\0GLIBC_2.31\0", "aarch64") == ""
 
 
 @pytest.mark.slow
 def test_it_is_built_for_boards(tmp_path: Path) -> None:
-    compiler, emulator = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarch64")
+    compiler, emulator = cross_compiler("aarch64"), shutil.which("qemu-aarch64")
     if compiler is None or emulator is None:
         pytest.skip("no aarch64 compiler or emulator")
     built = build_executor(compiler, "aarch64")
+    if find_spec("ziglang") is not None:
+        assert newest_glibc(built.read_bytes()) <= BOARDS and not glibc_note(built.read_bytes(), "aarch64")
     settings = plain_run(1)
     command = [emulator, "-L", "/usr/aarch64-linux-gnu", str(built), str(write_settings(settings, tmp_path)), "-o"]
     subprocess.run([*command, str(tmp_path), "--virtual"], check=True)

@@ -48,7 +48,7 @@ def main() -> int:
     if compiler is None:
         print("no C++ compiler", file=sys.stderr)
         return 3
-    executor = build_executor(compiler, platform.machine(), tuple(args.flags.split()))
+    executor = build_executor((compiler,), platform.machine(), tuple(args.flags.split()))
     wrong: Counter[str] = Counter()
     seen: Counter[str] = Counter()
     for number in range(args.plans):

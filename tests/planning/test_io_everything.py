@@ -14,7 +14,7 @@ from socsched.descriptor.contention import ContentionChoice
 from socsched.planning.evidence import Bandwidth, Condition, Measurement, Memory, Power, Provenance, Tie, Uncertainty
 from socsched.planning.io import from_document, load, save, to_document
 from socsched.planning.plan import ChainResult, Conflict, Plan, Throttle, Transition, Violation
-from socsched.planning.search_report import ModeResult, Proof, SearchReport
+from socsched.planning.search_report import ModeResult, OpenRequirement, Proof, SearchReport
 from socsched.planning.task import FILE_ORDER, Task
 from socsched.sim.engine import run
 from tests.sim.random_plans import HORIZON, plans
@@ -27,7 +27,7 @@ REPORT = SearchReport(
     whole_stages="open", proof=Proof("bounds", "x"), source="a paper",
     options={"on": True, "share": 0.5, "n": 1, "s": ""}, facts={"steps": [1, {"b": None}]}, rounds=2,
     fixed_point=False, compared_latency_ns={"heft": 9}, portfolio=("list search under edf",),
-    found_by="CP-SAT under fp",
+    found_by="CP-SAT under fp", open=(OpenRequirement("drive", 9, 7, 8, "ns"),), decide=("more time",),
 )  # fmt: skip
 
 

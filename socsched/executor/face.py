@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,6 +30,7 @@ from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.errors import StageFailed
 from socsched.runtime.executor import execute, prepare_inputs
 from socsched.runtime.executor_state import FrameReport
+from socsched.runtime.interrupts import on_first_interrupt
 from socsched.runtime.options import PLAIN, Options
 from socsched.runtime.overload import Policies
 from socsched.runtime.worker import warn
@@ -174,7 +174,7 @@ def _run(executor: Path, file: Path, folder: Path, plan: Plan, on_frame: Callabl
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         reports = _reports(folder / JOURNAL, plan)
         try:
-            with _interrupts(process):
+            with on_first_interrupt(lambda: process.send_signal(signal.SIGINT)):
                 running = True
                 while running:
                     with suppress(subprocess.TimeoutExpired):
@@ -191,24 +191,6 @@ def _run(executor: Path, file: Path, folder: Path, plan: Plan, on_frame: Callabl
     if problem or process.returncode not in (0, SocschedError.exit_code):
         kind = UsageError if process.returncode == UsageError.exit_code else MachineError
         raise kind(f"the native executor ended with {process.returncode}: {problem.removeprefix('error: ')}", _INSTEAD)
-
-
-@contextmanager
-def _interrupts(process: subprocess.Popen[str]) -> Iterator[None]:
-    """Pass the first SIGINT on to a process; a second one gets the previous handler."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, stack: object) -> None:
-        process.send_signal(signal.SIGINT)
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _reports(journal: Path, plan: Plan) -> Iterator[Sequence[FrameReport]]:

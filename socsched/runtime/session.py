@@ -8,11 +8,9 @@ warm up thread pools, caches and memory.
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 
 from socsched.faults.model import Faults
 from socsched.runtime import realtime, timetable
@@ -26,6 +24,7 @@ from socsched.runtime.failover import Losses
 from socsched.runtime.frames import FrameSource
 from socsched.runtime.frames_file import FramesFile
 from socsched.runtime.injector import Injector
+from socsched.runtime.interrupts import on_first_interrupt
 from socsched.runtime.journal import Journal
 from socsched.runtime.monitor import Monitor, hang_limit
 from socsched.runtime.options import Options
@@ -90,7 +89,7 @@ class Session:
         hub.lossless = self._alone or asap
         realtime.keep_memory()
         with ExitStack() as stack:
-            stack.enter_context(self._interrupts())
+            stack.enter_context(on_first_interrupt(self._interrupt))
             stack.callback(lambda: stop_workers(self._workers(), self._injector.freed))
             for text in replaced_runtimes(self._setting):
                 self._note(text)
@@ -254,19 +253,5 @@ class Session:
         trace.instants.sort(key=lambda instant: instant.time_ns)
         trace.slices.sort(key=lambda piece: piece.start_ns)
 
-    @contextmanager
-    def _interrupts(self) -> Iterator[None]:
-        """Turn the first SIGINT into an orderly end; a second one gets the previous handler."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def stop(number: int, stack: object) -> None:
-            self._hub.interrupted = True
-            signal.signal(signal.SIGINT, before)
-
-        before = signal.signal(signal.SIGINT, stop)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
+    def _interrupt(self) -> None:
+        self._hub.interrupted = True

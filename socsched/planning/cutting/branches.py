@@ -30,7 +30,7 @@ class Branch:
 
 
 def branches(stage: Divisible) -> list[Branch]:
-    """Return the branches of a network that have units beside them."""
+    """Return the branches of a network during which other units may run."""
     needs = _needs(stage)
     known: list[set[int]] = []
     for need in needs:

@@ -1,0 +1,26 @@
+"""An orderly end on Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def on_first_interrupt(act: Callable[[], None]) -> Iterator[None]:
+    """Call `act` on the first SIGINT; a second one gets the previous handler.  Only the main thread gets signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, stack: object) -> None:
+        act()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -14,12 +14,16 @@ from socsched.models.onnx_shape_operators import reduction
 if TYPE_CHECKING:
     from socsched.models.onnx_layers import Translation
 
+_CHECK = "check the file with onnx.checker"
+
 
 def depth_to_space(t: Translation, node: Node) -> None:
     """Emit DepthToSpace, in either order of the channels."""
     batch, channels, height, width = t.graph.tensor(node.inputs[0]).shape
     size = int(node.attrs["blocksize"])
-    kept = channels // (size * size)
+    kept, rest = divmod(channels, size * size)
+    if rest or size < 0:
+        raise t.refused(f"{channels} channels are not blocks of {size} x {size} pixels", _CHECK)
     if node.attrs.get("mode", "DCR") == "CRD":
         split, order = (batch, kept, size, size, height, width), (0, 1, 4, 2, 5, 3)
     else:
@@ -31,7 +35,9 @@ def space_to_depth(t: Translation, node: Node) -> None:
     """Emit SpaceToDepth."""
     batch, channels, height, width = t.graph.tensor(node.inputs[0]).shape
     size = int(node.attrs["blocksize"])
-    high, wide = height // size, width // size
+    (high, low), (wide, side) = divmod(height, size), divmod(width, size)
+    if low or side or size < 0:
+        raise t.refused(f"{height} x {width} pixels are not blocks of {size} x {size}", _CHECK)
     result = (batch, channels * size * size, high, wide)
     _rearrange(t, node, (batch, channels, high, size, wide, size), (0, 3, 5, 1, 2, 4), result)
 
@@ -90,6 +96,8 @@ def lrn(t: Translation, node: Node) -> None:
     if size % 2 == 0 or beta != 0.75:
         raise t.refused("only odd windows and a beta of 0.75 are known", "export with batch normalisation instead")
     x, (batch, channels, height, width) = t.source(node.inputs[0]), t.graph.tensor(node.inputs[0]).shape
+    if not 0 < size < 2 * channels:
+        raise t.refused(f"a window of {size} over {channels} channels is not known", "no wider than all channels")
     squares = t.emit(node, "multiply", [x, x])
     rows = t.emit(node, "reshape", [squares], shape=(batch, 1, channels, height * width))
     side = (size - 1) // 2
@@ -111,7 +119,9 @@ def einsum(t: Translation, node: Node) -> None:
     left, right = given
     sides: dict[str, int] = {}
     for term, name in zip(given, node.inputs, strict=True):
-        sides |= zip(term, t.graph.tensor(name).shape, strict=True)
+        for letter, side in zip(term, t.graph.tensor(name).shape, strict=True):
+            if sides.setdefault(letter, side) != side:
+                raise t.refused(f"{letter} of {terms} is {sides[letter]} and {side}", _CHECK)
     both = [one for one in left if one in right]
     batch, inner = [one for one in both if one in result], [one for one in both if one not in result]
     rows = [one for one in left if one not in both]

@@ -55,7 +55,7 @@ class Translation:
                 HANDLERS[node.op](self, node)
             except InputError:
                 raise
-            except (AssertionError, IndexError, KeyError, TypeError, ValueError) as error:
+            except (ArithmeticError, AssertionError, IndexError, KeyError, TypeError, ValueError) as error:
                 detail = f": {error}" if str(error) else ""
                 raise self.refused(f"a form of {node.op} that is not understood{detail}") from error
         self.fold_batch_norm()
@@ -149,8 +149,10 @@ class Translation:
         return len(self.graph.tensor(name).shape)
 
     def axis(self, node: Node, default: int) -> int:
-        axis = int(node.attrs.get("axis", default))
-        return axis + self.rank(node.inputs[0]) if axis < 0 else axis
+        axis, rank = int(node.attrs.get("axis", default)), self.rank(node.inputs[0])
+        if not -rank <= axis <= rank:
+            raise self.refused(f"there is no axis {axis} among {rank}", "check the file with onnx.checker")
+        return axis + rank if axis < 0 else axis
 
     def quantisation(self) -> Quantisation | None:
         """Return the scales that the file states, by layer and weight; None for a network in floats."""

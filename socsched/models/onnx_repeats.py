@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from socsched.models.onnx_layers import Translation
 
 MOST_JOINED = 2**24
-"""Values of a tensor that is joined from constants and computed values."""
+"""Values of a tensor that is joined from constants and computed values, or of zeros that repeat a value."""
 
 
 def repeat(t: Translation, node: Node) -> None:
@@ -37,7 +37,10 @@ def _broadcast(t: Translation, node: Node, before: tuple[int, ...], after: tuple
     x = t.source(node.inputs[0])
     if aligned != before:
         x = t.emit(node, "reshape", [x], shape=aligned)
-    zeros = np.zeros([1 if one == size else size for one, size in zip(aligned, after, strict=True)], np.float32)
+    sides = [1 if one == size else size for one, size in zip(aligned, after, strict=True)]
+    if prod(sides) > MOST_JOINED:
+        raise t.refused(f"a value is repeated more than {MOST_JOINED} times", "operators broadcast by themselves")
+    zeros = np.zeros(sides, np.float32)
     t.emit(node, "add", [x], weights={"constant": t.param(zeros)})
 
 

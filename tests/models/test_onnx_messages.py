@@ -42,6 +42,11 @@ def single(folder: Path, make: Callable[[Builder], str]) -> Path:
             "a scale or bias of another shape than [8] is not known",
             "expand",
         ),
+        (lambda b: b.op("DepthToSpace", "image", blocksize=0), "DepthToSpace that is not understood", ""),
+        (lambda b: b.op("SpaceToDepth", "image", blocksize=3), "8 x 8 pixels are not blocks of 3 x 3", "checker"),
+        (lambda b: b.op("LRN", "image", size=-3), "a window of -3 over", "all channels"),
+        (lambda b: b.op("LRN", "image", size=10**8 + 1), "a window of 100000001 over", "all channels"),
+        (lambda b: b.op("LpNormalization", "image", axis=9), "there is no axis 9 among 4", "checker"),
         (
             lambda b: b.op("Tile", "image", b.constant(np.array([1, 2, 1, 1]))),
             "only sides of 1 are repeated",
@@ -185,3 +190,10 @@ def test_help_is_only_for_what_is_not_read() -> None:
     assert not set(onnx_help._HELP) & set(onnx_operators.HANDLERS)
     assert help_for("LSTM") and not help_for("Relu")
     assert all(onnx.defs.has(op) or op == "Swish" for op in onnx_help._HELP)
+
+
+def test_zeros_that_repeat_a_value_are_bounded(tmp_path: Path) -> None:
+    b = Builder()
+    repeated = b.op("Expand", "image", b.constant(np.array([2**25, 1, 1, 2])))
+    path = b.save(tmp_path / "net.onnx", [1, 1, 1, 2], [repeated])
+    assert "a value is repeated more than 16777216 times" in str(refusal(path))

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from socsched.planning.schedulability.path_rivals import NEVER, Rival, System, Window, ends, frames, latest_release
-from socsched.planning.schedulability.tasks import single_resource
 
 SPANS = 20
 """Steps of the iteration over the jobs of a path's own sources after which it keeps its bound."""
@@ -21,6 +20,8 @@ def by_last_delay(
     this is worse than their execution times are charged with these, one after the other.
     """
     most, span = limit - whole.origin, whole.alone + 1
+    if not _aligned_jobs(system, path, finish, whole.aligned, most):  # the same equation as for `whole`
+        return None
     parts: dict[int, Window | None] = {0: whole}
     for _ in range(SPANS):
         found = _last_delay(system, path, finish, parts, whole, span, most)
@@ -79,7 +80,7 @@ def _aligned_jobs(
     for rival in rivals:
         task = system.tasks[rival.name]
         group = system.groups[rival.name]
-        one, full = single_resource(group), all(other.preemption == "full" for other in group)
+        one, full = system.single[rival.name], all(other.preemption == "full" for other in group)
         hops = [
             (
                 index,

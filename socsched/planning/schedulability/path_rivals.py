@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from itertools import chain
 
 from socsched.planning.schedulability.tasks import RtTask, components, single_resource
@@ -17,19 +17,25 @@ NEVER = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Tasks with their resources, and the sources of every task; `deadlines` (ns) under EDF, None: fixed priorities."""
+    """Tasks with their resources, and the sources of every task; `deadlines` (ns) under EDF, None: fixed priorities.
+
+    `single`: whether the resource of a task is one processor, `single_resource`.
+    """
 
     tasks: Mapping[str, RtTask]
     deadlines: Mapping[str, int] | None
     groups: Mapping[str, Sequence[RtTask]]
+    single: Mapping[str, bool]
     sources: Mapping[str, str]
     later: Mapping[str, frozenset[str]]
 
     @staticmethod
     def of(tasks: Mapping[str, RtTask], deadlines: Mapping[str, int] | None) -> System:
         """Return the system of these tasks."""
-        groups = {task.name: group for group in components(tasks.values()) for task in group}
-        return System(tasks, deadlines, groups, _sources(tasks), _descendants(tasks))
+        parts = components(tasks.values())
+        groups = {task.name: group for group in parts for task in group}
+        single = {task.name: one for group in parts for one in [single_resource(group)] for task in group}
+        return System(tasks, deadlines, groups, single, _sources(tasks), _descendants(tasks))
 
 
 def _sources(tasks: Mapping[str, RtTask]) -> dict[str, str]:
@@ -89,6 +95,7 @@ class Window:
     runs: int
     foreign: list[list[Rival]]
     aligned: list[Rival]
+    _known: dict[int, list[int]] = field(default_factory=dict)
 
     @staticmethod
     def of(system: System, path: tuple[str, ...], finish: Mapping[str, int], start: int = 0) -> Window | None:
@@ -103,20 +110,19 @@ class Window:
         for names in hops.values():
             group = system.groups[names[0]]
             lanes = max(len(tasks[name].lanes) for name in names)
-            events = 1 if single_resource(group) else 2 * lanes
+            events = 1 if system.single[names[0]] else 2 * lanes
             switch = max(task.switch for task in group)
             alone += sum(tasks[name].wcet for name in names) + (len(names) - 1) * events * switch
             for task in group:
                 if task.name not in finish:
                     return None
-                rival = _rival(system, task, path, names, run_of, finish, events * switch)
                 same = system.sources[task.name] == system.sources[head.name] and task.period == head.period
                 fixed = same and (not task.sporadic or task.offset == head.offset)
                 loose = not fixed and (same or task.sporadic)
+                rival = _rival(system, task, path, names, run_of, finish, events * switch, fixed)
+                if rival.latest <= -rival.finish and not rival.blocks:
+                    continue  # its jobs have ended or yield
                 key = "" if fixed else f"task {task.name}" if loose else f"{system.sources[task.name]} {task.period}"
-                if not fixed:
-                    free = tuple((run, time, -NEVER) for run, time, _ in rival.blocks)
-                    rival = replace(rival, own=False, first=None, blocks=free)
                 rivals.setdefault(key, []).append(rival)
         aligned = rivals.pop("", [])
         runs = 1 + max((run for rival in chain(aligned, *rivals.values()) for run, _, _ in rival.blocks), default=-1)
@@ -155,19 +161,33 @@ class Window:
         With a `span`, jobs of the path's own sources that are released within it only block.
         """
         joint = min(self.runs, RUNS)
-        best = [0] * (1 << joint)
-        mine = _at(self.aligned, 0, span, joint, False) if span else _at(self.aligned, 0, window, joint)
-        for load in chain((_load(rivals, window, joint) for rivals in self.foreign), (mine,)):
-            best = [max(best[mask ^ part] + load[part] for part in _parts(mask)) for mask in range(1 << joint)]
+        mine = _at(self.aligned, span, joint, False) if span else _at(self.aligned, window, joint)
+        best = _joined(self._foreign(window, joint), mine)
         rest = 0
         for run in range(joint, self.runs):
             every = chain(self.aligned, *self.foreign)
             rest += max((time for rival in every for number, time, _ in rival.blocks if number == run), default=0)
         return best[-1] + rest
 
+    def _foreign(self, window: int, joint: int) -> list[int]:
+        """Return the most that sources of other phases delay the path, for each set of runs that they block."""
+        if window not in self._known:
+            best = [0] * (1 << joint)
+            for rivals in self.foreign:
+                best = _joined(best, _load(rivals, window, joint))
+            self._known[window] = best
+        return self._known[window]
 
-def _parts(mask: int) -> list[int]:
-    return [part for part in range(mask + 1) if part & mask == part]
+
+_PARTS = [[part for part in range(mask + 1) if part & mask == part] for mask in range(1 << RUNS)]
+"""The subsets (bits) of each set of runs."""
+
+
+def _joined(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    """Return the largest sums of two delays for each set of runs, every run being blocked by one of them."""
+    if len(one) == 1:
+        return [one[0] + other[0]]
+    return [max(one[mask ^ part] + other[part] for part in _PARTS[mask]) for mask in range(len(one))]
 
 
 def _runs(system: System, path: Sequence[str]) -> dict[str, int]:
@@ -176,7 +196,7 @@ def _runs(system: System, path: Sequence[str]) -> dict[str, int]:
     number, before = -1, 0
     for name in path:
         group = system.groups[name]
-        if single_resource(group) and any(task.segment for task in group):
+        if system.single[name] and any(task.segment for task in group):
             number += id(group) != before
             found[name] = number
         before = id(group)
@@ -191,11 +211,12 @@ def _rival(
     run_of: Mapping[str, int],
     finish: Mapping[str, int],
     switch: int,
+    fixed: bool,
 ) -> Rival:
-    """Return a task of a resource as the path's tasks `names` on that resource see it."""
+    """Return a task of a resource as the path's tasks `names` on it see it; `fixed`: its phase is the path's."""
     group = system.groups[task.name]
     hops = [system.tasks[name] for name in names]
-    one = single_resource(group)
+    one = system.single[task.name]
     near = hops if one else [hop for hop in hops if hop.lanes & task.lanes]
     ordered = one or all(other.preemption == "full" for other in group)
     shift = task.offset - system.tasks[path[0]].offset
@@ -203,7 +224,7 @@ def _rival(
     blocks: dict[int, int] = {}
     if one and task.segment:
         for hop in reversed([hop for hop in hops if hop.name in run_of]):
-            blocks[run_of[hop.name]] = ends(system, path, hop.name, finish)
+            blocks[run_of[hop.name]] = ends(system, path, hop.name, finish) if fixed else -NEVER
     end = path[-1]
     return Rival(
         name=task.name,
@@ -214,8 +235,8 @@ def _rival(
         finish=finish[task.name],
         latest=latest,
         blocks=tuple((run, task.segment + task.switch, begin) for run, begin in blocks.items()),
-        own=task.name in path,
-        first=0 if task.name == end or task.name in system.later[end] else None,
+        own=fixed and task.name in path,
+        first=0 if fixed and (task.name == end or task.name in system.later[end]) else None,
     )
 
 
@@ -239,21 +260,29 @@ def frames(rival: Rival, phase: int, window: int) -> Iterator[tuple[int, int]]:
         at, frame = at + period, frame + 1
 
 
-def _at(rivals: Sequence[Rival], phase: int, window: int, joint: int, counted: bool = True) -> list[int]:
-    """Return the delay by sources at a phase, for each set (bits) of runs of which they block the longest.
+def _at(rivals: Sequence[Rival], window: int, joint: int, counted: bool = True) -> list[int]:
+    """Return the delay by the path's own sources, for each set (bits) of runs of which they block the longest.
 
     Unless `counted`, only blocking.
     """
     total, blocked = 0, [0] * joint
     for rival in rivals:
-        for _, at in frames(rival, phase, window):
+        for _, at in frames(rival, 0, window):
             if at > rival.latest:
                 for run, time, begin in rival.blocks:
                     if run < joint and at < begin:
                         blocked[run] = max(blocked[run], time)
             elif counted:
                 total += min(rival.wcet, at + rival.finish, window - at) + rival.switch
-    return [total + sum(blocked[run] for run in range(joint) if mask >> run & 1) for mask in range(1 << joint)]
+    return _by_set(total, blocked)
+
+
+def _by_set(total: int, blocked: Sequence[int]) -> list[int]:
+    """Return `total` and what blocks the runs of a set, for every set (bits)."""
+    found = [total]
+    for time in blocked:
+        found += [value + time for value in found]
+    return found
 
 
 def _load(rivals: Sequence[Rival], window: int, joint: int) -> list[int]:
@@ -264,14 +293,44 @@ def _load(rivals: Sequence[Rival], window: int, joint: int) -> list[int]:
     period, phases = rivals[0].period, set()
     for rival in rivals:
         last = min(rival.latest, window - 1)
-        steps = {window - 1, window - rival.wcet, rival.wcet - rival.finish, 1 - rival.finish}
+        steps = [window - 1, window - rival.wcet, rival.wcet - rival.finish, 1 - rival.finish]
         if last > -rival.finish:
-            steps |= {last, last + 1}
+            steps += [last, last + 1]
         phases |= {(at - rival.shift) % period for at in steps}
     best = [0] * (1 << joint)
     for phase in phases:
-        best = list(map(max, best, _at(rivals, phase, window, joint)))
+        total, blocked = 0, [0] * joint
+        for rival in rivals:
+            total += _interference(rival, phase + rival.shift, window)
+            if joint and rival.blocks:
+                newest = window - 1 - (window - 1 - phase - rival.shift) % period
+                if newest > max(rival.latest, -rival.finish):
+                    for run, time, _ in rival.blocks:
+                        if run < joint:
+                            blocked[run] = max(blocked[run], time)
+        best = list(map(max, best, _by_set(total, blocked)))
     return best
+
+
+def _interference(rival: Rival, at: int, window: int) -> int:
+    """Return how long jobs of another source, one of them released at `at`, run before the path within a window.
+
+    All take their WCET but those that end soon after the window's begin or are released shortly before its end.
+    """
+    period, wcet, finish = rival.period, rival.wcet, rival.finish
+    last = min(rival.latest, window - 1)
+    at -= (at + finish - 1) // period * period  # the oldest that may not have ended
+    if at > last:
+        return 0
+    total = ((last - at) // period + 1) * (wcet + rival.switch)
+    newest = last - (last - at) % period
+    while at <= newest and at + finish < wcet:
+        total -= wcet - min(at + finish, window - at)
+        at += period
+    while newest >= at and window - newest < wcet:
+        total -= wcet - (window - newest)
+        newest -= period
+    return total
 
 
 def ends(system: System, path: Sequence[str], name: str, finish: Mapping[str, int]) -> int:

@@ -40,12 +40,14 @@ def tighten(
     found = dict(responses)
     for _ in range(PASSES):
         finish = {name: response.value for name, response in found.items() if response.bounded}
-        least = _least(system, finish)
+        longest = _Longest(system, finish)
+        least = _least(system, finish, longest)
         windows = least if least else finish
         for name in list(finish):
-            found[name] = _shortest(system, name, found, windows)
-        if all(found[name].value == value for name, value in finish.items()):
-            break
+            answer = longest.of(name, windows)
+            found[name] = _response(system, answer[1], answer[0], found, found[name]) if answer else found[name]
+        if least or all(found[name].value == value for name, value in finish.items()):
+            break  # a further pass would only confirm the least times
     return {name: _settled(response, found) for name, response in found.items()}
 
 
@@ -58,7 +60,26 @@ def _settled(response: Response, found: Mapping[str, Response]) -> Response:
     return replace(response, terms=(*response.terms, ("release jitter from predecessor", rest)))
 
 
-def _least(system: System, most: Mapping[str, int]) -> dict[str, int] | None:
+class _Longest:
+    """The longest windows of paths below known finish times `most` (ns), computed anew where they may have changed."""
+
+    def __init__(self, system: System, most: Mapping[str, int]) -> None:
+        self._system, self._most = system, most
+        upstream = {name: [name, *(other for other in most if name in system.later[other])] for name in most}
+        self._rests_on = {
+            name: sorted({task.name for other in upstream[name] for task in system.groups[other]}) for name in most
+        }
+        self._known: dict[str, tuple[list[int | None], tuple[int, tuple[str, ...]] | None]] = {}
+
+    def of(self, name: str, finish: Mapping[str, int]) -> tuple[int, tuple[str, ...]] | None:
+        """Return the longest window of a path to a task (ns) and the path; None if none is below the known time."""
+        read = [finish.get(other) for other in self._rests_on[name]]
+        if name not in self._known or self._known[name][0] != read:
+            self._known[name] = read, _longest(self._system, name, finish, self._most[name])
+        return self._known[name][1]
+
+
+def _least(system: System, most: Mapping[str, int], longest: _Longest) -> dict[str, int] | None:
     """Return the least finish times that windows of paths confirm; None if they reach `most` nowhere below it."""
     finish: dict[str, int] = {}
     for name in topological(system.tasks):
@@ -67,7 +88,7 @@ def _least(system: System, most: Mapping[str, int]) -> dict[str, int] | None:
     for _ in range(ROUNDS):
         before = dict(finish)
         for name in finish:
-            found = _longest(system, name, finish, most[name])
+            found = longest.of(name, finish)
             finish[name] = most[name] if found is None else max(found[0], finish[name])
         if finish == before:
             return finish
@@ -108,12 +129,6 @@ def _longest(system: System, name: str, finish: Mapping[str, int], limit: int) -
             return None
         windows.append((window, path))
     return max(windows)
-
-
-def _shortest(system: System, name: str, known: Mapping[str, Response], finish: Mapping[str, int]) -> Response:
-    """Return the shorter of a task's known response and the longest window of a path to it."""
-    found = _longest(system, name, finish, known[name].value)
-    return _response(system, found[1], found[0], known, known[name]) if found else known[name]
 
 
 def _response(

@@ -155,13 +155,13 @@ def _searched(
     longer = Clock(clock.end + options.patience)
 
     def make(
-        mode: str | None,
+        mode: str | Sequence[str] | None,
         cuts: bool,
         observed: Observed = NOTHING,
         explain: bool = False,
         seconds: float | None = None,
         member: Member = first_member,
-        otherwise: Callable[[], Draft | None] | None = None,
+        otherwise: Callable[[Sequence[str]], Draft | None] | None = None,
     ) -> Draft:
         return draft_plan(
             pipeline,
@@ -181,9 +181,9 @@ def _searched(
             otherwise=otherwise,
         )
 
-    def otherwise() -> Draft | None:
+    def otherwise(modes: Sequence[str]) -> Draft | None:
         return first_feasible(
-            tried, others, lambda member, limit: make(mode, options.cuts, seconds=limit, member=member), longer
+            tried, others, lambda member, limit: make(modes, options.cuts, seconds=limit, member=member), longer
         )
 
     exact = options.solver == "cpsat"

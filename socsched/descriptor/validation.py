@@ -64,6 +64,10 @@ class Tree:
         """Return the keys of a mapping."""
         return [str(key) for key in self.value] if isinstance(self.value, dict) else []
 
+    def branches(self) -> Iterator[Tree]:
+        """Return those values that are mappings or lists."""
+        return (item for item in self.items() if isinstance(item.value, (dict, list)))
+
     def texts(self) -> list[Tree]:
         """Return those items that are text."""
         return [item for item in self.items() if item.text]
@@ -139,23 +143,24 @@ def check_figures(root: Tree) -> None:
 
 def is_figure(tree: Tree) -> bool:
     """Return whether a mapping is a figure, or a table of figures, judged by its kind."""
-    return tree.at("kind").text in PROVENANCE
+    kind = tree.value.get("kind") if isinstance(tree.value, dict) else None
+    return isinstance(kind, str) and kind in PROVENANCE
 
 
 def _figures(tree: Tree) -> Iterator[Tree]:
     if is_figure(tree):
         yield tree
     elif tree.key not in ("params", "target"):
-        for item in tree.items():
+        for item in tree.branches():
             yield from _figures(item)
 
 
 def _sources(tree: Tree) -> Iterator[Tree]:
     """Yield every reference to a source: the text under the key ``source`` of any mapping."""
-    for item in tree.items():
-        if item.key == "source" and item.text and isinstance(tree.value, dict):
-            yield item
-        elif (tree.path or item.key != "sources") and item.key not in ("params", "target"):
+    if isinstance(tree.value, dict) and isinstance(tree.value.get("source"), str) and tree.value["source"]:
+        yield tree.at("source")
+    for item in tree.branches():
+        if (tree.path or item.key != "sources") and item.key not in ("params", "target"):
             yield from _sources(item)
 
 

@@ -78,7 +78,7 @@ def make_plan(
 def draft_plan(
     pipeline: Pipeline,
     platform: Platform,
-    mode: str | None = None,
+    mode: str | Sequence[str] | None = None,
     objective: str = "latency",
     policy: str = "edf",
     *,
@@ -92,18 +92,19 @@ def draft_plan(
     limits: Limits = NO_LIMITS,
     explain: bool = True,
     known: Known | None = None,
-    otherwise: Callable[[], Draft | None] | None = None,
+    otherwise: Callable[[Sequence[str]], Draft | None] | None = None,
 ) -> Draft:
     """Return a plan with its verdict, and what its uncertainty follows from; every mode is tried for None or "auto".
 
+    `mode` may be several, in the order in which they are tried.
     `objective` is one of `OBJECTIVES`, or several in order of importance.  `work` gives the work of a stage in a
     precision; at most `budget` mappings are evaluated per mode, and as many again with networks cut between engines
     unless `cuts` is False, within `time_limit` seconds altogether, if stated: equal inputs give equal plans unless it
     is reached.  With the `solver` cpsat, or auto where OR-Tools is installed, the rest of the limit goes into a proof,
     or a better mapping.  `observed`: times from a simulation of an earlier plan; `limits`: caps in addition to the
     mode's; `explain` adds conflicts and levers, which take a while; `known` keeps costs from one plan of the pipeline
-    on the platform to the next; `otherwise` is called where no feasible plan was found and no bound rules one out, and
-    a draft that it returns replaces this one.
+    on the platform to the next; `otherwise` is called where no feasible plan was found and no bound rules one out, with
+    the modes that may have one, that of the best mapping first, and a draft that it returns replaces this one.
 
     The verdict is "infeasible" only with a proof (`solver.proof`), "undecided" if no mapping was found that meets
     every requirement.  With `cuts`, a network that no engine takes whole is planned in parts; a stage that no engine
@@ -131,15 +132,15 @@ def draft_plan(
             break  # a wider search ends with the first mode in which it finds a plan
         model = known.model(option)
         left = 1 if solver == "restarts" else len(usable) - number
-        mine = clock.part((PROVING if proving else SEARCH) / left)
+        mine = clock.part((1.0 if solver == "restarts" else PROVING if proving else SEARCH) / left)
         workload = Workload.of(graph, model, policy, observed, limits)
         solution = solve(workload, goals, budget, mine.part(0.5) if cuts or proving else mine)
+        cutter = cutter_of(pipeline, workload, goals, known.divided(option), mine, known.apart) if cuts else None
         if solver == "restarts":
-            solution = restart(solution, workload, goals, mine.part(RESTARTING))
+            solution = restart(solution, workload, goals, mine.part(RESTARTING) if cutter and cutter.stages else mine)
         if solver == "restarts" and solution.candidate.verdict == "feasible":
             solutions.append(_noted(solution, required))
             continue
-        cutter = cutter_of(pipeline, workload, goals, known.divided(option), mine, known.apart) if cuts else None
         if cutter is not None:
             solution = cut_further(solution, cutter, budget, mine.part(0.5) if proving else mine)
         if proving and goals[0] == "latency":
@@ -153,8 +154,9 @@ def draft_plan(
         option = next((m for m in modes if m.default), modes[0])
         return Draft(unplaceable(graph, known.model(option), policy, goals), None, goals[0])
     best = min(solutions, key=_order)
-    if otherwise is not None and best.candidate.verdict != "feasible" and not all(map(_ruled_out, solutions)):
-        found = otherwise()
+    open_modes = [_load(found).model.mode.name for found in sorted(solutions, key=_order) if not _ruled_out(found)]
+    if otherwise is not None and best.candidate.verdict != "feasible" and open_modes:
+        found = otherwise(open_modes)
         if found is not None:
             return found
     if not explain:
@@ -243,10 +245,12 @@ def _conflicts(best: Solution, goals: Sequence[str], clock: Clock) -> tuple[Solu
     return best, () if best.candidate.verdict == "feasible" else found
 
 
-def modes_of(platform: Platform, name: str | None) -> tuple[PowerMode, ...]:
+def modes_of(platform: Platform, name: str | Sequence[str] | None) -> tuple[PowerMode, ...]:
     """Return the power modes to plan for, all of them for None or "auto"; UsageError for an unknown name."""
     if name is None or name == "auto":
         return platform.modes
+    if not isinstance(name, str):
+        return tuple(mode for one in name for mode in modes_of(platform, one))
     try:
         return (platform.mode(name),)
     except KeyError:

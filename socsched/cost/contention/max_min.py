@@ -39,13 +39,13 @@ class MaxMin:
         """
         if not self.capacity:
             return sum(segment.time_ns for segment in segments)
-        others = loudest(rivals)
+        others = sorted(loudest(rivals))
         return sum(self._worst(segment, others) for segment in segments)
 
     def _worst(self, segment: Segment, others: Sequence[float]) -> int:
         if not draw(segment):
             return segment.time_ns
-        return stretch(segment, worst_share(demand(segment), others, self.capacity))
+        return stretch(segment, _last_share(demand(segment), others, self.capacity))
 
 
 def build(setting: Setting) -> MaxMin:
@@ -78,4 +78,15 @@ def worst_share(own: float, others: Sequence[float], capacity: float) -> float:
 
     Max-min fair shares only shrink when a competitor's demand grows, so the largest demands give the bound.
     """
-    return fair_shares([own, *others], capacity)[0]
+    return _last_share(own, sorted(others), capacity)
+
+
+def _last_share(own: float, others: Sequence[float], capacity: float) -> float:
+    """Return the `fair_shares` share of a demand `own` among others in rising order."""
+    left, waiting = float(capacity), len(others) + 1
+    for other in others:
+        if other >= own:
+            break
+        left -= min(other, left / waiting)
+        waiting -= 1
+    return min(own, left / waiting)

@@ -20,11 +20,12 @@ def by_last_delay(
     this is worse than their execution times are charged with these, one after the other.
     """
     most, span = limit - whole.origin, whole.alone + 1
-    if not _aligned_jobs(system, path, finish, whole.aligned, most):  # the same equation as for `whole`
+    rivals = [_aligned_rival(system, path, finish, rival) for rival in whole.aligned]
+    if not _aligned_jobs(rivals, most):  # the same equation as for `whole`
         return None
     parts: dict[int, Window | None] = {0: whole}
     for _ in range(SPANS):
-        found = _last_delay(system, path, finish, parts, whole, span, most)
+        found = _last_delay(system, path, finish, parts, _aligned_jobs(rivals, span), span, most)
         if found is None or found <= span:
             return None if found is None else found + whole.origin
         span = found
@@ -36,12 +37,11 @@ def _last_delay(
     path: tuple[str, ...],
     finish: Mapping[str, int],
     parts: dict[int, Window | None],
-    whole: Window,
+    jobs: Sequence[_Job],
     span: int,
     most: int,
 ) -> int | None:
-    """Return the longest window if only jobs of its own sources released within a `span` delay it; None from `most`."""
-    jobs = _aligned_jobs(system, path, finish, whole.aligned, span)
+    """Return the longest window if only `jobs` of its own sources, all within a `span`, delay it; None from `most`."""
     fixed = sum(job.switch for job in jobs)
     free, best, charged = [job for job in jobs if job.wcet], most, 0
     while True:
@@ -73,27 +73,44 @@ class _Job:
     first: int
 
 
-def _aligned_jobs(
-    system: System, path: Sequence[str], finish: Mapping[str, int], rivals: Sequence[Rival], span: int
-) -> list[_Job]:
+@dataclass(frozen=True, slots=True)
+class _Aligned:
+    """A rival of the path's own sources.
+
+    `hops`: index, latest release of a job that goes before it, and latest end (ns) of each task that it may delay;
+    `preempts`: it may preempt jobs that hold other lanes.
+    """
+
+    rival: Rival
+    hops: tuple[tuple[int, int, int], ...]
+    preempts: bool
+
+
+def _aligned_rival(system: System, path: Sequence[str], finish: Mapping[str, int], rival: Rival) -> _Aligned:
+    task = system.tasks[rival.name]
+    group = system.groups[rival.name]
+    one, full = system.single[rival.name], all(other.preemption == "full" for other in group)
+    hops = tuple(
+        (
+            index,
+            latest_release(system, task, [system.tasks[name]], path[0]) if one or full else -NEVER,
+            ends(system, path, name, finish),
+        )
+        for index, name in enumerate(path)
+        if system.groups[name] is group and (one or system.tasks[name].lanes & task.lanes)
+    )
+    return _Aligned(rival, hops, not one)
+
+
+def _aligned_jobs(rivals: Sequence[_Aligned], span: int) -> list[_Job]:
+    """Return the jobs released within a `span` that may delay the path."""
     found = []
-    for rival in rivals:
-        task = system.tasks[rival.name]
-        group = system.groups[rival.name]
-        one, full = system.single[rival.name], all(other.preemption == "full" for other in group)
-        hops = [
-            (
-                index,
-                latest_release(system, task, [system.tasks[name]], path[0]) if one or full else -NEVER,
-                ends(system, path, name, finish),
-            )
-            for index, name in enumerate(path)
-            if system.groups[name] is group and (one or system.tasks[name].lanes & task.lanes)
-        ]
+    for each in rivals:
+        rival = each.rival
         for _, at in frames(rival, 0, span):
-            first = next((index for index, latest, end in hops if at <= latest and at < end), None)
+            first = next((index for index, latest, end in each.hops if at <= latest and at < end), None)
             if first is not None:
                 found.append(_Job(at + rival.finish, rival.wcet, rival.switch, first))
-            elif at <= rival.latest and not one:  # it may preempt jobs that hold other lanes
+            elif at <= rival.latest and each.preempts:
                 found.append(_Job(at + rival.finish, 0, rival.switch, 0))
     return found

@@ -290,14 +290,9 @@ def _load(rivals: Sequence[Rival], window: int, joint: int) -> list[int]:
 
     The delay is piecewise linear in the phase; its maximum lies where a piece begins or ends.
     """
-    period, phases = rivals[0].period, set()
-    for rival in rivals:
-        last = min(rival.latest, window - 1)
-        steps = [window - 1, window - rival.wcet, rival.wcet - rival.finish, 1 - rival.finish]
-        if last > -rival.finish:
-            steps += [last, last + 1]
-        phases |= {(at - rival.shift) % period for at in steps}
-    best = [0] * (1 << joint)
+    period = rivals[0].period
+    phases = {(at - rival.shift) % period for rival in rivals for at in _steps(rival, window)}
+    most: dict[tuple[int, ...], int] = {}  # by what blocks each run
     for phase in phases:
         total, blocked = 0, [0] * joint
         for rival in rivals:
@@ -308,8 +303,26 @@ def _load(rivals: Sequence[Rival], window: int, joint: int) -> list[int]:
                     for run, time, _ in rival.blocks:
                         if run < joint:
                             blocked[run] = max(blocked[run], time)
-        best = list(map(max, best, _by_set(total, blocked)))
+        key = tuple(blocked)
+        most[key] = max(most.get(key, 0), total)
+    best = [0] * (1 << joint)
+    for key, total in most.items():
+        best = list(map(max, best, _by_set(total, key)))
     return best
+
+
+def _steps(rival: Rival, window: int) -> list[int]:
+    """Return the releases of a rival's job at which its delay may stop growing, or begins to fall."""
+    last = min(rival.latest, window - 1)
+    steps = []
+    if last > -rival.finish:
+        steps = [last]
+        steps += [at for at in (rival.wcet - rival.finish, window - rival.wcet) if at < last]
+        if rival.switch:
+            steps.append(1 - rival.finish)
+    if rival.blocks:
+        steps += [window - 1, max(rival.latest, -rival.finish) + 1]
+    return steps
 
 
 def _interference(rival: Rival, at: int, window: int) -> int:

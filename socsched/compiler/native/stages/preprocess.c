@@ -14,9 +14,9 @@ typedef int32_t ints __attribute__((vector_size(16)));
 typedef struct {
     int32_t *left, *right; /* neighbours of every column of the rectangle, and the weight of the second */
     float *weight;
-    floats *rows[2]; /* blended source rows: a pixel's channels, times 1, 2^8 and 2^16 */
-    float *line;     /* a row of output for fp16 */
-    int exact;       /* no column lies between two pixels, as when the ratio is odd */
+    uint32_t *rows[2][2];  /* two source rows: left and right pixels of every column, channels in the low bytes */
+    float *line, *mixed;   /* a row of output in fp32: one channel after the other, and interleaved */
+    int exact;             /* no column lies between two pixels, as when the ratio is odd */
 } arrays;
 
 static int usable(const socsched_preprocess_params *p)
@@ -31,13 +31,14 @@ static int usable(const socsched_preprocess_params *p)
 static size_t share(const socsched_preprocess_params *p, void *workspace, arrays *out)
 {
     room from = {workspace, 0};
-    size_t width = ((size_t)p->fit_width + LANES - 1) / LANES * LANES;
+    const size_t width = p->fit_width, values = 3 * (size_t)p->output_width;
     out->left = part(&from, width, sizeof(int32_t));
     out->right = part(&from, width, sizeof(int32_t));
     out->weight = part(&from, width, sizeof(float));
-    for (int i = 0; i < 2; i++)
-        out->rows[i] = part(&from, width, sizeof(floats));
-    out->line = part(&from, 3 * (size_t)p->output_width, sizeof(float));
+    for (int i = 0; i < 4; i++)
+        out->rows[i / 2][i % 2] = part(&from, width, sizeof(uint32_t));
+    out->line = part(&from, values, sizeof(float));
+    out->mixed = part(&from, p->half && p->channels_last ? values : 0, sizeof(float));
     return from.used;
 }
 
@@ -58,131 +59,98 @@ static float neighbours(int32_t index, int32_t source, int32_t target, int32_t *
     return (float)(centre - *first);
 }
 
-/* The three channels of a pixel in the low bytes. */
-ALWAYS uint32_t pixel(int format, const uint8_t *row, const uint8_t *chroma, int64_t plane, int32_t x)
+/* The pixels `columns` of a source row.  Asks for the row needed after the next, as processors do not foresee which. */
+static void gather(const socsched_preprocess_params *p, const uint8_t *image, int32_t y, const int32_t *restrict columns,
+                   uint32_t *restrict pixels)
 {
-    uint32_t word;
-    if (format == SOCSCHED_NV12) {
-        const uint8_t *pair = chroma + (x & ~1);
-        return row[x] | (uint32_t)pair[0] << 8 | (uint32_t)pair[1] << 16;
-    }
-    if (format == SOCSCHED_PLANAR_RGB)
-        return row[x] | (uint32_t)row[plane + x] << 8 | (uint32_t)row[2 * plane + x] << 16;
-    memcpy(&word, row + 3 * x, 4);
-    return word;
-}
-
-ALWAYS uint32_t last_pixel(const uint8_t *at)
-{
-    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16;
-}
-
-/* The three channels as floats, times 1, 2^8 and 2^16: shifts of single lanes are slow, and powers of two exact. */
-ALWAYS floats widened(uint32_t word)
-{
-    ints lanes = (ints){0, 0, 0, 0} + (int32_t)word;
-    lanes &= (ints){0xff, 0xff00, 0xff0000, 0};
-    return __builtin_convertvector(lanes, floats);
-}
-
-/* A source row blended along x.  Reading four bytes a pixel would pass the end of an interleaved image. */
-ALWAYS void blend_as(int format, int exact, const socsched_preprocess_params *p, const uint8_t *image,
-                     int32_t y, const arrays *parts, floats *restrict blended)
-{
-    const int64_t plane = (int64_t)p->height * p->width;
-    const int packed = format == SOCSCHED_RGB || format == SOCSCHED_BGR;
-    const uint8_t *row = image + (int64_t)y * p->width * (packed ? 3 : 1);
-    const uint8_t *chroma = image + plane + (int64_t)(y / 2) * p->width;
-    int32_t safe = p->fit_width;
-    if (packed && y == p->height - 1)
-        while (safe > 0 && parts->right[safe - 1] == p->width - 1)
-            safe--;
-    for (int32_t x = 0; x < safe; x++) {
-        blended[x] = widened(pixel(format, row, chroma, plane, parts->left[x]));
-        if (!exact)
-            blended[x] += (widened(pixel(format, row, chroma, plane, parts->right[x])) - blended[x]) * parts->weight[x];
-    }
-    for (int32_t x = safe; x < p->fit_width; x++) {
-        floats near = widened(last_pixel(row + 3 * (int64_t)parts->left[x]));
-        floats far = widened(last_pixel(row + 3 * (int64_t)parts->right[x]));
-        blended[x] = near + (far - near) * parts->weight[x];
-    }
-}
-
-ALWAYS void blend_in(int format, const socsched_preprocess_params *p, const uint8_t *image, int32_t y,
-                     const arrays *parts, floats *blended)
-{
-    if (parts->exact)
-        blend_as(format, 1, p, image, y, parts, blended);
-    else
-        blend_as(format, 0, p, image, y, parts, blended);
-}
-
-static void blend(const socsched_preprocess_params *p, const uint8_t *image, int32_t y, const arrays *parts,
-                  floats *blended)
-{
+    const int64_t plane = (int64_t)p->height * p->width, width = p->fit_width;
+    const int planar = p->format == SOCSCHED_NV12 || p->format == SOCSCHED_PLANAR_RGB;
+    const int64_t pitch = (int64_t)p->width * (planar ? 1 : 3);
+    const uint8_t *row = image + y * pitch, *chroma = image + plane + (int64_t)(y / 2) * p->width;
+    const int32_t skip = (p->height - 1) / p->fit_height + 1;
+    const int64_t ahead = y + skip < p->height ? skip * pitch : 0;
     if (p->format == SOCSCHED_NV12)
-        blend_in(SOCSCHED_NV12, p, image, y, parts, blended);
-    else if (p->format == SOCSCHED_PLANAR_RGB)
-        blend_in(SOCSCHED_PLANAR_RGB, p, image, y, parts, blended);
-    else
-        blend_in(SOCSCHED_RGB, p, image, y, parts, blended);
-}
-
-/* Values of at least 0 and at most 255. */
-ALWAYS floats held(floats value)
-{
-    const floats most = {255, 255, 255, 255};
-    value = (floats)((ints)value & (value > 0));
-    ints below = value < most;
-    return (floats)(((ints)value & below) | ((ints)most & ~below));
-}
-
-/* Two blended rows, blended along y: R, G and B of pixel x go to target[x * step + channel * apart]. */
-ALWAYS void finish_as(int yuv, const socsched_preprocess_params *p, const floats *restrict above,
-                      const floats *restrict below, float weight, float *restrict target, int64_t step, int64_t apart)
-{
-    static const float exact[3] = {1, 1.0f / 256, 1.0f / 65536};
-    int lane[3];
-    float gain[3];
-    for (int c = 0; c < 3; c++) {
-        lane[c] = p->format == SOCSCHED_BGR ? 2 - c : c;
-        gain[c] = yuv ? p->gain[c] : p->gain[c] * exact[lane[c]];
-    }
-    for (int64_t x = 0; x < p->fit_width; x += LANES) {
-        floats pixels[LANES], channels[3], result[3];
-        for (int i = 0; i < LANES; i++)
-            pixels[i] = above[x + i] + (below[x + i] - above[x + i]) * weight;
-        floats first = PICK(pixels[0], pixels[1], 0, 4, 1, 5), second = PICK(pixels[2], pixels[3], 0, 4, 1, 5);
-        channels[0] = PICK(first, second, 0, 1, 4, 5);
-        channels[1] = PICK(first, second, 2, 3, 6, 7);
-        channels[2] = PICK(PICK(pixels[0], pixels[1], 2, 6, 2, 6), PICK(pixels[2], pixels[3], 2, 6, 2, 6), 0, 1, 4, 5);
-        if (yuv) {
-            floats luma = channels[0] - 16, u = channels[1] * exact[1] - 128, v = channels[2] * exact[2] - 128;
-            luma = (floats)((ints)luma & (luma > 0)) * p->luma;
-            channels[0] = held(luma + v * p->red_v);
-            channels[1] = held(luma + u * p->green_u + v * p->green_v);
-            channels[2] = held(luma + u * p->blue_u);
+        for (int64_t x = 0; x < width; x++) {
+            uint16_t pair;
+            memcpy(&pair, chroma + (columns[x] & ~1), 2);
+            pixels[x] = row[columns[x]] | (uint32_t)pair << 8;
+            __builtin_prefetch(row + columns[x] + ahead);
         }
-        for (int c = 0; c < 3; c++)
-            result[c] = channels[lane[c]] * gain[c] - p->bias[c];
-        if (step == 1 && x + LANES <= p->fit_width)
-            for (int c = 0; c < 3; c++)
-                memcpy(target + x + c * apart, result + c, sizeof(floats));
-        else
-            for (int64_t i = 0; i < smaller(LANES, p->fit_width - x); i++)
-                for (int c = 0; c < 3; c++)
-                    target[(x + i) * step + c * apart] = result[c][i];
+    else if (p->format == SOCSCHED_PLANAR_RGB)
+        for (int64_t x = 0; x < width; x++) {
+            const uint8_t *at = row + columns[x];
+            pixels[x] = at[0] | (uint32_t)at[plane] << 8 | (uint32_t)at[2 * plane] << 16;
+        }
+    else if (y == p->height - 1) /* four bytes of the last pixel would pass the end of the image */
+        for (int64_t x = 0; x < width; x++) {
+            const uint8_t *at = row + 3 * (int64_t)columns[x];
+            pixels[x] = at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16;
+        }
+    else
+        for (int64_t x = 0; x < width; x++) {
+            const uint8_t *at = row + 3 * (int64_t)columns[x];
+            memcpy(pixels + x, at, 4);
+            __builtin_prefetch(at + ahead);
+        }
+}
+
+ALWAYS float channel(uint32_t pixel, int number) { return (float)(int32_t)(pixel >> 8 * number & 0xff); }
+
+ALWAYS float between(float first, float second, float weight) { return first + (second - first) * weight; }
+
+ALWAYS float held(float value)
+{
+    value = value > 0 ? value : 0;
+    return value < 255 ? value : 255;
+}
+
+/* The pixels of two source rows blended along x, then along y, and normalised; `apart` floats between channels. */
+ALWAYS void finish_as(int yuv, int exact, const socsched_preprocess_params *p, const arrays *parts, int second,
+                      float weight, float *line, int64_t apart)
+{
+    const uint32_t *restrict near = parts->rows[0][0], *restrict far = parts->rows[0][1];
+    const uint32_t *restrict near_below = parts->rows[second][0], *restrict far_below = parts->rows[second][1];
+    const float *restrict weights = parts->weight;
+    const int64_t order = p->format == SOCSCHED_BGR ? 2 : 0; /* the channel of the first byte */
+    float *restrict first = line + order * apart, *restrict middle = line + apart;
+    float *restrict last = line + (2 - order) * apart;
+    const float gain[3] = {p->gain[order], p->gain[1], p->gain[2 - order]};
+    const float bias[3] = {p->bias[order], p->bias[1], p->bias[2 - order]};
+    const float gains = p->luma, red_v = p->red_v, green_u = p->green_u, green_v = p->green_v, blue_u = p->blue_u;
+    for (int64_t x = 0; x < p->fit_width; x++) {
+        float value[3];
+        for (int c = 0; c < 3; c++) {
+            float above = channel(near[x], c), below = channel(near_below[x], c);
+            if (!exact) {
+                above = between(above, channel(far[x], c), weights[x]);
+                below = between(below, channel(far_below[x], c), weights[x]);
+            }
+            value[c] = between(above, below, weight);
+        }
+        if (yuv) {
+            const float light = value[0] - 16, u = value[1] - 128, v = value[2] - 128;
+            const float luma = (light > 0 ? light : 0) * gains;
+            value[0] = held(luma + v * red_v);
+            value[1] = held(luma + u * green_u + v * green_v);
+            value[2] = held(luma + u * blue_u);
+        }
+        first[x] = value[0] * gain[0] - bias[0];
+        middle[x] = value[1] * gain[1] - bias[1];
+        last[x] = value[2] * gain[2] - bias[2];
     }
 }
 
-static void finish(const socsched_preprocess_params *p, const floats *above, const floats *below, float weight,
-                        float *target, int64_t step, int64_t apart)
+ALWAYS void finish_any(const socsched_preprocess_params *p, const arrays *parts, int second, float weight, float *line,
+                       int64_t apart)
 {
-    if (p->format == SOCSCHED_NV12)
-        finish_as(1, p, above, below, weight, target, step, apart);
+    if (p->format == SOCSCHED_NV12 && parts->exact)
+        finish_as(1, 1, p, parts, second, weight, line, apart);
+    else if (p->format == SOCSCHED_NV12)
+        finish_as(1, 0, p, parts, second, weight, line, apart);
+    else if (parts->exact)
+        finish_as(0, 1, p, parts, second, weight, line, apart);
     else
-        finish_as(0, p, above, below, weight, target, step, apart);
+        finish_as(0, 0, p, parts, second, weight, line, apart);
 }
 
 /* Four floats as fp16 in the low halves, rounded to nearest even, as IEEE 754 converts. */
@@ -224,11 +192,32 @@ __attribute__((target("avx,f16c"))) static int64_t halve_most(const float *from,
 }
 
 static int converts(void) { return __builtin_cpu_supports("avx") && __builtin_cpu_supports("f16c"); }
+
+__attribute__((target("avx2"))) static void finish_wide(const socsched_preprocess_params *p, const arrays *parts,
+                                                        int second, float weight, float *line, int64_t apart)
+{
+    finish_any(p, parts, second, weight, line, apart);
+}
+
+static int widens(void) { return __builtin_cpu_supports("avx2"); }
 #else
 static int64_t halve_most(const float *from, uint16_t *to, int64_t count) { return 0; }
 
 static int converts(void) { return 0; }
+
+#define finish_wide finish_any
+
+static int widens(void) { return 0; }
 #endif
+
+static void finish(const socsched_preprocess_params *p, const arrays *parts, int second, float weight, float *line,
+                   int64_t apart)
+{
+    if (widens())
+        finish_wide(p, parts, second, weight, line, apart);
+    else
+        finish_any(p, parts, second, weight, line, apart);
+}
 
 static void halve(const float *from, uint16_t *to, int64_t count)
 {
@@ -244,12 +233,27 @@ static void halve(const float *from, uint16_t *to, int64_t count)
 }
 
 /* Pads the pixels `from` to `until` - 1 of a row of output. */
-static void fill(const socsched_preprocess_params *p, float *line, int64_t step, int64_t apart, int32_t from,
-                 int32_t until)
+static void fill(const socsched_preprocess_params *p, float *line, int64_t apart, int32_t from, int32_t until)
 {
     for (int c = 0; c < 3; c++)
         for (int32_t x = from; x < until; x++)
-            line[x * step + c * apart] = p->padding[c];
+            line[c * apart + x] = p->padding[c];
+}
+
+/* Row `row` of output, from `line` with its channels `width` apart. */
+static void store(const socsched_preprocess_params *p, const arrays *parts, void *output, int64_t row)
+{
+    const int64_t width = p->output_width, plane = width * p->output_height;
+    const float *restrict line = parts->line;
+    if (p->channels_last) {
+        float *restrict mixed = p->half ? parts->mixed : (float *)output + row * width * 3;
+        for (int64_t x = 0; x < width; x++)
+            mixed[3 * x] = line[x], mixed[3 * x + 1] = line[width + x], mixed[3 * x + 2] = line[2 * width + x];
+        if (p->half)
+            halve(mixed, (uint16_t *)output + row * width * 3, width * 3);
+    } else
+        for (int c = 0; c < 3; c++)
+            halve(line + c * width, (uint16_t *)output + c * plane + row * width, width);
 }
 
 int64_t socsched_preprocess(const socsched_preprocess_params *params, const uint8_t *image, void *output,
@@ -269,35 +273,36 @@ int64_t socsched_preprocess(const socsched_preprocess_params *params, const uint
         parts.weight[x] = neighbours(x, p->width, p->fit_width, parts.left + x, parts.right + x);
         parts.exact &= parts.weight[x] == 0;
     }
-    const int64_t width = p->output_width, plane = width * p->output_height;
-    const int64_t step = p->channels_last ? 3 : 1, apart = p->channels_last ? 1 : p->half ? width : plane;
+    const int64_t width = p->output_width;
+    const int direct = !p->half && !p->channels_last;
+    const int64_t apart = direct ? width * p->output_height : width;
     int32_t held_rows[2] = {-1, -1};
     for (int32_t row = first_row; row < last_row; row++) {
-        float *line = p->half ? parts.line : (float *)output + row * width * step;
+        float *line = direct ? (float *)output + row * width : parts.line;
         const int32_t y = row - p->top, inside = y >= 0 && y < p->fit_height;
-        fill(p, line, step, apart, 0, inside ? p->left : p->output_width);
+        fill(p, line, apart, 0, inside ? p->left : p->output_width);
         if (inside) {
             int32_t wanted[2];
             float weight = neighbours(y, p->height, p->fit_height, wanted, wanted + 1);
             if (held_rows[1] == wanted[0]) { /* when enlarging, rows are used again */
-                floats *spare = parts.rows[0];
-                parts.rows[0] = parts.rows[1], parts.rows[1] = spare;
+                for (int i = 0; i < 2; i++) {
+                    uint32_t *spare = parts.rows[0][i];
+                    parts.rows[0][i] = parts.rows[1][i], parts.rows[1][i] = spare;
+                }
                 held_rows[1] = held_rows[0], held_rows[0] = wanted[0];
             }
             for (int i = 0; i < (weight == 0 ? 1 : 2); i++)
                 if (held_rows[i] != wanted[i]) {
-                    blend(p, image, wanted[i], &parts, parts.rows[i]);
+                    gather(p, image, wanted[i], parts.left, parts.rows[i][0]);
+                    if (!parts.exact)
+                        gather(p, image, wanted[i], parts.right, parts.rows[i][1]);
                     held_rows[i] = wanted[i];
                 }
-            finish(p, parts.rows[0], parts.rows[weight != 0], weight, line + p->left * step, step,
-                   apart);
-            fill(p, line, step, apart, p->left + p->fit_width, p->output_width);
+            finish(p, &parts, weight != 0, weight, line + p->left, apart);
+            fill(p, line, apart, p->left + p->fit_width, p->output_width);
         }
-        if (p->half && p->channels_last)
-            halve(line, (uint16_t *)output + row * width * 3, width * 3);
-        else if (p->half)
-            for (int c = 0; c < 3; c++)
-                halve(line + c * width, (uint16_t *)output + c * plane + row * width, width);
+        if (!direct)
+            store(p, &parts, output, row);
     }
     return last_row - first_row;
 }

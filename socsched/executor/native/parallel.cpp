@@ -14,6 +14,7 @@ namespace {
 
 constexpr int CHUNKS = 8;       // of a thread, in a kernel that does not demand a number
 constexpr Ns AWAKE = 50'000;    // how long a thread of a running job waits without sleeping
+constexpr Ns GLANCE = 10'000;   // without processor time for so long, a thread is held up
 
 constexpr uint64_t CLOSED = INT32_MAX;  // the next chunk of a round that has not begun
 
@@ -29,8 +30,10 @@ uint32_t round_of(uint64_t next) { return static_cast<uint32_t>(next >> 32); }
 
 }  // namespace
 
-Crew::Crew(int threads) {
-  for (int i = 1; i < threads; i++) helpers_.emplace_back([this] { help(); });
+Crew::Crew(int threads) : seats_(static_cast<size_t>(threads)), waits_(seats_.size()) {
+  for (Wait& wait : waits_) wait.used.resize(seats_.size());
+  seats_[0].take();
+  for (size_t i = 1; i < seats_.size(); i++) helpers_.emplace_back([this, i] { help(i); });
 }
 
 Crew::~Crew() {
@@ -47,6 +50,7 @@ Crew::Job::Job(Crew& crew) : crew_(crew), before_(current) {
 }
 
 Crew::Job::~Job() {
+  crew_.seats_[0].end();
   crew_.busy_.store(false, std::memory_order_relaxed);
   current = before_;
 }
@@ -62,13 +66,11 @@ int Crew::run(Chunk chunk, void* context, int chunks) {
   next_.store(uint64_t{round} << 32);
   begun_.store(round);
   if (asleep_.load()) wake(begun_, INT32_MAX);
-  while (take(round)) {
+  while (take(round, 0)) {
   }
-  Ns until = 0;
+  waits_[0].until = 0;
   while (ended_.load() != round) {
-    const Ns now = monotonic_ns();
-    if (!until) until = now + AWAKE;
-    if (now < until) {
+    if (awake(0)) {
       relax();
       continue;
     }
@@ -80,7 +82,7 @@ int Crew::run(Chunk chunk, void* context, int chunks) {
 }
 
 // Compute a chunk of a round; return false if none is left.
-bool Crew::take(uint32_t round) {
+bool Crew::take(uint32_t round, size_t seat) {
   if (Gate* const gate = gate_.load(std::memory_order_relaxed)) gate->pass();
   uint64_t next = next_.load();
   while (true) {
@@ -91,31 +93,34 @@ bool Crew::take(uint32_t round) {
     if (round_of(next) != round || number >= group.chunks) return false;
     // The round cannot end before this chunk does, so that what was read above belongs to it if the exchange succeeds.
     if (!next_.compare_exchange_weak(next, next + 1)) continue;
+    seats_[seat].begin();
     if (const int code = chunk(number, &group, context)) code_.store(code, std::memory_order_relaxed);
     if (left_.fetch_sub(1) == 1) {
       ended_.store(round);
       if (waiting_.load()) wake(ended_, 1);
     }
+    seats_[seat].end();
     return true;
   }
 }
 
-void Crew::help() {
+void Crew::help(size_t seat) {
   pthread_setname_np(pthread_self(), "helper");
   short_turns();
+  seats_[seat].take();
   uint32_t seen = 0;
-  while (rest(seen)) {
+  while (rest(seen, seat)) {
     seen = begun_.load();
-    while (take(seen)) {
+    while (take(seen, seat)) {
     }
   }
 }
 
-bool Crew::rest(uint32_t seen) {
-  const Ns until = monotonic_ns() + AWAKE;
+bool Crew::rest(uint32_t seen, size_t seat) {
+  waits_[seat].until = 0;
   while (!stop_.load()) {
     if (begun_.load() != seen) return true;
-    if (busy_.load(std::memory_order_relaxed) && monotonic_ns() < until) {
+    if (busy_.load(std::memory_order_relaxed) && awake(seat)) {
       relax();
       continue;
     }
@@ -124,6 +129,24 @@ bool Crew::rest(uint32_t seen) {
     asleep_.fetch_sub(1);
   }
   return false;
+}
+
+bool Crew::awake(size_t seat) {
+  const Ns now = monotonic_ns();
+  Wait& wait = waits_[seat];
+  if (!wait.until) {
+    wait.until = now + AWAKE;
+    wait.glance = now + GLANCE;
+  }
+  if (now >= wait.until) return false;
+  if (now < wait.glance) return true;
+  wait.glance = now + GLANCE;
+  for (size_t i = 0; i < seats_.size(); i++)
+    if (i != seat && seats_[i].is_held_up(wait.used[i]) && seats_[i].lend()) {
+      wait.until = now;
+      return false;
+    }
+  return true;
 }
 
 int launch_in_parallel(Chunk chunk, void* context, int chunks) {

@@ -1,5 +1,5 @@
 // The threads that compute a stage together: they take chunks of a kernel from a shared counter, finer than threads, so
-// that a thread whose processor is disturbed takes fewer of them and delays the others by a chunk at most.
+// that a thread whose processor is disturbed takes fewer of them.  In its last it goes on where one that waits for it was.
 #pragma once
 
 #include <atomic>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gate.hpp"
+#include "seat.hpp"
 
 namespace socsched {
 
@@ -44,9 +45,15 @@ class Crew {
   int threads() const { return static_cast<int>(helpers_.size()) + 1; }
 
  private:
-  void help();
-  bool take(uint32_t round);
-  bool rest(uint32_t seen);  // wait for another round than the one seen; false at the end
+  struct Wait {  // of a thread that has no more chunks
+    Ns until = 0, glance = 0;  // it sleeps from then on; next look at the others
+    std::vector<Ns> used;      // processor time of the others
+  };
+
+  void help(size_t seat);
+  bool take(uint32_t round, size_t seat);
+  bool rest(uint32_t seen, size_t seat);  // wait for another round than the one seen; false at the end
+  bool awake(size_t seat);  // whether to wait without sleeping; gives the processor to a thread that is held up in its last chunk
 
   alignas(64) std::atomic<uint64_t> next_{0};  // the round, and the number of its next chunk
   std::atomic<Chunk> chunk_{nullptr};
@@ -59,6 +66,8 @@ class Crew {
   std::atomic<bool> waiting_{false};           // the caller sleeps
   std::atomic<bool> busy_{false}, stop_{false};
   std::atomic<Gate*> gate_{nullptr};           // of the job
+  std::vector<Seat> seats_;  // the caller's, then the helpers'
+  std::vector<Wait> waits_;
   std::vector<std::thread> helpers_;
 };
 

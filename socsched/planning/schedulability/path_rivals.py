@@ -267,14 +267,23 @@ def _at(rivals: Sequence[Rival], window: int, joint: int, counted: bool = True) 
     """
     total, blocked = 0, [0] * joint
     for rival in rivals:
-        for _, at in frames(rival, 0, window):
-            if at > rival.latest:
-                for run, time, begin in rival.blocks:
-                    if run < joint and at < begin:
-                        blocked[run] = max(blocked[run], time)
-            elif counted:
-                total += min(rival.wcet, at + rival.finish, window - at) + rival.switch
+        last = window - 1 if rival.first is None else min(window - 1, rival.shift + (rival.first - 1) * rival.period)
+        if counted:
+            total += _interference(rival, rival.shift, window, last)
+            if rival.own and -rival.finish < rival.shift <= min(rival.latest, last):  # frame 0 is the path's
+                total -= min(rival.wcet, rival.shift + rival.finish, window - rival.shift) + rival.switch
+        if joint and rival.blocks:
+            at = _after(rival, max(rival.latest, -rival.finish))
+            for run, time, begin in rival.blocks:
+                if run < joint and at <= last and at < begin:
+                    blocked[run] = max(blocked[run], time)
     return _by_set(total, blocked)
+
+
+def _after(rival: Rival, at: int) -> int:
+    """Return the first release of a competing frame of a rival after `at`, with the path at 0 (ns)."""
+    found = at + 1 + (rival.shift - at - 1) % rival.period
+    return found + rival.period if rival.own and found == rival.shift else found
 
 
 def _by_set(total: int, blocked: Sequence[int]) -> list[int]:
@@ -296,7 +305,7 @@ def _load(rivals: Sequence[Rival], window: int, joint: int) -> list[int]:
     for phase in phases:
         total, blocked = 0, [0] * joint
         for rival in rivals:
-            total += _interference(rival, phase + rival.shift, window)
+            total += _interference(rival, phase + rival.shift, window, window - 1)
             if joint and rival.blocks:
                 newest = window - 1 - (window - 1 - phase - rival.shift) % period
                 if newest > max(rival.latest, -rival.finish):
@@ -325,13 +334,13 @@ def _steps(rival: Rival, window: int) -> list[int]:
     return steps
 
 
-def _interference(rival: Rival, at: int, window: int) -> int:
-    """Return how long jobs of another source, one of them released at `at`, run before the path within a window.
+def _interference(rival: Rival, at: int, window: int, last: int) -> int:
+    """Return how long jobs of a rival, one released at `at`, none after `last`, run before the path within a window.
 
     All take their WCET but those that end soon after the window's begin or are released shortly before its end.
     """
     period, wcet, finish = rival.period, rival.wcet, rival.finish
-    last = min(rival.latest, window - 1)
+    last = min(rival.latest, last)
     at -= (at + finish - 1) // period * period  # the oldest that may not have ended
     if at > last:
         return 0

@@ -22,6 +22,7 @@ from socsched.files import digests, file_digest
 from socsched.models.registry import bindings
 from socsched.planning.plan import Plan
 from socsched.runtime.backends.base import Setting
+from socsched.runtime.backends.choose import replaced_runtimes
 
 SUMS, START, SELFTEST = "SHA256SUMS", "start.sh", "selftest.sha256"
 PYTHON_START = "start-python.sh"
@@ -61,6 +62,8 @@ def write_application(
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
         note(f"no native application: {error}")
         return False
+    for remark in replaced_runtimes(Setting(plan, pipeline, platform, bound, weights)) if platform else ():
+        note(f"native application: {remark}")
     built = _build(_machines(platform) if computing and platform else (platform_machine(), "aarch64"), folder, note)
     if not built:
         shutil.rmtree(folder / FOLDER, ignore_errors=True)

@@ -11,9 +11,10 @@ from typing import Any
 
 from socsched.compiler.packaging.deploy import placed_in
 from socsched.compiler.store import read_json
+from socsched.compiler.targets.cuda.toolkits import toolkits
 from socsched.errors import UsageError
 from socsched.executor.frames import most_rows, write_inputs
-from socsched.executor.gpu_programs import PROGRAM
+from socsched.executor.gpu_programs import PROGRAM, copy_programs
 from socsched.executor.references import write_references
 from socsched.executor.stages import describe_stages, sensor_ports, unsupported_stages
 from socsched.files import write_file
@@ -22,7 +23,7 @@ from socsched.runtime.backends.base import Setting
 from socsched.runtime.backends.choose import sort_of
 from socsched.runtime.executor import prepare_inputs
 
-FOLDER = "native"
+FOLDER, PROGRAMS = "native", "programs"
 _FRAMES = 4
 """Frames of every sensor in a bundle; a run repeats them."""
 _TOLERANCES = {"fp32": 1e-3}
@@ -46,12 +47,12 @@ def no_stages(plan: Plan) -> Stages:
 def write_stages(setting: Setting, folder: Path) -> Stages:
     """Write programs, frames and references into a bundle that holds the compiled networks; return its stages.
 
-    UsageError for a plan with stages that the native executor cannot run, or whose code is not a CPU's.
+    Code for GPUs is made by every CUDA toolkit of this machine.  UsageError for a plan with stages that the native
+    executor cannot run, or whose code the bundle lacks.
     """
     sorts = [(task, sort_of(task, setting)) for task in setting.plan.tasks]
     kinds = {engine.id: engine.target.get("kind") for engine in setting.platform.engines}
     lacking = unsupported_stages(setting)
-    lacking += [f"stage {task.name!r} is on a GPU" for task, sort in sorts if sort == "cuda"]
     lacking += [
         f"stage {task.name!r} is on an engine that is only simulated"
         for task, sort in sorts
@@ -77,6 +78,9 @@ def write_stages(setting: Setting, folder: Path) -> Stages:
 
 def _bundled(name: str, stage: Mapping[str, Any], setting: Setting, folder: Path) -> dict[str, Any]:
     """Return a stage whose program is a file of the bundle, with the code next to it in the bundle."""
+    if stage["kind"] == "cuda":
+        paths = copy_programs(Path(stage["programs"][0]), folder, f"{FOLDER}/{PROGRAMS}/{name}", toolkits())
+        return {**stage, "programs": paths}
     if stage["kind"] != "network":
         return dict(stage)
     task = next(task for task in setting.plan.tasks if task.name == name)
@@ -87,7 +91,7 @@ def _bundled(name: str, stage: Mapping[str, Any], setting: Setting, folder: Path
         raise UsageError(f"stage {name!r} is not linked for its processor")
     if missing := [file for file in files.values() if not file.is_file()]:
         raise UsageError(f"stage {name!r}: the bundle has no {missing[0].name}")
-    own = folder / FOLDER / "programs" / name
+    own = folder / FOLDER / PROGRAMS / name
     own.mkdir(parents=True)
     document = {**program, **{key: os.path.relpath(file, own) for key, file in files.items()}}
     write_file(own / PROGRAM, json.dumps(document, indent=1) + "\n")

@@ -3,8 +3,9 @@
 A program (program.json) runs its kernels in order over three pieces of memory: its own (`memory`), its constants, and
 the results of one frame.
 
-    arch       architecture of its code, "sm_87"
+    arch       architecture of its code, "sm_87";  toolkit: the version of CUDA that made it, 13000, if it is known
     code       files of cubins;  weights: the file of its `constants` bytes
+    sources    [{file, options}] of the code, for other toolkits; not in bundles
     memory, constants, results   sizes in bytes
     inputs     [{in, offset, bytes, row_bytes, fill, count}]: `row_bytes` of an input whose rows vary, else 0; unused
                rows are filled; `count` is the place that takes their number, if a kernel reads it
@@ -28,6 +29,8 @@ from typing import Any
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.compiler.store import library, read_json
+from socsched.compiler.targets.cuda import functions
+from socsched.compiler.targets.cuda.toolkits import Toolkit
 from socsched.compiler.targets.gpu_functions.rows import is_function
 from socsched.compiler.targets.opencl.plan_format import PLAN
 from socsched.compiler.targets.opencl.sizes import evaluate
@@ -36,7 +39,7 @@ from socsched.graph.operators import TensorType
 
 LIST = "launches.json"
 """The launch list of a network (`compiler.targets.cuda.launch_list`); functions have a launch plan."""
-PROGRAM, CONSTANTS = "program.json", "constants.bin"
+PROGRAM, CONSTANTS, FORMAT = "program.json", "constants.bin", "socsched-launches"
 _ALIGNMENT = 256
 _COUNT, _SET_COUNT = "count", "set_count"
 
@@ -57,7 +60,11 @@ def stored_program(artifacts: Sequence[Artifact], arch: str, room: int = 0) -> P
     those of the last artefact.  `room`: the most rows of inputs whose number of rows varies.  Raises UsageError for
     artefacts that do not fit together or have no launch list.
     """
-    made = build_program(artifacts, arch, room)
+    return store(build_program(artifacts, arch, room))
+
+
+def store(made: Program) -> Path:
+    """Return a program as a file, from the cache if it is there."""
     text = json.dumps(made.document, indent=1) + "\n"
     key = hashlib.sha256(text.encode() + made.constants).hexdigest()[:32]
 
@@ -68,18 +75,33 @@ def stored_program(artifacts: Sequence[Artifact], arch: str, room: int = 0) -> P
     return library("programs", key, PROGRAM, write)
 
 
-def copy_program(program: Path, folder: Path, name: str) -> str:
-    """Copy a program with its code and constants into `folder`/`name`; return its path relative to `folder`."""
+def copy_programs(program: Path, folder: Path, name: str, makers: Sequence[Toolkit]) -> list[str]:
+    """Write a program into `folder`/`name`, its code made by each toolkit; return the paths relative to `folder`.
+
+    A toolkit that no longer builds for the architecture, or not yet, is left out.  UsageError if that leaves none.
+    """
     document = read_json(program)
     target = folder / name
     target.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(program.parent / document["weights"], target / CONSTANTS)
-    code = [f"{number}.cubin" for number in range(len(document["code"]))]
-    for source, file in zip(document["code"], code, strict=True):
-        shutil.copyfile(source, target / file)
-    text = json.dumps({**document, "code": code, "weights": CONSTANTS}, indent=1) + "\n"
-    (target / PROGRAM).write_text(text, encoding="utf-8")
-    return f"{name}/{PROGRAM}"
+    sources = document.pop("sources")
+    written = []
+    for toolkit in makers:
+        arch = toolkit.architecture(document["arch"])
+        if not arch:
+            continue
+        title = "cuda-" + ".".join(map(str, toolkit.version))
+        code = [f"{title}-{number}.cubin" for number in range(len(sources))]
+        for source, file in zip(sources, code, strict=True):
+            made = toolkit.cubin(Path(source["file"]).read_text(encoding="utf-8"), arch, source["options"])
+            (target / file).write_bytes(made)
+        own = {"arch": arch, "toolkit": 1000 * toolkit.version[0] + 10 * toolkit.version[1]}
+        text = json.dumps({**document, **own, "code": code, "weights": CONSTANTS}, indent=1) + "\n"
+        (target / f"{title}.json").write_text(text, encoding="utf-8")
+        written.append(f"{name}/{title}.json")
+    if not written:
+        raise UsageError(f"{name}: no toolkit here builds for {document['arch']}", "install CUDA 12's packages")
+    return written
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +123,11 @@ def build_program(artifacts: Sequence[Artifact], arch: str, room: int = 0) -> Pr
             raise UsageError(f"{artifact.stage}: {lacking}", "run it with --executor event-chained")
         builder.add(artifact, last=number == len(artifacts) - 1)
     document = {
-        "format": "socsched-launches",
+        "format": FORMAT,
         "version": 1,
         "arch": arch,
         "code": [str(artifact.path.resolve()) for artifact in artifacts],
+        "sources": [_source(artifact) for artifact in artifacts],
         "weights": CONSTANTS,
         "memory": builder.memory,
         "constants": len(builder.constants),
@@ -116,6 +139,11 @@ def build_program(artifacts: Sequence[Artifact], arch: str, room: int = 0) -> Pr
     made = tuple(builder.input_types.items())
     outputs = builder.output_types
     return Program(document, bytes(builder.constants), tuple(n for n, _ in made), tuple(t for _, t in made), outputs)
+
+
+def _source(artifact: Artifact) -> dict[str, Any]:
+    options = functions.OPTIONS if is_function(artifact) else ()
+    return {"file": str((artifact.folder / functions.SOURCE).resolve()), "options": list(options)}
 
 
 class _Builder:
@@ -239,21 +267,21 @@ class _Builder:
         )
 
     def _own(self, size: int) -> Place:
-        self.memory, offset = _after(self.memory, size)
+        self.memory, offset = after(self.memory, size)
         return {"in": "memory", "offset": offset}
 
     def _result(self, size: int) -> Place:
-        self.results, offset = _after(self.results, size)
+        self.results, offset = after(self.results, size)
         return {"in": "results", "offset": offset}
 
     def _constant(self, data: bytes) -> int:
-        end, offset = _after(len(self.constants), len(data))
+        end, offset = after(len(self.constants), len(data))
         self.constants += bytes(offset - len(self.constants)) + data
         self.constants += bytes(end - len(self.constants))
         return offset
 
 
-def _after(end: int, size: int) -> tuple[int, int]:
+def after(end: int, size: int) -> tuple[int, int]:
     """Return the new end, and the aligned place of `size` bytes after `end`."""
     offset = -(-end // _ALIGNMENT) * _ALIGNMENT
     return offset + size, offset

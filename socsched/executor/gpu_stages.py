@@ -65,7 +65,7 @@ def room_of(artifact: Artifact, stage: Stage, setting: Setting, rooms: Mapping[s
     """
     bound = setting.bound[stage.name]
     varying = [
-        _room(setting, bound[name], name, rooms)
+        room_of_port(setting, bound[name], name, rooms)
         for name, kind in zip(artifact.input_names, artifact.inputs, strict=True)
         if kind.shape and kind.shape[0] < 0
     ]
@@ -82,11 +82,12 @@ def _on_host(task: Task, setting: Setting, port: str) -> bool:
         for name, ports in setting.bound.items()
         if name in tasks and any(provider == task.name and own == port for own, provider in ports.items())
     ]
-    moved = any(move.source == task.name and move.task in tasks for move in setting.plan.transitions)
+    moves = [move.task for move in setting.plan.transitions if move.source == task.name]
+    moved = any(sort_of(tasks[name], setting) != SORT for name in moves if name in tasks)
     return moved or not readers or any(sort_of(tasks[name], setting) != SORT for name in readers)
 
 
-def _room(setting: Setting, provider: str, port: str, rooms: Mapping[str, int]) -> int:
+def room_of_port(setting: Setting, provider: str, port: str, rooms: Mapping[str, int]) -> int:
     """Return the most rows of a tensor whose number of rows varies for its reader."""
     if provider in rooms:
         return rooms[provider]
@@ -98,7 +99,7 @@ def _room(setting: Setting, provider: str, port: str, rooms: Mapping[str, int]) 
         return rows or next(one.type for one in model.outputs if one.name == port).shape[0]
     given = model.network().inputs
     bound = setting.bound[provider]
-    found = [_room(setting, bound[name], name, rooms) for name, kind in given.items() if kind.shape[0] < 0]
+    found = [room_of_port(setting, bound[name], name, rooms) for name, kind in given.items() if kind.shape[0] < 0]
     if not found:
         raise UsageError(
             f"{provider}: the largest number of rows of {port!r} is not known", "run with another executor"

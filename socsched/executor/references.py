@@ -7,7 +7,7 @@ tolerance of floating-point outputs in millionths of their largest value.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.target import resolve
-from socsched.descriptor.platform import Platform
+from socsched.descriptor.platform import Engine, Platform
 from socsched.executor.stages import sensor_ports
 from socsched.files import write_file
 from socsched.graph.operators import TensorType
@@ -53,13 +53,15 @@ def write_references(
     tasks = {task.name: task for task in setting.plan.tasks}
     for name in task_graph(setting.pipeline).order:
         task = tasks[name]
-        backend = _BACKENDS.get(sort_of(task, setting))
+        backend = _BACKENDS.get(sort_of(task, here))
         if backend is None:
             continue
-        values[name] = backend().prepare(task, setting.pipeline.stage(name), here)(values)
-        wanted = [TensorType(tuple(o["shape"]), o["dtype"], o["layout"]) for o in described[name]["outputs"]]
-        outputs = [to_layout(value, kind) for value, kind in zip(values[name].values(), wanted, strict=True)]
-        data[name] = _write(folder, len(data), outputs, wanted)
+        alone = task if _runs_here(setting.platform.engine(task.engine)) else replace(task, lanes=task.lanes[:1])
+        values[name] = backend().prepare(alone, setting.pipeline.stage(name), here)(values)
+        stored = [name, *(move.task for move in setting.plan.transitions if move.source == name)]
+        for title in stored:  # a conversion on a GPU has an output for every port of its source
+            if how := described.get(title, {}).get("outputs"):
+                data[title] = _write_outputs(folder, len(data), values[name].values(), how)
     document = {
         "format": "socsched-references",
         "version": 1,
@@ -71,14 +73,29 @@ def write_references(
 
 
 def on_this_machine(platform: Platform) -> Platform:
-    """Return a platform whose CPUs of another kind are replaced by this machine's."""
-    engines = (
-        engine
-        if engine.target.get("kind") != "llvm" or resolve(engine.target, engine.id).native
-        else replace(engine, target={"kind": "llvm", "host": True})
-        for engine in platform.engines
-    )
-    return replace(platform, engines=tuple(engines))
+    """Return a platform whose CUDA GPUs, and CPUs of another kind, are replaced by this machine's processor."""
+    return replace(platform, engines=tuple(map(_here, platform.engines)))
+
+
+def _here(engine: Engine) -> Engine:
+    return engine if _runs_here(engine) else replace(engine, target={"kind": "llvm", "host": True})
+
+
+def _runs_here(engine: Engine) -> bool:
+    kind = engine.target.get("kind")
+    return kind != "cuda" and (kind != "llvm" or resolve(engine.target, engine.id).native)
+
+
+def _write_outputs(
+    folder: Path, number: int, values: Iterable[Any], how: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Write a stage's outputs in the forms that run.json states, empty where a port does not cross a conversion."""
+    kinds = [TensorType(tuple(one["shape"]), one["dtype"], one["layout"]) for one in how]
+    arrays = [
+        np.zeros(0, np.float32) if kind.shape == (0,) else to_layout(value, kind)
+        for value, kind in zip(values, kinds, strict=True)
+    ]
+    return _write(folder, number, arrays, kinds)
 
 
 def _write(folder: Path, number: int, arrays: Sequence[Any], kinds: Sequence[TensorType] = ()) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import compile_stage
 from socsched.descriptor.pipeline import Stage
 from socsched.executor.cpu_programs import stored_cpu_program
+from socsched.executor.gpu_conversions import describe_gpu_conversion
 from socsched.executor.gpu_stages import describe_gpu_stage, room_of
 from socsched.executor.host_calls import host_call
 from socsched.graph.operators import TensorType
@@ -38,8 +39,6 @@ def unsupported_stages(setting: Setting) -> list[str]:
             call = host_call(model, [port.type for port in model.inputs])
             if call is None or (call.function != "voxelise" and call.rows > _MOST_ROWS):
                 found.append(f"stage {task.name!r} is a function without a compiled form")
-        elif sort == "cuda" and stage is None:
-            found.append(f"{task.name!r} is a conversion on the GPU")
     return found
 
 
@@ -77,7 +76,8 @@ def _describe(
             for port, kind in target_types(move, setting).items()
         ]
         return {"kind": "convert", "title": title, "inputs": entries}
-    assert stage is not None
+    if stage is None:
+        return {**describe_gpu_conversion(task, setting, rooms), "title": title}
     model, bound = get_model(stage.model or "", stage.params), setting.bound[stage.name]
     if sort == "cuda":
         made = describe_gpu_stage(task, stage, setting, rooms)

@@ -136,6 +136,19 @@ def test_code_for_the_gpu_is_chosen_when_it_is_loaded(executor: Path, gpu: Path,
     assert done.returncode == 3 and "(209)" in done.stderr and "newer.json" in done.stderr
 
 
+def test_code_of_the_drivers_own_version_is_tried_first(executor: Path, gpu: Path, tmp_path: Path) -> None:
+    shutil.copyfile(gpu / "code.txt", tmp_path / "older.txt")
+    newer = program(tmp_path, gpu, "newer.json", toolkit=13000)
+    older = program(tmp_path, gpu, "older.json", toolkit=12090, code=["older.txt"])
+    for version, wanted in (("12020", older), ("13000", newer), ("14000", newer)):
+        other = newer if wanted == older else older
+        shutil.copyfile(tmp_path / other, tmp_path / "kept")
+        (tmp_path / other).write_text(json.dumps({**json.loads((tmp_path / other).read_text()), "code": ["none"]}))
+        done = start(executor, tmp_path, gpu, stage(newer, older), STANDIN_VERSION=version)
+        assert (done.returncode, done.stderr) == (0, ""), version
+        shutil.copyfile(tmp_path / "kept", tmp_path / other)
+
+
 @pytest.mark.skipif(find_library("cuda") is not None, reason="there is a driver")
 def test_without_a_driver_that_is_stated(executor: Path, gpu: Path, tmp_path: Path) -> None:
     done = run(executor, tmp_path, stage(program(tmp_path, gpu)), LD_LIBRARY_PATH=str(tmp_path))

@@ -1,5 +1,6 @@
 #include "cuda_program.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -41,11 +42,20 @@ void read_numbers(const JsonField& from, size_t count, int64_t least, T& out) {
   for (size_t i = 0; i < count; i++) out[i] = static_cast<typename T::value_type>(items[i].integer(least, MOST_BYTES));
 }
 
+// The version of CUDA that made a program's code, 13000 for 13.0; 0 if its file does not tell.
+int made_by(const std::string& file) {
+  const JsonFile json(file);
+  return json.root().has("toolkit") ? static_cast<int>(json.root()["toolkit"].integer(0, 1'000'000)) : 0;
+}
+
 }  // namespace
 
 Program Program::load(const std::vector<std::string>& files, const Device& device) {
   std::string tried;
-  for (const std::string& file : files) {
+  std::vector<std::string> ordered = files;
+  const auto is_newer = [&](const std::string& file) { return made_by(file) / 1000 > device.version() / 1000; };
+  std::stable_partition(ordered.begin(), ordered.end(), [&](const std::string& file) { return !is_newer(file); });
+  for (const std::string& file : ordered) {
     const JsonFile json(file);
     const std::string& architecture = json.root()["arch"].text(LONGEST);
     std::string why = "for " + architecture;

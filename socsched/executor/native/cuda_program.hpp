@@ -30,7 +30,8 @@ struct Output {
 
 class Program {
  public:
-  // The program of the first file whose code the device can load, on that device; Failure if there is none.
+  // The program of the first file whose code the device can load, on that device; Failure if there is none.  Code of a
+  // newer major version of CUDA than the driver's is tried last.
   static Program load(const std::vector<std::string>& files, const Device& device);
 
   const std::vector<Input>& inputs() const { return inputs_; }

@@ -9,12 +9,14 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from socsched.cache import cache_dir
-from socsched.compiler.layouts import physical_shape
+from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.compiler.targets.cuda.cuda_api import Stream
 from socsched.compiler.targets.cuda.driver import Code
 from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
@@ -22,7 +24,7 @@ from socsched.errors import MachineError
 from socsched.graph.operators import TensorType
 
 _THREADS, _TILE = 256, 32
-_NAMES = {"fp32": "f", "fp16": "h"}
+_NAMES, _SIZES = {"fp32": "f", "fp16": "h"}, {"fp32": 4, "fp16": 2}
 SOURCE = """
 #include <cuda_fp16.h>
 template <typename A, typename B> __device__ B as(A x) { return (B)(float)x; }
@@ -51,6 +53,10 @@ template <typename A, typename B> __device__ void lay(const A* in, B* out, int c
   long long j = from == 0 ? p * channels + c : from == 1 ? c * pixels + p : (c / from * pixels + p) * from + c % from;
   out[i] = c < channels ? as<A, B>(in[j]) : (B)0.0f;
 }
+extern "C" __global__ void copy(const char* in, char* out, long long n) {
+  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  if (i < n) out[i] = in[i];
+}
 #define PAIR(a, A, b, B) \\
   extern "C" __global__ void lay_##a##b(const A* in, B* out, int c, int p, int from, int to) { \\
     lay<A, B>(in, out, c, p, from, to); } \\
@@ -60,8 +66,8 @@ PAIR(f, float, h, __half) PAIR(h, __half, f, float) PAIR(f, float, f, float) PAI
 """
 
 
-def cubin(arch: str) -> bytes:
-    """Return the kernels as machine code for an architecture ("sm_90a"), built on first use."""
+def code(arch: str) -> Path:
+    """Return a file with the kernels as machine code for an architecture ("sm_90a"), built on first use."""
     digest = hashlib.sha256((SOURCE + arch).encode()).hexdigest()[:20]
     file = cache_dir() / f"convert-{digest}.cubin"
     if not file.is_file():
@@ -70,8 +76,53 @@ def cubin(arch: str) -> bytes:
             source, binary = Path(folder) / "convert.cu", Path(folder) / "convert.cubin"
             source.write_text(SOURCE)
             write_cubin(find_nvcc(), source, binary, arch)
+            source.replace(source_of(file))
             binary.replace(file)
-    return file.read_bytes()
+    return file
+
+
+def source_of(code: Path) -> Path:
+    """Return the file with the source of the kernels in `code`."""
+    return code.with_suffix(".cu")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A kernel(source, target, *sizes): byte offsets of its tensors, and its sizes with their C types."""
+
+    kernel: str
+    grid: tuple[int, int]
+    block: tuple[int, int]
+    source: int
+    target: int
+    sizes: tuple[Any, ...]
+
+
+def launches(given: TensorType, wanted: TensorType, rows: int | None = None) -> Iterator[Launch]:
+    """Yield the launches of a conversion, limited to `rows` of the first dimension if not None; see `kernel_for`."""
+    if (given.dtype, given.layout) == (wanted.dtype, wanted.layout):
+        elements = prod(physical_shape(given)) if rows is None else prod(given.shape[1:]) * rows
+        size = elements * NUMPY_DTYPES[given.dtype].itemsize
+        yield Launch("copy", (-(-size // _THREADS), 1), (_THREADS, 1), 0, 0, (ctypes.c_longlong(size),))
+        return
+    name, (height, width) = kernel_for(given, wanted)
+    if name.startswith("cast"):
+        count = prod(physical_shape(given)) if rows is None else prod(given.shape[1:]) * rows
+        if count:
+            yield Launch(name, (-(-count // _THREADS), 1), (_THREADS, 1), 0, 0, (ctypes.c_longlong(count),))
+        return
+    ways = [channel_block(kind.layout or "NCHW") or 0 for kind in (given, wanted)]
+    here, there = (width * (-(-height // n) * n if n > 1 else height) for n in ways)
+    if not name.startswith("lay"):
+        here = there = height * width
+    for image in range(given.shape[0]):
+        places = (image * here * _SIZES[given.dtype], image * there * _SIZES[wanted.dtype])
+        if name.startswith("lay"):
+            last = tuple(ctypes.c_int(value) for value in (height, width, *ways))
+            yield Launch(name, (-(-there // _THREADS), 1), (_THREADS, 1), *places, last)
+        else:
+            grid = (-(-width // _TILE), -(-height // _TILE))
+            yield Launch(name, grid, (_TILE, 8), *places, (ctypes.c_int(height), ctypes.c_int(width)))
 
 
 def kernel_for(given: TensorType, wanted: TensorType) -> tuple[str, tuple[int, int]]:
@@ -110,46 +161,12 @@ class Converter:
     """The kernels, loaded into the calling thread's context."""
 
     def __init__(self, arch: str) -> None:
-        self._code = Code(cubin(arch))
+        self._code = Code(code(arch).read_bytes())
 
     def launch(
         self, target: int, wanted: TensorType, source: int, given: TensorType, rows: int | None, stream: Stream
     ) -> None:
         """Queue a conversion between device addresses; limited to `rows` of the first dimension if not None."""
-        name, (height, width) = kernel_for(given, wanted)
-        if name.startswith("cast"):
-            count = prod(physical_shape(given)) if rows is None else prod(given.shape[1:]) * rows
-            if count:
-                grid, block = (-(-count // _THREADS), 1), (_THREADS, 1)
-                self._start(name, grid, block, stream, target, source, ctypes.c_longlong(count))
-            return
-        batch = given.shape[0]
-        sizes = {"fp32": 4, "fp16": 2}
-        if name.startswith("lay"):
-            ways = [channel_block(kind.layout or "NCHW") or 0 for kind in (given, wanted)]
-            here, there = (width * (-(-height // n) * n if n > 1 else height) for n in ways)
-            last = [ctypes.c_int(value) for value in (height, width, *ways)]
-            for image in range(batch):
-                places = (target + image * there * sizes[wanted.dtype], source + image * here * sizes[given.dtype])
-                self._start(name, (-(-there // _THREADS), 1), (_THREADS, 1), stream, *places, *last)
-            return
-        for image in range(batch):
-            places = (
-                target + image * height * width * sizes[wanted.dtype],
-                source + image * height * width * sizes[given.dtype],
-            )
-            grid, block = (-(-width // _TILE), -(-height // _TILE)), (_TILE, 8)
-            self._start(name, grid, block, stream, *places, ctypes.c_int(height), ctypes.c_int(width))
-
-    def _start(
-        self,
-        name: str,
-        grid: tuple[int, int],
-        block: tuple[int, int],
-        stream: Stream,
-        target: int,
-        source: int,
-        *last: Any,
-    ) -> None:
-        values = (ctypes.c_void_p(source), ctypes.c_void_p(target), *last)
-        self._code.launch(name, grid, block, stream, values)
+        for one in launches(given, wanted, rows):
+            places = (ctypes.c_void_p(source + one.source), ctypes.c_void_p(target + one.target))
+            self._code.launch(one.kernel, one.grid, one.block, stream, (*places, *one.sizes))

@@ -10,7 +10,7 @@ from socsched.compiler.targets.opencl.plan_format import PLAN, WEIGHTS
 
 SOURCE, BINARY = "stage.cu", "stage.cubin"
 _ITEMS, _MOST_ITEMS = 256, 1024
-_OPTIONS = ("-fmad=false", "-lineinfo")
+OPTIONS = ("-fmad=false", "-lineinfo")
 """Products and sums round as on the host: a fused multiply-add would move points across cell borders.  Lines are for
 profilers."""
 
@@ -22,5 +22,5 @@ def build(asked: FunctionBuild) -> FunctionCode:
     arch, folder = str(asked.spec.tvm["arch"]), asked.folder
     write_program(program, folder, SOURCE)
     (folder / SOURCE).write_text(program.source("cuda"))
-    write_cubin(find_nvcc(), folder / SOURCE, folder / BINARY, arch, _OPTIONS)
+    write_cubin(find_nvcc(), folder / SOURCE, folder / BINARY, arch, OPTIONS)
     return FunctionCode((BINARY, SOURCE, PLAN, WEIGHTS), *program.tensors, (f"device code for {arch} only",))

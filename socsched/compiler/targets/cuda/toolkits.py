@@ -1,0 +1,137 @@
+"""CUDA toolkits of this machine: nvcc, and NVRTC from NVIDIA's Python packages, which is all that cubins need.
+
+Packages are looked for on Python's path and in the folders of $SOCSCHED_CUDA, as `pip install --target FOLDER` makes
+them: nvidia-cuda-nvrtc-cu12, -runtime-cu12, -cccl-cu12; of CUDA 13 nvidia-cuda-nvrtc, -runtime, -crt, -cccl.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from socsched.compiler.targets.cuda.nvcc import write_cubin
+from socsched.errors import CompileError
+
+FOLDERS = "SOCSCHED_CUDA"
+_RELEASE = re.compile(r"release (\d+)\.(\d+)")
+_FIRST = {"sm_87": (11, 4), "sm_89": (11, 8), "sm_90": (11, 8), "sm_100": (12, 8), "sm_101": (12, 8), "sm_120": (12, 8)}
+"""The first release for an architecture ("CUDA Toolkit release notes"); others are in every one from 11.4 on."""
+_OLDEST = (13, 0), 75
+"""From this release on, architectures below that number are no longer built."""
+_RENAMED = (13, 0), "sm_101", "sm_110"
+"""From this release on, Thor's architecture has the second name."""
+_FOR_NVRTC = "-DINFINITY=__int_as_float(0x7f800000)", "-default-device"
+"""What math.h defines, which NVRTC has not; device code without __device__, as nvcc takes constant expressions."""
+_TENSOR_MAP = "struct alignas(64) CUtensorMap { unsigned long long opaque[16]; };\n"
+"""As cuda.h has it, which NVRTC does not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """A compiler of CUDA source: nvcc, or NVRTC's library with folders to `include`."""
+
+    version: tuple[int, int]
+    program: str
+    include: tuple[str, ...] = ()
+
+    def architecture(self, arch: str) -> str:
+        """Return the name of an architecture ("sm_87") in this release, empty if it does not build for it."""
+        since, old, new = _RENAMED
+        if arch in (old, new):
+            arch = new if self.version >= since else old
+        base = arch.rstrip("af")
+        number = int(base.removeprefix("sm_")) if base.startswith("sm_") and base[3:].isdigit() else 0
+        dropped = self.version >= _OLDEST[0] and number < _OLDEST[1]
+        return "" if dropped or self.version < _FIRST.get(base, (0, 0)) else arch
+
+    def cubin(self, source: str, arch: str, options: Sequence[str] = ()) -> bytes:
+        """Return machine code for an architecture; CompileError with the compiler's message if it fails."""
+        if self.include:
+            return self._by_nvrtc(source, arch, options)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "stage.cu"
+            file.write_text(source)
+            write_cubin(self.program, file, file.with_suffix(".cubin"), arch, options)
+            return file.with_suffix(".cubin").read_bytes()
+
+    def _by_nvrtc(self, source: str, arch: str, options: Sequence[str]) -> bytes:
+        library, program = _library(self.program), ctypes.c_void_p()
+        given = (_TENSOR_MAP if "CUtensorMap" in source else "") + source
+        library.nvrtcCreateProgram(ctypes.byref(program), given.encode(), b"stage.cu", 0, None, None)
+        flags = [f"-arch={arch}", *_FOR_NVRTC, *(f"-I{folder}" for folder in self.include), *options]
+        texts = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
+        refused = library.nvrtcCompileProgram(program, len(flags), texts)
+        size, about = ctypes.c_size_t(), "ProgramLog" if refused else "CUBIN"
+        getattr(library, f"nvrtcGet{about}Size")(program, ctypes.byref(size))
+        made = ctypes.create_string_buffer(size.value)
+        getattr(library, f"nvrtcGet{about}")(program, made)
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+        if refused:
+            raise CompileError(
+                f"NVRTC {_dotted(self.version)} refuses code for {arch}: {made.value.decode()[:2000]}",
+                "install the packages of one release",
+            )
+        return made.raw
+
+    def __str__(self) -> str:
+        return f"CUDA {_dotted(self.version)}"
+
+
+def toolkits() -> tuple[Toolkit, ...]:
+    """Return the toolkits found, newest first, one of each major version: its code loads under all of that version."""
+    return _toolkits(os.environ.get("PATH", ""), os.environ.get(FOLDERS, ""), tuple(sys.path))
+
+
+@cache
+def _toolkits(path: str, folders: str, packages: tuple[str, ...]) -> tuple[Toolkit, ...]:
+    places = dict.fromkeys(filter(None, (*folders.split(os.pathsep), *packages)))
+    found = sorted(_nvccs(path), key=lambda made: made.version, reverse=True)
+    found += sorted(_nvrtcs(places), key=lambda made: made.version, reverse=True)
+    by_major: dict[int, Toolkit] = {}
+    for toolkit in found:
+        by_major.setdefault(toolkit.version[0], toolkit)
+    return tuple(by_major[major] for major in sorted(by_major, reverse=True))
+
+
+def _nvccs(path: str) -> Iterator[Toolkit]:
+    installed = sorted(Path("/usr/local").glob("cuda*/bin/nvcc"))
+    on_path = shutil.which("nvcc", path=path)
+    for program in dict.fromkeys(filter(None, (on_path, *map(str, installed)))):
+        told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+        if release := _RELEASE.search(told):
+            yield Toolkit((int(release[1]), int(release[2])), program)
+
+
+def _nvrtcs(places: Sequence[str] | dict[str, None]) -> Iterator[Toolkit]:
+    for place in places:
+        home = Path(place) / "nvidia"
+        for library in sorted(home.glob("*/lib/libnvrtc.so.*")) if home.is_dir() else ():
+            own = library.parents[1]
+            folders = (own / "include", own / "include" / "cccl", *home.glob("cuda_*/include"))
+            include = tuple(str(folder) for folder in dict.fromkeys(folders) if folder.is_dir())
+            if not any((Path(folder) / "cuda_fp16.h").is_file() for folder in include):
+                continue
+            major, minor = ctypes.c_int(), ctypes.c_int()
+            try:
+                _library(str(library)).nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+            except OSError:
+                continue
+            yield Toolkit((major.value, minor.value), str(library), include)
+
+
+@cache
+def _library(path: str) -> ctypes.CDLL:
+    return ctypes.CDLL(path)
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"

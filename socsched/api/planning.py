@@ -161,10 +161,11 @@ def _searched(
         explain: bool = False,
         seconds: float | None = None,
         member: Member = first_member,
+        queues: Pipeline = pipeline,
         otherwise: Callable[[Sequence[str]], Draft | None] | None = None,
     ) -> Draft:
         return draft_plan(
-            pipeline,
+            queues,
             board,
             mode,
             options.objective,
@@ -200,12 +201,15 @@ def _searched(
         return first.finished(clock) if options.explain else first.plan
     from socsched.api.refinement import refine
     from socsched.models.parts import PART
+    from socsched.planning.choices import deepened
 
     cut = any(PART in task.params for task in first.plan.tasks)
     drafts = [first]
 
+    deep = any("queue" in found for found in (first.plan.solver.chosen or {}).values())
+
     def again(seen: Observed) -> Plan:
-        drafts.append(make(first.plan.mode, cut, seen, member=used))
+        drafts.append(make(first.plan.mode, cut, seen, member=used, queues=deepened(pipeline) if deep else pipeline))
         return drafts[-1].plan
 
     refined = refine(first.plan, again if used.solver in ("heft", "auto") and not exact else None, clock)

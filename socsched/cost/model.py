@@ -65,9 +65,9 @@ class CostModel:
     sources: tuple[CostSource, ...] = field(default_factory=cost_sources)
     runtime: str = ""
     adjust: Callable[[Cost], Cost] | None = None
-    _known: dict[tuple[str, int, tuple[str, ...]], tuple[list[Cost], list[Refusal]]] = field(default_factory=dict)
+    _known: dict[tuple[str, int, tuple[str, ...], int], tuple[list[Cost], list[Refusal]]] = field(default_factory=dict)
     _works: dict[tuple[str, str], StageWork | None] = field(default_factory=dict)
-    _variants: dict[tuple[str, int, tuple[str, ...], str, str, int], Cost | None] = field(default_factory=dict)
+    _variants: dict[tuple[str, int, tuple[str, ...], int, str, str, int], Cost | None] = field(default_factory=dict)
     _broken: dict[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
     _wholes: dict[tuple[str, int], Stage | None] = field(default_factory=dict)
@@ -295,9 +295,9 @@ def _key(stage: Stage) -> str:
     return f"{stage.name} {part['cut']}" if part else stage.name
 
 
-def _asked(stage: Stage) -> tuple[str, int, tuple[str, ...]]:
-    """Return the cache key of a stage's costs, with share and engines, which the planner may vary."""
-    return _key(stage), stage.share, stage.engines
+def _asked(stage: Stage) -> tuple[str, int, tuple[str, ...], int]:
+    """Return the cache key of a stage's costs, with share, engines and slices, which the planner may vary."""
+    return _key(stage), stage.share, stage.engines, stage.slice_ns
 
 
 def _shares(stage: Stage, engine: Engine, state: EngineMode, work: StageWork | None) -> tuple[int, ...]:
@@ -328,9 +328,18 @@ def _opaque(stage: Stage, engine: Engine, known: Known) -> tuple[Segment, ...]:
     """Return the segments of a stage known by its time only: one, or its time slices on a time-sliced engine."""
     time_ns, size = known.time_ns, stage.output_bytes
     fixed = min(round(engine.launch_ns.value + engine.submit_ns.value), time_ns // 2)
-    count = -(-time_ns // known.slice_ns) if known.slice_ns and engine.preemption.kind == "segment" else 1
+    length = known.slice_ns or _chosen_slice(stage, engine)
+    count = -(-time_ns // length) if length and engine.preemption.kind == "segment" else 1
     ends = [(time_ns * number // count, size * number // count) for number in range(count + 1)]
     return tuple(
         Segment(f"{stage.name}.{number}" if count > 1 else stage.name, end - start, 0 if number else fixed, upto - done)
         for number, ((start, done), (end, upto)) in enumerate(itertools.pairwise(ends))
     )
+
+
+def _chosen_slice(stage: Stage, engine: Engine) -> int:
+    """Return the length of a slice that the planner chose, 0 for none or on an engine that declares none."""
+    slices = engine.preemption.slices_ns
+    if not stage.slice_ns or slices is None:
+        return 0
+    return max(stage.slice_ns, round(slices.interval[0] if slices.interval else slices.value))

@@ -81,6 +81,9 @@ class PreemptionFile(FileModel):
     cost: DurationFigure = Field(description="time of one switch")
     segment: str = Field("", description="name of a segment: kernel, loadable, tile, ...")
     granularity: DurationFigure | None = Field(None, description="length of a segment or time slice")
+    slices: DurationFigure | None = Field(
+        None, description="with kind segment: range of time slices that can be set for a process"
+    )
     reset: DurationFigure | None = Field(None, description="with kind restart: time until the engine can be used again")
     in_flight: int = Field(
         1, ge=1, le=1000, description="with kind segment: segments launched ahead, the running one included"
@@ -94,7 +97,10 @@ class PreemptionFile(FileModel):
         granularity = self.granularity.lower() if self.granularity else None
         reset = self.reset.lower() if self.reset else None
         migration = self.migration.lower() if self.migration else None
-        return Preemption(self.kind, self.cost.lower(), self.segment, granularity, reset, self.in_flight, migration)
+        slices = self.slices.lower() if self.slices else None
+        return Preemption(
+            self.kind, self.cost.lower(), self.segment, granularity, reset, self.in_flight, migration, slices
+        )
 
 
 class WeightsMemoryFile(FileModel):

@@ -93,6 +93,8 @@ class Stage:
     model is known by its execution times only.  `source` or `assumed` gives the provenance of its plain numbers.
     `params` are passed to the model.  `precisions` are those whose accuracy the user accepts, best first.  `queue` is
     the largest number of frames waiting at the stage; on overflow the `overflow` (newest | oldest) frame is dropped.
+    `open_queue`: no number is stated, so that the planner may choose a larger one.  `slice_ns`: length of time slices
+    chosen by the planner for times that state none, on engines that declare slices (0: jobs run in one piece).
     `on_late` is the treatment of a job that cannot meet its deadline: continue | skip (not started) | abort (at its
     deadline) | degrade (runs as `degraded`).  `execution`: None where a job takes its planned time.  `jitter_ns`:
     largest timer lateness.  `output_bytes` is the output size of a stage without model (a model knows its own
@@ -124,6 +126,8 @@ class Stage:
     jitter_ns: int = 0
     engines: tuple[str, ...] = ()
     losses: Mapping[str, int] = field(default_factory=dict)
+    open_queue: bool = False
+    slice_ns: int = 0
 
     @property
     def modelled(self) -> bool:

@@ -67,7 +67,9 @@ class AnchorFile(FileModel):
         "performance", description="quantity that the time scales with on other described hardware"
     )
 
-    slice: Duration = Field(0, description="longest non-preemptive part; absent: the whole job")
+    slice: Duration = Field(
+        0, description="longest non-preemptive part; absent: chosen from the engine's slices, or the whole job"
+    )
 
     def lower(self) -> Anchor:
         """Return the internal `Anchor`."""
@@ -101,8 +103,11 @@ class StageFile(Grounded):
     )
     costs: list[AnchorFile] = Field(default_factory=list, description="known execution times")
     execution: ExecutionFile | None = Field(None, description="execution times of jobs; absent: the planned cost")
-    queue: int = Field(
-        1, ge=1, le=1000, description="largest number of waiting frames; one more drops a frame by overflow"
+    queue: int | None = Field(
+        None,
+        ge=1,
+        le=1000,
+        description="largest number of waiting frames, one more drops one by overflow; absent: the planner chooses",
     )
     overflow: Literal["newest", "oldest"] = Field("newest", description="frame dropped when the queue is full")
     on_late: Literal["continue", "skip", "abort", "degrade"] = Field(
@@ -126,7 +131,8 @@ class StageFile(Grounded):
             params={**({"file": str((folder / self.onnx).resolve())} if self.onnx else {}), **self.params},
             precisions=tuple(self.precisions),
             costs=tuple(cost.lower() for cost in self.costs),
-            queue=self.queue,
+            queue=self.queue or 1,
+            open_queue=self.queue is None,
             share=self.share,
             output_bytes=self.output_bytes,
             criticality=self.criticality,

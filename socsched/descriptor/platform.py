@@ -47,7 +47,7 @@ class Preemption:
     `granularity_ns` is how long other jobs wait for it: a segment's length or a time slice, where known.  `restart`:
     the running job is killed at once and restarts its segment; the preempting job waits `reset_ns`.  `in_flight`:
     segments launched ahead, which still run (1: the running one).  `migration_ns`: additional cost of resuming
-    elsewhere.
+    elsewhere.  `slices_ns`: the time slices that can be set for a process, from the shortest to the longest.
     """
 
     kind: str
@@ -57,6 +57,7 @@ class Preemption:
     reset_ns: Figure | None = None
     in_flight: int = 1
     migration_ns: Figure | None = None
+    slices_ns: Figure | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import part_of
 from socsched.planning.assess import Assessment
 from socsched.planning.candidate import judge
+from socsched.planning.choices import chosen
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.evidence import Bandwidth, Memory, Power, Provenance
 from socsched.planning.explain import reasons
@@ -74,6 +75,7 @@ def write_plan(
             _report(best, solutions, goals, pipeline),
             proof=_proof(best, solutions) if proved else None,
             open=None if feasible or proved else open_,
+            chosen=chosen(candidate.deployment) if feasible else None,
         ),
         inputs=input_hashes(model.platform, workload.graph.pipeline),
         base_mw=round(model.mode.base_mw.value),

@@ -13,6 +13,7 @@ from socsched.descriptor.platform import Platform, PowerMode
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.planning.candidate import OBJECTIVES, Candidate, judge, objective_value, objectives, score
+from socsched.planning.choices import deepened, may_be_deeper, settled, sliced
 from socsched.planning.clock import Clock
 from socsched.planning.cutting.required import RequiredCuts, cut_unmappable
 from socsched.planning.cutting.search import Cutter, cut_further, cutter_of
@@ -42,6 +43,8 @@ RESTARTING = 0.8
 """Share of a wider search's time for stages as a whole, before networks are cut."""
 PROVING = 0.9
 """The same share where a solver is to use up the time."""
+SHALLOW = 0.7
+"""Share of the time limit for queues of one frame, where deeper ones may be chosen."""
 PROOF = 60.0
 """Seconds for a proof without a time limit."""
 __all__ = [
@@ -105,6 +108,7 @@ def draft_plan(
     mode's; `explain` adds conflicts and levers, which take a while; `known` keeps costs from one plan of the pipeline
     on the platform to the next; `otherwise` is called where no feasible plan was found and no bound rules one out, with
     the modes that may have one, that of the best mapping first, and a draft that it returns replaces this one.
+    Where no plan is found with a frame waiting at every stage that states no queue, deeper queues are tried.
 
     The verdict is "infeasible" only with a proof (`solver.proof`), "undecided" if no mapping was found that meets
     every requirement.  With `cuts`, a network that no engine takes whole is planned in parts; a stage that no engine
@@ -119,10 +123,13 @@ def draft_plan(
     proving = solver == "cpsat" or (solver == "auto" and available())
     if proving:
         require()
-    clock = Clock.of(time_limit)
     known = Known(platform, work, profile) if known is None else known
     solutions: list[Solution] = []
     modes = modes_of(platform, mode)
+    stated, deep = pipeline, deepened(pipeline)
+    pipeline = sliced(stated if solver == "heft" else deep, platform)
+    all_time = Clock.of(time_limit)
+    clock = all_time.part(SHALLOW) if solver == "heft" and deep is not stated else all_time
     required = cut_unmappable(pipeline, [known.model(option) for option in modes]) if cuts else RequiredCuts(pipeline)
     pipeline = required.pipeline
     graph = task_graph(pipeline)
@@ -155,15 +162,35 @@ def draft_plan(
         return Draft(unplaceable(graph, known.model(option), policy, goals), None, goals[0])
     best = min(solutions, key=_order)
     open_modes = [_load(found).model.mode.name for found in sorted(solutions, key=_order) if not _ruled_out(found)]
-    if otherwise is not None and best.candidate.verdict != "feasible" and open_modes:
-        found = otherwise(open_modes)
+    if best.candidate.verdict != "feasible" and open_modes:
+        if deep is not stated and solver == "heft" and any(map(_shallow, solutions)):
+            return draft_plan(
+                deep,
+                platform,
+                open_modes,
+                objective,
+                policy,
+                work=work,
+                profile=profile,
+                time_limit=all_time.left() if all_time.limited else None,
+                budget=budget,
+                cuts=cuts,
+                observed=observed,
+                limits=limits,
+                explain=explain,
+                known=known,
+                otherwise=otherwise,
+            )
+        found = otherwise(open_modes) if otherwise is not None else None
         if found is not None:
             return found
+    best, solutions = _chosen(best, solutions, goals)
     if not explain:
         return Draft(write_plan(best, solutions, goals, None, pipeline), best, goals[0])
     best, conflicts = _conflicts(best, goals, clock.part(SEARCH))
     if best.candidate.verdict == "feasible":
         solutions = [best if s.candidate.deployment.workload is _load(best) else s for s in solutions]
+        best, solutions = _chosen(best, solutions, goals)
     if "energy" in goals:
         best = replace(best, notes=_joined(best.notes, refusals(best.candidate)))
     alternatives = _alternatives(best, solutions, graph, known, policy, goals, clock.part(SEARCH))
@@ -172,8 +199,22 @@ def draft_plan(
 
 
 def _ruled_out(solution: Solution) -> bool:
-    """Return whether lower bounds prove that no search can find a feasible plan, under any policy."""
-    return solution.proof is not None and bool(solution.proof.bounds)
+    """Return whether lower bounds prove that no search can find a feasible plan, under any policy or queues."""
+    bounds = solution.proof.bounds if solution.proof is not None else ()
+    return any(not may_be_deeper(_load(solution), bound) for bound in bounds)
+
+
+def _shallow(solution: Solution) -> bool:
+    """Return whether deeper queues may lead to a plan, or take away the proof that there is none."""
+    if solution.proof is not None:
+        return not _ruled_out(solution)
+    return any(may_be_deeper(_load(solution), violation) for violation in solution.candidate.violations)
+
+
+def _chosen(best: Solution, solutions: list[Solution], goals: Sequence[str]) -> tuple[Solution, list[Solution]]:
+    """Return the best solution with its slices and queues settled, and all solutions with it."""
+    found = settled(best, goals)
+    return found, [found if solution is best else solution for solution in solutions]
 
 
 def _order(solution: Solution) -> tuple[float, ...]:

@@ -56,7 +56,8 @@ class SearchReport:
     `rounds`, and whether they reached a `fixed_point`.  Of the best of several planners: `compared_latency_ns`, the
     simulated latency (ns) of each.  Where the first search of a portfolio found no feasible plan: `portfolio`, the
     searches tried in order, and `found_by`, the one that found this plan, if any.  Of an undecided plan: the `open`
-    requirements, and what would decide them (`decide`), a line each.  What does not apply is None.
+    requirements, and what would decide them (`decide`), a line each.  `chosen`: what the planner chose beyond the
+    mapping, where the pipeline states nothing (`planning.choices`), by stage.  What does not apply is None.
     """
 
     name: Line = ""
@@ -84,6 +85,7 @@ class SearchReport:
     found_by: Line | None = None
     open: tuple[OpenRequirement, ...] | None = None
     decide: tuple[LongLine, ...] | None = None
+    chosen: Mapping[Line, Mapping[Line, Amount]] | None = None
 
 
 def gap(value: float | None, bound: float | None) -> float | None:

@@ -204,4 +204,12 @@ def conditions(plan: Plan) -> list[str]:
     if plan.uncertainty.upper:
         lines.append(f"all costs at the upper ends of their intervals: {plan.uncertainty.upper}")
     found_by = plan.solver.found_by
-    return [*lines, *([f"found by {found_by}"] if found_by else [])]
+    lines += [f"found by {found_by}"] if found_by else []
+    queues = [f"{name} {found['queue']}" for name, found in (plan.solver.chosen or {}).items() if "queue" in found]
+    lines += [f"chosen: frames that may wait: {', '.join(queues)}"] if queues else []
+    slices = [
+        f"{name} {format_duration(found['slice_ns'])}"
+        for name, found in (plan.solver.chosen or {}).items()
+        if "slice_ns" in found
+    ]
+    return [*lines, *([f"chosen: time slices: {', '.join(slices)}"] if slices else [])]

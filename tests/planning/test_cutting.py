@@ -98,7 +98,9 @@ def test_stages_on_different_engines_overlap_frames_as_far_as_queues_allow(queue
     whole = get_pipeline("camera-detection")
     camera = replace(whole.sensors[0], period_ns=40 * MS)
     stages = tuple(
-        replace(stage, queue=queue, costs=_slow(stage.name), engines=("cpu",) if _slow(stage.name) else ())
+        replace(
+            stage, queue=queue, open_queue=False, costs=_slow(stage.name), engines=("cpu",) if _slow(stage.name) else ()
+        )
         for stage in whole.stages
     )
     pipeline = replace(

@@ -7,8 +7,9 @@ the results of one frame.
     code       files of cubins;  weights: the file of its `constants` bytes
     sources    [{file, options}] of the code, for other toolkits; not in bundles
     memory, constants, results   sizes in bytes
-    inputs     [{in, offset, bytes, row_bytes, fill, count}]: `row_bytes` of an input whose rows vary, else 0; unused
-               rows are filled; `count` is the place that takes their number, if a kernel reads it
+    inputs     [{in, offset, bytes, row_bytes, fill, count, filled}]: `row_bytes` of an input whose rows vary, else 0;
+               unused rows are filled unless `filled` is false; `count` is the place that takes their number, if a
+               kernel reads it
     outputs    [{offset, bytes}] among the results
     launches   [{kernel, code, grid, block, shared, arguments: [{in, offset} | {value} | {map}]}]
 
@@ -209,6 +210,9 @@ class _Builder:
         """Return the place of an input and its type, with the room for rows that vary."""
         if name in self.values:
             place, found = self.values[name]
+            for entry in self.inputs:
+                if entry["offset"] == place["offset"] and place["in"] == "memory":
+                    entry["filled"] = True
             images = len(kind.shape) == 4
             if found.dtype != kind.dtype or (images and (found.layout or "NCHW") != (kind.layout or "NCHW")):
                 raise UsageError(f"{name!r} is {found}, but the next stage takes {kind}", "plan them in one data type")
@@ -236,6 +240,7 @@ class _Builder:
         if entry is None or given[port][0]["in"] != "memory":
             return False
         entry["count"] = places[index]
+        entry.setdefault("filled", False)
         return True
 
     def _launch(self, launch: Mapping[str, Any], places: Mapping[int, Place], sizes: Mapping[str, int]) -> None:

@@ -47,6 +47,7 @@ EQUAL(cuMemcpyDtoDAsync_v2);
 EQUAL(cuMemsetD8Async);
 EQUAL(cuStreamCreateWithPriority);
 EQUAL(cuStreamSynchronize);
+EQUAL(cuStreamQuery);
 EQUAL(cuStreamBeginCapture_v2);
 EQUAL(cuStreamEndCapture);
 EQUAL(cuGraphInstantiateWithFlags);

@@ -45,6 +45,7 @@ Device::Device() {
   SOCSCHED_FIND(cuMemsetD8Async);
   SOCSCHED_FIND(cuStreamCreateWithPriority);
   SOCSCHED_FIND(cuStreamSynchronize);
+  SOCSCHED_FIND(cuStreamQuery);
   SOCSCHED_FIND(cuStreamBeginCapture_v2);
   SOCSCHED_FIND(cuStreamEndCapture);
   SOCSCHED_FIND(cuGraphInstantiateWithFlags);

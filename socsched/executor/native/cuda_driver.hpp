@@ -45,6 +45,7 @@ struct Driver {
   int (*cuMemsetD8Async)(Address, unsigned char, size_t, Stream*);
   int (*cuStreamCreateWithPriority)(Stream**, unsigned, int);
   int (*cuStreamSynchronize)(Stream*);
+  int (*cuStreamQuery)(Stream*);
   int (*cuStreamBeginCapture_v2)(Stream*, int);
   int (*cuStreamEndCapture)(Stream*, Graph**);
   int (*cuGraphInstantiateWithFlags)(Executable**, Graph*, unsigned long long);

@@ -116,6 +116,7 @@ void Program::read(const JsonField& root, const std::string& file, std::vector<s
     input.row_bytes = static_cast<uint64_t>(entry["row_bytes"].integer(0, static_cast<int64_t>(input.bytes)));
     input.fill = static_cast<uint8_t>(entry["fill"].integer(0, 255));
     if ((input.counts = entry.has("count"))) input.count = read_place(entry["count"], room);
+    input.filled = !entry.has("filled") || entry["filled"].boolean();
     inputs_.push_back(input);
   }
   for (const JsonField& entry : root["outputs"].items(MOST_PORTS)) {

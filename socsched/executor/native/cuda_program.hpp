@@ -20,8 +20,8 @@ struct Input {
   Place place;
   uint64_t bytes = 0, row_bytes = 0;  // row_bytes: of a row, if their number varies; the rest is filled
   uint8_t fill = 0;
-  bool counts = false;
-  Place count;                        // takes the number of rows, if `counts`
+  bool counts = false, filled = true;
+  Place count;                        // takes the number of rows, if `counts`; kernels that read it need nothing filled
 };
 
 struct Output {

@@ -68,14 +68,14 @@ class CudaStage : public DataStage {
     if (const Ns until = since_ + asleep; monotonic_ns() < until) sleep_until(until);
     size_t naps = 0;
     int status;
-    while ((status = driver().cuEventQuery(events_[ended_])) == cuda::NOT_READY) {
+    while ((status = look()) == cuda::NOT_READY) {
       const Ns now = monotonic_ns();
       sleep_until(now + std::max(NAP, (now - since_) / 16));
       naps++;
     }
     if (!holds(status, "running the kernels")) return ended(Progress::failed);
     const Ns now = monotonic_ns();
-    asleep = naps ? asleep + (now - since_ - asleep) / 16 : std::max(asleep - NAP, Ns{0});
+    asleep = naps ? asleep + (now - since_ - asleep) / 16 : std::max(asleep - NAP / 8, Ns{0});
     since_ = now;
     ended_++;
     if (started_ < slot_->graphs.size()) {
@@ -89,11 +89,19 @@ class CudaStage : public DataStage {
   }
 
  private:
+  // Of results to memory of a port on the host.
+  struct Copy {
+    size_t port = 0;
+    uint64_t first = 0, bytes = 0;
+    void* to = nullptr;
+  };
+
   // What a slot of outputs needs on the device.
   struct Slot {
     const Data* data = nullptr;
     cuda::Address results = 0;
-    std::vector<cuda::Executable*> graphs;  // by piece; the last one also copies outputs to the host
+    std::vector<Copy> copies;
+    std::vector<cuda::Executable*> graphs;  // by piece; the first one also copies row numbers, the last one outputs
   };
 
   const StageSettings& settings() const { return place_.settings; }
@@ -137,11 +145,9 @@ class CudaStage : public DataStage {
     }
     if (!to.row_bytes) return true;
     if (rows_ < 0) rows_ = found->type.shape[0];
-    if (bytes < to.bytes && !holds(driver().cuMemsetD8Async(target + bytes, to.fill, to.bytes - bytes, stream_), "filling an input")) return false;
-    if (!to.counts) return true;
-    int32_t* const count = counts_ + number;
-    *count = static_cast<int32_t>(found->type.shape[0]);
-    return holds(driver().cuMemcpyHtoDAsync_v2(program_->address(to.count, 0), count, sizeof *count, stream_), "copying a number of rows");
+    if (to.filled && bytes < to.bytes && !holds(driver().cuMemsetD8Async(target + bytes, to.fill, to.bytes - bytes, stream_), "filling an input")) return false;
+    counts_[number] = static_cast<int32_t>(found->type.shape[0]);  // which the graph copies
+    return true;
   }
 
   // Lock host memory when it is first seen, so that copies from it need no processor.  Without it they are just slower.
@@ -153,9 +159,13 @@ class CudaStage : public DataStage {
   }
 
   bool start_piece() {
-    return holds(driver().cuGraphLaunch(slot_->graphs[started_], stream_), "launching the kernels") &&
-           holds(driver().cuEventRecord(events_[started_++], stream_), "marking an event");
+    if (!holds(driver().cuGraphLaunch(slot_->graphs[started_], stream_), "launching the kernels")) return false;
+    cuda::Event* const mark = events_[started_++];
+    return events_.size() == 1 || holds(driver().cuEventRecord(mark, stream_), "marking an event");
   }
+
+  // The state of the oldest piece; that of the stream, if it is the only one.
+  int look() const { return events_.size() == 1 ? driver().cuStreamQuery(stream_) : driver().cuEventQuery(events_[ended_]); }
 
   // The device's side of a slot, made when it is first seen: before the run, except for slots added during it.
   Slot& slot_of(Data& data, size_t piece) {
@@ -166,29 +176,47 @@ class CudaStage : public DataStage {
     if (program_->results_bytes()) device_->check(driver().cuMemAlloc_v2(&slot.results, program_->results_bytes()), "allocating memory");
     for (size_t port = 0; port < settings().outputs.size(); port++) {
       const cuda::Output& from = program_->outputs()[port];
-      Tensor& tensor = data.ports[port];
-      tensor.device = slot.results + from.offset;
-      if (!settings().on_host[port] || !from.bytes) continue;
-      tensor.data = first_page(place_.slots.room(data, port, whole_pages(from.bytes) + PAGE));
-      device_->check(driver().cuMemHostRegister_v2(tensor.data, whole_pages(from.bytes), 0), "locking memory");
+      data.ports[port].device = slot.results + from.offset;
     }
+    give_host_memory(slot, data);
     const size_t kernels = program_->kernels();
-    for (size_t first = 0; first == 0 || first < kernels; first += piece)
-      slot.graphs.push_back(record(slot, data, first, std::min(first + piece, kernels)));
+    for (size_t first = 0; first == 0 || first < kernels; first += piece) slot.graphs.push_back(record(slot, first, std::min(first + piece, kernels)));
     return slot;
   }
 
-  cuda::Executable* record(const Slot& slot, const Data& data, size_t first, size_t last) {
+  // Host memory for what the host reads: as on the device and with one copy, unless much else lies in between.
+  void give_host_memory(Slot& slot, Data& data) {
+    const std::vector<cuda::Output>& outputs = program_->outputs();
+    uint64_t read = 0, first = UINT64_MAX, end = 0;
+    for (size_t port = 0; port < outputs.size(); port++) {
+      const cuda::Output& from = outputs[port];
+      if (!settings().on_host[port] || !from.bytes) continue;
+      read += from.bytes;
+      first = std::min(first, from.offset);
+      end = std::max(end, from.offset + from.bytes);
+      slot.copies.push_back({port, from.offset, from.bytes});
+    }
+    if (slot.copies.size() > 1 && end - first <= read + read / 2 + PAGE) slot.copies = {{slot.copies[0].port, first, end - first}};
+    for (Copy& copy : slot.copies) {
+      copy.to = first_page(place_.slots.room(data, copy.port, whole_pages(copy.bytes) + PAGE));
+      device_->check(driver().cuMemHostRegister_v2(copy.to, whole_pages(copy.bytes), 0), "locking memory");
+      for (size_t port = 0; port < outputs.size(); port++)
+        if (settings().on_host[port] && outputs[port].bytes && outputs[port].offset >= copy.first && outputs[port].offset < copy.first + copy.bytes)
+          data.ports[port].data = static_cast<char*>(copy.to) + (outputs[port].offset - copy.first);
+    }
+  }
+
+  cuda::Executable* record(const Slot& slot, size_t first, size_t last) {
     cuda::Graph* graph = nullptr;
     cuda::Executable* made = nullptr;
     device_->check(driver().cuStreamBeginCapture_v2(stream_, cuda::THREAD_LOCAL), "recording");
+    for (size_t number = 0; first == 0 && number < program_->inputs().size(); number++)
+      if (const cuda::Input& to = program_->inputs()[number]; to.counts)
+        device_->check(driver().cuMemcpyHtoDAsync_v2(program_->address(to.count, 0), counts_ + number, sizeof *counts_, stream_), "copying a number of rows");
     program_->queue(*device_, stream_, slot.results, first, last);
     if (last == program_->kernels())
-      for (size_t port = 0; port < settings().outputs.size(); port++) {
-        const cuda::Output& from = program_->outputs()[port];
-        if (data.ports[port].data && from.bytes)
-          device_->check(driver().cuMemcpyDtoHAsync_v2(data.ports[port].data, slot.results + from.offset, from.bytes, stream_), "copying an output");
-      }
+      for (const Copy& copy : slot.copies)
+        device_->check(driver().cuMemcpyDtoHAsync_v2(copy.to, slot.results + copy.first, copy.bytes, stream_), "copying outputs");
     device_->check(driver().cuStreamEndCapture(stream_, &graph), "recording");
     device_->check(driver().cuGraphInstantiateWithFlags(&made, graph, 0), "making a graph");
     driver().cuGraphDestroy(graph);

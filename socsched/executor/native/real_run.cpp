@@ -15,6 +15,7 @@ namespace {
 constexpr Ns MS = 1'000'000;
 constexpr Ns LEAD = 150'000;      // how long before an expected job a worker is woken
 constexpr Ns AWAKE = 300'000;     // how long it then stays awake, if the workers own their processors
+constexpr Ns MONITOR = 4 * MS;   // at least between looks at the running jobs, unless a look is urgent
 constexpr Ns JOURNAL = 250 * MS;
 constexpr size_t MOST_LEVELS = 64;  // of real-time priorities for the jobs of a lane
 
@@ -392,7 +393,9 @@ void RealRun::post(size_t count, const Posting* postings, const Worker* own, boo
 
 void RealRun::monitor_loop() {
   pthread_setname_np(pthread_self(), "monitor");
-  const Ns interval = control_.interval();
+  const Settings& settings = control_.settings();
+  const bool urgent = settings.shield || settings.hang > 0 || control_.versions() > 1;  // times of the order of a period
+  const Ns interval = urgent ? control_.interval() : std::max(control_.interval(), MONITOR);
   Ns next = monotonic_ns() + interval;
   while (!stop_) {
     sleep_until(next);

@@ -91,6 +91,7 @@ class RealRun : public Workers {
   void announce_releases();
   void release_loop();
   bool claimed(Ns instant) const;
+  Ns following(Ns next) const;
   void monitor_loop();
   void journal_loop();
   void post(size_t count, const Posting* postings, const Worker* own, bool quietly);

@@ -13,6 +13,7 @@ namespace {
 constexpr Ns MS = 1'000'000, NEVER = INT64_MAX;
 constexpr Ns CLAIM = 200'000;  // how long before a release it is decided which thread makes it
 constexpr Ns GRACE = 100'000;  // how long the release thread waits for a worker that is to make a release
+constexpr Ns PATIENCE = 400'000;  // the same where it then wakes for the next release only, which saves a wake-up a frame
 constexpr int RELEASE_PRIORITY = 90;
 
 }  // namespace
@@ -88,6 +89,16 @@ bool RealRun::claimed(Ns instant) const {
   return false;
 }
 
+// The first release after the next one, monotonic.
+Ns RealRun::following(Ns next) const {
+  Ns first = NEVER;
+  for (size_t row = 0; row < next_release_.size(); row++) {
+    const Ns at = next_release_[row].load(std::memory_order_relaxed);
+    if (at != NEVER) first = std::min(first, at == next ? at + timetable_.rows()[row].period : at);
+  }
+  return first;
+}
+
 void RealRun::release_loop() {
   pthread_setname_np(pthread_self(), "release");
   fine_timers();
@@ -109,7 +120,8 @@ void RealRun::release_loop() {
     if (time < next - CLAIM) {
       sleep_until(std::min(next - CLAIM, time + 100 * MS));
     } else if (claimed(next) && time < next + GRACE) {
-      sleep_until(next + GRACE);
+      const Ns decision = following(next) - CLAIM;
+      sleep_until(decision > next && decision < next + PATIENCE ? decision : next + GRACE);
     } else if (time < next) {
       sleep_until(next);
     } else {

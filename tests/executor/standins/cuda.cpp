@@ -262,6 +262,8 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* stream, unsigned flags, in
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream) { return done(failure); }
 
+CUresult CUDAAPI cuStreamQuery(CUstream) { return done(failure); }
+
 CUresult CUDAAPI cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
   if (at(stream)->captures || mode != 1) return done(WRONG);
   at(stream)->captures = true;

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "socsched"
-LOWEST = {"units", "errors", "limits", "resources", "progress", "files", "cache", "text", "bounded", "plugins"}
+LOWEST = {"units", "errors", "limits", "resources", "progress", "files", "cache", "text", "bounded", "plugins", "pool"}
 UP_TO_MODELS = {*LOWEST, "descriptor", "graph", "models"}
 UP_TO_PLAN = {*UP_TO_MODELS, "compiler", "cost", "planning"}
 UP_TO_FAULTS = {*UP_TO_PLAN, "faults"}
@@ -27,6 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "text": set(),
     "bounded": {"errors"},
     "plugins": {"errors", "resources"},
+    "pool": {"errors", "progress", "cache"},
     "descriptor": LOWEST,
     "graph": {*LOWEST, "descriptor"},
     "models": {*LOWEST, "descriptor", "graph"},

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     help="Time in which the board changes clocks and workers change plans.",
 )
 @click.option("--time-limit", type=click.FloatRange(min=0.1), help="Time limit in seconds for the search of one cell.")
+@click.option("--workers", type=click.IntRange(1), help="Number of cores to use; default: all.")
 @click.option(
     "-o",
     "--output",
@@ -70,6 +71,7 @@ def command(
     policy: str,
     setup: int,
     time_limit: float | None,
+    workers: int | None,
     folder: Path | None,
 ) -> int:
     """Plan PIPELINE for every power mode, thermal state, lost engine and operating condition of a platform.
@@ -82,6 +84,7 @@ def command(
     """
     from socsched.modebook.document import plain
     from socsched.modebook.make import book
+    from socsched.pool import cores
 
     started = time.monotonic()
     ready_to_write(folder=folder)
@@ -96,6 +99,7 @@ def command(
         setup=setup,
         objective=objective,
         policy=policy,
+        workers=workers or cores(),
         **limits,
     )
     seconds = round(time.monotonic() - started, 3)

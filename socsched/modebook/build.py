@@ -3,18 +3,22 @@
 Cells are visited from the strongest to the weakest.  A placement that is in the book already and meets every
 requirement in the next cell is taken over, the best of them by the objective.  Otherwise the cell is searched, unless
 the search of a stronger cell (the same engines or more, none slower) found nothing.  Such a cell is infeasible if lower
-bounds prove it, else undecided: a search of its own might still find a plan.
+bounds prove it, else undecided: a search of its own might still find a plan.  Processes search further cells ahead, of
+which this order then uses those that it comes to.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from socsched import __version__
-from socsched.api.planning import PlanOptions, plan_with
+from socsched.api.planning import PlanOptions
 from socsched.graph.taskgraph import task_graph
 from socsched.modebook.cells import NONE, Axes, Cell, Surroundings
+from socsched.modebook.searches import Searches, search
 from socsched.modebook.sharing import Placed, placement, plan_of, rank, transplant
+from socsched.planning.candidate import Candidate
 from socsched.planning.plan import Plan
 from socsched.planning.refutation import by_bounds
 from socsched.planning.search_report import Proof
@@ -45,49 +49,87 @@ class Entry:
     why: tuple[str, ...]
 
 
-def build_entries(axes: Axes, options: PlanOptions, around: Surroundings) -> list[Entry]:
-    """Return the plans of all cells, in the order of `Axes.cells`; `options` apply to every search."""
+def build_entries(axes: Axes, options: PlanOptions, around: Surroundings, workers: int = 1) -> list[Entry]:
+    """Return the plans of all cells, in the order of `Axes.cells`; `options` apply to every search, by `workers`."""
     cells = list(axes.cells())
-    made: dict[Cell, Entry] = {}
-    donors: dict[tuple[frozenset[Placed], str], Entry] = {}
-    for number, cell in enumerate(sorted(cells, key=lambda one: (one.condition, -around.strength(one)))):
-        tell("planning cells", number, len(cells), "cells")
-        entry = _entry(cell, around, options, list(donors.values()), made)
-        made[cell] = entry
+    order = sorted(cells, key=lambda one: (one.condition, -around.strength(one)))
+    with Searches(around, options, min(workers, len(cells))) as searches:
+        builder = _Builder(around, options, searches)
+        for number, cell in enumerate(order):
+            tell("planning cells", number, len(cells), "cells")
+            builder.add(cell, order[number + 1 :])
+    return [builder.made[cell] for cell in cells]
+
+
+Placing = tuple[frozenset[Placed], str]
+"""A placement and its policy."""
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Entries made so far, and the plans among them whose placements differ."""
+
+    around: Surroundings
+    options: PlanOptions
+    searches: Searches
+    made: dict[Cell, Entry] = field(default_factory=dict)
+    _donors: dict[Placing, Entry] = field(default_factory=dict)
+    _judged: dict[Cell, dict[Placing, Candidate | None]] = field(default_factory=dict)
+
+    def add(self, cell: Cell, following: Sequence[Cell]) -> None:
+        """Make the entry of a cell, the next in order before the `following` ones."""
+        entry = self._entry(cell, following)
+        self.made[cell] = entry
+        self._judged.pop(cell, None)
         if entry.plan.tasks:
-            donors.setdefault((placement(entry.plan), entry.plan.policy), entry)
-    return [made[cell] for cell in cells]
+            self._donors.setdefault((placement(entry.plan), entry.plan.policy), entry)
 
+    def _nearest(self, cell: Cell) -> tuple[Candidate, Entry] | None:
+        """Return the placement of the book that is best in a cell, None if none runs there."""
+        judged = self._judged.setdefault(cell, {})
+        for key, donor in self._donors.items():
+            if key not in judged:
+                judged[key] = transplant(donor.plan, cell, self.around)
+        found = [(one, self._donors[key]) for key in self._donors if (one := judged[key]) is not None]
+        return min(found, default=None, key=lambda one: rank(one[0], self.options.objective))
 
-def _entry(
-    cell: Cell, around: Surroundings, options: PlanOptions, donors: list[Entry], made: dict[Cell, Entry]
-) -> Entry:
-    judged = [
-        (rank(found, options.objective), number, found, donor)
-        for number, donor in enumerate(donors)
-        if (found := transplant(donor.plan, cell, around)) is not None
-    ]
-    best = min(judged, default=None, key=lambda one: one[:2])
-    if best is not None and best[2].verdict == "feasible":
-        plan = _stamped(plan_of(best[2], cell, around, options.objective, str(best[3].cell)))
-        return Entry(cell, plan, SHARED, str(best[3].cell), ())
-    lacking = unmappable_stages(task_graph(around.workload(cell)), around.known(cell).model(around.mode(cell)))
-    stronger = next((entry for entry in made.values() if _settles(entry, cell, around)), None)
-    if stronger is not None and not lacking:
-        if best is None:  # no placement of the book runs here: the nearest one of a quick search
-            quick = replace(options, solver="heft", refine=False, cuts=False, explain=False, time_limit=QUICK)
-            plan = _planned(cell, around, quick)
-        else:
-            plan = _stamped(plan_of(best[2], cell, around, options.objective, str(best[3].cell)))
-        plan = _refuted(plan, stronger, cell, around)
-        return Entry(cell, plan, DOMINATED, str(stronger.cell), _reasons(plan, cell))
-    plan = _planned(cell, around, options)
-    return Entry(cell, plan, SEARCHED, "", _reasons(plan, cell))
+    def _lacking(self, cell: Cell) -> bool:
+        graph = task_graph(self.around.workload(cell))
+        return bool(unmappable_stages(graph, self.around.known(cell).model(self.around.mode(cell))))
 
+    def _stronger(self, cell: Cell) -> Entry | None:
+        """Return the entry of a stronger cell whose search found nothing, if there is one."""
+        return next((entry for entry in self.made.values() if _settles(entry, cell, self.around)), None)
 
-def _planned(cell: Cell, around: Surroundings, options: PlanOptions) -> Plan:
-    board = around.board(cell.loss)
-    return plan_with(around.workload(cell), board, around.mode(cell).name, options, around.known(cell))
+    def _likely(self, cell: Cell, following: Sequence[Cell]) -> Iterator[Cell]:
+        """Yield cells to search, whatever the searches of `cell` and of those yielded find, as far as can be seen."""
+        pending = [cell]
+        for other in following:
+            if any(self.around.stronger(one, other) for one in pending) or self._lacking(other):
+                continue
+            nearest = self._nearest(other)
+            if (nearest is None or nearest[0].verdict != "feasible") and self._stronger(other) is None:
+                pending.append(other)
+                yield other
+
+    def _entry(self, cell: Cell, following: Sequence[Cell]) -> Entry:
+        around, options, best = self.around, self.options, self._nearest(cell)
+        if best is not None and best[0].verdict == "feasible":
+            return Entry(cell, self._taken(best, cell), SHARED, str(best[1].cell), ())
+        lacking, stronger = self._lacking(cell), self._stronger(cell)
+        if stronger is not None and not lacking:
+            if best is None:  # no placement of the book runs here: the nearest one of a quick search
+                quick = replace(options, solver="heft", refine=False, cuts=False, explain=False, time_limit=QUICK)
+                plan = search(cell, around, quick)
+            else:
+                plan = self._taken(best, cell)
+            plan = _refuted(plan, stronger, cell, around)
+            return Entry(cell, plan, DOMINATED, str(stronger.cell), _reasons(plan, cell))
+        plan = search(cell, around, options) if lacking else self.searches.plan(cell, self._likely(cell, following))
+        return Entry(cell, plan, SEARCHED, "", _reasons(plan, cell))
+
+    def _taken(self, best: tuple[Candidate, Entry], cell: Cell) -> Plan:
+        return _stamped(plan_of(best[0], cell, self.around, self.options.objective, str(best[1].cell)))
 
 
 def _settles(entry: Entry, cell: Cell, around: Surroundings) -> bool:

@@ -35,14 +35,16 @@ def book(
     losses: Sequence[str] | None = None,
     conditions: Sequence[str] = (),
     setup: str | int = SETUP,
+    workers: int = 1,
     **options: Any,
 ) -> Book:
     """Return the book of a pipeline on a platform: a plan for every cell, and the switches between cells.
 
     The axes are those of the platform and the pipeline unless stated: power modes, thermal states, lost engines (in
     addition to none) and operating conditions.  `setup`: time (text or ns) between the last job of a plan and the
-    start of the next.  `options`: fields of `PlanOptions`, for the search of each cell; `time_limit` and `patience`
-    apply to one cell.  Raises UsageError for unknown names, DescriptorError for files with faults.
+    start of the next.  `workers`: processes that search cells; a script that asks for several needs a guard
+    `if __name__ == "__main__"`.  `options`: fields of `PlanOptions`, for the search of each cell; `time_limit` and
+    `patience` apply to one cell.  Raises UsageError for unknown names, DescriptorError for files with faults.
     """
     setup_ns = parse_duration(setup) if isinstance(setup, str) else setup
     chosen = options_of(**{"patience": PATIENCE, **options})
@@ -50,5 +52,5 @@ def book(
     work = pin_stages(set_deadlines(load_pipeline(pipeline), chosen.deadlines), board, chosen.pins)
     axes = axes_of(work, board, modes, thermal, losses, conditions)
     around = Surroundings(work, board, Limits(chosen.power_cap, chosen.bandwidth_cap))
-    entries = build_entries(axes, replace(chosen, pins=(), deadlines=()), around)
+    entries = build_entries(axes, replace(chosen, pins=(), deadlines=()), around, workers)
     return make_book(entries, switches(entries, axes, around, setup_ns), axes, around)

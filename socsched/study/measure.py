@@ -21,7 +21,7 @@ import numpy as np
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError, UsageError
 from socsched.planning.plan import Plan, Task
-from socsched.study.engines.pool import Pool
+from socsched.pool import Pool
 from socsched.study.store import Row, replace_file
 from socsched.study.summary import select_rows
 from socsched.study.sweep import Sweep

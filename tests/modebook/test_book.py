@@ -53,6 +53,15 @@ def test_few_cells_are_searched_and_the_first_has_the_plan_of_plan(small: Book, 
     assert small.plan(first) == ss.plan(pipeline, ORIN, "MAXN", time_limit=5.0, patience=0.0)
 
 
+def test_a_book_does_not_depend_on_the_number_of_processes(pipeline: Pipeline) -> None:
+    axes: dict[str, Any] = {"modes": ["MAXN", "30W"], "losses": ["gpu", "dla0"], "conditions": ["base"]}
+    alone, shared = (
+        ss.book(pipeline, "jetson-agx-orin-64gb", **axes, workers=workers, time_limit=None) for workers in (1, 3)
+    )
+    assert {entry.made for entry in alone.document.cells} >= {"searched", "shared"}
+    assert plain(alone.document) == plain(shared.document) and alone.plans == shared.plans
+
+
 def test_a_shared_placement_is_one_artefact_per_stage(small: Book) -> None:
     document = small.document
     for artefact in document.artefacts:

@@ -9,7 +9,7 @@ import pytest
 from pool_jobs import squares
 
 from socsched.errors import MachineError
-from socsched.study.engines.pool import ATTEMPTS, Pool
+from socsched.pool import ATTEMPTS, Pool
 
 
 def collect(pool: Pool, jobs: list[tuple[str, int]]) -> dict[Any, Any]:

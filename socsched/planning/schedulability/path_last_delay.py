@@ -44,20 +44,22 @@ def _last_delay(
     """Return the longest window if only `jobs` of its own sources, all within a `span`, delay it; None from `most`."""
     fixed = sum(job.switch for job in jobs)
     free, best, charged = [job for job in jobs if job.wcet], most, 0
+    lengths: dict[int, int] = {}  # they grow with what is charged
     while True:
-        lengths: dict[int, int] = {}
-        for start in {0, *(job.first for job in free)}:
+        for start in sorted({0, *(job.first for job in free)}):
             if start not in parts:
                 parts[start] = Window.of(system, path, finish, start)
             part = parts[start]
-            length = part.length(fixed + charged, span, most) if part else None
+            length = part.length(fixed + charged, span, most, lengths.get(start, 0)) if part else None
             lengths[start] = most if length is None else length
+            if lengths[0] >= best:
+                return best if best < most else None
         worst, by = lengths[0], None
         for job in free:
             if job.end + lengths[job.first] > worst:
                 worst, by = job.end + lengths[job.first], job
         best = min(best, worst)
-        if by is None or lengths[0] >= best:
+        if by is None:
             return best if best < most else None
         charged += min(by.wcet, by.end)
         free.remove(by)

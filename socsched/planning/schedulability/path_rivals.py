@@ -19,7 +19,8 @@ NEVER = -(1 << 62)
 class System:
     """Tasks with their resources, and the sources of every task; `deadlines` (ns) under EDF, None: fixed priorities.
 
-    `single`: whether the resource of a task is one processor, `single_resource`.
+    `single`: whether the resource of a task is one processor, `single_resource`; `loads`: results of `_load` so far,
+    as windows of many paths meet the same rivals.
     """
 
     tasks: Mapping[str, RtTask]
@@ -28,6 +29,7 @@ class System:
     single: Mapping[str, bool]
     sources: Mapping[str, str]
     later: Mapping[str, frozenset[str]]
+    loads: dict[tuple[Rival, ...], dict[tuple[int, int], list[int]]] = field(default_factory=dict)
 
     @staticmethod
     def of(tasks: Mapping[str, RtTask], deadlines: Mapping[str, int] | None) -> System:
@@ -74,7 +76,7 @@ class Rival:
     from `first` on do not compete, nor does frame 0 if `own`.
     """
 
-    name: str
+    name: str = field(compare=False)
     wcet: int
     switch: int
     period: int
@@ -93,8 +95,9 @@ class Window:
     origin: int
     alone: int
     runs: int
-    foreign: list[list[Rival]]
+    foreign: list[tuple[Rival, ...]]
     aligned: list[Rival]
+    loads: list[dict[tuple[int, int], list[int]]]
     _known: dict[int, list[int]] = field(default_factory=dict)
 
     @staticmethod
@@ -126,7 +129,9 @@ class Window:
                 rivals.setdefault(key, []).append(rival)
         aligned = rivals.pop("", [])
         runs = 1 + max((run for rival in chain(aligned, *rivals.values()) for run, _, _ in rival.blocks), default=-1)
-        return Window(head.offset - last.offset, alone, runs, list(rivals.values()), aligned)
+        foreign = [tuple(each) for each in rivals.values()]
+        loads = [system.loads.setdefault(each, {}) for each in foreign]
+        return Window(head.offset - last.offset, alone, runs, foreign, aligned, loads)
 
     def end(self, limit: int) -> int | None:
         """Return the longest response of the path after its last task's release, None from `limit` on."""
@@ -140,12 +145,12 @@ class Window:
             window = longer
         return None
 
-    def length(self, charged: int, span: int, limit: int) -> int | None:
-        """Return the longest time the path takes, None from `limit` on.
+    def length(self, charged: int, span: int, limit: int, least: int = 0) -> int | None:
+        """Return the longest time the path takes, None from `limit` on; it is known not to be below `least`.
 
         Jobs of its own sources take `charged`, and those released within `span` may block it.
         """
-        window = self.alone + charged
+        window = max(self.alone + charged, least)
         for _ in range(STEPS):
             if window >= limit:
                 return None
@@ -173,8 +178,10 @@ class Window:
         """Return the most that sources of other phases delay the path, for each set of runs that they block."""
         if window not in self._known:
             best = [0] * (1 << joint)
-            for rivals in self.foreign:
-                best = _joined(best, _load(rivals, window, joint))
+            for rivals, loads in zip(self.foreign, self.loads, strict=True):
+                if (window, joint) not in loads:
+                    loads[window, joint] = _load(rivals, window, joint)
+                best = _joined(best, loads[window, joint])
             self._known[window] = best
         return self._known[window]
 

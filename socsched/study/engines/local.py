@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from socsched.study.engines.pool import Pool, cores
+from socsched.pool import Pool, cores
 from socsched.study.inputs import Inputs
 from socsched.study.work import Done, Job, open_inputs, perform
 

@@ -96,6 +96,8 @@ def test_few_of_the_requirements_violated_cannot_be_met(many: dict[tuple[str, st
 @pytest.mark.slow
 def test_a_search_cut_short_is_undecided_with_its_best_plan_and_how_far_off_it_is() -> None:
     pipeline, platform = get_pipeline("perception-stack"), get_platform(ORIN)
+    # At 5/12 this search finds the mapping that it always found, and that is feasible since windows of paths bound
+    # chains: lidar-to-command by 77.7 ms of 83.3 ms, where the holistic analysis of EDF had 103.4 ms.
     chains = tuple(replace(c, deadline_ns=c.deadline_ns * 3 // 8) for c in pipeline.chains)
     plan = make_plan(replace(pipeline, chains=chains), platform, "30W", work=stage_work, budget=5)
     assert plan.verdict == "undecided" and plan.tasks and plan.violations

@@ -117,6 +117,15 @@ def test_preempted_networks_compute_what_others_do(realtime: str, lanes: int, ex
         assert trace.details[frame]["detections"] == alone.details[frame]["detections"]
 
 
+def test_a_network_that_counts_as_hanging_may_still_end(executor: Path, tmp_path: Path) -> None:
+    """As after the whole process was stopped for a while: its results go where nobody reads them."""
+    options = Options(hang_ns=1000)  # of any job that the monitor meets
+    how: dict[str, Any] = {"board": LocalBoard(), "weights": tiny_pillars.write_weights(tmp_path / "w.npz")}
+    made, pipe = make_plan(tiny_pillars.PIPELINE, "host"), load_pipeline(tiny_pillars.PIPELINE)
+    trace = execute_natively(made, pipe, options=options, frames=100, **how)
+    assert "aborted" in {job.status for job in trace.jobs}
+
+
 def test_other_results_and_too_many_rows_are_found(executor: Path, tmp_path: Path) -> None:
     settings, references = write_run(setting_in("fp32", tmp_path), tmp_path)
     stored = json.loads(references.read_text())

@@ -421,8 +421,9 @@ void Dispatcher::retire_job(Job* job) {
     }
   books_.ring.write(Record::job, words, count);
   if (job->output) drop(job->output);
+  if (job->abandoned) return;  // a worker may still use a job that hangs, and its output
   job->output = nullptr;
-  if (!job->abandoned) books_.store.give(job);  // a worker may still use a job that hangs
+  books_.store.give(job);
 }
 
 void Dispatcher::slice(const Job* job, Ns start, Ns end) {

@@ -16,7 +16,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from socsched.descriptor import quantiles
 from socsched.descriptor.fields import FileModel, Grounded, PrecisionName, Quantity
-from socsched.descriptor.pipeline import PER_COST, Degraded, Execution
+from socsched.descriptor.pipeline import PER_COST, Degraded, Execution, High
 
 _TIME = Quantity("duration", positive=True)
 
@@ -143,3 +143,8 @@ class DegradedFile(Grounded):
         if self.cost is None:
             return Degraded(self.precision or "")
         return Degraded("", round(_inner(self.cost)), isinstance(self.cost, Fraction))
+
+
+def lower_high(amount: int | Fraction) -> High:
+    """Return the internal `High` of an amount."""
+    return High(round(_inner(amount)), isinstance(amount, Fraction))

@@ -61,6 +61,18 @@ class Degraded:
 
 
 @dataclass(frozen=True, slots=True)
+class High:
+    """The time of a stage at the high level of criticality: ns, or with `relative` in 1/`PER_COST` of its cost."""
+
+    cost: int
+    relative: bool
+
+    def time_ns(self, cost_ns: int) -> int:
+        """Return the time in ns for a stage of this planned cost, rounded up, and no less than the cost."""
+        return max(-(-self.cost * cost_ns // PER_COST) if self.relative else self.cost, cost_ns)
+
+
+@dataclass(frozen=True, slots=True)
 class Anchor:
     """A known execution time of a stage: what was run where, and how long it took.
 
@@ -95,6 +107,7 @@ class Stage:
     the largest number of frames waiting at the stage; on overflow the `overflow` (newest | oldest) frame is dropped.
     `open_queue`: no number is stated, so that the planner may choose a larger one.  `slice_ns`: length of time slices
     chosen by the planner for times that state none, on engines that declare slices (0: jobs run in one piece).
+    `high`: its time at the high level of criticality, None if it has one time only.
     `on_late` is the treatment of a job that cannot meet its deadline: continue | skip (not started) | abort (at its
     deadline) | degrade (runs as `degraded`).  `execution`: None where a job takes its planned time.  `jitter_ns`:
     largest timer lateness.  `output_bytes` is the output size of a stage without model (a model knows its own
@@ -128,6 +141,7 @@ class Stage:
     losses: Mapping[str, int] = field(default_factory=dict)
     open_queue: bool = False
     slice_ns: int = 0
+    high: High | None = None
 
     @property
     def modelled(self) -> bool:

@@ -47,6 +47,18 @@ def check_late(root: Tree) -> None:
             variant.report("expected on_late: degrade as well, else it never runs", key=True)
 
 
+def check_high(root: Tree) -> None:
+    """Report times at the high level of criticality of stages that are not hard, or that shorten a time."""
+    for stage in root.at("stages").items():
+        high = stage.at("high")
+        if high.value is None:
+            continue
+        if stage.at("criticality").text != "hard":
+            high.report("expected criticality: hard as well; other stages are dropped at the high level", key=True)
+        if isinstance(high.value, (int, float)) and high.value < 1:
+            high.report("expected a factor of at least 1 on the planned cost")
+
+
 def check_references(root: Tree) -> None:
     """Report names under after, reads and path that do not exist."""
     known = {*root.at("sensors").names(), *root.at("stages").names()}
@@ -229,6 +241,7 @@ CHECKS = (
     check_cycles,
     check_rates,
     check_late,
+    check_high,
     check_sporadic,
     check_chains,
     check_figures,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from socsched.descriptor.condition_file import ConditionFile, check_conditions
-from socsched.descriptor.execution_file import DegradedFile, ExecutionFile
+from socsched.descriptor.execution_file import Amount, DegradedFile, ExecutionFile, lower_high
 from socsched.descriptor.fields import (
     Count,
     Duration,
@@ -114,6 +114,9 @@ class StageFile(Grounded):
         "continue", description="action for a job that cannot meet its deadline"
     )
     degraded: DegradedFile | None = Field(None, description="with on_late: degrade, what the job runs instead")
+    high: Amount | None = Field(
+        None, description="time at the high level of criticality: a factor on the planned cost, or a time"
+    )
     share: Count = Field(0, description="largest number of engine units one job can use, 0 = all")
     output_bytes: Size = Field(0, description="output of a stage without model")
     criticality: Criticality = Field("firm", description="criticality of a late job: hard, firm or soft")
@@ -142,6 +145,7 @@ class StageFile(Grounded):
             on_late=self.on_late,
             execution=self.execution.lower() if self.execution else None,
             degraded=self.degraded.lower() if self.degraded else None,
+            high=lower_high(self.high) if self.high is not None else None,
             jitter_ns=self.jitter,
             engines=tuple(self.engines),
             losses={precision: round(points * PER_POINT) for precision, points in self.accuracy_loss.items()},

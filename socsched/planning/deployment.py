@@ -9,7 +9,7 @@ from functools import partial
 from socsched.cost.conversion import tensor_bytes
 from socsched.cost.cost import Cost
 from socsched.graph.taskgraph import TaskGraph
-from socsched.planning.execution import degraded_segments, execution_times, handing_over, slowed_by_lanes
+from socsched.planning.execution import degraded_segments, execution_times, handing_over, high_ns, slowed_by_lanes
 from socsched.planning.lanes import assign_lanes, with_wcet
 from socsched.planning.plan import Task, Transition
 from socsched.planning.workload import Mapping_, Workload
@@ -72,6 +72,7 @@ def _stage_task(workload: Workload, cost: Cost, converted: Sequence[str]) -> Tas
     """Return the task of a stage; `converted`: the producers whose data are converted for it."""
     graph = workload.graph
     stage = graph.stage(cost.stage)
+    times = execution_times(stage, cost, workload.model)
     renamed = {producer: f"{producer}>{stage.name}" for producer in converted}
     extra = [renamed[p] for p in renamed if p not in (*stage.after, *stage.reads)]
     after = [renamed.get(n, n) for n in stage.after] + [
@@ -107,7 +108,8 @@ def _stage_task(workload: Workload, cost: Cost, converted: Sequence[str]) -> Tas
         overflow=stage.overflow,
         on_late=stage.on_late,
         degraded=degraded_segments(stage, cost, workload.model),
-        times=execution_times(stage, cost, workload.model),
+        times=times,
+        high_ns=high_ns(stage, cost, times),
         release_jitter_ns=stage.jitter_ns,
         weights_bytes=workload.weights_bytes(cost),
         runtime=cost.runtime,

@@ -44,6 +44,13 @@ def degraded_segments(stage: Stage, cost: Cost, model: CostModel) -> tuple[Segme
     return segments if sum(segment.time_ns for segment in segments) < cost.time_ns else ()
 
 
+def high_ns(stage: Stage, cost: Cost, times: ExecutionTimes | None) -> int:
+    """Return the time (ns) of a stage at the high level of criticality where it is mapped, 0 if it has one time."""
+    if stage.high is None:
+        return 0
+    return max(stage.high.time_ns(cost.time_ns), *(times.values_ns if times else (0,)))
+
+
 def _part(segment: Segment, up: int, down: int) -> Segment:
     time, fixed, size = (value * up // down for value in (segment.time_ns, segment.fixed_ns, segment.bytes))
     return replace(segment, time_ns=time, fixed_ns=fixed, bytes=size)
@@ -55,11 +62,19 @@ def handing_over(task: Task, time_ns: int) -> Task:
     times = task.times and replace(task.times, values_ns=tuple(value + time_ns for value in task.times.values_ns))
     degraded = (*task.degraded, extra) if task.degraded else ()
     segments = (*task.segments, extra)
-    return replace(task, segments=segments, degraded=degraded, times=times, cost_ns=task.cost_ns + time_ns)
+    high = task.high_ns and task.high_ns + time_ns
+    return replace(
+        task, segments=segments, degraded=degraded, times=times, cost_ns=task.cost_ns + time_ns, high_ns=high
+    )
 
 
 def longest_ns(task: Task, worst_ns: int) -> int:
-    """Return a task's WCET (ns): the worst case of its planned work, times the largest factor drawn."""
+    """Return a task's WCET (ns): the worst case of its planned work, times the largest factor drawn.
+
+    Longer times than planned belong to the high level of criticality, if the task has one.
+    """
+    if task.high_ns:
+        return worst_ns
     longest = max(task.times.values_ns) if task.times else task.cost_ns
     planned = sum(segment.time_ns for segment in task.segments)
     if longest <= planned or not planned:

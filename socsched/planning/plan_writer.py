@@ -20,6 +20,7 @@ from socsched.planning.evidence import Bandwidth, Memory, Power, Provenance
 from socsched.planning.explain import reasons
 from socsched.planning.levers import verify_levers
 from socsched.planning.plan import SCHEMA_VERSION, Plan, Task
+from socsched.planning.schedulability.high_level import judge_high_level
 from socsched.planning.search_report import ModeResult, OpenRequirement, Proof, SearchReport, gap
 from socsched.planning.solution import Solution
 from socsched.planning.verdict import overrun
@@ -52,7 +53,7 @@ def write_plan(
         OpenRequirement(v.requirement, v.demand, best.least.get(v.requirement), v.bound, v.unit) for v in found
     )
     proved = not feasible and all(solution.proof is not None for solution in solutions)
-    return Plan(
+    plan = Plan(
         platform=model.platform.name,
         mode=model.mode.name,
         pipeline=workload.graph.pipeline.name,
@@ -85,6 +86,7 @@ def write_plan(
         provenance=provenance(assessment.tasks, assessment),
         tool={"name": "socsched", "schema_version": SCHEMA_VERSION},
     )
+    return judge_high_level(plan)
 
 
 def _name_part(task: Task) -> Task:

@@ -93,7 +93,8 @@ class Execution:
 
     `cost_ns` alone, `wcet_ns` under the worst co-running traffic; `bytes` to or from DRAM; `energy_uj` without idle
     power.  `times`: execution times drawn for each job, None for `cost_ns`.  `provenance`: the weakest kind of figure
-    that carries the time, from `source`, with a relative `error`.
+    that carries the time, from `source`, with a relative `error`.  `high_ns`: the time of a job alone at the high
+    level of criticality, which begins when a job runs for longer than its `cost_ns`; 0: the task has one time.
     """
 
     __slots__ = ()
@@ -106,6 +107,7 @@ class Execution:
     source: Line
     error: Positive
     times: ExecutionTimes | None = None
+    high_ns: Ns = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +150,6 @@ FILE_ORDER = (
     "queue", "cost_ns", "wcet_ns", "bytes", "energy_uj", "segments", "priority", "deadline_ns", "jitter_ns",
     "criticality", "provenance", "source", "error", "model", "params", "why", "width", "overflow", "on_late",
     "degraded", "times", "release_jitter_ns", "gap_ns", "weights_bytes", "budget_ns", "server_ns", "closed_by",
-    "process",
+    "process", "high_ns",
 )  # fmt: skip
 """The fields of a task in the order of plan.json."""

@@ -42,6 +42,7 @@ _INDICES_OR_NONE = {"t_loop_source": "source", "o_previous": "occurrence"}
 """Columns of indices, -1 where there is none."""
 _SPANS = (
     ("t_first", "t_count", "segment", 1), ("t_degraded0", "t_degraded", "segment", 0),
+    ("t_over0", "t_over", "segment", 0),
     ("t_reads0", "t_reads", "read", 0), ("t_successors0", "t_successors", "next", 0),
     ("t_times0", "t_times", "time", 0), ("s_successors0", "s_successors", "next", 0),
     ("o_first", "o_count", "occurrence", 0), ("x_first", "x_count", "start", 0),
@@ -52,7 +53,7 @@ _TIME, _BIT, _ORDER = (0, LONGEST_NS), (0, 1), (0, 16)
 _RANGES = {
     "t_inputs": (0, 1 << 31), "t_queue": (0, MOST_QUEUE), "t_overflow": _BIT, "t_deadline": _TIME, "t_period": _TIME,
     "t_priority": (-MOST_RANK, MOST_RANK), "t_criticality": (0, 2), "t_cost": _TIME, "t_on_late": (0, 3),
-    "t_interpolate": _BIT, "t_overrun_stream": (-1, -1), "t_overrun_chance": (0, 0),
+    "t_low": _BIT, "t_interpolate": _BIT, "t_overrun_stream": (-1, -1), "t_overrun_chance": (0, 0),
     "t_overrun_up": (1, 1), "t_overrun_down": (1, 1), "t_budget": _TIME,
     "t_server_period": _TIME, "t_weight_bytes": (0, MOST_BYTES), "t_closes_loop": _BIT, "t_process": (0, 1 << 31),
     "t_join": (0, 1 << 20), "t_weight": (1, 1 << 20), "t_batch": (1, 1 << 20), "t_batch_extra": (0, 1 << 20),

@@ -214,6 +214,7 @@ def _segments(
             found.append((task, name, segment))
         return first
 
+    mixed = any(task.high_ns for task in plan.tasks)
     for task in plan.tasks:
         own = task.segments or (Segment(task.name, task.cost_ns, 0, task.bytes),)
         if own[0].hold:
@@ -221,6 +222,9 @@ def _segments(
                 f"plan: task {task.name!r}: its first segment on its own engine cannot hold an earlier one"
             )
         rows.row("t", first=add(task, own), count=len(own), cost=sum(segment.time_ns for segment in own))
+        # the excess of a job over its time at the low level, as long as that time before it is scaled
+        over = (Segment(task.name, sum(segment.time_ns for segment in own), 0, 0),) if task.high_ns else ()
+        rows.row("t", over0=add(task, over), over=len(over), low=mixed and task.criticality != "hard")
         rows.row("t", degraded0=add(task, task.degraded), degraded=len(task.degraded))
     return found
 

@@ -33,6 +33,7 @@ def _loaded(task: Task, millionths: int) -> Task:
     return replace(
         task,
         cost_ns=_times(task.cost_ns, millionths),
+        high_ns=_times(task.high_ns, millionths),
         segments=_segments(task.segments, millionths),
         degraded=_segments(task.degraded, millionths),
         times=times,

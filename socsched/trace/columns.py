@@ -47,6 +47,8 @@ MARKS: tuple[tuple[str, Callable[[int], str]], ...] = (
     ("throttle", lambda _: "back to full speed"),
     ("drop", lambda _: "could not have met its deadline, not started"),
     ("fault", lambda _: "killed, starts its segment again"),
+    ("drop", lambda _: "dropped at the high level of criticality"),
+    ("overload", lambda _: "over its time: the high level of criticality begins"),
 )
 """Meaning of an instant's code: its kind, and a function from its value to its text."""
 
@@ -65,6 +67,8 @@ MARKS: tuple[tuple[str, Callable[[int], str]], ...] = (
     THROTTLE_OVER,
     DROP_LATE,
     KILL_RESTART,
+    DROP_LEVEL,
+    LEVEL_RAISED,
 ) = range(len(MARKS))
 """Codes of an instant; values are ns late, the queue's depth, ns of work, or millionths, as `MARKS` reads them."""
 

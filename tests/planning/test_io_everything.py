@@ -46,7 +46,7 @@ def everything() -> Plan:
         replace(
             t, model="m.onnx", params={"a": [1, {"b": 2.5}], "c": None, "d": True}, why="cheapest", width=1,
             overflow="oldest", on_late="degrade", degraded=t.segments, times=made.tasks[0].times, release_jitter_ns=1,
-            gap_ns=2, weights_bytes=3, budget_ns=4, server_ns=5, closed_by=t.name, process="p",
+            gap_ns=2, weights_bytes=3, budget_ns=4, server_ns=5, high_ns=6, closed_by=t.name, process="p",
             runtime="tvm",
         )
         for t in made.tasks

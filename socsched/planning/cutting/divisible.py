@@ -238,7 +238,7 @@ def taken_apart(pipeline: Pipeline, stage: Stage, model: CostModel) -> Apart | N
     Stages that drop or degrade late jobs, or whose execution times are stated in absolute figures, stay whole: neither
     can be divided among parts.
     """
-    whole = stage.model is not None and stage.on_late == "continue" and stage.degraded is None
+    whole = stage.model is not None and stage.on_late == "continue" and stage.degraded is None and stage.high is None
     if not whole or PART in stage.params or (stage.execution is not None and not stage.execution.relative):
         return None
     factory = get_model(stage.model or "", stage.params).network

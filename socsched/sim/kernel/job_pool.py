@@ -15,11 +15,15 @@ else:
 
 
 class JobPool(Tables):
-    """Columns of job records, all times in ns; free ones are linked by `j_next`, like the waiting ones of a task."""
+    """Columns of job records, all times in ns; free ones are linked by `j_next`, like the waiting ones of a task.
+
+    `live`: the jobs in progress.
+    """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
         super().__init__(tables, hooks, end, record)
         self.pool_size = 0
+        self.live = 0
         self.next_number = 0
         self.j_free = -1
         self.job_columns = [array("q") for _ in range(13)]
@@ -43,6 +47,7 @@ class JobPool(Tables):
         self.j_next = self.own(self.job_columns[11])
         self.j_previous = self.own(self.job_columns[12])
         self.pool_size += more
+        self.live += more  # which `free_job` takes off again
         job: i64
         for job in range(self.pool_size - 1, self.pool_size - more - 1, -1):
             self.free_job(job)
@@ -59,8 +64,10 @@ class JobPool(Tables):
         self.j_exec[job] = self.j_blocked[job] = self.j_preempted[job] = self.j_migrated[job] = 0
         self.j_number[job] = self.next_number
         self.next_number += 1
+        self.live += 1
         return job
 
     def free_job(self, job: i64) -> None:
+        self.live -= 1
         self.j_next[job] = self.j_free
         self.j_free = job

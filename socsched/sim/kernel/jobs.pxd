@@ -2,7 +2,7 @@ from socsched_kernel.columns cimport column
 from socsched_kernel.slots cimport Slots
 
 cdef class Jobs(Slots):
-    cdef column waiting, owes_switch, utilization, head, tail, launch_limit, launched_until, resumed_at, batch, blocked_since, random_numbers, random_next
+    cdef column over_up, over_down, waiting, owes_switch, utilization, head, tail, launch_limit, launched_until, resumed_at, batch, blocked_since, random_numbers, random_next
     cdef int promote(self, long long t, long long job, long long now) except -1
     cdef int draw_time(self, long long t) except -1
     cdef void scale_time(self, long long t, long long up, long long down) noexcept

@@ -38,7 +38,8 @@ class Jobs(Slots):
     launches no more (-1: none); `launched_until[t]`: the same, due to a more urgent job on another engine.
     `blocked_since[t]`: instant since which it waits for non-preemptible work (-1: it does not).  `resumed_at[t]`: the
     segment at which it was last resumed.  `batch[t]`: the other members of its job's batch, linked like waiting jobs
-    (-1: none).  `utilization[t]`: its utilization of its engine in 2**-20, for clocks that follow the load.
+    (-1: none).  `over_up[t]` / `over_down[t]`: how long its job runs beyond its time at the low level of criticality,
+    as a share of that time.  `utilization[t]`: its utilization of its engine in 2**-20, for clocks following the load.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -46,6 +47,8 @@ class Jobs(Slots):
         self.waiting = self.fill(self.tasks, 0)
         self.owes_switch = self.fill(self.tasks, 0)
         self.utilization = self.fill(self.tasks, 0)
+        self.over_up = self.fill(self.tasks, 0)
+        self.over_down = self.fill(self.tasks, 1)
         self.head = self.fill(self.tasks, -1)
         self.tail = self.fill(self.tasks, -1)
         self.launch_limit = self.fill(self.tasks, -1)
@@ -83,6 +86,11 @@ class Jobs(Slots):
             return 0
         if hopeless and late == DEGRADE and self.t_degraded[t]:
             self.first[t], self.count[t] = self.t_degraded0[t], self.t_degraded[t]
+        elif self.t_over[t] and self.up[t] > self.down[t]:
+            # its planned work takes its time, and the excess is a segment after it
+            self.over_up[t], self.over_down[t] = self.up[t] - self.down[t], self.down[t]
+            self.up[t] = self.down[t] = 1
+            self.count[t] += 1
         if late == ABORT:
             self.events.set(self.abort_event0 + t, self.j_deadline[job] if self.j_deadline[job] > now else now)
         self.current[t] = 0

@@ -182,6 +182,8 @@ class Kernel(Controllers):
 
     def emit_frames(self, source: i64, now: i64) -> None:
         """Release a frame of a sensor or timer, or several in a burst."""
+        if self.high and self.live == 0:
+            self.high = 0
         extra: i64 = self.s_burst[source]
         at: i64 = self.s_due[source]
         i: i64
@@ -231,6 +233,9 @@ class Kernel(Controllers):
     def continue_job(self, t: i64, g: i64, now: i64) -> None:
         """Continue a job with its next segment."""
         u: i64 = self.unit[t]
+        if self.t_over[t] and self.current[t] == self.t_count[t] and self.first[t] == self.t_first[t]:
+            self.up[t], self.down[t] = self.over_up[t], self.over_down[t]
+            self.raise_level(t, now)
         self.load_segment(t, g)
         if self.g_unit[g] != u or (self.width[t] == 0 and not equal(self.g_mask[g], self.mask[t])):
             self.move_job(t, g, now)

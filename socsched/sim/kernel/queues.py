@@ -9,11 +9,11 @@ from cython import longlong as i64
 
 if cython.compiled:
     from cython.cimports.socsched_kernel.arithmetic import scale_ceil
-    from cython.cimports.socsched_kernel.codes import DONE, DROPPED, FAR, LATEST, MISS, QUEUE_FULL
+    from cython.cimports.socsched_kernel.codes import DONE, DROPPED, FAR, LATEST, MISS, QUEUE_FULL, RAISED, SHED
     from cython.cimports.socsched_kernel.jobs import Jobs
 else:
     from .arithmetic import scale_ceil
-    from .codes import DONE, DROPPED, FAR, LATEST, MISS, QUEUE_FULL
+    from .codes import DONE, DROPPED, FAR, LATEST, MISS, QUEUE_FULL, RAISED, SHED
     from .jobs import Jobs
 
 
@@ -21,7 +21,8 @@ class Queues(Jobs):
     """`latest` is the newest output of every task and source; `marked_queues` lists tasks whose queue must be checked.
 
     A join of several inputs waits in `join_count` and `join_release` (the oldest release) from `t_join0` on, by frame
-    modulo `t_join`: an input that lags by more frames than that is lost.
+    modulo `t_join`: an input that lags by more frames than that is lost.  `high`: whether the level of criticality is
+    high, at which work of the low level is dropped.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -33,7 +34,7 @@ class Queues(Jobs):
         self.join_count = self.fill(self.join_size, 0)
         self.join_release = self.fill(self.join_size, 0)
         self.latest = self.fill(self.tasks + self.sources, -1)
-        self.marked_count = 0
+        self.marked_count = self.high = 0
 
     def deliver(self, t: i64, frame: i64, release: i64, now: i64) -> None:
         """Deliver data of a frame to a task, creating a job once all inputs have arrived."""
@@ -42,7 +43,10 @@ class Queues(Jobs):
         if release < FAR:
             job: i64 = self.allocate_job(frame, now, release, release + self.t_deadline[t])
             self.released[t] += 1
-            if self.job[t] < 0:
+            if self.high and self.t_low[t]:
+                self.record_instant(now, SHED, t, frame, 0)
+                self.end_job(t, job, now, DROPPED)
+            elif self.job[t] < 0:
                 self.promote(t, job, now)
             else:
                 self.j_previous[job] = self.tail[t]
@@ -117,6 +121,27 @@ class Queues(Jobs):
         else:
             self.record_instant(now, QUEUE_FULL, t, self.j_frame[job], self.t_queue[t])
             self.remove_job(t, now, DROPPED)
+
+    def raise_level(self, t: i64, now: i64) -> None:
+        """Begin the high level of criticality with an overrun of a task: drop the jobs of the low level that wait."""
+        other: i64
+        for other in range(0 if self.high else self.tasks):
+            if not self.t_low[other]:
+                continue
+            while self.head[other] >= 0:
+                job: i64 = self.head[other]
+                self.head[other] = self.j_next[job]
+                self.waiting[other] -= 1
+                self.record_instant(now, SHED, other, self.j_frame[job], 0)
+                self.end_job(other, job, now, DROPPED)
+            self.tail[other] = -1
+            if self.job[other] >= 0 and self.j_start[self.job[other]] < 0:
+                self.record_instant(now, SHED, other, self.j_frame[self.job[other]], 0)
+                self.remove_job(other, now, DROPPED)
+            self.mark_queue(other)
+        if not self.high:
+            self.high = 1
+            self.record_instant(now, RAISED, t, self.j_frame[self.job[t]], 0)
 
     def start_job(self, t: i64, now: i64) -> None:
         """Start a job for the first time: sample its inputs, and gather waiting jobs of its task into a batch."""

@@ -9,7 +9,7 @@ cdef class Tables(Columns):
     cdef column t_inputs, t_queue, t_overflow, t_deadline, t_priority, t_period, t_criticality, t_first, t_count, t_cost
     cdef column t_reads0, t_reads, t_successors0, t_successors, t_on_late, t_degraded0, t_degraded, t_stream, t_times0, t_times, t_interpolate
     cdef column t_overrun_stream, t_overrun_chance, t_overrun_up, t_overrun_down, t_budget, t_server_period, t_weight_bytes, reads, successors, times
-    cdef column t_loop_source, t_closes_loop, t_process, t_weight, t_batch, t_batch_extra, t_join0, t_join
+    cdef column t_over, t_low, t_loop_source, t_closes_loop, t_process, t_weight, t_batch, t_batch_extra, t_join0, t_join
     # segments
     cdef column g_time, g_bytes, g_unit, g_width, g_waits0, g_hold, g_name, g_rest, g_class, host_times, corunner_times
     # units

@@ -50,6 +50,8 @@ class Tables(Columns):
         self.t_on_late = self.own(tables["t_on_late"])
         self.t_degraded0 = self.own(tables["t_degraded0"])
         self.t_degraded = self.own(tables["t_degraded"])
+        self.t_over = self.own(tables["t_over"])
+        self.t_low = self.own(tables["t_low"])
         self.t_stream = self.own(tables["t_stream"])
         self.t_times0 = self.own(tables["t_times0"])
         self.t_times = self.own(tables["t_times"])

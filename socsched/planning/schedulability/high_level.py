@@ -1,0 +1,152 @@
+"""The high level of criticality of a plan: bounds for hard tasks once a job has run for longer than its planned time.
+
+From then until no job is left, work that is not hard is dropped; jobs that have begun end.  Two tests:
+
+- AMC-rtb (`published.amc_rtb`; Baruah, Burns, Davis, RTSS 2011) where each task is alone with preemptive others of one
+  CPU lane under fixed priorities, with neither predecessor nor jitter, and its deadline is within its period.
+- Otherwise all work, hard tasks at their times of the high level: a level that drops work only removes interference.
+  No theorem covers engines, gangs or chains more tightly, so that a plan which fails here is undecided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from socsched.planning.plan import Plan, Task, Violation
+from socsched.planning.schedulability.chains import reaction_time
+from socsched.planning.schedulability.plan_analysis import respond, stretches
+from socsched.planning.schedulability.published.amc_rtb import fixed_point
+from socsched.planning.schedulability.rta_fp import ceil_div
+from socsched.planning.schedulability.tasks import Response, RtTask, components, rt_tasks, single_resource
+
+AMC = "AMC-rtb"
+RESERVED = "all work at the times of the high level"
+
+
+@dataclass(frozen=True, slots=True)
+class HighLevel:
+    """Responses of hard tasks at the high level, the `test` that bounds them, and why AMC-rtb does not (`reason`)."""
+
+    test: str
+    responses: Mapping[str, Response]
+    reason: str = ""
+
+
+def is_mixed(plan: Plan) -> bool:
+    """Return whether any task of a plan has a time at the high level of criticality."""
+    return any(task.high_ns for task in plan.tasks)
+
+
+def wcet_high(task: Task) -> int:
+    """Return a task's WCET (ns) at its own level, under the worst co-running traffic in proportion."""
+    return max(ceil_div(task.high_ns * task.wcet_ns, max(task.cost_ns, 1)), task.wcet_ns)
+
+
+def high_level(plan: Plan) -> HighLevel:
+    """Return the bounds of hard tasks at the high level of criticality."""
+    tasks, more = rt_tasks(plan), {task.name: wcet_high(task) - task.wcet_ns for task in plan.tasks}
+    reason = _not_covered(plan, tasks)
+    if not reason:
+        return HighLevel(AMC, _adaptive(plan, tasks, more))
+    hard = {task.name for task in plan.tasks if task.criticality == "hard"}
+    loud = {
+        name: replace(task, wcet=task.wcet + more[name], segment=task.segment + more[name] if task.segment else 0)
+        for name, task in tasks.items()
+    }
+    found = respond(plan.policy, loud, {name: task.deadline for name, task in tasks.items()})
+    return HighLevel(RESERVED, {name: found.tight[name] for name in hard}, reason)
+
+
+def judge_high_level(plan: Plan) -> Plan:
+    """Return a feasible plan with levels as undecided where hard requirements are not proved at the high level."""
+    if plan.verdict != "feasible" or not is_mixed(plan):
+        return plan
+    level = high_level(plan)
+    found = unmet(plan, level)
+    return replace(plan, verdict="undecided", violations=found) if found else plan
+
+
+def unmet(plan: Plan, level: HighLevel) -> tuple[Violation, ...]:
+    """Return the hard requirements that are not proved at the high level."""
+    why = f"at the high level of criticality, by {level.test}" + (f": {level.reason}" if level.reason else "")
+    found = []
+    hard = {task.name for task in plan.tasks if task.criticality == "hard"}
+    for chain in plan.chains:
+        parts = stretches(plan, chain)
+        if not all(part.last in level.responses for part in parts) or not hard.issuperset(_stages(plan, chain.path)):
+            continue
+        value, bounded, terms = reaction_time(parts, level.responses)
+        if not bounded or value > chain.deadline_ns:
+            found.append(_violation(f"deadline of chain {chain.name} {why}", value, chain.deadline_ns, terms))
+    for task in plan.tasks:
+        answer = level.responses.get(task.name)
+        room = max(task.queue, 1) * task.period_ns
+        if answer is not None and (not answer.bounded or answer.value > room):
+            found.append(_violation(f"queue of {task.name} {why}", answer.value, room, answer.terms))
+        elif answer is not None and task.on_late != "continue" and answer.value > task.deadline_ns:
+            text = f"local deadline of {task.name}, after which its jobs {task.on_late}, {why}"
+            found.append(_violation(text, answer.value, task.deadline_ns, answer.terms))
+    return tuple(found)
+
+
+def _violation(text: str, value: int, bound: int, terms: Sequence[tuple[str, int]]) -> Violation:
+    demand = max(value, bound + 1)
+    known = sum(part for _, part in terms)
+    rest = (("beyond what was analysed", demand - known),) if demand > known else ()
+    return Violation(text, demand, bound, demand - bound, "ns", (*terms, *rest), ())
+
+
+def _stages(plan: Plan, path: Sequence[str]) -> set[str]:
+    return {task.name for task in plan.tasks} & set(path)
+
+
+def _not_covered(plan: Plan, tasks: Mapping[str, RtTask]) -> str:
+    """Return why AMC-rtb does not bound the hard tasks of a plan, empty if it does."""
+    engines = {engine.id: engine for engine in plan.engines}
+    if plan.policy != "fp":
+        return "AMC-rtb is for fixed priorities"
+    for task in plan.tasks:
+        mine = tasks[task.name]
+        if engines[task.engine].preemption != "full" or len(task.lanes) != 1 or task.width:
+            return f"AMC-rtb does not cover {task.name}, on {task.engine}: for preemptive tasks of one lane"
+        if set(mine.after) & set(tasks):
+            return f"AMC-rtb does not cover {task.name}, which follows another task"
+        if mine.release_jitter or mine.deadline > mine.period:
+            return f"AMC-rtb does not cover {task.name}: for deadlines within the period, without jitter"
+    if not all(single_resource(group) for group in components(tasks.values())):
+        return "AMC-rtb is for one processor"
+    return ""
+
+
+def _adaptive(plan: Plan, tasks: Mapping[str, RtTask], more: Mapping[str, int]) -> dict[str, Response]:
+    """Return the responses of hard tasks by AMC-rtb; each job above may cost a switch, as in `rta_fp`."""
+    hard = {task.name for task in plan.tasks if task.criticality == "hard"}
+    found: dict[str, Response] = {}
+    for group in components(tasks.values()):
+        for task in (task for task in group if task.name in hard):
+            above = [o for o in group if o.name != task.name and o.priority <= task.priority]
+            found[task.name] = _response(task, above, hard, more)
+    return found
+
+
+def _response(task: RtTask, above: Sequence[RtTask], hard: set[str], more: Mapping[str, int]) -> Response:
+    def demand(length: int, other: RtTask, extra: int) -> int:
+        return ceil_div(length, other.period) * (other.wcet + extra + other.switch)
+
+    quiet = fixed_point(
+        task.wcet, lambda length: task.wcet + sum(demand(length, other, 0) for other in above), task.period
+    )
+    if quiet is None:
+        return Response(task.period + 1, False, (("without an overrun", task.period + 1),))
+    own = task.wcet + more[task.name]
+    low = sum(demand(quiet, other, 0) for other in above if other.name not in hard)
+    loud = fixed_point(
+        own + low,
+        lambda length: own + low + sum(demand(length, o, more[o.name]) for o in above if o.name in hard),
+        task.period,
+    )
+    if loud is None:
+        return Response(task.period + 1, False, (("with an overrun", task.period + 1),))
+    value = max(quiet, loud)
+    return Response(value, True, (("wcet at the high level", own), ("interference", value - own)))

@@ -15,7 +15,7 @@ import pytest
 
 from socsched.executor.build import SOURCES, cxx_compiler, find_executor
 from tests.executor.gpu_standin import build_driver, noted
-from tests.executor.one_stage import INPUT, OUTPUTS, ROWS, detections, run, tensor
+from tests.executor.one_stage import INPUT, OUTPUTS, detections, run, tensor
 
 HERE = Path(__file__).parent
 ROOM = 6

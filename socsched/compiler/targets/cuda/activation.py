@@ -2,7 +2,8 @@
 """Element-wise functions of half-precision values on GPUs, computed in fp32 and rounded once.
 
 An activation is plain data as in `llvm.activation`: () for none, ("relu",), ("clip", low, high), ("leaky_relu", alpha),
-("sigmoid",), ("tanh",), ("silu",), ("hard_sigmoid", alpha, beta) or ("hard_swish",).
+("sigmoid",), ("tanh",), ("silu",), ("hard_sigmoid", alpha, beta), ("hard_swish",), ("erf",),
+("by_number", kind, number) or ("gelu", inner, add, outer) for x (erf(inner x) + add) outer.
 """
 
 from __future__ import annotations
@@ -42,6 +43,13 @@ def _hard_sigmoid(x: Any, alpha: float, beta: float) -> Any:
     return _clip(x * T.float32(alpha) + T.float32(beta), 0.0, 1.0)
 
 
+def _by_number(x: Any, kind: str, number: float) -> Any:
+    value = T.float32(number)
+    if kind in ("maximum", "minimum"):
+        return (T.max if kind == "maximum" else T.min)(x, value)
+    return {"add": x + value, "subtract": x - value, "multiply": x * value, "divide": x / value}[kind]
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "clip": _clip,
     "leaky_relu": lambda x, alpha: T.max(x, T.float32(0)) + T.min(x, T.float32(0)) * T.float32(alpha),
@@ -49,5 +57,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "tanh": lambda x: T.tanh(x),
     "silu": lambda x: x * _sigmoid(x),
     "hard_sigmoid": _hard_sigmoid,
+    "erf": lambda x: T.erf(x),
+    "gelu": lambda x, inner, add, outer: x * (T.erf(x * T.float32(inner)) + T.float32(add)) * T.float32(outer),
+    "by_number": _by_number,
     "hard_swish": lambda x: x * _hard_sigmoid(x, 1 / 6, 0.5),
 }

@@ -5,7 +5,11 @@ The activation is kept in `Group.options["activation"]` (`cuda.activation`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from socsched.compiler.environment import tvm
 from socsched.compiler.targets.cuda.activation import Activation
@@ -17,12 +21,116 @@ _SIXTH = 1 / 6
 
 def fuse(graph: Graph) -> Graph:
     """Return `graph` with activations inside the operators that feed only them."""
-    return shared.fuse_activations(_hard_gates(graph))
+    return _gelus(_biases(shared.fuse_activations(_hard_gates(graph))))
+
+
+def with_numbers(graph: Graph, weights: Mapping[str, Any]) -> Graph:
+    """Return `graph` with the numbers of its GELUs in place of the parameters' names."""
+
+    def resolved(group: Group) -> Group:
+        found = group.options.get("activation")
+        if not found or found[0] != "gelu":
+            return group
+        values = [
+            1 / number if inverse else number
+            for name, inverse in found[1:]
+            for number in (float(np.asarray(weights[name]).reshape(-1)[0]),)
+        ]
+        return replace(group, options={**group.options, "activation": ("gelu", *values)})
+
+    return replace(graph, groups=tuple(map(resolved, graph.groups)))
 
 
 def activation(graph: Graph, group: Group) -> Activation:
     """Return the activation `group` applies to its result, or the function of an element-wise operator."""
     return shared.activation(graph, group)
+
+
+def _biases(graph: Graph) -> Graph:
+    """Return `graph` with sums of a dense layer and a parameter by column as biases, as exports write them."""
+    for total in graph.groups:
+        shapes = [graph.network.params.get(name) for name in total.weights.values()]
+        columns = graph.values[total.output].shape[-1:]
+        if total.kind != "add" or len(total.inputs) != 1 or shapes != [columns] or columns == (1,):
+            continue
+        dense = _producer(graph, total.inputs[0])
+        if dense is None or dense.kind != "dense" or "bias" in dense.weights or not graph.used_once(dense.output):
+            continue
+        if dense.relu or "activation" in dense.options or len(dense.inputs) != 1:
+            continue
+        weights = {**dense.weights, "bias": next(iter(total.weights.values()))}
+        joined = replace(
+            dense, weights=weights, output=total.output, relu=total.relu, options={**dense.options, **total.options}
+        )
+        graph = _put(graph, total, joined, [dense])
+    return graph
+
+
+def _gelus(graph: Graph) -> Graph:
+    """Replace x (erf(x / a) + b) c by one operator, within a dense layer that it follows."""
+    for erf in graph.groups:
+        found = _gelu(graph, erf) if erf.kind == "erf" else None
+        if found is None:
+            continue
+        source, last, gone, numbers = found
+        new = Group(last.name, "gelu", (source,), last.output, options={"activation": ("gelu", *numbers)})
+        graph = _put(graph, last, new, gone)
+        dense = _producer(graph, source)
+        if dense is None or dense.kind != "dense" or dense.relu or "activation" in dense.options:
+            continue
+        if graph.used_once(source):
+            graph = _put(
+                graph, new, replace(dense, output=new.output, options={**dense.options, **new.options}), [dense]
+            )
+    return graph
+
+
+def _gelu(graph: Graph, erf: Group) -> tuple[str, Group, list[Group], list[tuple[str, bool]]] | None:
+    """Return the input of a GELU, its last operator, the others, and its numbers: parameters, and whether inverted."""
+    inner, moved = _producer(graph, erf.inputs[0]), _reader(graph, erf.output)
+    if inner is None or moved is None or not graph.used_once(inner.output):
+        return None
+    product = _reader(graph, moved.output)
+    if moved.kind != "add" or product is None or product.kind != "multiply" or len(product.inputs) != 2:
+        return None
+    (source,), other = inner.inputs[:1], next(name for name in product.inputs if name != moved.output)
+    outer = _reader(graph, product.output) if other == source else _producer(graph, other)
+    if outer is None or outer.inputs != ((product.output,) if other == source else (source,)):
+        return None
+    if not graph.used_once(outer.inputs[0] if other == source else outer.output):
+        return None
+    names = [_factor(graph, inner), _factor(graph, outer), _number(graph, moved)]
+    if None in names or (_number(graph, moved) is None):
+        return None
+    first, last, shift = (name for name in names if name is not None)
+    end = outer if other == source else product
+    gone = [group for group in (inner, erf, moved, product, outer) if group is not end]
+    return source, end, gone, [first, shift, last]
+
+
+def _factor(graph: Graph, group: Group) -> tuple[str, bool] | None:
+    found = _number(graph, group)
+    return (found[0], group.kind == "divide") if found and group.kind in ("multiply", "divide") else None
+
+
+def _number(graph: Graph, group: Group) -> tuple[str, bool] | None:
+    """Return the parameter of one number that an operator of one input combines it with, None if there is none."""
+    from socsched.compiler.targets.cuda.sequence_rules import scalar
+
+    return (next(iter(group.weights.values())), False) if scalar(graph, group) and not group.relu else None
+
+
+def _producer(graph: Graph, value: str) -> Group | None:
+    return next((group for group in graph.groups if group.output == value), None)
+
+
+def _reader(graph: Graph, value: str) -> Group | None:
+    return graph.consumers(value)[0] if graph.used_once(value) else None
+
+
+def _put(graph: Graph, at: Group, new: Group, gone: list[Group]) -> Graph:
+    kept = (new if group is at else group for group in graph.groups if group not in gone)
+    return replace(graph, groups=tuple(kept))
 
 
 def _hard_gates(graph: Graph) -> Graph:

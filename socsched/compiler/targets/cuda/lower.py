@@ -16,9 +16,18 @@ import numpy as np
 
 from socsched.compiler.environment import relax
 from socsched.compiler.passes import unruled as generic
-from socsched.compiler.targets.cuda import gemm, hopper, image_kernels, kernels, pillar_kernels, rules
+from socsched.compiler.targets.cuda import (
+    gemm,
+    hopper,
+    image_kernels,
+    kernels,
+    pillar_kernels,
+    rules,
+    sequence_lower,
+    sequence_rules,
+)
 from socsched.compiler.targets.cuda.activation import Activation
-from socsched.compiler.targets.cuda.fuse import activation, fuse
+from socsched.compiler.targets.cuda.fuse import activation, fuse, with_numbers
 from socsched.compiler.targets.cuda.image_kernels import Window
 from socsched.compiler.targets.cuda.patch import Patch
 from socsched.compiler.targets.cuda.resize_tables import axis_table
@@ -44,7 +53,7 @@ def lower(graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool = T
     Without `bound` kernels remain plain loops, which run on a CPU.  `sms`: number of multiprocessors that tiles are
     chosen for, 0 for all of them.
     """
-    return _Lowering(fuse(graph), weights, arch, bound, sms).run()
+    return _Lowering(with_numbers(fuse(graph), weights), weights, arch, bound, sms).run()
 
 
 class _Lowering(Values):
@@ -54,10 +63,13 @@ class _Lowering(Values):
         super().__init__(graph, bound)
         self.weights, self.arch, self.sms = weights, arch, sms
         self.partial: dict[str, Any] = {}
-        self.unruled = rules.unruled(graph)
-        self.slices = rules.slices(graph, self.unruled)
-        self.siblings = rules.siblings(graph, self.unruled)
-        self.sums = rules.sums(graph, self.slices, self.unruled)
+        self.unruled, self.plainly = rules.judged(graph)
+        self.absorbed = sequence_rules.absorbed(graph, self.plainly)
+        self.scaled: dict[str, tuple[str, float]] = {}  # values that a softmax multiplies itself: source and factor
+        gone = {*self.unruled, *self.plainly}
+        self.slices = rules.slices(graph, gone)
+        self.siblings = rules.siblings(graph, gone)
+        self.sums = rules.sums(graph, self.slices, gone)
         joined = (member for members in self.siblings.values() for member in members[1:])
         self.merged = {group.output for group in (*joined, *self.sums.values())}
         self.products: list[tuple[Convolution, Tile | Patch]] = []
@@ -70,7 +82,11 @@ class _Lowering(Values):
                 for name, tensor, variable in zip(self.graph.inputs, inputs, variables, strict=True):
                     self.enter(name, tensor, variable)
                 for group in self.graph.groups:
-                    if group.output in self.unruled:
+                    if group.output in self.absorbed:
+                        continue
+                    if group.output in self.plainly:
+                        sequence_lower.emit(self, group)
+                    elif group.output in self.unruled:
                         self.plain[group.output] = generic.emit(self, group)
                     elif group.output not in self.merged:
                         _EMITTERS[group.kind](self, group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from socsched.compiler.targets.cuda import resize_tables
+from socsched.compiler.targets.cuda import resize_tables, sequence_rules
 from socsched.compiler.targets.cuda.image_kernels import BINARY
 from socsched.compiler.targets.cuda.shapes import EDGE, VECTOR, round_up
 from socsched.graph.fusion import Graph, Group
@@ -21,17 +21,28 @@ def unruled(graph: Graph) -> dict[str, str]:
 
     The other operators keep their rules.  An image is a tensor of one image that a rule has made or takes as input.
     """
+    return judged(graph)[0]
+
+
+def judged(graph: Graph) -> tuple[dict[str, str], set[str]]:
+    """Return what `unruled` does, and the outputs of operators that a rule on plain tensors takes."""
     images = {name for name in graph.inputs if _is_image(graph.values[name].shape)}
     found: dict[str, str] = {}
+    plain: set[str] = set()
     for group in graph.groups:
         reason = _RULES[group.kind](graph, group) if group.kind in _RULES else f"no rule for {group.kind}"
         if not reason and group.kind in _EITHER and images.isdisjoint(group.inputs):
             reason = f"no rule for {group.kind} of anything but images"
-        if reason:
+        if reason and images.isdisjoint(group.inputs) and not sequence_rules.plain_reason(graph, group):
+            plain.add(group.output)
+        elif reason:
             found[group.output] = reason
         elif group.kind not in ("reshape", "dense") and _is_image(graph.values[group.output].shape):
             images.add(group.output)
-    return found
+    for name in sequence_rules.absorbed(graph, plain):
+        found.pop(name, None)
+        plain.add(name)
+    return found, plain
 
 
 def unsupported_reason(graph: Graph) -> str:
@@ -172,7 +183,7 @@ def _scatter(graph: Graph, group: Group) -> str:
     return ""
 
 
-GATES = ("silu", "hard_sigmoid", "hard_swish")
+GATES = ("silu", "hard_sigmoid", "hard_swish", "gelu")
 """Operators that fusion makes (`cuda.fuse`)."""
 MAPPED = ("relu", "clip", "leaky_relu", "sigmoid", "tanh", *GATES)
 _EITHER = (*BINARY, *MAPPED, "slice", "concat", "reduce_mean")
@@ -194,7 +205,7 @@ _RULES: dict[str, Callable[[Graph, Group], str]] = {
     "scatter": _scatter,
 }
 _PRODUCTS = ("conv2d", "conv2d_transpose")
-KINDS = tuple(kind for kind in _RULES if kind not in GATES)
+KINDS = tuple(dict.fromkeys(kind for kind in (*_RULES, *sequence_rules.KINDS) if kind not in GATES))
 """Operators of networks with a rule."""
 
 

@@ -16,10 +16,13 @@ from socsched.compiler.targets.cuda.intrinsics import HALVES, Family
 from socsched.compiler.targets.cuda.shapes import EDGE, LANES, VECTOR, Tile
 
 
-def schedule(function: Any, tile: Tile, family: Family = HALVES) -> Any:
-    """Return the schedule of a function from `gemm.convolution` or `int8_gemm.convolution`, tiled by `tile`."""
+def schedule(function: Any, tile: Tile, family: Family = HALVES, padded: tuple[str, ...] = ("A",)) -> Any:
+    """Return the schedule of a function from `gemm.convolution`, `int8_gemm` or `batched_gemm`, tiled by `tile`.
+
+    `padded`: the blocks of operands that the copies compute.
+    """
     intrinsics.register(family)
-    return _Schedule(function, tile, family).run()
+    return _Schedule(function, tile, family, padded).run()
 
 
 def _unrolled(sch: Any, loop: Any) -> None:
@@ -34,15 +37,16 @@ def _by_fragment(*indices: Any) -> list[Any]:
 
 
 class _Schedule:
-    def __init__(self, function: Any, tile: Tile, family: Family) -> None:
-        self.sch, self.tile, self.family = s_tir.Schedule(function), tile, family
+    def __init__(self, function: Any, tile: Tile, family: Family, padded: tuple[str, ...]) -> None:
+        self.sch, self.tile, self.family, self.padded = s_tir.Schedule(function), tile, family, padded
 
     def run(self) -> Any:
         sch = self.sch
         block, outer, (columns, warps, step, inner, i2, j2) = self.cut()
         for operand in (0, 1):
             self.to_shared(outer, operand, step)
-        sch.compute_inline(sch.get_sblock("A"))
+        for name in self.padded:
+            sch.compute_inline(sch.get_sblock(name))
         loads = [sch.cache_read(outer, operand, "warp") for operand in (0, 1)]
         for load in loads:
             sch.compute_at(load, inner)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from socsched.compiler import script
@@ -61,6 +62,7 @@ class Values:
         self.dynamic = tirx.Var("P", "int64")
         self.images: dict[str, Image] = {}
         self.plain: dict[str, Any] = {}  # images in NCHW
+        self.held: dict[str, tuple[Any, int]] = {}  # plain tensors as rows, with the columns that these have in memory
         self.left: dict[str, Any] = {}  # outputs in their border layout
         self.kernels: dict[Any, Any] = {}
 
@@ -105,13 +107,17 @@ class Values:
         if name not in self.images:
             _, channels, height, width = self.graph.values[name].shape
             pixels, lying = height * width, rules.lying(channels)
-            flat = self.viewed(self.plain[name], (channels, pixels))
+            flat = self.viewed(self.plain_of(name), (channels, pixels))
             var = self.call(image_kernels.packed, (pixels, channels, lying), [flat], (pixels, lying))
             self.images[name] = Image(var, channels, height, width)
         return self.images[name]
 
     def plain_of(self, name: str) -> Any:
         """Return a value as a plain tensor, converted if it is an image."""
+        if name in self.held and name not in self.plain:
+            (var, held), (*lead, columns) = self.held[name], self.graph.values[name].shape
+            narrow = self.copied(var, prod(lead), held, 0, columns, columns)
+            self.plain[name] = self.viewed(narrow, self.graph.values[name].shape)
         if name not in self.plain:
             image = self.images[name]
             args, shape = (image.pixels, image.lying, image.channels), (image.channels, image.pixels)

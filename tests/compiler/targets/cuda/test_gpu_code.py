@@ -16,7 +16,7 @@ from cuda_sources import needs_nvcc, report, source_of
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize.epilogue import Epilogue, Stored
-from socsched.compiler.targets.cuda import gemm, hopper, intrinsics, kernels
+from socsched.compiler.targets.cuda import gemm, hopper, intrinsics, kernels, sequence_lower, sequence_rules
 from socsched.compiler.targets.cuda.int8_gemm import Form
 from socsched.compiler.targets.cuda.lower import _EMITTERS, lower
 from socsched.compiler.targets.cuda.nvcc import device_source
@@ -218,7 +218,8 @@ def test_fp32_and_older_gpus_take_general_schedules(arch: str, precision: str) -
 
 
 def test_every_kind_with_a_rule_has_an_emitter() -> None:
-    assert {*KINDS, *GATES} == set(_EMITTERS)
+    assert {*KINDS, *GATES} == {*_EMITTERS, *sequence_lower.EMITTERS}
+    assert set(sequence_rules.KINDS) == set(sequence_lower.EMITTERS) - {"gelu"}
 
 
 def test_kernels_bind_their_third_loop_to_vectors() -> None:

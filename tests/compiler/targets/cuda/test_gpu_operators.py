@@ -17,12 +17,15 @@ from socsched.compiler.loading.aligned import from_tvm, to_tvm
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import bind_weights, import_network
 from socsched.compiler.targets.cuda import hopper, image_kernels, kernels, rules
-from socsched.compiler.targets.cuda.fuse import fuse
+from socsched.compiler.targets.cuda.batched_gemm import PADDED, Product, product, tile_of
+from socsched.compiler.targets.cuda.fuse import fuse, with_numbers
 from socsched.compiler.targets.cuda.image_kernels import Window
 from socsched.compiler.targets.cuda.lower import lower
 from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.passes import build_executable
 from socsched.compiler.targets.cuda.patch import Patch
+from socsched.compiler.targets.cuda.schedule import schedule
+from socsched.compiler.targets.cuda.sequence_kernels import by_rows, layer_norm, softmax
 from socsched.compiler.targets.cuda.shapes import Convolution
 from socsched.compiler.targets.llvm.processor import native_target
 from socsched.graph.network import Layer, Network
@@ -121,7 +124,29 @@ def attention() -> Network:
     return b.network(b.layer("end", "conv2d", "image", shape=(16, 32, 1, 1), stride=1, padding=0), y)
 
 
-NETWORKS = {f.__name__: f for f in (windows, gates, sizes, attention)}
+def rows() -> Network:
+    """Products of computed tensors read in every order, softmax and element-wise operators, on rows of odd length."""
+    b = Builder(6, 5, 8)
+    b.layers.append(Layer("a", "reshape", ("x",), {}, {"shape": (2, 3, 40)}))
+    b.layers.append(Layer("c", "reshape", ("x",), {}, {"shape": (2, 40, 3)}))
+    wide = b.layer("wide", "matmul", "c", "a")  # [2, 40, 40]
+    thin = b.layer("thin", "matmul", "a", "c")  # [2, 3, 3]
+    turned = b.layer("turned", "matmul", "a", b.layer("at", "transpose", "a", order=(0, 2, 1)))
+    b.params |= {"five": (), "n.s": (40,), "n.b": (40,)}
+    b.layers.append(Layer("scaled", "divide", (wide,), {"constant": "five"}))
+    shares = b.layer("shares", "softmax", "scaled", axis=2)
+    again = b.layer("again", "matmul", "a", shares)
+    b.layers.append(
+        Layer("norm", "layer_norm", (again,), {"scale": "n.s", "shift": "n.b"}, {"axis": 2, "epsilon": 1e-3})
+    )
+    b.layers.append(Layer("more", "add", ("norm",), {"constant": "five"}))
+    sums = b.layer("sums", "multiply", "more", again)
+    last = b.layer("last", "slice", b.layer("back", "reshape", sums), axes=(0,), begin=(-1,), end=(2,), step=(1,))
+    b.layers[-2] = Layer("back", "reshape", (sums,), {}, {"shape": (2, 3, 40)})
+    return b.network(thin, turned, shares, sums, b.layer("erf", "erf", last))
+
+
+NETWORKS = {f.__name__: f for f in (windows, gates, sizes, attention, rows)}
 
 
 def drawn(net: Network) -> dict[str, Any]:
@@ -153,7 +178,7 @@ def require_equal(net: Network, weights: dict[str, Any]) -> tuple[str, ...]:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_equals_its_general_form(name: str) -> None:
     net = NETWORKS[name]()
-    assert bool(require_equal(net, drawn(net))) == (name == "attention")
+    assert bool(require_equal(net, drawn(net))) == (name == "attention")  # its grouped convolution and transposes
 
 
 @pytest.mark.slow
@@ -168,9 +193,10 @@ def test_only_what_has_no_rule_is_left_out() -> None:
     net = attention()
     graph = fuse(read(import_network(net), net))
     alone = {group.kind for group in graph.groups if group.output in rules.unruled(graph)}
-    assert alone == {"conv2d", "transpose", "layer_norm", "matmul", "softmax", "add"}
+    assert alone == {"conv2d", "transpose"}
     ruled = [group.name for group in graph.groups if group.output not in rules.unruled(graph)]
-    assert {"stem", "q", "k", "v", "o", "end"} <= set(ruled) and "grouped" not in ruled
+    assert {"stem", "q", "k", "v", "o", "end", "norm", "qk", "p", "pv", "out"} <= set(ruled) and "grouped" not in ruled
+    assert rules.judged(graph)[1] >= {"qh", "kh", "vh", "back"}  # products read and write heads where they lie
     assert not rules.unsupported_reason(graph)
 
 
@@ -182,6 +208,43 @@ def test_activations_are_inside_the_operators_before_them() -> None:
     assert inside["gate"] == "hard_sigmoid"
     kinds = [group.kind for group in graph.groups if group.output in inside]
     assert kinds.count("conv2d") == 3 and not {"silu", "hard_swish", "hard_sigmoid"} & set(kinds)
+
+
+def test_gelu_and_bias_are_inside_a_dense_layer(tmp_path: Path) -> None:
+    net, weights = load(FILES["transformer"](tmp_path / "t.onnx"))
+    graph = with_numbers(fuse(read(import_network(net), net)), weights)
+    inside = [
+        group.options["activation"] for group in graph.groups if group.options.get("activation", ("",))[0] == "gelu"
+    ]
+    assert inside == [("gelu", pytest.approx(0.5**0.5), 1.0, 0.5)]
+    dense = [group for group in graph.groups if group.kind == "dense"]
+    assert len(dense) == 3 and all("bias" in group.weights for group in dense)
+    assert not any(group.kind == "erf" for group in graph.groups)
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Product(12, 197, 197, 64, 64, 224, left_inside=True, right_inside=True),
+        Product(12, 197, 64, 224, 224, 64, inside=True),
+    ],
+)
+def test_products_of_computed_tensors_use_tensor_cores(shape: Product, tmp_path: Path) -> None:
+    source = source_of({"p": schedule(product(shape, tile_of(shape, "sm_87")), tile_of(shape, "sm_87"), padded=PADDED)})
+    assert "mma.sync.aligned.m16n8k16" in source and "cp_async" in source and "blockIdx.z" in source
+    assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in report(source, tmp_path)
+
+
+@needs_nvcc
+def test_rows_are_summed_in_registers(tmp_path: Path) -> None:
+    functions = {
+        "softmax": by_rows(softmax(96, 197, 224, 224, 0.125), 96),
+        "layer_norm": by_rows(layer_norm(197, 768, 1e-6), 197),
+    }
+    source = source_of(functions)
+    assert source.count("__shfl_sync(") >= 4 and "__shared__" not in source
+    assert report(source, tmp_path).count("0 bytes stack frame, 0 bytes spill stores") == 2
 
 
 def test_a_constant_on_the_left_of_a_product_has_no_rule() -> None:

@@ -6,6 +6,7 @@ import ctypes
 import threading
 from collections.abc import Sequence
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,7 @@ class NativeStages:
     def _scratch(self, name: str, shape: tuple[int, ...], kind: Any) -> Any:
         """Return an uninitialised array in memory of this thread."""
         known: dict[str, Any] = self._local.__dict__
-        size = int(np.prod(shape)) * np.dtype(kind).itemsize
+        size = prod(shape) * np.dtype(kind).itemsize
         if name not in known or len(known[name]) < size:
             known[name] = _empty((size,), np.uint8)
         return known[name][:size].view(kind).reshape(shape)
@@ -161,7 +162,7 @@ class _Lent:
 
 def _empty(shape: tuple[int, ...], kind: Any) -> Any:
     """Return an uninitialised array with the alignment that compiled stages require."""
-    size = int(np.prod(shape)) * np.dtype(kind).itemsize
+    size = prod(shape) * np.dtype(kind).itemsize
     raw = np.empty(size + _ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT
     return raw[start : start + size].view(kind).reshape(shape)

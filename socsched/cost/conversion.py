@@ -126,16 +126,15 @@ def visible_ns(source: Engine, sink: Engine, size: int) -> int:
     return round(source.handoff_ns.value) + (math.ceil(size * 1e9 / min(rates)) if rates else 0)
 
 
-def conversion_figures(size: int, engine: Engine, platform: Platform, mode: PowerMode) -> tuple[int, int]:
+def conversion_figures(size: int, engine: Engine, platform: Platform, mode: PowerMode, pace: Pace) -> tuple[int, int]:
     """Return time (ns) and energy (µJ) of a conversion job that moves `size` bytes."""
-    pace = _pace(engine, platform, mode)
     time = pace.fixed_ns + max(math.ceil(size * 1e9 / pace.rate), 1)
     share, picojoule = _share(engine, mode), platform.dram.picojoule_per_byte.value
     return time, job_energy_uj(engine, mode, share, time, size, picojoule)
 
 
 @dataclass(frozen=True, slots=True)
-class _Pace:
+class Pace:
     """Bytes/s of conversions, the fixed time (ns) of a job, and the evidence: a fit, else the engine's figures."""
 
     rate: float
@@ -143,7 +142,7 @@ class _Pace:
     fit: Fit | None = None
 
 
-def _pace(engine: Engine, platform: Platform, mode: PowerMode) -> _Pace:
+def conversion_pace(engine: Engine, platform: Platform, mode: PowerMode) -> Pace:
     """Return the speed of conversions: that of activations in a fit of the engine, unless its own is stated.
 
     A conversion is one kernel that reads and writes a tensor; whatever the data type, DRAM bounds it, so that the fit
@@ -154,22 +153,24 @@ def _pace(engine: Engine, platform: Platform, mode: PowerMode) -> _Pace:
     fit = max((found for found in fits if found is not None), key=lambda found: found.networks, default=None)
     if engine.conversion is not None or fit is None:
         rate = (engine.conversion or engine.bandwidth).value
-        return _Pace(min(rate, capacity), round(engine.launch_ns.value + engine.submit_ns.value))
+        return Pace(min(rate, capacity), round(engine.launch_ns.value + engine.submit_ns.value))
     slowdown = engine.clock_hz.value / mode.engines[engine.id].clock_hz
     fixed = fit.parameters.layer * fit.launch_ns + fit.parameters.job * fit.submit_ns
     memory = min(fit.memory * share, mode.dram.value) if fit.memory else mode.dram.value
-    return _Pace(min(memory * fit.parameters.spill, capacity), round(fixed * slowdown), fit)
+    return Pace(min(memory * fit.parameters.spill, capacity), round(fixed * slowdown), fit)
 
 
 def _share(engine: Engine, mode: PowerMode) -> int:
     return 1 if engine.shares == "unit" else mode.engines[engine.id].units
 
 
-def conversion_cost(name: str, changed: Sequence[Hop], engine: Engine, platform: Platform, mode: PowerMode) -> Cost:
+def conversion_cost(
+    name: str, changed: Sequence[Hop], engine: Engine, platform: Platform, mode: PowerMode, pace: Pace
+) -> Cost:
     """Return the cost of one conversion job over all `changed` tensors: each is read once and written once."""
     size = sum(tensor_bytes(hop.given) + tensor_bytes(hop.wanted) for hop in changed)
-    time, energy = conversion_figures(size, engine, platform, mode)
-    pace, share = _pace(engine, platform, mode), _share(engine, mode)
+    share = _share(engine, mode)
+    time, energy = conversion_figures(size, engine, platform, mode, pace)
     fixed, fit = pace.fixed_ns, pace.fit
     if fit is not None:
         provenance, source, error = evidence(fit, share, "transpose" in fit.classes)

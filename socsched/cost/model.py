@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from socsched.cost.conversion import Hop, hops, is_host_code
+from socsched.cost.conversion import Hop, Pace, conversion_pace, hops, is_host_code
 from socsched.cost.cost import Cost, Segment
 from socsched.cost.figures import weakest
 from socsched.cost.power import dram_capacity, job_energy_uj
@@ -70,6 +70,7 @@ class CostModel:
     _variants: dict[tuple[str, int, tuple[str, ...], int, str, str, int], Cost | None] = field(default_factory=dict)
     _broken: dict[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
+    _paces: dict[str, Pace] = field(default_factory=dict)
     _wholes: dict[tuple[str, int], Stage | None] = field(default_factory=dict)
     _requests: dict[tuple[str, int, str, str, int, str], Request] = field(default_factory=dict)
     _entire: dict[tuple[str, str, int, str, str, int, str], Known | Estimate | None] = field(default_factory=dict)
@@ -85,6 +86,12 @@ class CostModel:
     def dram(self) -> float:
         """Return the bytes/s that all engines together reach in this mode."""
         return dram_capacity(self.platform, self.mode)
+
+    def conversion_pace(self, engine: Engine) -> Pace:
+        """Return the speed of conversions on an engine."""
+        if engine.id not in self._paces:
+            self._paces[engine.id] = conversion_pace(engine, self.platform, self.mode)
+        return self._paces[engine.id]
 
     def candidates(self, stage: Stage) -> list[Cost]:
         """Return the stage's costs, one per engine, accepted precision and share that can run it."""

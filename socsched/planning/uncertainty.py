@@ -76,8 +76,6 @@ def uncertainty(
     ties: list[Tie] = []
     if worth and plan.verdict == "feasible":
         for cost, difference, error, gains in _alternatives(workload, mapping, judge, worth, clock):
-            if not round(error, 3):
-                continue  # off the path that decides the objective: measuring it cannot change the plan
             place = f"{cost.engine} {cost.precision}" + (f" x{cost.share}" if cost.share > 1 else "")
             ties.append(Tie(cost.stage, place, round(difference, 3), round(error, 3)))
             why = f"{cost.stage} may be better on {place}"
@@ -149,6 +147,8 @@ def _alternatives(
     for difference, error, other, gains in close[:MOST]:
         if clock.over():
             break
+        if not round(error, 3):
+            continue  # off the path that decides the objective: measuring it cannot change the plan
         if not judge(workload, {**mapping, other.stage: other}, False).violations:
             yield other, difference, error, gains
 

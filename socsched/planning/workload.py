@@ -127,7 +127,8 @@ class Workload:
         engine = converter(platform, mode, platform.engine(producer.engine), platform.engine(consumer.engine))
         if engine is None:
             raise Unconnectable(f"no engine converts between {producer.stage!r} and {consumer.stage!r}")
-        cost = conversion_cost(f"{producer.stage}>{consumer.stage}", changed, engine, platform, mode)
+        pace = self.model.conversion_pace(engine)
+        cost = conversion_cost(f"{producer.stage}>{consumer.stage}", changed, engine, platform, mode, pace)
         return self.model.adjust(cost) if self.model.adjust else cost
 
     def once(self, of: object, detail: Hashable, make: Callable[[], Task]) -> Task:

@@ -174,7 +174,8 @@ class Divisible:
         engine = converter(platform, mode, source, sink)
         if engine is None:
             return None
-        time, energy = conversion_figures(read + written, engine, platform, mode)
+        pace = self.model.conversion_pace(engine)
+        time, energy = conversion_figures(read + written, engine, platform, mode, pace)
         return visible_ns(source, engine, size) + time + visible_ns(engine, sink, written), energy
 
     def _numbers(self, tensors: Sequence[TensorType]) -> list[int]:

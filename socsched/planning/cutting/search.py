@@ -6,6 +6,7 @@ only propose cuts (`segmentation`), and the evaluation used for whole stages dec
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -30,6 +31,8 @@ WORTH = 0.01
 """Share of the objective a cut has to gain unless it fixes a violation: less is within the error of its costs."""
 SLOWER = 1.25
 """Slowdown factor above which a longer stage is not tried for latency while every requirement is met."""
+ROUGH = 0.02
+"""Share of a stage's time by which the estimate of a cut may be off."""
 Divided = dict[str, Divisible | None]
 """Stages in units, None for stages that stay whole."""
 Cuts = Mapping[str, Legs]
@@ -143,10 +146,11 @@ def cut_further(solution: Solution, cutter: Cutter, budget: int, clock: Clock = 
     while improved and left():
         improved = False
         for name, divided in cutter.stages.items():
+            saved = _transfers(workload, whole, name)
             for legs in _proposals(workload, divided, whole, cuts.get(name)):
                 if not left():
                     break
-                if _hopeless(divided, legs, cuts.get(name), whole[name], goals, target):
+                if _hopeless(divided, legs, cuts.get(name), whole[name], saved, goals, target):
                     continue
                 trial = {**cuts, name: legs}
                 if len(legs) == 1:
@@ -173,18 +177,37 @@ def cut_further(solution: Solution, cutter: Cutter, budget: int, clock: Clock = 
 
 
 def _hopeless(
-    stage: Divisible, legs: Legs, present: Legs | None, whole: Cost, goals: Sequence[str], target: Score
+    stage: Divisible,
+    legs: Legs,
+    present: Legs | None,
+    whole: Cost,
+    saved: float,
+    goals: Sequence[str],
+    target: Score,
 ) -> bool:
     """Return whether legs are so much slower than the present ones that only a violation could justify them.
 
-    With all requirements met, a longer stage lowers latency only by what its neighbours save on conversions.
+    With all requirements met, a longer stage lowers latency only by what it saves on transfers from and to its
+    neighbours, which take `saved` (ns) while it is whole.
     """
     if goals[0] != "latency" or target[0] > 0 or len(legs) == 1:
         return False
     at_once = parallel_cuts(stage)
     before = at_once.get(present) or duration_ns(stage, present) if present else whole.time_ns
     after = at_once.get(legs) or duration_ns(stage, legs)
-    return before is not None and after is not None and after > SLOWER * before
+    if before is None or after is None:
+        return False
+    return after > SLOWER * before or (present is None and after > (1 + ROUGH) * before + saved)
+
+
+def _transfers(workload: Workload, whole: Mapping[str, Cost], name: str) -> float:
+    """Return the time (ns) of all transfers from and to a stage, infinite where these are not all that a cut may save.
+
+    Simulated waiting times also depend on what other stages find their engines doing.
+    """
+    if workload.observed is not NOTHING:
+        return math.inf
+    return sum(transfer_ns(workload, whole[a], whole[b]) for a, b in workload.edges if name in (a, b))
 
 
 def _counted(solution: Solution, more: int) -> Improved:

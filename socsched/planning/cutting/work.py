@@ -12,7 +12,7 @@ from socsched.errors import UsageError
 from socsched.graph.expand import fuse_network
 from socsched.graph.fusion import Graph
 from socsched.graph.network import Network
-from socsched.graph.operators import DTYPE_BYTES, Operator, StageWork, TensorType
+from socsched.graph.operators import DTYPE_BYTES, Operator, Pass, StageWork, TensorType
 from socsched.graph.passes import passes, restricted
 from socsched.models.model import Model
 from socsched.models.parts import part_of, whole_stage, without_part
@@ -29,6 +29,7 @@ class Sliced:
     _wholes: dict[tuple[str, str], _Whole] = field(default_factory=dict)
     _models: dict[str, Model] = field(default_factory=dict)
     _graphs: dict[str, Graph] = field(default_factory=dict)
+    _passes: dict[tuple[str, frozenset[str]], tuple[Pass, ...]] = field(default_factory=dict)
 
     def __call__(self, stage: Stage, precision: str) -> StageWork:
         """Return the work and traffic of a stage, or of a part of one, in a precision."""
@@ -42,7 +43,7 @@ class Sliced:
         inputs, outputs = (
             tuple(at_precision(port.type, precision) for port in side) for side in (model.inputs, model.outputs)
         )
-        own = passes(restricted(whole.graph, whole.groups(inside))) if whole.graph else ()
+        own = self._own(stage, whole.graph, whole.groups(inside)) if whole.graph else ()
         return StageWork(stage.name, precision, tuple(slices(whole, inside)), inputs, outputs, own)
 
     def _whole(self, part: Stage, precision: str) -> _Whole:
@@ -60,6 +61,13 @@ class Sliced:
                 network, done.operators, tuple(owner), self._graph(part) if done.passes else None
             )
         return self._wholes[key]
+
+    def _own(self, part: Stage, graph: Graph, groups: set[str]) -> tuple[Pass, ...]:
+        """Return the passes of a part, which are the same in every precision."""
+        key = (_key(part), frozenset(groups))
+        if key not in self._passes:
+            self._passes[key] = passes(restricted(graph, groups))
+        return self._passes[key]
 
     def _graph(self, part: Stage) -> Graph:
         key = _key(part)

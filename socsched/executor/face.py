@@ -48,12 +48,9 @@ class NoExecutor(MachineError):
 
 def unsupported(setting: Setting, options: Options, stats: bool) -> list[str]:
     """Return what a run needs and the native executor lacks, in words; empty if it can run it."""
-    faults = options.faults or Faults()
     needs = {
         "--stats": stats,
         "--steal": options.steal,
-        "slowdowns in --faults": bool(faults.slowdowns),
-        "overruns in --faults": bool(faults.overruns),
     }
     return unsupported_stages(setting) + [what for what, needed in needs.items() if needed]
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from socsched.executor.orders import declared_terms, preemption_of
-from socsched.faults.model import Faults
+from socsched.faults.model import Faults, Overrun
 from socsched.files import write_file
 from socsched.planning import io
 from socsched.planning.plan import Plan
 from socsched.runtime.overload import Policies
 
 PLAN, SETTINGS, JOURNAL, EXECUTED = "plan.json", "run.json", "journal.jsonl", "executed.json"
+_MOST_JOBS = 100_000
+"""Jobs of a stage that can overrun; the executor takes no longer list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,10 @@ def document_of(settings: RunSettings, names: Sequence[str]) -> dict[str, Any]:
         "failures": [
             {"engine": f.engine, "lanes": list(f.lanes), "at_ns": f.at_ns, "kind": f.kind} for f in faults.failures
         ],
+        "prolongings": [
+            *(_prolonging(f.factor, engine=f.engine, from_ns=f.from_ns, until_ns=f.until_ns) for f in faults.slowdowns),
+            *(_prolonging(f.factor, stage=f.stage, jobs=_overrunning(f, settings)) for f in faults.overruns),
+        ],
         "dropouts": [{"sensor": f.sensor, "from_ns": f.from_ns, "until_ns": f.until_ns} for f in faults.dropouts],
         "times": {task: list(times) for task, times in settings.times.items()},
         "horizon_ns": settings.horizon_ns,
@@ -99,3 +106,16 @@ def document_of(settings: RunSettings, names: Sequence[str]) -> dict[str, Any]:
         "alone": settings.alone,
         "realtime": settings.realtime,
     }
+
+
+def _prolonging(factor: Fraction, **which: Any) -> dict[str, Any]:
+    """Return jobs that take `factor` times as long: those of an engine in a window, or single ones of a stage."""
+    every = {"engine": "", "stage": "", "from_ns": 0, "until_ns": 0, "jobs": []}
+    return {**every, **which, "factor_millionths": round(factor * 1_000_000)}
+
+
+def _overrunning(fault: Overrun, settings: RunSettings) -> list[int]:
+    """Return the numbers of a stage's jobs that overrun, counted as they are begun."""
+    periods = [task.period_ns for task in settings.plan.tasks if task.name == fault.stage]
+    count = min(settings.horizon_ns // min(periods, default=settings.horizon_ns or 1) + 2, _MOST_JOBS)
+    return [number for number, late in zip(range(count), fault.jobs(settings.seed), strict=False) if late]

@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +29,7 @@ from socsched.executor.orders import declared_terms
 from socsched.executor.outcome import read_outcome
 from socsched.executor.settings import JOURNAL, RunSettings, write_settings
 from socsched.executor.virtual import differences, differences_from_simulator, run_native, run_reference
-from socsched.faults.model import Failure, Faults
+from socsched.faults.model import Failure, Faults, Overrun, Slowdown
 from socsched.planning.io import to_document
 from socsched.planning.plan import Plan
 from socsched.runtime.boards.local import LocalBoard
@@ -289,6 +290,19 @@ def test_faults_end_in_the_accounting(executor: Path, kind: str, spare: bool, tm
     assert any(note.kind == "fault" for note in trace.instants)
     if spare:
         assert account.completed >= 10 and {(2,), (3,)} <= {piece.lanes for piece in trace.slices}
+
+
+def test_slow_engines_and_overruns_take_as_much_longer_as_the_file_says(executor: Path, tmp_path: Path) -> None:
+    slow, over = Slowdown("cpu", 100 * MS, 150 * MS, Fraction(10)), Overrun("first", Fraction(2, 5), Fraction(5, 2))
+    settings = chain_of_two(faults=Faults(slowdowns=(slow,), overruns=(over,)), seed=3)
+    assert start(executor, settings, tmp_path).returncode == 0
+    trace, executed = read_outcome(tmp_path)
+    firsts = sorted((job for job in trace.jobs if job.task == "first"), key=lambda job: job.frame)
+    drawn = [late for _, late in zip(firsts, over.jobs(3), strict=False)]
+    assert executed.accounts["s"].completed == len(firsts) == 20 and 0 < sum(drawn) < 20
+    for job, late in zip(firsts, drawn, strict=True):
+        slowed = slow.from_ns <= job.start_ns < slow.until_ns
+        assert job.exec_ns >= MS // 5 * (10 if slowed else 1) * (2.5 if late else 1)
 
 
 @pytest.mark.parametrize("number", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 200))])

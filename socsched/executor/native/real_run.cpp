@@ -39,7 +39,8 @@ RealRun::RealRun(Control& control, Journal& journal, Detections& detections)
       data_(static_cast<size_t>(control.names().count())),
       next_release_(timetable_.rows().size()),
       shortest_(data_.size()),
-      spent_(control.settings().failures.size()) {
+      spent_(control.settings().failures.size()),
+      begun_jobs_(control.settings().prolongings.size()) {
   control.set_workers(this);
   size_t seats = 0;
   for (int version = 0; version < control.versions(); version++) seats = std::max(seats, static_cast<size_t>(control.plan(version).seats));
@@ -269,6 +270,7 @@ void RealRun::execute(Worker& worker, Job* job) {
       progress = stage.launch(*job);
       while (progress == Progress::running) progress = stage.poll();
       if (progress == Progress::failed) error = stage.error();
+      if (!begun_jobs_.empty()) prolong(worker, task, start);
     }
   } catch (const std::exception& raised) {
     error = raised.what();
@@ -319,6 +321,26 @@ void RealRun::inject(const Worker& worker, const Task& task, std::string& error)
     else
       error = "InjectedFailure: " + engine + " failed, as specified in the faults file";
   }
+}
+
+// Occupy the lanes for the time that injected slowdowns and overruns add to a job.
+void RealRun::prolong(const Worker& worker, const Task& task, Ns start) {
+  const std::vector<Prolonging>& prolongings = control_.settings().prolongings;
+  const Plan& plan = control_.plan(worker.version);
+  double factor = 1;
+  for (size_t i = 0; i < prolongings.size(); i++) {
+    const Prolonging& one = prolongings[i];
+    if (!one.engine.empty() && one.engine != plan.engines[static_cast<size_t>(task.engine)].id) continue;
+    if (!one.stage.empty()) {
+      if (one.stage != task.name || !std::binary_search(one.jobs.begin(), one.jobs.end(), begun_jobs_[i]++)) continue;
+    } else if (start < one.from || start >= one.until) {
+      continue;
+    }
+    factor *= one.factor;
+  }
+  if (factor <= 1) return;
+  const Ns until = origin_ + start + static_cast<Ns>(static_cast<double>(now() - start) * factor);
+  while (monotonic_ns() < until && !stop_) sleep_until(std::min(until, monotonic_ns() + 50 * MS));
 }
 
 bool RealRun::lanes_free(const Worker& worker) const {

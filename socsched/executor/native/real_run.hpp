@@ -83,6 +83,7 @@ class RealRun : public Workers {
   void prepare(Worker& worker);
   void execute(Worker& worker, Job* job);
   void inject(const Worker& worker, const Task& task, std::string& error);
+  void prolong(const Worker& worker, const Task& task, Ns start);
   Ns alarm(const Worker& worker) const;
   bool lanes_free(const Worker& worker) const;
   void release_due(Worker* worker);                   // null: called by the release thread
@@ -118,6 +119,7 @@ class RealRun : public Workers {
   std::vector<std::atomic<bool>> busy_;               // by seat; hints for threads without the guard
   std::vector<std::atomic<Ns>> shortest_;             // by provider: a recent short execution time of a task
   std::vector<std::atomic<bool>> spent_;              // injected failures
+  std::vector<std::atomic<int64_t>> begun_jobs_;      // of the stages that are prolonged, by prolonging
   std::vector<std::string> notices_;
   std::string class_ = "off";
   Ns origin_ = 0, awake_ = 0;

@@ -26,6 +26,17 @@ InjectedFailure read_failure(const JsonField& from) {
   return failure;
 }
 
+Prolonging read_prolonging(const JsonField& from) {
+  Prolonging found;
+  found.engine = from["engine"].text(LONGEST);
+  found.stage = from["stage"].text(LONGEST);
+  found.from = from["from_ns"].integer(0, MOST_NS);
+  found.until = from["until_ns"].integer(0, MOST_NS);
+  found.factor = static_cast<double>(from["factor_millionths"].integer(1'000'000, INT64_MAX)) / 1e6;
+  for (const JsonField& job : from["jobs"].items(MOST)) found.jobs.push_back(job.integer(0, INT64_MAX));
+  return found;
+}
+
 void read_overload(const JsonField& from, Settings& settings) {
   for (const auto& [task, policy] : from["stages"].fields(MOST)) {
     const std::string name = policy.one_of({"skip", "abort", "degrade"});
@@ -76,6 +87,8 @@ Settings read_settings(const std::string& path, Names& names) {
       settings.processors[engine].push_back(static_cast<int>(lane.integer(-1, 1 << 20)));
   read_overload(root["overload"], settings);
   for (const JsonField& failure : root["failures"].items(1000)) settings.failures.push_back(read_failure(failure));
+  if (root.has("prolongings"))
+    for (const JsonField& prolonging : root["prolongings"].items(1000)) settings.prolongings.push_back(read_prolonging(prolonging));
   for (const JsonField& dropout : root["dropouts"].items(1000))
     settings.dropouts.push_back({names.number(dropout["sensor"].text(LONGEST)), dropout["from_ns"].integer(0, MOST_NS),
                                  dropout["until_ns"].integer(0, MOST_NS)});

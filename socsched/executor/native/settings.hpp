@@ -72,6 +72,14 @@ struct InjectedFailure {
   bool hangs = false;
 };
 
+// Jobs that take `factor` times as long: those of an engine that begin in a window, or single ones of a stage.
+struct Prolonging {
+  std::string engine, stage;  // empty: any
+  Ns from = 0, until = 0;
+  double factor = 1;
+  std::vector<int64_t> jobs;  // of the stage, in the order they are begun, ascending
+};
+
 struct Dropout {
   int provider = -1;
   Ns from = 0, until = 0;
@@ -91,6 +99,7 @@ struct Settings {
   std::map<std::string, std::vector<Ns>> times;        // virtual clock: execution times of a task's jobs, in turn
   std::vector<InjectedFailure> failures;
   std::vector<Dropout> dropouts;
+  std::vector<Prolonging> prolongings;
   Ns horizon = 0, hang = 0, awake = -1, shed = 0;
   int shed_below = 0;                                  // a Criticality; 0: nothing is shed
   int64_t seed = 0;

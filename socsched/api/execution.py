@@ -68,11 +68,6 @@ def run(
     loaded = load_plan(plan)
     if not loaded.tasks:
         raise UsageError("nothing to run: a stage has no engine", "see the plan's violations")
-    if levels := [task.name for task in loaded.tasks if task.high_ns]:
-        raise UsageError(
-            f"the executors have no levels of criticality: {', '.join(levels)} has a time at the high level",
-            "simulate the plan, or plan without `high`",
-        )
     accounts: dict[str, dict[str, int]] = {}
     options, place = options or PLAIN, board or LocalBoard()
     workload = pipeline_of(loaded, pipeline, warn)

@@ -76,9 +76,11 @@ class _Worker:
         cost = sum(segment.time_ns for segment in task.segments) if task.segments else task.cost_ns
         time = next(run.times[task.name]) if task.name in run.times else cost
         act.begun_ns = run.hub.at_ns
+        took = abs(time) // 2 if act.cheap else abs(time)
+        if task.high_ns and (time == HANGS or took > task.wcet_ns):
+            heapq.heappush(run.overruns, (run.hub.at_ns + task.wcet_ns, act.index, act))
         if time != HANGS:
-            took = abs(time)
-            end = run.hub.at_ns + (took // 2 if act.cheap else took)
+            end = run.hub.at_ns + took
             heapq.heappush(run.ends, (end, self._number[task.name], act.index, self, act, time < 0))
 
 
@@ -88,6 +90,7 @@ class VirtualRun:
     def __init__(self, settings: RunSettings) -> None:
         self.times: dict[str, Iterator[int]] = {name: cycle(times) for name, times in settings.times.items() if times}
         self.ends: list[Any] = []
+        self.overruns: list[tuple[int, int, Activation]] = []
         self.accounts: dict[str, dict[str, int]] = {}
         self._settings = settings
         self.trace = Trace("measured", settings.horizon_ns, settings.seed)
@@ -110,6 +113,14 @@ class VirtualRun:
         names = {task.name: task.name for task in plan.tasks}
         return Version(plan, None, rules, none, none, names, workers)  # type: ignore[arg-type]
 
+    def _overrun(self) -> int:
+        """Return the instant of the next overrun that raises the level of criticality."""
+        dispatcher, overruns = self.hub.dispatcher, self.overruns
+        while overruns and dispatcher.running.get(overruns[0][1]) is not overruns[0][2]:
+            heapq.heappop(overruns)
+        raised = dispatcher.levels is None or dispatcher.levels.high
+        return overruns[0][0] if overruns and not raised else _NEVER
+
     def run(self) -> None:
         """Run until all frames released before the horizon are done."""
         hub, settings = self.hub, self._settings
@@ -121,10 +132,12 @@ class VirtualRun:
             end = self.ends[0][0] if self.ends else _NEVER
             if release == end == _NEVER and (hub.over or hub.dispatcher.outstanding == 0):
                 break
-            now = hub.at_ns = min(release, end, look)
+            now = hub.at_ns = min(release, end, look, self._overrun())
             while self.ends and self.ends[0][0] == now:
                 *_, worker, act, fails = heapq.heappop(self.ends)
                 hub.done(worker, act, act.begun_ns, now, Failed("as scripted") if fails else {})
+            if self._overrun() == now:
+                hub.dispatcher.overran(self.overruns[0][2], now)
             if release == now and group is not None and not hub.over:
                 for _, name, frame in group:
                     self._release(name, frame, now)

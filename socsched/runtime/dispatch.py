@@ -16,6 +16,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from operator import attrgetter
 
 from socsched.planning.plan import Plan, Task
+from socsched.runtime import criticality_levels
 from socsched.runtime.activation import NOBODY, Activation, Delivery, Outputs, oldest
 from socsched.runtime.criticality_isolation import Shield
 from socsched.runtime.dataflow import Wiring
@@ -64,6 +65,7 @@ class Dispatcher:
         self.seats: dict[Hashable, Activation] = {}
         self._lost: set[str] = set()
         self._shield = Shield(plan, not lossless) if shield else None
+        self.levels = None if lossless else criticality_levels.Levels.of(plan)
 
     # -- events
 
@@ -72,6 +74,8 @@ class Dispatcher:
         self.trace.releases.setdefault(name, []).append(release_ns)
         if self._shield is not None:
             self._shield.released(name, release_ns)
+        if self.levels is not None and self.outstanding == 0:
+            self.levels.high = False
         ticket = self.ledger.release(name, frame)
         origin = {name: (frame, release_ns)}
         if name in self._wiring.timers:
@@ -146,6 +150,8 @@ class Dispatcher:
         self._vacate(act, end_ns)
         if self._shield is not None:
             self._shield.ended(task.name, job.exec_ns)
+        if self.levels is not None and self.levels.over(task.name, job.exec_ns):
+            self.overran(act, end_ns)
         late = end_ns > job.deadline_ns
         if late and overload is not None and overload.missed(task, end_ns):
             self.trace.instants.append(Instant(end_ns, "overload", task.name, job.frame, "less critical work shed"))
@@ -159,6 +165,18 @@ class Dispatcher:
                 self._deliver(task.name, job.frame, self._outcome(act, outputs), end_ns, but=act.handed)
             for ticket in act.tickets:
                 ticket.let_go()
+
+    def overran(self, act: Activation, now_ns: int) -> None:
+        """Begin the high level of criticality, as a job has run for longer than planned: drop less critical ones."""
+        if self.levels is None or self.levels.high:
+            return
+        self.levels.high = True
+        note = Instant(now_ns, "overload", act.task.name, act.job.frame, criticality_levels.RAISED)
+        self.trace.instants.append(note)
+        for waiting in [other for other in self._ready if other.task.name in self.levels.low]:
+            self._leave_queue(waiting)
+            self.outstanding -= 1
+            self._drop(waiting, now_ns, criticality_levels.DROPPED)
 
     def record(self, task: Task, job: Job, index: int, title: str = "") -> None:
         """Record an ended job, number `index` in the trace."""
@@ -295,6 +313,9 @@ class Dispatcher:
             return
         if self._overload is not None and self._overload.sheds(task, now_ns):
             self._drop(act, now_ns, "shed: more critical stages miss their deadlines")
+            return
+        if self.levels is not None and self.levels.high and name in self.levels.low:
+            self._drop(act, now_ns, criticality_levels.DROPPED)
             return
         self.outstanding += 1
         if self._blocking and self.running:

@@ -103,6 +103,8 @@ class Monitor:
             self._overruns[name] = self._overruns.get(name, 0) + 1
             steps = dispatcher.trace.counters.setdefault(f"overruns.{name}", [(0, 0.0)])
             steps.append((now, float(self._overruns[name])))
+            if task.high_ns:
+                dispatcher.overran(act, now)
         if now > act.job.deadline_ns and self._first("late", name, act.job.frame):
             text = "still running at its deadline"
             dispatcher.trace.instants.append(Instant(now, "late", name, act.job.frame, text))

@@ -12,7 +12,9 @@ from socsched.faults.model import Dropout, Faults
 from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
 from socsched.planning.search_report import SearchReport
+from socsched.planning.task import ExecutionTimes
 from socsched.runtime.overload import CRITICALITIES, Policies, StagePolicy
+from socsched.sim.engine import simulate
 
 MS = 1_000_000
 ORDERS = (
@@ -70,6 +72,44 @@ def preemptive_run(seed: int) -> RunSettings:
     draw = Random(f"preemptive {seed}")
     made = random_plan(draw)
     return RunSettings(_preemptive(made, draw), draw.randint(50, 300) * MS, seed=seed)
+
+
+LEVELLED = ("edf", "fp", "fifo", "rm", "dm", "edf-criticality")
+"""Orders that do not depend on the execution times of jobs, which differ from the planned ones at the high level."""
+
+
+def levels_run(seed: int) -> RunSettings:
+    """Return a run of a random plan with levels of criticality, and overruns that the simulator draws."""
+    return _levels_run(Random(f"levels {seed}"), preemptive=False)
+
+
+def preemptive_levels_run(seed: int) -> RunSettings:
+    """Return a run with levels of criticality on engines that preempt."""
+    return _levels_run(Random(f"preemptive levels {seed}"), preemptive=True)
+
+
+def _levels_run(draw: Random, preemptive: bool) -> RunSettings:
+    made = random_plan(draw)
+    kinds = ("full", "full", "full", "none") if preemptive else ("none",)
+    engines = tuple(
+        replace(engine, preemption=draw.choice(kinds), policy=draw.choice(LEVELLED)) for engine in made.engines
+    )
+    certain, tasks = draw.randrange(len(made.tasks)), []
+    for number, task in enumerate(made.tasks):
+        if number == certain or (task.criticality == "hard" and draw.random() < 0.7):
+            times = sorted(max(task.cost_ns * draw.randint(4, 24) // 10, 1) for _ in range(draw.randint(1, 5)))
+            task = replace(
+                task, criticality="hard", wcet_ns=task.cost_ns, high_ns=max(*times, task.cost_ns + 1),
+                times=ExecutionTimes(tuple(times)),
+            )  # fmt: skip
+        tasks.append(task)
+    plan, horizon = replace(made, engines=engines, tasks=tuple(tasks)), draw.randint(50, 300) * MS
+    taken: dict[str, list[int]] = {}
+    for job in sorted(simulate(plan, horizon).jobs, key=lambda job: job.start_ns):
+        if job.start_ns >= 0:
+            longer = horizon if job.status == "unfinished" else 0
+            taken.setdefault(job.task, []).append(job.exec_ns + longer)
+    return RunSettings(plan, horizon, times=taken)
 
 
 def eventful_preemptive_run(seed: int) -> RunSettings:

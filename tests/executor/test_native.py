@@ -37,7 +37,15 @@ from socsched.runtime.errors import StageFailed
 from socsched.runtime.executor import execute
 from socsched.runtime.journal import recover
 from socsched.runtime.options import Options
-from tests.executor.random_runs import MS, eventful_preemptive_run, eventful_run, plain_run, preemptive_run
+from tests.executor.random_runs import (
+    MS,
+    eventful_preemptive_run,
+    eventful_run,
+    levels_run,
+    plain_run,
+    preemptive_levels_run,
+    preemptive_run,
+)
 from tests.runtime.run_plans import HERE, pipeline, plan, task
 
 
@@ -98,6 +106,40 @@ def test_eventful_runs_with_preemption_account_for_every_frame(executor: Path, s
     for piece in trace.slices:
         ran[piece.job] += piece.end_ns - piece.start_ns
     assert all(job.exec_ns == ran[number] for number, job in enumerate(trace.jobs))
+
+
+@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(n, marks=pytest.mark.slow) for n in range(15, 200))])
+def test_levels_of_criticality_equal_the_dispatcher_and_the_simulator(
+    executor: Path, seed: int, tmp_path: Path
+) -> None:
+    settings = levels_run(seed)
+    trace, executed = run_native(executor, settings, tmp_path)
+    assert trace.jobs
+    assert differences(settings, trace, executed) == []
+    assert differences_from_simulator(settings, trace) == []
+
+
+@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(n, marks=pytest.mark.slow) for n in range(15, 200))])
+def test_levels_of_criticality_with_preemption_equal_the_simulator(executor: Path, seed: int, tmp_path: Path) -> None:
+    settings = preemptive_levels_run(seed)
+    trace, _ = run_native(executor, settings, tmp_path)
+    assert differences_from_simulator(settings, trace) == []
+
+
+def test_an_overrun_in_real_time_drops_what_is_not_hard(executor: Path, tmp_path: Path) -> None:
+    """Every job of `watch` runs for twice its planned time, while one of `film` waits for the same lane."""
+    watch = task("watch", "s", criticality="hard", period_ns=100 * MS, wcet_ns=20 * MS, high_ns=60 * MS)
+    film = task("film", "s", period_ns=100 * MS, deadline_ns=90 * MS)
+    settings = RunSettings(
+        plan(watch, film, sensors={"s": 100 * MS}), 500 * MS,
+        stages={"watch": {"kind": "sleep", "time_ns": 40 * MS}, "film": {"kind": "sleep", "time_ns": MS}},
+    )  # fmt: skip
+    assert start(executor, settings, tmp_path).returncode == 0
+    trace, _ = read_outcome(tmp_path)
+    statuses = {name: {job.status for job in trace.jobs if job.task == name} for name in ("watch", "film")}
+    assert statuses == {"watch": {"done"}, "film": {"dropped"}}
+    raised = [note.time_ns % (100 * MS) for note in trace.instants if "high level of criticality begins" in note.text]
+    assert len(raised) == 5 and all(at >= 20 * MS for at in raised)
 
 
 def test_a_preempted_job_keeps_its_progress_and_pays_for_its_resumption(executor: Path, tmp_path: Path) -> None:

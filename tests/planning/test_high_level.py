@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-import socsched
 from socsched.descriptor.pipeline import PER_COST, High, Pipeline, Stage
-from socsched.errors import UsageError
 from socsched.faults.model import Faults, Overrun
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan, Task
@@ -182,8 +180,3 @@ def test_work_at_the_planned_times_only_is_not_affected() -> None:
     made = make_plan(_pipeline(2.0), platform("full", "segment"), work=stage_work, policy="fp")
     plain = replace(made, tasks=tuple(replace(t, high_ns=0) for t in made.tasks))
     assert repr(simulate(made, 400 * MS)) == repr(simulate(plain, 400 * MS))
-
-
-def test_a_plan_with_levels_is_not_run_without_them() -> None:
-    with pytest.raises(UsageError, match="no levels of criticality: a has a time at the high level"):
-        socsched.run(fixed(hard("a", 2, 4, 8, 0)))

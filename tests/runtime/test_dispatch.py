@@ -273,3 +273,38 @@ def test_any_load_is_served_in_order_without_sharing_a_lane(rows: Any, policy: s
     for t in tasks:
         done = [job for job in d.trace.jobs if job.task == t.name and job.status == "done"]
         assert [j.frame for j in sorted(done, key=lambda j: j.start_ns)] == sorted(j.frame for j in done)
+
+
+def test_an_overrun_drops_what_is_not_hard_until_nothing_is_left() -> None:
+    watch = task("watch", "a", criticality="hard", high_ns=3 * MS)
+    film, note = task("film", "b"), task("note", "b", lanes=(1,))
+    d = dispatcher(plan(watch, film, note, sensors={"a": MS, "b": MS}))
+    d.release("a", 0, 0, 0, {})
+    d.release("b", 0, 0, 0, {})
+    begun = {act.task.name: act for act in d.start(0)}
+    assert set(begun) == {"watch", "note"}, "film waits for watch"
+    d.overran(begun["watch"], MS)
+    assert d.levels is not None and d.levels.high
+    d.release("b", 1, MS, MS, {})
+    assert [job.status for job in d.trace.jobs if job.task == "film"] == ["dropped", "dropped"]
+    d.finish(begun["note"], 0, 2 * MS, {})
+    d.finish(begun["watch"], 0, 2 * MS, {})
+    assert [job.status for job in d.trace.jobs if job.task == "note"] == ["done", "dropped"]
+    d.release("b", 2, 3 * MS, 3 * MS, {})
+    assert not d.levels.high and sorted(names(d.start(3 * MS))) == ["film", "note"]
+
+
+def test_a_job_longer_than_planned_raises_the_level_at_its_end_at_the_latest() -> None:
+    made = plan(task("watch", "a", criticality="hard", high_ns=3 * MS), task("film", "a"), sensors={"a": MS})
+    for took, status in ((MS, "unfinished"), (2 * MS, "dropped")):
+        d = dispatcher(made)
+        d.release("a", 0, 0, 0, {})
+        first = next(act for act in d.start(0))
+        if first.task.name == "film":
+            d.finish(first, 0, 0, {})
+            (first,) = d.start(0)
+        d.release("a", 1, 0, 0, {})
+        d.finish(first, 0, took, {})
+        assert {job.status for job in d.trace.jobs if job.task == "film" and job.frame == 1} == {status}
+    asap = Dispatcher(made, {}, Trace("measured", 0, 0), lossless=True)
+    assert asap.levels is None

@@ -25,8 +25,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from socsched.descriptor.study_file import load_study
-from socsched.study.engines import engine
 from socsched.pool import cores
+from socsched.study.engines import engine
 from socsched.study.inputs import gather
 from socsched.study.job_scheduler import do_jobs
 from socsched.study.progress import Progress

@@ -2,13 +2,14 @@
 
     python -m tools.verify.executor [--plans 2000] [--seed 0] [--flags="-fsanitize=address,undefined"]
 
-All run on a virtual clock.  A third of the runs are plain (orders, joins, sampling, bounded queues, gangs) and must
+All run on a virtual clock.  A fifth of the runs are plain (orders, joins, sampling, bounded queues, gangs) and must
 equal the Python dispatcher in every job, execution interval, event, counter and account, and the simulator in every
-job and interval.  Another third have overload policies, missing data, isolation, lost frames, failing and hanging jobs
-and limp-home plans, which the simulator defines otherwise or lacks: they must equal the Python dispatcher.  The rest
+job and interval.  Another fifth have overload policies, missing data, isolation, lost frames, failing and hanging jobs
+and limp-home plans, which the simulator defines otherwise or lacks: they must equal the Python dispatcher.  A fifth
 are plain but on engines that preempt, which the Python dispatcher does not: they must equal the simulator, and the
-same plans with the events above must end with balanced accounts.  `--flags` are added to the build.  Exit code 1 if a
-run differs.
+same plans with the events above must end with balanced accounts.  The rest have levels of criticality and overruns,
+half of them on engines that preempt, and must equal what the same plans without levels must.  `--flags` are added to
+the build.  Exit code 1 if a run differs.
 """
 
 from __future__ import annotations
@@ -23,9 +24,22 @@ from pathlib import Path
 from socsched.executor.build import build_executor, cxx_compiler
 from socsched.executor.outcome import Executed
 from socsched.executor.virtual import differences, differences_from_simulator, run_native
-from tests.executor.random_runs import eventful_preemptive_run, eventful_run, plain_run, preemptive_run
+from tests.executor.random_runs import (
+    eventful_preemptive_run,
+    eventful_run,
+    levels_run,
+    plain_run,
+    preemptive_levels_run,
+    preemptive_run,
+)
 
-RUNS = {"plain": plain_run, "eventful": eventful_run, "preemptive": preemptive_run}
+RUNS = {
+    "plain": plain_run,
+    "eventful": eventful_run,
+    "preemptive": preemptive_run,
+    "levels": levels_run,
+    "preemptive levels": preemptive_levels_run,
+}
 
 
 def unbalanced(executed: Executed) -> list[str]:
@@ -60,11 +74,12 @@ def main() -> int:
                 eventful = run_native(executor, eventful_preemptive_run(seed), Path(folder))
         seen.update(f"jobs {job.status}" for job in trace.jobs)
         seen.update(f"events {note.kind}" for note in trace.instants)
+        seen["high levels"] += sum("high level of criticality begins" in note.text for note in trace.instants)
         seen["preemptions"] += sum(job.preemptions for job in trace.jobs)
         found: dict[str, list[str]] = {}
-        if sort != "preemptive":
+        if "preemptive" not in sort:
             found["dispatcher"] = differences(settings, trace, executed)
-        else:
+        elif sort == "preemptive":
             found["balance of accounts"] = unbalanced(eventful[1])
             seen["preemptions in eventful runs"] += sum(job.preemptions for job in eventful[0].jobs)
         if sort != "eventful":

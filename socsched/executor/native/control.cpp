@@ -151,6 +151,13 @@ void Control::settle(Ns duration) {
   ledger_->settle();
 }
 
+bool Control::levels() const {
+  for (const auto& plan : plans_)
+    for (const Task& task : plan->tasks)
+      if (task.high) return true;
+  return false;
+}
+
 Ns Control::interval() const {
   Ns shortest = 100 * MS;
   if (!plan().tasks.empty()) shortest = plan().tasks[0].period;

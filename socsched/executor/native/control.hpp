@@ -70,6 +70,9 @@ class Control {
   const std::string& failure() const { return failure_; }  // empty if no stage failed for good
   std::string failed_stage() const { return failed_task_ < 0 ? "" : names_.text(failed_task_); }
   int64_t failed_frame() const { return failed_frame_; }
+  bool levels() const;                                     // whether any plan has levels of criticality
+  Ns next_overrun() const { return current().next_overrun(); }
+  void check_overruns(Ns now) { dispatchers_[static_cast<size_t>(version_)]->check_overruns(now); }
   Ns interval() const;                                     // between two calls of `look`
   Ns last_end() const { return last_end_; }                // the end of the last job so far
   Ring& ring() { return *ring_; }

@@ -36,6 +36,7 @@ Dispatcher::Dispatcher(const Wiring& wiring, Books books)
   spare_origins_.resize(size.sources);
   spare_data_.resize(size.data);
   spare_tickets_.resize(size.sources);
+  for (const Task& task : wiring.plan.tasks) levels_ |= task.high > 0 && !books.settings.in_flight;
   spare_ = {0, spare_origins_.data(), spare_data_.data(), spare_tickets_.data()};
 }
 
@@ -45,6 +46,7 @@ void Dispatcher::release(int provider, int64_t number, Ns release, Ns now, Data*
   books_.ring.release(provider, release);
   const int source = books_.sources.of(provider);
   isolation_.released(source, release);
+  if (outstanding_ == 0) high_ = false;
   Ticket* const ticket = books_.ledger.release(source);
   if (!ticket) {
     books_.ring.instant({now, Kind::drop, provider, number, Text::no_room});
@@ -197,6 +199,7 @@ void Dispatcher::ended(Job* job, Ns start, Ns end) {
   const bool suspended = job->suspended;
   vacate(job, end);
   isolation_.ended(task, job->exec);
+  if (levels_ && task.high && job->exec > task.wcet) raise_level(job, end);
   const bool late = end > job->deadline;
   if (late && overload_.any() && overload_.missed(task, end))
     books_.ring.instant({end, Kind::overload, task.provider, job->frame, Text::work_shed});
@@ -287,6 +290,44 @@ void Dispatcher::settle() {
       job->abandoned = list == &running_;
       retire_job(job);
     }
+}
+
+// -- levels of criticality (socsched/runtime/criticality_levels.py)
+
+Ns Dispatcher::next_overrun() const {
+  Ns next = INT64_MAX;
+  if (!levels_ || high_) return next;
+  for (const Job* job = running_.first; job; job = job->next) {
+    if (!job->task->high || job->is_void || job->suspended) continue;
+    const Ns begun = __atomic_load_n(&job->begun, __ATOMIC_ACQUIRE);
+    next = std::min(next, std::max(begun, job->since) + job->task->wcet - job->ran);
+  }
+  return next;
+}
+
+void Dispatcher::check_overruns(Ns now) {
+  if (!levels_ || high_) return;
+  const Job* by = nullptr;
+  for (const Job* job = running_.first; job; job = job->next) {
+    const Ns begun = __atomic_load_n(&job->begun, __ATOMIC_ACQUIRE);
+    if (!job->task->high || job->is_void || begun < 0 || job->executed(begun, now) < job->task->wcet) continue;
+    if (!by || job->index < by->index) by = job;
+  }
+  if (by) raise_level(by, now);
+}
+
+// Begin the high level: drop the waiting jobs that are not hard.
+void Dispatcher::raise_level(const Job* by, Ns now) {
+  if (high_) return;
+  high_ = true;
+  books_.ring.instant({now, Kind::overload, by->task->provider, by->frame, Text::level_raised});
+  for (Job *job = ready_.first, *next = nullptr; job; job = next) {
+    next = job->next;
+    if (job->task->criticality == HARD) continue;
+    leave_queue(job);
+    outstanding_--;
+    drop_job(job, now, Text::level_dropped);
+  }
 }
 
 // -- queues, lanes and endings

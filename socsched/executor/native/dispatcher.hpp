@@ -52,6 +52,10 @@ class Dispatcher {
   void inherit(const Dispatcher& other);               // take over the latest data of another plan
   void settle();                                       // end the run
 
+  // The earliest instant at which a running job can raise the level of criticality, INT64_MAX: none can.
+  Ns next_overrun() const;
+  void check_overruns(Ns now);  // raise the level if a running job has run for longer than planned
+
   const Wiring& wiring() const { return wiring_; }
   int64_t outstanding() const { return outstanding_; }
   const JobList& running() const { return running_; }
@@ -82,6 +86,7 @@ class Dispatcher {
   void keep(const Job* before);
   void switch_jobs(Ns now);
   int level(const Task& task) const;
+  void raise_level(const Job* job, Ns now);
   void drop_job(Job* job, Ns now, Text why, int64_t a = 0, int64_t b = 0, int64_t c = 0);
   void abort_job(Job* job, Ns now, Text why, int64_t a = 0, int64_t b = 0, int64_t c = 0);
   void let_go(Frame& frame, Outcome outcome);
@@ -109,6 +114,7 @@ class Dispatcher {
   std::vector<Ticket*> spare_tickets_;
   Frame spare_;                             // scratch of `outcome` and `release`
   int64_t outstanding_ = 0;
+  bool levels_ = false, high_ = false;      // whether the plan has levels of criticality; whether the present one is high
 };
 
 }  // namespace socsched

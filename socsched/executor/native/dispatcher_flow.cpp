@@ -136,6 +136,7 @@ void Dispatcher::activate(const Task& task, int64_t number, const Frame& frame, 
   job->key = wiring_.orders[at(task.number)].key(task, number, now, job->deadline);
   if (lost_[at(task.number)]) return abort_job(job, now, Text::out_of_service, task.engine, wiring_.version);
   if (overload_.any() && overload_.sheds(task, now)) return drop_job(job, now, Text::shed);
+  if (high_ && task.criticality != HARD) return drop_job(job, now, Text::level_dropped);
   outstanding_++;
   for (const int seat : task.seats) {
     const Job* const other = seats_[at(seat)];

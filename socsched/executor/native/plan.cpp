@@ -73,8 +73,7 @@ Task read_task(const JsonField& from, const Plan& plan, Names& names) {
   task.criticality = criticality == "hard" ? HARD : criticality == "firm" ? FIRM : SOFT;
   if (from.has("width") && from["width"].integer(0, MOST_LANES) > 0)
     from["width"].fail("expected 0: jobs that take any of several lanes are not supported by the native executor");
-  if (from.has("high_ns") && from["high_ns"].integer(0, MOST_NS) > 0)
-    from["high_ns"].fail("expected 0: levels of criticality are not supported by the native executor");
+  if (from.has("high_ns")) task.high = from["high_ns"].integer(0, MOST_NS);
   if (from.has("closed_by") && !from["closed_by"].text(MOST_NAME).empty())
     from["closed_by"].fail("expected no task: closed loops are not supported by the native executor");
   return task;

@@ -53,6 +53,7 @@ struct Task {
   bool timer = false;
   bool drops_oldest = false;
   Ns period = 0, offset = 0, deadline = 0, wcet = 0, cost = 0;
+  Ns high = 0;            // its time at the high level of criticality, which begins beyond `wcet`; 0: it has one time
   int64_t queue = 0, priority = 0;
   Criticality criticality = SOFT;
   int replaces = -1;      // for a conversion, the provider whose data it converts

@@ -416,7 +416,7 @@ void RealRun::post(size_t count, const Posting* postings, const Worker* own, boo
 void RealRun::monitor_loop() {
   pthread_setname_np(pthread_self(), "monitor");
   const Settings& settings = control_.settings();
-  const bool urgent = settings.shield || settings.hang > 0 || control_.versions() > 1;  // times of the order of a period
+  const bool urgent = settings.shield || settings.hang > 0 || control_.versions() > 1 || control_.levels();  // times of the order of a period
   const Ns interval = urgent ? control_.interval() : std::max(control_.interval(), MONITOR);
   Ns next = monotonic_ns() + interval;
   while (!stop_) {
@@ -429,6 +429,10 @@ void RealRun::monitor_loop() {
       std::lock_guard<Guard> lock(guard_);
       if (interrupted) control_.interrupt();
       if (first) control_.look(now());
+      if (first && control_.levels()) {
+        control_.check_overruns(now());
+        control_.dispatch(now());
+      }
       first = false;
       note_version();
       count = collect(postings);

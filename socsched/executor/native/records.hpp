@@ -41,6 +41,8 @@ enum class Text : int64_t {
   no_room,           // more jobs than the executor has room for
   interrupted,       // interrupted by the user
   records_lost,      // a records lost
+  level_raised,      // over its time: the high level of criticality begins
+  level_dropped,     // dropped at the high level of criticality
 };
 
 enum class Kind : int64_t { miss, drop, abort, input, fault, overload, late };

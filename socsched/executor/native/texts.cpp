@@ -76,6 +76,8 @@ std::string words_of(const Control& control, const std::vector<int64_t>& words) 
     case Text::failed_replaced: return control.message(a) + "; " + engine_of(c, b) + replaced;
     case Text::no_room: return "more jobs wait than the executor has room for";
     case Text::interrupted: return "interrupted by the user";
+    case Text::level_raised: return "over its time: the high level of criticality begins";
+    case Text::level_dropped: return "dropped at the high level of criticality";
     case Text::records_lost: return std::to_string(a) + " records of the journal were lost";
   }
   return "";

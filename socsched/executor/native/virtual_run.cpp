@@ -111,7 +111,8 @@ Ns run_virtually(Control& control, Journal& journal) {
     const Ns release = control.over() || timetable.next() < 0 ? NEVER : timetable.next();
     const Ns end = workers.none() ? NEVER : workers.first().time;
     if (release == NEVER && end == NEVER && (control.over() || control.idle())) break;
-    const Ns now = std::min({release, end, look});
+    const Ns over = control.next_overrun();
+    const Ns now = std::min({release, end, look, over});
     workers.now = now;
     while (!workers.none() && workers.first().time == now) {
       const End ended = workers.pop();
@@ -120,6 +121,7 @@ Ns run_virtually(Control& control, Journal& journal) {
       else
         control.ended(ended.job, ended.job->begun, now);
     }
+    if (control.next_overrun() == now) control.check_overruns(now);
     if (release == now && !control.over())
       timetable.take(now, [&](int provider, int64_t frame) { control.release(provider, frame, now, now, workers.data(provider)); });
     control.dispatch(now);

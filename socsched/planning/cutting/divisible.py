@@ -363,8 +363,12 @@ class _Entry:
 
     model: CostModel
     passes: bool
+    _known: dict[tuple[str, str, int], int] = field(default_factory=dict)
 
     def of(self, engine: str, precision: str, share: int) -> int:
         """Return the time on so many units of an engine in a precision."""
-        state = self.model.mode.engines[engine]
-        return entry_ns(self.model.platform.engine(engine), precision, state, self.passes, share)
+        key = engine, precision, share
+        if key not in self._known:
+            state = self.model.mode.engines[engine]
+            self._known[key] = entry_ns(self.model.platform.engine(engine), precision, state, self.passes, share)
+        return self._known[key]

@@ -24,7 +24,6 @@ struct Ticket {
 
 struct Account {
   int64_t released = 0, booked[3] = {0, 0, 0};
-  bool balanced() const { return released == booked[0] + booked[1] + booked[2]; }
 };
 
 class Ledger {

@@ -29,7 +29,7 @@ from typing import Any
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
-from socsched.compiler.store import library, read_json
+from socsched.compiler.store import digest, library, read_json
 from socsched.compiler.targets.cuda import functions
 from socsched.compiler.targets.cuda.toolkits import Toolkit
 from socsched.compiler.targets.gpu_functions.rows import is_function
@@ -40,7 +40,7 @@ from socsched.graph.operators import TensorType
 
 LIST = "launches.json"
 """The launch list of a network (`compiler.targets.cuda.launch_list`); functions have a launch plan."""
-PROGRAM, CONSTANTS, FORMAT = "program.json", "constants.bin", "socsched-launches"
+PROGRAM, CONSTANTS, CODE, FORMAT = "program.json", "constants.bin", "code.cubin", "socsched-launches"
 _ALIGNMENT = 256
 _COUNT, _SET_COUNT = "count", "set_count"
 
@@ -94,8 +94,8 @@ def copy_programs(program: Path, folder: Path, name: str, makers: Sequence[Toolk
         title = "cuda-" + ".".join(map(str, toolkit.version))
         code = [f"{title}-{number}.cubin" for number in range(len(sources))]
         for source, file in zip(sources, code, strict=True):
-            made = toolkit.cubin(Path(source["file"]).read_text(encoding="utf-8"), arch, source["options"])
-            (target / file).write_bytes(made)
+            text = Path(source["file"]).read_text(encoding="utf-8")
+            shutil.copyfile(_stored_code(toolkit, text, arch, source["options"]), target / file)
         own = {"arch": arch, "toolkit": 1000 * toolkit.version[0] + 10 * toolkit.version[1]}
         text = json.dumps({**document, **own, "code": code, "weights": CONSTANTS}, indent=1) + "\n"
         (target / f"{title}.json").write_text(text, encoding="utf-8")
@@ -103,6 +103,15 @@ def copy_programs(program: Path, folder: Path, name: str, makers: Sequence[Toolk
     if not written:
         raise UsageError(f"{name}: no toolkit here builds for {document['arch']}", "install CUDA 12's packages")
     return written
+
+
+def _stored_code(toolkit: Toolkit, source: str, arch: str, options: Sequence[str]) -> Path:
+    """Return machine code that a toolkit makes of a source, from the cache if it is there."""
+
+    def write(folder: Path) -> None:
+        (folder / CODE).write_bytes(toolkit.cubin(source, arch, options))
+
+    return library("cubins", digest(str(toolkit), toolkit.program, source, arch, [*options]), CODE, write)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ EQUAL(cuMemsetD8Async);
 EQUAL(cuStreamCreateWithPriority);
 EQUAL(cuStreamSynchronize);
 EQUAL(cuStreamQuery);
+EQUAL(cuMemHostUnregister);
 EQUAL(cuStreamBeginCapture_v2);
 EQUAL(cuStreamEndCapture);
 EQUAL(cuGraphInstantiateWithFlags);

@@ -7,7 +7,10 @@
 scans, and what the fp32 stages of this machine's processor detect.  `check` runs the executor with no library folder
 but one that holds libcuda.so.1, and fails if it has mapped any other library of CUDA.  Runs: `stages` (each stage a
 graph, tensors handed over on the device), `frame` (a graph a frame), and `bounded` (graphs of four kernels, two in
-flight).  All three have to find the same, bit for bit, and what the processor finds within the tolerances below.
+flight).  All three have to find the same, bit for bit, and what the processor finds within the tolerances below; so has
+`stages` with the code of CUDA 12 alone, if its packages were found (`compiler.targets.cuda.toolkits`).  `bundle` is the
+native application of a plan whose stages are all on the GPU: its self-test compares every stage with this machine's
+processor, and it runs two seconds.
 Further runs: `full` takes 2,000 frames a second, one graph each, and counts those that end.  A hard frame every 5 ms
 runs on a stream of high priority `alone`, and next to soft frames that keep a second stream always busy, queued whole
 (`beside`) or as bounded pieces (`pieces`); `predict FOLDER --keep FOLDER` compares the latter with a simulation.
@@ -46,22 +49,25 @@ SHARE, METRES, SCORE = 0.95, 0.25, 0.08
 """Share of boxes that have a counterpart of the same label, and how far it may be away (fp16 against fp32)."""
 PROCESSOR_US = 60.0
 BOUNDED_KERNELS = 4
-EXECUTOR, EXPECTED = "socsched-executor", "expected.json"
+EXECUTOR, EXPECTED, BUNDLE, OLDER = "socsched-executor", "expected.json", "bundle", "older"
 _FOREIGN = ("libcudart", "libnvrtc", "libtvm", "libcublas", "libcudnn", "libnvJitLink")
 
 
 def prepare(folder: Path, arch: str, frames: int) -> int:
     """Write everything that `check` needs into `folder`."""
     from socsched.api.planning import plan as make_plan
+    from socsched.compiler.targets.cuda.toolkits import toolkits
     from socsched.descriptor import host
     from socsched.descriptor.catalog import get_pipeline
+    from socsched.executor.application import write_application
     from socsched.executor.build import find_executor
     from socsched.executor.face import execute_natively
     from socsched.executor.frames import most_rows, write_inputs
-    from socsched.executor.gpu_programs import copy_program, stored_program
+    from socsched.executor.gpu_programs import copy_programs, stored_program
     from socsched.executor.settings import RunSettings, write_settings
     from socsched.executor.stages import describe_stages, sensor_ports
     from socsched.models.registry import bindings
+    from socsched.planning.io import to_document
     from socsched.runtime.backends.base import Setting
     from socsched.runtime.backends.device_code import compiled
     from socsched.runtime.boards.local import LocalBoard
@@ -118,7 +124,7 @@ def prepare(folder: Path, arch: str, frames: int) -> int:
             plan = replace(made, tasks=(replace(task, after=(sensor.name,)),), chains=chains)
             needs = {"decode": {sensor.name}}
         for name, how in stages.items():
-            how["programs"] = [copy_program(Path(file), place, name) for file in how["programs"]]
+            how["programs"] = copy_programs(Path(how["programs"][0]), place, name, toolkits())
         settings = RunSettings(
             plan,
             frames * PERIOD_NS,
@@ -134,6 +140,11 @@ def prepare(folder: Path, arch: str, frames: int) -> int:
         place.mkdir(exist_ok=True)
         given = write_inputs(made, feeds, sensor_ports(setting), frames * PERIOD_NS, place)[sensor.name].document
         write_settings(_on_streams(whole, sensor.name, given, streams, place), place)
+    bundle, platform = folder / BUNDLE, replace(here, engines=(*here.engines, gpu))
+    shutil.rmtree(bundle, ignore_errors=True)
+    bundle.mkdir()
+    (bundle / "plan.json").write_text(json.dumps(to_document(made), sort_keys=True))
+    write_application(made, pipe, bundle, print, platform)
     shutil.copyfile(executor, folder / EXECUTOR)
     (folder / EXPECTED).write_text(json.dumps({"frames": frames, "boxes": expected}))
     print(f"{folder}: {sum(f.stat().st_size for f in folder.rglob('*') if f.is_file()) / 2**20:.1f} MiB")
@@ -181,7 +192,8 @@ def check(folder: Path, seconds: float, keep: Path | None = None) -> int:
         libraries = Path(scratch) / "driver"
         libraries.mkdir()
         (libraries / "libcuda.so.1").symlink_to(driver)
-        for run in RUNS:
+        runs = (*RUNS, OLDER) if _older(folder / RUNS[0], folder / OLDER) else RUNS
+        for run in runs:
             out = Path(scratch) / run
             short = _execute(executor, folder / run, out, 0.5, libraries)
             found[run] = _detections(out, count)
@@ -199,6 +211,7 @@ def check(folder: Path, seconds: float, keep: Path | None = None) -> int:
             line += f"{long['worst_ms']:6.3f} (p99)  {spent:5.1f} us of a processor a frame  {boxes} boxes"
             print(f"{line}  {'; '.join(problems) or 'ok'}", flush=True)
             failed = failed or bool(problems)
+        failed = not _runs_as_application(folder / BUNDLE, Path(scratch) / BUNDLE, libraries) or failed
         out = Path(scratch) / FULL
         short, long = (_execute(executor, folder / FULL, out, s, libraries) for s in (0.5, 0.5 + seconds))
         frames = long["frames"] - short["frames"]
@@ -222,6 +235,33 @@ def check(folder: Path, seconds: float, keep: Path | None = None) -> int:
     return int(failed)
 
 
+def _older(stages: Path, place: Path) -> bool:
+    """Write the run `stages` with code of CUDA 12 alone; return whether there is any."""
+    document = json.loads((stages / "run.json").read_text())
+    for how in document["stages"].values():
+        how["programs"] = [name for name in how["programs"] if "cuda-12" in name]
+    if not all(how["programs"] for how in document["stages"].values()):
+        return False
+    shutil.copytree(stages, place, dirs_exist_ok=True)
+    (place / "run.json").write_text(json.dumps(document))
+    return True
+
+
+def _runs_as_application(bundle: Path, results: Path, libraries: Path) -> bool:
+    """Self-test and run the bundle with no other library folder; print what it says."""
+    env = {"LD_LIBRARY_PATH": str(libraries), "PATH": "/usr/bin:/bin"}
+    for arguments in (("--selftest",), ("--duration", "2", "-o", str(results))):
+        command = ["sh", str(bundle / "start.sh"), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+        print(f"{BUNDLE} {arguments[0]}: {done.stdout.strip() or 'ended'} {done.stderr.strip()}", flush=True)
+        if done.returncode:
+            return False
+    accounts = json.loads((results / "executed.json").read_text())["accounts"]
+    ended = sum(account["completed"] for account in accounts.values())
+    print(f"{BUNDLE}: {ended} frames ended", flush=True)
+    return bool(ended)
+
+
 def predict(folder: Path, keep: Path) -> int:
     """Compare the responses of hard frames next to soft pieces, kept by `check`, with a simulation.
 
@@ -235,7 +275,7 @@ def predict(folder: Path, keep: Path) -> int:
 
     alone, measured = (_responses(keep / run, "hard") for run in ("alone", "pieces"))
     plan = load_plan(folder / "pieces" / "plan.json")
-    kernels = len(json.loads((folder / "pieces" / "soft" / "program.json").read_text())["launches"])
+    kernels = len(json.loads(next((folder / "pieces" / "soft").glob("cuda-*.json")).read_text())["launches"])
     number, time_ns = -(-kernels // PIECES[2]), round(statistics.median(alone))
     hard, soft = plan.tasks
     pieces = tuple(Segment(soft.name, time_ns // number, 0, 0) for _ in range(number))

@@ -38,6 +38,7 @@ Device::Device() {
   SOCSCHED_FIND(cuFuncSetAttribute);
   SOCSCHED_FIND(cuMemAlloc_v2);
   SOCSCHED_FIND(cuMemHostRegister_v2);
+  SOCSCHED_FIND(cuMemHostUnregister);
   SOCSCHED_FIND(cuMemcpyHtoD_v2);
   SOCSCHED_FIND(cuMemcpyHtoDAsync_v2);
   SOCSCHED_FIND(cuMemcpyDtoHAsync_v2);

@@ -38,6 +38,7 @@ struct Driver {
   int (*cuFuncSetAttribute)(Function*, int, int);
   int (*cuMemAlloc_v2)(Address*, size_t);
   int (*cuMemHostRegister_v2)(void*, size_t, unsigned);
+  int (*cuMemHostUnregister)(void*);
   int (*cuMemcpyHtoD_v2)(Address, const void*, size_t);
   int (*cuMemcpyHtoDAsync_v2)(Address, const void*, size_t, Stream*);
   int (*cuMemcpyDtoHAsync_v2)(void*, Address, size_t, Stream*);

@@ -24,6 +24,11 @@ class CudaStage : public DataStage {
  public:
   using DataStage::DataStage;
 
+  // Other memory may lie where this stage's lay.
+  ~CudaStage() override {
+    for (void* const memory : locked_) driver().cuMemHostUnregister(memory);
+  }
+
   void prepare() override {
     device_ = &cuda::Device::open();
     program_ = std::make_unique<cuda::Program>(cuda::Program::load(settings().programs, *device_));
@@ -39,6 +44,7 @@ class CudaStage : public DataStage {
     counts_memory_ = allocate(2 * PAGE);  // inputs are 64 at most
     counts_ = static_cast<int32_t*>(first_page(counts_memory_.get()));
     device_->check(driver().cuMemHostRegister_v2(counts_, PAGE, 0), "locking memory");
+    locked_.push_back(counts_);
     for (const InputSettings& input : settings().inputs) lasting_.push_back(is_lasting(input.from));
     for (size_t i = 0; i < place_.slots.count(); i++) slot_of(*place_.slots.slot(i), piece);
     asleep_.resize(events_.size());
@@ -46,7 +52,9 @@ class CudaStage : public DataStage {
   }
 
   Progress launch(const Job& job) override {
-    cuda::Device::open();  // for this thread, which may be another than the last job's
+    static thread_local bool inside = false;  // of the context; the last job may have run in another thread
+    if (!inside) cuda::Device::open();
+    inside = true;
     rows_ = -1;
     for (size_t i = 0; i < settings().inputs.size(); i++)
       if (!queue_input(job, i)) return Progress::failed;
@@ -75,7 +83,7 @@ class CudaStage : public DataStage {
     }
     if (!holds(status, "running the kernels")) return ended(Progress::failed);
     const Ns now = monotonic_ns();
-    asleep = naps ? asleep + (now - since_ - asleep) / 16 : std::max(asleep - NAP / 8, Ns{0});
+    asleep = naps ? asleep + (now - since_ - asleep) / 16 : std::max(asleep - NAP / 32, Ns{0});
     since_ = now;
     ended_++;
     if (started_ < slot_->graphs.size()) {
@@ -153,9 +161,11 @@ class CudaStage : public DataStage {
   // Lock host memory when it is first seen, so that copies from it need no processor.  Without it they are just slower.
   void lock(void* memory, uint64_t bytes) {
     const auto place = std::lower_bound(locked_.begin(), locked_.end(), memory);
-    if (place != locked_.end() && *place == memory) return;
-    locked_.insert(place, memory);
-    driver().cuMemHostRegister_v2(memory, bytes, 0);
+    if ((place != locked_.end() && *place == memory) || std::find(unlockable_.begin(), unlockable_.end(), memory) != unlockable_.end()) return;
+    if (driver().cuMemHostRegister_v2(memory, bytes, 0) == 0)
+      locked_.insert(place, memory);
+    else
+      unlockable_.push_back(memory);
   }
 
   bool start_piece() {
@@ -200,6 +210,7 @@ class CudaStage : public DataStage {
     for (Copy& copy : slot.copies) {
       copy.to = first_page(place_.slots.room(data, copy.port, whole_pages(copy.bytes) + PAGE));
       device_->check(driver().cuMemHostRegister_v2(copy.to, whole_pages(copy.bytes), 0), "locking memory");
+      locked_.insert(std::lower_bound(locked_.begin(), locked_.end(), copy.to), copy.to);
       for (size_t port = 0; port < outputs.size(); port++)
         if (settings().on_host[port] && outputs[port].bytes && outputs[port].offset >= copy.first && outputs[port].offset < copy.first + copy.bytes)
           data.ports[port].data = static_cast<char*>(copy.to) + (outputs[port].offset - copy.first);
@@ -250,6 +261,7 @@ class CudaStage : public DataStage {
   int32_t* counts_ = nullptr;         // by input: its number of rows, in locked memory
   std::vector<bool> lasting_;         // by input
   std::vector<void*> locked_;         // sorted
+  std::vector<void*> unlockable_;     // what could not be locked, which is tried once
   std::vector<std::unique_ptr<Slot>> slots_;
   Slot* slot_ = nullptr;
   Data* output_ = nullptr;

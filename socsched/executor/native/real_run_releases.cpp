@@ -11,9 +11,9 @@ namespace socsched {
 namespace {
 
 constexpr Ns MS = 1'000'000, NEVER = INT64_MAX;
-constexpr Ns CLAIM = 200'000;  // how long before a release it is decided which thread makes it
+constexpr Ns CLAIM = 100'000;  // how long before a release it is decided which thread makes it
 constexpr Ns GRACE = 100'000;  // how long the release thread waits for a worker that is to make a release
-constexpr Ns PATIENCE = 400'000;  // the same where it then wakes for the next release only, which saves a wake-up a frame
+constexpr Ns PATIENCE = 500'000;  // the same where it then wakes for the next release only, which saves a wake-up a frame
 constexpr int RELEASE_PRIORITY = 90;
 
 }  // namespace

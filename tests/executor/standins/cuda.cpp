@@ -74,6 +74,7 @@ struct Stream {
 std::recursive_mutex guard;
 std::map<uint64_t, size_t> memory;  // the device's
 std::set<uint64_t> registered;      // pages
+std::map<void*, size_t> locked;     // host memory, by where it begins
 int failure = 0;                    // sticky, as on a device
 
 void note(const char* format, ...) {
@@ -209,6 +210,17 @@ CUresult CUDAAPI cuMemHostRegister(void* place, size_t bytes, unsigned flags) {
   for (uint64_t page = first; page <= last; page++)
     if (registered.count(page)) return done(ALREADY);
   for (uint64_t page = first; page <= last; page++) registered.insert(page);
+  locked[place] = bytes;
+  return done(0);
+}
+
+CUresult CUDAAPI cuMemHostUnregister(void* place) {
+  const std::lock_guard<std::recursive_mutex> lock(guard);
+  const auto found = locked.find(place);
+  if (found == locked.end()) return done(WRONG);
+  const uint64_t first = reinterpret_cast<uint64_t>(place) / 4096, last = (reinterpret_cast<uint64_t>(place) + found->second - 1) / 4096;
+  for (uint64_t page = first; page <= last; page++) registered.erase(page);
+  locked.erase(found);
   return done(0);
 }
 

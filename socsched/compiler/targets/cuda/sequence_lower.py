@@ -110,9 +110,7 @@ def _combined(own: Any, group: Group) -> None:
 def _by_number(own: Any, group: Group) -> None:
     """Combine a tensor with one number; before a softmax a factor becomes part of it."""
     number = float(np.asarray(next(own.weights[name] for name in group.weights.values())).reshape(-1)[0])
-    readers = own.graph.consumers(group.output)
-    scales = group.kind in ("multiply", "divide") and own.graph.used_once(group.output) and not group.relu
-    if scales and readers[0].kind == "softmax" and readers[0].output in own.plainly:
+    if rules.scales_softmax(own.graph, group):
         own.scaled[group.output] = group.inputs[0], number if group.kind == "multiply" else 1 / number
         return
     _mapped(own, group, (("by_number", group.kind, number), activation(own.graph, group)))

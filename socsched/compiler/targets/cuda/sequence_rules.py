@@ -103,7 +103,17 @@ def _matmul(graph: Graph, group: Group) -> str:
     return ""
 
 
+def scales_softmax(graph: Graph, group: Group) -> bool:
+    """Return whether an operator multiplies what only a softmax reads by a number, which is then part of it."""
+    if group.kind not in ("multiply", "divide") or not scalar(graph, group) or not graph.used_once(group.output):
+        return False
+    reader = graph.consumers(group.output)[0]
+    return reader.kind == "softmax" and not _last(graph, reader)
+
+
 def _joined(graph: Graph, group: Group) -> str:
+    if scales_softmax(graph, group):
+        return ""
     shapes = {graph.values[name].shape for name in (*group.inputs, group.output)}
     if prod(graph.values[group.output].shape) % VECTOR:
         return f"no rule for {group.kind} of other than multiples of {VECTOR} numbers"

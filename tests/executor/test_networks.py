@@ -122,7 +122,7 @@ def test_a_network_that_counts_as_hanging_may_still_end(executor: Path, tmp_path
     options = Options(hang_ns=1000)  # of any job that the monitor meets
     how: dict[str, Any] = {"board": LocalBoard(), "weights": tiny_pillars.write_weights(tmp_path / "w.npz")}
     made, pipe = make_plan(tiny_pillars.PIPELINE, "host"), load_pipeline(tiny_pillars.PIPELINE)
-    trace = execute_natively(made, pipe, options=options, frames=100, **how)
+    trace = execute_natively(made, pipe, options=options, frames=400, pace="asap", **how)
     assert "aborted" in {job.status for job in trace.jobs}
 
 

@@ -57,9 +57,10 @@ class Mailbox {
     wake();
   }
 
-  enum class Woken { job, time, stop };
+  enum class Woken { job, soon, time, stop };
 
-  // Wait for a job, the end, or the instant `alarm` (monotonic, -1: none); be awake `lead` before that instant.
+  // Wait for a job, the end, or the instant `alarm` (monotonic, -1: none).  Be awake `lead` before that instant, which
+  // is reported once.
   Woken take(Job** job, Ns alarm, Ns lead) {
     while (true) {
       if ((*job = job_.exchange(nullptr, std::memory_order_acq_rel))) return Woken::job;
@@ -68,7 +69,12 @@ class Mailbox {
       const Ns now = monotonic_ns();
       if (alarm >= 0 && now >= alarm) return Woken::time;
       const Ns from = from_.load(std::memory_order_relaxed), until = until_.load(std::memory_order_relaxed);
-      if ((from <= now && now < until) || (alarm >= 0 && now >= alarm - lead)) {
+      const bool soon = alarm >= 0 && now >= alarm - lead;
+      if (soon && announced_ != alarm) {
+        announced_ = alarm;
+        return Woken::soon;
+      }
+      if ((from <= now && now < until) || soon) {
         for (int n = 0; n < 32 && !job_.load(std::memory_order_relaxed); n++) relax();
         continue;
       }
@@ -94,6 +100,7 @@ class Mailbox {
   std::atomic<uint32_t> bell_{0};
   std::atomic<bool> asleep_{false}, stopped_{false}, nudged_{false}, unheard_{false};
   std::atomic<Ns> from_{0}, until_{0};
+  Ns announced_ = -1;  // the owner's
 };
 
 }  // namespace socsched

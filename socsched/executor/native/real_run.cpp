@@ -245,10 +245,10 @@ void RealRun::work(Worker& worker) {
     const Mailbox::Woken woken = worker.mailbox.take(&job, at, awake_ > 0 && lanes_free(worker) ? LEAD : 0);
     worker.claims.store(false, std::memory_order_relaxed);
     if (woken == Mailbox::Woken::stop) break;
-    if (woken == Mailbox::Woken::time)
-      release_due(&worker);
-    else
+    if (woken == Mailbox::Woken::job)
       execute(worker, job);
+    else
+      release_due(&worker);  // soon: nothing is due yet, but code and data of the next release come into the caches
   }
   worker.ended = true;
 }

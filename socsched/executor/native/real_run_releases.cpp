@@ -67,6 +67,7 @@ void RealRun::release_due(Worker* worker) {
     std::lock_guard<Guard> lock(guard_);
     const Ns time = now();
     release_more(time);
+    control_.dispatch(time);
     for (Ns instant = control_.settings().in_flight ? -1 : timetable_.next(); instant >= 0 && instant <= time && !control_.over(); instant = timetable_.next()) {
       timetable_.take(instant, [&](int provider, int64_t frame) {
         release_frame(provider, frame, instant, time);

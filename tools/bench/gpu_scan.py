@@ -7,8 +7,9 @@ The first command needs nvcc and TVM, but no GPU: it compiles PointPillars, Poin
 the boxes of a few scans on the processor in fp32.  The second needs a GPU, TVM's runtime and PyTorch.  A frame is one
 copy in, one CUDA graph, one copy out.  Peers run PointPillars with the same weights: a PyTorch loop with voxelisation
 and decoding on the processor (as C functions where there is a C compiler), and PyTorch wholly on the GPU as one CUDA
-graph, with as many frames in flight.  Every output is checked: pillars bit by bit, boxes against the numpy decoder on
-the same maps, and against the processor's boxes.  Exit code 1 when a result is wrong or a bar is missed.
+graph, with as many frames in flight.  The loop spins while it waits for the GPU, so one frame that spins is measured
+too; all others sleep.  Every output is checked: pillars bit by bit, boxes against the numpy decoder on the same maps,
+and against the processor's boxes.  Exit code 1 when a result is wrong or a bar is missed.
 """
 
 from __future__ import annotations
@@ -314,10 +315,13 @@ def run(args: argparse.Namespace) -> int:
                 print(f"{title}: {sum(h[0] for h in hits)} of {sum(h[1] for h in hits)} boxes")
         chain = load_chain(args.run, "pointpillars")
         frames = [Frame(chain) for _ in range(args.depth)]
-        kinds = {"socsched": [], "loop": [], "device": []}  # type: dict[str, list[tuple[float, float]]]
+        spinning = Frame(chain, spins=True)
+        kinds = {"socsched": [], "spinning": [], "loop": [], "device": []}  # type: dict[str, list[tuple[float, float]]]
         for _ in range(args.rounds):  # in turns, so that clocks and other load affect all alike
             ours = latency(lambda s: call(frames[0], s), scans, args.frames)[0]
             kinds["socsched"].append((ours, rate(frames, scans, args.frames)))
+            alone = latency(lambda s: call(spinning, s), scans, args.frames)[0]
+            kinds["spinning"].append((alone, rate([spinning], scans, args.frames)))
             kinds["loop"].append((latency(loop.frame, scans, args.frames)[0], loop.rate(scans, args.frames)))
             theirs = latency(lambda s: call(peers[0], s), scans, args.frames)[0]
             kinds["device"].append((theirs, rate(peers, scans, args.frames)))
@@ -330,7 +334,8 @@ def run(args: argparse.Namespace) -> int:
         ratios = [medians[k][0] / own[0] for k in ("loop", "device")] + [
             own[1] / medians[k][1] for k in ("loop", "device")
         ]
-        print(f"latency: loop / ours {ratios[0]:.2f}, device / ours {ratios[1]:.2f}")
+        awake = medians["loop"][0] / medians["spinning"][0]
+        print(f"latency: loop / ours {ratios[0]:.2f}, spinning {awake:.2f}; device / ours {ratios[1]:.2f}")
         print(
             f"rate: ours / loop {ratios[2]:.2f} (bar {LOOP_RATIO}), ours / device {ratios[3]:.2f} (bar {DEVICE_RATIO})"
         )

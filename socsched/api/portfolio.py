@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from socsched.planning.clock import Clock
 from socsched.planning.mapping.solvers import available
+from socsched.planning.schedulability.high_level import is_mixed
 
 if TYPE_CHECKING:
     from socsched.api.planning import PlanOptions
@@ -93,6 +94,8 @@ def undecided(plan: Plan, tried: Sequence[str], options: PlanOptions) -> Plan:
             lines.append("an exact search: --objective latency --solver cpsat")
         else:
             lines.append("an exact search: --solver cpsat")
+    if options.policy == "edf" and is_mixed(plan):
+        lines.append("fixed priorities, under which more is proved at the high level of criticality: --policy fp")
     unbounded = [chain.name for chain in plan.chains if chain.bound_ns is None]
     if unbounded and not plan.violations:
         lines.append(f"a bound for {', '.join(unbounded)}: no analysis has one (socsched analyze gives the reasons)")

@@ -106,8 +106,9 @@ def draft_plan(
     is reached.  With the `solver` cpsat, or auto where OR-Tools is installed, the rest of the limit goes into a proof,
     or a better mapping.  `observed`: times from a simulation of an earlier plan; `limits`: caps in addition to the
     mode's; `explain` adds conflicts and levers, which take a while; `known` keeps costs from one plan of the pipeline
-    on the platform to the next; `otherwise` is called where no feasible plan was found and no bound rules one out, with
-    the modes that may have one, that of the best mapping first, and a draft that it returns replaces this one.
+    on the platform to the next; `otherwise` is called where no feasible plan was found and no bound rules one out, or
+    the plan found is not proved at the high level of criticality, with the modes that may have one, that of the best
+    mapping first, and a draft that it returns replaces this one.
     Where no plan is found with a frame waiting at every stage that states no queue, deeper queues are tried.
 
     The verdict is "infeasible" only with a proof (`solver.proof`), "undecided" if no mapping was found that meets
@@ -185,6 +186,12 @@ def draft_plan(
         if found is not None:
             return found
     best, solutions = _chosen(best, solutions, goals)
+    mixed = best.candidate.verdict == "feasible" and any(stage.high is not None for stage in pipeline.stages)
+    # Searches know planned times alone; what they find may not be proved at the high level of criticality.
+    if otherwise is not None and mixed and write_plan(best, solutions, goals, None, pipeline).verdict != "feasible":
+        found = otherwise(open_modes)
+        if found is not None:
+            return found
     if not explain:
         return Draft(write_plan(best, solutions, goals, None, pipeline), best, goals[0])
     best, conflicts = _conflicts(best, goals, clock.part(SEARCH))

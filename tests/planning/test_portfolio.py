@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import socsched as ss
 from socsched.api.planning import PlanOptions, set_deadlines
 from socsched.api.portfolio import members
 from socsched.descriptor.catalog import get_pipeline
+from socsched.descriptor.pipeline import PER_COST, High
 from socsched.errors import UsageError
 from socsched.planning.schedulability import audsley
 from socsched.planning.schedulability.holistic import holistic
@@ -51,6 +54,19 @@ def test_deadlines_replace_those_of_the_pipeline() -> None:
     for text, expected in (("planner=15ms", "no chain 'planner'"), ("planner-deadline=soon", "--deadline")):
         with pytest.raises(UsageError, match=expected):
             set_deadlines(pipeline, [text])
+
+
+def test_a_plan_not_proved_at_the_high_level_leads_to_the_next_search() -> None:
+    """EDF's local deadlines leave no room for the longer times; fixed priorities do."""
+    pipeline = get_pipeline("perception-stack")
+    longer = High(18 * PER_COST // 10, relative=True)
+    stages = tuple(replace(s, high=longer) if s.name == "control" else s for s in pipeline.stages)
+    mixed = replace(pipeline, stages=stages)
+    board = "jetson-agx-orin-64gb"
+    found = ss.plan(mixed, board, explain=False, refine=False)
+    assert (found.verdict, found.policy, found.solver.found_by) == ("feasible", "fp", "restarts under fp")
+    kept = ss.plan(mixed, board, policy="edf", solver="heft", explain=False, refine=False)
+    assert kept.verdict == "undecided" and any("--policy fp" in line for line in kept.solver.decide or ())
 
 
 @pytest.mark.slow

@@ -8,51 +8,29 @@ nothing else reads them.  Operators without int8 form are computed in fp32 by TV
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from socsched.compiler import script
 from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import physical_shape
-from socsched.compiler.passes import unruled as generic
 from socsched.compiler.passes.relax_import import DTYPES
-from socsched.compiler.quantize.epilogue import Epilogue, Stored
+from socsched.compiler.quantize.epilogue import Epilogue
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array
 from socsched.compiler.quantize.network import CONVOLUTIONS, QuantisedGraph, Step
-from socsched.compiler.targets.cuda import hopper, int8_gemm, int8_kernels, kernels
+from socsched.compiler.targets.cuda import hopper, int8_gemm, int8_kernels
 from socsched.compiler.targets.cuda.int8_gemm import Form
 from socsched.compiler.targets.cuda.int8_kernels import Operand
 from socsched.compiler.targets.cuda.int8_pack import channel_table, kernel_matrix, window_of
+from socsched.compiler.targets.cuda.int8_plan import planned_siblings, planned_slices
 from socsched.compiler.targets.cuda.int8_tiles import int8_tile
+from socsched.compiler.targets.cuda.int8_values import Image, Int8Values
 from socsched.compiler.targets.cuda.patch import Patch
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, round_up
 from socsched.compiler.targets.cuda.values import Lowered
 from socsched.errors import CompileError
-from socsched.graph.operators import TensorType
 
-_UNITY = 1 << RATIO_SHIFT
 _ALIGNED = 64  # bytes: alignment that kernels may assume of a tensor's address
-
-
-@dataclass(frozen=True, slots=True)
-class _Image:
-    """An activation: `var` is [height * width, channels rounded up to 16] in bytes, or fp32 sums that leave."""
-
-    var: Any
-    channels: int
-    height: int
-    width: int
-    dtype: str
-
-    @property
-    def lying(self) -> int:
-        """Return the number of channels in memory."""
-        return round_up(self.channels, EDGE)
-
-    @property
-    def pixels(self) -> int:
-        return self.height * self.width
 
 
 def lower_int8(quantised: QuantisedGraph, weights: Mapping[str, Array], arch: str, bound: bool = True) -> Lowered:
@@ -64,19 +42,12 @@ def lower_int8(quantised: QuantisedGraph, weights: Mapping[str, Array], arch: st
     return _Lowering(quantised, weights, arch, bound).run()
 
 
-class _Lowering:
-    dtype = "float32"  # of plain values
-
+class _Lowering(Int8Values):
     def __init__(self, quantised: QuantisedGraph, weights: Mapping[str, Array], arch: str, bound: bool) -> None:
-        self.q, self.graph, self.weights, self.arch, self.bound = quantised, quantised.graph, weights, arch, bound
-        self.builder = relax.BlockBuilder()
-        self.images: dict[str, _Image] = {}
-        self.left: dict[str, Any] = {}  # outputs in their border layout
-        self.plain: dict[str, Any] = {}  # fp32 tensors, images in NCHW
-        self.kernels: dict[Any, Any] = {}
-        self.partial: dict[str, Any] = {}
-        self.slices = self.planned_slices()
-        self.siblings = self.planned_siblings()
+        super().__init__(quantised, weights, bound)
+        self.arch = arch
+        self.slices = planned_slices(quantised)
+        self.siblings = planned_siblings(quantised, self.slices)
         self.merged = {step.output for members in self.siblings.values() for step in members[1:]}
         self.products: list[tuple[Convolution, Tile | Patch]] = []
 
@@ -104,160 +75,6 @@ class _Lowering:
                 output = self.builder.emit_output(tuple(self.leave(name) for name in self.graph.outputs))
             self.builder.emit_func_output(output)
         return Lowered(self.builder.get(), inputs, outputs, tuple(self.products))
-
-    # The network's border, and operators in fp32.
-
-    def at_border(self, name: str) -> TensorType:
-        tensor = self.graph.values[name]
-        return TensorType(tensor.shape, tensor.dtype, "NHWC" if len(tensor.shape) == 4 else "")
-
-    def enter(self, name: str, tensor: TensorType, variable: Any) -> None:
-        readers = self.q.consumers(name)
-        if len(tensor.shape) != 4:
-            self.plain[name] = variable
-            return
-        if any(step.exact for step in readers) or name in self.graph.outputs:
-            self.plain[name] = self.builder.emit(relax.op.permute_dims(variable, [0, 3, 1, 2]))
-        if any(not step.exact for step in readers):
-            _, channels, height, width = tensor.shape
-            flat = self.viewed(variable, (height * width, channels), "float32")
-            self.quantise(name, flat, plain=False)
-
-    def quantise(self, name: str, var: Any, plain: bool) -> None:
-        """Convert fp32 values [pixels, channels], or `plain` [channels, pixels], to bytes."""
-        _, channels, height, width = self.graph.values[name].shape
-        stored, pixels, lying = self.stored(name), height * width, round_up(channels, EDGE)
-        inverse = float(1.0 / self.q.scales[name].step)
-        args = (pixels, channels, lying, inverse, stored, plain)
-        quantised = self.call(int8_kernels.quantise, args, [var], (pixels, lying), stored.dtype)
-        self.images[name] = _Image(quantised, channels, height, width, stored.dtype)
-
-    def image_of(self, name: str) -> _Image:
-        """Return a value in bytes, quantised if it was computed in fp32."""
-        if name not in self.images:
-            _, channels, height, width = self.graph.values[name].shape
-            self.quantise(name, self.viewed(self.plain[name], (channels, height * width), "float32"), plain=True)
-        return self.images[name]
-
-    def plain_of(self, name: str) -> Any:
-        """Return a value in fp32, as a plain tensor."""
-        if name not in self.plain:
-            image = self.images[name]
-            args = (image.pixels, image.lying, image.channels, float(self.q.scales[name].step), image.dtype, True)
-            shape = (image.channels, image.pixels)
-            var = self.call(int8_kernels.dequantise, args, [image.var], shape, "float32")
-            self.plain[name] = self.viewed(var, self.graph.values[name].shape, "float32")
-        return self.plain[name]
-
-    def compute_exactly(self, step: Step) -> None:
-        """Leave an operator without int8 form to the general schedules; a scatter's result is made in bytes."""
-        if step.group.kind == "scatter" and self.scatters_bytes(step):
-            return self.scatter(step)
-        if step.group.kind in ("pillar_features", "scatter"):
-            raise CompileError(
-                f"{self.graph.network.name}: {step.group.name}: no int8 rule for {step.group.kind} on GPUs together "
-                "with other operators",
-                "make it a stage of its own, or plan this stage in fp16",
-            )
-        self.plain[step.output] = generic.emit(self, step.group)
-
-    def scatters_bytes(self, step: Step) -> bool:
-        """Return whether only int8 operators read a scatter's result, and its channels fill vectors."""
-        readers, channels = self.q.consumers(step.output), self.graph.values[step.output].shape[1]
-        given = all(name in self.graph.inputs for name in step.group.inputs)
-        inner = step.output not in self.graph.outputs and not any(reader.exact for reader in readers)
-        return given and inner and channels % EDGE == 0
-
-    def scatter(self, step: Step) -> None:
-        """Quantise pillars while they are placed, so that no fp32 canvas is written and read."""
-        name, (_, channels, height, width) = step.output, self.graph.values[step.output].shape
-        stored, operands = self.stored(name), [self.plain[value] for value in step.group.inputs]
-        args = (channels, height, width, float(1.0 / self.q.scales[name].step), stored)
-        pairs = self.call(int8_kernels.scatter, args, operands, (height * width, channels // 2), "float16")
-        var = self.viewed(pairs, (height * width, channels), stored.dtype)
-        self.images[name] = _Image(var, channels, height, width, stored.dtype)
-
-    def leave(self, name: str) -> Any:
-        tensor = self.at_border(name)
-        if name in self.left:
-            return self.left[name]
-        if name not in self.images:
-            var = self.plain[name]
-            return self.builder.emit(relax.op.permute_dims(var, [0, 2, 3, 1])) if tensor.layout else var
-        image = self.images[name]
-        var, shape = image.var, (image.pixels, image.channels)
-        if image.dtype != "float32":
-            step = float(self.q.scales[name].step)
-            arguments = (image.pixels, image.lying, image.channels, step, image.dtype, False)
-            var = self.call(int8_kernels.dequantise, arguments, [var], shape, "float32")
-        elif image.lying != image.channels:
-            part = (image.pixels, image.lying, 0, image.channels)
-            var = self.call(int8_kernels.narrow, part, [var], shape, "float32")
-        return self.viewed(var, physical_shape(tensor), "float32")
-
-    def viewed(self, var: Any, shape: Any, dtype: str, offset: int = 0) -> Any:
-        """Return the memory of `var`, from byte `offset` on, as a tensor of another shape and type; no kernel."""
-        place = tirx.IntImm("int64", offset)
-        return self.builder.emit(relax.op.memory.view(var, relax.ShapeExpr(shape), dtype, place))
-
-    # Kernels and constants.
-
-    def stored(self, value: str) -> Stored:
-        return Stored("int8" if self.q.scales[value].signed else "uint8", 0)
-
-    def call(self, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any], shape: Any, dtype: str) -> Any:
-        kernel = self.kernel((make, args), make.__name__, lambda: self.spread(script.kernel(make, args)))
-        return self.builder.emit(relax.call_tir(kernel, operands, relax.TensorType(shape, dtype)))
-
-    def spread(self, function: Any) -> Any:
-        return kernels.spread(function) if self.bound else function
-
-    def kernel(self, key: Any, name: str, make: Callable[[], Any]) -> Any:
-        if key not in self.kernels:
-            self.kernels[key] = self.builder.add_func(make(), name)
-        return self.kernels[key]
-
-    def into(self, concat: str, kernel: Any, operands: list[Any], result: Any) -> Any:
-        """Call a kernel that writes a slice of a concatenation into the tensor that holds the previous slice."""
-        if concat in self.partial:
-            operands = [*operands, self.partial[concat]]
-            var = self.builder.emit(relax.call_tir_inplace(kernel, operands, [len(operands) - 1], result))
-        else:
-            var = self.builder.emit(relax.call_tir(kernel, operands, result))
-        self.partial[concat] = var
-        return var
-
-    # Concatenations written in place, and convolutions that share their input.
-
-    def planned_slices(self) -> dict[str, tuple[str, int]]:
-        """Return the inputs written directly into concatenations: (the concatenation, first channel)."""
-        found: dict[str, tuple[str, int]] = {}
-        for step in self.q.steps:
-            if step.group.kind != "concat" or step.exact or not self.graph.in_place(step.group):
-                continue
-            inputs, scales = step.group.inputs, self.q.scales
-            unchanged = step.output in self.q.floats or (
-                all(factor == _UNITY for factor in step.factors)
-                and all(scales[value].signed == scales[step.output].signed for value in inputs)
-            )
-            computed = {other.output for other in self.q.steps if other.layer}
-            if not unchanged or any(value not in computed for value in inputs):
-                continue
-            first = 0
-            for value in inputs:
-                found[value] = (step.output, first)
-                first += self.graph.values[value].shape[1]
-        return found
-
-    def planned_siblings(self) -> dict[str, list[Step]]:
-        """Return sets of 1x1 convolutions of one input whose sums all leave: one product each (detection heads)."""
-        heads: dict[tuple[str, bool], list[Step]] = {}
-        for step in self.q.steps:
-            leaves, a = step.output in self.q.floats and step.output not in self.slices, step.group.attrs
-            pointwise = step.group.kind == "conv2d" and a["kernel_h"] == a["kernel_w"] == a["stride_h"] == 1
-            if leaves and pointwise and not a["pad"]:
-                heads.setdefault((step.group.inputs[0], step.relu), []).append(step)
-        return {members[0].output: members for members in heads.values()}
 
     # Operators.
 
@@ -308,7 +125,7 @@ class _Lowering:
                 lying = physical_shape(self.at_border(member.output))
                 self.left[member.output] = self.viewed(part, lying, dtype)
             else:
-                self.images[member.output] = _Image(var, count, height, width, dtype)
+                self.images[member.output] = Image(var, count, height, width, dtype)
             start += count
 
     def planes(self, counts: list[int], shape: Convolution) -> tuple[int, ...]:
@@ -322,7 +139,7 @@ class _Lowering:
         return (*counts, rest) if rest else tuple(counts)
 
     def product(
-        self, shape: Convolution, tile: Tile | Patch, form: Form, operands: list[Any], added: _Image | None, concat: str
+        self, shape: Convolution, tile: Tile | Patch, form: Form, operands: list[Any], added: Image | None, concat: str
     ) -> Any:
         pixels, matrix, table = operands
         weight, entries = relax.const(matrix, "float16"), relax.const(table, "int32")
@@ -363,7 +180,7 @@ class _Lowering:
                 kernel = self.rescaling((*args, step.relu, RATIO_SHIFT))
                 self.into(name, kernel, [source.var], relax.TensorType((height * width, channels), dtype))
                 first += source.channels
-        self.images[name] = _Image(self.partial[name], channels, height, width, dtype)
+        self.images[name] = Image(self.partial[name], channels, height, width, dtype)
 
     def rescaling(self, args: tuple[Any, ...]) -> Any:
         make = lambda: self.spread(int8_kernels.rescale(*args))  # noqa: E731
@@ -392,7 +209,7 @@ class _Lowering:
         window = (int(a["kernel_h"]), int(a["kernel_w"]), int(a["stride_h"]), int(a["pad"]), height, width)
         args = (source.lying, source.height, source.width, window, stored)
         var = self.call(int8_kernels.max_pool, args, [source.var], (height * width, source.lying), stored.dtype)
-        self.images[step.output] = _Image(var, source.channels, height, width, stored.dtype)
+        self.images[step.output] = Image(var, source.channels, height, width, stored.dtype)
 
 
 _EMITTERS: Mapping[str, Callable[[_Lowering, Step], None]] = {

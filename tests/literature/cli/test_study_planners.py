@@ -53,7 +53,7 @@ def test_the_data_agree_with_the_plans(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_no_feasible_plan_is_a_violation() -> None:
-    assert study(["perception-stack", "-p", "jetson-agx-orin-64gb", "--mode", "15W", "--planners", "herald"]) == 1
+    assert study(["perception-stack", "-p", "hikey960", "--planners", "herald"]) == 1
 
 
 def test_planners_are_listed_with_papers_and_options(capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,7 +75,7 @@ class Pool:
         for worker in self._team:
             worker.pipe.close()
         for worker in self._team:
-            if kind is not None or worker.jobs:  # nobody waits for these results
+            if kind is not None or worker.jobs:  # these results are not needed any more
                 worker.process.terminate()
             worker.process.join(5)
             if worker.process.is_alive():

@@ -81,6 +81,14 @@ def convert(array: np.ndarray[Any, Any], source: TensorType, target: TensorType)
     return _lay(_plain(array, source), target, dtype)
 
 
+def padded(array: np.ndarray[Any, Any], *sizes: tuple[int, int]) -> np.ndarray[Any, Any]:
+    """Return an array in fp32 with the given axes zero-padded to the given sizes."""
+    widths = [(0, 0)] * array.ndim
+    for axis, size in sizes:
+        widths[axis] = (0, size - array.shape[axis])
+    return np.pad(np.asarray(array, np.float32), widths)
+
+
 def _compatible(expected: tuple[int, ...], found: tuple[int, ...]) -> bool:
     """Return whether shapes agree; -1 stands for any size."""
     return len(expected) == len(found) and all(a == b or -1 in (a, b) for a, b in zip(expected, found, strict=True))

@@ -1,4 +1,4 @@
-"""Queue depths and lengths of GPU time slices that nobody states: the planner chooses them.
+"""The planner chooses queue depths and lengths of GPU time slices that the pipeline does not state.
 
 Depths: one frame may wait at every stage first.  Where no plan is found so, the search is repeated with the deepest
 queues, and the plan that it finds keeps the shallowest ones that its proof needs.  Slices: the search takes the
@@ -61,7 +61,7 @@ def settled(solution: Solution, goals: Sequence[str]) -> Solution:
 
 
 def chosen(deployment: Deployment) -> dict[str, dict[str, int]] | None:
-    """Return depths of queues above one, and lengths of slices (ns), that nobody stated, by stage; None for none."""
+    """Return queue depths above one and slice lengths (ns) that the planner chose, by stage; None for none."""
     found: dict[str, dict[str, int]] = {}
     for name in deployment.mapping:
         stage, least = deployment.workload.graph.stage(name), _range(_engine(deployment, name))

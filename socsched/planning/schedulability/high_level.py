@@ -50,11 +50,11 @@ def high_level(plan: Plan) -> HighLevel:
     if not reason:
         return HighLevel(AMC, _adaptive(plan, tasks, more))
     hard = {task.name for task in plan.tasks if task.criticality == "hard"}
-    loud = {
+    longer = {
         name: replace(task, wcet=task.wcet + more[name], segment=task.segment + more[name] if task.segment else 0)
         for name, task in tasks.items()
     }
-    found = respond(plan.policy, loud, {name: task.deadline for name, task in tasks.items()})
+    found = respond(plan.policy, longer, {name: task.deadline for name, task in tasks.items()})
     return HighLevel(RESERVED, {name: found.tight[name] for name in hard}, reason)
 
 
@@ -134,19 +134,19 @@ def _response(task: RtTask, above: Sequence[RtTask], hard: set[str], more: Mappi
     def demand(length: int, other: RtTask, extra: int) -> int:
         return ceil_div(length, other.period) * (other.wcet + extra + other.switch)
 
-    quiet = fixed_point(
+    low_level = fixed_point(
         task.wcet, lambda length: task.wcet + sum(demand(length, other, 0) for other in above), task.period
     )
-    if quiet is None:
+    if low_level is None:
         return Response(task.period + 1, False, (("without an overrun", task.period + 1),))
     own = task.wcet + more[task.name]
-    low = sum(demand(quiet, other, 0) for other in above if other.name not in hard)
-    loud = fixed_point(
+    low = sum(demand(low_level, other, 0) for other in above if other.name not in hard)
+    high = fixed_point(
         own + low,
         lambda length: own + low + sum(demand(length, o, more[o.name]) for o in above if o.name in hard),
         task.period,
     )
-    if loud is None:
+    if high is None:
         return Response(task.period + 1, False, (("with an overrun", task.period + 1),))
-    value = max(quiet, loud)
+    value = max(low_level, high)
     return Response(value, True, (("wcet at the high level", own), ("interference", value - own)))

@@ -26,6 +26,11 @@ def function(activation: Activation) -> Callable[[Any], Any]:
     return lambda value: T.Cast("float16", _FUNCTIONS[name](T.Cast("float32", value), *parameters))
 
 
+def beyond_relu(activation: Activation) -> Activation:
+    """Return an activation that `Convolution.relu` does not state."""
+    return () if activation == ("relu",) else activation
+
+
 def is_known(activation: Activation) -> bool:
     """Return whether `function` has this activation."""
     return not activation or activation[0] == "relu" or activation[0] in _FUNCTIONS

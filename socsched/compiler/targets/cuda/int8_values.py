@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from socsched.compiler import script
-from socsched.compiler.environment import relax, tirx
+from socsched.compiler.environment import relax
 from socsched.compiler.layouts import physical_shape
 from socsched.compiler.passes import unruled as generic
 from socsched.compiler.quantize.epilogue import Stored
 from socsched.compiler.quantize.fixed_point import Array
 from socsched.compiler.quantize.network import QuantisedGraph, Step
-from socsched.compiler.targets.cuda import int8_kernels, kernels
+from socsched.compiler.targets.cuda import int8_kernels
+from socsched.compiler.targets.cuda.emitter import Emitter
 from socsched.compiler.targets.cuda.shapes import EDGE, round_up
 from socsched.errors import CompileError
 from socsched.graph.operators import TensorType
@@ -40,18 +40,17 @@ class Image:
         return self.height * self.width
 
 
-class Int8Values:
-    """A Relax module in the making, and the values computed so far; without `bound` kernels remain plain loops."""
+class Int8Values(Emitter):
+    """The values of an integer network computed so far."""
 
     dtype = "float32"  # of plain values
 
     def __init__(self, quantised: QuantisedGraph, weights: Mapping[str, Array], bound: bool) -> None:
-        self.q, self.graph, self.weights, self.bound = quantised, quantised.graph, weights, bound
-        self.builder = relax.BlockBuilder()
+        super().__init__(bound)
+        self.q, self.graph, self.weights = quantised, quantised.graph, weights
         self.images: dict[str, Image] = {}
         self.left: dict[str, Any] = {}  # outputs in their border layout
         self.plain: dict[str, Any] = {}  # fp32 tensors, images in NCHW
-        self.kernels: dict[Any, Any] = {}
         self.partial: dict[str, Any] = {}
 
     # The network's border, and operators in fp32.
@@ -147,31 +146,11 @@ class Int8Values:
             var = self.call(int8_kernels.narrow, part, [var], shape, "float32")
         return self.viewed(var, physical_shape(tensor), "float32")
 
-    def viewed(self, var: Any, shape: Any, dtype: str, offset: int = 0) -> Any:
-        """Return the memory of `var`, from byte `offset` on, as a tensor of another shape and type; no kernel."""
-        place = tirx.IntImm("int64", offset)
-        return self.builder.emit(relax.op.memory.view(var, relax.ShapeExpr(shape), dtype, place))
-
     # Kernels and constants.
 
     def stored(self, value: str) -> Stored:
         """Return how a value's integers are stored."""
         return Stored("int8" if self.q.scales[value].signed else "uint8", 0)
-
-    def call(self, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any], shape: Any, dtype: str) -> Any:
-        """Return the result of the kernel that `make` writes for `args`."""
-        kernel = self.kernel((make, args), make.__name__, lambda: self.spread(script.kernel(make, args)))
-        return self.builder.emit(relax.call_tir(kernel, operands, relax.TensorType(shape, dtype)))
-
-    def spread(self, function: Any) -> Any:
-        """Return a kernel with its loops on the GPU's threads, if kernels are bound."""
-        return kernels.spread(function) if self.bound else function
-
-    def kernel(self, key: Any, name: str, make: Callable[[], Any]) -> Any:
-        """Return the module's kernel of a key, made when it is first asked for."""
-        if key not in self.kernels:
-            self.kernels[key] = self.builder.add_func(make(), name)
-        return self.kernels[key]
 
     def into(self, concat: str, kernel: Any, operands: list[Any], result: Any) -> Any:
         """Call a kernel that writes a slice of a concatenation into the tensor that holds the previous slice."""

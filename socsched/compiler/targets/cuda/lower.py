@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.environment import relax
+from socsched.compiler.layouts import padded
 from socsched.compiler.passes import unruled as generic
 from socsched.compiler.targets.cuda import (
     gemm,
@@ -26,7 +27,7 @@ from socsched.compiler.targets.cuda import (
     sequence_lower,
     sequence_rules,
 )
-from socsched.compiler.targets.cuda.activation import Activation
+from socsched.compiler.targets.cuda.activation import beyond_relu
 from socsched.compiler.targets.cuda.fuse import activation, fuse, with_numbers
 from socsched.compiler.targets.cuda.image_kernels import Window
 from socsched.compiler.targets.cuda.patch import Patch
@@ -115,11 +116,11 @@ class _Lowering(Values):
             residual=total is not None,
             stride_w=_other(int(group.attrs["stride_w"]), int(group.attrs["stride_h"])),
             dilation=int(group.attrs["dilation"]),
-            activation=_beyond_relu(activation(self.graph, final)),
+            activation=beyond_relu(activation(self.graph, final)),
         )
         if len(members) > 1:
             shape = replace(shape, planes=self.planes(members, shape))
-        packed = _padded(weight, (0, shape.outputs), (1, source.lying)).transpose(0, 2, 3, 1)
+        packed = padded(weight, (0, shape.outputs), (1, source.lying)).transpose(0, 2, 3, 1)
         operands = [source.var]
         if total is not None:
             other = next(value for value in total.inputs if value != group.output)
@@ -146,7 +147,7 @@ class _Lowering(Values):
     def depthwise(self, group: Group) -> None:
         source, a = self.image_of(group.inputs[0]), group.attrs
         weight = self.weights[group.weights["weight"]]  # [channels, 1, rows, columns]
-        taps = _padded(weight.reshape(source.channels, -1).T, (1, source.lying))
+        taps = padded(weight.reshape(source.channels, -1).T, (1, source.lying))
         pad, dilation = int(a["pad"]), int(a["dilation"])
         window = Window(
             (int(a["kernel_h"]), int(a["kernel_w"])),
@@ -156,7 +157,7 @@ class _Lowering(Values):
             self.size(group.output),
         )
         args = (source.lying, source.height, source.width, window, activation(self.graph, group))
-        bias = relax.const(_padded(self.bias(group), (0, source.lying)), "float32")
+        bias = relax.const(padded(self.bias(group), (0, source.lying)), "float32")
         operands = [source.var, relax.const(taps.astype(np.float16), "float16"), bias]
         self.image(group, image_kernels.depthwise, args, operands)
 
@@ -186,7 +187,7 @@ class _Lowering(Values):
             tensor = self.at_border(member.output)
             count = tensor.shape[1]
             if shape.planes:
-                part = self.viewed(var, self.physical(tensor), start * shape.m * 2)
+                part = self.viewed(var, self.physical(tensor), offset=start * shape.m * 2)
             else:
                 copied = self.copied(var, shape.pixels, shape.outputs, start, count, count)
                 part = self.viewed(copied, self.physical(tensor))
@@ -202,9 +203,9 @@ class _Lowering(Values):
             *(source.height, source.width, source.lying, round_up(channels, EDGE)),
             scale=scale,
             relu=group.relu,
-            activation=_beyond_relu(activation(self.graph, group)),
+            activation=beyond_relu(activation(self.graph, group)),
         )
-        packed = _padded(weight, (0, source.lying), (1, shape.outputs)).transpose(2, 3, 1, 0)
+        packed = padded(weight, (0, source.lying), (1, shape.outputs)).transpose(2, 3, 1, 0)
         var = self.product(group, shape, packed.reshape(shape.n, -1), [group], [source.var])
         if group.output not in self.slices:
             self.images[group.output] = Image(self.narrowed(var, shape, channels), channels, height, width)
@@ -217,9 +218,9 @@ class _Lowering(Values):
         source = self.viewed(self.plain_of(group.inputs[0]), (rows, inputs))
         if held != inputs:
             source = self.copied(source, rows, inputs, 0, inputs, held)
-        final = _beyond_relu(activation(self.graph, group))
+        final = beyond_relu(activation(self.graph, group))
         shape = Convolution(rows, 1, held, round_up(outputs, _DENSE), relu=group.relu, activation=final)
-        var = self.product(group, shape, _padded(weight, (0, shape.n), (1, held)), [group], [source])
+        var = self.product(group, shape, padded(weight, (0, shape.n), (1, held)), [group], [source])
         if shape.n != outputs:
             var = self.copied(var, rows, shape.n, 0, outputs, outputs)
         self.plain[group.output] = self.viewed(var, self.graph.values[group.output].shape)
@@ -236,10 +237,8 @@ class _Lowering(Values):
         if isinstance(tile, Tile) and shape.planes:
             tile = replace(tile, splits=1, store=2)
         self.products.append((shape, tile))
-        packed = _padded(
-            weight, (1, round_up(shape.k, tile.depth * tile.splits) if isinstance(tile, Tile) else shape.k)
-        )
-        bias = _padded(np.concatenate([self.bias(member) for member in members]), (0, shape.outputs))
+        packed = padded(weight, (1, round_up(shape.k, tile.depth * tile.splits) if isinstance(tile, Tile) else shape.k))
+        bias = padded(np.concatenate([self.bias(member) for member in members]), (0, shape.outputs))
         source, *others = operands
         constants = [relax.const(packed.astype(np.float16), "float16"), relax.const(bias.astype(np.float32), "float32")]
         if isinstance(tile, Tile) and tile.splits > 1:
@@ -372,19 +371,6 @@ class _Lowering(Values):
         if rules.lying(channels) != channels:
             raise CompileError(f"{group.name}: {channels} channels do not fill groups of {EDGE}")
         self.image(group, pillar_kernels.scatter, (channels, ny, nx), operands)
-
-
-def _padded(array: Array, *sizes: tuple[int, int]) -> Array:
-    """Return `array` with the given axes zero-padded to the given sizes."""
-    widths = [(0, 0)] * array.ndim
-    for axis, size in sizes:
-        widths[axis] = (0, size - array.shape[axis])
-    return np.pad(np.asarray(array, np.float32), widths)
-
-
-def _beyond_relu(found: Activation) -> Activation:
-    """Return an activation that `Convolution.relu` does not state."""
-    return () if found == ("relu",) else found
 
 
 def _other(value: int, usual: int) -> int:

@@ -1,4 +1,4 @@
-"""Values of an fp16 lowering for GPUs: images by pixels, plain tensors, the network's border, and calls of kernels."""
+"""Values of an fp16 lowering for GPUs: images by pixels, plain tensors, and the network's border."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from socsched.compiler import script
 from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import physical_shape
 from socsched.compiler.targets.cuda import image_kernels, kernels, rules
+from socsched.compiler.targets.cuda.emitter import Emitter
 from socsched.compiler.targets.cuda.patch import Patch
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile
 from socsched.graph.fusion import Graph, Group
@@ -53,18 +53,17 @@ class Lowered:
     general: tuple[str, ...] = ()
 
 
-class Values:
+class Values(Emitter):
     """The values of a network while it is lowered, by name: each as an image, as a plain tensor, or as both."""
 
     def __init__(self, graph: Graph, bound: bool) -> None:
-        self.graph, self.bound = graph, bound
-        self.builder = relax.BlockBuilder()
+        super().__init__(bound)
+        self.graph = graph
         self.dynamic = tirx.Var("P", "int64")
         self.images: dict[str, Image] = {}
         self.plain: dict[str, Any] = {}  # images in NCHW
         self.held: dict[str, tuple[Any, int]] = {}  # plain tensors as rows, with the columns that these have in memory
         self.left: dict[str, Any] = {}  # outputs in their border layout
-        self.kernels: dict[Any, Any] = {}
 
     # The network's border.
 
@@ -125,29 +124,8 @@ class Values:
             self.plain[name] = self.viewed(var, self.graph.values[name].shape)
         return self.plain[name]
 
-    def viewed(self, var: Any, shape: Any, offset: int = 0) -> Any:
-        """Return the memory of `var`, from byte `offset` on, in another shape; no kernel, unlike reshape."""
-        place = tirx.IntImm("int64", offset)
-        return self.builder.emit(relax.op.memory.view(var, relax.ShapeExpr(shape), "float16", place))
-
     def copied(self, var: Any, pixels: int, source: int, start: int, count: int, total: int) -> Any:
         return self.call(kernels.copy, (pixels, source, start, count, total, 0, False), [var], (pixels, total))
-
-    # Kernels and constants.
-
-    def call(
-        self, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any], shape: Any, dtype: str = "float16"
-    ) -> Any:
-        kernel = self.kernel((make, args), make.__name__, lambda: self.spread(script.kernel(make, args)))
-        return self.builder.emit(relax.call_tir(kernel, operands, relax.TensorType(shape, dtype)))
-
-    def spread(self, function: Any) -> Any:
-        return kernels.spread(function) if self.bound else function
-
-    def kernel(self, key: Any, name: str, make: Callable[[], Any]) -> Any:
-        if key not in self.kernels:
-            self.kernels[key] = self.builder.add_func(make(), name)
-        return self.kernels[key]
 
     def image(self, group: Group, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any]) -> None:
         _, channels, height, width = self.graph.values[group.output].shape

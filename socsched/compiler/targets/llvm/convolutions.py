@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from socsched.compiler.layouts import padded
 from socsched.compiler.targets.llvm import conv_kernels, half, winograd
 from socsched.compiler.targets.llvm.activation import Activation
 from socsched.compiler.targets.llvm.fuse import activation
-from socsched.compiler.targets.llvm.images import Array, Image, Images, pad
+from socsched.compiler.targets.llvm.images import Array, Image, Images
 from socsched.compiler.targets.llvm.shapes import Lying, Order, Window
 from socsched.compiler.targets.llvm.share_tuning import Choice, Layer, Tuning
 from socsched.compiler.targets.llvm.vector import NEON, Tile, tile
@@ -97,7 +98,7 @@ class Convolutions(Images):
         if groups > 1 and groups == source.channels == weight.shape[0] and source.block == self.c:
             pixels = tile(self.vector, 1, target.width).pixels
             args = (source.lying, lying, window, act, border, pixels)
-            packed = pad(weight[:, 0], (0, target.blocks * self.c))
+            packed = padded(weight[:, 0], (0, target.blocks * self.c))
             packed = packed.reshape(target.blocks, self.c, *weight.shape[2:]).transpose(0, 2, 3, 1)
             kept = conv_kernels.depthwise_sums(window, self.dtype)
             bias = self.bias(members, target.blocks * self.c, kept)
@@ -185,14 +186,14 @@ class Convolutions(Images):
     def winograd_weight(self, weight: Array, source: Image, target: Image, method: half.Method) -> Any:
         """Transform OIHW weights to [O/c, (m + 2)^2, I/b, b, c]."""
         o, i, m = target.blocks, source.blocks, method.m
-        whole = pad(winograd.transform_weight(weight, m), (0, o * self.c), (1, i * source.block))
+        whole = padded(winograd.transform_weight(weight, m), (0, o * self.c), (1, i * source.block))
         blocked = whole.reshape(o, self.c, i, source.block, (m + 2) ** 2).transpose(0, 4, 2, 3, 1)
         return self.constant(blocked, method.dtype)
 
     def conv_weight(self, weight: Array, source: Image, target: Image) -> Any:
         """Pack OIHW weights as [O/c, I/b, kh, kw, b, c]; missing channels are zero."""
         o, i = target.blocks, source.blocks
-        whole = pad(weight, (0, o * self.c), (1, i * source.block))
+        whole = padded(weight, (0, o * self.c), (1, i * source.block))
         blocked = whole.reshape(o, self.c, i, source.block, *weight.shape[2:]).transpose(0, 2, 4, 5, 3, 1)
         return self.constant(blocked, self.dtype)
 
@@ -212,7 +213,7 @@ class Convolutions(Images):
         chosen: Tile = tile(self.vector, target.blocks, source.width)
         args = (source.lying, lying, stride, activation(self.graph, group), chosen, self.most)
         o, i = target.blocks, source.blocks
-        whole = pad(weight, (0, i * source.block), (1, o * self.c))
+        whole = padded(weight, (0, i * source.block), (1, o * self.c))
         blocked = whole.reshape(i, source.block, o, self.c, stride, stride).transpose(2, 4, 5, 0, 1, 3)
         operands = [source.var, self.constant(blocked, self.dtype), self.bias([group], target.blocks * self.c)]
         self.finish(group, target, conv_kernels.conv2d_transpose, args, operands)

@@ -15,7 +15,7 @@ import numpy as np
 
 from socsched.compiler import script
 from socsched.compiler.environment import relax, tirx
-from socsched.compiler.layouts import physical_shape
+from socsched.compiler.layouts import padded, physical_shape
 from socsched.compiler.passes.relax_import import DTYPES
 from socsched.compiler.targets.llvm import kernels
 from socsched.compiler.targets.llvm.shapes import Lying
@@ -183,7 +183,7 @@ class Images:
 
     def bias(self, groups: list[Group], channels: int, dtype: str = "float32") -> Any:
         values = np.concatenate([self.raw_bias(group) for group in groups])
-        return self.constant(pad(values, (0, channels)).reshape(-1, self.c), dtype)
+        return self.constant(padded(values, (0, channels)).reshape(-1, self.c), dtype)
 
     def raw_bias(self, group: Group) -> Array:
         if "bias" in group.weights:
@@ -223,11 +223,3 @@ class Images:
 def _padding(group: Group) -> int:
     attrs = group.attrs
     return max(int(attrs["pad"]), int(attrs.get("pad_h", 0)), int(attrs.get("pad_w", 0)))
-
-
-def pad(array: Array, *sizes: tuple[int, int]) -> Array:
-    """Return `array` with the given axes zero-padded to the given sizes."""
-    widths = [(0, 0)] * array.ndim
-    for axis, size in sizes:
-        widths[axis] = (0, size - array.shape[axis])
-    return np.pad(np.asarray(array, np.float32), widths)

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from socsched.compiler.layouts import padded
 from socsched.compiler.targets.llvm import activation, kernels, pillar_kernels
 from socsched.compiler.targets.llvm.fuse import activation as activation_of
 from socsched.compiler.targets.llvm.fuse import unary
-from socsched.compiler.targets.llvm.images import Image, pad
+from socsched.compiler.targets.llvm.images import Image
 from socsched.compiler.targets.llvm.shapes import Window
 from socsched.errors import CompileError
 from socsched.graph.fusion import Group
@@ -165,7 +166,7 @@ def _dense(images: Images, group: Group) -> Emitter | None:
     def emit(group: Group) -> None:
         (rows, inputs), (_, outputs) = shapes
         blocks = -(-outputs // images.c)
-        weight = pad(images.weights[group.weights["weight"]], (0, blocks * images.c))
+        weight = padded(images.weights[group.weights["weight"]], (0, blocks * images.c))
         packed = weight.reshape(blocks, images.c, inputs).transpose(0, 2, 1)
         operands = [images.plain_of(group.inputs[0]), images.constant(packed, images.dtype)]
         operands.append(images.bias([group], blocks * images.c))

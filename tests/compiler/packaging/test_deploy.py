@@ -42,7 +42,7 @@ def test_every_engine_that_can(pipeline: Pipeline, platform: Platform, tmp_path:
     manifest = compile_pipeline(pipeline, platform, None, tmp_path, note=notes.append)
     found = [(a["stage"], a["engine"], a["precision"]) for a in manifest["artifacts"]]
     assert found == [("pfn", "cpu", "fp32"), ("head", "cpu", "fp32"), ("head", "dla", "int8")]
-    assert notes.pop(0) == "pfn not for dla: features: operator pillar_features is not supported"
+    assert notes.pop(0) == "dla cannot run pfn: features: operator pillar_features is not supported"
     assert len(notes) == 3 and manifest["host_stages"] == ["image"]
     assert json.loads((tmp_path / "manifest.json").read_text())["artifacts"][0]["weights"] == "seed 0"
     assert all((tmp_path / name).is_file() for a in manifest["artifacts"] for name in a["files"])

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path as FilePath
 from typing import Any, NoReturn
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+from socsched.bounded import read_plain, utf8
 from socsched.descriptor.source import MAX_FINDINGS, Document, Mark, Path
 from socsched.descriptor.validation import report_error
 from socsched.errors import DescriptorError
@@ -39,6 +41,16 @@ class JsonFile:
             self._refuse_text(f"expected valid JSON: {words}", Mark(int(line), max(int(column), 1)))
         except RecursionError:
             self._refuse_text("expected less nesting")
+
+    @classmethod
+    def open(
+        cls, path: str | FilePath, what: str, hint: str = "", most: int = MAX_BYTES, values: int = MAX_VALUES
+    ) -> JsonFile:
+        """Read a file of at most `most` bytes and `values` values: plain or gzipped, in UTF-8 or UTF-16.
+
+        Raises InputError if it cannot be read, DescriptorError if it is not JSON.
+        """
+        return cls(utf8(read_plain(path, what, hint, most)), str(path), hint, values)
 
     def load(self, kind: Any) -> Any:
         """Return the content as `kind`; raise DescriptorError with every fault (in a long list, those of one entry)."""

@@ -16,7 +16,8 @@ from typing import Any, cast
 
 import yaml
 
-from socsched.errors import DescriptorError, Finding
+from socsched import bounded
+from socsched.errors import DescriptorError, Finding, InputError
 
 MAX_BYTES = 10 * 2**20
 MAX_DEPTH = 32
@@ -105,15 +106,13 @@ def read_bytes(path: str | FilePath) -> bytes:
     """Return the content of a descriptor file; raise DescriptorError if it cannot be read or is too large."""
     document = Document(str(path))
     try:
-        size = FilePath(path).stat().st_size
-        raw = FilePath(path).read_bytes() if size <= MAX_BYTES else b""
-    except OSError as error:
-        document.add(Mark(), "file", f"expected a readable file: {error.strerror or error}")
-        document.check()
-    if size > MAX_BYTES:
-        document.add(Mark(), "file", f"expected at most {MAX_BYTES // 2**20} MiB, got {size} bytes")
-        document.check()
-    return raw
+        return bounded.read_bytes(path, "file", "", MAX_BYTES)
+    except bounded.Unreadable as error:
+        document.add(Mark(), "file", f"expected a readable file: {error.reason}")
+    except InputError:
+        document.add(Mark(), "file", f"expected at most {MAX_BYTES // 2**20} MiB")
+    document.check()
+    raise AssertionError("a finding without an error")
 
 
 def parse(raw: bytes, file: str) -> Document:
@@ -176,12 +175,12 @@ class _Node:
 
 def _decode(raw: bytes, document: Document) -> str:
     try:
-        text = raw.decode("utf-8-sig")
+        return bounded.decode(raw)
     except UnicodeDecodeError as error:
-        before = raw[: error.start].decode("utf-8", "replace")
-        document.add(_position(before, len(before)), "file", "expected UTF-8 text, got other bytes")
-        document.check()
-    return text
+        before = error.object[: error.start].decode(error.encoding, "replace")
+        document.add(_position(before, len(before)), "file", f"expected {error.encoding.upper()} text, got other bytes")
+    document.check()
+    raise AssertionError("a finding without an error")
 
 
 def _line(text: str, mark: Any) -> str:

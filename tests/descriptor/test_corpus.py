@@ -18,6 +18,7 @@ import pytest
 from descriptor_samples import LOADERS, PIPELINE, PLATFORM, SAMPLES, replaced
 
 from socsched.cli import root
+from socsched.descriptor.source import parse, read
 from socsched.errors import DescriptorError
 
 HERE, CHECKOUT = Path(__file__).parent, Path(__file__).parents[2]
@@ -197,5 +198,8 @@ def test_other_encodings(kind: str, encoding: str, tmp_path: Path) -> None:
     base = base.replace("title: two stages behind a LiDAR", "title: zwei Stufen für den Anfang")
     path = tmp_path / "file.yaml"
     path.write_bytes(bytes(range(256)) if encoding == "binary" else base.encode(encoding))
+    if encoding == "utf-16":
+        assert read(path).data == parse(base.encode(), "f").data  # Windows writes it
+        return
     found = findings(kind, path)
     assert any("UTF-8" in text for *_, text in found), found

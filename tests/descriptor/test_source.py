@@ -89,7 +89,7 @@ def test_aliases_are_written_out() -> None:
         (b"a: *nowhere\n", "f:1:4: file: expected an anchor defined above, got *nowhere"),
         (b"a: b\xff\n", "f:1:5: file: expected UTF-8 text, got other bytes"),
         (b"a: 1\nb: \x00\n", "f:2:4: file: expected printable text: control characters are not allowed"),
-        ("a: 1".encode("utf-16"), "f:1:1: file: expected UTF-8 text, got other bytes"),
+        (b"\xff\xfea\0:\0 \0\0\xd8", "f:1:4: file: expected UTF-16-LE text, got other bytes"),
     ],
 )
 def test_files_that_are_no_descriptor(raw: bytes, expected: str) -> None:
@@ -127,7 +127,7 @@ def test_alias_to_itself_is_a_finding() -> None:
 def test_large_file_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "MAX_BYTES", 2**20)
     (tmp_path / "f").write_bytes(b"a" * (2**20 + 1))
-    with pytest.raises(DescriptorError, match="expected at most 1 MiB, got 1048577 bytes"):
+    with pytest.raises(DescriptorError, match="expected at most 1 MiB"):
         read(tmp_path / "f")
 
 

@@ -220,4 +220,3 @@ def _part(handle: int, waiting: bool) -> bytes:
         if not poll.poll(1000 * PIPE_SECONDS):
             raise OSError(0, f"nothing came through the pipe for {PIPE_SECONDS:g} s")
     return os.read(handle, _STEP)
-

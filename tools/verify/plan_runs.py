@@ -23,6 +23,7 @@ from socsched.planning.schedulability.high_level import high_level, is_mixed
 from socsched.planning.schedulability.plan_analysis import chain_bounds, respond, stretches, unmet
 from socsched.planning.schedulability.precedence import families
 from socsched.planning.schedulability.tasks import rt_tasks
+from socsched.sim.build import load_kernel
 from socsched.sim.engine import simulate
 from socsched.trace.chains import Record
 from socsched.trace.columns import DONE, DROP_LATE, DROP_QUEUE, STATUS
@@ -107,6 +108,7 @@ def _high(plan: Plan, lossless: bool) -> Level:
 
 def search(plan: Plan, runs: int, seed: int) -> Iterator[Fault]:
     """Yield statements of a plan that simulated runs contradict, the same for the same arguments."""
+    load_kernel()  # once for all: the compiled one, although each run is short
     given = stated(plan)
     draw = Random(seed)
     shifts = sources(plan)

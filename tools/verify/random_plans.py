@@ -25,7 +25,7 @@ from socsched.planning.workload import Workload
 
 Json = dict[str, Any]
 PERIODS_US = (5_000, 8_000, 10_000, 12_000, 20_000, 30_000, 33_333, 50_000)
-MAPPINGS = 6
+MAPPINGS = 3
 """Mappings that the planner tries for a case: bounds must hold for any of them."""
 
 

@@ -25,6 +25,8 @@ from socsched.planning.workload import Workload
 
 Json = dict[str, Any]
 PERIODS_US = (5_000, 8_000, 10_000, 12_000, 20_000, 30_000, 33_333, 50_000)
+THEMES = ("anything", "levels", "joins", "engines")
+"""What is drawn more often than elsewhere: rare combinations would else take very many cases."""
 MAPPINGS = 3
 """Mappings that the planner tries for a case: bounds must hold for any of them."""
 
@@ -78,9 +80,10 @@ def edited(plan: Plan, edits: Mapping[str, Json]) -> Plan:
 def draw_case(seed: int | str) -> Case:
     """Return the case of a seed."""
     draw = Random(f"plan/{seed}")
-    platform = _platform(draw)
+    theme = draw.choice(THEMES)
+    platform = _platform(draw, theme)
     policy = draw.choice(("edf", "fp"))
-    return Case(platform, _pipeline(draw, platform), policy)
+    return Case(platform, _pipeline(draw, platform, theme), policy)
 
 
 def _figure(value: str | int | float) -> Json:
@@ -112,11 +115,11 @@ def _engine(draw: Random, kind: str, units: int, preemption: str) -> Json:
     return engine
 
 
-def _platform(draw: Random) -> Json:
+def _platform(draw: Random, theme: str) -> Json:
     """Return a board: cores, and up to two accelerators that are preempted in some other way, or not at all."""
     engines = {"cpu": _engine(draw, "cpu", draw.choice((1, 1, 2, 3)), draw.choice(("full", "full", "full", "none")))}
-    for name in ("gpu", "npu")[: draw.choice((0, 1, 1, 2))]:
-        engines[name] = _engine(draw, name, 1, draw.choice(("segment", "segment", "none", "restart")))
+    for name in ("gpu", "npu")[: 1 if theme == "engines" else draw.choice((0, 1, 1, 2))]:
+        engines[name] = _engine(draw, name, 1, draw.choice(("segment", "segment", "none", "restart", "restart")))
     dram = draw.choice(("2 GB/s", "4 GB/s", "100 GB/s"))
     return {
         "schema_version": "1", "name": "drawn", "title": "drawn", "vendor": "drawn",
@@ -144,11 +147,11 @@ def _offset(draw: Random, period: int) -> Json:
     return {"offset": _us(draw.uniform(0, period) if kind < 0.85 else draw.uniform(period, 5 * period))}
 
 
-def _pipeline(draw: Random, platform: Json) -> Json:
-    palette = draw.sample(PERIODS_US, draw.choice((1, 2, 2, 3)))
-    levels = draw.random() < 0.4
+def _pipeline(draw: Random, platform: Json, theme: str) -> Json:
+    palette = draw.sample(PERIODS_US, 1 if theme == "joins" else draw.choice((1, 2, 2, 3)))
+    levels = theme == "levels" or draw.random() < 0.3
     traffic = draw.random() < 0.5
-    load = draw.uniform(0.1, 0.9) * len(platform["engines"])
+    load = draw.uniform(0.1, 0.5 if levels else 0.9) * len(platform["engines"])
     count = draw.randint(1, 7)
     sensors: Json = {}
     periods: dict[str, int] = {}
@@ -169,7 +172,7 @@ def _pipeline(draw: Random, platform: Json) -> Json:
     for number in range(count):
         name, stage = f"t{number}", {"title": "drawn"}
         known = [*sensors, *stages]
-        if draw.random() < 0.28:
+        if draw.random() < (0.1 if theme == "joins" else 0.28):
             periods[name] = period = draw.choice((*palette, draw.choice(PERIODS_US)))
             stage |= {"period": _us(period), **_offset(draw, period)}
             if draw.random() < 0.3:
@@ -180,7 +183,7 @@ def _pipeline(draw: Random, platform: Json) -> Json:
         else:
             first = draw.choice(known)
             same = [n for n in known if n != first and periods[n] == periods[first] and source_of[n] == source_of[first]]
-            more = draw.choice((0, 0, 0, 1, 1, 2))
+            more = draw.choice((0, 1, 1, 2) if theme in ("joins", "levels") else (0, 0, 0, 1, 1, 2))
             stage["after"] = [first, *draw.sample(same, min(more, len(same)))]
             periods[name] = period = periods[first]
             source_of[name] = source_of[first]
@@ -189,9 +192,9 @@ def _pipeline(draw: Random, platform: Json) -> Json:
                 stage["reads"] = [draw.choice(others)]
         stage["criticality"] = draw.choice(("hard", "hard", "firm", "soft")) if levels else "firm"
         if levels and stage["criticality"] == "hard" and draw.random() < 0.6:
-            stage["high"] = round(draw.uniform(1.02, 3.0), 2)
+            stage["high"] = round(draw.uniform(1.02, draw.choice((1.5, 3.0))), 2)
         stage |= _treatment(draw, levels)
-        stage["costs"] = _costs(draw, platform, period, load / count)
+        stage["costs"] = _costs(draw, platform, period, load / count, theme)
         stage["share"] = draw.choice((1, 1, 1, 0))
         if traffic:
             time = float(stage["costs"][0]["time"]["value"].split()[0])
@@ -217,9 +220,11 @@ def _treatment(draw: Random, levels: bool) -> Json:
     return found
 
 
-def _costs(draw: Random, platform: Json, period: int, share: float) -> list[Json]:
+def _costs(draw: Random, platform: Json, period: int, share: float, theme: str) -> list[Json]:
     found = []
     names = list(platform["engines"])
+    if theme == "engines" and draw.random() < 0.8:
+        names = names[1:]
     for engine in draw.sample(names, draw.randint(1, len(names))):
         time = period * share * draw.uniform(0.3, 1.5)
         units = platform["engines"][engine]["units"] if platform["engines"][engine]["shares"] == "unit" else 0

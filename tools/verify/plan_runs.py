@@ -1,12 +1,13 @@
 """Simulated runs of a plan against everything that its analysis states: bounds and verdict, at both levels.
 
-A run that contradicts a statement is a `Fault`.  `search` returns those of a case, `shrink` the smallest case that still
-has one, and `traits` names what that case consists of, so that equal kinds of fault can be counted.
+A run that contradicts a statement is a `Fault`.  `search` returns those of a case, `shrink` the smallest case that
+still has one, and `traits` names what that case consists of, so that equal kinds of fault can be counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -15,21 +16,24 @@ from typing import Any
 
 import numpy as np
 
+from socsched.errors import DescriptorError
 from socsched.faults.model import Faults, Overrun
 from socsched.planning.corunning import Corunning
 from socsched.planning.plan import ExecutionTimes, Plan, Task
 from socsched.planning.schedulability.chains import data_age, reaction_time
 from socsched.planning.schedulability.high_level import high_level, is_mixed
+from socsched.planning.schedulability.high_level import unmet as unmet_high
 from socsched.planning.schedulability.plan_analysis import chain_bounds, respond, stretches, unmet
 from socsched.planning.schedulability.precedence import families
 from socsched.planning.schedulability.tasks import rt_tasks
 from socsched.sim.build import load_kernel
 from socsched.sim.engine import simulate
 from socsched.trace.chains import Record
-from socsched.trace.columns import DONE, DROP_LATE, DROP_QUEUE, STATUS
+from socsched.trace.columns import DONE, DROP_LATE, DROP_QUEUE
 from socsched.trace.trace import Trace
-from tools.verify.random_plans import Case, Json, dropped, make_plan
+from tools.verify.random_plans import Case, Json, draw_case, dropped, make_plan
 
+BROKEN = "the planner raises"
 FRAMES = 30
 """Frames of the slowest task in a run."""
 Bounds = dict[str, int]
@@ -59,7 +63,7 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A statement that a run contradicts: its kind, the task or chain, the bound and what was seen (ns), and the run."""
+    """A statement that a run contradicts: its kind, the task or chain, the bound and what was seen (ns)."""
 
     kind: str
     name: str
@@ -89,19 +93,22 @@ def stated(plan: Plan) -> Stated:
 
 
 def _high(plan: Plan, lossless: bool) -> Level:
-    found = high_level(plan).responses
+    judged = high_level(plan)
+    found = judged.responses
     hard = frozenset(task.name for task in plan.tasks if task.criticality == "hard")
     level = Level({n: r.value for n, r in found.items() if r.bounded}, met=plan.verdict == "feasible", kept=hard)
+    try:
+        open_ = unmet_high(plan, judged)
+    except KeyError:
+        return Level()
+    lossless = lossless and all(violation.requirement.startswith(("deadline", "data age")) for violation in open_)
     for chain in plan.chains:
         parts = stretches(plan, chain)
         named = {task.name for task in plan.tasks} & set(chain.path)
         if not lossless or not named <= hard or not all(part.last in found for part in parts):
             continue
-        try:
-            reaction, age = reaction_time(parts, found), data_age(parts, found)
-        except KeyError:
-            continue  # a path through a task without a bound
-        if reaction[1] and plan.verdict == "feasible":
+        reaction, age = reaction_time(parts, found), data_age(parts, found)
+        if reaction[1]:
             level.reactions[chain.name], level.ages[chain.name] = reaction[0], age[0]
     return level
 
@@ -109,6 +116,8 @@ def _high(plan: Plan, lossless: bool) -> Level:
 def search(plan: Plan, runs: int, seed: int) -> Iterator[Fault]:
     """Yield statements of a plan that simulated runs contradict, the same for the same arguments."""
     load_kernel()  # once for all: the compiled one, although each run is short
+    if not plan.tasks:
+        return
     given = stated(plan)
     draw = Random(seed)
     shifts = sources(plan)
@@ -127,13 +136,8 @@ def search(plan: Plan, runs: int, seed: int) -> Iterator[Fault]:
         trace = simulate(trial, length, draw.randrange(10**6), None, faults)
         found = list(compare(trial, trace, given, high, run))
         if found and base is not plan:  # the phases are part of a plan
-            found = list(compare(trial, trace, replace_verdict(base, given), high, run))
+            found = list(compare(trial, trace, stated(base), high, run))
         yield from found
-
-
-def replace_verdict(plan: Plan, given: Stated) -> Stated:
-    """Return what is stated of a plan in other phases, where the verdict is that of the planned ones."""
-    return stated(plan)
 
 
 def compare(plan: Plan, trace: Trace, given: Stated, high: bool, run: str) -> Iterator[Fault]:
@@ -244,21 +248,54 @@ def _overruns(plan: Plan, draw: Random) -> Faults:
     return Faults(overruns=tuple(rows))
 
 
-def first_fault(case: Case, runs: int, seed: int) -> Fault | None:
-    """Return a fault of a case, None if there is none, or if it cannot be planned."""
-    return next(iter(faults_of(case, runs, seed)), None)
+@dataclass
+class PlanTally:
+    """Plans by verdict, simulated runs, faults by kind, and by number of a case its faults."""
+
+    verdicts: Counter[str] = field(default_factory=Counter)
+    runs: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    cases: dict[int, list[str]] = field(default_factory=dict)
+
+    def add(self, other: PlanTally) -> None:
+        """Add another tally to this one."""
+        self.verdicts += other.verdicts
+        self.runs += other.runs
+        self.kinds += other.kinds
+        self.cases |= other.cases
 
 
-def faults_of(case: Case, runs: int, seed: int) -> list[Fault]:
-    """Return the faults of a case, one for each kind."""
-    plan = make_plan(case)
-    by_kind: dict[str, Fault] = {}
-    for fault in search(plan, runs, seed) if plan.tasks else ():
-        by_kind.setdefault(fault.kind, fault)
-    return list(by_kind.values())
+def check_cases(numbers: range, runs: int) -> PlanTally:
+    """Return the tally of the cases of these numbers, each in `runs` runs."""
+    tally = PlanTally()
+    for number in numbers:
+        try:
+            plan = make_plan(draw_case(number))
+            by_kind = {fault.kind: str(fault) for fault in search(plan, runs, number)}
+        except Exception as error:  # whatever a planner raises for a valid file is its fault
+            by_kind = {BROKEN: f"{type(error).__name__}: {error}"}
+        else:
+            tally.verdicts[plan.verdict] += 1
+            tally.runs += runs
+        tally.kinds.update(list(by_kind))
+        if by_kind:
+            tally.cases[number] = list(by_kind.values())
+    return tally
 
 
-Step = Callable[[], Case | None]
+def minimal(number: int, runs: int) -> tuple[str, str]:
+    """Return the kind with its traits, and the smallest case as YAML with its faults, of a case that has one."""
+    case = draw_case(number)
+    kind = next(iter(check_cases(range(number, number + 1), runs).kinds))
+    small = shrink(case, kind, runs, number)
+    try:
+        plan = make_plan(small)
+        by_kind: dict[str, str] = {}
+        for fault in search(plan, runs, number):
+            by_kind.setdefault(fault.kind, f"# {fault}\n")
+    except Exception as error:
+        return f"{kind}: {type(error).__name__}", small.text()
+    return f"{kind}: {traits(small, plan)}", f"{small.text()}{''.join(by_kind.values())}"
 
 
 def shrink(case: Case, kind: str, runs: int, seed: int) -> Case:
@@ -268,9 +305,11 @@ def shrink(case: Case, kind: str, runs: int, seed: int) -> Case:
         if smaller is None:
             return False
         try:
-            return any(fault.kind == kind for fault in faults_of(smaller, runs, seed))
-        except Exception:  # no valid case
+            return any(fault.kind == kind for fault in search(make_plan(smaller), runs, seed))
+        except DescriptorError:  # no valid case
             return False
+        except Exception:
+            return kind == BROKEN
 
     progress = True
     while progress:
@@ -296,11 +335,9 @@ def _smaller(case: Case) -> Iterator[Callable[[Case], Case | None]]:
 
 _KEPT = {
     "title", "period", "path", "deadline", "kind", "assumed", "platform", "mode", "engine", "precision", "time",
-    "schema_version", "name", "sensors", "stages", "chains", "vendor", "dram", "thermal", "engines", "modes", "units", "unit",
-    "shares", "clock", "bandwidth", "precisions", "preemption", "launch", "submit", "idle", "dynamic", "operators", "target",
-    "converts", "segment", "reset", "costs",
+    "units", "costs", "bandwidth", "preemption", "reset",
 }  # fmt: skip
-_PLAIN: Json = {"cost": "0 us", "handoff": "0 us"}
+_PLAIN: Json = {"cost": "0 us", "queue": 1, "share": 1}
 
 
 def _attributes(case: Case) -> Iterator[tuple[tuple[Any, ...], Any]]:
@@ -313,7 +350,7 @@ def _attributes(case: Case) -> Iterator[tuple[tuple[Any, ...], Any]]:
             for number, cost in [*enumerate(row.get("costs", ()))][::-1]:
                 yield (1, section, name, "costs"), number
                 yield from (((1, section, name, "costs", number), key) for key in cost if key not in _KEPT)
-    for name, engine in case.platform["engines"].items():
+    for name, engine in case.board["engines"].items():
         yield from (((0, "engines", name), key) for key in engine if key not in _KEPT)
         yield from (((0, "engines", name, "preemption"), key) for key in engine["preemption"] if key not in _KEPT)
         yield (0, "engines", name, "preemption"), "kind"
@@ -322,25 +359,23 @@ def _attributes(case: Case) -> Iterator[tuple[tuple[Any, ...], Any]]:
 
 def _without(case: Case, place: tuple[Any, ...], key: Any) -> Case | None:
     """Return a case without an attribute, or with its plain value."""
-    contents = deepcopy([case.platform, case.pipeline, dict(case.edits)])
+    contents = deepcopy([case.board, case.pipeline, dict(case.edits)])
     row: Any = contents
     try:
         for part in place:
             row = row[part]
         if key == "kind":
             row |= {"kind": "full"}
-            for other in ("segment", "reset", "in_flight"):
+            for other in ("reset", "in_flight"):
                 row.pop(other, None)
         elif key in _PLAIN:
-            row[key]["value"] = _PLAIN[key]
+            row[key] = _PLAIN[key]
         elif key == "on_late":
             row.pop("degraded", None)
             del row[key]
         elif key == "criticality":
             row.pop("high", None)
             del row[key]
-        elif key in ("queue", "share"):
-            row[key] = 1
         else:
             del row[key]
             if isinstance(row, list) and not row:

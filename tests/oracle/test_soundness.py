@@ -31,15 +31,14 @@ def not_mended(case: Case) -> bool:
     """Return whether a case has what the analysis is known not to cover yet: TO BE REMOVED with the last of them."""
     sensors, stages = case.pipeline["sensors"], case.pipeline["stages"]
     sampled = {name for stage in stages.values() for name in stage.get("reads", ())}
-    offsets = any("offset" in row for row in (*sensors.values(), *stages.values()))
-    levels = any("high" in stage for stage in stages.values())
-    segments = any(engine["preemption"]["kind"] in ("segment", "restart") for engine in case.board["engines"].values())
-    return bool(sampled & set(sensors)) or offsets or levels or segments
+    late = [row for row in (*sensors.values(), *stages.values()) if "offset" in row and "period" in row]
+    offsets = any(float(row["offset"].split()[0]) > float(row["period"].split()[0]) for row in late)
+    return bool(sampled & set(sensors)) or offsets or any("high" in stage for stage in stages.values())
 
 
-@pytest.mark.parametrize("first", range(0, 200, 50))
+@pytest.mark.parametrize("first", range(0, 120, 40))
 def test_no_run_contradicts_a_plan(first: int) -> None:
-    numbers = [number for number in range(first, first + 50) if not not_mended(draw_case(number))]
+    numbers = [number for number in range(first, first + 40) if not not_mended(draw_case(number))]
     assert numbers
     for number in numbers:
         assert plan_runs.check_cases(range(number, number + 1), 4).cases == {}

@@ -286,7 +286,9 @@ def check_cases(numbers: range, runs: int) -> PlanTally:
 def minimal(number: int, runs: int) -> tuple[str, str]:
     """Return the kind with its traits, and the smallest case as YAML with its faults, of a case that has one."""
     case = draw_case(number)
-    kind = next(iter(check_cases(range(number, number + 1), runs).kinds))
+    kind = next(iter(check_cases(range(number, number + 1), runs).kinds), "")
+    if not kind:
+        return "no fault", case.text()
     small = shrink(case, kind, runs, number)
     try:
         plan = make_plan(small)

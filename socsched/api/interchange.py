@@ -35,6 +35,7 @@ def import_profile(
 
     `engines`: engine kind or provider of the source -> engine of the platform; `stages`: file stem or range -> stage.
     `mode` and `precision` are needed where the files do not state them (without a mode the default one is assumed).
+    What they state holds: another mode is an error, another precision is not used; `Imported.notes` says so.
     `pipeline`: its networks' layers expand ranges and give the cuts.  `skip`: first jobs of each recording left out.
     Raises InputError for files that cannot be used, UsageError for choices that are missing or do not fit.
     """

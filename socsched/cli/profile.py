@@ -152,7 +152,7 @@ def _show(title: str, profile: Profile) -> None:
 @click.command("import", short_help="Read the execution times from profiles of other tools.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @platform_option()
-@click.option("-m", "--mode", help="Power mode of the recording; not given: the default mode, marked as assumed.")
+@click.option("-m", "--mode", help="Power mode of the recording, if the files do not state it.")
 @click.option(
     "--precision", type=click.Choice(["fp32", "fp16", "int8"]), help="Data type, if the files do not state it."
 )
@@ -191,9 +191,11 @@ def import_command(
 ) -> None:
     """Read execution times from profiles of other tools and write them for `socsched plan --profile`.
 
-    FILE: trtexec --exportProfile, --exportTimes, --exportLayerInfo; an SQLite export of Nsight Systems; profiles of
-    ONNX Runtime, PyTorch and QNN (CSV); RKNN's table of layers; scheduler events of ftrace and perf; a log of
-    tegrastats or jtop, which states the board's condition.
+    FILE: trtexec --exportProfile, --exportTimes, --exportLayerInfo, or its console text; an SQLite export of Nsight
+    Systems, or the tables of nsys stats; profiles of ONNX Runtime, PyTorch and QNN (CSV); RKNN's tables; scheduler
+    events of ftrace and perf; a log of tegrastats or jtop, which states the board's condition and power mode.
+
+    What the files state holds: a --mode that contradicts them is an error, a --precision is not used.
     """
     from socsched.api.interchange import import_profile, save_recording
     from socsched.cost.profile import save_profile
@@ -209,6 +211,8 @@ def import_command(
         stages=dict(stages),
         skip=skip,
     )
+    for note in found.notes:
+        output.note(note)
     file.parent.mkdir(parents=True, exist_ok=True)
     save_profile(found.profile, file)
     output.note(f"wrote {file}")
@@ -225,6 +229,7 @@ def import_command(
         "recordings": recordings,
         "layers": {name: list(layers) for name, layers in found.layers.items()},
         "cuts": dict(found.cuts),
+        "notes": list(found.notes),
     }
 
     def show() -> None:

@@ -90,6 +90,22 @@ class JsonFile:
         raise AssertionError("an error without a finding")
 
 
+def whole_entries(raw: bytes) -> list[Any] | None:
+    """Return the whole entries of a JSON list that ends before its "]", None for other text."""
+    try:
+        whole = raw.rstrip(b", \t\r\n")
+        if whole.endswith(b"}"):
+            try:
+                data = from_json(whole + b"]", allow_inf_nan=False)
+                return data if isinstance(data, list) else None
+            except ValueError:
+                pass
+        data = from_json(raw, allow_inf_nan=False, allow_partial=True)
+        return data[:-1] if isinstance(data, list) else None
+    except (ValueError, RecursionError):
+        return None
+
+
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)

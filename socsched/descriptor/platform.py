@@ -281,9 +281,9 @@ class PowerMode:
     assumed: str = ""
 
     def called(self, name: str) -> bool:
-        """Return whether a name denotes this mode: its own, an alias, either without "MODE_", case ignored."""
-        plain = name.lower().removeprefix("mode_")
-        return plain in {n.lower().removeprefix("mode_") for n in (self.name, *self.aliases)}
+        """Return whether a name denotes this mode: its own or an alias, without "MODE_"; case, blanks and "_" alike."""
+        plain = [n.lower().replace(" ", "_").removeprefix("mode_") for n in (name, self.name, *self.aliases)]
+        return plain[0] in plain[1:]
 
 
 @dataclass(frozen=True, slots=True)

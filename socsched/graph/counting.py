@@ -10,13 +10,12 @@ from __future__ import annotations
 from math import prod
 
 from socsched.errors import CompileError
-from socsched.graph.facts import Facts
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import DTYPE_BYTES, Operator, TensorType
 
 ELEMENTWISE = frozenset(
     ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt", "erf", "clip",
-     "leaky_relu", "log", "abs", "cast")
+     "leaky_relu", "log", "abs")
 )  # fmt: skip
 """Operators with one operation per element of their result."""
 _UNTYPED = ("uint8", "int32", "int64", "bool")
@@ -41,7 +40,6 @@ def operators(graph: Graph, precision: str, nominal: int = 0) -> tuple[Operator,
 class _Analysis:
     def __init__(self, graph: Graph, precision: str, nominal: int) -> None:
         self.graph, self.precision, self.nominal = graph, precision, nominal
-        self.facts = Facts(graph)
         self.pointwise: set[str] = set()
 
     def type(self, value: str) -> TensorType:
@@ -62,8 +60,7 @@ class _Analysis:
         flops = _flops(
             group, inputs, output, [params[name] for role, name in group.weights.items() if role == "weight"]
         )
-        attrs = {**self.facts.of(group, inputs, output), **group.attrs, "relu": int(group.relu)}
-        layer = self.facts.layers.get(group.layer)
+        attrs = {**group.attrs, "relu": int(group.relu)}
         return Operator(
             group.name,
             group.kind,
@@ -76,7 +73,6 @@ class _Analysis:
             weight_bytes,
             attrs,
             whole=group.whole,
-            node=layer.node if layer is not None else "",
         )
 
     def shares_input(self, group: Group) -> bool:

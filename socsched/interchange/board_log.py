@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from socsched.bounded import read_bytes
-from socsched.errors import InputError
-from socsched.interchange.recording import HINT, MOST_BYTES, Recording
+from socsched.interchange.recording import Board, Recording
+from socsched.runtime.sensors import alarms, hottest, whole_rail
 from socsched.runtime.tegrastats import Sample, parse
 
 _THROTTLED = 0.98
 """A clock below this share of the highest one in the log counts as lowered."""
+_BUSY = 0.5
+"""Load from which on the clock of a GPU is the one it computes at."""
+_HEAD_LINES = 100
 
 
 def samples(text: str) -> list[Sample]:
@@ -19,21 +21,34 @@ def samples(text: str) -> list[Sample]:
     return [sample for line in text.splitlines() if (sample := parse(line)) is not None]
 
 
-def recording(path: Path, data: object = None) -> Recording:
-    """Return a recording with the board's state only; InputError if no line is from tegrastats."""
-    text = read_bytes(path, "log", HINT, MOST_BYTES).decode("utf-8", "replace")
+def accepts(text: str) -> bool:
+    """Return whether one of the first lines is from tegrastats."""
+    return any(parse(line) for line in text.split("\n", _HEAD_LINES)[:_HEAD_LINES])
+
+
+def recording(path: Path, text: str) -> Recording:
+    """Return a recording with the board's state only."""
     found = samples(text)
-    if not found:
-        raise InputError(f"{path}: no line is from tegrastats", HINT)
-    return Recording(str(path), "tegrastats", samples=len(found), state=state(found))
+    clocks = {
+        "cpu": max((core[1] for sample in found for core in sample.cores if core), default=0),
+        "gpu": max((sample.gpu_hz or 0 for sample in found), default=0),
+        "dla": max((hz for s in found for name, hz in s.engines_hz.items() if name.startswith("NVDLA")), default=0),
+    }
+    busy = max((sample.gpu_hz or 0 for sample in found if (sample.gpu_load or 0) >= _BUSY), default=0)
+    online = max((sum(core is not None for core in sample.cores) for sample in found), default=0)
+    board = Board(
+        clocks_hz={kind: clock for kind, clock in clocks.items() if clock},
+        busy_hz={"gpu": busy} if busy else {},
+        cores=(online, max((len(sample.cores) for sample in found), default=0)),
+    )
+    return Recording(str(path), "tegrastats", samples=len(found), state=state(found), board=board)
 
 
 def state(found: Sequence[Sample]) -> str:
     """Return power, clocks, lowered clocks and the highest temperature of a log in words."""
     parts = [f"{len(found)} samples of tegrastats"]
-    powers = [s.power_mw for s in found if s.power_mw is not None]
-    if powers:
-        parts.append(f"{sum(powers) / len(powers) / 1000:.1f} W on average, {max(powers) / 1000:.1f} W at most")
+    if powers := [s.power_mw / 1000 for s in found if s.power_mw is not None]:
+        parts.append(power_in_words(powers, found[-1].rails_mw))
     for name, clocks in (("gpu", [s.gpu_hz for s in found]), ("emc", [s.emc_hz for s in found])):
         known = [clock for clock in clocks if clock]
         if known:
@@ -43,7 +58,17 @@ def state(found: Sequence[Sample]) -> str:
                 share = sum(clock < high * _THROTTLED for clock in known) / len(known)
                 text += f", lowered in {share:.0%} of the samples, to {low // 10**6} MHz at worst"
             parts.append(text)
-    hottest = [max(s.zones_c.values()) for s in found if s.zones_c]
-    if hottest:
-        parts.append(f"up to {max(hottest):.0f} C")
-    return "; ".join(parts)
+    return "; ".join([*parts, *heat_in_words([sample.zones_c for sample in found])])
+
+
+def power_in_words(watts: Sequence[float], rails: Mapping[str, float]) -> str:
+    """Return mean and highest power of a log, and the rails that it is of."""
+    whole = whole_rail(rails) or (f"sum of {', '.join(rails)}" if len(rails) > 1 else "")
+    text = f"{sum(watts) / len(watts):.1f} W on average, {max(watts):.1f} W at most"
+    return f"{text} ({whole})" if whole else text
+
+
+def heat_in_words(zones: Sequence[Mapping[str, float]]) -> list[str]:
+    """Return the highest temperature of a log, and alarms of its power supply; `zones`: of every sample."""
+    highest = hottest(zones)
+    return [*([] if highest is None else [f"up to {highest:.3g} C"]), *alarms(zones)]

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from socsched.bounded import read_bytes
 from socsched.errors import InputError
-from socsched.interchange.recording import HINT, MOST_BYTES, Recording, Section
+from socsched.interchange.recording import HINT, Recording, Section
 from socsched.trace.trace import Job, Slice, Trace
 
 MOST_THREADS = 10_000
@@ -32,11 +31,12 @@ _SWITCH = (
 _WAKE = (re.compile(r"comm=(.*?) pid=(\d{1,9})"), re.compile(r"(.*?):(\d{1,9}) \["))
 _WAKES = ("sched_waking", "sched_wakeup", "sched_wakeup_new")
 ENGINE = "cpu"
+_HEAD = 2**20
 
 
-def accepts(head: str) -> bool:
-    """Return whether one of the first lines of a file is a scheduler event."""
-    return any(_match(line) for line in head.splitlines())
+def accepts(text: str) -> bool:
+    """Return whether a line at the beginning of a file is a scheduler event."""
+    return any(_match(line) for line in text[:_HEAD].splitlines())
 
 
 def _match(line: str) -> re.Match[str] | None:
@@ -56,9 +56,8 @@ class _Thread:
     """Whether the job began before the recording did."""
 
 
-def recording(path: Path, data: object = None) -> Recording:
+def recording(path: Path, text: str) -> Recording:
     """Return the recording of a file: one section per thread; InputError if no thread ran a whole job."""
-    text = read_bytes(path, "trace", HINT, MOST_BYTES).decode("utf-8", "replace")
     threads, perf, lines = dict[int, _Thread](), False, 0
     for number, line in enumerate(text.splitlines(), 1):
         match = _match(line)

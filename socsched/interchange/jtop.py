@@ -1,7 +1,8 @@
 """CSV logs of jtop (jetson-stats, `jtop.stats` written by its logger): the board's state while costs were recorded.
 
-Columns of jetson-stats 3 and 4: powers in mW ("Power TOT", "power cur"), temperatures in C, loads in %.  Versions 2 and
-earlier are not known.
+Columns of jetson-stats 3 and 4: powers in mW ("Power TOT" and one for every rail, or "power cur"), temperatures in C,
+loads in %, the name of the power mode with blanks for "_".  jtop's total adds up the rails unless it knows the one of
+the whole module (VDD_IN, POM_5V_IN); on other boards, as Thor, it counts VIN and its parts twice.
 """
 
 from __future__ import annotations
@@ -9,39 +10,47 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from socsched.bounded import read_bytes
 from socsched.errors import InputError
-from socsched.interchange.recording import HINT, MOST_BYTES, Recording
+from socsched.interchange.board_log import heat_in_words, power_in_words
+from socsched.interchange.recording import Board, Recording
+from socsched.runtime.sensors import whole_rail
 
-_TOTAL = ("Power TOT", "power cur")
+_TOTALS = ("Power TOT", "power cur")
 _HINT = "give a log of jtop_logger: jtop.stats as comma-separated values with a line of names"
-_OFF_C = -256.0
+_UNKNOWN = ("", "none", "n/a", "unknown")
 
 
-def accepts(head: str) -> bool:
+def accepts(text: str) -> bool:
     """Return whether the first line holds the columns of jtop."""
-    names = head.partition("\n")[0].strip().split(",")
+    names = text.partition("\n")[0].strip().split(",")
     return "time" in names and any(n.startswith(("Temp ", "Power ", "power ")) or n == "nvp model" for n in names)
 
 
-def recording(path: Path, data: object = None) -> Recording:
+def recording(path: Path, text: str) -> Recording:
     """Return a recording with the board's state only; InputError with the line of a fault."""
-    text = read_bytes(path, "log", HINT, MOST_BYTES).decode("utf-8", "replace")
     reader = csv.DictReader(text.splitlines())
-    powers, temperatures, loads, modes, clocks, count = [], list[float](), list[float](), set[str](), set[str](), 0
+    powers, loads, count = list[float](), list[float](), 0
+    zones, rails, modes, clocks = list[dict[str, float]](), dict[str, float](), dict[str, None](), set[str]()
     try:
         for row in reader:
             count += 1
             place = f"{path}:{reader.line_num}"
-            total = next((row[name] for name in _TOTAL if row.get(name)), None)
-            if total is not None:
+            cells = {name: value for name, value in row.items() if isinstance(name, str) and value and value != "OFF"}
+            rails = {
+                name.removeprefix("Power "): _number(place, name, value)
+                for name, value in cells.items()
+                if name.startswith("Power ") and name not in _TOTALS
+            }
+            total = next((cells[name] for name in _TOTALS if name in cells), None)
+            if whole := whole_rail(rails):
+                powers.append(rails[whole] / 1000)
+            elif total is not None:
                 powers.append(_number(place, "power", total) / 1000)
-            for name, value in row.items():
-                if isinstance(name, str) and name.startswith("Temp ") and value and value != "OFF":
-                    temperatures.append(_number(place, name, value))
-            if (load := row.get("GPU")) and load != "OFF":
-                loads.append(_number(place, "GPU", load))
-            modes |= {row["nvp model"]} if row.get("nvp model") else set()
+            zones.append({n: _number(place, n, value) for n, value in cells.items() if n.startswith("Temp ")})
+            if "GPU" in cells:
+                loads.append(_number(place, "GPU", cells["GPU"]))
+            if (mode := cells.get("nvp model", "").strip()).lower() not in _UNKNOWN:
+                modes[mode] = None
             clocks |= {row["jetson_clocks"]} if row.get("jetson_clocks") else set()
     except csv.Error as error:
         raise InputError(f"{path}:{reader.line_num}: expected comma-separated values: {error}", _HINT) from None
@@ -49,16 +58,15 @@ def recording(path: Path, data: object = None) -> Recording:
         raise InputError(f"{path}: the log holds no samples", _HINT)
     parts = [f"{count} samples of jtop"]
     if modes:
-        parts.append("nvpmodel " + " and ".join(sorted(modes)))
+        parts.append("nvpmodel " + " and ".join(modes))
     if clocks:
         parts.append("jetson_clocks " + " and ".join(sorted(clocks)))
     if powers:
-        parts.append(f"{sum(powers) / len(powers):.1f} W on average, {max(powers):.1f} W at most")
+        parts.append(power_in_words(powers, rails))
     if loads:
         parts.append(f"gpu load {sum(loads) / len(loads):.0f}% on average")
-    if hot := [value for value in temperatures if value > _OFF_C]:
-        parts.append(f"up to {max(hot):.0f} C")
-    return Recording(str(path), "jtop", samples=count, state=" ".join("; ".join(parts).split())[:400])
+    said = " ".join("; ".join([*parts, *heat_in_words(zones)]).split())[:400]
+    return Recording(str(path), "jtop", samples=count, state=said, board=Board(tuple(modes)))
 
 
 def _number(place: str, name: str, text: str) -> float:

@@ -1,6 +1,7 @@
 """Profiles of ONNX Runtime (SessionOptions.enable_profiling): a JSON list of node and session events, in microseconds.
 
-Every "model_run" is a job.  Its nodes, in the order of execution, form one section per change of execution provider.
+Every "model_run" is a job.  Its nodes, in the order of execution, form one section per change of execution provider.  A
+session that did not end leaves a list without its "]"; what is whole is read, and a run without its own event is none.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.errors import InputError
-from socsched.interchange.recording import Recording, Section, number, read_json
+from socsched.interchange.recording import Recording, Section, number
 
 KINDS = {
     "CPUExecutionProvider": "cpu",
@@ -24,6 +25,9 @@ KINDS = {
 }
 """Execution provider -> kind of engine; others keep their own name (`--engine QNN=htp`)."""
 _SUFFIX = "_kernel_time"
+_TYPES = {"float": "fp32", "float16": "fp16", "int8": "int8", "uint8": "int8"}
+_NATIVE = ("CPUExecutionProvider", "CUDAExecutionProvider", "XnnpackExecutionProvider", "ROCMExecutionProvider")
+"""Providers that compute in the types of the tensors; others may convert a whole subgraph."""
 
 
 def accepts(data: Any) -> bool:
@@ -31,10 +35,11 @@ def accepts(data: Any) -> bool:
     return isinstance(data, list) and any(isinstance(e, Mapping) and e.get("cat") in ("Session", "Node") for e in data)
 
 
-def recording(path: Path, data: Any | None = None) -> Recording:
-    """Return the recording of a file; InputError if it has no complete run."""
-    events: Sequence[Any] = read_json(path) if data is None else data
+def recording(path: Path, events: Sequence[Any], cut: bool = False) -> Recording:
+    """Return the recording of a file, `cut`: of the whole events of one; InputError if it has no complete run."""
+    types = dict[str, float]()
     runs, nodes = list[tuple[float, float]](), list[tuple[float, float, str, str]]()
+    closed = False
     for event in events:
         if not isinstance(event, Mapping):
             continue
@@ -43,11 +48,15 @@ def recording(path: Path, data: Any | None = None) -> Recording:
             continue
         if event.get("cat") == "Session" and name == "model_run":
             runs.append((start, start + length))
+            closed = True
         elif event.get("cat") == "Node" and name.endswith(_SUFFIX):
             arguments = event.get("args")
             provider = str(arguments.get("provider", "")) if isinstance(arguments, Mapping) else ""
             kind = KINDS.get(provider, provider.removesuffix("ExecutionProvider")) or "cpu"
             nodes.append((start, length, name.removesuffix(_SUFFIX), kind))
+            closed = False
+            stated = _type(arguments) if provider in _NATIVE else ""
+            types |= {stated: types.get(stated, 0.0) + length} if stated else {}
     runs.sort()
     nodes.sort()
     jobs, at = list[list[tuple[float, float, str, str]]](), 0
@@ -59,11 +68,30 @@ def recording(path: Path, data: Any | None = None) -> Recording:
             at += 1
         if at > first:
             jobs.append(nodes[first:at])
+    if cut and jobs and not closed and (len(jobs) == 1 or len(jobs[-1]) < len(jobs[0])):
+        jobs.pop()  # its event came first, and nodes of it may be missing
     if not jobs:
         raise InputError(
             f"{path}: expected at least one model_run with nodes", "end the session before reading its profile"
         )
-    return Recording(str(path), "ONNX Runtime profile", _sections(path, jobs), len(jobs))
+    notes = []
+    if cut:
+        left = len(nodes) - sum(len(job) for job in jobs)
+        notes.append(f"{path.name} is cut off: {len(jobs)} whole runs are read, {left} nodes of no whole run left out")
+    stated_types = tuple(sorted(types, key=lambda name: -types[name]))
+    sections = _sections(path, jobs)
+    return Recording(
+        str(path), "ONNX Runtime profile", sections, len(jobs), precisions=stated_types, notes=tuple(notes)
+    )
+
+
+def _type(arguments: Any) -> str:
+    """Return the data type of a node's first tensor with one that networks compute in, empty if none is stated."""
+    listed = arguments.get("input_type_shape") if isinstance(arguments, Mapping) else None
+    names = (
+        [name for entry in listed if isinstance(entry, Mapping) for name in entry] if isinstance(listed, list) else []
+    )
+    return next((_TYPES[name] for name in names if name in _TYPES), "")
 
 
 def _sections(path: Path, jobs: Sequence[Sequence[tuple[float, float, str, str]]]) -> tuple[Section, ...]:

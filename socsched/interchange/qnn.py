@@ -10,9 +10,8 @@ import csv
 import re
 from pathlib import Path
 
-from socsched.bounded import read_bytes
 from socsched.errors import InputError
-from socsched.interchange.recording import HINT, MOST_BYTES, Recording, Section
+from socsched.interchange.recording import Recording, Section
 
 HEAD = "Msg Timestamp,Message,Time,Unit of Measurement,Timing Source,Event Level,Event Identifier"
 _UNITS = {"NS": 1, "US": 1000, "MS": 10**6}
@@ -30,14 +29,13 @@ _LARGEST = 10**15
 _AGAIN = "set the provider option profiling_level=basic or detailed, and profiling_file_path"
 
 
-def accepts(head: str) -> bool:
+def accepts(text: str) -> bool:
     """Return whether a file begins as these profiles do."""
-    return head.lstrip("\ufeff").startswith(HEAD)
+    return text.startswith(HEAD)
 
 
-def recording(path: Path, data: object = None) -> Recording:
+def recording(path: Path, text: str) -> Recording:
     """Return the recording of a file; InputError with the line of a fault, or if nothing was executed."""
-    text = read_bytes(path, "profile", HINT, MOST_BYTES).decode("utf-8-sig", "replace")
     times, cycles = dict[str, list[int]](), dict[str, int]()
     reader = csv.reader(text.splitlines())
     try:

@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from socsched.bounded import read_bytes
-from socsched.descriptor.json_file import JsonFile
 from socsched.trace.trace import Trace
 
 MOST_BYTES = 2**28
 """Size of a profile in text form."""
 MOST_VALUES = 2**24
 MOST_RANGES = 10**6
+MISSING = 0.03
+"""Relative difference between a table's rows and its total from which on rows are missing."""
 HINT = (
-    "expected a profile of trtexec, Nsight Systems (sqlite), ONNX Runtime, the PyTorch profiler, QNN (CSV) or RKNN, "
-    "scheduler events of ftrace or perf, or a tegrastats or jtop log"
+    "known: trtexec (JSON files, console text), Nsight Systems (sqlite, tables of nsys stats), ONNX Runtime, "
+    "the PyTorch profiler, QNN (CSV), RKNN's tables, scheduler events of ftrace or perf, logs of tegrastats and jtop"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Figures of the times of `samples` jobs (ns): mean, median, and the percentile `share` (%)."""
+
+    mean_ns: float
+    median_ns: float
+    high_ns: float
+    share: int
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of TensorRT's profile of layers: its name, mean and median (ns, 0: not stated)."""
+
+    name: str
+    mean_ns: float
+    median_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +49,8 @@ class Section:
     the only one.  `kind`: engine kind or the source's own name of it.  `layers`: what it ran, in order.  `times_ns`:
     one per job, empty if the source has only the mean.  `hidden_ns`: time that the source books on other rows.
     `spans_ns`: (ready, start, end) of every job on the source's clock, empty if the source has none.  `cycles`: a
-    vendor's estimate in cycles of the engine, where the source states no time.
+    vendor's estimate in cycles of the engine, where the source states no time.  `spread`: figures of the jobs' times in
+    the absence of the times.  `core`: number of the engine among those of its kind, where the source states it.
     """
 
     stage: str
@@ -44,6 +64,24 @@ class Section:
     note: str = ""
     spans_ns: tuple[tuple[int, int, int], ...] = ()
     cycles: int = 0
+    spread: Spread | None = None
+    core: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """What a source states of the board: names of power modes, the highest clocks by kind of engine, the device's name.
+
+    `busy_hz`: the highest clocks at which engines computed.  `units`: multiprocessors of the GPU, `cores`: CPUs online
+    and in all; 0: not stated.
+    """
+
+    modes: tuple[str, ...] = ()
+    clocks_hz: Mapping[str, int] = field(default_factory=dict)
+    busy_hz: Mapping[str, int] = field(default_factory=dict)
+    device: str = ""
+    units: int = 0
+    cores: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +89,10 @@ class Recording:
     """One profile: its sections, and the hand-overs between engines (`handover_ns`: mean of all of them in a job).
 
     `trace`: the jobs with every preemption, of sources that record them; its sections are threads, not parts of a job.
+    `precisions`: the data types that the source states, the one it computes most in first.  `whole`: figures of whole
+    inferences where their times (`whole_ns`) are not stated.  `rows`: those that `trtexec.sectioned` makes
+    sections of once all files are known; `core`: of the DLA among them.  `kind`: engine of whole inferences, where
+    stated.  `notes`: what a reader has to know of the costs.
     """
 
     file: str
@@ -58,21 +100,22 @@ class Recording:
     sections: tuple[Section, ...] = ()
     samples: int = 0
     handover_ns: float = 0.0
-    precision: str = ""
+    precisions: tuple[str, ...] = ()
     whole_ns: tuple[int, ...] = ()
+    whole: Spread | None = None
     accelerated: frozenset[str] = field(default_factory=frozenset)
     state: str = ""
     trace: Trace | None = None
+    board: Board = Board()
+    notes: tuple[str, ...] = ()
+    rows: tuple[Row, ...] = ()
+    core: int | None = None
+    kind: str = ""
 
     @property
     def total_ns(self) -> float:
         """Return the mean time of a job: all sections and hand-overs."""
         return sum(section.mean_ns for section in self.sections) + self.handover_ns
-
-
-def read_json(path: Path) -> Any:
-    """Return the content of a JSON profile; InputError or DescriptorError if it cannot be read."""
-    return JsonFile(read_bytes(path, "profile", HINT, MOST_BYTES), str(path), HINT, MOST_VALUES).data
 
 
 def number(entry: Mapping[str, Any], key: str) -> float | None:
@@ -144,6 +187,3 @@ def range_sections(times: Mapping[str, list[tuple[int, int, int, int, int]]], ki
         spans = tuple(job[:3] for job in jobs)
         found.append(Section(name, 0, kind, (), sum(lengths) / len(lengths), lengths, note=note, spans_ns=spans))
     return tuple(found)
-
-
-Reader = Callable[[Path], Recording]

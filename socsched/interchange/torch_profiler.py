@@ -19,7 +19,6 @@ from socsched.interchange.recording import (
     device_times,
     number,
     range_sections,
-    read_json,
 )
 
 _STEP = re.compile(r"ProfilerStep\s*#\d+")
@@ -32,9 +31,9 @@ def accepts(data: Any) -> bool:
     return isinstance(data, Mapping) and isinstance(data.get("traceEvents"), list)
 
 
-def recording(path: Path, data: Any | None = None) -> Recording:
+def recording(path: Path, data: Any) -> Recording:
     """Return the recording of a file; InputError if it has no range that ran anything."""
-    content = read_json(path) if data is None else data
+    content = data
     ranges, steps, launches, kernels = (list[Interval]() for _ in range(4))
     threads: dict[str, int] = {}
     for event in content["traceEvents"]:

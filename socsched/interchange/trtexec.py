@@ -9,12 +9,13 @@ layer, and markers "... finish".  All rows from the block up to the next GPU lay
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from socsched.errors import InputError
 from socsched.interchange.layers import RowName, is_list, is_range, layers_of, parse_row
-from socsched.interchange.recording import Recording, Section, number, read_json
+from socsched.interchange.recording import Recording, Row, Section, number
 
 _PRECISIONS = (("int8", "int8"), ("half", "fp16"), ("fp16", "fp16"), ("float", "fp32"), ("fp32", "fp32"))
 
@@ -25,34 +26,39 @@ def accepts(data: Any) -> bool:
         return isinstance(data.get("Layers"), Sequence) and not isinstance(data["Layers"], str)
     if not isinstance(data, list) or not data or not isinstance(data[0], Mapping):
         return False
-    return "count" in data[0] or "averageMs" in data[0] or "computeMs" in data[0]
+    return any(key in data[0] for key in ("count", "averageMs", "computeMs"))
 
 
-def recording(path: Path, data: Any | None = None) -> Recording:
+def recording(path: Path, data: Any) -> Recording:
     """Return the recording of a file; InputError names the entry that is not as expected."""
-    content = read_json(path) if data is None else data
-    if isinstance(content, Mapping):
-        return _layer_info(path, content["Layers"])
-    if "computeMs" in content[0]:
-        times = tuple(round(_need(path, i, row, "computeMs") * 1e6) for i, row in enumerate(content))
+    if isinstance(data, Mapping):
+        return _layer_info(path, data["Layers"])
+    if "computeMs" in data[0]:
+        times = tuple(round(_need(path, i, row, "computeMs") * 1e6) for i, row in enumerate(data))
         return Recording(str(path), "trtexec --exportTimes", samples=len(times), whole_ns=times)
-    return profile(path, content, frozenset())
-
-
-def profile(path: Path, rows: Sequence[Any], on_dla: frozenset[str], order: Sequence[str] = ()) -> Recording:
-    """Return the sections of an --exportProfile file; `on_dla`: blocks that --exportLayerInfo places on the DLA."""
-    count, timed = 0, list[tuple[RowName, float, float]]()
-    for index, row in enumerate(rows):
+    count, rows = 0, list[Row]()
+    for index, row in enumerate(data):
         if isinstance(row, Mapping) and "count" in row:
             count = round(_need(path, index, row, "count"))
             continue
         if not isinstance(row, Mapping) or not isinstance(row.get("name"), str):
             raise InputError(f"{path}: [{index}]: expected an object with name and averageMs", _AGAIN)
         mean = _need(path, index, row, "averageMs") * 1e6
-        timed.append((parse_row(row["name"]), mean, (number(row, "medianMs") or 0) * 1e6))
-    if not timed or not sum(mean for _, mean, _ in timed):
+        rows.append(Row(row["name"], mean, (number(row, "medianMs") or 0) * 1e6))
+    if not rows:
         raise InputError(f"{path}: expected rows with times", _AGAIN)
-    blocks = _dla_blocks([name for name, _, _ in timed], on_dla)
+    return Recording(str(path), "trtexec --exportProfile", samples=count, rows=tuple(rows))
+
+
+def sectioned(one: Recording, on_dla: frozenset[str], order: Sequence[str] = ()) -> Recording:
+    """Return a recording with the sections of its rows; `on_dla`: blocks that other files place on the DLA.
+
+    `order`: layers of the network, to expand ranges.  Raises InputError if the rows state no time.
+    """
+    timed = [(parse_row(row.name), row.mean_ns, row.median_ns) for row in one.rows]
+    if not sum(mean for _, mean, _ in timed):
+        raise InputError(f"{one.file}: expected rows with times", _AGAIN)
+    blocks = _dla_blocks([name for name, _, _ in timed], on_dla | one.accelerated)
     parts, handover, waiting = list[_Part](), 0.0, False
     for name, mean, median in timed:
         if name.base in blocks and not name.role:
@@ -67,8 +73,8 @@ def profile(path: Path, rows: Sequence[Any], on_dla: frozenset[str], order: Sequ
                 parts.append(_Part("gpu"))
         parts[-1].add(name, mean, median, order)
     whole = len(parts) == 1
-    sections = tuple(part.section(0 if whole else index) for index, part in enumerate(parts, 1))
-    return Recording(str(path), "trtexec --exportProfile", sections, count, handover)
+    sections = tuple(part.section(0 if whole else index, one.core) for index, part in enumerate(parts, 1))
+    return replace(one, sections=sections, handover_ns=handover)
 
 
 _AGAIN = "record it again with trtexec --exportProfile"
@@ -88,11 +94,11 @@ class _Part:
         elif not name.role:
             self.layers |= dict.fromkeys(layers_of(name.base, order))
 
-    def section(self, index: int) -> Section:
-        return Section(
-            "", index, self.kind, tuple(self.layers), self.mean, (), round(self.median), self.hidden,
-            f"{self.hidden / self.mean:.0%} of it in rows that wait for the DLA" if self.hidden else "",
-        )  # fmt: skip
+    def section(self, index: int, core: int | None) -> Section:
+        note = f"{self.hidden / self.mean:.0%} of it in rows that wait for the DLA" if self.hidden else ""
+        layers, median = tuple(self.layers), round(self.median)
+        core = core if self.kind == "dla" else None
+        return Section("", index, self.kind, layers, self.mean, (), median, self.hidden, note, core=core)
 
 
 def _dla_blocks(names: Sequence[RowName], on_dla: frozenset[str]) -> frozenset[str]:
@@ -109,7 +115,7 @@ def _dla_blocks(names: Sequence[RowName], on_dla: frozenset[str]) -> frozenset[s
 
 
 def _layer_info(path: Path, layers: Sequence[Any]) -> Recording:
-    blocks, precisions = set[str](), dict[str, int]()
+    blocks, precisions, elsewhere = set[str](), dict[str, int](), 0
     for layer in layers:
         if isinstance(layer, str):
             continue  # without --profilingVerbosity=detailed only names are listed
@@ -119,6 +125,8 @@ def _layer_info(path: Path, layers: Sequence[Any]) -> Recording:
             )
         if "DLA" in str(layer.get("LayerType", "")).upper():
             blocks.add(layer["Name"])
+        elif "reformat" not in str(layer.get("LayerType", "")).lower():
+            elsewhere += 1
         outputs = layer.get("Outputs")
         for tensor in outputs if isinstance(outputs, list) else ():
             text = str(tensor.get("Format/Datatype", "")).lower() if isinstance(tensor, Mapping) else ""
@@ -126,8 +134,11 @@ def _layer_info(path: Path, layers: Sequence[Any]) -> Recording:
                 if word in text:
                     precisions[precision] = precisions.get(precision, 0) + 1
                     break
-    most = max(precisions, key=lambda name: precisions[name]) if precisions else ""
-    return Recording(str(path), "trtexec --exportLayerInfo", precision=most, accelerated=frozenset(blocks))
+    kind = "dla" if blocks and not elsewhere else ""
+    stated = tuple(sorted(precisions, key=lambda name: -precisions[name]))
+    return Recording(
+        str(path), "trtexec --exportLayerInfo", precisions=stated, accelerated=frozenset(blocks), kind=kind
+    )
 
 
 def _need(path: Path, index: int, row: Any, key: str) -> float:

@@ -260,5 +260,4 @@ def _switch(one: Switch, numbers: Mapping[Cell, int], cells: list[CellEntry], fu
         one.held,
         one.first_ns,
         why,
-        one.unpaired,
     )

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from socsched.runtime.boards.base import Steps, read_text
-from socsched.runtime.tegrastats import TOTALS, parse
+from socsched.runtime.sensors import power_of
+from socsched.runtime.tegrastats import parse
 
 CHANNELS = (1, 2, 3)
 """Channels of an INA3221 that are rails; in4 to in7 are shunt voltages and their sum."""
@@ -137,8 +138,7 @@ def read_rails(rails: Mapping[str, tuple[Path, Path]]) -> dict[str, float]:
             found[label] = int(volts) * int(amperes) / 1000
     if len(found) != len(rails) or not found:
         return {f"rail_mw.{label}": value for label, value in found.items()}  # a partial sum is not the module's power
-    whole = next((found[name] for name in TOTALS if name in found), sum(found.values()))
-    return {f"rail_mw.{label}": value for label, value in found.items()} | {"power_mw": whole}
+    return {f"rail_mw.{label}": value for label, value in found.items()} | {"power_mw": power_of(found) or 0.0}
 
 
 class Nvml:

@@ -1,11 +1,12 @@
-"""Lines of NVIDIA's `tegrastats`, in the formats of L4T 32 to 36 and of JetPack 7.
+"""Lines of NVIDIA's `tegrastats`, in the formats of L4T 24 to 36 and of JetPack 7.
 
+L4T 24, 28   cpu [0%,off,off,0%]@345 (one clock for all cores), EMC 7%@665, GR3D 0%@114
 L4T 32       POM_5V_GPU 40/40, temperatures and clocks as in 35, no units behind power
 L4T 35, 36   GR3D_FREQ 0%@1300, CPU@41.4C, VDD_GPU_SOC 2403mW/2403mW (now / average)
 JetPack 7    a date first, GR3D_FREQ 12%@[1300,1300] (one clock per GPC), cpu@52.968C, VDD_GPU_SOC
              5139mW/5139mW/5139mW (now / average / peak), engines that are off in words (NVDLA0 off)
 
-On AGX boards the rails add up to the module's power; boards with VDD_IN measure it.
+What rails and zones stand for: `runtime.sensors`.
 """
 
 from __future__ import annotations
@@ -14,19 +15,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-_POWER = re.compile(r"\b([A-Z][A-Za-z0-9_]*) (\d+)(?:mW)?/(\d+)(?:mW)?(?:/(\d+)(?:mW)?)?(?=\s|$)")
-_MEMORY = re.compile(r"\b(RAM|SWAP|IRAM) (\d+)/(\d+)([kKMG])B(?: \([^)]*\))?")
+from socsched.runtime.sensors import OFF_C, power_of, temperatures
+
+_POWER = re.compile(r"\b([A-Z][A-Za-z0-9_]*) (-?\d{1,12})(?:mW)?/(-?\d{1,12})(?:mW)?(?:/(-?\d{1,12})(?:mW)?)?(?=\s|$)")
+_MEMORY = re.compile(r"\b(RAM|SWAP|IRAM) (\d{1,12})/(\d{1,12})([kKMG])B(?: \([^)]*\))?")
 _UNITS = {"k": 2**10, "K": 2**10, "M": 2**20, "G": 2**30}
-_CPU = re.compile(r"\bCPU \[([^\]]*)\]")
-_CORE = re.compile(r"(\d+)%@(\d+)")
-_EMC = re.compile(r"\bEMC_FREQ (?:(\d+)%)?(?:@(\d+))?")
-_GPU = re.compile(r"\bGR3D_FREQ (?:(\d+)%)?(?:@\[?(\d+)[\d,]*\]?)?")
-_ENGINE = re.compile(r"\b(NVDLA\d|NVENC\d?|NVDEC\d?|PVA\d)(?:_FREQ)? (?:(off)\b|(?:(\d+)%)?@(\d+))")
-_ZONE = re.compile(r"\b(\w+)@(-?\d+(?:\.\d+)?)C\b")
-_POWERED_OFF_C = -256.0
+_CPU = re.compile(r"\b(?:CPU|cpu) \[([^\]]*)\](?:@(\d{1,12}))?")
+_CORE = re.compile(r"(\d{1,12})%(?:@(\d{1,12}))?")
+_EMC = re.compile(r"\bEMC(?:_FREQ)? (?:(\d{1,12})%)?(?:@(\d{1,12}))?")
+_GPU = re.compile(r"\bGR3D(?:_FREQ)? (?:(\d{1,12})%)?(?:@\[?(\d[\d,]{0,80})\]?)?")
+_ENGINE = re.compile(r"\b(NVDLA\d|NVENC\d?|NVDEC\d?|PVA\d)(?:_FREQ)? (?:(off)\b|(?:(\d{1,12})%)?@(\d{1,12}))")
+_ZONE = re.compile(r"\b([A-Za-z][\w-]*)@(-?\d{1,12}(?:\.\d{1,12})?)C\b")
 _MHZ = 1_000_000
-TOTALS = ("VDD_IN", "POM_5V_IN")
-"""Rails that supply the whole module, on boards that have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Sample:
     """One line: bytes, Hz, mW, degrees Celsius; loads from 0 to 1.
 
     `cores` has None for a core that is off.  A clock or load missing from the line is None; an engine that is off has
-    clock 0.
+    clock 0, as a core whose clock the line does not state.  `zones_c` holds every zone that is on.
     """
 
     ram_bytes: int = 0
@@ -50,11 +50,9 @@ class Sample:
 
     @property
     def power_mw(self) -> int | None:
-        """Return the module's power: its input rail, else the sum of all rails, None without rails."""
-        for name in TOTALS:
-            if name in self.rails_mw:
-                return self.rails_mw[name]
-        return sum(self.rails_mw.values()) if self.rails_mw else None
+        """Return the module's power: that of its input rail, else the sum of all rails, None without rails."""
+        power = power_of(self.rails_mw)
+        return None if power is None else round(power)
 
     def counters(self) -> dict[str, float]:
         """Return the counter values of a sample that a trace records."""
@@ -64,7 +62,7 @@ class Sample:
         for name, value in (("gpu_hz", self.gpu_hz), ("emc_hz", self.emc_hz)):
             if value is not None:
                 found[name] = float(value)
-        found |= {f"celsius.{zone.lower()}": value for zone, value in self.zones_c.items()}
+        found |= {f"celsius.{zone.lower()}": value for zone, value in temperatures(self.zones_c).items()}
         return found | {f"{name.lower()}_hz": float(clock) for name, clock in self.engines_hz.items()}
 
 
@@ -76,24 +74,23 @@ def parse(line: str) -> Sample | None:
     used, total, unit = memory["RAM"]
     cpu, emc, gpu = _CPU.search(line), _EMC.search(line), _GPU.search(line)
     rest = _CPU.sub("", _MEMORY.sub("", line))
-    zones = {name: float(value) for name, value in _ZONE.findall(rest)}
     return Sample(
         ram_bytes=used * unit,
         ram_total_bytes=total * unit,
-        cores=tuple(_core(text) for text in cpu[1].split(",")) if cpu else (),
+        cores=tuple(_core(text, cpu[2]) for text in cpu[1].split(",")) if cpu else (),
         emc_load=_load(emc and emc[1]),
         emc_hz=_clock(emc and emc[2]),
         gpu_load=_load(gpu and gpu[1]),
         gpu_hz=_clock(gpu and gpu[2]),
         engines_hz={name: 0 if off else int(clock) * _MHZ for name, off, _, clock in _ENGINE.findall(rest)},
-        zones_c={name: value for name, value in zones.items() if value > _POWERED_OFF_C},
+        zones_c={name: float(value) for name, value in _ZONE.findall(rest) if float(value) > OFF_C},
         rails_mw={name: int(now) for name, now, *_ in _POWER.findall(rest)},
     )
 
 
-def _core(text: str) -> tuple[float, int] | None:
+def _core(text: str, common: str | None) -> tuple[float, int] | None:
     found = _CORE.fullmatch(text.strip())
-    return (int(found[1]) / 100, int(found[2]) * _MHZ) if found else None
+    return (int(found[1]) / 100, int(found[2] or common or 0) * _MHZ) if found else None
 
 
 def _load(text: str | None) -> float | None:
@@ -101,4 +98,4 @@ def _load(text: str | None) -> float | None:
 
 
 def _clock(text: str | None) -> int | None:
-    return int(text) * _MHZ if text else None
+    return max(int(clock[:12] or 0) for clock in text.split(",")) * _MHZ if text else None

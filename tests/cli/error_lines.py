@@ -180,7 +180,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("profile pointpillars -p host --weights {root}/missing.npz", "missing.npz"),
         ("profile import", "FILE..."),
         ("profile import {root}/missing -p jetson-tx2", "missing"),
-        ("profile import {root}/broken.yaml -p jetson-tx2", "tegrastats"),
+        ("profile import {root}/broken.yaml -p jetson-tx2", "the format is not known"),
         ("profile import {root}/folder -p jetson-tx2", "folder"),
         ("profile import {root}/missing -p nowhere", "nowhere"),
         ("profile import {root}/missing -p jetson-tx2 --engine dla", "KEY=VALUE"),

@@ -134,7 +134,7 @@ def test_jtop_logs_state_the_boards_condition(tmp_path: Path) -> None:
     )
     state = found.profile.costs[0].state
     assert "2 samples of jtop; nvpmodel MAXN; jetson_clocks ON; 13.0 W on average, 14.0 W at most" in state
-    assert "gpu load 70% on average; up to 52 C" in state
+    assert "gpu load 70% on average; up to 51.5 C" in state
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_jtop_logs_state_the_boards_condition(tmp_path: Path) -> None:
         (HEAD, "no row states the time of an execution"),
         (QNN.replace("2900", "-3"), ":3: Time: expected a whole number"),
         (QNN + "x" * 200_000, "expected comma-separated values"),
-        (TABLE, "expected a table of layers with cycles"),
+        (TABLE, "got one without rows"),
         (rknn(True).replace("390", "0").replace("110", "0").replace("50 ", "0 ").replace("/300/300", "/0/0")
          .replace("700/0/700", "0/0/0"), "the table states no time"),
         (JTOP.replace("14000", "nan"), "log.x:3: power: expected a number"),
@@ -151,7 +151,7 @@ def test_jtop_logs_state_the_boards_condition(tmp_path: Path) -> None:
         (TRACE_CMD.replace("10.002200", "9.002200"), ":6: the events are not in the order of time"),
         ("\n".join(TRACE_CMD.splitlines()[:3]), "no thread was seen from its start to its end"),
         (TRACE_CMD.replace("[000]    10.0002", "[99999]    10.0002"), "expected a CPU below 4096"),
-        ("nothing", "no line is from tegrastats"),
+        ("nothing", "it looks like text that begins 'nothing'"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_is_reported(text: str, where: str, tmp_path: Path) -> None:
@@ -164,7 +164,10 @@ def test_a_wrong_file_is_reported(text: str, where: str, tmp_path: Path) -> None
 def test_long_lines_of_spaces_are_read_in_no_time(tmp_path: Path) -> None:
     """Patterns that backtrack over a line would take minutes for these."""
     row = "1 Conv INT8 NPU " + " " * 200_000
-    for text in (TRACE_CMD + (" " * 900 + "\n") * 2000 + " " * 10**6, rknn(True).replace("3  Add", row + "\n3  Add")):
+    for text in (
+        TRACE_CMD + (" " * 900 + "\n") * 2000 + " " * 10**6,
+        rknn(True).split("Total Op")[0].replace("3  Add", row + "\n3  Add"),
+    ):
         (tmp_path / "x").write_text(text)
         assert import_profile([tmp_path / "x"], "rk3588", precision="fp16", engines={"cpu": "a760"}).profile.costs
 

@@ -222,7 +222,6 @@ _KINDS: dict[str, tuple[str, Any]] = {
         f"relax.{op}": (op, _nothing)
         for op in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt")
     },
-    "relax.astype": ("cast", _nothing),
     **{f"relax.{op}": (op, _nothing) for op in ("erf", "clip", "reshape", "log", "abs")},
     **{f"relax.nn.{op}": (op, _nothing) for op in ("relu", "pad")},
 }

@@ -1,0 +1,178 @@
+"""Tables of `nsys stats`, as text or CSV: kernels on the GPU, and NVTX ranges projected onto it or on the CPU.
+
+nvtx_gpu_proj_sum   GPU time of every range: a range is a job (2023.1 on)
+cuda_gpu_kern_sum   kernels over the whole capture (before 2023.1: gpukernsum); how many jobs ran is not in it.  A
+                    network launches every kernel once per layer, so the jobs are the largest number that all counts
+                    are multiples of, which is marked as assumed
+nvtx_sum            wall-clock time of ranges on the CPU (nvtxsum, nvtxppsum): waiting for the GPU included
+
+Where a text holds several tables, the first of this list counts.  Other reports (API calls, memory, system calls)
+hold no times of jobs.  Column names are those of 2021.3 to 2025.5; older ones are "Time(%)", "Average".
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from socsched.errors import InputError
+from socsched.interchange.recording import MOST_RANGES, Recording, Section, Spread
+
+_QUOTED = re.compile(r"^[\s>#|]{0,20}")
+_UNITS = {"ns": 1, "us": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
+_UNIT = re.compile(r"\((ns|us|μs|ms|s)\)")
+_PROJECTED, _KERNELS, _RANGES = "nvtx_gpu_proj_sum", "cuda_gpu_kern_sum", "nvtx_sum"
+_HINT = "give the text or CSV of `nsys stats --report nvtx_gpu_proj_sum,cuda_gpu_kern_sum`"
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table of one report: its kind, and rows by column (names in lower case without units, times in ns)."""
+
+    kind: str
+    rows: tuple[Mapping[str, str | float], ...]
+
+
+def accepts(text: str) -> bool:
+    """Return whether a text holds the head of a table of nsys."""
+    return any(_kind(_columns(line)) for line in text.splitlines()[:200_000] if "Time" in line)
+
+
+def recording(path: Path, text: str) -> Recording:
+    """Return the recording of the best table of a text; InputError if it has no rows, or does not tell jobs apart."""
+    tables = list(_tables(path, text))
+    found = {kind: [t.rows for t in tables if t.kind == kind and t.rows] for kind in (_PROJECTED, _KERNELS, _RANGES)}
+    kind = next((kind for kind, rows in found.items() if rows), "")
+    if not kind:
+        raise InputError(f"{path}: the tables of nsys hold no rows with times of the GPU or of ranges", _HINT)
+    if len(found[kind]) > 1:
+        raise InputError(f"{path}: {len(found[kind])} tables {kind}, of several captures", "give one file for each")
+    rows = found[kind][0]
+    if kind == _KERNELS:
+        return _kernels(path, rows)
+    projected = kind == _PROJECTED
+    sections = tuple(_range(row, projected) for row in rows if str(row.get("range") or row.get("name", "")).strip(": "))
+    counts = [section.spread.samples for section in sections if section.spread]
+    notes = () if projected else (f"{path.name}: ranges on the CPU: wall-clock time, waiting for the GPU included",)
+    return Recording(str(path), f"nsys stats {kind}", sections, max(counts), notes=notes)
+
+
+def _columns(line: str) -> list[str]:
+    """Return the names of columns in a line, in either form of a table."""
+    plain = line[_QUOTED.match(line).end() :].strip()  # type: ignore[union-attr]
+    return plain.split(",") if plain.count(",") >= 3 else re.split(r"\s{2,}", plain)
+
+
+def _named(columns: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """Return, for every column, its plain name and the length of its unit in ns."""
+    found = {}
+    for column in columns:
+        unit = _UNIT.search(column)
+        plain = _UNIT.sub("", column).replace("(%)", "").strip().lower()
+        plain = {"average": "avg", "minimum": "min", "maximum": "max", "median": "med"}.get(plain, plain)
+        found[column] = plain, _UNITS[unit[1]] if unit else 1
+    return found
+
+
+def _kind(columns: Sequence[str]) -> str:
+    names = {plain for plain, _ in _named(columns).values()}
+    if {"total proj time", "range instances", "range"} <= names:
+        return _PROJECTED
+    if {"total time", "instances"} <= names and {"style", "range"} & names:
+        return _RANGES
+    if {"total time", "instances", "name"} <= names:
+        return _KERNELS
+    return ""
+
+
+def _tables(path: Path, text: str) -> Iterator[_Table]:
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if "Time" not in line or not (kind := _kind(columns := _columns(line))):
+            continue
+        separated, dashes = line.count(",") >= 3, lines[number + 1] if number + 1 < len(lines) else ""
+        rows = list[Mapping[str, str | float]]()
+        for at, row in enumerate(lines[number + 1 : number + 1 + MOST_RANGES], number + 2):
+            if set(row.strip(" #>|")) <= {"-", " "} and "-" in row:
+                continue
+            if not row.strip(" #>|"):
+                break
+            values = _csv(row) if separated else _cells(row, dashes, len(columns))
+            if len(values) < len(columns):
+                break
+            rows.append(_row(f"{path}:{at}", columns, values))
+        yield _Table(kind, tuple(rows))
+
+
+def _csv(line: str) -> list[str]:
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []
+
+
+def _cells(line: str, dashes: str, columns: int) -> list[str]:
+    """Return the cells of a line, between two blanks or more, else below the dashes: "--------  ---------------"."""
+    plain = re.split(r"\s{2,}", line[_QUOTED.match(line).end() :].strip())  # type: ignore[union-attr]
+    if len(plain) == columns:
+        return plain
+    ends = [match.end() for match in re.finditer(r"-+", dashes)][:-1]
+    if len(ends) + 1 != columns:
+        return []
+    begins = [0, *ends]
+    return [line[begin:end].strip(" #>|") for begin, end in zip(begins, [*ends, len(line)], strict=True)]
+
+
+def _row(place: str, columns: Sequence[str], values: Sequence[str]) -> dict[str, str | float]:
+    found = dict[str, str | float]()
+    for column, value in zip(columns, (*values[: len(columns) - 1], ",".join(values[len(columns) - 1 :])), strict=True):
+        plain, unit = _named([column])[column]
+        if plain in ("range", "name", "style", "pid", "tid", "gridxyz", "blockxyz"):
+            found[plain] = value.strip()
+            continue
+        try:
+            number = float(value.replace(",", "").strip().removesuffix("%") or 0)
+        except ValueError:
+            number = math.nan
+        if not 0 <= number < 1e15:
+            raise InputError(f"{place}: {column}: expected a number of at least 0, got {value.strip()[:20]!r}", _HINT)
+        found[plain] = number * unit
+    return found
+
+
+def _number(row: Mapping[str, str | float], *names: str) -> float:
+    return next((value for name in names if isinstance(value := row.get(name), float)), 0.0)
+
+
+def _range(row: Mapping[str, str | float], projected: bool) -> Section:
+    name = str(row.get("range") or row.get("name")).strip().lstrip(":")
+    jobs = max(1, round(_number(row, "range instances", "instances")))
+    mean = _number(row, "total proj time" if projected else "total time") / jobs
+    median = _number(row, "proj med", "med") or mean
+    longest = max(_number(row, "proj max", "max"), median)
+    spread = Spread(mean, median, longest, 100, jobs)
+    note = "GPU time of a range" if projected else "range on the CPU"
+    return Section(name, 0, "gpu" if projected else "cpu", (), mean, note=note, spread=spread)
+
+
+def _kernels(path: Path, rows: Sequence[Mapping[str, str | float]]) -> Recording:
+    counts = [max(1, round(_number(row, "instances"))) for row in rows]
+    jobs = math.gcd(*counts)
+    if jobs == 1 and max(counts) > 1:
+        raise InputError(
+            f"{path}: the table sums kernels over the whole capture, and their counts "
+            f"({', '.join(map(str, counts[:5]))}) do not show how many jobs ran",
+            "mark jobs with NVTX ranges and give nvtx_gpu_proj_sum, or export the capture: nsys export --type sqlite",
+        )
+    total = sum(_number(row, "total time") for row in rows)
+    if not total:
+        raise InputError(f"{path}: the table states no time", _HINT)
+    names = tuple(str(row.get("name", "")) for row in rows)
+    note = f"sum of {len(rows)} kernels, gaps between them left out"
+    section = Section("", 0, "gpu", names, total / jobs, note=note)
+    said = f"{path.name}: {jobs} jobs assumed: every kernel ran a multiple of {jobs} times"
+    return Recording(str(path), f"nsys stats {_KERNELS}", (section,), jobs, notes=(said,))

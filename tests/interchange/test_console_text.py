@@ -1,0 +1,403 @@
+"""Console text that people paste: trtexec, nsys stats, RKNN; profiles that are cut off; encodings; unknown files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import pytest
+from mutations import changed
+from profile_samples import XAVIER, ort, rknn, trtexec
+
+from socsched.api.interchange import import_profile
+from socsched.cli.root import run
+from socsched.errors import SocschedError
+from socsched.interchange.costs import Imported
+
+ORIN = "jetson-agx-orin-64gb"
+
+
+def imported(folder: Path, text: str, platform: str = ORIN, name: str = "net.log", **choices: object) -> Imported:
+    (folder / name).write_text(text, encoding="utf-8")
+    return import_profile([folder / name], platform, **choices)  # type: ignore[arg-type]
+
+
+def summary(unit: str = "GPU Compute Time") -> str:
+    figures = "min = 20.7 ms, max = 22.1 ms, mean = 21 ms, median = 20.9 ms, percentile(90%) = 21.1 ms"
+    return (
+        "[05/10/2024-12:25:00] [I] === Performance summary ===\n"
+        "[05/10/2024-12:25:00] [I] Throughput: 47.4646 qps\n"
+        f"[05/10/2024-12:25:00] [I] Latency: {figures.replace('20.9', '25.9')}, percentile(99%) = 29.0 ms\n"
+        f"[05/10/2024-12:25:00] [I] {unit}: {figures}, percentile(99%) = 22.0 ms\n"
+        "[05/10/2024-12:25:00] [I] Total GPU Compute Time: 2.1 s\n"
+    )
+
+
+def command(options: str) -> str:
+    return f"&&&& RUNNING TensorRT.trtexec [TensorRT v8502] # /usr/bin/trtexec --onnx=m.onnx {options}\n"
+
+
+def table(rows: list[tuple[str, float]], form: str, runs: int = 100, total: bool = True) -> str:
+    """Write rows (name, mean in ms) as --dumpProfile prints them: TensorRT 7, 8.5 or 8.6."""
+    whole, said = sum(ms for _, ms in rows), "[I] "
+    listed = [*rows, ("Total", whole)] if total else rows
+    lines = [f"=== Profile ({runs} iterations ) ==="]
+    if form == "8.6":
+        lines.append("   Time(ms)     Avg.(ms)   Median(ms)   Time(%)   Layer")
+        lines += [
+            f"{ms * runs:11.2f} {ms:12.4f} {ms * 0.9:12.4f} {ms / whole * 100:9.1f}   {name}" for name, ms in listed
+        ]
+    else:
+        median = form == "8.5"
+        lines.append("  Layer   Time (ms)   Avg. Time (ms)" + ("   Median Time (ms)" if median else "") + "   Time %")
+        for name, ms in listed:
+            middle = f"{ms * 0.9:18.4f}" if median else ""
+            lines.append(f"{name:>40} {ms * runs:11.2f} {ms:16.4f} {middle} {ms / whole * 100:8.1f}")
+    return "".join(f"{said}{line}\n" for line in [*lines, ""])
+
+
+@pytest.mark.parametrize(
+    ("options", "engine", "precision"),
+    [
+        ("--fp16", "gpu", "fp16"),
+        ("--int8 --fp16", "gpu", "int8"),
+        ("--best", "gpu", "int8"),
+        ("--int8 --useDLACore=0", "dla0", "int8"),
+        ("--fp16 --useDLACore=1 --allowGPUFallback", "dla1", "fp16"),
+    ],
+)
+def test_a_summary_states_engine_precision_and_spread(
+    options: str, engine: str, precision: str, tmp_path: Path
+) -> None:
+    found = imported(tmp_path, command(options) + summary())
+    (cost,) = found.profile.costs
+    assert (cost.engine, cost.precision, cost.time_ns, cost.median_ns) == (engine, precision, 22_000_000, 20_900_000)
+    assert cost.samples == 100 and cost.error == pytest.approx(0.05) and cost.runtime == "tensorrt"
+    assert any("ran on the GPU" in note for note in found.notes) == ("Fallback" in options)
+
+
+def test_what_a_log_states_is_not_overridden(tmp_path: Path) -> None:
+    text = command("--int8 --useDLACore=0 --batch=4") + "[I] Selected Device: NVIDIA GeForce RTX 2080\n[I] SMs: 46\n"
+    found = imported(tmp_path, text + summary(), precision="fp16")
+    assert found.profile.costs[0].precision == "int8"
+    said = " ".join(found.notes)
+    assert "--precision fp16 is not used" in said and "a job is a batch of 4" in said
+    assert (
+        "'NVIDIA GeForce RTX 2080'" in said and "46 multiprocessors" in said and "mode: MODE_30W, the default" in said
+    )
+    allowed = imported(tmp_path, command("--int8 --fp16") + summary(), precision="fp16")
+    assert allowed.profile.costs[0].precision == "fp16"
+
+
+def test_the_precision_echoed_for_a_loaded_engine_is_not_the_engines(tmp_path: Path) -> None:
+    text = command("--loadEngine=m.engine") + "[I] Precision: FP32\n[I] DLACore: 1\n" + summary()
+    with pytest.raises(SocschedError, match="does not state the precision"):
+        imported(tmp_path, text)
+    (cost,) = imported(tmp_path, text, precision="int8").profile.costs
+    assert (cost.precision, cost.engine) == ("int8", "dla1")
+    built = text.replace("--loadEngine=m.engine", "").replace("FP32", "FP32+FP16")
+    assert imported(tmp_path, built).profile.costs[0].precision == "fp16"
+
+
+ROWS = [("Reformatting CopyNode for Input Tensor 0 to conv 1", 0.02), ("conv 1 + relu", 1.5), ("fc 0", 0.25)]
+
+
+@pytest.mark.parametrize("form", ["7", "8.5", "8.6"])
+def test_tables_of_layers_in_every_form(form: str, tmp_path: Path) -> None:
+    found = imported(tmp_path, table(ROWS, form) + summary(), precision="fp16")
+    (cost,) = found.profile.costs
+    assert cost.time_ns == pytest.approx(1_770_000 * 22 / 21, rel=0.001), "spread of the summary"
+    assert found.layers["net"] == ("conv 1", "relu", "fc 0") and cost.samples == 100
+    alone = imported(tmp_path, table(ROWS, form), precision="fp16").profile.costs[0]
+    assert (alone.time_ns, alone.error) == (1_770_000, 0.1)
+    quoted = "".join("> " + line for line in table(ROWS, form).splitlines(keepends=True))
+    assert imported(tmp_path, quoted, precision="fp16").profile.costs[0].time_ns == 1_770_000
+
+
+@pytest.mark.parametrize("form", ["7", "8.5", "8.6"])
+def test_tables_book_the_wait_for_a_dla_on_it(form: str, tmp_path: Path) -> None:
+    block = "{conv1,relu1}"
+    rows = [("data to nvm", 0.05), (block, 0.03), ("prob input reformatter 0", 3.33), ("prob", 0.01)]
+    costs = imported(tmp_path, table(rows, form), XAVIER, precision="fp16").profile.costs
+    assert [(c.engine, c.time_ns) for c in costs] == [("dla0", 3_360_000), ("gpu", 10_000)]
+    ranges = [("{ForeignNode[conv1...fc]}", 1.0), ("prob", 0.02)]
+    for stated in (command("--int8 --useDLACore=1"), command("") + "[I] [TRT] [DlaLayer] {ForeignNode[conv1...fc]}\n"):
+        costs = imported(tmp_path, stated + table(ranges, form), XAVIER, precision="int8").profile.costs
+        assert [c.engine[:3] for c in costs] == ["dla", "gpu"]
+    costs = imported(tmp_path, table(ranges, form), XAVIER, precision="int8").profile.costs
+    assert [c.engine for c in costs] == ["gpu"]
+
+
+def test_older_summaries(tmp_path: Path) -> None:
+    seven = "[I] GPU Compute\n[I] min: 3.6 ms\n[I] mean: 3.7 ms\n[I] median: 3.65 ms\n[I] percentile: 3.9 ms at 99%\n"
+    (cost,) = imported(tmp_path, seven, XAVIER, precision="fp16").profile.costs
+    assert (cost.time_ns, cost.median_ns) == (3_900_000, 3_650_000)
+    five = "Average over 10 runs is 1.5 ms (host walltime is 1.9 ms, 99% percentile time is 1.8).\n" * 3
+    (cost,) = imported(tmp_path, five, XAVIER, precision="fp16").profile.costs
+    assert (cost.time_ns, cost.median_ns, cost.samples) == (1_800_000, 1_500_000, 30)
+    averages = "[I] Average on 10 runs - GPU latency: 2.5 ms - Host latency: 3 ms (enqueue 0.4 ms)\n" * 2
+    found = imported(tmp_path, averages, XAVIER, precision="fp16")
+    assert found.profile.costs[0].time_ns == 2_500_000 and "no summary" in " ".join(found.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (command("--fp16"), "states no time"),
+        (command("--fp16") + "[E] Error[4]: no kernel\n&&&& FAILED TensorRT.trtexec", "no kernel"),
+        (table([], "8.6", total=False), "states no time"),
+        (command("--fp16") + summary() + command("--int8") + summary(), "2 runs of trtexec"),
+        ("".join(line for line in table(ROWS, "8.5").splitlines(True) if "fc 0" not in line), "rows add up to"),
+    ],
+)
+def test_logs_without_times_are_refused(text: str, where: str, tmp_path: Path) -> None:
+    with pytest.raises(SocschedError, match=where) as caught:
+        imported(tmp_path, text, precision="fp16")
+    assert caught.value.exit_code == 2 and caught.value.hint
+
+
+def as_table(columns: str, rows: list[tuple[str, ...]], separated: bool = False) -> str:
+    """Write rows as `nsys stats` does: columns as wide as their widest cell over dashes, or comma-separated values."""
+    names = columns.split("|")
+    if separated:
+        plain = [names, *([cell.replace(",", "") for cell in row] for row in rows)]
+        return "".join(",".join(row) + "\n" for row in plain) + "\n"
+    widths = [max(len(row[place]) for row in (names, *rows)) for place in range(len(names))]
+    lines = [[name.center(width) for name, width in zip(names, widths, strict=True)], ["-" * width for width in widths]]
+    for row in rows:
+        right = [cell[:1].isdigit() for cell in row]
+        cells = zip(row, widths, right, strict=True)
+        lines.append([cell.rjust(width) if number else cell.ljust(width) for cell, width, number in cells])
+    return "".join(" " + "  ".join(line) + "\n" for line in lines) + "\n"
+
+
+PROJECTION = (
+    "Range|Style|Total Proj Time (ns)|Total Range Time (ns)|Range Instances|Proj Avg (ns)|Proj Med (ns)|Proj Min (ns)|"
+    "Proj Max (ns)|Proj StdDev (ns)|Total GPU Ops"
+)
+PROJECTED_ROWS: list[tuple[str, ...]] = [
+    (":detect", "PushPop", "12,000,000", "15,000,000", "4", "3,000,000.0", "2,900,000.0", "2,800,000", "3,600,000",
+     "100,000.0", "40"),
+    (":my plan", "PushPop", "400,000", "500,000", "4", "100,000.0", "100,000.0", "90,000", "110,000", "1000.0", "4"),
+]  # fmt: skip
+PROJECTED = " ** NVTX GPU Projection Summary (nvtx_gpu_proj_sum):\n\n" + as_table(PROJECTION, PROJECTED_ROWS)
+KERNELS = " ** CUDA GPU Kernel Summary ({0}):\n\n" + as_table(
+    "Time (%)|Total Time (ns)|Instances|Avg (ns)|Med (ns)|Min (ns)|Max (ns)|StdDev (ns)|GridXYZ|BlockXYZ|Name",
+    [
+        ("75.0", "30,000,000", "40", "750,000.0", "750,000.0", "700000", "800000", "1.0", " 125    1    1",
+         "  32    1    1", "void conv<float, int>(…)"),
+        ("25.0", "10,000,000", "20", "500,000.0", "500,000.0", "500000", "500000", "0.0", "   1    1    1",
+         "  32    1    1", "relu"),
+    ],
+)  # fmt: skip
+API = """[5/8] Executing 'cuda_api_sum' stats report
+
+ Time (%)  Total Time (ns)  Num Calls   Avg (ns)   Name
+ --------  ---------------  ---------  ----------  --------
+     79.9      11829862720        735  16095051.3  cudaFree
+
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PROJECTED,
+        API + KERNELS.format("cuda_gpu_kern_sum") + PROJECTED,
+        as_table(PROJECTION, PROJECTED_ROWS, separated=True),
+    ],
+)
+def test_ranges_projected_onto_the_gpu_are_jobs(text: str, tmp_path: Path) -> None:
+    found = imported(tmp_path, text, precision="fp16")
+    assert {c.stage: (c.engine, c.time_ns, c.median_ns, c.samples) for c in found.profile.costs} == {
+        "detect": ("gpu", 3_600_000, 2_900_000, 4),
+        "my-plan": ("gpu", 110_000, 100_000, 4),
+    }
+
+
+@pytest.mark.parametrize("report", ["cuda_gpu_kern_sum", "gpukernsum"])
+def test_kernels_of_a_capture_are_shared_among_its_jobs(report: str, tmp_path: Path) -> None:
+    for text in (KERNELS.format(report), "".join(f"# {line}\n" for line in KERNELS.format(report).splitlines())):
+        found = imported(tmp_path, API + text, precision="fp16")
+        (cost,) = found.profile.costs
+        assert (cost.engine, cost.time_ns, cost.samples) == ("gpu", 2_000_000, 20)
+        assert "20 jobs assumed" in " ".join(found.notes)
+    with pytest.raises(SocschedError, match="do not show how many jobs"):
+        imported(tmp_path, KERNELS.format(report).replace(" 20 ", " 21 "), precision="fp16")
+    with pytest.raises(SocschedError, match="hold no rows"):
+        imported(tmp_path, KERNELS.format(report).split("    75.0")[0], precision="fp16")
+
+
+def test_oldest_names_of_columns(tmp_path: Path) -> None:
+    text = (
+        "CUDA Kernel Statistics:\n\n Time(%)  Total Time (ns)  Instances   Average   Minimum  Maximum   Name\n"
+        " -------  ---------------  ---------  ---------  -------  -------  ------\n"
+        "   100.0          222,080          2  111,040.0  111,000  111,080  kernel(int, float)\n\n"
+    )
+    assert imported(tmp_path, text, precision="fp32").profile.costs[0].time_ns == 111_040
+
+
+OLD_RKNN = """Layer ID    Name                                         Operator            Uid       Time(us)
+0           MobilenetV1/MobilenetV1/Conv2d_0/Relu6_1     TENSOR_TRANS        60        361
+            _RKNN_mark_perm_60_0
+2           MobilenetV1/MobilenetV1/Conv2d_0/Relu6_1     CONVOLUTION         1         920
+            _2
+Total Time(us): 1281
+FPS(800MHz): 780.64
+"""
+RKNN_15 = """ID   OpType           DataType Target InputShape  OutputShape  DDR Cycles     NPU Cycles     Total Cycles   Time(us)       MacUsage(%)    WorkLoad(0/1/2)-ImproveTherical        Task Number    Lut Number     RW(KB)         FullName
+1    InputOperator    UINT8    CPU    \\           (1,3,9,9)    0              0              0              7              \\              0.0%/0.0%/0.0% - Up:0.0%               0              0              147.00         InputOperator:data
+2    ConvRelu         INT8     NPU    (1,3,9,9),(8)  (1,8,9,9)  94150          10584          94150          428            2.47           {0} - Up:0.0%             3              0              543.75
+3    Conv             INT8     NPU    (1,8,9,9)   (1,8,9,9)    94150          10584          94150          72             2.47           {0} - Up:0.0%             3              0              543.75         Conv:c2
+Total Operator Elapsed Time(us): 507
+"""  # noqa: E501
+RANKING = """Operator Time-Consuming Ranking:
+OpType           Call Number     CPU Time(us)    NPU Time(us)    Total Time(us)    Time Ratio(%)
+ConvRelu         36              0               9338            9338              66.0
+Softmax          1               248             0               248               1.75
+OutputOperator   1               33              0               33                0.23
+"""
+RANKING_2 = """           Operator Time Consuming Ranking Table
+---------------------------------------------------------------------------------------------------
+OpType             CallNumber   CPUTime(us)  GPUTime(us)  NPUTime(us)  TotalTime(us)  TimeRatio(%)
+---------------------------------------------------------------------------------------------------
+ConvRelu           36           0            0            9338         9338           66.0%
+Softmax            1            248          0            0            248            1.75%
+OutputOperator     1            33           0            0            33             0.23%
+"""
+
+
+def test_tables_of_rknn_old_and_new(tmp_path: Path) -> None:
+    found = imported(tmp_path, OLD_RKNN, "rk3588", precision="int8")
+    (cost,) = found.profile.costs
+    assert (cost.engine, cost.time_ns) == ("npu0", 1_281_000) and "npu 800 MHz" in cost.state
+    assert found.layers["net"][0] == "MobilenetV1/MobilenetV1/Conv2d_0/Relu6_1_RKNN_mark_perm_60_0"
+    assert any("npu loaded at 800 MHz, 1000 MHz in performance" in note for note in found.notes)
+    found = imported(tmp_path, RKNN_15.format("100.0%/0.0%/0.0%"), "rk3588")
+    (cost,) = found.profile.costs
+    assert (cost.engine, cost.time_ns, cost.precision) == ("npu0", 500_000, "int8")
+    assert found.recordings[0].handover_ns == 7000 and found.layers["net"] == ("ConvRelu_2", "c2")
+
+
+def test_rknn_states_the_cores_it_ran_on(tmp_path: Path) -> None:
+    second = imported(tmp_path, RKNN_15.format("0.0%/100.0%/0.0%"), "rk3588")
+    assert second.profile.costs[0].engine == "npu1"
+    shared = imported(tmp_path, RKNN_15.format("33.3%/33.3%/33.3%"), "rk3588")
+    assert "3 cores of the NPU" in " ".join(shared.notes) and shared.profile.costs[0].engine == "npu0"
+
+
+@pytest.mark.parametrize("text", [RANKING, RANKING_2])
+def test_a_ranking_alone_gives_the_time_of_every_target(text: str, tmp_path: Path) -> None:
+    found = imported(tmp_path, text, "rk3588", precision="int8", engines={"cpu": "a760"})
+    assert [(c.engine, c.time_ns) for c in found.profile.costs] == [("npu0", 9_338_000), ("a760", 248_000)]
+    assert found.recordings[0].handover_ns == 33_000 and "not state their order" in " ".join(found.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (RANKING.split("ConvRelu")[0], "without rows"),
+        (OLD_RKNN.split("0   ")[0], "without rows"),
+        (RKNN_15.format("0%/0%/0%").replace("3    Conv   ", "... Conv   "), "rows add up to"),
+        (rknn(True).replace(": 560", ": 5600"), "rows are missing|rows add up to"),
+    ],
+)
+def test_tables_without_rows_are_refused(text: str, where: str, tmp_path: Path) -> None:
+    with pytest.raises(SocschedError, match=where):
+        imported(tmp_path, text, "rk3588", precision="int8", engines={"cpu": "a760"})
+
+
+def test_onnx_runtime_profiles_that_are_cut_off(tmp_path: Path) -> None:
+    whole = ort(tmp_path / "net.json").read_text().replace("}, {", "},\n{")
+    engines = {"cpu": "carmel3"}
+    for text, runs in (
+        (whole[:-1], 3),
+        (whole[:-1] + ",\n", 3),
+        (whole[: whole.rindex('"c_kernel_time"')], 2),
+        (whole[: whole.rindex('"model_run"') - 30], 2),
+    ):
+        found = imported(tmp_path, text, XAVIER, "cut.json", precision="fp32", engines=engines)
+        assert found.recordings[0].samples == runs, text[-60:]
+        assert any(f"{runs} whole runs" in note for note in found.notes)
+    for text in (
+        whole.replace("model_run", "model run", 1)[: whole.index("model_run") + 200],
+        whole.replace(":", "", 1),
+    ):
+        with pytest.raises(SocschedError):
+            imported(tmp_path, text, XAVIER, "cut.json", precision="fp32", engines=engines)
+    part = trtexec(tmp_path / "t.json", "38").read_text()[:-40]
+    with pytest.raises(SocschedError, match="valid JSON"):
+        imported(tmp_path, part, XAVIER, "cut.json", precision="fp32")
+
+
+def test_onnx_runtime_states_the_precision(tmp_path: Path) -> None:
+    events = json.loads(ort(tmp_path / "net.json", "CPUExecutionProvider").read_text())
+    for event in events:
+        if str(event["name"]).endswith("_kernel_time"):
+            event["args"]["input_type_shape"] = [{"int64": [1]}, {"float16": [1, 3]}]
+    found = imported(tmp_path, json.dumps(events), XAVIER, precision="int8")
+    assert found.profile.costs[0].precision == "fp16" and "--precision int8 is not used" in " ".join(found.notes)
+
+
+def test_every_encoding_is_read(tmp_path: Path) -> None:
+    tables = [(trtexec(tmp_path / "t.json", "38").read_text(), XAVIER), (command("--fp16") + summary(), ORIN)]
+    for plain, platform in [*tables, (rknn(True), "rk3588"), (PROJECTED, ORIN)]:
+        choices = {"engines": {"cpu": "a760"} if platform == "rk3588" else {}, "precision": "fp16"}
+        want = imported(tmp_path, plain, platform, "a.txt", **choices).profile.costs
+        raw = plain.encode()
+        for name, content in (
+            ("bom.txt", b"\xef\xbb\xbf" + raw),
+            ("utf16.txt", plain.encode("utf-16")),
+            ("big.txt", b"\xfe\xff" + plain.encode("utf-16-be")),
+            ("crlf.txt", raw.replace(b"\n", b"\r\n")),
+            ("a.txt.gz", gzip.compress(raw)),
+        ):
+            (tmp_path / name).write_bytes(content)
+            got = import_profile([tmp_path / name], platform, **choices).profile.costs  # type: ignore[arg-type]
+            assert [(c.time_ns, c.engine, c.precision) for c in got] == [
+                (c.time_ns, c.engine, c.precision) for c in want
+            ]
+    assert got[0].stage == want[0].stage
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "looks"),
+    [
+        ("a.log", b"", "an empty file"),
+        ("a.json", b'{"nodes": 1, "edges": []}', "JSON, an object with nodes, edges"),
+        ("a.json", b'[{"x": 1}]', "JSON, a list of objects with x"),
+        ("a.nsys-rep", b"\x00\x01\x02abc", "a report of Nsight Systems"),
+        ("a.onnx", b"\x08\x07\x12\x07pytorch", "a network (ONNX)"),
+        ("a.bin", bytes(range(256)), "binary data"),
+        ("a.png", b"\x89PNG\r\n\x1a\n123", "a picture (PNG)"),
+        ("perf.data", b"PERFILE2abc", "the data of perf record"),
+        ("a.csv", b"one,two,three\n1,2,3\n", "comma-separated values with the columns one,two,three"),
+        ("a.txt", "Überschrift\n".encode(), "text that begins 'Überschrift'"),
+    ],
+)
+def test_unknown_files_are_described_and_known_formats_listed(
+    name: str, content: bytes, looks: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    words = ["profile", "import", str(tmp_path / name), "-p", ORIN, "--precision", "fp16", "-o", str(tmp_path / "p")]
+    assert run(words) == 2
+    said = capsys.readouterr().err
+    assert f"it looks like {looks}" in said and "tegrastats line" not in said
+    for known in ("trtexec", "nsys stats", "ONNX Runtime", "PyTorch", "QNN", "RKNN", "ftrace", "tegrastats", "jtop"):
+        assert known in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [command("--int8 --useDLACore=0") + table(ROWS, "8.5") + summary(), PROJECTED, KERNELS, OLD_RKNN, RKNN_15, RANKING],
+)
+def test_damaged_text_ends_in_one_error(text: str, tmp_path: Path) -> None:
+    rng, file = random.Random(5), tmp_path / "x"
+    for _ in range(60):
+        file.write_bytes(changed(text.encode(), rng))
+        try:
+            import_profile([file], "rk3588", precision="fp16", engines={"cpu": "a760", "dla": "npu0"})
+        except SocschedError as error:
+            assert str(error)

@@ -60,6 +60,14 @@ class InputError(UsageError):
     """A data file (scan, weights, result folder) that cannot be used as it is."""
 
 
+class UnknownOperator(InputError):
+    """A node of a network that is not understood: its operator, or a form of it."""
+
+
+class OpenShape(InputError):
+    """A network with a tensor whose size its file leaves open."""
+
+
 class MachineError(SocschedError):
     """This machine or board lacks something the request needs."""
 

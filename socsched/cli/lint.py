@@ -57,9 +57,10 @@ def command(
     error); an error is a stage that no engine runs as a whole, a version of the runtime without the accelerator, or an
     invalid file.  Each names its rule, with the document that states it (`socsched platforms rules` shows them all).
 
-    Exit code 0: no errors, 1: errors (with --strict, or warnings).
+    Exit code 0: no errors, 1: errors (with --strict, or warnings), 2: a network that cannot be read.
     """
-    from socsched.lint.diagnostic import kept
+    from socsched.errors import EXIT_USAGE
+    from socsched.lint.diagnostic import INVALID_FILE, kept
     from socsched.lint.files import lint_file
 
     if lsp:
@@ -75,6 +76,8 @@ def command(
     ]
     found = kept(found, ignored)
     _write(output, found, style, file)
+    if any(entry.rule == INVALID_FILE and entry.stage for entry in found):  # no network, rather than one with faults
+        return EXIT_USAGE
     wrong = {"error", "warning"} if strict else {"error"}
     return int(any(entry.level in wrong for entry in found))
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from socsched.descriptor.validation import Tree, check_figures
 
+FACTS = frozenset(
+    ("operands", "rank", "out_rank", "batch", "width", "broadcast", "low", "high", "step", "fraction", "counts_padding",
+     "in_gelu", "in_norm")
+)  # fmt: skip
+"""What rules can ask of the graph around an operator (`graph.facts`)."""
 OPERATOR_ATTRS = frozenset(
     (
         *("kernel_h", "kernel_w", "stride_h", "stride_w", "pad", "pad_h", "pad_w", "dilation"),
         *("dilation_h", "dilation_w", "groups", "in_channels", "out_channels", "window", "axis", "axis_dim"),
         *("other_dims", "scale", "scale_h", "scale_w", "bilinear", "spatial"),
+        *FACTS,
     )
 )
-"""Attributes of operators that rules can name (`graph.operators.Operator.attrs`)."""
+"""Attributes of operators that rules can name (`graph.operators.Operator.attrs`, `graph.facts`)."""
 
 
 OPERATORS = frozenset(
@@ -22,6 +28,7 @@ OPERATORS = frozenset(
             "argmax",
             "avg_pool",
             "batch_norm",
+            "cast",
             "clip",
             "concat",
             "conv2d",
@@ -56,11 +63,13 @@ OPERATORS = frozenset(
             "subtract",
             "tanh",
             "topk",
+            *("depth_to_space", "einsum", "lp_norm", "mish", "neg", "pow", "reciprocal", "reduce_l2"),
+            *("space_to_depth", "swish"),
         ),
         "transpose",
     )
 )
-"""Operators that rules can name (`graph.operators.Operator.kind`, and others that vendors list)."""
+"""Operators that rules can name: `graph.operators.Operator.kind` or `node`, and others that vendors list."""
 
 
 def check_operators(entries: Tree) -> None:

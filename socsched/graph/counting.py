@@ -10,12 +10,13 @@ from __future__ import annotations
 from math import prod
 
 from socsched.errors import CompileError
+from socsched.graph.facts import Facts
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import DTYPE_BYTES, Operator, TensorType
 
 ELEMENTWISE = frozenset(
     ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt", "erf", "clip",
-     "leaky_relu", "log", "abs")
+     "leaky_relu", "log", "abs", "cast")
 )  # fmt: skip
 """Operators with one operation per element of their result."""
 _UNTYPED = ("uint8", "int32", "int64", "bool")
@@ -40,6 +41,7 @@ def operators(graph: Graph, precision: str, nominal: int = 0) -> tuple[Operator,
 class _Analysis:
     def __init__(self, graph: Graph, precision: str, nominal: int) -> None:
         self.graph, self.precision, self.nominal = graph, precision, nominal
+        self.facts = Facts(graph)
         self.pointwise: set[str] = set()
 
     def type(self, value: str) -> TensorType:
@@ -60,7 +62,8 @@ class _Analysis:
         flops = _flops(
             group, inputs, output, [params[name] for role, name in group.weights.items() if role == "weight"]
         )
-        attrs = {**group.attrs, "relu": int(group.relu)}
+        attrs = {**self.facts.of(group, inputs, output), **group.attrs, "relu": int(group.relu)}
+        layer = self.facts.layers.get(group.layer)
         return Operator(
             group.name,
             group.kind,
@@ -73,6 +76,7 @@ class _Analysis:
             weight_bytes,
             attrs,
             whole=group.whole,
+            node=layer.node if layer is not None else "",
         )
 
     def shares_input(self, group: Group) -> bool:

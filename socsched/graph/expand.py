@@ -64,7 +64,9 @@ class _Expansion:
         """Add an operation for all or part of a layer and return the name of its result."""
         name = self.free(f"{layer.name}.{part}" if part else layer.name)
         whole = layer.op if layer.op in _WHOLE else ""
-        self.operations.append(Operation(name, kind, tuple(inputs), _typed(shape, dtype), whole=whole, **more))
+        self.operations.append(
+            Operation(name, kind, tuple(inputs), _typed(shape, dtype), whole=whole, layer=layer.name, **more)
+        )
         if not part:
             self.name[layer.name], self.type[layer.name] = name, _typed(shape, dtype)
         return name
@@ -86,6 +88,8 @@ class _Expansion:
             given = inputs if constant or not layer.attrs.get("swapped") else inputs[::-1]
             more: dict[str, Any] = {"weights": (constant,) if constant else (), "weight_first": first}
             self.emit(layer, "", layer.op, given, broadcast(shapes[0], other), types[0].dtype, **more)
+        elif layer.op == "cast":
+            self.emit(layer, "", "cast", inputs, shapes[0])
         elif layer.op in OTHERS:
             shape, attrs, more = OTHERS[layer.op](layer.attrs, shapes)
             if layer.op == "matmul" and "constant" in layer.weights:

@@ -23,8 +23,8 @@ _RECTIFIED = (*_BIASED, "add")
 class Operation:
     """One operation before fusion: `inputs` name values, `weights` keys of `Network.params`; `type` is the result's.
 
-    `attrs`, `options` and `whole` as of `Group`; `axes`: the axes of a reduction; `weight_first`: the weight is the
-    left operand.
+    `attrs`, `options`, `whole`, `layer` as of `Group`; `axes`: the axes of a reduction; `weight_first`: the weight is
+    the left operand.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Operation:
     axes: tuple[int, ...] = ()
     weight_first: bool = False
     whole: str = ""
+    layer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class Group:
     """One fused operator: `inputs` and `output` name values, `weights` maps role -> key of `Network.params`.
 
     `attrs` and `whole` are those of `graph.operators.Operator`; `options` holds data only for lowering (pillar size,
-    grid, ...).  Groups compare without `whole`, which a compiler's own form of the network does not state.
+    grid, ...); `layer` names the network's layer that it begins with.  Groups compare without `whole` and `layer`,
+    which a compiler's own form of the network does not state.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Group:
     options: Mapping[str, Any] = field(default_factory=dict)
     relu: bool = False
     whole: str = field(default="", compare=False)
+    layer: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,9 @@ class _Fusion:
         else:
             weights = dict(zip(("weight", "bias"), op.weights, strict=False))
             name = op.name.removesuffix("_linear")
-            made = Group(name, op.kind, op.inputs, op.name, weights, op.attrs, op.options, whole=op.whole)
+            made = Group(
+                name, op.kind, op.inputs, op.name, weights, op.attrs, op.options, whole=op.whole, layer=op.layer
+            )
             self.groups.append(made)
 
     def is_bias(self, producer: Group, op: Operation) -> bool:

@@ -18,7 +18,8 @@ class Layer:
     (kernel, stride, padding, ceil, count_padding), add, pillar_features, scatter (see models.pointpillars.network).
     Of networks from files also: matmul, batch_norm (weights scale, shift), layer_norm (axis, the first one normalised;
     epsilon; weights scale, shift), sigmoid, tanh, exp, sqrt, erf, leaky_relu (alpha), hard_sigmoid (alpha, beta),
-    hard_swish, elu (alpha), softplus, log, abs, group_norm (groups, epsilon; weights scale, shift), argmax (axis,
+    hard_swish, elu (alpha), softplus, log, abs, cast (integers to floats), group_norm
+    (groups, epsilon; weights scale, shift), argmax (axis,
     keepdims), topk (axis, k, largest, result: values or indices), grid_sample (mode, padding, align; input and grid),
     scatter_nd (data, indices, updates), clip (low, high), subtract, multiply, divide, maximum, minimum (any of these
     and add with a weight `constant` instead of the second input; swapped when it is the first), global_avg_pool,
@@ -26,6 +27,7 @@ class Layer:
     weight `table` that the input indexes; or axis, and places as second input), resize2d (size, bilinear,
     coordinates, rounding), reshape (shape), transpose (order), softmax (axis), pad (pads, value).
     Stride, dilation and kernel are one number or (height, width), padding one number or (top, left, bottom, right).
+    `node` names the file's own operator that the layer is, or is a part of (pow, gelu); runtimes judge that one.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Layer:
     inputs: tuple[str, ...]
     weights: Mapping[str, str] = field(default_factory=dict)
     attrs: Mapping[str, Any] = field(default_factory=dict)
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)

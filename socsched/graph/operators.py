@@ -31,7 +31,8 @@ class Operator:
     For an operator whose size varies per frame the figures hold for the nominal size of the stage's params.  `device`
     names the device implementation of a function, whose `attrs` count its work (points, anchors, input_pixels, ...).
     `whole` names the layer this operator is a part of, where runtimes take that layer as one operator (hard_swish): an
-    engine's rules are those of the layer.
+    engine's rules are those of the layer.  `node` names the operator of the user's file that this is, or is a part of:
+    rules that list it decide on it (a Pow that is computed as a product is a power to the runtime).
     """
 
     name: str
@@ -46,11 +47,7 @@ class Operator:
     attrs: Mapping[str, float] = field(default_factory=dict)
     device: str = ""
     whole: str = ""
-
-    @property
-    def ruled(self) -> str:
-        """Return the name under which an engine's rules list the operator."""
-        return self.whole or self.kind
+    node: str = ""
 
     @property
     def bytes(self) -> int:

@@ -14,7 +14,9 @@ from typing import Any
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import Pass
 
-CHEAP = frozenset(("relu", "clip", "add", "subtract", "multiply", "maximum", "minimum", "leaky_relu", "divide", "abs"))
+CHEAP = frozenset(
+    ("relu", "clip", "add", "subtract", "multiply", "maximum", "minimum", "leaky_relu", "divide", "abs", "cast")
+)
 """Element-wise operators of one instruction; the others (sigmoid, exp, tanh, sqrt) need a table or several."""
 COSTLY = frozenset(("sigmoid", "exp", "tanh", "sqrt", "erf", "log"))
 RIDERS = CHEAP | COSTLY | {"concat"}

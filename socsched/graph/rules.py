@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
 from socsched.descriptor.platform import Engine
+from socsched.descriptor.rule_checks import FACTS
 from socsched.graph.operators import DTYPE_BYTES, Operator, StageWork, TensorType
 
 RUNS, FALLS_BACK = "runs", "falls back"
@@ -17,12 +18,14 @@ RUNS, FALLS_BACK = "runs", "falls back"
 class Decision:
     """Result for one operator: runs on the engine or falls back to another, with reasons.
 
-    `dtype` is the type it actually runs in; `reasons` lists the objections (empty if it runs), `conditions` the further
-    requirements that cannot be decided from numbers, `sources` the documents cited.
+    `rule` is the name under which the rules list it; `dtype` is the type it actually runs in; `reasons` lists the
+    objections (empty if it runs), `conditions` the further requirements that cannot be decided from numbers, `sources`
+    the documents cited.
     """
 
     outcome: str
     dtype: str
+    rule: str
     reasons: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -36,22 +39,25 @@ class Decision:
 def decide(operator: Operator, engine: Engine) -> Decision:
     """Return the decision of `engine` on an operator of given shapes, attributes and dtype."""
     rules = engine.operators
+    # The user's file decides where the rules list its operator; else the layer, or the operators it is written as.
+    listed = {**(rules.allowed or {}), **rules.refused}
+    rule = operator.node if operator.node in listed else operator.whole or operator.kind
     if operator.kind == "function":
         if rules.host_code:
-            return Decision(RUNS, operator.dtype)
+            return Decision(RUNS, operator.dtype, rule)
         reasons = _against_function(operator, engine)
-        return Decision(FALLS_BACK if reasons else RUNS, operator.dtype, reasons)
+        return Decision(FALLS_BACK if reasons else RUNS, operator.dtype, rule, reasons)
     general = _general(operator, rules)
     sources = (rules.source,) if general and rules.source else ()
     if operator.dtype not in engine.precisions and not rules.host_code:
         general.insert(0, f"precision {operator.dtype} is not one of {', '.join(engine.precisions) or 'none'}")
-    case, found, cited = _case(operator, rules)
-    reasons = (*found, *general)
+    case, objections, cited = _case(operator, rule, rules)
+    reasons = (*objections, *general)
     sources = tuple(dict.fromkeys(filter(None, (*cited, *sources))))
     if reasons:
-        return Decision(FALLS_BACK, operator.dtype, reasons, (), sources)
+        return Decision(FALLS_BACK, operator.dtype, rule, reasons, (), sources)
     conditions = case.conditions if case else ()
-    return Decision(RUNS, (case.runs_as if case else "") or operator.dtype, (), conditions, sources)
+    return Decision(RUNS, (case.runs_as if case else "") or operator.dtype, rule, (), conditions, sources)
 
 
 def _against_function(operator: Operator, engine: Engine) -> tuple[str, ...]:
@@ -68,45 +74,48 @@ def _against_function(operator: Operator, engine: Engine) -> tuple[str, ...]:
     )
 
 
-def _case(operator: Operator, rules: OperatorRules) -> tuple[OperatorRule | None, list[str], tuple[str, ...]]:
+def _case(
+    operator: Operator, rule: str, rules: OperatorRules
+) -> tuple[OperatorRule | None, list[str], tuple[str, ...]]:
     """Return the case that holds, or the objections of the closest case, and the sources."""
     if rules.allowed is None:
         return None, [], ()
-    cases = rules.allowed.get(operator.ruled, ())
+    cases = rules.allowed.get(rule, ())
     if not cases:
-        refused = rules.refused.get(operator.ruled)
+        refused = rules.refused.get(rule)
         why = f": {refused.note}" if refused else ""
-        return (
-            None,
-            [f"operator {operator.ruled} is not supported{why}"],
-            (refused.source if refused else rules.source,),
-        )
-    judged = [(case, _against(operator, case)) for case in cases]
+        return None, [f"operator {rule} is not supported{why}"], (refused.source if refused else rules.source,)
+    judged = [(case, _against(operator, rule, case)) for case in cases]
     case, problems = min(judged, key=lambda pair: len(pair[1]))
     return case, problems, (case.source,)
 
 
-def _against(operator: Operator, rule: OperatorRule) -> list[str]:
+def _against(operator: Operator, name: str, rule: OperatorRule) -> list[str]:
     problems = []
     attrs = operator.attrs
     for attribute, (low, high) in rule.limits.items():
         value = attrs.get(attribute)
         if value is not None and not low <= value <= high:
-            problems.append(f"{operator.ruled}: {attribute} is {value:g}, allowed {low:g} to {high:g}")
+            problems.append(f"{name}: {attribute} is {value:g}, allowed {low:g} to {high:g}{_why(attribute, rule)}")
     for attribute, values in rule.values.items():
         value = attrs.get(attribute)
         if value is not None and value not in values:
             allowed = ", ".join(f"{v:g}" for v in values)
-            problems.append(f"{operator.ruled}: {attribute} is {value:g}, allowed {allowed}")
+            problems.append(f"{name}: {attribute} is {value:g}, allowed {allowed}{_why(attribute, rule)}")
     for attribute, other in rule.below.items():
         if attribute == "pad" and "pad_h" in attrs:  # sides differ: each against its own side of the window
             continue
         value, limit = attrs.get(attribute), _reach(attrs, other)
         if value is not None and limit is not None and value >= limit:
-            problems.append(f"{operator.ruled}: {attribute} is {value:g}, must be below {other}, {limit:g}")
+            problems.append(f"{name}: {attribute} is {value:g}, must be below {other}, {limit:g}")
     if rule.dtypes and operator.dtype not in rule.dtypes:
-        problems.append(f"{operator.ruled}: {operator.dtype}, allowed {', '.join(rule.dtypes)}")
+        problems.append(f"{name}: {operator.dtype}, allowed {', '.join(rule.dtypes)}")
     return problems
+
+
+def _why(attribute: str, rule: OperatorRule) -> str:
+    """Return the remark of a rule that asks for a fact of the graph, which says in words what the number stands for."""
+    return f" ({rule.note})" if attribute in FACTS and rule.note else ""
 
 
 def _reach(attrs: Mapping[str, float], side: str) -> float | None:

@@ -1,48 +1,63 @@
-"""AMALTHEA models (.amxmi): tasks, runnables, ticks per processing unit, labels, requirements, event chains.
+"""AMALTHEA models (.amxmi) of APP4MC as pipelines: tasks, runnables, ticks, labels, requirements, event chains.
 
-A task becomes a stage.  A task that triggers another process and waits for an event becomes two, `X-pre` and `X-post`,
-around the process X it triggers.  Its time on a kind of unit is the sum of its runnables' ticks (upper bounds) at the
-unit's frequency, plus its label accesses: lines of a cache at the unit's latency, or bytes at its data rate.  Runnables
-that only move labels are copies for units with a data rate; elsewhere the labels are in place.
+Tried on models of versions 0.9.5 to 2.0 (`callGraph` and `activityGraph`).  A task becomes a stage, one for each task
+that triggers it (an inter-process stimulus activates it once for each).  A task that triggers another process and waits
+for an event becomes two, `X-pre` and `X-post`, around the process X it triggers.  The time on a kind of unit is the sum
+of the ticks (upper bounds) of what the task calls, the longest entry of a switch, at the unit's frequency, plus the
+accesses to labels: lines of a cache at the unit's latency, or bytes at its data rate.  Runnables that only move labels
+are copies for units with a data rate; elsewhere the labels are in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
-from socsched.interchange.amalthea_hardware import Hardware, Unit, amount, bound, read_hardware, reference
-from socsched.interchange.pipeline_text import ImportedPipeline, duration, stage_name
-from socsched.interchange.xml_file import Element, XmlFile
+from socsched.interchange.amalthea_hardware import Hardware, Unit, amount, period, plain, read_hardware, reference
+from socsched.interchange.amalthea_software import Index, Process, Software, kind
+from socsched.interchange.pipeline_text import ImportedPipeline, Names, duration, stage_name, unstated_cost
+from socsched.interchange.xml_file import PLAIN_TYPE, Element, XmlFile
+from socsched.limits import LONGEST_NS, MOST_BYTES
 from socsched.planning.export.amalthea import JOIN
+from socsched.text import one_line
 
 _HINT = "expected an AMALTHEA model (.amxmi) of APP4MC"
 _SOURCE = "model"
+_TRIGGERS = ("InterProcessTrigger", "InterProcessActivation")
+_ANY = Unit("cpu", 1e9)
+MOST_STAGES = 2000
 
 
-@dataclass(slots=True)
-class _Runnable:
-    ticks: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Definition of a processing unit ("" for any) -> upper bound and average."""
-    reads: list[str] = field(default_factory=list)
-    writes: list[str] = field(default_factory=list)
+@dataclass(frozen=True, slots=True)
+class _Timer:
+    """The activation of a task by a stimulus (ns)."""
+
+    period_ns: float
+    offset_ns: float = 0.0
+    jitter_ns: float = 0.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Stage:
-    name: str
-    task: str
-    calls: list[str] = field(default_factory=list)
-    after: list[str] = field(default_factory=list)
-    period_ns: float | None = None
+    """A task, or the part of it before or after a wait; `group`: the process that is waited for."""
+
+    process: Process
+    items: list[Element]
+    after: list[_Stage]
+    timer: _Timer | None = None
+    group: Process | None = None
+    name: str = ""
+    reads: list[_Stage] = field(default_factory=list)
 
 
 class _Model:
-    """The parts of a model that a pipeline needs, by name."""
+    """The parts of a model that a pipeline needs."""
 
     def __init__(self, path: Path) -> None:
         self.file = XmlFile(path, "model", _HINT)
@@ -50,102 +65,95 @@ class _Model:
         if root.tag != "Amalthea":
             self.file.refuse(root, f"expected the root element Amalthea, got {root.tag}")
         self.sections = {child.tag: child for child in root.children}
-        software = self.sections.get("swModel")
-        if software is None:
+        section = self.sections.get("swModel")
+        if section is None:
             self.file.refuse(root, "expected a swModel")
+        self.notes: dict[str, None] = {}
         self.hardware: Hardware = read_hardware(self.file, self.sections.get("hwModel"))
-        self.sizes = {e.get("name"): self._size(e) for e in software.all("labels")}
-        self.runnables = {e.get("name"): self._runnable(e) for e in software.all("runnables")}
-        self.tasks = {e.get("name"): e for kind in ("tasks", "isrs") for e in software.all(kind) if e.get("name")}
-        self.periods, self.notes, self.joins = dict[str, float](), list[str](), set[str]()
-        stimuli = self.sections.get("stimuliModel")
-        for stimulus in stimuli.all("stimuli") if stimuli else ():
-            recurrence = stimulus.first("recurrence")
-            if recurrence is not None:
-                self.periods[stimulus.get("name")] = amount(self.file, recurrence)
-            if any(found.get("key") == JOIN for found in stimulus.all("customProperties")):
-                self.joins.add(stimulus.get("name"))
+        self.software = Software(self.file, section)
+        self.stimuli = Index(self.file, "stimulus", self.listed("stimuliModel", "stimuli"))
+        self.timers = {id(e): self._activation(e) for e in self.listed("stimuliModel", "stimuli")}
+        self.events = Index(self.file, "event", self.listed("eventModel", "events"))
+        self.targets: dict[str, list[Process]] = {}
+        for process in self.software.processes:
+            for text in process.element.get("stimuli").split():
+                self.targets.setdefault(reference(text), []).append(process)
 
-    def _size(self, label: Element) -> int:
-        size = label.first("size")
-        return round(amount(self.file, size)) if size is not None else 0
+    def listed(self, section: str, tag: str) -> list[Element]:
+        """Return the elements of a section."""
+        found = self.sections.get(section)
+        return found.all(tag) if found is not None else []
 
-    def _runnable(self, element: Element) -> _Runnable:
-        found = _Runnable()
-        for item in element.walk():
-            kind = item.get("type").rpartition(":")[2]
-            if kind == "LabelAccess":
-                access = found.reads if item.get("access") == "read" else found.writes
-                access.append(reference(item.get("data")))
-            elif kind == "Ticks":
-                for entry in item.all("extended"):
-                    self._ticks(found, reference(entry.get("key")), entry.first("value"))
-                self._ticks(found, "", item.first("default"))
-        return found
+    def note(self, text: str) -> None:
+        """Add a note, once."""
+        self.notes[one_line(text)] = None
 
-    def _ticks(self, runnable: _Runnable, unit: str, value: Element | None) -> None:
-        if value is not None:
-            most, mean = bound(self.file, value)
-            before = runnable.ticks.get(unit, (0.0, 0.0))
-            runnable.ticks[unit] = (before[0] + most, before[1] + mean)
+    def timer(self, process: Process) -> _Timer | None:
+        """Return the activation of a process by its own stimulus, None if only others trigger it, or nothing does."""
+        timers = []
+        for text in process.element.get("stimuli").split():
+            stimulus = self.stimuli.one(reference(text), process.element)
+            timer = self.timers[id(stimulus)] if stimulus is not None else None
+            if timer is not None:
+                timers.append(timer)
+        if len(timers) > 1:
+            self.note(f"{process.name} has {len(timers)} periodic stimuli; the one with the shortest period is taken.")
+        return min(timers, key=lambda timer: timer.period_ns, default=None)
 
-    def stages(self) -> list[_Stage]:
-        """Return the stages of all tasks, those that wait for another process split at the first wait."""
-        triggers: dict[str, list[str]] = {}
-        found, split = list[_Stage](), dict[str, tuple[_Stage, _Stage]]()
-        targets = {reference(s): name for name, task in self.tasks.items() for s in task.get("stimuli").split() if s}
-        for name, task in self.tasks.items():
-            items = list(_items(task))
-            started = [
-                targets.get(reference(i.get("stimulus")), "") for i in items if _kind(i) == "InterProcessTrigger"
-            ]
-            waits = [place for place, item in enumerate(items) if _kind(item) == "WaitEvent"]
-            period = next(
-                (self.periods[s] for s in map(reference, task.get("stimuli").split()) if s in self.periods), None
-            )
-            if started and started[0] and waits:
-                base = stage_name(started[0])
-                before, later = (
-                    _Stage(f"{base}-pre", name, period_ns=period),
-                    _Stage(f"{base}-post", name, after=[base]),
+    def _activation(self, stimulus: Element) -> _Timer | None:
+        recurrence, least = stimulus.first("recurrence"), stimulus.first("nextOccurrence")
+        name = stimulus.get("name")
+        if recurrence is not None:
+            every = period(self.file, recurrence)
+            listed = [e for times in stimulus.all("occurrenceTimes") for e in (times.all("timestamps") or [times])]
+            times = sorted(amount(self.file, e) for e in listed)
+            if len(times) > 1:
+                times.append(times[0] + every)
+                every = max(1.0, min(later - first for first, later in pairwise(times)))
+                self.note(
+                    f"{name} occurs {len(times) - 1} times a period; its shortest distance is taken as the period."
                 )
-                self._calls(before, items[: waits[0]])
-                self._calls(later, items[waits[0] :])
-                split[started[0]] = (before, later)
-                found += [before, later]
-            else:
-                stage = _Stage(stage_name(name), name, period_ns=period)
-                self._calls(stage, items)
-                found.append(stage)
-            for target in started:
-                if target and target not in split:
-                    joins = any(s in self.joins for s in map(reference, self.tasks[target].get("stimuli").split()))
-                    triggers[target] = [*(triggers.get(target, []) if joins else []), found[-1].name]
-        for stage in found:
-            if stage.task in split and not stage.after:
-                stage.after, stage.period_ns = [split[stage.task][0].name], None
-            elif stage.task in triggers and stage.period_ns is None:
-                stage.after = triggers[stage.task]
-        return found
+            if (burst := stimulus.get("occurrenceCount")) not in ("", "0", "1"):
+                count, least = plain(self.file, stimulus, "occurrenceCount"), stimulus.first("occurrenceMinDistance")
+                length = stimulus.first("burstLength")
+                apart = amount(self.file, least) if least is not None else 0.0
+                apart = apart or (amount(self.file, length) if length is not None else every) / count
+                every = max(1.0, min(every, apart))
+                self.note(f"{name} occurs in bursts of {burst}; the distance within them is taken as the period.")
+            offset, jitter = stimulus.first("offset"), stimulus.first("jitter")
+            return _Timer(
+                every,
+                min(amount(self.file, offset), LONGEST_NS) if offset is not None else 0.0,
+                min(self._bound(jitter, "upperBound"), LONGEST_NS) if jitter is not None else 0.0,
+            )
+        if least is not None:
+            if (shortest := self._bound(least, "lowerBound")) >= 1:
+                self.note(f"{name} is relative: its shortest distance is taken as the period.")
+                return _Timer(min(shortest, LONGEST_NS))
+            self.note(f"{name} states no shortest distance between its occurrences.")
+        return None
 
-    def _calls(self, stage: _Stage, items: list[Element]) -> None:
-        for item in items:
-            if _kind(item) == "RunnableCall":
-                name = reference(item.get("runnable"))
-                if name not in self.runnables:
-                    self.file.refuse(item, f"expected a runnable of the model, got {name!r}")
-                stage.calls.append(name)
+    def _bound(self, deviation: Element, which: str) -> float:
+        """Return a bound of a deviation of times, 0 if it has none."""
+        element = deviation.first(which) or deviation.first("value")
+        if element is not None:
+            return amount(self.file, element)
+        return amount(self.file, deviation) if "value" in deviation.attributes else 0.0
 
+    def joins(self, process: Process) -> bool:
+        """Return whether a process waits for all that trigger it, as models written by socsched state."""
+        listed = [
+            e for text in process.element.get("stimuli").split() for e in self.stimuli.named.get(reference(text), [])
+        ]
+        return any(found.get("key") == JOIN for e in listed for found in e.all("customProperties"))
 
-def _kind(item: Element) -> str:
-    return item.get("type").rpartition(":")[2]
-
-
-def _items(task: Element) -> Iterator[Element]:
-    """Yield the calls, triggers and waits of a task in order, groups opened."""
-    for part in task.children:
-        if part.tag in ("activityGraph", "callGraph"):
-            yield from (item for item in part.walk() if item.tag in ("items", "graphEntries", "calls"))
+    def triggered(self, items: Sequence[Element]) -> list[Process]:
+        """Return the processes that items trigger, each once."""
+        found: dict[Process, None] = {}
+        for item in self.software.reached(items):
+            if kind(item) in _TRIGGERS:
+                found.update(dict.fromkeys(self.targets.get(reference(item.get("stimulus")), [])))
+        return list(found)
 
 
 def import_amalthea(
@@ -158,47 +166,115 @@ def import_amalthea(
     file, UsageError if an engine is unknown.
     """
     model = _Model(path)
-    stages = [stage for stage in model.stages() if stage.period_ns is not None or stage.after]
-    left = [stage.name for stage in model.stages() if stage.period_ns is None and not stage.after]
+    model.note(
+        f"Imported from {path.name}. Times are upper bounds of ticks at the model's frequencies, with label accesses."
+    )
+    model.note(
+        "The model does not state data types: fp32 is assumed. It does not state how critical a late job is: tasks "
+        "with a deadline are hard."
+    )
+    stages = _stages(model)
     if not stages:
         model.file.refuse(model.file.root, "expected a task with a periodic stimulus or a trigger")
-    names = [stage.name for stage in stages]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        model.file.refuse(model.file.root, f"expected tasks with distinct names, {twice} is there twice")
-    notes = [
-        f"Imported from {path.name}. Times are upper bounds of ticks at the model's frequencies, with label accesses.",
-        "The model does not state data types: fp32 is assumed. It does not state how critical a late job is: tasks "
-        "with a deadline are hard.",
-    ]
-    if left:
-        notes.append(f"Left out, since nothing states when they run: {', '.join(left)}.")
-    if any(
-        _kind(i) == "WaitEvent" and i.get("waitingBehaviour") == "active"
-        for t in model.tasks.values()
-        for i in _items(t)
-    ):
-        notes.append(
+    if any(kind(i) == "WaitEvent" and i.get("waitingBehaviour") == "active" for s in stages for i in s.items):
+        model.note(
             "Tasks that wait actively for a result are split and suspend here: the CPU time of waiting is not charged."
         )
     places = _places(model.hardware, platform, mode, engines or {})
     if platform is not None and not mode:
-        notes.append(f"The power mode of {platform.name} is assumed to be its default one.")
-    chains = _deadlines(model, stages, notes) | _event_chains(model, stages, notes)
+        model.note(f"The power mode of {platform.name} is assumed to be its default one.")
+    _connect_labels(model, stages)
+    names = Names()
+    chains = _deadlines(model, stages, names) | _event_chains(model, stages, names)
     due = {name for chain in chains.values() for name in chain["path"]}
-    documents = {
-        stage.name: _stage_document(model, stage, stages, places, stage.name in due, notes) for stage in stages
-    }
+    documents = {stage.name: _stage_document(model, stage, places, stage.name in due) for stage in stages}
     mapping: dict[str, Any] = {
         "schema_version": "1",
         "name": stage_name(path.stem),
-        "title": f"AMALTHEA model {path.name}",
-        "sources": {_SOURCE: {"title": "AMALTHEA model", "where": path.name}},
+        "title": one_line(f"AMALTHEA model {path.name}")[:300],
+        "sources": {_SOURCE: {"title": "AMALTHEA model", "where": one_line(path.name)}},
         "stages": documents,
     }
     if chains:
         mapping["chains"] = chains
-    return ImportedPipeline(mapping, tuple(dict.fromkeys(notes)))
+    return ImportedPipeline(mapping, tuple(model.notes))
+
+
+def _stages(model: _Model) -> list[_Stage]:
+    """Return the stages of all processes that run, in the order of the file, each with a name of its own."""
+    order = {process: place for place, process in enumerate(model.software.processes)}
+    stages, joined = list[_Stage](), dict[Process, _Stage]()
+    timers = {process: model.timer(process) for process in order}
+    pending = deque[tuple[Process, list[_Stage], frozenset[Process]]](
+        (process, [], frozenset()) for process, timer in timers.items() if timer
+    )
+    while pending:
+        process, after, above = pending.popleft()
+        if after and model.joins(process) and process in joined:
+            joined[process].after += after
+            continue
+        placed, later = _placed(model, process, after, timers[process] if not after else None)
+        stages += placed
+        if len(stages) > MOST_STAGES:
+            model.file.refuse(process.element, f"expected at most {MOST_STAGES} stages, one for each trigger of a task")
+        if after and model.joins(process):
+            joined[process] = placed[0]
+        above |= {process}
+        for stage, followers in later:
+            for follower in followers:
+                if timers[follower]:
+                    model.note(
+                        f"{follower.name} has a timer and is triggered by {process.name}: the timer alone is taken."
+                    )
+                elif follower in above or stage.process is follower:
+                    model.note(f"{follower.name} is triggered by what it triggers itself: that trigger is left out.")
+                else:
+                    pending.append((follower, [stage], above | {stage.process}))
+    left = [process.name for process in order if all(stage.process is not process for stage in stages)]
+    if left:
+        model.note(f"Left out, since nothing states when they run: {', '.join(left)}.")
+    stages.sort(key=lambda stage: order[stage.process])
+    _name(model, stages)
+    return stages
+
+
+def _placed(
+    model: _Model, process: Process, after: list[_Stage], timer: _Timer | None
+) -> tuple[list[_Stage], list[tuple[_Stage, list[Process]]]]:
+    """Return the stages of a run of a process, and which processes each of them starts."""
+    wait = next((place for place, item in enumerate(process.items) if kind(item) == "WaitEvent"), None)
+    started = model.triggered(process.items if wait is None else process.items[:wait])
+    if wait is None or not started:
+        stage = _Stage(process, process.items, after, timer)
+        return [stage], [(stage, model.triggered(process.items))]
+    awaited, *others = started
+    before = _Stage(process, process.items[:wait], after, timer, awaited)
+    inner = _Stage(awaited, awaited.items, [before], None, awaited)
+    rest = _Stage(process, process.items[wait:], [inner], None, awaited)
+    others += [other for other in model.triggered(rest.items) if other not in started]
+    return [before, inner, rest], [(inner, model.triggered(inner.items)), (rest, others)]
+
+
+def _name(model: _Model, stages: list[_Stage]) -> None:
+    names = Names()
+    whole = [stage for stage in stages if stage.group is None or stage.process is stage.group]
+    for stage in whole:
+        stage.name = names.take(stage.process.name)
+    for stage in stages:
+        if stage.group is not None and stage.process is stage.group:
+            (before,) = stage.after
+            before.name = names.take(f"{stage.name}-pre")
+            rest = next(other for other in stages if other.after == [stage] and other.process is before.process)
+            rest.name = names.take(f"{stage.name}-post")
+    shared = [p.name for p in dict.fromkeys(stage.process for stage in whole) if _numbered(p, whole)]
+    if shared:
+        model.note(
+            f"Several stages, numbered, stand for tasks with names alike or several triggers: {', '.join(shared)}."
+        )
+
+
+def _numbered(process: Process, whole: list[_Stage]) -> bool:
+    return any(stage.name != stage_name(process.name) for stage in whole if stage.process is process)
 
 
 def _places(
@@ -226,128 +302,236 @@ def _places(
 
 
 def _stage_document(
-    model: _Model, stage: _Stage, stages: list[_Stage], places: Mapping[str, tuple[str, str, str]], due: bool,
-    notes: list[str],
-) -> dict[str, Any]:  # fmt: skip
-    written = {label for call in stage.calls for label in model.runnables[call].writes}
-    document: dict[str, Any] = {"title": f"{stage.task}: {', '.join(stage.calls)}"[:300], "source": _SOURCE}
-    if stage.after:
-        document["after"] = stage.after
+    model: _Model, stage: _Stage, places: Mapping[str, tuple[str, str, str]], due: bool
+) -> dict[str, Any]:
+    reached = model.software.reached(stage.items)
+    calls = dict.fromkeys(reference(item.get("runnable")) for item in reached if item.get("runnable"))
+    written = dict.fromkeys(_labels(reached, "write"))
+    title = one_line(": ".join(part for part in (stage.process.name, ", ".join(calls)) if part))[:300]
+    document: dict[str, Any] = {"title": title, "source": _SOURCE}
+    if stage.timer is None:
+        document["after"] = [other.name for other in stage.after]
     else:
-        document["period"] = duration(stage.period_ns or 0)
-    reads = _producers(model, stage, stages)
-    if reads:
-        document["reads"] = reads
+        document["period"] = duration(stage.timer.period_ns)
+        for key, value in (("offset", stage.timer.offset_ns), ("jitter", stage.timer.jitter_ns)):
+            if value:
+                document[key] = duration(value)
+    if stage.reads:
+        document["reads"] = [other.name for other in stage.reads]
     document |= {"precisions": ["fp32"], "share": 1, "criticality": "hard" if due else "soft"}
-    document["output_bytes"] = f"{sum(model.sizes.get(label, 0) for label in written)} B"
-    costs = [
-        cost for name, unit in model.hardware.units.items() if (cost := _cost(model, stage, name, unit, places[name]))
-    ]
-    if costs:
-        document["costs"] = costs
-    else:
-        notes.append(f"The model states no ticks for {stage.name} on any unit with a frequency.")
+    size = sum(model.software.sizes.get(label, 0) for label in written)
+    if size > MOST_BYTES:
+        model.file.refuse(stage.process.element, f"expected labels of at most {MOST_BYTES} B, got {size}")
+    document["output_bytes"] = f"{size} B"
+    costs: dict[tuple[str, str, str], tuple[float, dict[str, Any]]] = {}
+    for name, unit in model.hardware.units.items():
+        cost = _cost(model, stage, name, unit, places[name])
+        if cost and cost[0] > costs.get(places[name], (0.0, {}))[0]:  # of several units on one engine the slowest
+            costs[places[name]] = cost
+    document["costs"] = [cost for _, cost in costs.values()] or [_unknown(model, stage, reached)]
     return document
 
 
-def _cost(model: _Model, stage: _Stage, name: str, unit: Unit, place: tuple[str, str, str]) -> dict[str, Any] | None:
-    ticks = mean = moved = 0.0
-    copied = False
-    for call in stage.calls:
-        runnable = model.runnables[call]
-        labels = [*runnable.reads, *runnable.writes]
-        if not runnable.ticks:
-            copied = copied or bool(labels)
-            if not unit.rate:
-                continue
-        elif name in runnable.ticks or "" in runnable.ticks:
-            most, average = runnable.ticks.get(name, runnable.ticks.get("", (0.0, 0.0)))
-            ticks, mean = ticks + most, mean + average
-        else:
-            return None
-        moved += sum(model.sizes.get(label, 0) for label in labels)
-    if not ticks or not unit.frequency_hz:
+def _cost(
+    model: _Model, stage: _Stage, name: str, unit: Unit, place: tuple[str, str, str]
+) -> tuple[float, dict[str, Any]] | None:
+    """Return the time (ns) of a stage on a unit and its cost; None if the model does not state it."""
+    load = model.software.load(stage.items, name, unit)
+    if load is None or not load.ticks or not unit.frequency_hz:
         return None
-    access_ns, how = unit.access_ns(moved)
-    note = f"{ticks:.0f} ticks at {unit.frequency_hz / 1e6:g} MHz{how}; {mean:.0f} ticks on average"
+    access_ns, how = unit.access_ns(load.moved)
+    note = f"{load.ticks:.0f} ticks at {unit.frequency_hz / 1e6:g} MHz{how}; {load.mean:.0f} ticks on average"
     platform, mode, engine = place
-    time = {"value": duration(ticks / unit.frequency_hz * 1e9 + access_ns), "kind": "derived", "source": _SOURCE}
+    time_ns = load.ticks / unit.frequency_hz * 1e9 + access_ns
+    if time_ns > LONGEST_NS:
+        model.file.refuse(
+            stage.process.element, f"{stage.process.name}: expected at most an hour on {name}, got {time_ns / 1e9:g} s"
+        )
+    time = {"value": duration(time_ns), "kind": "derived", "source": _SOURCE}
     cost: dict[str, Any] = {"platform": platform, "mode": mode, "engine": engine, "precision": "fp32"}
     cost |= {"units": 1} if unit.kind == "cpu" else {"scales_with": "compute"}
-    return cost | {"time": time | {"note": note}}
+    return time_ns, cost | {"time": time | {"note": note}}
 
 
-def _producers(model: _Model, stage: _Stage, stages: list[_Stage]) -> list[str]:
-    """Return the stages whose labels a stage reads, the last of an offloaded group, without its own group."""
-    group = {s.name: _group(s, stages) for s in stages}
-    found: dict[str, None] = {}
-    for call in stage.calls:
-        for label in model.runnables[call].reads:
-            for other in stages:
-                writes = any(label in model.runnables[c].writes for c in other.calls)
-                if writes and group[other.name] != group[stage.name]:
-                    last = [s.name for s in stages if group[s.name] == group[other.name] and s.name.endswith("-post")]
-                    found[last[0] if last else other.name] = None
-    return list(found)
+def _unknown(model: _Model, stage: _Stage, reached: Sequence[Element]) -> dict[str, Any]:
+    """Return a placeholder for a stage without a time, with a note that says where and what is missing."""
+    if any(kind(item) == "Ticks" and item.children for item in reached):
+        load = model.software.load(stage.items, "", _ANY)
+        ticks = f"{load.ticks:.0f} ticks" if load else "ticks"
+        clocked = any(unit.frequency_hz for unit in model.hardware.units.values())
+        why = f"{ticks}, but {'for no unit of the model' if clocked else 'no frequency of a processing unit'}"
+    else:
+        why = "no ticks"
+    where = f"{model.file.path.name}:{stage.process.element.line}"
+    model.note(f"{where}: the model states {why} for {stage.process.name}: its time, 1 ns, is a placeholder.")
+    cost = unstated_cost("modelled", 1)
+    cost["time"]["note"] = f"a placeholder: the model states {why}; replace it"
+    return cost
 
 
-def _group(stage: _Stage, stages: list[_Stage]) -> str:
-    for other in stages:
-        if other.name.endswith("-pre") and stage.name in (base := other.name[:-4], f"{base}-pre", f"{base}-post"):
-            return base
-    return stage.name
+def _labels(reached: Sequence[Element], access: str) -> Iterator[str]:
+    for item in reached:
+        if kind(item) == "LabelAccess" and (item.get("access") == "read") == (access == "read"):
+            yield reference(item.get("data"))
 
 
-def _path(task: str, stages: list[_Stage]) -> list[str]:
-    """Return the stages of a task in order, with the process between its halves."""
-    own = [stage.name for stage in stages if stage.task == task]
-    return [own[0], own[0][:-4], own[1]] if len(own) == 2 else own
-
-
-def _deadlines(model: _Model, stages: list[_Stage], notes: list[str]) -> dict[str, Any]:
-    chains: dict[str, Any] = {}
-    constraints = model.sections.get("constraintsModel")
-    for found in constraints.all("requirements") if constraints else ():
-        limit = found.first("limit")
-        value = limit.first("limitValue") if limit else None
-        path = _path(reference(found.get("process")), stages)
-        timed = limit is not None and limit.get("metric") == "ResponseTime" and limit.get("limitType") == "UpperLimit"
-        if value is None or not timed or not path:
-            notes.append(
-                f"Left out: the requirement {found.get('name') or 'without a name'}, not a limit on a response time."
-            )
-            continue
-        name = path[1] if len(path) == 3 else path[0]
-        limit_ns = duration(amount(model.file, value))
-        chains[f"{name}-deadline"] = {"path": path, "deadline": limit_ns, "source": _SOURCE, "criticality": "hard"}
-    return chains
-
-
-def _event_chains(model: _Model, stages: list[_Stage], notes: list[str]) -> dict[str, Any]:
-    """Return the event chains with a latency limit; the others have no deadline and are left out with a note."""
-    constraints, events = model.sections.get("constraintsModel"), model.sections.get("eventModel")
-    entities = {e.get("name"): reference(e.get("entity")) for e in (events.all("events") if events else ())}
-    chains: dict[str, Any] = {}
-    if constraints is None:
-        return chains
-    limits = {
-        reference(c.get("scope")): value
-        for c in constraints.all("timingConstraints")
-        if _kind(c) == "EventChainLatencyConstraint" and (value := c.first("maximum")) is not None
+def _connect_labels(model: _Model, stages: list[_Stage]) -> None:
+    """Let every stage read those that write its labels, of a group that waits the last; not its own group."""
+    writers: dict[str, list[_Stage]] = {}
+    reached = {stage: model.software.reached(stage.items) for stage in stages}
+    last = {
+        stage.after[0]: stage for stage in stages if stage.group and stage.process is not stage.group and stage.after
     }
-    for chain in constraints.all("eventChains"):
-        name = chain.get("name")
-        parts = [part.first("eventChain") or part for part in chain.all("segments") or chain.all("items")] or [chain]
-        hops = [reference(part.get(end)) for part in parts for end in ("stimulus", "response")]
-        path: list[str] = []
-        for hop in hops:
-            task = entities.get(hop, "")
-            task = task if task in model.tasks else next((s.task for s in stages if task in s.calls), "")
-            path += [stage for stage in _path(task, stages) if stage not in path]
-        if name in limits and path:
-            limit = duration(amount(model.file, limits[name]))
-            chains[stage_name(name)] = {"path": path, "deadline": limit, "source": _SOURCE, "criticality": "hard"}
-        else:
-            steps = " -> ".join(path) or "no task of the model"
-            notes.append(f"The model states no latency limit for the event chain {name}: {steps}.")
+    ends: dict[_Stage, _Stage] = {}
+    for inner, rest in last.items():
+        ends |= {inner: rest, rest: rest, **dict.fromkeys(inner.after, rest)}
+    for stage in stages:
+        for label in dict.fromkeys(_labels(reached[stage], "write")):
+            writers.setdefault(label, []).append(stage)
+    for stage in stages:
+        sources: dict[_Stage, None] = {}
+        for label in _labels(reached[stage], "read"):
+            for other in writers.get(label, ()):
+                end = ends.get(other, other)
+                if end is not ends.get(stage, stage):
+                    sources[end] = None
+        stage.reads = list(sources)
+
+
+def _groups(stages: Sequence[_Stage], process: Process) -> list[list[_Stage]]:
+    """Return the stages of each run of a process in order, with what it waits for between its halves."""
+    own = [stage for stage in stages if stage.process is process]
+    halves = [stage for stage in own if stage.group is not None and stage.group is not process]
+    if not halves:
+        return [[stage] for stage in own]
+    return [
+        [*rest.after[0].after, *rest.after, rest] for rest in halves if rest.after and rest.after[0].group is rest.group
+    ]
+
+
+def _from_timer(path: list[_Stage]) -> list[_Stage]:
+    """Return a path that begins at a timer: what triggers its first stage comes before it."""
+    before: list[_Stage] = []
+    first = path[0]
+    while first.timer is None and first.after:
+        first = first.after[0]
+        before.insert(0, first)
+    return [*before, *path]
+
+
+def _chain(path: Sequence[_Stage], deadline_ns: float) -> dict[str, Any]:
+    names = [stage.name for stage in path]
+    return {"path": names, "deadline": duration(deadline_ns), "source": _SOURCE, "criticality": "hard"}
+
+
+def _deadlines(model: _Model, stages: list[_Stage], names: Names) -> dict[str, Any]:
+    """Return a chain for every limit on a response time, from the timer on where a task is triggered."""
+    chains: dict[str, Any] = {}
+    for requirement in model.listed("constraintsModel", "requirements"):
+        limit = requirement.first("limit")
+        value = limit.first("limitValue") if limit else None
+        processes = model.software.named(requirement.get("process"))
+        groups = [group for process in processes for group in _groups(stages, process)]
+        title = requirement.get("name") or "without a name"
+        timed = limit is not None and limit.get("metric") == "ResponseTime" and limit.get("limitType") == "UpperLimit"
+        if value is None or not timed:
+            model.note(f"Left out: the requirement {title}, not a limit on a response time.")
+            continue
+        if not groups:
+            model.note(f"Left out: the requirement {title}, on a task that is left out or not there.")
+            continue
+        if len(processes) > 1:
+            model.note(f"The requirement {title} names {len(processes)} tasks: it is taken for each of them.")
+        limit_ns = period(model.file, value)
+        for group in groups:
+            path = _from_timer(group)
+            if len(path) > len(group):
+                model.note(
+                    f"The requirement {title} is on a task that {group[0].after[0].process.name} triggers: its chain "
+                    f"begins at the timer of {path[0].process.name}, which is stricter."
+                )
+            middle = group[1] if len(group) == 3 else group[0]
+            chains[names.take(f"{middle.name}-deadline")] = _chain(path, limit_ns)
     return chains
+
+
+def _event_chains(model: _Model, stages: list[_Stage], names: Names) -> dict[str, Any]:
+    """Return the event chains with a latency limit; the others have no deadline and are left out with a note."""
+    limits: dict[str, dict[str, float]] = {}
+    for constraint in model.listed("constraintsModel", "timingConstraints"):
+        value = constraint.first("maximum")
+        if kind(constraint) == "EventChainLatencyConstraint" and value is not None:
+            which = "age" if constraint.get(PLAIN_TYPE) == "Age" else "reaction"
+            mine = limits.setdefault(reference(constraint.get("scope")), {})
+            mine[which] = min(period(model.file, value), mine.get(which, LONGEST_NS))
+    chains: dict[str, Any] = {}
+    for element in model.listed("constraintsModel", "eventChains"):
+        name = element.get("name")
+        parts = [part.first("eventChain") or part for part in element.all("segments") or element.all("items")]
+        hops = [part.get(end) for part in parts or [element] for end in ("stimulus", "response")]
+        path: list[_Stage] = []
+        for hop in hops:
+            path += [stage for stage in _of_event(model, stages, hop, element) if stage not in path]
+        whole = _linked(_from_timer(path)) if path else []
+        mine = limits.get(name, {})
+        if mine and whole:
+            chain = _chain(whole, mine.get("reaction", mine.get("age", 0.0)))
+            if "age" in mine:
+                chain["max_age"] = duration(mine["age"])
+            chains[names.take(name)] = chain
+            continue
+        steps = " -> ".join(stage.name for stage in path) or "no task of the model"
+        if mine and path:
+            model.note(f"Left out: the event chain {name}, whose tasks neither trigger nor read each other: {steps}.")
+        else:
+            model.note(f"The model states no latency limit for the event chain {name}: {steps}.")
+    return chains
+
+
+def _of_event(model: _Model, stages: list[_Stage], hop: str, at: Element) -> list[_Stage]:
+    """Return the stages of the task, or of the first that calls the runnable, which an event is about."""
+    event = model.events.one(reference(hop), at)
+    if event is None:
+        return []
+    entity = event.get("entity")
+    processes = model.software.named(entity)
+    if not processes and (runnable := model.software.runnables.one(reference(entity), event)) is not None:
+        calling = (
+            s for s in stages if any(model.software.called(i) is runnable for i in model.software.reached(s.items))
+        )
+        processes = [stage.process for stage in calling][:1]
+    if not processes:
+        processes = model.targets.get(reference(entity), [])[:1]
+    groups = [group for process in processes for group in _groups(stages, process)]
+    return groups[0] if groups else []
+
+
+def _linked(path: list[_Stage]) -> list[_Stage]:
+    """Return a path with the stages between neighbours that are linked through others; empty if some are not linked."""
+    whole = path[:1]
+    for last, stage in pairwise(path):
+        between = _way(last, stage)
+        if between is None:
+            return []
+        whole += [*between, stage]
+    return whole if len(set(whole)) == len(whole) else []
+
+
+def _way(first: _Stage, last: _Stage) -> list[_Stage] | None:
+    """Return the fewest stages between two, back from the last to what it waits for or reads; None if no way leads."""
+    ahead: dict[_Stage, _Stage | None] = {last: None}
+    pending = deque([last])
+    while pending:
+        stage = pending.popleft()
+        for source in (*stage.after, *stage.reads):
+            if source is first:
+                way: list[_Stage] = []
+                step: _Stage | None = stage
+                while step is not None and step is not last:
+                    way.append(step)
+                    step = ahead[step]
+                return way
+            if source not in ahead:
+                ahead[source] = stage
+                pending.append(source)
+    return None

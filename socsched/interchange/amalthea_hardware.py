@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from socsched.interchange.xml_file import Element, XmlFile
+from socsched.limits import LONGEST_NS
 
 _UNITS = {
     **{"ps": 1e-3, "ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9},
@@ -30,6 +31,8 @@ def amount(file: XmlFile, element: Element) -> float:
     """Return a quantity in ns, bytes, Hz or bytes/s; DescriptorError if it is not one."""
     factor = _UNITS.get(element.get("unit"))
     value = plain(file, element, "value")
+    if not value and not element.get("unit"):
+        return 0.0
     if factor is None:
         file.refuse(element, f"expected a known unit, got {element.get('unit')!r}")
     return value * factor
@@ -68,6 +71,11 @@ class Unit:
     rate: float = 0.0
     line: int = _LINE
 
+    def linear_ns(self, ticks: float, moved: float) -> float:
+        """Return the time of ticks and of bytes of labels, lines not rounded up; 0 for what is not stated."""
+        access = moved / self.rate * 1e9 if self.rate else moved / self.line * self.latency_ns
+        return (ticks / self.frequency_hz * 1e9 if self.frequency_hz else 0.0) + access
+
     def access_ns(self, moved: float) -> tuple[float, str]:
         """Return the time to access bytes of labels, and how it was computed."""
         if not moved:
@@ -86,33 +94,48 @@ class Hardware:
     units: dict[str, Unit] = field(default_factory=dict)
 
 
+def period(file: XmlFile, element: Element) -> float:
+    """Return a positive time of at most an hour, the longest that pipelines take; DescriptorError if it is not one."""
+    ns = amount(file, element)
+    if not 1 <= ns <= LONGEST_NS:
+        file.refuse(element, f"expected a time from 1 ns to 1 hour, got {element.get('value')} {element.get('unit')}")
+    return ns
+
+
 def read_hardware(file: XmlFile, section: Element | None) -> Hardware:
-    """Return the hardware of a model; of a definition used by several units, the slowest access counts."""
-    found = Hardware()
+    """Return the hardware of a model; of a definition used by several units, the slowest counts."""
+    hardware = Hardware()
     if section is None:
-        return found
-    domains = {d.get("name"): v for d in section.all("domains") if (v := d.first("defaultValue")) is not None}
+        return hardware
+    domains: dict[str, Element] = {}
+    for domain in section.all("domains"):
+        if (value := domain.first("defaultValue")) is not None:
+            if domain.get("name") in domains:
+                file.refuse(domain, f"expected domains with distinct names, {domain.get('name')!r} is there twice")
+            domains[domain.get("name")] = value
     sizes = [size for d in section.all("definitions") if (size := d.first("lineSize")) is not None]
     line = round(amount(file, sizes[0])) if sizes else _LINE
     for definition in section.all("definitions"):
         if definition.get("type").endswith("ProcessingUnitDefinition"):
-            kind = definition.get("puType").lower() or "cpu"
-            found.units[definition.get("name")] = Unit(kind, line=max(1, line))
+            name = definition.get("name")
+            if name in hardware.units:
+                file.refuse(definition, f"expected processing units with distinct names, {name!r} is there twice")
+            hardware.units[name] = Unit(definition.get("puType").lower() or "cpu", line=max(1, line))
     for element in section.walk():
         if element.tag == "structures" and element.get("structureType") == "System":
-            found.name = element.get("name") or found.name
+            hardware.name = element.get("name") or hardware.name
         if element.tag != "modules" or not element.get("type").endswith(":ProcessingUnit"):
             continue
-        unit = found.units.get(reference(element.get("definition")))
-        domain = domains.get(reference(element.get("frequencyDomain")))
-        if unit is None or domain is None:
+        unit = hardware.units.get(reference(element.get("definition")))
+        clock = domains.get(reference(element.get("frequencyDomain")))
+        if unit is None or clock is None or not (frequency := amount(file, clock)):
             continue
-        unit.frequency_hz = amount(file, domain)
+        unit.frequency_hz = min(frequency, unit.frequency_hz or frequency)
         for access in element.all("accessElements"):
             cycles = [bound(file, v)[0] for k in ("readLatency", "writeLatency") if (v := access.first(k)) is not None]
             rate = access.first("dataRate")
-            if cycles and unit.frequency_hz:
-                unit.latency_ns = max(unit.latency_ns, max(cycles) / unit.frequency_hz * 1e9)
-            if rate is not None:
-                unit.rate = amount(file, rate)
-    return found
+            if cycles:
+                unit.latency_ns = max(unit.latency_ns, max(cycles) / frequency * 1e9)
+            if rate is not None and (given := amount(file, rate)):
+                unit.rate = min(given, unit.rate or given)
+    return hardware

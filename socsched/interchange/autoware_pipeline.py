@@ -11,37 +11,44 @@ from pathlib import Path
 from typing import Any
 
 from socsched.errors import InputError
-from socsched.interchange.pipeline_text import ImportedPipeline, duration, stage_name, unstated_cost
+from socsched.interchange.pipeline_text import ImportedPipeline, Names, duration, stage_name, unstated_cost
 from socsched.planning.export import autoware
 from socsched.planning.export.threads import Thread
+from socsched.text import one_line
 
 _SOURCE = "configuration"
-_TIMER = re.compile(r"@Timer\((\d{1,17})\)")
 _WORKER = re.compile(r"(.+)/\d{1,6}")
 _BUDGET = "the budget of SCHED_DEADLINE; the file does not state execution times"
 
 
 def import_autoware(path: Path) -> ImportedPipeline:
     """Return the pipeline of a configuration; DescriptorError with positions for faults, InputError without periods."""
-    groups: dict[str, list[Thread]] = {}
+    groups: dict[tuple[str, str], list[Thread]] = {}
     for thread in autoware.load(path):
         match = _WORKER.fullmatch(thread.name)
-        owner = match[1] if match and match[1] in groups else thread.name
-        groups.setdefault(owner, []).append(thread)
-    stages, chains, left = dict[str, Any](), dict[str, Any](), list[str]()
-    for owner, threads in groups.items():
-        first, name = threads[0], stage_name(owner.strip("/"))
-        timer = _TIMER.search(owner)
-        period = first.period_ns or (int(timer[1]) if timer else 0)
+        owner = match[1] if match and (match[1], thread.scope) in groups else thread.name
+        groups.setdefault((owner, thread.scope), []).append(thread)
+    stages, chains, left, notes, names = dict[str, Any](), dict[str, Any](), list[str](), list[str](), Names()
+    for (owner, scope), threads in groups.items():
+        first = threads[0]
+        called = f"{owner} in {scope}" if scope else owner
+        timers = [int(text) for text in autoware.TIMER.findall(owner) if int(text)]
+        period = first.period_ns or min(timers, default=0)
         if not period:
-            left.append(owner)
+            left.append(called)
             continue
-        if name in stages:
-            raise InputError(f"{path}: two groups have the name {name!r} as stages", "rename one of them")
-        stages[name] = _stage(owner, threads, period)
+        if len(timers) > 1:
+            notes.append(f"{called} has {len(timers)} timers; one stage stands for them, with the shortest period.")
+        if first.period_ns and timers and first.period_ns not in timers:
+            notes.append(
+                f"{called}: the timer runs every {timers[0]} ns, its budget is renewed every {first.period_ns} ns, "
+                "which is taken."
+            )
+        name = names.take(owner.strip("/"))
+        stages[name] = _stage(called, threads, period)
         if first.deadline_ns:
             limit = {"path": [name], "deadline": duration(first.deadline_ns), "source": _SOURCE}
-            chains[f"{name}-deadline"] = limit
+            chains[f"{name[:55]}-deadline"] = limit
     if not stages:
         raise InputError(
             f"{path}: no thread has a period: neither SCHED_DEADLINE nor a timer in its id",
@@ -50,27 +57,32 @@ def import_autoware(path: Path) -> ImportedPipeline:
     notes = [
         f"Imported from {path.name}. Execution times are the budgets; where the file has none, 1 ns is a placeholder.",
         "The file states neither data flow nor data types: stages are independent, fp32 is assumed.",
+        *notes,
     ]
     if left:
         notes.append(f"Left out, since the file does not state how often they run: {', '.join(left)}.")
     mapping: dict[str, Any] = {
         "schema_version": "1",
         "name": stage_name(path.stem),
-        "title": f"threads of {path.name}"[:300],
-        "sources": {_SOURCE: {"title": "thread configuration of the callback isolated executor", "where": path.name}},
+        "title": one_line(f"threads of {path.name}")[:300],
+        "sources": {
+            _SOURCE: {"title": "thread configuration of the callback isolated executor", "where": one_line(path.name)}
+        },
         "stages": stages,
     }
     if chains:
         mapping["chains"] = chains
-    return ImportedPipeline(mapping, tuple(notes))
+    return ImportedPipeline(mapping, tuple(map(one_line, notes)))
 
 
 def _stage(owner: str, threads: list[Thread], period: int) -> dict[str, Any]:
     first = threads[0]
-    how = {"fifo": f"SCHED_FIFO {first.priority}", "other": f"SCHED_OTHER {first.nice}"}.get(first.policy)
+    value = {"deadline": "", "fifo": f" {first.priority}", "rr": f" {first.priority}"}.get(
+        first.policy, f" {first.nice}"
+    )
     cpus = ", ".join(str(cpu) for thread in threads for cpu in thread.processors) or "all"
     document: dict[str, Any] = {
-        "title": f"{owner}: {how or 'SCHED_DEADLINE'} on CPUs {cpus}"[:300],
+        "title": one_line(f"{owner}: {autoware.POLICIES[first.policy]}{value} on CPUs {cpus}")[:300],
         "source": _SOURCE,
         "period": duration(period),
         "precisions": ["fp32"],

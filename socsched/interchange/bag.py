@@ -16,7 +16,7 @@ from typing import Any
 
 from socsched.descriptor.source import read as read_yaml
 from socsched.errors import InputError
-from socsched.interchange.pipeline_text import ImportedPipeline, duration, stage_name
+from socsched.interchange.pipeline_text import ImportedPipeline, Names, duration, stage_name
 from socsched.interchange.sqlite_file import open_sqlite
 from socsched.limits import LONGEST_NS
 from socsched.runtime.mcap_file import MOST_MESSAGES, MOST_TOPICS, open_mcap
@@ -62,14 +62,15 @@ def import_bag(path: Path) -> ImportedPipeline:
     """Return a pipeline with a sensor for every topic and one placeholder stage; InputError for faulty files."""
     topics = read_topics(path)
     sensors: dict[str, Any] = {}
-    notes: list[str] = []
+    names, notes = Names(), list[str]()
+    names.take("placeholder")
     for name, topic in sorted(topics.items()):
         rate = rate_of(topic)
         if rate is None:
             shown = f"{len(topic.times)} message{'s' * (len(topic.times) != 1)}"
             notes.append(f"{one_line(name)} ({one_line(topic.type)}): left out, {shown} give no period.")
             continue
-        key = _free(stage_name(name), sensors)
+        key = names.take(name)
         sensors[key] = {
             "kind": _KINDS.get(topic.type, "topic"),
             "period": duration(rate.period_ns),
@@ -146,13 +147,6 @@ def _note(key: str, name: str, topic: RecordedRate, rate: Rate) -> str:
         f"{key}: {one_line(name)}, {one_line(topic.type)}, {len(topic.times)} messages, {apart}, "
         f"{sizes[0]} to {sizes[-1]} bytes (median {sizes[len(sizes) // 2]}){lost}."
     )
-
-
-def _free(name: str, taken: Mapping[str, object]) -> str:
-    number, found = 2, name
-    while found in taken or found == "placeholder":
-        found, number = f"{name[:55]}-{number}", number + 1
-    return found
 
 
 def _files(path: Path) -> list[Path]:

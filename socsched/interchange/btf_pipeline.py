@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from socsched.errors import InputError
-from socsched.interchange.pipeline_text import ImportedPipeline, duration, stage_name
+from socsched.interchange.pipeline_text import ImportedPipeline, Names, duration, stage_name
 from socsched.interchange.trace_result import Recorded, tasks_of
 from socsched.runtime.profile import quantiles
+from socsched.text import one_line
 from socsched.trace import btf
 
 _SOURCE = "trace"
@@ -19,18 +20,19 @@ def import_btf(path: Path) -> ImportedPipeline:
 
     Deadlines are those that notes of activations state, as in socsched's own traces; others have none.
     """
-    tasks = tasks_of(btf.read(path))
+    trace, assumed = btf.read_noted(path)
+    tasks = tasks_of(trace)
     timed = [task for task in tasks if task.period_ns]
     if not timed:
         raise InputError(f"{path}: no task was activated twice and finished a job", "record a longer time")
-    names = {task.name: stage_name(task.name) for task in timed}
-    if len(set(names.values())) < len(names):
-        raise InputError(f"{path}: two tasks have the same name as stages", "rename them: letters, digits, - and .")
+    unique = Names()
+    names = {task.name: unique.take(task.name) for task in timed}
     notes = [
         f"Imported from {path.name}. BTF states neither predecessors nor data types: every task is periodic with the "
         "lateness it showed as jitter, and fp32 is assumed.",
+        *assumed,
     ]
-    left = [task.name for task in tasks if not task.period_ns]
+    left = [one_line(task.name) for task in tasks if not task.period_ns]
     if left:
         notes.append(f"Left out, activated only once: {', '.join(left)}.")
     chains = {
@@ -61,7 +63,7 @@ def _stage(task: Recorded) -> dict[str, Any]:
     longest["note"] = f"longest of {len(task.times_ns)} jobs"
     cost = {"platform": "recorded", "mode": "as recorded", "engine": task.engine, "precision": "fp32"}
     return {
-        "title": task.name[:300],
+        "title": one_line(task.name)[:300],
         "source": _SOURCE,
         "period": duration(task.period_ns),
         "jitter": duration(min(task.jitter_ns, task.period_ns)),

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from socsched.errors import InputError, UsageError
-from socsched.interchange.pipeline_text import ImportedPipeline, duration, stage_name, unstated_cost
+from socsched.interchange.pipeline_text import ImportedPipeline, Names, duration, stage_name, unstated_cost
+from socsched.limits import LONGEST_NS
 from socsched.planning.export import cyberrt, textproto
 from socsched.planning.export.threads import Thread
+from socsched.text import one_line
 from socsched.units import parse_duration
 
 _SOURCE = "dag"
@@ -23,7 +25,7 @@ PREFIX = "/socsched/"
 MOST_FILES = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Component:
     """A component: `interval_ns` of a timer component (else 0), channels it reads, the first of which triggers it."""
 
@@ -43,8 +45,8 @@ def components(path: Path) -> list[Component]:
         for component in module.messages("timer_components"):
             config = component.message("config")
             interval = config.number("interval")
-            if interval < 1:
-                raise config.fault("interval", "expected a whole number of milliseconds from 1 on")
+            if not 1 <= interval <= LONGEST_NS // 10**6:
+                raise config.fault("interval", f"expected 1 to {LONGEST_NS // 10**6} milliseconds, got {interval}")
             found.append(Component(config.text("name"), interval * 10**6, ()))
     return found
 
@@ -59,106 +61,112 @@ def import_cyberrt(
     """
     files = sorted(source.glob("**/*.dag"))[:MOST_FILES] if source.is_dir() else [source]
     listed = [component for file in files for component in components(file)]
-    names = {component.name: stage_name(component.name) for component in listed}
-    if not listed or len(names) < len(listed) or len(set(names.values())) < len(names):
-        raise InputError(f"{source}: expected components with distinct names", "give a .dag file, or a folder of them")
+    if not listed:
+        raise InputError(f"{source}: expected components", "give a .dag file, or a folder of them")
     known = {channel for component in listed for channel in component.channels}
     unknown = sorted(set(channels or {}) - known)
     if unknown:
         raise UsageError(f"no component reads the channel {unknown[0]!r}", f"channels: {', '.join(sorted(known))}")
-    writers, sensors = _origins(known, names, channels or {})
-    threads = _placed(conf)
-    stages, left = dict[str, Any](), list[str]()
-    kept = _reachable(listed, names, writers, sensors)
-    for component in listed:
-        if component.name in kept:
-            stages[names[component.name]] = _stage(component, names, writers, kept, threads)
-        else:
-            left.append(f"{component.name} ({component.channels[0] if component.channels else 'no reader'})")
-    if not stages:
+    taken = Names()
+    names = {component: taken.take(component.name) for component in listed}
+    first = {component.name: names[component] for component in reversed(listed)}
+    writers, sensors = _origins(known, first, taken, channels or {})
+    threads = cyberrt.load(conf) if conf else []
+    placed: dict[str, list[Thread]] = {}
+    for thread in threads:
+        placed.setdefault(thread.task, []).append(thread)
+    kept = _reachable(listed, names, writers, {name for name, _ in sensors.values()})
+    if not kept:
         raise InputError(
             f"{source}: nothing states how often a component runs", "name the periods of channels: --channel /c=100ms"
         )
+    running = {names[component] for component in kept} | {name for name, _ in sensors.values()}
+    stages = {names[c]: _stage(c, writers, running, placed.get(c.name, [])) for c in listed if c in kept}
     notes = [
         f"Imported from {source.name}. DAG files state neither execution times, deadlines nor data types: the costs "
         "of 1 ns are placeholders (measure them: profile import), fp32 is assumed.",
     ]
+    twice = [c.name for c in dict.fromkeys(listed) if names[c] != stage_name(c.name)]
+    if twice:
+        notes.append(f"Components with names alike are numbered: {', '.join(dict.fromkeys(twice))}.")
+    left = [f"{c.name} ({c.channels[0] if c.channels else 'no reader'})" for c in listed if c not in kept]
     if left:
         notes.append(f"Left out, since the writer of their first channel is not stated: {', '.join(left)}.")
+    notes += _configured(threads, {component.name for component in listed})
     mapping: dict[str, Any] = {
         "schema_version": "1",
         "name": stage_name(source.stem),
-        "title": f"CyberRT components of {source.name}"[:300],
-        "sources": {_SOURCE: {"title": "DAG files of Apollo CyberRT", "where": source.name}},
+        "title": one_line(f"CyberRT components of {source.name}")[:300],
+        "sources": {_SOURCE: {"title": "DAG files of Apollo CyberRT", "where": one_line(source.name)}},
     }
     if sensors:
         mapping["sensors"] = {
-            stage_name(channel.strip("/")): {"kind": "channel", "period": text, "source": _SOURCE}
-            for channel, text in sensors.items()
+            name: {"kind": "channel", "period": text, "source": _SOURCE} for name, text in sensors.values()
         }
-    return ImportedPipeline({**mapping, "stages": stages}, tuple(notes))
+    return ImportedPipeline({**mapping, "stages": stages}, tuple(map(one_line, notes)))
+
+
+def _configured(threads: Sequence[Thread], components: set[str]) -> list[str]:
+    """Return notes on the groups of a scheduler configuration, and on its tasks that are no components."""
+    notes = []
+    for scope in dict.fromkeys(thread.scope for thread in threads if thread.scope):
+        mine = [thread for thread in threads if thread.scope == scope]
+        tasks = ", ".join(f"{thread.name} {thread.priority}" for thread in mine)
+        how = f"{scope}, threads of SCHED_{mine[0].policy.upper()} on CPUs {_cpus(mine[:1])}"
+        notes.append(f"Scheduler configuration, {how}; priorities: {tasks}.")
+    others = [thread.name for thread in threads if thread.task not in components and thread.name not in components]
+    if others:
+        notes.append(f"In the scheduler configuration, but no component of the DAG: {', '.join(others)}.")
+    return notes
 
 
 def _origins(
-    known: set[str], names: Mapping[str, str], given: Mapping[str, str]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return channel -> stage or sensor that writes it, and channel -> period of those that become sensors."""
-    writers, sensors = dict[str, str](), dict[str, str]()
+    known: set[str], first: Mapping[str, str], taken: Names, given: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
+    """Return channel -> stage or sensor that writes it, and channel -> name and period of those that become sensors."""
+    writers, sensors = dict[str, str](), dict[str, tuple[str, str]]()
     for channel in sorted(known):
         text = given.get(channel, "")
         own = channel.removeprefix(PREFIX) if channel.startswith(PREFIX) else ""
-        if text in names or own in names:
-            writers[channel] = names[text or own]
+        if text in first or own in first:
+            writers[channel] = first[text or own]
         elif text:
             try:
-                sensors[channel] = duration(parse_duration(text))
+                period = duration(parse_duration(text))
             except ValueError:
                 raise UsageError(
                     f"--channel {channel}: expected a component or a period, got {text!r}", "such as 100ms"
                 ) from None
-            writers[channel] = stage_name(channel.strip("/"))
+            writers[channel] = taken.take(channel.strip("/"))
+            sensors[channel] = (writers[channel], period)
     return writers, sensors
 
 
 def _reachable(
-    listed: Sequence[Component], names: Mapping[str, str], writers: Mapping[str, str], sensors: Mapping[str, str]
-) -> set[str]:
+    listed: Sequence[Component], names: Mapping[Component, str], writers: Mapping[str, str], running: set[str]
+) -> set[Component]:
     """Return the components whose activation is known: timers, and those triggered by them or by sensors."""
-    running = {stage_name(channel.strip("/")) for channel in sensors}
-    kept: set[str] = set()
+    kept: set[Component] = set()
     while True:
         more = {
-            c.name
+            c
             for c in listed
-            if c.name not in kept and (c.interval_ns or (c.channels and writers.get(c.channels[0]) in running))
+            if c not in kept and (c.interval_ns or (c.channels and writers.get(c.channels[0]) in running))
         }
         if not more:
             return kept
         kept |= more
-        running |= {names[name] for name in more}
-
-
-def _placed(conf: Path | None) -> dict[str, list[Thread]]:
-    found: dict[str, list[Thread]] = {}
-    for thread in cyberrt.load(conf) if conf else ():
-        found.setdefault(thread.task, []).append(thread)
-    return found
+        running = running | {names[component] for component in more}
 
 
 def _stage(
-    component: Component,
-    names: Mapping[str, str],
-    writers: Mapping[str, str],
-    kept: set[str],
-    threads: Mapping[str, list[Thread]],
+    component: Component, writers: Mapping[str, str], running: set[str], mine: Sequence[Thread]
 ) -> dict[str, Any]:
-    mine = threads.get(component.name, [])
     title = component.name
     if mine:
-        cpus = ", ".join(str(cpu) for thread in mine for cpu in thread.processors)
-        title += f": priority {mine[0].priority} on CPUs {cpus}"
-    document: dict[str, Any] = {"title": title[:300], "source": _SOURCE}
-    running = {names[name] for name in kept} | set(writers.values())
+        scope = f" in {mine[0].scope}" if mine[0].scope else ""
+        title += f": priority {mine[0].priority} on CPUs {_cpus(mine)}{scope}"
+    document: dict[str, Any] = {"title": one_line(title)[:300], "source": _SOURCE}
     if component.interval_ns:
         document["period"] = duration(component.interval_ns)
     else:
@@ -169,3 +177,7 @@ def _stage(
     width = max(1, len(mine))
     costs = [unstated_cost("configured", width)]
     return document | {"precisions": ["fp32"], "share": width, "output_bytes": "0 B", "costs": costs}
+
+
+def _cpus(threads: Sequence[Thread]) -> str:
+    return ", ".join(str(cpu) for thread in threads for cpu in thread.processors) or "all"

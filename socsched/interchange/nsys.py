@@ -19,7 +19,7 @@ from socsched.interchange.recording import (
     device_times,
     range_sections,
 )
-from socsched.interchange.sqlite_file import open_sqlite
+from socsched.interchange.sqlite_file import Database, open_sqlite
 
 MAGIC = b"SQLite format 3\x00"
 MOST_ROWS = 5_000_000
@@ -38,7 +38,7 @@ def recording(path: Path) -> Recording:
         raise InputError(f"{path}: not a readable SQLite export: {error}", _HINT) from None
 
 
-def _read(path: Path, base: sqlite3.Connection) -> Recording:
+def _read(path: Path, base: Database) -> Recording:
     tables = {name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type='table'")}
     device = [name for part in _DEVICE if (name := f"CUPTI_ACTIVITY_KIND_{part}") in tables]
     if not device:
@@ -75,7 +75,7 @@ def _read(path: Path, base: sqlite3.Connection) -> Recording:
     return Recording(str(path), "Nsight Systems", sections, max(len(s.times_ns) for s in sections))
 
 
-def _graphs(path: Path, base: sqlite3.Connection) -> tuple[Section, ...]:
+def _graphs(path: Path, base: Database) -> tuple[Section, ...]:
     spans: dict[int, list[tuple[int, int, int]]] = {}
     for start, end, graph in _rows(path, base, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ("start", "end", "graphId")):
         spans.setdefault(graph, []).append((start, start, end))
@@ -87,13 +87,13 @@ def _graphs(path: Path, base: sqlite3.Connection) -> tuple[Section, ...]:
     return tuple(found)
 
 
-def _texts(base: sqlite3.Connection) -> Iterator[tuple[int, str]]:
+def _texts(base: Database) -> Iterator[tuple[int, str]]:
     for key, value in base.execute(f"SELECT id, value FROM StringIds LIMIT {MOST_ROWS}"):
         yield key, str(value)
 
 
 def _rows(
-    path: Path, base: sqlite3.Connection, table: str, columns: tuple[str, ...], texts: list[str] | None = None
+    path: Path, base: Database, table: str, columns: tuple[str, ...], texts: list[str] | None = None
 ) -> Iterator[tuple[int, ...]]:
     """Yield rows of a table whose numbers are whole and whose end is not before the start; others are left out."""
     listed = ", ".join(f'"{name}"' for name in columns)

@@ -52,6 +52,26 @@ def stage_name(text: str) -> str:
     return name[:60].rstrip("-.") or "stage"
 
 
+class Names:
+    """Names of stages and chains for texts of a source: distinct, however alike the texts are once simplified."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._last: dict[str, int] = {}
+
+    def take(self, text: str) -> str:
+        """Return the name for a text, with a number if the name is taken."""
+        base = stage_name(text)
+        number = self._last.get(base, 0)
+        name = ""
+        while not name or name in self._taken:
+            number += 1
+            name = base if number == 1 else f"{base[:56]}-{number}"
+        self._last[base] = number
+        self._taken.add(name)
+        return name
+
+
 def duration(ns: float) -> str:
     """Return a time in text with its unit, to the nanosecond."""
     return f"{round(ns)} ns" if ns < 1e5 else f"{round(ns) / 1e6:.6f}".rstrip("0").rstrip(".") + " ms"

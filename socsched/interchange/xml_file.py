@@ -14,6 +14,8 @@ from socsched.errors import DescriptorError, Finding
 MOST_BYTES = 2**26
 MOST_ELEMENTS = 10**6
 MOST_DEPTH = 64
+PLAIN_TYPE = "type without prefix"
+"""Key of an attribute `type` beside one of XML Schema instances, such as xsi:type."""
 
 
 @dataclass(slots=True)
@@ -73,6 +75,8 @@ class XmlFile:
             count += 1
             named = sorted(attributes.items(), key=lambda item: ":" in item[0])  # xsi:type before a plain type
             element = here(tag.rpartition(":")[2], {k.rpartition(":")[2]: v for k, v in named})
+            if "type" in attributes and element.get("type") != attributes["type"]:
+                element.attributes[PLAIN_TYPE] = attributes["type"]
             if count > MOST_ELEMENTS or len(stack) > MOST_DEPTH:
                 self.refuse(element, f"expected at most {MOST_ELEMENTS} elements, nested at most {MOST_DEPTH} deep")
             stack[-1].children.append(element)

@@ -34,7 +34,9 @@ class Accelerator:
 
 
 def accelerators(platform: Platform, engines: Sequence[str] = (), version: str | None = None) -> list[Accelerator]:
-    """Return the accelerators of `platform`: those named in `engines` (by id or kind), else all with operator rules.
+    """Return the accelerators of `platform`: those named in `engines` (id or kind), else all that could take a network.
+
+    An engine whose rules list no operator (an image resizer) takes declared functions alone, and is judged if named.
 
     `version` is that of their runtime, None: the version that the platform names.  Raises UsageError for an unknown
     engine, an engine without rules, and a version that is no version.
@@ -44,7 +46,7 @@ def accelerators(platform: Platform, engines: Sequence[str] = (), version: str |
     for name in engines:
         if name not in known:
             raise UsageError(f"{platform.name} has no engine {name!r}", f"its engines: {', '.join(sorted(known))}")
-    ruled = [engine for engine in chosen if engine.operators.allowed is not None]
+    ruled = [e for e in chosen if e.operators.allowed or (engines and e.operators.allowed is not None)]
     if engines and not ruled:
         raise UsageError(f"{', '.join(engines)} has no operator rules", "it supports every operator")
     groups: list[Accelerator] = []

@@ -7,11 +7,22 @@ from dataclasses import dataclass, field
 
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine, Platform
-from socsched.errors import CompileError, InputError
+from socsched.errors import CompileError, InputError, OpenShape, UnknownOperator
 from socsched.graph.operators import Operator, StageWork
-from socsched.graph.rules import check_operators, decide
+from socsched.graph.rules import Decision, check_operators, decide
 from socsched.lint.accelerators import Accelerator
-from socsched.lint.diagnostic import NO_ENGINE, RESIDENT_JOBS, UNAVAILABLE, UNKNOWN_OPERATOR, Diagnostic, Level, Place
+from socsched.lint.diagnostic import (
+    INVALID_FILE,
+    NO_ENGINE,
+    OPEN_SHAPE,
+    RESIDENT_JOBS,
+    UNAVAILABLE,
+    UNKNOWN_OPERATOR,
+    Diagnostic,
+    Level,
+    Place,
+)
+from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 
@@ -45,14 +56,17 @@ def check_pipeline(
         try:
             works = {precision: stage_work(stage, precision) for precision in stage.precisions}
         except (CompileError, InputError) as error:
-            yield Diagnostic(UNKNOWN_OPERATOR, "error", str(error), at(stage.name), stage.name, hint=error.hint)
+            rule = OPEN_SHAPE if isinstance(error, OpenShape) else INVALID_FILE
+            rule = UNKNOWN_OPERATOR if isinstance(error, (CompileError, UnknownOperator)) else rule
+            yield Diagnostic(rule, "error", str(error), at(stage.name), stage.name, hint=error.hint)
             continue
         if all(operator.kind == "function" for work in works.values() for operator in work.operators):
             continue
+        usable = [accelerator for accelerator in chosen if not accelerator.gap and _may_use(stage, accelerator)]
+        yield from _open_batch(stage, usable, at(stage.name))
         found = [
             (accelerator, work)
-            for accelerator in chosen
-            if not accelerator.gap and _may_use(stage, accelerator)
+            for accelerator in usable
             for precision, work in works.items()
             if precision in accelerator.engine.precisions
         ]
@@ -101,6 +115,26 @@ def _gaps(chosen: Sequence[Accelerator], place: Place) -> Iterator[Diagnostic]:
             )
 
 
+def _open_batch(stage: Stage, usable: Sequence[Accelerator], place: Place) -> Iterator[Diagnostic]:
+    """Yield a warning for inputs whose batch the file leaves open, if an accelerator is compiled for fixed shapes."""
+    fixed = [accelerator for accelerator in usable if accelerator.engine.operators.static_shapes]
+    inputs = get_model(stage.model or "", stage.params).open_batch
+    if not inputs or not fixed:
+        return
+    names = ", ".join(accelerator.title for accelerator in fixed)
+    yield Diagnostic(
+        OPEN_SHAPE,
+        "warning",
+        f"{stage.name}: the file leaves the batch of {', '.join(inputs)} open, and {names} takes fixed shapes only; "
+        "it is judged and planned with a batch of 1",
+        place,
+        stage.name,
+        engines=tuple(name for accelerator in fixed for name in accelerator.names),
+        sources=tuple(dict.fromkeys(a.engine.operators.source for a in fixed if a.engine.operators.source)),
+        hint="export it with a fixed batch, or state the sizes: params: {shapes: {INPUT: [1, 3, 384, 640]}}",
+    )
+
+
 def _may_use(stage: Stage, accelerator: Accelerator) -> bool:
     return not stage.engines or bool({*accelerator.names, accelerator.engine.kind} & set(stage.engines))
 
@@ -115,9 +149,9 @@ def _fallbacks(
         for operator in work.operators:
             decision = decide(operator, accelerator.engine)
             for reason in decision.reasons:
-                _add(broken, accelerator, work, operator, reason, decision.sources)
+                _add(broken, accelerator, work, operator, decision, reason)
             for condition in decision.conditions if notes else ():
-                _add(open_, accelerator, work, operator, condition, decision.sources)
+                _add(open_, accelerator, work, operator, decision, condition)
     for (rule, reason), case in broken.items():
         does = ("does not run", "do not run") if level == "error" else ("falls back", "fall back")
         text = f"{_named(case)} {does[len(case.operators) > 1]} on {case.title}: {reason}"
@@ -146,14 +180,14 @@ def _add(
     accelerator: Accelerator,
     work: StageWork,
     operator: Operator,
+    decision: Decision,
     reason: str,
-    sources: tuple[str, ...],
 ) -> None:
-    case = cases.setdefault((f"{accelerator.rules}/{operator.ruled}", reason), _Case())
+    case = cases.setdefault((f"{accelerator.rules}/{decision.rule}", reason), _Case())
     case.operators.setdefault(operator.name)
     case.engines.update(dict.fromkeys(accelerator.names))
     case.precisions.setdefault(work.precision)
-    case.sources = tuple(dict.fromkeys((*case.sources, *sources)))
+    case.sources = tuple(dict.fromkeys((*case.sources, *decision.sources)))
     case.title = accelerator.title
 
 

@@ -18,8 +18,8 @@ NO_ENGINE, UNKNOWN_OPERATOR, UNAVAILABLE, RESIDENT_JOBS = (
     "unavailable",
     "resident-jobs",
 )
-INVALID_FILE, BAD_REQUEST = "invalid-file", "request"
-OTHER_RULES = (NO_ENGINE, UNKNOWN_OPERATOR, UNAVAILABLE, RESIDENT_JOBS, INVALID_FILE, BAD_REQUEST)
+INVALID_FILE, BAD_REQUEST, OPEN_SHAPE = "invalid-file", "request", "open-shape"
+OTHER_RULES = (NO_ENGINE, UNKNOWN_OPERATOR, UNAVAILABLE, RESIDENT_JOBS, INVALID_FILE, BAD_REQUEST, OPEN_SHAPE)
 """Names of rules that concern no operator."""
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 

@@ -260,4 +260,5 @@ def _switch(one: Switch, numbers: Mapping[Cell, int], cells: list[CellEntry], fu
         one.held,
         one.first_ns,
         why,
+        one.unpaired,
     )

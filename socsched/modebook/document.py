@@ -68,7 +68,8 @@ class SwitchEntry:
 
     `drain_ns`: until the last frame of the old plan has ended, by `drain_by`; `switch_ns`: until the new plan runs;
     `held`: source -> the most frames that neither plan serves; `first_ns`: chain -> the new plan's first output.
-    `why`: the reason why there is no switch while the board runs, empty if there is one.
+    `why`: the reason why there is no switch while the board runs, empty if there is one.  `unpaired`: source -> the
+    most frames that the old plan begins and that no join completes, because the frame they need with them is held.
     """
 
     source: Count
@@ -80,6 +81,7 @@ class SwitchEntry:
     held: Mapping[Line, Count]
     first_ns: Mapping[Line, Amount | None]
     why: LongLine
+    unpaired: Mapping[Line, Count] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ def view(done: BookSimulation) -> RenderableType:
     made = [one for one in done.switches if not one.why]
     switches = table(
         "Switches: simulated / bound",
-        ["at", "from", "to", "drain", "switch", "held", "within"],
+        ["at", "from", "to", "drain", "switch", "held", "unpaired", "within"],
         [_row(one) for one in done.switches[:_MOST]],
-        (3, 4, 5),
+        (3, 4, 5, 6),
     )
     used = [fate for fate in FATES if any(count[fate] for count in done.frames.values())]
     frames = table(
@@ -50,14 +50,14 @@ def view(done: BookSimulation) -> RenderableType:
 def _row(one: SwitchRecord) -> list[str]:
     at = format_duration(one.requested_ns)
     if one.why:
-        return [at, str(one.source), str(one.target), "", "", "", f"refused: {one.why}"]
-    held, most = one.held.total(), sum(one.held_bound.values())
+        return [at, str(one.source), str(one.target), "", "", "", "", f"refused: {one.why}"]
     return [
         at,
         str(one.source),
         str(one.target),
         f"{format_duration(one.drain_ns)} / {format_duration(one.drain_bound_ns)}",
         f"{format_duration(one.switch_ns)} / {format_duration(one.switch_bound_ns)}",
-        f"{held} / {most}",
+        f"{one.held.total()} / {sum(one.held_bound.values())}",
+        f"{one.unpaired.total()} / {sum(one.unpaired_bound.values())}",
         "yes" if one.within else "no",
     ]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from socsched.errors import UsageError
 from socsched.faults.model import Dropout, Faults, Slowdown, Stall
 from socsched.limits import HORIZON_NS
-from socsched.modebook.accounts import ABANDONED, FATES, HELD, UNACCOUNTED, account
+from socsched.modebook.accounts import ABANDONED, FATES, HELD, UNACCOUNTED, UNPAIRED, account
 from socsched.modebook.cells import NONE, Cell
 from socsched.modebook.transitions import beyond
 from socsched.progress import tell
@@ -41,7 +41,7 @@ class SwitchRecord:
     """A simulated switch, or a refused change (`why`); times in ns: of the request, drains and outputs from it.
 
     A drain ends at its bound: frames that are not done then are `abandoned`.  `disturbed`: an injected fault may have
-    delayed the drain.
+    delayed the drain or the frames before it.
     """
 
     source: Cell
@@ -54,6 +54,8 @@ class SwitchRecord:
     switch_bound_ns: int = 0
     held: Counter[str] = field(default_factory=Counter)
     held_bound: Mapping[str, int] = field(default_factory=dict)
+    unpaired: Counter[str] = field(default_factory=Counter)
+    unpaired_bound: Mapping[str, int] = field(default_factory=dict)
     first_ns: dict[str, int] = field(default_factory=dict)
     first_bound_ns: Mapping[str, int | None] = field(default_factory=dict)
     abandoned: int = 0
@@ -65,6 +67,10 @@ class SwitchRecord:
         return (
             self.drain_ns <= self.drain_bound_ns
             and (self.disturbed or not self.abandoned)
+            and (
+                self.disturbed  # books written before the bound have none
+                or all(count <= self.unpaired_bound.get(name, count) for name, count in self.unpaired.items())
+            )
             and self.switch_ns <= self.switch_bound_ns
             and all(count <= self.held_bound[name] for name, count in self.held.items())
             and all(
@@ -79,26 +85,26 @@ class SwitchRecord:
 class BookSimulation:
     """A simulated book: frames by source and fate, responses of chains (ns), late frames, and the switches.
 
-    `expected`: the frames that each strictly periodic source releases; `irregular`: sources without such a number,
-    since they are sporadic, send bursts, or change their period with the condition.
+    `expected`: source -> the least and the most frames that it releases, which jitter makes differ at the end and
+    where a period changes; sporadic sources and those that send bursts have no such numbers.
     """
 
     duration_ns: int
     seed: int
     switches: list[SwitchRecord] = field(default_factory=list)
     frames: dict[str, Counter[str]] = field(default_factory=dict)
-    expected: dict[str, int] = field(default_factory=dict)
+    expected: dict[str, tuple[int, int]] = field(default_factory=dict)
     longest_ns: dict[str, int] = field(default_factory=dict)
     late: Counter[str] = field(default_factory=Counter)
     completed: Counter[str] = field(default_factory=Counter)
     stretches: list[tuple[Cell, int, int]] = field(default_factory=list)
-    irregular: set[str] = field(default_factory=set)
 
     @property
     def unaccounted(self) -> int:
         """Return the frames without a known fate, and those by which the accounts differ from the releases."""
         known = sum(count[UNACCOUNTED] for count in self.frames.values())
-        return known + sum(abs(total - self.frames[name].total()) for name, total in self.expected.items())
+        totals = [(self.frames[name].total(), least, most) for name, (least, most) in self.expected.items()]
+        return known + sum(max(least - total, total - most, 0) for total, least, most in totals)
 
     @property
     def met(self) -> bool:
@@ -137,6 +143,8 @@ def _plain(one: SwitchRecord) -> dict[str, Any]:
         "switch_bound_ns": one.switch_bound_ns,
         "held": dict(one.held),
         "held_bound": dict(one.held_bound),
+        "unpaired": dict(one.unpaired),
+        "unpaired_bound": dict(one.unpaired_bound),
         "first_ns": dict(one.first_ns),
         "first_bound_ns": dict(one.first_bound_ns),
     }
@@ -154,6 +162,7 @@ def simulate_book(
     if book.entry(drive.start).verdict != "feasible":
         raise UsageError(f"cell {drive.start} has no feasible plan", "start elsewhere")
     done = BookSimulation(duration_ns, seed)
+    clocks = _Clocks()
     cell, start, reached = drive.start, 0, 0
     pending: SwitchRecord | None = None
     waiting = list(drive.changes)
@@ -168,13 +177,15 @@ def simulate_book(
         tell("simulating", until, duration_ns, "ns")
         if change is None or entry is None:
             break
-        pending = stretch.switched(change, entry, done, faults or Faults())
+        pending = stretch.switched(change, entry, done, faults or Faults(), pending, clocks)
         start = until + pending.switch_ns
         cell, reached = change.target, reached + 1
         if start >= duration_ns:
             break
-    done.irregular |= {burst.sensor for burst in faults.bursts} if faults else set()
-    _expect(book.plan(drive.start), done)
+    bursts = {burst.sensor for burst in faults.bursts} if faults else set[str]()
+    for name, source in _sources(book.plan(cell)).items():
+        if not source.sporadic and name not in bursts:
+            done.expected[name] = clocks.count(name, source, duration_ns)
     return done
 
 
@@ -216,6 +227,7 @@ class _Stretch:
         self.ended = 0
         self.served: dict[str, int] = {}
         self.abandoned = 0
+        self.unpaired = Counter[str]()
 
     def run(self, seed: int, faults: Faults) -> Trace:
         """Simulate the stretch with its drain; sources stop at the request."""
@@ -223,9 +235,9 @@ class _Stretch:
         room = self.entry.drain_ns or 0 if self.entry is not None else 0
         more = shifted(faults, self.start, self.plan)
         if self.change is not None:
-            sources = [s.name for s in self.plan.sensors] + [t.name for t in self.plan.tasks if t.timer]
             stop = length + room + 2
-            more = replace(more, dropouts=(*more.dropouts, *(Dropout(name, length, stop) for name in sources)))
+            silent = tuple(Dropout(name, length, stop) for name in _sources(self.plan))
+            more = replace(more, dropouts=(*more.dropouts, *silent))
             if self.lost != NONE and self.lost in {engine.id for engine in self.plan.engines}:
                 more = replace(more, stalls=(*more.stalls, Stall(self.lost, length, stop, True)))
             factor = self._heat()
@@ -246,13 +258,15 @@ class _Stretch:
     def account(self, trace: Trace, done: BookSimulation, pending: SwitchRecord | None, faults: Faults) -> None:
         """Add the frames and responses of the stretch, and the first outputs after the switch that led to it.
 
-        A first output that injected faults may have delayed is left out: bounds do not cover them.
+        A first output that injected faults may have delayed is left out, since bounds do not cover them, and so is one
+        after the next request.
         """
         length = self.until - self.start
         gone = frozenset(beyond(self.plan, self.lost)) if self.lost != NONE else frozenset[str]()
         fates, self.ended = account(self.plan, trace, length, gone, self.change is None)
         self.served = {source: count.total() for source, count in fates.items()}
         self.abandoned = sum(count[ABANDONED] for count in fates.values())
+        self.unpaired = Counter({source: count[UNPAIRED] for source, count in fates.items() if count[UNPAIRED]})
         for source, count in fates.items():
             done.frames.setdefault(source, Counter()).update(count)
         for chain in self.plan.chains:
@@ -262,7 +276,7 @@ class _Stretch:
             done.completed[chain.name] += len(times)
             done.late[chain.name] += int((times > chain.deadline_ns).sum())
             done.longest_ns[chain.name] = max(done.longest_ns.get(chain.name, 0), int(times.max(initial=0)))
-            outputs = found.finish_ns[found.finish_ns >= 0]
+            outputs = found.finish_ns[(found.finish_ns >= 0) & (found.finish_ns <= length)]
             bound = pending.first_bound_ns.get(chain.name) if pending is not None else None
             if (
                 pending is not None
@@ -272,8 +286,20 @@ class _Stretch:
             ):
                 pending.first_ns[chain.name] = self.start + int(outputs.min()) - pending.requested_ns
 
-    def switched(self, change: Change, entry: SwitchEntry, done: BookSimulation, faults: Faults) -> SwitchRecord:
-        """Return the record of the switch that ends the stretch, and count the frames held between the plans."""
+    def switched(
+        self,
+        change: Change,
+        entry: SwitchEntry,
+        done: BookSimulation,
+        faults: Faults,
+        before: SwitchRecord | None,
+        clocks: _Clocks,
+    ) -> SwitchRecord:
+        """Return the record of the switch that ends the stretch, and count the frames held between the plans.
+
+        `before`: the switch that began the stretch.  A source whose period changes releases no more of the frames that
+        were counted as held then and would come only now.
+        """
         limit = entry.drain_ns or 0
         drained = limit if self.abandoned else max(self.ended - (self.until - self.start), 0)
         record = SwitchRecord(
@@ -285,48 +311,87 @@ class _Stretch:
             switch_ns=drained + entry.setup_ns,
             switch_bound_ns=entry.switch_ns or 0,
             held_bound=entry.held,
+            unpaired=self.unpaired,
+            unpaired_bound=entry.unpaired,
             first_bound_ns=entry.first_ns,
             abandoned=self.abandoned,
             disturbed=disturbed(faults, self.until - LINGERS, self.until + limit),
         )
         done.switches.append(record)
         target = self.book.plan(change.target)
-        here = _sources(self.plan)
+        here = _sources(self.book.plan(self.cell))
         following = first_frames(target, min(self.until + record.switch_ns, done.duration_ns))
         resumed = self.until + record.switch_ns < done.duration_ns
-        for name, (period, offset) in _sources(target).items():
-            end = _releases((period, offset), done.duration_ns)
+        for name, source in _sources(target).items():
+            end = source.before(done.duration_ns)
             begins = min(following[name], end) if resumed else end
-            if here[name][0] == period:
-                nominal = _releases(here[name], self.until - self.start)
-                ended = self.first[name] + min(self.served.get(name, 0), nominal)
+            if here[name].period_ns != source.period_ns:
+                clocks.change(name, here[name], source, self.until)
+                early = max(self.first[name] - here[name].before(self.until), 0)
+                ended = source.before(self.until)
+                if before is not None and early:
+                    before.held[name] -= early
+                    done.frames[name][HELD] -= early
+            elif source.sporadic:  # held frames are counted as if they came at the shortest distance
+                ended = max(self.first[name], source.before(self.until))
             else:
-                ended = _releases((period, offset), self.until)
-                done.irregular.add(name)
+                nominal = max(source.before(self.until) - self.first[name], 0)
+                ended = self.first[name] + min(self.served.get(name, 0), nominal)
             held = max(begins - ended, 0)
             record.held[name] = held
             done.frames[name][HELD] += held
         return record
 
 
-def _releases(source: tuple[int, int], until_ns: int) -> int:
-    """Return how many nominal releases of a source (period, offset) come before an instant."""
-    period, offset = source
-    return -(-max(until_ns - offset, 0) // period)
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Releases of a sensor or timer (ns): frame k at the offset plus k periods, up to the jitter later."""
+
+    period_ns: int
+    offset_ns: int
+    jitter_ns: int
+    sporadic: bool
+
+    def before(self, until_ns: int) -> int:
+        """Return how many nominal releases come before an instant."""
+        return -(-max(until_ns - self.offset_ns, 0) // self.period_ns)
 
 
-def _sources(plan: Plan) -> dict[str, tuple[int, int]]:
-    """Return source -> period and offset (ns)."""
-    found = {sensor.name: (sensor.period_ns, sensor.offset_ns) for sensor in plan.sensors}
-    return found | {task.name: (task.period_ns, task.offset_ns) for task in plan.tasks if task.timer}
+def _sources(plan: Plan) -> dict[str, _Source]:
+    found = {s.name: _Source(s.period_ns, s.offset_ns, s.jitter_ns, bool(s.gap_ns)) for s in plan.sensors}
+    return found | {
+        t.name: _Source(t.period_ns, t.offset_ns, t.release_jitter_ns, bool(t.gap_ns or t.closed_by))
+        for t in plan.tasks
+        if t.timer
+    }
+
+
+class _Clocks:
+    """The frames that sources release by the clock alone, whichever plans serve them."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, int] = {}
+        self._past: dict[str, tuple[int, int]] = {}
+
+    def count(self, name: str, source: _Source, until_ns: int) -> tuple[int, int]:
+        """Return the least and the most frames of a source before an instant."""
+        least, most = self._past.get(name, (0, 0))
+        begun = self._begun.get(name, 0)
+        late = source.before(until_ns - source.jitter_ns)
+        return least + max(late - begun, 0), most + max(source.before(until_ns) - begun, 0)
+
+    def change(self, name: str, old: _Source, new: _Source, at_ns: int) -> None:
+        """Go on with another period: frames of the old one end, and those of the new one begin, at an instant."""
+        self._past[name] = self.count(name, old, at_ns)
+        self._begun[name] = new.before(at_ns)
 
 
 def first_frames(plan: Plan, start_ns: int) -> dict[str, int]:
     """Return source -> the first frame served by a plan that starts at an instant: the same for equal periods."""
     first: dict[int, int] = {}
-    for period, offset in _sources(plan).values():
-        first[period] = max(first.get(period, 0), _releases((period, offset), start_ns))
-    return {name: first[period] for name, (period, _) in _sources(plan).items()}
+    for source in _sources(plan).values():
+        first[source.period_ns] = max(first.get(source.period_ns, 0), source.before(start_ns))
+    return {name: first[source.period_ns] for name, source in _sources(plan).items()}
 
 
 def phased(plan: Plan, start_ns: int, first: Mapping[str, int]) -> Plan:
@@ -376,11 +441,3 @@ def disturbed(faults: Faults, from_ns: int, until_ns: int) -> bool:
         or any(from_ns <= burst.at_ns < until_ns for burst in faults.bursts)
         or any(one.from_ns < until_ns and one.until_ns > from_ns for one in windows)
     )
-
-
-def _expect(plan: Plan, done: BookSimulation) -> None:
-    """Note how many frames each strictly periodic source releases in all, whichever plans serve them."""
-    sporadic = {s.name for s in plan.sensors if s.gap_ns} | {t.name for t in plan.tasks if t.gap_ns or t.closed_by}
-    for name, source in _sources(plan).items():
-        if name not in sporadic | done.irregular:
-            done.expected[name] = _releases(source, done.duration_ns)

@@ -5,12 +5,14 @@ report, Universidad Politécnica de Madrid, 1996; synchronous and without period
 A. Crespo, "Mode change protocols for real-time systems: a survey and a new proposal", Real-Time Systems 26(2), 2004):
 from the request on, no sensor or timer releases a frame to the old plan; the frames released before end under it; once
 none is left, the board is set up and the new plan starts with the next release of every source.  Sources that share a
-period start with the same frame number, so that joins stay aligned.
+period start with the same frame number, so that joins stay aligned.  A frame is unpaired if a join needs it together
+with a frame of another source that comes after the request: the join never gets that one, so it starts no job.
 
-Bounds.  Frames released before the request meet the old plan's responses: releases that stop are a case of the
-arrivals that its analysis admits.  So the last ends within the largest response bound.  In addition, some job executes
-at any instant before the last end, since every lane is work-conserving; so the drain lasts no longer than the work of
-all frames that can be pending.  The smaller bound counts.  The new plan starts without pending work and with a suffix
+Bounds.  The jobs that run are those all of whose frames came before the request, and so did those of the jobs they wait
+for.  They meet the old plan's responses: releases that stop are a case of the arrivals that its analysis admits.  So
+the last ends within the largest response bound.  In addition, some of them executes at any instant before the last
+end, since every lane is work-conserving; so the drain lasts no longer than the work of all frames that can be
+pending.  The smaller bound counts.  The new plan starts without pending work and with a suffix
 of its own arrivals, so its analysis holds from its first release on.  No frame is under two plans.
 
 A hotter thermal state slows the old plan while it drains: its times are stretched by the largest ratio of clocks.  A
@@ -20,7 +22,7 @@ lost engine ends the jobs that need it; tasks on other engines drain.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -55,7 +57,7 @@ class Switch:
 
     `switch_ns`: until the new plan runs; `held`: source -> the most frames released between the plans, which neither
     serves; `first_ns`: chain -> the first output of the new plan, None without a bound.  `why`: the reason why there is
-    no switch while the board runs, empty if there is one.
+    no switch while the board runs, empty if there is one.  `unpaired`: source -> the most frames that are unpaired.
     """
 
     source: Cell
@@ -65,6 +67,7 @@ class Switch:
     held: Mapping[str, int]
     first_ns: Mapping[str, int | None]
     why: str = ""
+    unpaired: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def switch_ns(self) -> int:
@@ -220,7 +223,7 @@ def _switch(entry: Entry, to: Entry, drained: Drain | None, setup_ns: int, aroun
     for chain in to.plan.chains:
         period, jitter, spread = spreads[chain.path[0]]
         first[chain.name] = None if chain.bound_ns is None else gap + period + spread + jitter + chain.bound_ns
-    return Switch(entry.cell, to.cell, drained, setup_ns, held, first)
+    return Switch(entry.cell, to.cell, drained, setup_ns, held, first, unpaired=unpaired(entry.plan))
 
 
 def _gated(source: Cell, target: Cell, around: Surroundings) -> list[str]:
@@ -231,6 +234,29 @@ def _gated(source: Cell, target: Cell, around: Surroundings) -> list[str]:
         for e in around.platform.engines
         if e.gating and source.loss == target.loss and here[e.id].units != there[e.id].units
     ]
+
+
+def unpaired(plan: Plan) -> dict[str, int]:
+    """Return source -> the most frames that a request leaves unpaired, for every source of a join.
+
+    Frame k of it comes at its offset plus k periods at the earliest, that of a partner at the partner's offset plus k
+    periods and its jitter at the latest; the request is between the two.
+    """
+    times = {s.name: (s.period_ns, s.offset_ns, s.jitter_ns) for s in plan.sensors}
+    times |= {t.name: (t.period_ns, t.offset_ns, t.release_jitter_ns) for t in plan.tasks if t.timer}
+    sources = {name: {name} for name in times}
+    waiting = [task for task in plan.tasks if not task.timer]
+    while waiting:
+        for task in [one for one in waiting if all(name in sources for name in one.after)]:
+            sources[task.name] = set().union(*(sources[name] for name in task.after))
+            waiting.remove(task)
+    most: dict[str, int] = {}
+    for joined in sources.values():
+        for name in joined if len(joined) > 1 else ():
+            period, offset, _ = times[name]
+            latest = max(times[other][1] + times[other][2] for other in joined - {name})
+            most[name] = max(most.get(name, 0), -(-max(latest - offset, 0) // period))
+    return most
 
 
 def start_spread(plan: Plan) -> dict[str, tuple[int, int, int]]:

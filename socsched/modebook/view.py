@@ -176,7 +176,7 @@ def page(book: BookDocument) -> str:
         html_table(["cell", "verdict", "why"], _refused(book)),
         element("h2", "Switches"),
         element("p", escape(f"Protocol: {book.protocol}. Times from the request, bounds.")),
-        html_table(["from", "to", "drain", "by", "switch", "frames held"], _switches(book), [2, 4]),
+        html_table(["from", "to", "drain", "by", "switch", "frames held", "unpaired"], _switches(book), [2, 4]),
     ]
     return wrap_page(f"Book of {book.pipeline} on {book.platform}", "".join(parts))
 
@@ -203,9 +203,9 @@ def _switches(book: BookDocument) -> list[Sequence[str]]:
         ends = [book.cells[number] for number in (one.source, one.target)]
         names = [escape(f"{c.mode}/{c.thermal}/{c.loss}/{c.condition}") for c in ends]
         if one.why:
-            rows.append([*names, "", escape(one.why), "", ""])
+            rows.append([*names, "", escape(one.why), "", "", ""])
             continue
-        held = ", ".join(f"{name} {count}" for name, count in one.held.items())
+        counts = [", ".join(f"{name} {most}" for name, most in of.items()) for of in (one.held, one.unpaired)]
         times = [format_duration(one.drain_ns or 0), escape(one.drain_by), format_duration(one.switch_ns or 0)]
-        rows.append([*names, *times, escape(held)])
+        rows.append([*names, *times, *map(escape, counts)])
     return rows

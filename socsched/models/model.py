@@ -38,7 +38,8 @@ class Model:
     accepts compiled stages under that name (`models.compiled`).  `whole` is the network this one is a part of, if any:
     seeded weights are drawn for it, so that the parts compute the same as the whole.  `device` names the device
     implementation of a function (voxelise, anchor-decode, ...): engines other than CPUs take it if they declare it.
-    `quantised` returns the scales stated in the network's own file, None for a network without.
+    `quantised` returns the scales stated in the network's own file, None for a network without.  `open_batch` names the
+    inputs whose batch that file leaves open, which is taken to be 1.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Model:
     scales: str = ""
     device: str = ""
     quantised: Callable[[], Quantisation] | None = None
+    open_batch: tuple[str, ...] = ()
 
     @property
     def ready(self) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 
 from socsched.bounded import SLACK, read_bytes
 from socsched.errors import InputError
+from socsched.models.onnx_inline import expanded_nodes, inlined
 from socsched.models.onnx_skim import PACKED, skim
 
 Array = np.ndarray[Any, Any]
@@ -42,14 +43,21 @@ class OnnxFile:
             self.model = onnx.load_model_from_string(raw)
         except Exception as error:  # protobuf's errors have no common class
             raise self.error(f"not a usable ONNX file: {first_line(error)}") from None
+        try:
+            if expanded_nodes(self.model, MOST_NODES) > MOST_NODES:
+                raise self.error(f"more than {MOST_NODES} nodes, those of its functions included")
+            self.model = inlined(self.model)
+        except InputError:
+            raise
+        except Exception as error:  # the inliner's errors have no common class
+            raise self.error(f"its functions cannot be written out: {first_line(error)}") from None
         graph = self.model.graph
         if not all(isinstance(name, str) for name in _names(self.model)):
             raise self.error("a name in it is no UTF-8 text")
-        if len(graph.node) > MOST_NODES:
-            raise self.error(f"{len(graph.node)} nodes, at most {MOST_NODES} are read")
         if graph.sparse_initializer:
             raise self.error("sparse initialisers are not read")
-        del self.model.functions[:]  # a node that calls one is refused as an unknown operator
+        if not (graph.node or graph.output):
+            raise self.error("it holds no network", "the export failed or was cut off: write it again")
         self._folder = path.resolve().parent
         self._size = size
         self._files: dict[str, np.memmap[Any, Any]] = {}

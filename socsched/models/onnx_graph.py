@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from socsched.errors import InputError
+from socsched.errors import InputError, OpenShape, UnknownOperator
 from socsched.graph.operators import TensorType
-from socsched.models.onnx_file import OnnxFile, first_line
+from socsched.models.onnx_file import MOST_NODES, OnnxFile, first_line
 from socsched.models.onnx_fold import DIRECT, MOST_FOLDED, MOST_TOTAL, SIZES
 from socsched.models.onnx_fold import MOST_ELEMENTS as MOST_FOLDED_ELEMENTS
+from socsched.models.onnx_inline import branch
 
 Array = np.ndarray[Any, Any]
 _QUANTISED = ("QLinearConv", "ConvInteger", "MatMulInteger", "QLinearMatMul", "DynamicQuantizeLinear")
@@ -62,6 +63,8 @@ class OnnxGraph:
     opsets: Mapping[str, int] = field(default_factory=dict)
     steps: dict[str, Stored] = field(default_factory=dict)
     """Constants that the file stores as integers."""
+    open_batch: tuple[str, ...] = ()
+    """Inputs whose batch the file leaves open; it is taken to be 1."""
 
     def tensor(self, name: str) -> TensorType:
         """Return the type of a value; InputError when its shape is not fixed."""
@@ -69,8 +72,8 @@ class OnnxGraph:
         if shape is not None and math.prod(shape) > MOST_ELEMENTS:
             raise self.error(f"{name!r} has the shape {list(shape)}: more than {MOST_ELEMENTS} values")
         if shape is None or any(size < 1 for size in shape):
-            raise self.error(
-                f"the shape of {name!r} is not fixed: {list(shape) if shape else 'unknown'}",
+            raise OpenShape(
+                f"{self.path.name}: the shape of {name!r} is not fixed: {list(shape) if shape else 'unknown'}",
                 "export with fixed sizes, or set those of its inputs: params: {shapes: {INPUT: [1, 3, 384, 640]}}",
             )
         return TensorType(shape, self.dtypes.get(name, "fp32"), "NCHW" if len(shape) == 4 else "")
@@ -83,11 +86,11 @@ class OnnxGraph:
         """Return the error for a problem with this file; `hint` suggests a remedy."""
         return InputError(f"{self.path.name}: {problem}", hint)
 
-    def refused(self, node: Node, problem: str, hint: str = "") -> InputError:
+    def refused(self, node: Node, problem: str, hint: str = "") -> UnknownOperator:
         """Return the error for a node, with its operator and operator-set version."""
         domain = f"{node.domain} " if node.domain else ""
         where = f"{node.op}, {domain}opset {self.opsets.get(node.domain, '?')}"
-        return self.error(f"{node.name}: {problem} ({where})", hint or _HINT)
+        return UnknownOperator(f"{self.path.name}: {node.name}: {problem} ({where})", hint or _HINT)
 
 
 def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None, values: bool = True) -> OnnxGraph:
@@ -98,10 +101,11 @@ def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None, values
     """
     file = OnnxFile(path, values)
     model = file.model
-    _fix(model, path, shapes or {})
+    open_batch = _fix(model, path, shapes or {})
     proto = model.graph
     graph = OnnxGraph(path, [], dict(file.constants), {}, {}, [], [item.name for item in proto.output])
     graph.opsets = {_domain(item.domain): item.version for item in model.opset_import}
+    graph.open_batch = open_batch
     graph.inputs = [item.name for item in proto.input if item.name not in graph.constants]
     for item in (*proto.input, *proto.value_info, *proto.output):
         tensor = item.type.tensor_type
@@ -109,17 +113,23 @@ def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None, values
         if tensor.HasField("shape"):
             graph.shapes[item.name] = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
     fold = _Folding(graph, file, model.opset_import)
-    for index, node in enumerate(proto.node):
-        fold.add(index, node)
-    return graph
+    queue = list(reversed(proto.node))
+    for index in range(MOST_NODES):
+        if not queue:
+            return graph
+        queue += reversed(fold.add(index, queue.pop()))
+    raise graph.error(f"more than {MOST_NODES} nodes, those of its branches included")
 
 
 def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
-def _fix(model: Any, path: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Set input sizes to `shapes` and a symbolic batch to 1, and drop the shapes inferred from the old ones."""
+def _fix(model: Any, path: Path, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+    """Set input sizes to `shapes` and a symbolic batch to 1, and drop the shapes inferred from the old ones.
+
+    Returns the inputs whose batch is open.
+    """
     initial = {item.name for item in model.graph.initializer}
     inputs = {item.name: item for item in model.graph.input if item.name not in initial}
     for name, sizes in shapes.items():
@@ -132,13 +142,16 @@ def _fix(model: Any, path: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
             raise InputError(f"{path.name}: shapes: {name} is [{known}], not {list(sizes)}", "give what ? stands for")
         for dim, size in zip(dims, sizes, strict=True):
             dim.dim_value = size
+    open_batch = []
     for item in model.graph.input:
         dims = item.type.tensor_type.shape.dim
         if item.name not in initial and dims and not dims[0].HasField("dim_value"):
             dims[0].dim_value = 1
+            open_batch.append(item.name)
     del model.graph.value_info[:]
     for item in model.graph.output:
         item.type.tensor_type.ClearField("shape")
+    return tuple(open_batch)
 
 
 def dequantised(graph: OnnxGraph, node: Node) -> Stored:
@@ -195,7 +208,8 @@ class _Folding:
         self.graph, self.file, self.opsets = graph, file, opsets
         self.count = self.elements = 0
 
-    def add(self, index: int, proto: Any) -> None:
+    def add(self, index: int, proto: Any) -> list[Any]:
+        """Take a node of the file; returns the nodes that stand in its place: those of the branch that an If takes."""
         from onnx import helper
 
         graph = self.graph
@@ -207,6 +221,8 @@ class _Folding:
         node = Node(name, proto.op_type, tuple(proto.input), tuple(proto.output), attrs, _domain(proto.domain))
         if not node.outputs:
             raise graph.refused(node, "it has no output")
+        if node.op == "If" and not node.domain and node.inputs[:1] and node.inputs[0] in graph.constants:
+            return self.decided(index, node, proto)
         if node.op in _QUANTISED:
             hint = "export quantisation as QuantizeLinear and DequantizeLinear, or the float model"
             raise graph.refused(node, "operators on integers are not read", hint)
@@ -227,6 +243,19 @@ class _Folding:
         else:
             self.infer(node, proto)
             graph.nodes.append(node)
+        return []
+
+    def decided(self, index: int, node: Node, proto: Any) -> list[Any]:
+        """Return the nodes of the branch that an If with a constant condition takes; its weights join the graph's."""
+        condition = self.graph.constants[node.inputs[0]]
+        if condition.size != 1:
+            raise self.graph.refused(node, f"a condition of {condition.size} values", "check it with onnx.checker")
+        try:
+            nodes, tensors = branch(proto, bool(condition.reshape(())), f"{node.name}/{index}/")
+        except (StopIteration, ValueError) as error:
+            raise self.graph.refused(node, f"its branches are not usable: {error}") from None
+        self.graph.constants |= {tensor.name: self.file.array(tensor) for tensor in tensors}
+        return nodes
 
     def infer(self, node: Node, proto: Any) -> None:
         """Infer result shapes that depend on constants folded above, which onnx's own pass cannot see."""

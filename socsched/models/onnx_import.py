@@ -48,6 +48,7 @@ def model(params: Mapping[str, Any]) -> Model:
         network=lambda: found.network,
         weights=lambda: _load(path, stamp, shapes).weights,
         quantised=_given(found.quantised),
+        open_batch=found.open_batch,
     )
 
 
@@ -97,6 +98,7 @@ class _File:
     inputs: Mapping[str, TensorType]
     outputs: Mapping[str, TensorType]
     quantised: Quantisation | None = None
+    open_batch: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=16)  # a network is in it twice once its weights are read
@@ -117,4 +119,4 @@ def _load(
     integers = [name for name, tensor in outputs.items() if tensor.dtype in ("int8", "uint8")]
     if integers:
         raise graph.error(f"output {integers[0]!r} is quantised", "end with DequantizeLinear")
-    return _File(network, kept, inputs, outputs, quantised)
+    return _File(network, kept, inputs, outputs, quantised, graph.open_batch)

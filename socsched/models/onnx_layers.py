@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,14 @@ def translate(graph: OnnxGraph, values: bool = True) -> tuple[Network, dict[str,
     translation = Translation(graph, values)
     network, weights = translation.run()
     return network, weights, translation.quantisation()
+
+
+def operator_name(op: str) -> str:
+    """Return the name under which operator rules list an ONNX operator of their own, such as hard_swish."""
+    words = re.sub(r"Normalization$", "Norm", op)
+    return {"PRelu": "prelu", "LRN": "lrn", "TopK": "topk"}.get(op) or re.sub(
+        r"(?<=[a-z0-9])(?=[A-Z])", "_", words
+    ).lower()
 
 
 class Translation:
@@ -126,7 +135,7 @@ class Translation:
     def emit(self, node: Node, op: str, inputs: list[str], output: int = 0, **attrs: Any) -> str:
         weights = attrs.pop("weights", {})
         name = self.named(node, op)
-        self.layers.append(Layer(name, op, tuple(inputs), weights, attrs))
+        self.layers.append(Layer(name, op, tuple(inputs), weights, attrs, operator_name(node.op)))
         self.values[node.outputs[output]] = name
         return name
 
@@ -194,7 +203,7 @@ class Translation:
                 self.scale(before, layer)
                 renamed[layer.name] = renamed.get(before.name, before.name)
                 continue
-            kept.append(Layer(layer.name, layer.op, inputs, layer.weights, layer.attrs))
+            kept.append(replace(layer, inputs=inputs))
         self.layers = kept
         used = {name for layer in kept for name in layer.weights.values()}
         self.weights = {name: array for name, array in self.weights.items() if name in used}

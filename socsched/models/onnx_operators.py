@@ -260,6 +260,9 @@ def _pow(t: Translation, node: Node) -> None:
 
 def _cast(t: Translation, node: Node) -> None:
     types = [t.graph.tensor(name).dtype for name in (node.inputs[0], node.outputs[0])]
+    if types[0] in ("uint8", "int8", "int32", "int64") and types[1] in ("fp32", "fp16"):
+        t.emit(node, "cast", [t.source(node.inputs[0])])  # what cameras deliver
+        return
     if types[0] != types[1] and not all(dtype in ("fp32", "fp16") for dtype in types):
         raise t.refused(f"a conversion of {types[0]} to {types[1]} is not known", "export in fp32 throughout")
     same(t, node)  # the planner chooses the precision

@@ -122,7 +122,7 @@ def test_tasks_without_an_activation_are_left_out_with_a_note(tmp_path: Path) ->
     pipeline = imported.pipeline("m.yaml")
     assert [stage.name for stage in pipeline.stages] == ["a"] and not pipeline.chains
     assert pipeline.stages[0].costs[0].time_ns.value == 10_000
-    assert any("nothing states when they run: b" in note for note in imported.notes)
+    assert any("nothing states when they run: B" in note for note in imported.notes)
 
 
 ENTITY = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><am:Amalthea xmlns:am="a">&b;</am:Amalthea>'

@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from violations import PLATFORMS, VIOLATIONS, Violation
 
@@ -16,6 +17,7 @@ from socsched.cli.root import run
 from socsched.lint.diagnostic import Diagnostic, Place, kept
 from socsched.lint.files import lint_file
 from socsched.lint.formats import github, sarif
+from tests.models.onnx_files import Builder
 
 ORIN = "jetson-agx-orin-64gb"
 
@@ -131,3 +133,59 @@ def test_the_server_reports_unsaved_text_and_never_raises(tmp_path: Path) -> Non
     assert {entry.stage for entry in checked(file, text, ORIN)} == {"pfn", "scatter"}
     assert [entry.rule for entry in checked(file, "stages: [", ORIN)] == ["invalid-file"]
     assert [entry.rule for entry in checked(file, text, None)] == ["request"]
+
+
+def gelu(b: Builder, x: str, halved_first: bool) -> str:
+    """Write a GELU out in the two orders of PyTorch's exporters."""
+    moved = b.op("Add", b.op("Erf", b.op("Div", x, b.constant(np.float32(2**0.5)))), b.constant(np.float32(1)))
+    half = b.constant(np.float32(0.5))
+    return str(b.op("Mul", b.op("Mul", x, half), moved) if halved_first else b.op("Mul", b.op("Mul", x, moved), half))
+
+
+@pytest.mark.parametrize("halved_first", [False, True])
+def test_a_gelu_that_is_written_out_is_one_operator_where_the_rule_says_so(halved_first: bool, tmp_path: Path) -> None:
+    b = Builder()
+    file = b.save(tmp_path / "gelu.onnx", [1, 3, 8, 8], [gelu(b, b.conv("image", 3, 8), halved_first)])
+    for platform in ("qcs8550", "rk3588"):
+        assert not [entry for entry in lint_file(str(file), platform) if entry.rule.endswith("/erf")], platform
+    assert [entry for entry in lint_file(str(file), ORIN) if entry.rule == "nvdla-v2/erf"]
+
+
+def test_a_layer_norm_that_is_written_out_is_one_operator_of_the_npu(tmp_path: Path) -> None:
+    b = Builder()
+    x = b.op("Reshape", b.conv("image", 3, 8), b.constant(np.array([1, 8, 64])))
+    centred = b.op("Sub", x, b.op("ReduceMean", x, axes=[-1]))
+    spread = b.op("ReduceMean", b.op("Pow", centred, b.constant(np.float32(2))), axes=[-1])
+    root = b.op("Sqrt", b.op("Add", spread, b.constant(np.float32(1e-5))))
+    file = b.save(tmp_path / "norm.onnx", [1, 3, 8, 8], [b.op("Div", centred, root)])
+    assert not [e for e in lint_file(str(file), "rk3588") if e.rule in ("rknn-rk3588/sqrt", "rknn-rk3588/divide")]
+
+
+def test_what_could_take_no_network_is_judged_only_where_it_is_named(tmp_path: Path) -> None:
+    b = Builder()
+    file = str(b.save(tmp_path / "plain.onnx", [1, 3, 16, 16], [b.conv("image", 3, 8)]))
+    for platform in ("jetson-orin-nano-8gb", "jetson-agx-orin-64gb", "jetson-tx2"):
+        assert lint(file, "-p", platform, "--strict") == 0, platform
+    assert {entry.engines for entry in lint_file(file, "jetson-orin-nano-8gb", engines=["vic"])} >= {("vic",)}
+
+
+def test_a_batch_that_the_file_leaves_open_is_said_where_shapes_are_fixed(tmp_path: Path) -> None:
+    b = Builder()
+    file = str(b.save(tmp_path / "open.onnx", ["N", 3, 16, 16], [b.conv("image", 3, 8)]))
+    (entry,) = lint_file(file, ORIN)
+    assert entry.rule == "open-shape" and "image" in entry.message and entry.engines == ("dla0", "dla1")
+    assert lint_file(file, "jetson-orin-nano-8gb") == [], "its GPU takes any batch"
+
+
+def test_faults_of_networks_have_rules_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = tmp_path / "empty.onnx"
+    empty.write_bytes(b"")
+    assert lint(empty, "-p", ORIN) == 2 and "holds no network" in capsys.readouterr().out
+    b = Builder()
+    wide = b.save(tmp_path / "wide.onnx", [1, 3, "H", "W"], [b.conv("image", 3, 8)])
+    unknown = Builder()
+    strange = unknown.save(tmp_path / "strange.onnx", [1, 3, 8, 8], [unknown.op("Celu", "image")])
+    damaged = tmp_path / "damaged.onnx"
+    damaged.write_bytes(b"\x08\x09garbage")
+    rules = [entry.rule for file in (wide, strange, damaged) for entry in lint_file(str(file), ORIN)]
+    assert rules == ["open-shape", "unknown-operator", "invalid-file"]

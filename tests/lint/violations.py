@@ -85,6 +85,14 @@ def divided(b: Builder, x: str) -> Any:
     return b.op("Div", x, b.op("Sigmoid", x))
 
 
+def sliced(axis: int, step: int) -> Callable[[Builder, str], Any]:
+    return lambda b, x: b.op("Slice", x, *(b.constant(np.array([value])) for value in (0, 32, axis, step)))
+
+
+def padded(b: Builder, x: str) -> Any:
+    return b.op("Pad", x, b.constant(np.array([0, 0, 0, 0, 0, 8, 0, 0])))
+
+
 VIOLATIONS = (
     Violation("conv-kernel-33", "conv2d", DLA, conv(33)),
     Violation("conv-stride-9", "conv2d", DLA, conv(9, strides=[9, 9])),
@@ -111,11 +119,22 @@ VIOLATIONS = (
     Violation("nearest-half", "resize2d", DLA, resize(0.5, "nearest")),
     Violation("softmax-of-channels", "softmax", DLA, unary("Softmax", axis=1)),
     Violation("exponential", "exp", DLA | HTA | RKNN, unary("Exp")),
-    Violation("square-root", "sqrt", DLA | HTA, squared),
-    Violation("error-function", "erf", DLA | HTA, unary("Erf")),
-    Violation("quotient", "divide", DLA | HTA, divided),
+    Violation("square-root", "sqrt", DLA | HTA | RKNN, squared),
+    Violation("error-function", "erf", DLA | HTA | HTP | RKNN, unary("Erf")),
+    Violation("quotient", "divide", DLA | HTA | RKNN, divided),
     Violation("hard-swish", "hard_swish", DLA, unary("HardSwish")),
     Violation("hard-sigmoid", "hard_sigmoid", DLA, unary("HardSigmoid")),
     Violation("elu", "elu", DLA | HTA | HTP, unary("Elu")),
     Violation("softplus", "softplus", DLA | HTA | HTP | RKNN, unary("Softplus")),
+    Violation("product-of-activations", "matmul", DLA | HTA, lambda b, x: b.op("MatMul", x, b.op("Relu", x))),
+    Violation("power", "pow", DLA, lambda b, x: b.op("Pow", x, b.constant(np.float32(2)))),
+    Violation("bounded-by-128", "clip", DLA, lambda b, x: b.op("Clip", x, *map(b.constant, np.float32([0, 128])))),
+    Violation("bounded-from-minus-1", "clip", DLA, lambda b, x: b.op("Clip", x, *map(b.constant, np.float32([-1, 6])))),
+    Violation("nearest-3-halves", "resize2d", DLA, resize(1.5, "nearest")),
+    Violation("folded-rows", "reshape", DLA, lambda b, x: b.op("Reshape", x, b.constant(np.array([1, 8, -1])))),
+    Violation("every-second-row", "slice", DLA | RKNN, sliced(axis=2, step=2)),
+    Violation("one-channel-added", "add", frozenset(), lambda b, x: b.op("Add", x, b.constant(b.normal(8, 1, 1)))),
+    Violation("rows-multiplied", "multiply", RKNN, lambda b, x: b.op("Mul", x, b.constant(b.normal(32, 1)))),
+    Violation("padded-channels", "pad", DLA | RKNN, padded),
+    Violation("padding-left-out", "avg_pool", RKNN, pool("AveragePool", 3, 1, 1)),
 )

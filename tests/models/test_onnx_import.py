@@ -183,16 +183,22 @@ def folded(b: Builder) -> dict[str, int]:
         (folded, {"x": (1, [5, 7])}),
         (lambda b: {b.op("Gather", "x", "i", axis=1): 1}, {"x": (1, [3, 5, 7]), "i": (7, [2, 1])}),
         (best, {"x": (1, [1, 8, 100])}),
+        (lambda b: {b.conv(b.op("Cast", "x", to=1), 3, 8): 1}, {"x": (2, [1, 3, 9, 9])}),
+        (lambda b: {b.op("Add", b.op("Cast", "x", to=1), "y"): 1}, {"x": (6, [5, 7]), "y": (1, [5, 7])}),
         (lambda b: {b.op("GridSample", "x", "g"): 1}, {"x": (1, [1, 8, 12, 17]), "g": (1, [1, 5, 6, 2])}),
         (lambda b: {b.op("ScatterND", "x", "i", "u"): 1}, {"x": (1, [5, 7]), "i": (7, [2, 1]), "u": (1, [2, 7])}),
     ],
-    ids=["chosen", "joined", "folded", "rows", "best", "grid", "scatter"],
+    ids=["chosen", "joined", "folded", "rows", "best", "bytes", "integers", "grid", "scatter"],
 )
 def test_operators_of_detection_heads_equal_onnx_runtime(make: Any, inputs: Any, tmp_path: Path) -> None:
     path = several(tmp_path / "net.onnx", make, inputs)
     random = np.random.default_rng(1)
     arrays = [
-        random.uniform(-1, 1, shape).astype(np.float32) if kind == 1 else random.permutation(4)[: shape[0], None]
+        random.uniform(-1, 1, shape).astype(np.float32)
+        if kind == 1
+        else random.permutation(4)[: shape[0], None]
+        if kind == 7
+        else random.integers(0, 200, shape).astype({2: np.uint8, 6: np.int32}[kind])
         for kind, shape in inputs.values()
     ]
     wanted = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(
@@ -200,11 +206,13 @@ def test_operators_of_detection_heads_equal_onnx_runtime(make: Any, inputs: Any,
     )
     compiled = load(compile_stage(stage(path), get_platform("host").engines[0], "fp32", threads=1))
     operands = [
-        convert(array, TensorType(array.shape, "fp32", "NCHW"), tensor) if tensor.layout else array
+        convert(array, TensorType(array.shape, tensor.dtype, "NCHW"), tensor) if tensor.layout else array
         for array, tensor in zip(arrays, compiled.inputs, strict=True)
     ]
     for result, expected in zip(compiled(*operands), wanted, strict=True):
-        np.testing.assert_allclose(np.asarray(result).reshape(expected.shape), expected, atol=1e-5)
+        np.testing.assert_allclose(
+            np.asarray(result).reshape(expected.shape), expected, atol=1e-5 * max(1, np.abs(expected).max())
+        )
 
 
 def test_a_pipeline_names_a_file_in_its_folder(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -268,3 +276,73 @@ def test_a_pillar_feature_net_as_an_exporter_writes_it(real: bool, tmp_path: Pat
     for result, kind, expected in zip(results, compiled.outputs, wanted, strict=True):
         found = convert(result, kind, replace(kind, layout="NCHW"))
         np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max(), rtol=0)
+
+
+def branches(condition: Any, b: Builder) -> str:
+    """Return the result of an If whose branches use a weight of their own, and one named like the file's."""
+    graphs = {}
+    for key, factor in (("then_branch", 2.0), ("else_branch", -3.0)):
+        weight = onnx.numpy_helper.from_array(np.full((1,), factor, np.float32), "c0")
+        nodes = [
+            onnx.helper.make_node("Mul", ["x", "c0"], [f"{key}.m"]),
+            onnx.helper.make_node("Relu", [f"{key}.m"], ["r"]),
+        ]
+        result = onnx.helper.make_tensor_value_info("r", 1, None)
+        graphs[key] = onnx.helper.make_graph(nodes, key, [], [result], [weight])
+    return str(b.op("If", condition, **graphs))
+
+
+def by_shape(b: Builder) -> dict[str, int]:
+    first = b.op("Gather", b.op("Shape", b.op("Relu", "x")), b.constant(np.array(1)))
+    return {b.op("Add", branches(b.op("Equal", first, b.constant(np.array(5))), b), b.constant(b.normal(5))): 1}
+
+
+@pytest.mark.parametrize("taken", [True, False, None], ids=["then", "else", "by-shape"])
+def test_a_branch_that_the_file_decides_is_taken(taken: bool | None, tmp_path: Path) -> None:
+    def make(b: Builder) -> dict[str, int]:
+        return by_shape(b) if taken is None else {branches(b.constant(np.array(taken)), b): 1}
+
+    path = several(tmp_path / "net.onnx", make, {"x": (1, [2, 5])})
+    x = np.random.default_rng(1).uniform(-1, 1, (2, 5)).astype(np.float32)
+    (expected,) = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    compiled = load(compile_stage(stage(path), get_platform("host").engines[0], "fp32", threads=1))
+    np.testing.assert_allclose(np.asarray(compiled(x)[0]), expected, atol=1e-6)
+
+
+def calling(path: Path, depth: int, calls: int = 1) -> Path:
+    """Write a file whose function of each depth calls that of the next `calls` times; the last is Relu(x) + 1."""
+    domain, opsets = "own", [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("own", 1)]
+    last = [
+        onnx.helper.make_node("Constant", [], ["one"], value_float=1.0),
+        onnx.helper.make_node("Relu", ["a"], ["r"]),
+        onnx.helper.make_node("Add", ["r", "one"], ["b"]),
+    ]
+    functions = [onnx.helper.make_function(domain, f"f{depth}", ["a"], ["b"], last, opsets)]
+    for level in range(depth):
+        names = ["a", *(f"t{n}" for n in range(calls - 1)), "b"]
+        nodes = [
+            onnx.helper.make_node(f"f{level + 1}", [names[n]], [names[n + 1]], domain=domain) for n in range(calls)
+        ]
+        functions.append(onnx.helper.make_function(domain, f"f{level}", ["a"], ["b"], nodes, opsets))
+    value = [onnx.helper.make_tensor_value_info(name, 1, [2, 3]) for name in ("x", "y")]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("f0", ["x"], ["y"], domain=domain)], "g", value[:1], value[1:]
+    )
+    model = onnx.helper.make_model(graph, opset_imports=opsets, functions=functions, ir_version=9)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_local_functions_are_written_out_and_their_growth_is_bounded(tmp_path: Path) -> None:
+    path = calling(tmp_path / "net.onnx", 3, 2)
+    x = np.random.default_rng(1).uniform(-1, 1, (2, 3)).astype(np.float32)
+    (expected,) = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    compiled = load(compile_stage(stage(path), get_platform("host").engines[0], "fp32", threads=1))
+    np.testing.assert_allclose(np.asarray(compiled(x)[0]), expected, atol=1e-6)
+    with pytest.raises(InputError, match="more than 20000 nodes, those of its functions included"):
+        get_model("onnx", {"file": str(calling(tmp_path / "bomb.onnx", 40, 2))})
+    recursive = onnx.load(str(path))
+    recursive.functions[0].node[1].CopyFrom(onnx.helper.make_node("f0", ["a"], ["r"], domain="own"))
+    (tmp_path / "recursive.onnx").write_bytes(recursive.SerializeToString())
+    with pytest.raises(InputError, match="calls itself"):
+        get_model("onnx", {"file": str(tmp_path / "recursive.onnx")})

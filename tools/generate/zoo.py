@@ -66,7 +66,7 @@ def _cell(stage: Stage, engine: Engine) -> str:
     refused = [operator for operator in operators if not decide(operator, engine).runs]
     if not refused:
         return "yes"
-    kinds = ", ".join(dict.fromkeys(operator.ruled for operator in refused))
+    kinds = ", ".join(dict.fromkeys(decide(operator, engine).rule for operator in refused))
     return f"{len(operators) - len(refused)}/{len(operators)}: not {kinds}"
 
 

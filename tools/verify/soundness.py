@@ -1,9 +1,13 @@
-"""Search for an observed response above a bound: random systems, every test that applies, worst-case phasing search.
+"""Search for an observed response above a bound: random task sets and random plans, worst-case phasing search.
 
-Usage: python -m tools.verify.soundness [--systems 10000] [--seed 1] [--phasings 8] [--workers 2]
+Usage: python -m tools.verify.soundness [--systems 10000] [--plans 2000] [--seed 1] [--phasings 8] [--workers 2]
+       python -m tools.verify.soundness --case NUMBER
 
-Systems are drawn family by family (random_systems.py), analysed, and run from many phases with execution times at their
-worst and at random.  Exit code 1 when a response, a chain or a predicted miss contradicts a test.
+Task sets are drawn family by family (random_systems.py), analysed by every test that applies, and run by a second
+simulator from many phases with execution times at their worst and at random.  Plans are made the plain way, from the
+text of a platform and a pipeline (random_plans.py), and simulated (plan_runs.py): reactions, ages, responses, queues
+and the verdict, at both levels of criticality.  Exit code 1 when anything contradicts a test or a plan; of each kind
+of fault in plans, the smallest case found is printed.  `--case`: one plan by its number, shrunk.
 """
 
 from __future__ import annotations
@@ -15,10 +19,12 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import repeat
 from random import Random
 
 from socsched.descriptor.taskset_model import TaskSet
 from socsched.planning.schedulability.published.choose import Analysis, analyse
+from tools.verify.plan_runs import PlanTally, check_cases, minimal
 from tools.verify.random_systems import FAMILIES
 from tools.verify.reference_simulator import Seen, observed, phasings, simulate
 
@@ -143,6 +149,30 @@ def search(job: tuple[str, int, int, int]) -> Tally:
     return tally
 
 
+def search_plans(chosen: argparse.Namespace) -> PlanTally:
+    """Check random plans, print what was checked and the smallest case of each kind of fault."""
+    first, began, total = chosen.seed * 10**6, time.perf_counter(), PlanTally()
+    steps = [range(at, min(at + 50, first + chosen.plans)) for at in range(first, first + chosen.plans, 50)]
+    with ProcessPoolExecutor(chosen.workers) as pool:
+        for numbers, tally in zip(steps, pool.map(check_cases, steps, repeat(chosen.phasings)), strict=True):
+            total.add(tally)
+            if numbers.stop % 1000 == 0:
+                print(f"plans to {numbers.stop}: {len(total.cases)} with faults", flush=True)
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(total.verdicts.items()))
+    print(f"\n{chosen.plans} plans ({verdicts}), {total.runs} runs, {len(total.cases)} plans with faults", end="")
+    print(f" ({time.perf_counter() - began:.0f} s)")
+    for kind, count in total.kinds.most_common():
+        print(f"{count:6} {kind}")
+    by_label: dict[str, list[tuple[int, str]]] = {}
+    for number in sorted(total.cases)[: chosen.shrink]:
+        label, text = minimal(number, chosen.phasings)
+        by_label.setdefault(label, []).append((number, text))
+    for label, cases in sorted(by_label.items(), key=lambda item: -len(item[1])):
+        number, text = min(cases, key=lambda case: len(case[1]))
+        print(f"\n{len(cases)} x {label}; shortest, of --case {number}:\n{text}")
+    return total
+
+
 def main() -> int:
     """Run the search and print what was checked; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -151,7 +181,20 @@ def main() -> int:
     parser.add_argument("--phasings", type=int, default=8)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--family", choices=sorted(FAMILIES), action="append")
+    parser.add_argument("--plans", type=int, default=2_000)
+    parser.add_argument("--shrink", type=int, default=20, help="plans with faults that are shrunk")
+    parser.add_argument("--case", type=int, help="number of a plan")
     chosen = parser.parse_args()
+    if chosen.case is not None:
+        label, text = minimal(chosen.case, chosen.phasings)
+        print(f"{label}\n{text}")
+        return 1
+    broken = bool(chosen.plans and search_plans(chosen).cases)
+    return int(bool(chosen.systems and search_sets(chosen).violations) or broken)
+
+
+def search_sets(chosen: argparse.Namespace) -> Tally:
+    """Check random task sets and print what was checked."""
     families = chosen.family or list(FAMILIES)
     share, more = divmod(chosen.systems, len(families))
     jobs = [(name, share + (index < more), chosen.seed, chosen.phasings) for index, name in enumerate(families)]
@@ -171,7 +214,7 @@ def main() -> int:
     print(f" ({time.perf_counter() - began:.0f} s)")
     for line in total.violations[:5]:
         print(line)
-    return 1 if total.violations else 0
+    return total
 
 
 if __name__ == "__main__":

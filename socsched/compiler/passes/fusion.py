@@ -222,6 +222,7 @@ _KINDS: dict[str, tuple[str, Any]] = {
         f"relax.{op}": (op, _nothing)
         for op in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt")
     },
+    "relax.astype": ("cast", _nothing),
     **{f"relax.{op}": (op, _nothing) for op in ("erf", "clip", "reshape", "log", "abs")},
     **{f"relax.nn.{op}": (op, _nothing) for op in ("relu", "pad")},
 }

@@ -190,6 +190,7 @@ def _pad(layer: Layer, args: list[Any], weights: Mapping[str, Any], emit: Emit, 
 _OTHERS: dict[str, Callable[..., Any]] = {
     "leaky_relu": _leaky_relu,
     "clip": _clip,
+    "cast": lambda layer, args, weights, emit, dtype: relax.op.astype(args[0], dtype),
     "hard_sigmoid": _hard_sigmoid,
     "hard_swish": _hard_swish,
     "elu": _elu,

@@ -332,6 +332,7 @@ _OPERATORS: dict[str, Handler] = {
     "layer_norm": _layer_norm,
     "gather": _gather,
     "clip": _clip,
+    "cast": lambda export, layer: export.node("Cast", layer, list(layer.inputs), to=1),
     "add": _binary("Add"),
     "subtract": _binary("Sub"),
     "multiply": _binary("Mul"),

@@ -3,22 +3,36 @@
 Format: callback_isolated_executor_doc, docs/yaml-specification.md, and agnocast_doc,
 docs/callback-isolated-executor/yaml-specification.md, which adds rt_throttling, kernel_threads and irqs.  A worker
 thread of a task is no callback group and is listed under non_ros_threads; its `id` and `name` are equal, since the two
-specifications name that key differently.
+specifications name that key differently.  Versions before `nice` write the nice value of SCHED_OTHER as `priority`, as
+their prerun mode's template does.  An id holds within a ROS domain (`domain_id`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from socsched.descriptor.source import Document, kind_of, read
 from socsched.errors import UsageError
+from socsched.planning.export.linux import refused
 from socsched.planning.export.threads import Request, Thread, crowded, proof, quoted, remarks, spare, threads
 
-POLICIES = {"deadline": "SCHED_DEADLINE", "fifo": "SCHED_FIFO", "other": "SCHED_OTHER"}
+POLICIES = {
+    "deadline": "SCHED_DEADLINE",
+    "fifo": "SCHED_FIFO",
+    "rr": "SCHED_RR",
+    "other": "SCHED_OTHER",
+    "batch": "SCHED_BATCH",
+    "idle": "SCHED_IDLE",
+}
 UNMANAGEABLE = "UNMANAGEABLE"
 _RANGES = {"priority": (1, 99), "nice": (-20, 19)}
+_REAL_TIME = ("fifo", "rr")
+_OTHER_UNIT = 100
+"""A timer and a budget's period that differ by this factor are in different units."""
+TIMER = re.compile(r"@Timer\((\d{1,17})\)")
 _TIMES = ("runtime", "deadline", "period")
 
 
@@ -42,12 +56,14 @@ def write(request: Request) -> str:
     if over:
         lines.append(f"# CPUs {', '.join(map(str, over))} need more than the default share of real-time threads")
     lines += ["rt_throttling:", "  period_us: 1000000", f"  runtime_us: {-1 if over else 950000}", "callback_groups:"]
+    chosen = {group["id"]: group for group in reversed(groups)}  # of several domains the first in the file
     for thread in listed:
         if not thread.worker and ids[thread.task]:
-            lines += [f"  # {proof(request, thread.task)}", *_entry({"id": ids[thread.task]}, thread)]
+            domain = chosen.get(ids[thread.task], {}).get("domain_id")
+            lines += [f"  # {proof(request, thread.task)}", *_entry({"id": ids[thread.task]}, thread, domain)]
     used = set(ids.values())
     for group in groups:
-        if group["id"] not in used:
+        if group["id"] not in used or group is not chosen[group["id"]]:
             lines += _kept(group)
     workers = [thread for thread in listed if thread.worker]
     others = [item for item in document.get("non_ros_threads") or [] if isinstance(item, dict)]
@@ -63,10 +79,25 @@ def write(request: Request) -> str:
 def load(path: str | Path) -> list[Thread]:
     """Return the threads of a configuration, named by their ids; DescriptorError with every fault and its position."""
     document = read(path)
-    found = [_thread(document, ("callback_groups", n), item) for n, item in _items(document, "callback_groups")]
-    found += [_thread(document, ("non_ros_threads", n), item) for n, item in _items(document, "non_ros_threads")]
+    sections = ("callback_groups", "non_ros_threads")
+    rows = [((section, number), item) for section in sections for number, item in _items(document, section)]
+    places = [place for place, _ in rows]
+    found = [_thread(document, place, item) for place, item in rows]
+    seen: set[tuple[str, str]] = set()
+    for place, thread in zip(places, found, strict=True):
+        if thread and (_identity(thread.name), thread.scope) in seen:
+            document.report((*place, "id"), f"expected every id once in a ROS domain, got {thread.name!r} again")
+        elif thread:
+            seen.add((_identity(thread.name), thread.scope))
     document.check()
     return [thread for thread in found if thread]
+
+
+def _identity(name: str) -> str:
+    """Return an id without the waitables at its end, which the executor ignores."""
+    while name.endswith("@Waitable"):
+        name = name.removesuffix("@Waitable")
+    return name
 
 
 def _items(document: Document, section: str) -> list[tuple[int, dict[str, Any]]]:
@@ -106,24 +137,55 @@ def _thread(document: Document, path: tuple[str, int], row: dict[str, Any]) -> T
     affinity = row.get("affinity") or []
     if not isinstance(affinity, list) or not all(type(cpu) is int and 0 <= cpu < 4096 for cpu in affinity):
         document.report((*path, "affinity"), "expected a list of CPU numbers")
-    keys = {"deadline": _TIMES, "fifo": ("priority",), "other": ("nice",)}.get(policy, ())
-    for key in keys:
-        low, high = _RANGES.get(key, (1, 2**53))
-        value = row.get(key)
-        if type(value) is not int or not low <= value <= high:
-            document.report((*path, key), f"expected a whole number from {low} to {high}, got {kind_of(value)}")
+    values = _values(document, path, policy, row)
+    domain = row.get("domain_id")
+    if domain is not None and (type(domain) is not int or not 0 <= domain <= 232):
+        document.report((*path, "domain_id"), f"expected a whole number from 0 to 232, got {kind_of(domain)}")
+    timers = [int(text) for text in TIMER.findall(str(name)) if int(text)]
+    every = values.get("period_ns", 0)
+    if every and timers and all(max(every, t) >= _OTHER_UNIT * min(every, t) for t in timers):
+        stated = " and ".join(f"Timer({timer})" for timer in timers)
+        document.report((*path, "period"), f"expected nanoseconds, as in the id's {stated}, got {every}")
     if len(document.findings) > before:
         return None
-    values = {f"{key}_ns" if key in _TIMES else key: row[key] for key in keys}
-    return Thread(str(name), policy, tuple(affinity), **values)
+    return Thread(str(name), policy, tuple(affinity), scope=f"domain {domain}" if domain else "", **values)
 
 
-def _entry(names: dict[str, str], thread: Thread) -> list[str]:
+def _values(document: Document, path: tuple[str, int], policy: str, row: dict[str, Any]) -> dict[str, int]:
+    """Return the parameters of a policy, checked as the kernel checks them; findings for the others."""
+    before = len(document.findings)
+    if policy == "deadline":
+        keys: tuple[str, ...] = _TIMES
+    else:
+        keys = ("priority",) if policy in _REAL_TIME else ("nice",) if policy else ()
+    values: dict[str, int] = {}
+    for key in keys:
+        low, high = _RANGES.get(key, (1, 2**63 - 1))
+        old = key == "nice" and "nice" not in row and "priority" in row
+        stated = "priority" if old else key
+        value = row.get(stated)
+        if type(value) is not int or not low <= value <= high:
+            document.report((*path, stated), f"expected a whole number from {low} to {high}, got {_got(value)}")
+        else:
+            values[f"{key}_ns" if key in _TIMES else key] = value
+    if policy == "deadline" and len(document.findings) == before:
+        fault = refused(**values)
+        if fault:
+            document.report((*path, fault[0]), fault[1])
+    return values
+
+
+def _got(value: object) -> str:
+    return str(value) if type(value) is int and abs(value) < 10**30 else kind_of(value)
+
+
+def _entry(names: dict[str, str], thread: Thread, domain: object = None) -> list[str]:
     head, *rest = [f"{key}: {quoted(value)}" for key, value in names.items()]
+    rest += [f"domain_id: {_scalar(domain)}"] if domain is not None else []
     lines = [f"  - {head}", *(f"    {line}" for line in rest), f"    policy: {POLICIES[thread.policy]}"]
     if thread.policy == "deadline":
         lines += [f"    {key}: {getattr(thread, f'{key}_ns')}" for key in _TIMES]
-    elif thread.policy == "fifo":
+    elif thread.policy in _REAL_TIME:
         lines.append(f"    priority: {thread.priority}")
     else:
         lines.append(f"    nice: {thread.nice}")

@@ -16,6 +16,9 @@ from socsched.planning.plan import Plan, PlannedEngine, Task
 from socsched.text import one_line
 
 LEAST_NS = 1024
+"""Least runtime of SCHED_DEADLINE (kernel/sched/deadline.c, __checkparam_dl)."""
+LEAST_PERIOD_NS, MOST_PERIOD_NS = 100_000, 2**22 * 1000
+"""Periods the kernel accepts by default (sched_deadline_period_min_us, sched_deadline_period_max_us; since 5.4)."""
 SHARE = 0.95
 """Share the kernel allows real-time threads by default (sched_rt_runtime_us 950000 of sched_rt_period_us 1000000)."""
 TOP = 80
@@ -40,7 +43,8 @@ def entries(plan: Plan) -> list[Entry]:
     """Return an entry for every lane of every task on an engine that Linux schedules: one that is fully preemptive.
 
     EDF: the budget is the WCET; the deadline counts from the activation, so it is the local deadline less the latest
-    activation.  Fixed priorities: SCHED_FIFO in the plan's order.
+    activation.  A period over the kernel's most is cut to it: the budget is renewed more often than needed.  Fixed
+    priorities: SCHED_FIFO in the plan's order.
     """
     found, ranks = [], sorted({task.priority for task in plan.tasks if _here(plan, task)})
     for task in plan.tasks:
@@ -49,8 +53,9 @@ def entries(plan: Plan) -> list[Entry]:
         for lane in task.lanes:
             if plan.policy == "edf":
                 runtime = max(task.wcet_ns, LEAST_NS)
-                window = max(min(task.deadline_ns - task.jitter_ns, task.period_ns), runtime)
-                period = max(task.period_ns, window)
+                longest = max(min(task.period_ns, MOST_PERIOD_NS), runtime)
+                window = max(min(task.deadline_ns - task.jitter_ns, longest), runtime)
+                period = max(longest, window)
                 found.append(Entry(task.name, task.engine, lane, "deadline", runtime, window, period))
             else:
                 priority = max(TOP - ranks.index(task.priority), 1)
@@ -130,6 +135,23 @@ _MAIN = [
 ]
 
 
+def refused(runtime_ns: int, deadline_ns: int, period_ns: int) -> tuple[str, str] | None:
+    """Return which of the times of SCHED_DEADLINE the kernel refuses, and what it expects; None if it takes them."""
+    if runtime_ns < LEAST_NS:
+        return "runtime", f"expected at least {LEAST_NS} ns, the kernel's least, got {runtime_ns} ns"
+    if runtime_ns > deadline_ns:
+        return "runtime", f"expected at most the deadline of {deadline_ns} ns, got {runtime_ns} ns (the kernel: EINVAL)"
+    if deadline_ns > period_ns:
+        return "deadline", f"expected at most the period of {period_ns} ns, got {deadline_ns} ns (the kernel: EINVAL)"
+    if not LEAST_PERIOD_NS <= period_ns <= MOST_PERIOD_NS:
+        limits = f"{LEAST_PERIOD_NS} to {MOST_PERIOD_NS} ns"
+        return (
+            "period",
+            f"expected {limits}, the kernel's default (sched_deadline_period_min_us, _max_us), got {period_ns} ns",
+        )
+    return None
+
+
 def _call(entry: Entry, engine: str) -> str:
     if entry.kind == "deadline":
         return f"deadline {engine}_{entry.lane} {entry.runtime_ns} {entry.deadline_ns} {entry.period_ns}"
@@ -171,6 +193,10 @@ def _remarks(plan: Plan, listed: Sequence[Entry]) -> list[str]:
                 f"processor; real-time work may use {SHARE:.0%}. Write -1 to /proc/sys/kernel/sched_rt_runtime_us, or "
                 "plan again."
             )
+    for entry in listed:
+        fault = refused(entry.runtime_ns, entry.deadline_ns, entry.period_ns) if entry.kind == "deadline" else None
+        if fault:
+            remarks.append(f"NOT ACCEPTED by the kernel: {fault[0]} of {entry.task}: {fault[1]}.")
     gangs = [task.name for task in plan.tasks if _here(plan, task) and len(task.lanes) > 1]
     if gangs:
         remarks.append(f"Linux does not start the lanes of a task together, as the bounds assume: {', '.join(gangs)}.")

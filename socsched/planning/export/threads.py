@@ -19,9 +19,9 @@ from socsched.text import one_line
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """Scheduling of one thread: `policy` deadline (times in ns), fifo (`priority` 1 to 99) or other (`nice`).
+    """Scheduling of one thread: `policy` deadline (times in ns), fifo, rr (`priority`), other, batch or idle (`nice`).
 
-    `processors`: Linux CPU numbers it may run on; none: all.
+    `processors`: Linux CPU numbers it may run on; none: all.  `scope`: where its name holds, such as a ROS domain.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Thread:
     period_ns: int = 0
     priority: int = 0
     nice: int = 0
+    scope: str = ""
 
     @property
     def task(self) -> str:

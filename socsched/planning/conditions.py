@@ -15,7 +15,7 @@ from socsched.planning.costs_in_doubt import interval_ns, rescale_cost
 from socsched.planning.evidence import Condition
 from socsched.planning.infeasible_subset import Judge
 from socsched.planning.plan import Plan
-from socsched.planning.workload import Workload
+from socsched.planning.workload import Unconnectable, Workload
 
 FEASIBLE, UNPROVED = "feasible", "not proved"
 MOST = 4.0
@@ -43,16 +43,18 @@ def conditions(
         if cost.stage not in factors:
             if clock.over():
                 continue
-            factors[cost.stage] = _break_even(workload, mapping, judge, cost)
+            factors[cost.stage] = break_even(workload, mapping, judge, cost)
         factor = math.floor(factors[cost.stage] * 100) / 100
         result.append(Condition(chain.name, cost.stage, factor, round(1 + cost.error, 4)))
     return tuple(result)
 
 
-def _break_even(workload: Workload, mapping: Mapping[str, Cost], judge: Judge, cost: Cost) -> float:
+def break_even(workload: Workload, mapping: Mapping[str, Cost], judge: Judge, cost: Cost) -> float:
+    """Return the largest factor on a cost of a feasible mapping with which it is feasible, `MOST` if none is known."""
+
     def holds(factor: float) -> bool:
         slower = rescale_cost(cost, round(cost.time_ns * factor))
-        return _holds(workload, {**mapping, cost.stage: slower}, judge)
+        return is_feasible(workload, {**mapping, cost.stage: slower}, judge)
 
     low, high = 1.0, min(1 + cost.error, MOST)
     if holds(high):  # the interval's end is the figure of interest
@@ -65,9 +67,16 @@ def _break_even(workload: Workload, mapping: Mapping[str, Cost], judge: Judge, c
     return low
 
 
-def _holds(workload: Workload, mapping: Mapping[str, Cost], judge: Judge) -> bool:
-    candidate = judge(workload, mapping, False)
-    return not candidate.violations and all(chain.bound_ns is not None for chain in candidate.assessment.chains)
+def is_feasible(workload: Workload, mapping: Mapping[str, Cost], judge: Judge) -> bool:
+    """Return whether a mapping is proved feasible, with deadlines and priorities set for its costs."""
+    try:
+        for thorough in (False, True):
+            candidate = judge(workload, mapping, thorough)
+            if not candidate.violations and all(chain.bound_ns is not None for chain in candidate.assessment.chains):
+                return True
+    except Unconnectable:
+        pass
+    return False
 
 
 def upper(plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge) -> str | None:
@@ -75,4 +84,4 @@ def upper(plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Ju
     if plan.verdict != "feasible":
         return None
     slower = {name: rescale_cost(cost, interval_ns(cost)[1]) for name, cost in mapping.items()}
-    return FEASIBLE if _holds(workload, slower, judge) else UNPROVED
+    return FEASIBLE if is_feasible(workload, slower, judge) else UNPROVED

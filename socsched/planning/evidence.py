@@ -108,6 +108,9 @@ class Uncertainty:
 
     Of a feasible plan: the `conditions` of its proof, one for every chain, and `upper`, the verdict with all costs at
     the upper ends of their intervals at once; local deadlines and priorities are set anew for other costs.
+    `unchanged`: what no single cost, measured anywhere within its interval, would change: the ``verdict`` (of a plan
+    that is not feasible, with one stage at any place and the others as planned), the ``choice`` of places under the
+    objective.  Neither is listed if not all costs were examined.
     """
 
     objective: Objective | None = None
@@ -115,3 +118,4 @@ class Uncertainty:
     measure: Measurement | None = None
     conditions: Annotated[tuple[Condition, ...], Rows] = ()
     upper: Line | None = None
+    unchanged: tuple[Line, ...] = ()

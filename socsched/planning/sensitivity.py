@@ -13,7 +13,7 @@ from socsched.cost.contention import ContentionModel, Rival, contention_model
 from socsched.planning.corunning import Corunning
 from socsched.planning.execution import slowed_by_lanes
 from socsched.planning.lanes import with_wcet
-from socsched.planning.plan import Plan, Task
+from socsched.planning.plan import Plan
 from socsched.planning.schedulability import edf
 from socsched.planning.schedulability.chains import reaction_time
 from socsched.planning.schedulability.plan_analysis import respond, stretches, unmet
@@ -48,13 +48,8 @@ def growth(plan: Plan, names: frozenset[str] | None = None) -> float | None:
     return found.factor if found else None
 
 
-def spare(
-    plan: Plan, names: frozenset[str] | None = None, *, up_to: float = LARGEST, enough: float = LARGEST
-) -> Spare | None:
-    """Return how far (ns) the WCETs of `names` together may grow; None if the plan cannot be proved as it is.
-
-    Factors above `up_to` are not distinguished, nor are those of at least `enough`: the caller needs no more.
-    """
+def spare(plan: Plan, names: frozenset[str] | None = None) -> Spare | None:
+    """Return how far (ns) the WCETs of `names` together may grow; None if the plan cannot be proved as it is."""
     tasks = rt_tasks(plan)
     chosen = frozenset(tasks) if names is None else names
 
@@ -64,12 +59,12 @@ def spare(
     if lost(1.0):
         return None
     total = sum(task.wcet for name, task in tasks.items() if name in chosen)
-    low, high, first = 1.0, LARGEST, lost(up_to)
+    low, high, first = 1.0, LARGEST, lost(LARGEST)
     if not first:
-        return Spare(int(total * (up_to - 1)), up_to, (), True)
-    while high / low > ACCURACY and low < enough:
+        return Spare(int(total * (LARGEST - 1)), LARGEST, (), True)
+    while high / low > ACCURACY:
         middle = (low * high) ** 0.5
-        more = first if middle >= up_to else lost(middle)
+        more = lost(middle)
         low, high, first = (low, middle, more) if more else (middle, high, first)
     return Spare(int(total * (low - 1)), low, tuple(first))
 
@@ -111,17 +106,6 @@ def with_foreign_traffic(plan: Plan, bytes_per_s: int) -> Plan:
 def _wcets(plan: Plan, model: ContentionModel, more: Sequence[Rival]) -> dict[str, int]:
     tasks = slowed_by_lanes(with_wcet(plan.tasks, model, more), plan.engines)
     return {task.name: task.wcet_ns for task in tasks}
-
-
-def grown(plan: Plan, names: frozenset[str], factor: float) -> Plan:
-    """Return a plan whose tasks `names` take `factor` times as long, in every segment."""
-
-    def longer(task: Task) -> Task:
-        parts = tuple(replace(part, time_ns=int(part.time_ns * factor)) for part in task.segments)
-        cost = sum(part.time_ns for part in parts)
-        return replace(task, segments=parts, cost_ns=cost, wcet_ns=max(int(task.wcet_ns * factor), cost))
-
-    return replace(plan, tasks=tuple(longer(task) if task.name in names else task for task in plan.tasks))
 
 
 def relax_deadlines(plan: Plan, share: float = 1.0) -> dict[str, int]:

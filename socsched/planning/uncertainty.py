@@ -9,26 +9,24 @@ objective.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from socsched.cost.cost import Cost
 from socsched.descriptor.limits import Objective
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.conditions import FEASIBLE, conditions, upper
-from socsched.planning.corunning import Corunning
+from socsched.planning.conditions import break_even, conditions, is_feasible, upper
 from socsched.planning.costs_in_doubt import interval_ns, rescale_cost
 from socsched.planning.deployment import Outline, outlined, placed
 from socsched.planning.evidence import Measurement, Tie, Uncertainty
 from socsched.planning.expected import expected_latencies
 from socsched.planning.infeasible_subset import Judge
 from socsched.planning.plan import Plan
-from socsched.planning.schedulability.plan_analysis import respond, unmet
-from socsched.planning.schedulability.tasks import rt_tasks
-from socsched.planning.sensitivity import grown, spare
 from socsched.planning.verdict import balance, utilisations
 from socsched.planning.workload import Unconnectable, Workload
 
+RESERVED = 3.0
+"""Time (s) in which the costs that may overturn the verdict are examined, even if a search took all there was."""
 MOST = 12
 """Maximum number of alternatives whose requirements are checked, those closest to the plan first."""
 
@@ -68,22 +66,25 @@ def uncertainty(
 ) -> Uncertainty:
     """Return ties and the measurement to make first; no ties for the objective slack.
 
-    Alternatives not evaluated before the `clock` runs out are left out.
+    Alternatives not evaluated before the `clock` runs out are left out; `RESERVED` is kept for the verdict.
     """
     worth, top = _worth(objective), upper(plan, workload, mapping, judge)
-    # Nothing within the intervals changes a verdict that holds with all costs at their upper ends.
-    wishes = [] if top == FEASIBLE else list(_verdict(plan, workload, mapping, judge, clock))
+    wishes, every = _verdict(plan, workload, mapping, judge, clock if clock.left() > RESERVED else Clock.of(RESERVED))
+    unchanged = ("verdict",) if every and not wishes else ()
     ties: list[Tie] = []
     if worth and plan.verdict == "feasible":
-        for cost, difference, error, gains in _alternatives(workload, mapping, judge, worth, clock):
+        close, all_close = _alternatives(workload, mapping, judge, worth, clock)
+        for cost, difference, error, gains in close:
             place = f"{cost.engine} {cost.precision}" + (f" x{cost.share}" if cost.share > 1 else "")
             ties.append(Tie(cost.stage, place, round(difference, 3), round(error, 3)))
             why = f"{cost.stage} may be better on {place}"
             wishes += [_Option(which, 0.0, gain, why) for which, gain in gains if gain > 0]
+        if all_close and not wishes:
+            unchanged = (*unchanged, "choice")
     best = max(wishes, key=lambda wish: (wish.flips, wish.gain), default=None)
     measure = best.measurement() if best else None
     margins = conditions(plan, workload, mapping, judge, clock)
-    return Uncertainty(objective, tuple(ties), measure, margins, top)
+    return Uncertainty(objective, tuple(ties), measure, margins, top, unchanged)
 
 
 Worth = Callable[[Outline], float]
@@ -108,10 +109,14 @@ def _worth(objective: str) -> Worth | None:
     return known.get(objective)
 
 
+_Close = tuple[Cost, float, float, list[tuple[Cost, float]]]
+"""Another cost of a stage, the difference it makes, the error of that, and the gain of measuring either cost."""
+
+
 def _alternatives(
     workload: Workload, mapping: Mapping[str, Cost], judge: Judge, worth: Worth, clock: Clock
-) -> Iterator[tuple[Cost, float, float, list[tuple[Cost, float]]]]:
-    """Yield (other cost of a stage, difference, its error, gain of measuring either) for every feasible tie."""
+) -> tuple[list[_Close], bool]:
+    """Return every feasible tie, and whether all alternatives were examined."""
 
     def value(name: str, cost: Cost | None) -> float | None:
         try:
@@ -119,11 +124,11 @@ def _alternatives(
         except Unconnectable:
             return None
 
-    close: list[tuple[float, float, Cost, list[tuple[Cost, float]]]] = []
+    close: list[_Close] = []
     present = value("", None)
     for name, chosen in mapping.items():
         if present is None or clock.over():
-            break
+            return [], False
         low, high = (value(name, rescale_cost(chosen, time)) for time in interval_ns(chosen))
         if low is None or high is None:
             continue
@@ -142,15 +147,17 @@ def _alternatives(
                 (other, _expected(present - least, present - most)),
                 (chosen, _expected(high - changed, low - changed)),
             ]
-            close.append((changed - present, (high - low + most - least) / 2, other, gains))
-    close.sort(key=lambda row: abs(row[0]) / max(row[1], 1e-9))
-    for difference, error, other, gains in close[:MOST]:
+            error = (high - low + most - least) / 2
+            if round(error, 3):  # else off the path that decides the objective: measuring it cannot change the plan
+                close.append((other, changed - present, error, gains))
+    close.sort(key=lambda row: abs(row[1]) / max(row[2], 1e-9))
+    found: list[_Close] = []
+    for row in close[:MOST]:
         if clock.over():
-            break
-        if not round(error, 3):
-            continue  # off the path that decides the objective: measuring it cannot change the plan
-        if not judge(workload, {**mapping, other.stage: other}, False).violations:
-            yield other, difference, error, gains
+            return found, False
+        if not judge(workload, {**mapping, row[0].stage: row[0]}, False).violations:
+            found.append(row)
+    return found, len(close) <= MOST
 
 
 def _expected(best: float, worst: float) -> float:
@@ -165,37 +172,31 @@ def _expected(best: float, worst: float) -> float:
 
 def _verdict(
     plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge, clock: Clock
-) -> Iterator[_Option]:
-    """Yield the costs that can overturn the verdict within their interval, of a feasible plan the likelier ones."""
-    likeliest = -1.0
-    for name, cost in mapping.items():
-        low, high = interval_ns(cost)
-        if high <= low:
-            continue
-        if clock.over():
-            break
-        if plan.verdict == "feasible":
-            factor = 1 + cost.error
-            more = grown(plan, frozenset([name]), factor)
-            if unmet(plan, respond(plan.policy, rt_tasks(more), None, Corunning.of(more).without_relatives).tight):
-                # A bisection ends early where the factor found cannot make this cost the likeliest to flip the verdict.
-                enough = factor - 2 * cost.error * likeliest
-                if enough <= 1:
-                    continue
-                chosen = frozenset([name])
-                found = spare(plan, chosen, up_to=factor, enough=enough)
-                holds = found.factor if found else 1.0
-                if holds >= enough:
-                    continue
-                if holds >= factor:
-                    found = spare(plan, chosen)
-                    holds = found.factor if found else 1.0
-                likeliest = (factor - min(holds, factor)) / (2 * cost.error)
+) -> tuple[list[_Option], bool]:
+    """Return the costs that can overturn the verdict within their interval, and whether all were examined.
+
+    Of a feasible plan these are the costs of its mapping, at either end; of another plan also those of every other
+    place of one stage, at the lower end.
+    """
+    feasible = plan.verdict == "feasible"
+    found: list[_Option] = []
+    # a verdict that rests on more than this judge knows, such as the high level of criticality, is not examined
+    every = is_feasible(workload, mapping, judge) == feasible and not any(task.high_ns for task in plan.tasks)
+    for name, chosen in mapping.items():
+        for cost in [chosen] if feasible else [chosen, *workload.model.candidates(workload.graph.stage(name))]:
+            low, high = interval_ns(cost)
+            if high <= low or (cost == chosen and cost is not chosen):
+                continue
+            if clock.over():
+                return found, False
+            place = name if cost is chosen else f"{name} on {cost.engine} {cost.precision}"
+            if feasible and not is_feasible(workload, {**mapping, name: rescale_cost(cost, high)}, judge):
+                holds = break_even(workload, mapping, judge, cost)
+                chance = (1 + cost.error - min(holds, 1 + cost.error)) / (2 * cost.error)
                 share = f"{cost.error:.0%}"
                 why = f"{name} may take {share} longer; deadlines are proved up to {holds - 1:.0%}"
-                yield _Option(cost, likeliest, 0.0, why)
-        elif any(term.split(":")[0] == name for v in plan.violations for term, _ in v.terms):
-            candidate = judge(workload, {**mapping, name: rescale_cost(cost, low)}, True)
-            lost = any(chain.bound_ns is None for chain in candidate.assessment.chains)
-            if not candidate.violations and not lost:
-                yield _Option(cost, 0.5, 0.0, f"at the lower end of the error of {name}, every requirement is met")
+                found.append(_Option(cost, chance, 0.0, why))
+            elif is_feasible(workload, {**mapping, name: rescale_cost(cost, low)}, judge) != feasible:
+                what = "not every requirement is proved" if feasible else "every requirement is met"
+                found.append(_Option(cost, 0.5, 0.0, f"at the lower end of the error of {place}, {what}"))
+    return found, every

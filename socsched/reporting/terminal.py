@@ -136,8 +136,12 @@ def open_questions(plan: Plan) -> list[str]:
         lines.append(
             f"Measure first: {candidate.stage} on {candidate.engine} {candidate.precision} ({span}): {candidate.why}"
         )
+    elif uncertainty.unchanged:
+        what = {"verdict": "its verdict", "choice": "this plan"}
+        changed = " or ".join(what[name] for name in ("choice", "verdict") if name in uncertainty.unchanged)
+        lines.append(f"No single cost, measured anywhere within its interval, would change {changed}.")
     elif uncertainty.objective:
-        lines.append("No single cost, measured anywhere within its interval, would change this plan or its verdict.")
+        lines.append("Not every cost was examined: a measurement may change the plan or its verdict.")
     return lines
 
 

@@ -68,6 +68,7 @@ def everything() -> Plan:
             Measurement("a", "cpu", "fp32", 1, 2.5, 3, 4, 5.0, "may be better"),
             (Condition("drive", "decode", 1.5, 2.0),),
             "feasible",
+            ("verdict",),
         ),
         power=Power(1.5, 2, (("cpu", 1), ("gpu", 0.5))),
         bandwidth=Bandwidth(1.5, 2, (("a", 1),)),

@@ -20,7 +20,6 @@ from socsched.planning.sensitivity import (
     ACCURACY,
     LARGEST,
     co_runner,
-    grown,
     growth,
     relax_deadlines,
     spare,
@@ -29,6 +28,17 @@ from socsched.planning.sensitivity import (
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
 from tests.sim.toy_platform import MS, lines, platform, shaken, takes
+
+
+def grown(plan: Plan, names: frozenset[str], factor: float) -> Plan:
+    """Return a plan whose tasks `names` take `factor` times as long, in every segment."""
+
+    def longer(task: Task) -> Task:
+        parts = tuple(replace(part, time_ns=int(part.time_ns * factor)) for part in task.segments)
+        cost = sum(part.time_ns for part in parts)
+        return replace(task, segments=parts, cost_ns=cost, wcet_ns=max(int(task.wcet_ns * factor), cost))
+
+    return replace(plan, tasks=tuple(longer(task) if task.name in names else task for task in plan.tasks))
 
 
 def task(name: str, cost_ms: float, period_ms: int, deadline_ms: int, priority: int) -> Task:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Figure
+from socsched.planning.clock import Clock
+from socsched.planning.draft import Draft
 from socsched.planning.plan import Plan
-from socsched.planning.planner import make_plan
+from socsched.planning.planner import draft_plan
 from socsched.planning.uncertainty import _expected
+from socsched.reporting.terminal import open_questions
 from tests.sim.toy_platform import MS, lines, platform, takes
 
 
-def planned(*stages: tuple[dict[str, tuple[float, float]], int]) -> Plan:
-    """Return the plan of stages, each with a sensor: times (ms) and errors by engine, and a deadline (ms)."""
+def draft_of(*stages: tuple[dict[str, tuple[float, float]], int]) -> Draft:
+    """Return the draft of stages, each with a sensor: times (ms) and errors by engine, and a deadline (ms)."""
     made = []
     for number, (costs, deadline) in enumerate(stages):
         times = tuple(
@@ -21,7 +26,12 @@ def planned(*stages: tuple[dict[str, tuple[float, float]], int]) -> Plan:
             for e, (time, error) in costs.items()
         )
         made.append((40 * MS, deadline * MS, (Stage(f"t{number}", "", None, costs=times, share=1),)))
-    return make_plan(lines(*made), platform("full", "segment"), work=lambda *_: None, time_limit=None)
+    return draft_plan(lines(*made), platform("full", "segment"), work=lambda *_: None, time_limit=None)
+
+
+def planned(*stages: tuple[dict[str, tuple[float, float]], int]) -> Plan:
+    """Return the plan of `draft_of`."""
+    return draft_of(*stages).finished()
 
 
 def test_a_plan_closer_than_its_error_is_a_tie_and_the_weak_figure_is_to_be_measured() -> None:
@@ -70,3 +80,66 @@ def test_a_condition_is_the_break_even_of_the_most_uncertain_stage() -> None:
     task = next(t for t in plan.tasks if t.name == condition.stage)
     assert condition.interval == round(1 + task.error, 4)
     assert condition.factor >= 1
+
+
+Costs = dict[str, tuple[float, float]]
+
+
+def _random_costs(seed: int) -> list[tuple[Costs, int]]:
+    """Return one to three stages: times (ms) and errors by engine, deadlines near the time of one of them."""
+    draw = Random(seed)
+    found: list[tuple[Costs, int]] = []
+    for _ in range(draw.randint(1, 3)):
+        engines = draw.choice((["acc"], ["cpu"], ["acc", "cpu"]))
+        costs = {e: (draw.uniform(2, 18), draw.choice((0.0, 0.1, 0.3, 0.6))) for e in engines}
+        near = costs[draw.choice(engines)][0]
+        found.append((costs, max(round(near * draw.uniform(0.7, 1.8)), 2)))
+    return found
+
+
+def _with(stages: list[tuple[Costs, int]], number: int, engine: str, factor: float) -> list[tuple[Costs, int]]:
+    costs, deadline = stages[number]
+    time, error = costs[engine]
+    changed = {**costs, engine: (time * factor, error)}
+    return [(changed, deadline) if place == number else row for place, row in enumerate(stages)]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_what_is_said_about_intervals_holds_when_costs_move_within_them(seed: int) -> None:
+    """Planned again with one cost at an end of its interval, a verdict that is said to stay does, one to flip can."""
+    stages = _random_costs(seed)
+    plan = planned(*stages)
+    found, feasible = plan.uncertainty, plan.verdict == "feasible"
+    placed = {task.name: task.engine for task in plan.tasks if task.kind == "stage"}
+    for number, (costs, _) in enumerate(stages):
+        for engine, (_, error) in costs.items():
+            if feasible and engine != placed[f"t{number}"]:
+                continue
+            for factor in (1 - error, 1 + error) if "verdict" in found.unchanged else ():
+                again = planned(*_with(stages, number, engine, factor))
+                # other stages might move too where the plan is not feasible, which is not said to be examined
+                moved = any(t.engine != placed[t.name] for t in again.tasks if t.kind == "stage" and t.name in placed)
+                assert (again.verdict == "feasible") == feasible or (not feasible and moved), (stages, number, factor)
+    wish = found.measure
+    assert not (wish is not None and wish.verdict_flips and "verdict" in found.unchanged)
+    if wish is not None and wish.verdict_flips and not feasible:
+        again = planned(*_with(stages, int(wish.stage[1:]), wish.engine, wish.low_ns / wish.estimate_ns))
+        assert again.verdict == "feasible", (stages, wish)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_search_that_took_all_the_time_changes_nothing_in_what_is_said_about_the_verdict(seed: int) -> None:
+    plan = planned(*_random_costs(seed))
+    draft = draft_of(*_random_costs(seed))
+    late = draft.finished(Clock.of(0.0)).uncertainty
+    assert ("verdict" in late.unchanged) == ("verdict" in plan.uncertainty.unchanged)
+    if plan.uncertainty.measure is not None and plan.uncertainty.measure.verdict_flips:
+        assert late.measure == plan.uncertainty.measure
+    assert "choice" not in late.unchanged or plan.verdict != "feasible"
+
+
+def test_costs_that_were_not_examined_are_not_said_to_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socsched.planning.uncertainty.RESERVED", 0.0)
+    late = draft_of(({"acc": (16.0, 0.5)}, 14)).finished(Clock.of(0.0))
+    assert late.uncertainty.unchanged == () and late.uncertainty.measure is None
+    assert open_questions(late) == ["Not every cost was examined: a measurement may change the plan or its verdict."]

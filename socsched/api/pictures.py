@@ -28,7 +28,7 @@ def draw(trace: Trace, files: Sequence[Path], target: Path, street: int | None) 
     if frame is None:
         return
     name, detections = str(trace.details[frame]["input"]), trace.details[frame]["detections"]
-    points = np.asarray(read_scan(files[numbers[name]]))
+    points = np.asarray(read_scan(files[numbers[name]], None))
     boxes = np.array([entry["box"] for entry in detections])
     labels, scores = ([entry[key] for entry in detections] for key in ("label", "score"))
     truth = _truth(street, numbers[name]) if street is not None else None

@@ -14,7 +14,8 @@ from socsched.descriptor.platform import Figure, Source
 class Sensor:
     """A source of frames: period, offset and release jitter in ns, bytes written to DRAM per frame.
 
-    `gap_ns`: for a sporadic sensor, how much later than its period the next frame may arrive.  `source` (a key of
+    `gap_ns`: for a sporadic sensor, how much later than its period the next frame may arrive.  `columns` of the rows of
+    its recorded scans and the type of their numbers, () where they are to be detected.  `source` (a key of
     `Pipeline.sources`) or `assumed` gives the provenance of its numbers.
     """
 
@@ -27,6 +28,8 @@ class Sensor:
     source: str = ""
     assumed: str = ""
     gap_ns: int = 0
+    columns: tuple[str, ...] = ()
+    column_type: str = "float32"
 
 
 PER_POINT = 1000

@@ -46,11 +46,18 @@ class SensorFile(Grounded):
     jitter: Duration = Field(0, description="largest delay of a release")
     sporadic: Duration = Field(0, description="largest excess of the time between frames over period")
     bytes_per_frame: Size = Field(0, description="bytes a frame writes to memory")
+    columns: list[Name] = Field(
+        default_factory=list,
+        max_length=64,
+        description="columns of recorded scans, such as [x, y, z, intensity, ring]; absent: detected where values tell",
+    )
+    column_type: Literal["float32", "float64"] = Field("float32", description="type of the numbers in recorded scans")
 
     def lower(self, name: str, period_ns: int) -> Sensor:
         """Return the internal `Sensor`."""
         times = (period_ns, self.offset, self.jitter)
-        return Sensor(name, self.kind, *times, self.bytes_per_frame, self.source, self.assumed, self.sporadic)
+        scan = tuple(self.columns), self.column_type
+        return Sensor(name, self.kind, *times, self.bytes_per_frame, self.source, self.assumed, self.sporadic, *scan)
 
 
 class AnchorFile(FileModel):

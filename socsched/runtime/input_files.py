@@ -14,22 +14,26 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
+from socsched.descriptor.pipeline import Sensor
 from socsched.errors import InputError
 from socsched.graph.operators import TensorType
+from socsched.models.pointpillars.scan import SUFFIXES as SCANS
+from socsched.models.pointpillars.scan import Layout, read_scan
 from socsched.runtime.frames import Frame, FrameSource
 from socsched.runtime.mcap_input import RecordedTopic, recorded_topic
 from socsched.runtime.ros_messages import CLOUD, COMPRESSED, IMAGE
 from socsched.text import printable
 
-SCAN, ARRAYS, MCAP = ".bin", ".npz", ".mcap"
+ARRAYS, MCAP = ".npz", ".mcap"
 IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".ppm")
-SUFFIXES = (SCAN, ARRAYS, MCAP, *IMAGES)
+SUFFIXES = (*SCANS, ARRAYS, MCAP, *IMAGES)
 POINTS = "points"
 LARGEST = 1 << 30
 """Limit on the bytes of a file's arrays, and on three times an image's pixels: larger files are damaged or hostile."""
 _KINDS = {"fp32": "float32", "fp16": "float16", "int8": "int8", "uint8": "uint8", "int32": "int32", "int64": "int64"}
 _HINT = (
-    f"expected {SCAN} scans of float32 rows x, y, z, intensity, images ({', '.join(IMAGES)}), {ARRAYS} or {MCAP} files"
+    f"expected scans ({', '.join(SCANS)}: rows x, y, z, intensity), images ({', '.join(IMAGES)}), "
+    f"{ARRAYS} or {MCAP} files"
 )
 
 Ports = Mapping[str, TensorType]
@@ -65,6 +69,7 @@ class InputFiles:
     places: Sequence[tuple[Path, int]]
     spare: FrameSource
     recordings: Mapping[Path, RecordedTopic] = field(default_factory=dict)
+    layout: Layout | None = None
     count: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -93,15 +98,15 @@ class InputFiles:
         suffix = path.suffix.lower()
         if suffix == ARRAYS:
             return Frame(_arrays(path, self.ports, row), f"{path.name} {row}")
-        if suffix == SCAN:
-            return Frame({POINTS: _scan(path)}, path.name)
+        if suffix in SCANS:
+            return Frame({POINTS: read_scan(path, self.layout)}, path.name)
         if suffix == MCAP:
             return Frame({next(iter(self.ports)): self.recordings[path].array(row)}, f"{path.name} {row}")
         return Frame({next(iter(self.ports)): _image(path)}, path.name)
 
 
 def of_files(
-    files: Sequence[Path], ports: Ports, spare: FrameSource, sensor: str = "", topic: str = ""
+    files: Sequence[Path], ports: Ports, spare: FrameSource, sensor: Sensor, topic: str = ""
 ) -> InputFiles | None:
     """Return the frames that files hold for a sensor with `ports`, None if they hold none.
 
@@ -115,12 +120,13 @@ def of_files(
         if suffix == ARRAYS:
             places += [(path, row) for row in range(_rows(path, ports))]
         elif suffix == MCAP:
-            if (found := recorded_topic(path, _kinds(ports), sensor, topic)) is not None:
+            if (found := recorded_topic(path, _kinds(ports), sensor.name, topic)) is not None:
                 recordings[path] = found
                 places += [(path, row) for row in range(len(found.topic))]
-        elif POINTS in ports if suffix == SCAN else _takes_images(ports):
+        elif POINTS in ports if suffix in SCANS else _takes_images(ports):
             places.append((path, 0))
-    return InputFiles(ports, places, spare, recordings) if places else None
+    layout = Layout(sensor.columns, sensor.column_type) if sensor.columns else None
+    return InputFiles(ports, places, spare, recordings, layout) if places else None
 
 
 def require_used(files: Sequence[Path], found: Sequence[InputFiles], ports: Ports) -> None:
@@ -149,12 +155,6 @@ def _kinds(ports: Ports) -> tuple[str, ...]:
 def _takes_images(ports: Ports) -> bool:
     kind = next(iter(ports.values()), None)
     return len(ports) == 1 and kind is not None and kind.dtype == "uint8" and kind.shape[:2] == (1, 3)
-
-
-def _scan(path: Path) -> Any:
-    from socsched.models.pointpillars.scan import read_scan
-
-    return read_scan(path)
 
 
 def _image(path: Path) -> Any:

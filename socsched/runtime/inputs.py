@@ -133,7 +133,7 @@ def sources(
         ports = {port: _type(pipeline, stage, port) for stage, port in stages}
         offered |= ports
         found[sensor.name] = spare = _synthetic(pipeline, stages, ports, seed)
-        if files and (fed := of_files(files, ports, spare, sensor.name, topics.get(sensor.name, ""))) is not None:
+        if files and (fed := of_files(files, ports, spare, sensor, topics.get(sensor.name, ""))) is not None:
             read.append(fed)
             found[sensor.name] = fed
     require_used(files or (), read, offered)

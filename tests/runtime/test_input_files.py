@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.pipeline import Pipeline, Sensor
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import InputError
 from socsched.graph.operators import TensorType
@@ -40,18 +40,18 @@ def arrays(file: Path, **given: Any) -> Path:
 
 
 def fed(file: Path) -> InputFiles:
-    found = of_files(list_frames(file), PORT, Images("x", (1, 3, 4, 6), 0))
+    found = of_files(list_frames(file), PORT, Images("x", (1, 3, 4, 6), 0), Sensor("camera", "camera", 10**8))
     assert found is not None
     return found
 
 
 def test_scans_go_to_the_lidar_and_images_to_the_camera(stack: Pipeline, tmp_path: Path) -> None:
-    write_bin(tmp_path / "a.bin", np.ones((5, 4), np.float32))
+    write_bin(tmp_path / "a.bin", np.ones((7, 4), np.float32))
     picture(tmp_path / "b.png")
     picture(tmp_path / "c.JPG")
     feeds = sources(stack, bindings(stack), list_frames(tmp_path), 0)
     assert [feeds[name].count for name in ("lidar", "camera")] == [1, 2]
-    assert feeds["lidar"].frame(3).outputs["points"].shape == (5, 4)
+    assert feeds["lidar"].frame(3).outputs["points"].shape == (7, 4)
     with Image.open(tmp_path / "b.png") as image:
         expected = np.asarray(image).transpose(2, 0, 1)[None]
     assert np.array_equal(feeds["camera"].frame(2).outputs["image"], expected)
@@ -126,7 +126,7 @@ def test_files_that_no_sensor_takes_are_refused(checkout: Path, tmp_path: Path) 
     with pytest.raises(InputError, match="takes an image without preprocessing"):
         sources(lidar, bindings(lidar), [picture(tmp_path / "a.png")], 0)
     camera = load_pipeline(checkout / "pipelines" / "camera-detection.yaml")
-    write_bin(tmp_path / "a.bin", np.ones((5, 4), np.float32))
+    write_bin(tmp_path / "a.bin", np.ones((7, 4), np.float32))
     with pytest.raises(InputError, match="no sensor of this pipeline takes it"):
         sources(camera, bindings(camera), [tmp_path / "a.bin"], 0)
     with pytest.raises(InputError, match="no sensor of this pipeline takes it"):

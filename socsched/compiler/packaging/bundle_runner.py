@@ -263,7 +263,7 @@ def frames(paths: Sequence[Path], stages: Sequence[BoardStage]) -> Iterator[tupl
 
 def _arrays(file: Path) -> dict[str, Array]:
     if file.suffix != ".npz":
-        return {"points": read_scan(file)}
+        return {"points": read_scan(file, None)}
     return read_npz(file)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from socsched.trace.trace import Trace
 
 Note = Callable[[str], None]
+_MOST_REASONS = 8
+"""Reasons for aborted jobs that are told apart in a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +124,10 @@ def _finished(plan: Plan, trace: Trace, options: Options, board: Board, accounts
     from socsched.runtime.overheads import overheads
     from socsched.trace.metrics import result
 
+    reasons = Counter(instant.text for instant in trace.instants if instant.kind in ("abort", "fault"))
     known: RunDocument = {
         "accounts": accounts,
+        "reasons": dict(reasons.most_common(_MOST_REASONS)),
         **overheads(trace),
         "executor": options.executor,
         "in_flight": options.in_flight,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED
+from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, InputError
 
 if TYPE_CHECKING:
     from socsched.cli.options import Output
@@ -34,9 +34,17 @@ def show_refusal(output: Output, plan: Plan) -> int:
 
 
 def outcome_code(result: Mapping[str, Any], paced: bool = True) -> int:
-    """Return the exit code of a command that simulates or runs: 1 if a frame was late or dropped.
+    """Return the exit code of a command that simulates or runs: 1 if a frame was late, dropped or aborted.
 
     Frames not released at a sensor's rate (not `paced`) cannot be late.
     """
     lost = sum(chain["missed"] * paced + chain["dropped"] for chain in result["chains"].values())
+    lost += sum(account["aborted"] for account in result.get("run", {}).get("accounts", {}).values())
     return EXIT_VIOLATED if lost else EXIT_OK
+
+
+def require_frames(details: Mapping[int, Mapping[str, Any]]) -> None:
+    """Raise InputError if there were frames to compute and the input of every one was unusable."""
+    problems = [str(frame["problem"]) for frame in details.values() if "problem" in frame]
+    if problems and len(problems) == len(details):
+        raise InputError(f"no frame was computed, {len(problems)} of {len(problems)} were skipped: {problems[0]}")

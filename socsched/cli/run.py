@@ -87,7 +87,8 @@ def command(
 
     With --scenario and neither --frames nor --duration, it runs as many frames as the percentile needs (6,636).
 
-    Exit code 0: every frame in time, with --scenario a valid result; 1: some late or dropped, or an invalid result.
+    Exit code 0: every frame in time, with --scenario a valid result; 1: some late, dropped or aborted, or an invalid
+    result; 2: no input could be used.
     """
     from dataclasses import replace
 
@@ -159,11 +160,13 @@ def command(
             terminal.predicted_against_measured(loaded, result),
             terminal.outcome(result, pace),
             terminal.power_line(loaded, result),
-            *run_lines(result["run"]),
+            *run_lines(result["run"], options.hang_ns),
         ):
             screen.print(item)
         if "scenario" in result:
             screen.print(scenario_table(result["scenario"]))
 
     output.result(result, show)
+    if done.trace is not None:
+        outcomes.require_frames(done.trace.details)
     return scenario_code(result["scenario"]) if "scenario" in result else outcomes.outcome_code(result, pace)

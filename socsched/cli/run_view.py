@@ -31,12 +31,19 @@ def frame_notes(note: Note, pace: bool, total: int, duration_ns: int | None = No
     return on_frame
 
 
-def run_lines(figures: Mapping[str, Any]) -> list[str]:
-    """Return a run's figures as text: one line about frames, one about overheads."""
+def run_lines(figures: Mapping[str, Any], hang_ns: int = 0) -> list[str]:
+    """Return a run's figures as text: a line about frames, the reasons for aborted ones, and a line about overheads.
+
+    `hang_ns`: the time after which a job counts as hung, 0 for that of the executor.
+    """
     from socsched.units import format_duration
 
     account_line = "{released} released = {completed} completed + {dropped} dropped + {aborted} aborted"
     lines = [f"{source}: {account_line.format_map(account)}" for source, account in figures["accounts"].items()]
+    lines += [f"  {count} × {reason}" for reason, count in figures["reasons"].items()]
+    if any(" has run for " in reason for reason in figures["reasons"]):
+        limit = format_duration(hang_ns) if hang_ns else "ten periods or planned times, at least 10 s"
+        lines.append(f"  a job counts as hung after {limit}: --hang-after sets another limit")
     late = [quantiles["p50"] for quantiles in figures["release_jitter_ns"].values() if quantiles]
     if (waits := figures["dispatch_ns"]) is not None:
         dispatch = (

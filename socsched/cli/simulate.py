@@ -234,6 +234,8 @@ def command(
             screen.print(terminal.count_detections(trace.details))
 
     output.result(result, show)
+    if functional and trace is not None:
+        outcomes.require_frames(trace.details)
     return scenario_code(result["scenario"]) if "scenario" in result else outcomes.outcome_code(result)
 
 

@@ -96,9 +96,13 @@ class Overheads(TypedDict):
 
 
 class RunDocument(Overheads):
-    """The run behind the figures: frames by outcome for each source, overheads, options, and facts about the board."""
+    """The run behind the figures: frames by outcome for each source, overheads, options, and facts about the board.
+
+    `reasons`: why jobs were aborted, and which faults there were, most frequent first, with their counts.
+    """
 
     accounts: dict[str, dict[str, int]]
+    reasons: dict[str, int]
     executor: str
     in_flight: int
     realtime: str

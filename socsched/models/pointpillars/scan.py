@@ -204,6 +204,8 @@ def _detected(path: Path, content: bytes) -> Layout:
         raise InputError(
             f"{path}: {fitting[0]} have no intensity", f"{_STATE} (here [x, y, z]: intensity is taken as 0)"
         )
+    if not fitting and len(content) % KITTI.row_bytes == 0:
+        _finite(path, KITTI.points(_table(content, KITTI)))
     what = (
         f"{len(content)} bytes could be {'; '.join(map(str, fitting))}" if fitting else "its values fit no known rows"
     )

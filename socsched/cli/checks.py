@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
 
-def grounds(file: str, strict: bool) -> tuple[dict[str, int], str]:
+
+def grounds(file: str, strict: bool) -> tuple[dict[str, Any], str]:
     """Return the provenance of the numbers in a file, as counts and in words.
 
     With `strict`, raise DescriptorError listing every number without a source.
@@ -13,14 +15,14 @@ def grounds(file: str, strict: bool) -> tuple[dict[str, int], str]:
 
     counted = (require_grounds if strict else coverage)(read(file))
     counts = {
-        "figures": counted.figures,
         "sourced": counted.sourced,
+        "derived": counted.derived,
         "assumed": counted.assumed,
         "uncovered": len(counted.uncovered),
+        "kinds": dict(counted.kinds),
     }
-    remark = (
-        f"; of {counted.total} numbers {counted.figures + counted.sourced} have a source, {counted.assumed} are assumed"
-    )
+    derived = f"{counted.derived} are derived from others, " if counted.derived else ""
+    remark = f"; of {counted.total} numbers {counted.sourced} have a source, {derived}{counted.assumed} are assumed"
     remark += f", {len(counted.uncovered)} have neither (--strict lists them)" if counted.uncovered else ""
     return counts, remark
 

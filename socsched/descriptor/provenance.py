@@ -1,14 +1,17 @@
 """Provenance coverage: whether every number of a descriptor has a source or reasoning, its own or its mapping's.
 
-A figure (anything with a `kind`) carries its own provenance.  Any other number needs a `source` or an `assumed` reason
-in its mapping or an enclosing one.  Loading a file does not require this, as a user's own periods need no citation;
-``check --strict`` and the shipped files do.
+A figure (anything with a `kind`) carries its own provenance, for its error and interval as well.  Any other number
+needs a `source` or an `assumed` reason in its mapping or an enclosing one.  A number counts as sourced only if a source
+is named for it: a figure that a note derives is derived, and one of kind assumed is assumed whatever it names.  Loading
+a file does not require provenance, as a user's own periods need no citation; ``check --strict`` and the shipped files
+do.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from socsched.descriptor.source import Document
@@ -17,31 +20,38 @@ from socsched.units import NUMBER, UNITS
 
 _UNITS = sorted({unit for units in UNITS.values() for unit in units}, key=len, reverse=True)
 _QUANTITY = re.compile(rf"\s*{NUMBER}\s*(?:{'|'.join(map(re.escape, _UNITS))})\s*")
+_ASSUMED = "assumed"
 _TEXTS = frozenset(("schema_version", "name", "title", "note", "where", "version", "since", "until"))
 """Fields whose text may look like a number but is not one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Counts of a file's numbers, and of those that are figures or covered by a source or an assumption."""
+    """Counts of a file's numbers: with a source, derived from others in a note, assumed; and those with neither.
 
-    figures: int
+    `kinds`: count by kind of figure, "source" for plain numbers that a mapping's source covers.
+    """
+
     sourced: int
+    derived: int
     assumed: int
     uncovered: tuple[Tree, ...]
+    kinds: Mapping[str, int]
 
     @property
     def total(self) -> int:
         """Return the count of numbers in the file."""
-        return self.figures + self.sourced + self.assumed + len(self.uncovered)
+        return self.sourced + self.derived + self.assumed + len(self.uncovered)
 
 
 def coverage(document: Document) -> Coverage:
     """Return the provenance coverage of a document that loads without faults."""
-    numbers = list(_numbers(Tree(document, (), document.data), ""))
-    count = {by: sum(other == by for other, _ in numbers) for by in ("figure", "source", "assumed")}
-    uncovered = tuple(number for by, number in numbers if not by)
-    return Coverage(count["figure"], count["source"], count["assumed"], uncovered)
+    numbers = list(_numbers(Tree(document, (), document.data), ("", False)))
+    uncovered = tuple(number for (kind, _), number in numbers if not kind)
+    kinds = Counter(kind for (kind, _), _ in numbers if kind)
+    sourced = sum(named and kind != _ASSUMED for (kind, named), _ in numbers)
+    derived = len(numbers) - sourced - kinds[_ASSUMED] - len(uncovered)
+    return Coverage(sourced, derived, kinds[_ASSUMED], uncovered, dict(kinds))
 
 
 def require_grounds(document: Document) -> Coverage:
@@ -55,17 +65,17 @@ def require_grounds(document: Document) -> Coverage:
     return result
 
 
-def _numbers(tree: Tree, by: str) -> Iterator[tuple[str, Tree]]:
-    """Yield (provenance, number) for every number at and below `tree`; `by` is the enclosing provenance."""
+def _numbers(tree: Tree, by: tuple[str, bool]) -> Iterator[tuple[tuple[str, bool], Tree]]:
+    """Yield ((kind, is a source named), number) for every number at and below `tree`; `by`: of the enclosing one."""
     if isinstance(tree.value, dict):
         # The unit count of a known time is covered by the time's own provenance.
         figure = tree.at("time") if "time" in tree.value else tree
         if is_figure(figure) and (figure.at("source").text or figure.at("note").text):
-            by = "figure"
+            by = str(figure.value["kind"]), bool(figure.at("source").text)
         elif tree.at("source").text:
-            by = "source"
+            by = "source", True
         elif tree.at("assumed").text.strip():
-            by = "assumed"
+            by = _ASSUMED, False
     if isinstance(tree.value, (dict, list)):
         for item in tree.items():
             if item.path != ("sources",):

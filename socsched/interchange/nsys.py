@@ -12,7 +12,9 @@ from pathlib import Path
 
 from socsched.errors import InputError
 from socsched.interchange.recording import (
+    HINT,
     MOST_RANGES,
+    Board,
     Interval,
     Recording,
     Section,
@@ -24,6 +26,7 @@ from socsched.interchange.sqlite_file import Database, open_sqlite
 MAGIC = b"SQLite format 3\x00"
 MOST_ROWS = 5_000_000
 _DEVICE = ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")
+_OWN = ("CUPTI_", "NVTX_", "TARGET_INFO", "StringIds", "ANALYSIS_", "META_DATA")
 _HINT = "export it with `nsys export --type sqlite`, recorded with --trace=cuda,nvtx"
 _CLOSED = (59, 60)
 """NVTX event types with an end: push/pop and start/end ranges."""
@@ -40,6 +43,12 @@ def recording(path: Path) -> Recording:
 
 def _read(path: Path, base: Database) -> Recording:
     tables = {name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type='table'")}
+    if not any(name.startswith(_OWN) for name in tables):
+        listed = ", ".join(sorted(tables)[:5]) or "no table"
+        bag = (
+            "socsched pipelines import rosbag2 reads recordings of topics; " if {"topics", "messages"} <= tables else ""
+        )
+        raise InputError(f"{path}: the format is not known: it looks like a SQLite database with {listed}", bag + HINT)
     device = [name for part in _DEVICE if (name := f"CUPTI_ACTIVITY_KIND_{part}") in tables]
     if not device:
         raise InputError(f"{path}: no GPU activity: expected a table CUPTI_ACTIVITY_KIND_KERNEL", _HINT)
@@ -72,7 +81,19 @@ def _read(path: Path, base: Database) -> Recording:
             f"{path}: no NVTX range launched a kernel and no CUDA graph ran, so the jobs cannot be told apart",
             "mark jobs with nvtxRangePush/Pop around their launches and record with --trace=cuda,nvtx",
         )
-    return Recording(str(path), "Nsight Systems", sections, max(len(s.times_ns) for s in sections))
+    board = _board(base) if "TARGET_INFO_GPU" in tables else Board()
+    return Recording(str(path), "Nsight Systems", sections, max(len(s.times_ns) for s in sections), board=board)
+
+
+def _board(base: Database) -> Board:
+    """Return the GPU that was recorded; nothing where several were."""
+    columns = {row[1] for row in base.execute("PRAGMA table_info(TARGET_INFO_GPU)")}
+    wanted = [name for name in ("name", "smCount") if name in columns]
+    listed = list(base.execute(f"SELECT {', '.join(wanted)} FROM TARGET_INFO_GPU LIMIT 2")) if "name" in wanted else []
+    if len(listed) != 1:
+        return Board()
+    name, *units = listed[0]
+    return Board(device=str(name)[:80], units=units[0] if units and isinstance(units[0], int) else 0)
 
 
 def _graphs(path: Path, base: Database) -> tuple[Section, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
-from socsched.bounded import decode, read_head, read_plain, utf8
+from socsched.bounded import decode, open_file, read_head, read_plain, utf8
 from socsched.descriptor.json_file import JsonFile, whole_entries
 from socsched.errors import DescriptorError, InputError
 from socsched.interchange import (
@@ -68,6 +68,9 @@ _ENDINGS = {
 def read_recording(path: Path) -> Recording:
     """Return the recording of a file in any known format; InputError if the format is unknown or the file is faulty."""
     if read_head(path, "profile", HINT, _HEAD_BYTES).startswith(nsys.MAGIC):
+        with open_file(path, "profile", HINT) as file:
+            if not file.read(len(nsys.MAGIC)).startswith(nsys.MAGIC):
+                raise InputError(f"{path}: a compressed SQLite database", "unpack it with gunzip")
         return nsys.recording(path)
     raw = utf8(read_plain(path, "profile", HINT, MOST_BYTES))
     if raw.lstrip()[:1] in (b"{", b"[") and (found := _json(path, raw)) is not None:

@@ -14,6 +14,7 @@ from typing import Any
 from socsched.errors import InputError
 from socsched.interchange.recording import (
     MOST_RANGES,
+    Board,
     Interval,
     Recording,
     device_times,
@@ -33,10 +34,9 @@ def accepts(data: Any) -> bool:
 
 def recording(path: Path, data: Any) -> Recording:
     """Return the recording of a file; InputError if it has no range that ran anything."""
-    content = data
     ranges, steps, launches, kernels = (list[Interval]() for _ in range(4))
     threads: dict[str, int] = {}
-    for event in content["traceEvents"]:
+    for event in data["traceEvents"]:
         if not isinstance(event, Mapping) or event.get("ph") != "X":
             continue
         start, length, category = number(event, "ts"), number(event, "dur"), event.get("cat")
@@ -69,4 +69,12 @@ def recording(path: Path, data: Any) -> Recording:
         sections = tuple(replace(section, note="") for section in range_sections(jobs, "cpu"))
     if not sections:
         raise InputError(f"{path}: no annotated range launched a kernel", "annotate the thread that launches the work")
-    return Recording(str(path), "PyTorch profiler", sections, max(len(s.times_ns) for s in sections))
+    board = _board(data.get("deviceProperties")) if kernels else Board()
+    return Recording(str(path), "PyTorch profiler", sections, max(len(s.times_ns) for s in sections), board=board)
+
+
+def _board(devices: Any) -> Board:
+    """Return the GPU that was recorded; nothing where there were several."""
+    if not isinstance(devices, list) or len(devices) != 1 or not isinstance(devices[0], Mapping):
+        return Board()
+    return Board(device=str(devices[0].get("name", ""))[:80], units=round(number(devices[0], "numSms") or 0))

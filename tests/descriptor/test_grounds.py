@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 from descriptor_samples import PIPELINE, PLATFORM, replaced
 
 from socsched.cli import root
+from socsched.descriptor.platform import PROVENANCE
 from socsched.descriptor.provenance import coverage, require_grounds
 from socsched.descriptor.source import parse
 from socsched.errors import DescriptorError
@@ -53,8 +56,38 @@ def test_a_known_time_is_a_source_for_the_configurations_it_covers() -> None:
 
 def test_counts_add_up() -> None:
     found = coverage(parse(PLATFORM.encode(), "f"))
-    assert found.total == found.figures + found.sourced + found.assumed + len(found.uncovered)
-    assert found.figures > 20 and found.uncovered
+    assert found.total == found.sourced + found.derived + found.assumed + len(found.uncovered)
+    assert found.sourced >= 10 and found.assumed > 10 and found.uncovered
+    assert sum(found.kinds.values()) + len(found.uncovered) == found.total
+
+
+@pytest.mark.parametrize("kind", PROVENANCE)
+@pytest.mark.parametrize("source", ["", ", source: book"])
+def test_a_number_counts_as_its_kind(kind: str, source: str) -> None:
+    figure = f"{{value: 5 ms, kind: {kind}{source}, note: why, error: 0.5, interval: [4 ms, 6 ms]}}"
+    found = coverage(parse(f"a: {figure}\nb: {{source: book, units: 4, deep: {figure}}}".encode(), "f"))
+    assert found.total == 9 and found.kinds == {kind: 8, "source": 1}
+    wanted = {"assumed": (1, 0, 8)}.get(kind, (9, 0, 0) if source else (1, 8, 0))
+    assert (found.sourced, found.derived, found.assumed) == wanted
+
+
+def test_a_file_of_placeholders_has_no_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert root.run(["platforms", "new", "my-board", "-q"]) == 0
+    assert root.run(["platforms", "check", "my-board"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    total = int(re.search(r"of (\d+) numbers 0 have a source, (\d+) are assumed", said)[1])  # type: ignore[index]
+    assert f"{total} are assumed" in said and total > 40
+
+
+def test_what_a_shipped_board_assumes_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert root.run(["platforms", "check", "jetson-agx-orin-64gb", "--json"]) == 0
+    counts = json.loads(capsys.readouterr().out)["numbers"]
+    text = (CHECKOUT / "platforms" / "jetson-agx-orin-64gb.yaml").read_text(encoding="utf-8")
+    assert counts["assumed"] > text.count("kind: assumed") > 20 and counts["sourced"] > 100
+    assert counts["kinds"]["assumed"] == counts["assumed"]
 
 
 def test_all_uncovered_numbers_are_reported_with_their_place() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -167,6 +170,31 @@ def test_nsys_ranges_and_graphs(tmp_path: Path) -> None:
         assert (cost.stage, cost.times_ns) == (stage, (1000, 1001, 1002, 1003))
     with pytest.raises(SocschedError, match="cannot be told apart"):
         import_profile([nsys(tmp_path / "none.sqlite", False, False)], XAVIER, precision="fp16")
+
+
+def test_the_device_that_profiles_name_is_compared_with_the_platform(tmp_path: Path) -> None:
+    trace = json.loads(torch_trace(tmp_path / "t.json").read_text())
+    for name, units, notes in (("Xavier", 8, 0), ("NVIDIA A100-SXM4-80GB", 108, 2), ("Xavier", 6, 1)):
+        (tmp_path / "t.json").write_text(json.dumps(trace | {"deviceProperties": [{"name": name, "numSms": units}]}))
+        file = nsys(tmp_path / f"{name}{units}.sqlite")
+        with closing(sqlite3.connect(file)) as base:
+            base.execute("CREATE TABLE TARGET_INFO_GPU(id INTEGER, name TEXT, smCount INTEGER)")
+            base.execute("INSERT INTO TARGET_INFO_GPU VALUES (0, ?, ?)", (name, units))
+            base.commit()
+        for one in (tmp_path / "t.json", file):
+            found = import_profile([one], XAVIER, precision="fp16", mode="MAXN")
+            assert len(found.notes) == notes and all("XAVIER" in n.upper() for n in found.notes), found.notes
+
+
+def test_other_databases_are_described(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "a.db3")) as base:
+        base.execute("CREATE TABLE messages(x)")
+        base.execute("CREATE TABLE topics(x)")
+        base.commit()
+    (tmp_path / "a.db3.gz").write_bytes(gzip.compress((tmp_path / "a.db3").read_bytes()))
+    for name, said in (("a.db3", "SQLite database with messages, topics"), ("a.db3.gz", "compressed SQLite database")):
+        with pytest.raises(SocschedError, match=said):
+            import_profile([tmp_path / name], XAVIER, precision="fp16")
 
 
 def test_names_of_rows_and_layers() -> None:

@@ -115,7 +115,7 @@ def _speed(follows: str, where: Configuration) -> float | None:
     if follows == "nothing":
         return 1.0
     if follows == "bandwidth":
-        return float(min(engine.bandwidth.value, dram_capacity(where.platform, where.mode)))
+        return float(engine.host_bandwidth(dram_capacity(where.platform, where.mode)))
     if follows == "compute":
         precision = engine.precisions.get(where.precision)
         return where.units * clock * precision.ops_per_cycle.value if precision else None

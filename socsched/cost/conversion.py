@@ -8,7 +8,6 @@ job reads and writes the tensor once.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,9 +18,8 @@ from socsched.cost.functions import declared
 from socsched.cost.power import dram_capacity, job_energy_uj
 from socsched.descriptor.fit import Fit, choose_fit
 from socsched.descriptor.platform import Engine, Platform, PowerMode
-from socsched.graph.operators import DTYPE_BYTES, StageWork, TensorType
+from socsched.graph.operators import StageWork, TensorType, tensor_bytes
 
-_BLOCK = re.compile(r"([0-9]+)([chw])")
 PLAIN_LAYOUT = "NCHW"
 """The layout host code reads and writes."""
 
@@ -37,20 +35,6 @@ class Hop:
     def converts(self) -> bool:
         """Return whether dtype or layout change."""
         return (self.given.dtype, self.given.layout) != (self.wanted.dtype, self.wanted.layout)
-
-
-def tensor_bytes(tensor: TensorType) -> int:
-    """Return the size of a tensor in bytes as its layout stores it; a varying dimension counts as 1.
-
-    Blocked layouts round dimensions up: three channels in NCHW32c occupy as much as 32, and NHWC8h8w32c rounds height
-    and width up to eight as well.
-    """
-    shape = [abs(d) for d in tensor.shape]
-    if len(shape) == 4:
-        for block, axis in _BLOCK.findall(tensor.layout):
-            index = "nchw".index(axis)
-            shape[index] = -(-shape[index] // int(block)) * int(block)
-    return math.prod(shape) * DTYPE_BYTES.get(tensor.dtype, 4)
 
 
 def is_host_code(work: StageWork) -> bool:

@@ -253,7 +253,7 @@ class CostModel:
         else:
             roof = request.roofline()
             segments = roof.segments if roof else _opaque(stage, engine, best)
-            bandwidth = min(engine.bandwidth.value, self.dram)
+            bandwidth = engine.host_bandwidth(self.dram)
             scaled = rescale(segments, best.time_ns, bandwidth)
             estimate = Estimate(scaled, best.provenance, best.source, best.error)
         if measured or runtime.ratio is None:  # a time of this runtime itself

@@ -13,8 +13,8 @@ from typing import ClassVar
 
 from socsched.cost.cost import Segment
 from socsched.cost.figures import sources_of, trust
-from socsched.descriptor.platform import Engine, EngineMode, Figure, Precision
-from socsched.graph.operators import Operator, StageWork
+from socsched.descriptor.platform import Engine, EngineMode, Figure, Link, Precision
+from socsched.graph.operators import Operator, StageWork, tensor_bytes
 
 OPERATOR_CLASS = {
     "conv2d": "conv",
@@ -135,7 +135,23 @@ def _roofs_ns(
 ) -> tuple[float, float]:
     peak = units * mode.clock_hz * precision.ops_per_cycle.value
     compute = op.flops / (peak * reached.value)
-    return compute * 1e9, op.bytes / min(engine.bandwidth.value, dram) * 1e9
+    bandwidth = engine.bandwidth.value if engine.link else min(engine.bandwidth.value, dram)
+    return compute * 1e9, op.bytes / bandwidth * 1e9
+
+
+def crossing_bytes(work: StageWork, engine: Engine) -> int:
+    """Return the bytes of one job that cross the link of an engine with memory of its own.
+
+    Its inputs and outputs; what its weights have more than there is room for, which is loaded anew for every job; and
+    the tensors of operators whose inputs and outputs together do not fit on chip, where the engine states how much
+    does.
+    """
+    border = sum(map(tensor_bytes, (*work.inputs, *work.outputs)))
+    room = engine.weights.size.value if engine.weights else math.inf
+    loaded = max(sum(op.weight_bytes for op in work.operators) - room, 0)
+    most = engine.sram.value if engine.sram else math.inf
+    spilled = sum(size for op in work.operators if (size := op.read_bytes + op.write_bytes) > most)
+    return int(border + loaded + spilled)
 
 
 def estimate(work: StageWork, engine: Engine, mode: EngineMode, units: int, dram: float) -> Estimate:
@@ -147,13 +163,35 @@ def estimate(work: StageWork, engine: Engine, mode: EngineMode, units: int, dram
         for op, share in zip(work.operators, reached, strict=True)
     ]
     made = segments(work.operators, [max(roof) for roof in roofs], engine, work.stage)
+    if engine.link is not None:
+        made = _behind_link(made, work, engine, engine.link, dram)
     parts: list[tuple[float, Sequence[Figure]]] = [
         (compute, (precision.ops_per_cycle, share)) if compute > memory else (memory, (engine.bandwidth,))
         for share, (compute, memory) in zip(reached, roofs, strict=True)
     ]
     parts.append((sum(segment.fixed_ns for segment in made), (engine.launch_ns, engine.submit_ns)))
+    if engine.link is not None:
+        moved = sum(segment.bytes for segment in made) / engine.host_bandwidth(dram) * 1e9
+        parts.append((moved, (engine.link.bandwidth,)))
     provenance, error = trust(parts)
     return Estimate(made, provenance, sources_of(figure for _, figures in parts for figure in figures), error)
+
+
+def _behind_link(
+    made: Sequence[Segment], work: StageWork, engine: Engine, link: Link, dram: float
+) -> tuple[Segment, ...]:
+    """Return a job's segments with the transfers before and after them; only these use the bandwidth of main memory."""
+    inner = [Segment(one.name, one.time_ns, one.time_ns, 0) for one in made]
+    total, after = crossing_bytes(work, engine), sum(map(tensor_bytes, work.outputs))
+    moves = []
+    for name, size, tensors in (("to the engine", total - after, work.inputs), ("back", after, work.outputs)):
+        fixed = round(link.latency_ns.value * len(tensors))
+        moves.append(_segment(f"{work.stage} {name}", size / engine.host_bandwidth(dram) * 1e9, size, fixed))
+    if launches_per_operator(engine):
+        return (moves[0], *inner, moves[1])
+    parts = (moves[0], *inner, moves[1])
+    time, fixed = (sum(getattr(one, name) for one in parts) for name in ("time_ns", "fixed_ns"))
+    return (Segment(work.stage, time, fixed, total),)
 
 
 def segments(operators: Sequence[Operator], times: Sequence[float], engine: Engine, name: str) -> tuple[Segment, ...]:

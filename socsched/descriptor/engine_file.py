@@ -38,6 +38,7 @@ from socsched.descriptor.platform import (
     Engine,
     Figure,
     Gating,
+    Link,
     OperatingPoint,
     OperatingPoints,
     Precision,
@@ -114,6 +115,17 @@ class WeightsMemoryFile(FileModel):
         return WeightsMemory(self.size.lower(), self.swap.lower())
 
 
+class LinkFile(FileModel):
+    """The way from main memory to an engine that has memory of its own, such as PCIe or USB."""
+
+    bandwidth: BandwidthFigure = Field(description="bytes a second that the link carries")
+    latency: DurationFigure = Field(description="overhead of each tensor that crosses it")
+
+    def lower(self) -> Link:
+        """Return the internal `Link`."""
+        return Link(self.bandwidth.lower(), self.latency.lower())
+
+
 class OperatingPointFile(FileModel):
     """A clock the engine can be set to."""
 
@@ -181,7 +193,12 @@ class EngineFile(Grounded):
     shares: Literal["unit", "whole"] = Field(description="a job occupies some units, or the engine as a whole")
     clock: FrequencyFigure = Field(description="highest clock")
     sram: SizeFigure | None = Field(None, description="on-chip memory of the engine")
-    bandwidth: BandwidthFigure = Field(description="DRAM bandwidth that this engine reaches alone")
+    bandwidth: BandwidthFigure = Field(
+        description="DRAM bandwidth that this engine reaches alone; with a link, that of its own memory"
+    )
+    link: LinkFile | None = Field(
+        None, description="link to an engine with memory of its own: weights stay there, inputs and outputs cross it"
+    )
     performance: RateFigure | None = Field(None, description="7-zip MIPS of one unit at the highest clock (CPUs)")
     capacity: RateFigure | None = Field(None, description="capacity-dmips-mhz of one unit, as in the device tree")
     dynamic_coefficient: RateFigure | None = Field(None, description="dynamic power of one unit, uW/MHz/V^2")
@@ -253,6 +270,7 @@ class EngineFile(Grounded):
             capacities=tuple(self.capacities),
             functions={name: function.lower() for name, function in self.functions.items()},
             runtimes=tuple(runtime.lower(name) for name, runtime in self.runtimes.items()),
+            link=self.link.lower() if self.link else None,
         )
         if self.dynamic is None:
             return replace(engine, dynamic_mw=dynamic_power(engine, engine.units, round(engine.clock_hz.value)))

@@ -190,12 +190,21 @@ class Runtime:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """The way from main memory to an engine with memory of its own: bytes/s, and ns for each tensor that crosses it."""
+
+    bandwidth: Figure
+    latency_ns: Figure
+
+
+@dataclass(frozen=True, slots=True)
 class Engine:
     """One schedulable processor: a CPU cluster, a GPU, a DLA core, an NPU, a DSP.
 
     `kind` ("cpu", "gpu", "dla", ...) groups engines for display and for cost anchors only.  `units` identical units
     (cores, SMs); with `shares` "unit" a job occupies any number of them, with "whole" it occupies the engine.
-    `clock_hz` is the highest clock.  `bandwidth` is the DRAM bandwidth this initiator achieves alone (bytes/s).
+    `clock_hz` is the highest clock.  `bandwidth` is the DRAM bandwidth this initiator achieves alone (bytes/s); with a
+    `link` that of its own memory, in which weights and inner tensors stay, while inputs and outputs cross the link.
     `launch_ns` is paid per segment, `submit_ns` per job, `handoff_ns` when a job's output is handed to another engine.
     `converts`: this engine can run layout/dtype conversion jobs, at `conversion` bytes/s read plus written (None: at
     `bandwidth`).  `idle_mw` is always drawn while the mode powers it, `dynamic_mw` in addition while every unit is busy
@@ -243,6 +252,11 @@ class Engine:
     capacities: tuple[int, ...] = ()
     functions: Mapping[str, FunctionCost] = field(default_factory=dict)
     runtimes: tuple[Runtime, ...] = ()
+    link: Link | None = None
+
+    def host_bandwidth(self, dram: float) -> float:
+        """Return the bytes/s that this engine moves from and to main memory, of which all engines reach `dram`."""
+        return min((self.link.bandwidth if self.link else self.bandwidth).value, dram)
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,9 @@ def check_bandwidth(root: Tree) -> None:
     """Report bandwidths above the theoretical peak of the memory."""
     peak = root.at("dram").at("peak").at("value").parse(_RATE)
     figures = [root.at("dram").at("achievable")]
-    figures += [engine.at("bandwidth") for engine in root.at("engines").items()]
+    for engine in root.at("engines").items():  # behind a link, an engine has memory of its own
+        link = engine.at("link")
+        figures.append(link.at("bandwidth") if isinstance(link.value, dict) else engine.at("bandwidth"))
     figures += [mode.at("dram") for mode in root.at("modes").items()]
     for figure in figures:
         value = figure.at("value").parse(_RATE)

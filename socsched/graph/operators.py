@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -19,6 +21,23 @@ class TensorType:
     shape: tuple[int, ...]
     dtype: str
     layout: str = ""
+
+
+_BLOCK = re.compile(r"([0-9]+)([chw])")
+
+
+def tensor_bytes(tensor: TensorType) -> int:
+    """Return the size of a tensor in bytes as its layout stores it; a varying dimension counts as 1.
+
+    Blocked layouts round dimensions up: three channels in NCHW32c occupy as much as 32, and NHWC8h8w32c rounds height
+    and width up to eight as well.
+    """
+    shape = [abs(d) for d in tensor.shape]
+    if len(shape) == 4:
+        for block, axis in _BLOCK.findall(tensor.layout):
+            index = "nchw".index(axis)
+            shape[index] = -(-shape[index] // int(block)) * int(block)
+    return math.prod(shape) * DTYPE_BYTES.get(tensor.dtype, 4)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from socsched.cost.conversion import tensor_bytes
 from socsched.cost.cost import Cost
+from socsched.graph.operators import tensor_bytes
 from socsched.graph.taskgraph import TaskGraph
 from socsched.planning.execution import degraded_segments, execution_times, handing_over, high_ns, slowed_by_lanes
 from socsched.planning.lanes import assign_lanes, with_wcet

@@ -59,6 +59,8 @@ def footprint(deployment: Deployment) -> tuple[tuple[str, int], ...]:
 
 def stage_bytes(workload: Workload, cost: Cost) -> tuple[int, int]:
     """Return the bytes of a stage's weights, and of its activations at their peak."""
+    if workload.model.platform.engine(cost.engine).link is not None:
+        return 0, 0  # in the engine's own memory
     known = workload.sizes
     key = (cost.stage, cost.precision)
     if key not in known:
@@ -68,7 +70,12 @@ def stage_bytes(workload: Workload, cost: Cost) -> tuple[int, int]:
 
 
 def least_weights(model: CostModel, stage: Stage) -> int:
-    """Return the bytes of a stage's weights in the accepted data type that needs least, whole or cut."""
+    """Return the bytes of a stage's weights in the accepted data type that needs least, whole or cut.
+
+    None are needed in main memory where an engine with memory of its own may take the stage.
+    """
+    if any(engine.link is not None for engine in model.platform.engines):
+        return 0
     found = []
     for precision in stage.precisions:
         try:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
 from socsched.cost.contention import ContentionModel, contention_model
-from socsched.cost.conversion import Hop, conversion_cost, converter, matching, tensor_bytes, visible_ns
+from socsched.cost.conversion import Hop, conversion_cost, converter, matching, visible_ns
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
 from socsched.descriptor.contention import contention_of
 from socsched.descriptor.platform import Figure
+from socsched.graph.operators import tensor_bytes
 from socsched.graph.taskgraph import TaskGraph
 from socsched.planning.engine_levels import levels
 from socsched.planning.plan import PlannedEngine, PlannedSensor, Task
@@ -173,7 +174,7 @@ def _planned(model: CostModel, name: str, policy: str) -> PlannedEngine:
         preemption=engine.preemption.kind,
         switch_ns=round(engine.preemption.cost_ns.value),
         policy=policy,
-        bandwidth=round(min(engine.bandwidth.value, model.dram)),
+        bandwidth=round(engine.host_bandwidth(model.dram)),
         idle_mw=round(engine.idle_mw.value),
         dynamic_mw=round(state.dynamic_mw.value),
         migration_ns=_rounded(preemption.migration_ns),

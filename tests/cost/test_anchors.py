@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from socsched.cost.anchors import TRANSFER_ERROR, Configuration, find_anchor
-from socsched.cost.conversion import tensor_bytes, visible_ns
+from socsched.cost.conversion import visible_ns
 from socsched.cost.peaks import accelerator_int8_peak, peak, peaks
 from socsched.cost.sources import Known
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Anchor, Stage
 from socsched.descriptor.platform import Coherency, Engine, EngineMode, Figure, Platform, PowerMode
-from socsched.graph.operators import TensorType
+from socsched.graph.operators import TensorType, tensor_bytes
 
 ORIN = get_platform("jetson-agx-orin-64gb")
 MAXN = ORIN.mode("MAXN")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from socsched.cost.conversion import conversion_figures, converter, tensor_bytes, visible_ns
+from socsched.cost.conversion import conversion_figures, converter, visible_ns
 from socsched.cost.cost import Cost
 from socsched.cost.fitted import entry_ns
 from socsched.cost.model import CostModel
@@ -19,7 +19,7 @@ from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError
 from socsched.graph.expand import layer_types
 from socsched.graph.network import Network
-from socsched.graph.operators import TensorType
+from socsched.graph.operators import TensorType, tensor_bytes
 from socsched.graph.partition import prefixes, units
 from socsched.graph.passes import RIDERS
 from socsched.models.parts import PART, PartOf, cut_pipeline, parts_of

@@ -69,7 +69,8 @@ def save_recording(imported: Imported, platform: str | Path | Platform, folder: 
         events, names = named(events)
         kept = {names[section.stage] for section in timed[0].sections}
         where = (load_platform(platform).name, imported.profile.costs[0].mode)
-        plan = plan_of(events, Path(timed[0].file).name, timed[0].tool, *where, kept)
+        origins = {new: old for old, new in names.items()}
+        plan = plan_of(events, Path(timed[0].file).name, timed[0].tool, *where, kept, origins, timed[0].notes)
         trace = with_deadlines(events, plan)
     else:
         plan, trace = recorded(imported, load_platform(platform))
@@ -149,8 +150,10 @@ def import_results(
         from socsched.interchange.trace_result import plan_of as plan_of_jobs
         from socsched.trace import btf
 
-        jobs, _ = named(btf.read(source))
-        plan = plan_of_jobs(jobs, Path(source).name, "BTF")
+        trace, remarks = btf.read_noted(source)
+        jobs, names = named(trace)
+        origins = {new: old for old, new in names.items()}
+        plan = plan_of_jobs(jobs, Path(source).name, "BTF", origins=origins, remarks=remarks)
         jobs = with_deadlines(jobs, plan)
         save(Path(folder), plan, jobs, result(jobs, plan), page=False)
         return

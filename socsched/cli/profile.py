@@ -221,6 +221,7 @@ def import_command(
         output.note(f"wrote {results}/ (plan.json, result.json, trace.pftrace)")
     recordings: list[Mapping[str, Any]] = [
         {"file": one.file, "tool": one.tool, "total_ns": round(one.total_ns), "handover_ns": round(one.handover_ns)}
+        | ({"lost_events": one.lost, "discarded_jobs": one.discarded} if one.lost or one.discarded else {})
         for one in found.recordings
         if one.sections
     ]
@@ -236,11 +237,11 @@ def import_command(
         from socsched.units import format_duration
 
         _show(f"Imported for {found.profile.platform}", found.profile)
-        for one in recordings:
-            if one["handover_ns"]:
+        for row in recordings:
+            if row["handover_ns"]:
                 output.note(
-                    f"{one['file']}: {format_duration(one['total_ns'])} in all, of it hand-overs between engines "
-                    f"{format_duration(one['handover_ns'])}, which no stage includes"
+                    f"{row['file']}: {format_duration(row['total_ns'])} in all, of it hand-overs between engines "
+                    f"{format_duration(row['handover_ns'])}, which no stage includes"
                 )
 
     output.result(document, show)

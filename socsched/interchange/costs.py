@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -87,6 +87,8 @@ def import_profile(
         for section in one.sections:
             name, key = _stage(one, section, choices.stages)
             unused.discard(key)
+            if one.trace is not None:  # threads, whose names may differ in signs or letters that stages cannot have
+                name = _apart(name, {cost.stage for cost in costs})
             if any(cost.stage == name and cost.engine for cost in costs):
                 raise UsageError(f"{name}: two recordings of one stage", "name them with --stage SOURCE=NAME")
             engine = _engine(platform, section, choices.engines)
@@ -153,6 +155,13 @@ def _stage(one: Recording, section: Section, stages: Mapping[str, str]) -> tuple
     key = section.stage or Path(one.file.removesuffix(".gz")).stem
     name = stages.get(key) or re.sub(r"[^A-Za-z0-9_.-]+", "-", key).strip("-.")[:60] or "stage"
     return (f"{name}.{section.number}" if section.number else name), key
+
+
+def _apart(name: str, taken: Collection[str]) -> str:
+    found, number = name, 2
+    while found in taken:
+        found, number = f"{name[:55]}-{number}", number + 1
+    return found
 
 
 def _engine(platform: Platform, section: Section, engines: Mapping[str, str]) -> str:

@@ -93,6 +93,7 @@ class Recording:
     inferences where their times (`whole_ns`) are not stated.  `rows`: those that `trtexec.sectioned` makes
     sections of once all files are known; `core`: of the DLA among them.  `kind`: engine of whole inferences, where
     stated.  `notes`: what a reader has to know of the costs.
+    `lost`, `discarded`: events that the tracer lost, and jobs left out for that.
     """
 
     file: str
@@ -111,6 +112,8 @@ class Recording:
     rows: tuple[Row, ...] = ()
     core: int | None = None
     kind: str = ""
+    lost: int = 0
+    discarded: int = 0
 
     @property
     def total_ns(self) -> float:

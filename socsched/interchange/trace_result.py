@@ -7,7 +7,7 @@ that its jobs state, else the longest response recorded.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from socsched.cost.cost import Segment
@@ -16,6 +16,7 @@ from socsched.interchange.recorded_plan import RECORDED
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine
 from socsched.planning.task import ExecutionTimes, Task
 from socsched.runtime.profile import quantiles
+from socsched.text import one_line
 from socsched.trace.trace import Job, Trace
 
 MOST_LANES = 4096
@@ -61,8 +62,10 @@ def _accepted(names: Iterable[str]) -> dict[str, str]:
     taken: set[str] = set()
     for name in dict.fromkeys(names):
         new = re.sub(r"^[^A-Za-z0-9_]+", "", re.sub(r"[^A-Za-z0-9_.+:#>@-]+", "-", name))[:200] or "task"
+        base, number = new, 1
         while new in taken:
-            new += "-2"
+            number += 1
+            new = f"{base}-{number}"
         taken.add(new)
         found[name] = new
     return found
@@ -106,8 +109,13 @@ def plan_of(
     platform: str = "recorded",
     mode: str = "recorded",
     only: Collection[str] = (),
+    origins: Mapping[str, str] | None = None,
+    remarks: Sequence[str] = (),
 ) -> Plan:
-    """Return a plan that describes a trace, or `only` some of its tasks; UsageError if no task finished a job."""
+    """Return a plan that describes a trace, or `only` some of its tasks; UsageError if no task finished a job.
+
+    `origins`: task -> its name in the source; `remarks`: what the source lacks, such as lost events.
+    """
     tasks = [task for task in tasks_of(trace) if not only or task.name in only]
     if not tasks:
         raise UsageError(f"{source}: no task finished a job, so there is no result", "record a longer time")
@@ -126,7 +134,7 @@ def plan_of(
         pipeline="recorded",
         engines=engines,
         sensors=(),
-        tasks=tuple(_task(t, f"{tool}, {source}") for t in tasks),
+        tasks=tuple(_task(t, "; ".join([f"{tool}, {source}", *_origin(t, origins), *remarks])) for t in tasks),
         chains=chains,
         tool={"recorded": tool},
         **RECORDED,
@@ -150,6 +158,11 @@ def with_deadlines(trace: Trace, plan: Plan) -> Trace:
             times.append(job.activation_ns)
         times.append(job.activation_ns)
     return Trace("measured", trace.duration_ns, trace.seed, jobs, slices, [], releases, {})
+
+
+def _origin(task: Recorded, origins: Mapping[str, str] | None) -> list[str]:
+    name = (origins or {}).get(task.name, task.name)
+    return [] if name == task.name else [one_line(name)[:200]]
 
 
 def _due(task: Recorded) -> int:

@@ -72,6 +72,11 @@ class MachineError(SocschedError):
     """This machine or board lacks something the request needs."""
 
 
+def extra(name: str) -> str:
+    """Return the command that installs an optional dependency; socsched is on no package index."""
+    return f"pip install '/path/to/socsched[{name}]'"
+
+
 def unwritable(path: object, error: OSError) -> SocschedError:
     """Return the error for a file that cannot be written, due to the request (2) or to the machine (3)."""
     message = f"{path}: cannot be written: {error.strerror or error}"

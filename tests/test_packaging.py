@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import socsched
+from socsched.errors import extra
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +142,25 @@ def test_what_only_tests_import_is_not_installed_to_run(checkout: Path) -> None:
     text = (checkout / "requirements" / "run.lock").read_text()
     installed = set(re.findall(r"^([a-z0-9_.-]+)==", text, re.MULTILINE))
     assert not installed & {"perfetto", "protobuf", "matplotlib", "pandas", "pytest", "onnx", "ray", "ortools"}
+
+
+def test_no_page_and_no_message_installs_socsched_from_a_package_index(checkout: Path) -> None:
+    """It is on none: the one form is `pip install '/path/to/socsched[EXTRA]'`, with an extra that exists."""
+    section = (checkout / "pyproject.toml").read_text(encoding="utf-8").split("[project.optional-dependencies]")[1]
+    extras = set(re.findall(r"^([a-z0-9]+) = \[", section.split("\n[")[0], re.M))
+    index = re.compile(
+        r"pip3? install(?:\s+-{1,2}[\w-]+)*\s+[\"']?socsched\b(?!_)"  # by its name
+        r"|(?<![/\w-])socsched\[[a-z]"  # an extra of its name
+    )
+    pages = [*checkout.glob("*.md"), checkout / "Makefile"]
+    for folder in ("docs", "socsched", "socsched_ros", "tests", "tools", "studies"):
+        pages += [
+            p for p in (checkout / folder).rglob("*") if p.suffix in (".py", ".md", ".sh", ".yml", ".yaml", ".txt")
+        ]
+    named, faults = set[str](), list[str]()
+    for page in pages:
+        text = page.read_text(encoding="utf-8", errors="replace")
+        named |= set(re.findall(r"(?:'/path/to/socsched\[|extra\([\"'])([a-z0-9]+)[\]\"']", text))
+        faults += [f"{page}: {match[0]}" for match in index.finditer(text) if page != Path(__file__)]
+    assert not faults and len(named) > 8 and named <= extras
+    assert extra("onnx") == "pip install '/path/to/socsched[onnx]'"

@@ -164,7 +164,7 @@ def _descriptors() -> Check:
     counts = {kind: len(resources.names(kind)) for kind in resources.KINDS}
     good = all(counts.values())
     listed = ", ".join(f"{kind}: {count}" for kind, count in counts.items())
-    remedy = "" if good else "pip install --force-reinstall --no-deps socsched"
+    remedy = "" if good else "pip install --force-reinstall --no-deps /path/to/socsched"
     return Check("descriptors", "ok" if good else "broken", listed, "everything", remedy, True)
 
 

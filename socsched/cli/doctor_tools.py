@@ -6,6 +6,8 @@ import shutil
 from dataclasses import dataclass
 from importlib import metadata
 
+from socsched.errors import extra
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -70,14 +72,14 @@ LLVM_MCA = ("llvm-mca-22", "llvm-mca-19", "llvm-mca-18", "llvm-mca-17", "llvm-mc
 OPTIONAL: dict[str, Tool] = {
     tool.name: tool
     for tool in (
-        Tool("OR-Tools", "plan --solver cpsat", "pip install 'socsched[solver]'", package="ortools"),
-        Tool("ONNX", "reading and writing ONNX files", "pip install 'socsched[onnx]'", package="onnx"),
-        Tool("Parquet", "sweep, fleet", "pip install 'socsched[sweep]'", package="pyarrow"),
-        Tool("Ray", "sweeps over several hosts", "pip install 'socsched[cluster]'", package="ray"),
-        Tool("tornado", "the RPC tracker that allocates boards", "pip install 'socsched[tracker]'", package="tornado"),
-        Tool("MCAP", "recordings as input, results for Foxglove", "pip install 'socsched[mcap]'", package="mcap"),
-        Tool("ROS 2", "the node socsched-ros", "pip install 'socsched[ros2]'", package="ros-rclpy"),
-        Tool("pygls", "lint --lsp, for editors", "pip install 'socsched[lsp]'", package="pygls"),
+        Tool("OR-Tools", "plan --solver cpsat", extra("solver"), package="ortools"),
+        Tool("ONNX", "reading and writing ONNX files", extra("onnx"), package="onnx"),
+        Tool("Parquet", "sweep, fleet", extra("sweep"), package="pyarrow"),
+        Tool("Ray", "sweeps over several hosts", extra("cluster"), package="ray"),
+        Tool("tornado", "the RPC tracker that allocates boards", extra("tracker"), package="tornado"),
+        Tool("MCAP", "recordings as input, results for Foxglove", extra("mcap"), package="mcap"),
+        Tool("ROS 2", "the node socsched-ros", extra("ros2"), package="ros-rclpy"),
+        Tool("pygls", "lint --lsp, for editors", extra("lsp"), package="pygls"),
         Tool("PyTorch", "training networks, and its tests", "pip install torch", package="torch"),
         Tool(
             "aarch64 compiler",
@@ -89,7 +91,7 @@ OPTIONAL: dict[str, Tool] = {
         Tool(
             "Zig",
             "executors for boards with glibc 2.31",
-            "pip install 'socsched[boards]'",
+            extra("boards"),
             "without it, they need the glibc of the aarch64 compiler",
             package="ziglang",
         ),
@@ -132,13 +134,13 @@ OPTIONAL: dict[str, Tool] = {
         Tool(
             "HTP compiler",
             "compile and simulate --vendor-sim for Qualcomm's NPUs",
-            "pip install 'socsched[qualcomm]' && socsched doctor --install qualcomm",
+            extra("qualcomm") + " && socsched doctor --install qualcomm",
             "600 MB, under Qualcomm's licence; without it, stages are handed over with build scripts",
         ),
         Tool(
             "RKNN compiler",
             "compile and simulate --vendor-sim for RK3588's NPU",
-            "pip install 'socsched[rockchip]' && socsched doctor --install rockchip",
+            extra("rockchip") + " && socsched doctor --install rockchip",
             "700 MB, under Rockchip's terms; without it, stages are handed over with build scripts",
         ),
         Tool(

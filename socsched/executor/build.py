@@ -114,7 +114,7 @@ def glibc_note(program: bytes, machine: str) -> str:
         return ""
     return (
         f"the native executor for {machine} needs glibc {_dotted(newest)}, since its compiler links against that one; "
-        f"with pip install 'socsched[boards]' it needs {_dotted(BOARDS)}"
+        f"with pip install '/path/to/socsched[boards]' it needs {_dotted(BOARDS)}"
     )
 
 

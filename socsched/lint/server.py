@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from socsched import __version__
-from socsched.errors import MachineError, SocschedError
+from socsched.errors import MachineError, SocschedError, extra
 from socsched.lint.diagnostic import BAD_REQUEST, Diagnostic, Place, kept
 from socsched.lint.files import lint_file
 
-INSTALL = "pip install 'socsched[lsp]'"
+INSTALL = extra("lsp")
 
 
 def serve(platform: str | None, engines: Sequence[str], version: str | None, ignored: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from socsched.errors import InputError, MachineError, UsageError
+from socsched.errors import InputError, MachineError, UsageError, extra
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model, Port, Quantisation
@@ -110,7 +110,7 @@ def _load(
         import onnx  # noqa: F401
     except ImportError:
         problem = f"{path.name}: reading ONNX files needs the package onnx"
-        raise MachineError(problem, "pip install 'socsched[onnx]'") from None
+        raise MachineError(problem, extra("onnx")) from None
     graph: OnnxGraph = read(path, dict(shapes), values)
     network, weights, quantised = translate(graph, values)
     kept: Weights = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items() if values}

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from socsched.errors import MachineError
+from socsched.errors import MachineError, extra
 from socsched.files import replacing
 from socsched.planning.plan import Plan
 from socsched.reporting import foxglove
@@ -45,7 +45,7 @@ def write_mcap(
     try:
         from mcap.writer import CompressionType, Writer
     except ImportError:
-        raise MachineError(f"{file}: MCAP files need the package mcap", "pip install 'socsched[mcap]'") from None
+        raise MachineError(f"{file}: MCAP files need the package mcap", extra("mcap")) from None
     streams = (
         *_timeline(trace),
         *_counters(trace),

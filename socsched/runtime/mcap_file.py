@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from socsched.errors import InputError, MachineError
+from socsched.errors import InputError, MachineError, extra
 from socsched.text import printable
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ def open_mcap(path: Path) -> McapFile:
     try:
         import mcap.stream_reader  # noqa: F401
     except ImportError:
-        raise MachineError(f"{path}: MCAP files need the package mcap", "pip install 'socsched[mcap]'") from None
+        raise MachineError(f"{path}: MCAP files need the package mcap", extra("mcap")) from None
     return _guarded(path, lambda: McapFile(path, _topics(path)))
 
 

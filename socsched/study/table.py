@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from socsched.errors import MachineError
+from socsched.errors import MachineError, extra
 from socsched.study.columns import Column
 from socsched.study.store import replace_file
 
@@ -41,6 +41,4 @@ def _arrow() -> tuple[Any, Any]:
     try:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
-        raise MachineError(
-            "sweeps write Parquet, but pyarrow is not installed", "pip install socsched[sweep]"
-        ) from None
+        raise MachineError("sweeps write Parquet, but pyarrow is not installed", extra("sweep")) from None

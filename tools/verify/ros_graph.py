@@ -2,7 +2,7 @@
 
     python -m tools.verify.ros_graph [--minutes 10] [--domain 87]
 
-needs rclpy (`pip install 'socsched[ros2]'`).  Three processes talk on loopback: a sensor that publishes 10 scans a
+needs rclpy (`pip install '.[ros2]'`).  Three processes talk on loopback: a sensor that publishes 10 scans a
 second, the node with a small detector, a consumer that counts marker arrays.  The detector stays up for the whole time.
 The sensor is killed at a third of it and the consumer at two thirds, both are started again after 3 s.  Then the
 detector is killed and started again three times, at last with a plan whose deadline no frame can meet.  Shown are

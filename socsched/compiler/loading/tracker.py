@@ -11,9 +11,9 @@ import socket
 
 from socsched.compiler.loading.rpc import LOOPBACK, Remote
 from socsched.compiler.loading.tvm_runtime import tvm  # noqa: F401  TVM is set up before its parts are imported
-from socsched.errors import MachineError
+from socsched.errors import MachineError, extra
 
-INSTALL = 'python -m socsched.compiler.loading.tracker starts one (pip install "socsched[tracker]")'
+INSTALL = f"python -m socsched.compiler.loading.tracker starts one ({extra('tracker')})"
 
 
 def boards(host: str, port: int) -> dict[str, int]:
@@ -62,7 +62,7 @@ def serve(host: str = LOOPBACK, port: int = 0) -> None:
     try:
         from tvm.rpc import tracker
     except ImportError as error:
-        raise MachineError(f"TVM's tracker cannot be started: {error}", 'pip install "socsched[tracker]"') from error
+        raise MachineError(f"TVM's tracker cannot be started: {error}", extra("tracker")) from error
 
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from socsched.errors import CompileError, MachineError
+from socsched.errors import CompileError, MachineError, extra
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 
@@ -31,7 +31,7 @@ def to_onnx(network: Network, weights: Mapping[str, Array], types: Mapping[str, 
     try:
         import onnx
     except ImportError:
-        raise MachineError("writing ONNX files needs the package onnx", "pip install 'socsched[onnx]'") from None
+        raise MachineError("writing ONNX files needs the package onnx", extra("onnx")) from None
     export = _Export(network, weights, types)
     for layer in network.layers:
         export.add(layer)

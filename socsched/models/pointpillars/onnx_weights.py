@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from socsched.errors import MachineError
+from socsched.errors import MachineError, extra
 from socsched.models.onnx_file import OnnxFile
 from socsched.models.pointpillars.batch_norm import fold
 
@@ -24,9 +24,7 @@ def layers_of(path: str) -> list[Entry]:
     try:
         import onnx  # noqa: F401
     except ImportError:
-        raise MachineError(
-            f"{path}: reading ONNX files needs the package onnx", "pip install 'socsched[onnx]'"
-        ) from None
+        raise MachineError(f"{path}: reading ONNX files needs the package onnx", extra("onnx")) from None
     file = OnnxFile(Path(path))
     graph = file.model.graph
     constants = {name: array.astype(np.float64) for name, array in file.constants.items()}

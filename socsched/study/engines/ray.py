@@ -12,7 +12,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any
 
-from socsched.errors import MachineError
+from socsched.errors import MachineError, extra
 from socsched.study.inputs import Inputs
 from socsched.study.work import Done, Job, open_inputs, perform
 
@@ -20,7 +20,7 @@ _AHEAD = 2
 RETRIES = 5
 _CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray listens on the loopback interface only if this is 0, else on all interfaces; Ray reads it on import."""
-_INSTALL = "pip install socsched[cluster]"
+_INSTALL = extra("cluster")
 
 
 class RayEngine:

@@ -107,6 +107,7 @@ def plan_with(
 ) -> Plan:
     """Return the plan of a pipeline on a platform; `known` carries costs over from one plan of the pair to the next."""
     from socsched.api.loading import load_pipeline, load_platform
+    from socsched.planning.schedulability.plan_analysis import without_contradictions
 
     loaded = set_deadlines(load_pipeline(pipeline), options.deadlines)
     board = choose_runtimes(load_platform(platform), options.runtimes)
@@ -115,12 +116,12 @@ def plan_with(
             raise UsageError("--robust plans with the built-in search", "leave out --planner")
         from socsched.api.planners import by_planner
 
-        return by_planner(loaded, board, mode, options)
+        return without_contradictions(by_planner(loaded, board, mode, options))
     from socsched.api.portfolio import undecided
 
     tried: list[str] = []
     plan = _searched(pin_stages(loaded, board, options.pins), board, mode, options, known, tried)
-    plan = undecided(plan, tried, options)
+    plan = without_contradictions(undecided(plan, tried, options))
     return replace(plan, tool={**plan.tool, "version": __version__})
 
 

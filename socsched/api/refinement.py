@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.expected import critical_path
-from socsched.planning.plan import Plan, Task
+from socsched.planning.expected import expected_latency
+from socsched.planning.plan import Plan
+from socsched.planning.schedulability.chains import Sources
 from socsched.planning.search_report import gap
 from socsched.planning.simulation_feedback import NOTHING, Observed
 from socsched.sim.engine import run
@@ -114,31 +115,13 @@ def _observed(plan: Plan, seen: _Seen) -> Observed:
         (task.name, task.engine): seen.jobs[task.name] - task.cost_ns for task in plan.tasks if task.name in seen.jobs
     }
     known = Observed(extra)
+    sources, ends = Sources.of(plan.tasks, plan.sensors), dict[str, int]()
     offset = {
-        chain.name: seen.chains[chain.name] - _estimate(plan, chain.path, known)
+        chain.name: seen.chains[chain.name] - expected_latency(sources.stretches(chain.path), sources, ends, known)
         for chain in plan.chains
         if chain.name in seen.chains
     }
     return Observed(extra, offset)
-
-
-def _estimate(plan: Plan, path: tuple[str, ...], observed: Observed) -> int:
-    """Return a chain's latency by the planner's estimate, with sampling counted as half a period."""
-    tasks = {task.name: task for task in plan.tasks}
-    names = [name for name in path if name in tasks]
-    total, known = 0, dict[str, int]()
-    for before, name in zip(["", *names], [*names, ""], strict=True):
-        if not before:
-            continue
-        if name and _triggered(tasks, before, name):
-            continue
-        end = f"{before}>{name}" if name and f"{before}>{name}" in tasks else before
-        total += critical_path(end, tasks, known, observed) + (tasks[name].period_ns // 2 if name else 0)
-    return total
-
-
-def _triggered(tasks: Mapping[str, Task], before: str, name: str) -> bool:
-    return before in tasks[name].after or f"{before}>{name}" in tasks[name].after
 
 
 def _joined(first: Observed, second: Observed) -> Observed:

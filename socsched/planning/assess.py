@@ -12,14 +12,13 @@ from socsched.planning.deadlines import (
     local_deadlines,
     priorities,
     requirements,
-    stretches,
     weightings,
 )
 from socsched.planning.deployment import Deployment
 from socsched.planning.expected import expected_latencies, expected_latency
 from socsched.planning.plan import ChainResult, Task
 from socsched.planning.schedulability import audsley, edf, edf_holistic, path_windows
-from socsched.planning.schedulability.chains import data_age, reaction_time
+from socsched.planning.schedulability.chains import Sources, data_age, reaction_time
 from socsched.planning.schedulability.edf_demand import Overload
 from socsched.planning.schedulability.holistic import holistic
 from socsched.planning.schedulability.plan_analysis import DEMAND, FIXED, Quieter, shorten
@@ -62,8 +61,8 @@ def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
     workload = deployment.workload
     graph, tasks = workload.graph, deployment.tasks
     rt = convert(tasks, workload.engines(), workload.sensors())
-    needs = requirements(graph, rt, {task.name: task.queue for task in tasks})
-    quieter = Corunning(tasks, workload.engines(), workload.contention()).without_relatives
+    needs = requirements(graph.pipeline, tasks)
+    quieter = Corunning(tasks, workload.engines(), workload.contention()).without_absent
     if workload.policy == "edf":
         movable = all(task.on_late == "continue" for task in tasks)
         choice, responses, rank = _edf(rt, needs, 12 if thorough else 5, movable, quieter)
@@ -213,7 +212,9 @@ def _edf(
         factor = edf.smallest_factor(system, deadlines, everybody, ones, steps)
         if factor is not None:
             tight = edf.scale_deadlines(system, deadlines, {n: factor if n in everybody else 1.0 for n in tasks})
-            load = max(sum(tight[end] for end in need.ends) / max(need.budget, 1) for need in needs)
+            load = max(
+                sum(tight[end] + tasks[end].release_jitter for end in need.ends) / max(need.budget, 1) for need in needs
+            )
             if best is None or load < best[0]:
                 best = load, tight, factor
     overload = edf.test(system, first)
@@ -293,14 +294,14 @@ def _triggered_together(system: edf.System) -> list[frozenset[str]]:
 def _chains(
     graph: TaskGraph, tasks: Sequence[Task], responses: Mapping[str, Response], policy: str
 ) -> tuple[tuple[ChainResult, ...], dict[str, Age]]:
-    by_name = {task.name: task for task in tasks}
+    sources, ends = Sources.of(tasks, graph.pipeline.sensors), dict[str, int]()
     results, ages = [], {}
     for chain in graph.pipeline.chains:
-        parts = stretches(graph, chain, by_name)
+        parts = sources.stretches(chain.path)
         value, bounded, terms = reaction_time(parts, responses)
-        expected = expected_latency(parts, by_name)
+        expected = expected_latency(parts, sources, ends)
         bound = value if bounded else None
-        test = _tests(policy, responses, [part.last for part in parts]) if bounded else ""
+        test = _tests(policy, responses, [part.last for part in parts if part.last]) if bounded else ""
         limits = (chain.deadline_ns, expected, bound, chain.max_age_ns)
         results.append(ChainResult(chain.name, chain.path, *limits, terms, test))
         ages[chain.name] = Age(*data_age(parts, responses))

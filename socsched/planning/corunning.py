@@ -1,4 +1,4 @@
-"""Execution times without the traffic of relatives, which never run concurrently while frames end within a period."""
+"""Execution times without the traffic of tasks that never run concurrently: relatives, and jobs of a common phase."""
 
 from __future__ import annotations
 
@@ -9,18 +9,25 @@ from socsched.cost.contention import ContentionModel, contention_model
 from socsched.planning.execution import slowed_by_lanes
 from socsched.planning.lanes import with_wcet
 from socsched.planning.plan import Plan, PlannedEngine, Task
-from socsched.planning.schedulability.precedence import families, relatives
-from socsched.planning.schedulability.tasks import Response, RtTask, longest_segment
+from socsched.planning.schedulability.path_rivals import sources_of
+from socsched.planning.schedulability.precedence import relatives
+from socsched.planning.schedulability.tasks import Response, RtTask, longest_segment, topological
+
+_Apart = tuple[tuple[str, frozenset[str]], ...]
+"""Tasks with those that never run concurrently."""
 
 
 @dataclass(slots=True)
 class Corunning:
-    """The tasks, engines and contention model from which execution times follow; results are kept by family."""
+    """The tasks, engines and contention model from which execution times follow; results are kept."""
 
     tasks: Sequence[Task]
     engines: Sequence[PlannedEngine]
     contention: ContentionModel
-    done: dict[frozenset[str], dict[str, tuple[int, int]]] = field(default_factory=dict)
+    _near: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    _groups: Sequence[Sequence[str]] = ()
+    _begins: Mapping[str, int] = field(default_factory=dict)
+    _done: dict[_Apart, dict[str, tuple[int, int]]] = field(default_factory=dict)
 
     @staticmethod
     def of(plan: Plan) -> Corunning:
@@ -28,17 +35,19 @@ class Corunning:
         kinds = {engine.id: engine.kind for engine in plan.engines}
         return Corunning(plan.tasks, plan.engines, contention_model(plan.contention, plan.dram_bandwidth, kinds))
 
-    def without_relatives(
+    def without_absent(
         self, tasks: Mapping[str, RtTask], responses: Mapping[str, Response]
     ) -> dict[str, RtTask] | None:
         """Return the tasks with times that hold if `responses` do, None if no time is shorter.
 
         `tasks` have the times of the plan or longer ones.  A time that does not follow from the model stays.
         """
-        apart = frozenset(name for family in families(tasks) if _in_time(tasks, responses, family) for name in family)
-        if apart not in self.done:
-            self.done[apart] = self._saved(relatives(tasks), apart) if apart else {}
-        saved = self.done[apart]
+        if not self._groups:
+            self._near, self._groups, self._begins = relatives(tasks), _groups(tasks), _begins(tasks)
+        apart = tuple(pair for group in self._groups for pair in self._apart(group, tasks, responses) if pair[1])
+        if apart not in self._done:
+            self._done[apart] = self._saved(dict(apart)) if apart else {}
+        saved = self._done[apart]
         if not saved:
             return None
         return {
@@ -48,10 +57,31 @@ class Corunning:
             for name, task in tasks.items()
         }
 
-    def _saved(self, near: Mapping[str, frozenset[str]], apart: frozenset[str]) -> dict[str, tuple[int, int]]:
+    def _apart(self, group: Sequence[str], tasks: Mapping[str, RtTask], responses: Mapping[str, Response]) -> _Apart:
+        """Return which tasks of a common phase never run concurrently: each runs from its begin to its response."""
+        bounded = [name for name in group if responses[name].bounded]
+        ends = {name: tasks[name].offset + responses[name].value for name in bounded}
+        begins, near = self._begins, self._near
+        period = tasks[group[0]].period
+        together = len({begins[name] for name in group}) == 1 and len(bounded) == len(group)
+        if together and max(ends.values()) - begins[group[0]] <= period:
+            return tuple((name, near[name]) for name in group)
+
+        def apart(one: str, other: str) -> bool:
+            if one == other or tasks[other].period != tasks[one].period:
+                return False
+            if other in near[one]:  # one after the other, and before the next frame
+                return max(ends[one] - begins[other], ends[other] - begins[one]) <= tasks[one].period
+            if tasks[one].sporadic or tasks[other].sporadic:
+                return False
+            later = (begins[other] - ends[one]) // period  # `one` ends that many periods before `other` begins
+            return ends[other] <= begins[one] + (later + 1) * period
+
+        return tuple((one, frozenset(other for other in bounded if apart(one, other))) for one in bounded)
+
+    def _saved(self, without: Mapping[str, frozenset[str]]) -> dict[str, tuple[int, int]]:
         full = slowed_by_lanes(with_wcet(self.tasks, self.contention), self.engines)
         engines = {engine.id: engine for engine in self.engines}
-        without = {name: near[name] for name in apart}
         less = slowed_by_lanes(with_wcet(self.tasks, self.contention, apart=without), self.engines)
         found = {}
         for given, worst, task in zip(self.tasks, full, less, strict=True):
@@ -63,10 +93,19 @@ class Corunning:
         return found
 
 
-def _in_time(tasks: Mapping[str, RtTask], responses: Mapping[str, Response], family: frozenset[str]) -> bool:
-    """Return whether all tasks of a family end a frame before any of them is released for the next."""
-    first = min(tasks[name].offset for name in family)
-    return all(
-        responses[name].bounded and tasks[name].offset + responses[name].value - first <= tasks[name].period
-        for name in family
-    )
+def _groups(tasks: Mapping[str, RtTask]) -> list[list[str]]:
+    """Return the tasks by sources of a common phase."""
+    found: dict[str, list[str]] = {}
+    for name, source in sources_of(tasks).items():
+        found.setdefault(source, []).append(name)
+    return list(found.values())
+
+
+def _begins(tasks: Mapping[str, RtTask]) -> dict[str, int]:
+    """Return when the first job of each task may begin (ns): once its sources have, if all others take no time."""
+    found: dict[str, int] = {}
+    for name in topological(tasks):
+        task = tasks[name]
+        before = [found[other] for other in task.after if other in tasks]
+        found[name] = max([task.offset, *before, *(arrival.offset for arrival in task.arrivals)])
+    return found

@@ -6,62 +6,46 @@ Shares are in proportion to weights along the longest path through the task (Kao
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from socsched.descriptor.pipeline import Chain
-from socsched.graph.taskgraph import TaskGraph
-from socsched.planning.schedulability.chains import Stretch
+from socsched.descriptor.pipeline import Pipeline
+from socsched.planning.plan import Task
+from socsched.planning.schedulability.chains import Sources
 from socsched.planning.schedulability.tasks import RtTask, topological
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A limit on the summed responses of tasks that end data-triggered stretches.
-
-    `budget` is in ns, with sampling already subtracted.
-    """
+    """A limit (ns) on the summed responses, after nominal releases, of tasks that end data-triggered stretches."""
 
     ends: tuple[str, ...]
     budget: int
 
 
-def stretches(graph: TaskGraph, chain: Chain, names: Iterable[str]) -> tuple[Stretch, ...]:
-    """Return the data-triggered stretches of a chain in the plan.
+def requirements(pipeline: Pipeline, tasks: Sequence[Task]) -> list[Requirement]:
+    """Return the requirements on responses: those of every chain, and that no task's queue overflows.
 
-    A stretch whose data are converted before they are sampled ends at the conversion.
+    They order deployments; a chain's own bound, which may be shorter, decides whether it meets its requirements.
     """
-    known, cut, result = set(names), graph.segments(chain), []
-    for index, segment in enumerate(cut):
-        if not segment.nodes:
-            continue
-        last = segment.nodes[-1]
-        if index + 1 < len(cut) and f"{last}>{cut[index + 1].root}" in known:
-            last = f"{last}>{cut[index + 1].root}"
-        result.append(Stretch(segment.period_ns + graph.gap_ns(segment.root), last))
-    return tuple(result)
-
-
-def requirements(graph: TaskGraph, tasks: Mapping[str, RtTask], queues: Mapping[str, int]) -> list[Requirement]:
-    """Return the requirements on local deadlines: those of every chain, and that no task's queue overflows."""
-    result = []
-    for chain in graph.pipeline.chains:
-        parts = stretches(graph, chain, tasks)
-        ends = tuple(part.last for part in parts)
-        late = sum(tasks[end].release_jitter for end in ends)
-        result.append(Requirement(ends, chain.deadline_ns - late - sum(part.period for part in parts[1:])))
+    sources, result = Sources.of(tasks, pipeline.sensors), []
+    for chain in pipeline.chains:
+        parts = sources.stretches(chain.path)
+        ends = tuple(part.last for part in parts if part.last)
+        begun = sum(part.lead for part in parts)
+        waits = sum(part.period for part in parts[1:])
+        result.append(Requirement(ends, chain.deadline_ns - waits + begun + parts[0].jitter * bool(parts[0].last)))
+        for index in range(1, len(parts)):  # the first samplings may wait for a timer that begins late
+            first = parts[index].begin - parts[0].begin
+            if first > sum(part.period for part in parts[1 : index + 1]):
+                rest = first + sum(part.period for part in parts[index + 1 :])
+                later = sum(part.lead for part in parts[index:])
+                result.append(Requirement(ends[-len(parts) + index :], chain.deadline_ns - rest + later))
         if chain.max_age_ns is not None:
-            result.append(Requirement(ends, chain.max_age_ns - late - sum(part.period for part in parts[:-1])))
-    earliest = best_case(tasks)
-    for name, task in tasks.items():
-        budget = max(queues[name], 1) * task.period + earliest[name] - task.release_jitter
-        result.append(Requirement((name,), budget))
-    return result
-
-
-def best_case(tasks: Mapping[str, RtTask]) -> dict[str, int]:
-    """Return each task's earliest activation after its nominal release (0: costs may fall to nothing)."""
-    return dict.fromkeys(tasks, 0)
+            kept = sum(part.period for part in parts[:-1]) + (0 if parts[0].last else parts[0].jitter)
+            arrived = parts[0].jitter if len(parts) == 1 else 0
+            result.append(Requirement(ends, chain.max_age_ns - kept + begun + arrived))
+    return [*result, *(Requirement((task.name,), max(task.queue, 1) * task.period_ns) for task in tasks)]
 
 
 def local_deadlines(
@@ -73,8 +57,9 @@ def local_deadlines(
     result = {name: 64 * task.period for name, task in tasks.items()}
     for need in needs:
         total = sum(before[end] for end in need.ends)
+        after = need.budget - sum(tasks[end].release_jitter for end in need.ends)  # from the latest releases
         for end in need.ends:
-            budget = max(need.budget, total) * before[end] // max(total, 1)
+            budget = max(after, total) * before[end] // max(total, 1)
             for name, behind in _ancestors(tasks, end, weights).items():
                 way = before[name] + behind
                 result[name] = min(result[name], max(budget * before[name] // max(way, 1), 1))

@@ -151,13 +151,18 @@ def lower_bound(workload: Workload, floors: Mapping[str, int]) -> int:
     graph, model = workload.graph, workload.model
     fastest = {n: min(c.time_ns for c in model.candidates(graph.stage(n))) for n in graph.order}
     fastest = {name: min(time, floors.get(name, time)) for name, time in fastest.items()}
-    longest: dict[str, int] = {}
+    begins = {s.name: s.offset_ns for s in graph.pipeline.sensors}
+    begins |= {name: graph.offset_ns[name] for name in graph.order if graph.stage(name).period_ns is not None}
+    ends: dict[str, int] = {}
     for name in graph.order:
-        longest[name] = fastest[name] + max((longest[p] for p in graph.predecessors(name)), default=0)
+        before = [ends.get(other, begins.get(other, 0)) for other in graph.stage(name).after]
+        ends[name] = fastest[name] + max(before, default=begins.get(name, 0))
     total = 0
     for chain in graph.pipeline.chains:
-        parts = [part for part in graph.segments(chain) if part.nodes]
-        total += sum(longest[part.nodes[-1]] for part in parts) + sum(part.period_ns // 2 for part in parts[1:])
+        for part in graph.segments(chain):
+            begin = max(begins[source] for source in graph.sources.get(part.root, (part.root,)))
+            total += ends[part.nodes[-1]] - begin if part.nodes else 0
+            total += part.period_ns // 2 if part.sampled else 0
     return total
 
 

@@ -137,7 +137,7 @@ def _unmet(plan: Plan, tasks: Mapping[str, RtTask]) -> list[str]:
     shared = any(not single_resource(group) or any(t.release_jitter for t in group) for group in groups)
     if plan.policy == "edf" and shared:
         choices += [lambda share=share: relax_deadlines(plan, share) for share in (0.25, 0.5, 0.75, 1.0)]  # type: ignore[misc]
-    quieter = Corunning.of(plan).without_relatives
+    quieter = Corunning.of(plan).without_absent
     first: list[str] = []
     for choice in choices:
         found = unmet(plan, respond(plan.policy, tasks, choice(), quieter).tight)

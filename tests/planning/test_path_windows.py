@@ -74,7 +74,7 @@ def test_the_traffic_of_relatives_is_left_out_while_frames_end_within_a_period(p
     small = plan_system(policy, "chain", Random(f"relatives/{seed}"))
     tasks = rt_tasks(small.plan)
     full = respond(policy, tasks).tight
-    less = respond(policy, tasks, None, Corunning.of(small.plan).without_relatives).tight
+    less = respond(policy, tasks, None, Corunning.of(small.plan).without_absent).tight
     assert all(less[name].value <= full[name].value for name in tasks)
     assert any(less[name].value < full[name].value for name in tasks)
     assert compare("chain", "", small.system, small.phases, plan_bounds(small), 150).below == []

@@ -135,7 +135,7 @@ def rows(name: str, pipeline: str, plan: Plan, runs: int) -> Iterator[Row]:
     """Yield a row for every chain of a plan with a bound."""
     if not plan.tasks:
         return
-    whole = respond(plan.policy, rt_tasks(plan), None, Corunning.of(plan).without_relatives)
+    whole = respond(plan.policy, rt_tasks(plan), None, Corunning.of(plan).without_absent)
     before, now = chain_bounds(plan, whole.holistic), chain_bounds(plan, whole.tight)
     if any(bound[0] is None for bound in now.values()):
         return

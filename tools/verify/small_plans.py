@@ -194,7 +194,7 @@ def plan_bounds(small: SmallPlan) -> list[tuple[str, int | str, int]]:
     plan = small.plan
     index = {task.name: number for number, task in enumerate(plan.tasks)}
     tasks = rt_tasks(plan)
-    whole = respond(plan.policy, tasks, None, Corunning.of(plan).without_relatives)
+    whole = respond(plan.policy, tasks, None, Corunning.of(plan).without_absent)
     found: list[tuple[str, int | str, int]] = []
     for label, answers in (("own", whole.own), ("tightest", whole.tight)):
         found += [(f"plan {plan.policy}, {label}", index[n], r.value) for n, r in answers.items() if r.bounded]

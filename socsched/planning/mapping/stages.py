@@ -76,7 +76,7 @@ def stage_problem(
     requirements = []
     for chain in graph.pipeline.chains:
         parts = [part for part in graph.segments(chain) if part.nodes]
-        sampling = sum(part.period_ns // 2 for part in parts[1:])
+        sampling = sum(part.period_ns // 2 for part in parts if part.sampled)
         ends = tuple(
             f"{a.nodes[-1]}>{b.root}" if (a.nodes[-1], b.root) in sampled else tail[a.nodes[-1]]
             for a, b in zip(parts, [*parts[1:], parts[-1]], strict=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from socsched.planning.corunning import Corunning
 from socsched.planning.plan import ChainResult, Plan
 from socsched.planning.schedulability import edf_holistic, path_windows
+from socsched.planning.schedulability.chains import Stretch, reaction_time
 from socsched.planning.schedulability.plan_analysis import DEMAND, FIXED, Whole, respond, stretches
 from socsched.planning.schedulability.published.choose import Analysis, analyse
 from socsched.planning.schedulability.resource import resource
@@ -25,7 +26,7 @@ class TaskBound:
     """Bounds of a task in ns from its nominal release: the plan's own, and the tightest of all with its test.
 
     `own` is the first test's (EDF: the local deadline).  None without a bound; `reason` states why published tests were
-    not run.
+    not run; `since` as in `Response`.
     """
 
     task: str
@@ -33,6 +34,7 @@ class TaskBound:
     bound: int | None
     test: str
     reason: str
+    since: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +66,22 @@ def chain_bound(plan: Plan, chain: ChainResult, rows: Sequence[TaskBound]) -> tu
 
     Its own bound consists of a response per stretch and a period where data are sampled; only the responses change.
     """
-    by_name, parts = {row.task: row for row in rows}, stretches(plan, chain)
-    ends = [by_name[part.last] for part in parts]
-    if any(row.bound is None for row in ends):
+    parts = stretches(plan, chain)
+    tight = _reaction(parts, _answers(rows))
+    if tight is None or (chain.bound_ns is not None and tight >= chain.bound_ns):
         return None if chain.bound_ns is None else (chain.bound_ns, (OWN,))
-    tight = sum(part.period for part in parts[1:]) + sum(row.bound or 0 for row in ends)
-    if chain.bound_ns is not None and tight >= chain.bound_ns:
-        return chain.bound_ns, (OWN,)
-    return tight, tuple(dict.fromkeys(row.test for row in ends))
+    ends = {part.last for part in parts}
+    return tight, tuple(dict.fromkeys(row.test for row in rows if row.task in ends))
+
+
+def _answers(rows: Sequence[TaskBound]) -> dict[str, Response]:
+    """Return the tightest bounds as responses."""
+    return {r.task: Response(r.bound or 0, r.bound is not None, (("", r.bound or 0),), "", r.since) for r in rows}
+
+
+def _reaction(parts: Sequence[Stretch], responses: Mapping[str, Response]) -> int | None:
+    total, bounded, _ = reaction_time(parts, responses)
+    return total if bounded else None
 
 
 def bounds(plan: Plan) -> Bounds:
@@ -81,7 +91,7 @@ def bounds(plan: Plan) -> Bounds:
         reason = f"policy {plan.policy} has no analysis"
         rows = tuple(TaskBound(name, None, None, "", reason) for name in tasks)
         return Bounds(rows, (), {chain.name: ((OWN, None, reason),) for chain in plan.chains})
-    whole = respond(plan.policy, tasks, None, Corunning.of(plan).without_relatives)
+    whole = respond(plan.policy, tasks, None, Corunning.of(plan).without_absent)
     finish = {name: response.value for name, response in whole.tight.items()}
     jitter = {name: activation(task, tasks, finish).jitter for name, task in tasks.items()}
     known: dict[str, TaskBound] = {}
@@ -103,41 +113,32 @@ def _row(policy: str, name: str, whole: Whole, found: Analysis | None, reason: s
     own = mine.value if mine.bounded else None
     best = found.tasks[name] if found else None
     if best and best.bound and (not tight.bounded or best.bound.value < tight.value):
-        return TaskBound(name, own, best.bound.value, best.test, "")
+        return TaskBound(name, own, best.bound.value, best.test, "", tight.since)
     if not tight.bounded:
         return TaskBound(name, own, None, "", reason or "no test bounds it")
-    return TaskBound(name, own, tight.value, whole.test(name, policy), reason)
+    return TaskBound(name, own, tight.value, whole.test(name, policy), reason, tight.since)
 
 
 def _ways(
     plan: Plan, chain: ChainResult, whole: Whole, rows: Sequence[TaskBound]
 ) -> tuple[tuple[str, int | None, str], ...]:
     """Return each analysis of a chain with its bound or the reason for its absence, shortest first."""
-
-    def summed(values: Mapping[str, int | None]) -> int | None:
-        parts = stretches(plan, chain)
-        ends = [values[part.last] for part in parts]
-        lost = any(end is None for end in ends)
-        return None if lost else sum(end or 0 for end in ends) + sum(part.period for part in parts[1:])
-
-    def bounded(responses: Mapping[str, Response]) -> dict[str, int | None]:
-        return {name: response.value if response.bounded else None for name, response in responses.items()}
-
+    parts = stretches(plan, chain)
     under = {"edf": "EDF", "fp": "fixed priorities"}[plan.policy]
     ways: list[tuple[str, int | None, str]] = []
     if plan.policy == "edf":
-        own, tight = summed(bounded(whole.own)), summed(bounded(whole.holistic))
+        own, tight = _reaction(parts, whole.own), _reaction(parts, whole.holistic)
         ways.append((DEMAND, own, "" if own is not None else "no local deadlines pass the demand bound"))
         ways.append((edf_holistic.NAME, tight, "" if tight is not None else "a response along the chain has no bound"))
         ways.append((FIXED, None, f"it applies to fixed priorities, the policy is {under}"))
     else:
-        own = summed(bounded(whole.own))
+        own = _reaction(parts, whole.own)
         ways.append((FIXED, own, "" if own is not None else "a response along the chain has no bound"))
         ways += [(name, None, f"it applies to EDF, the policy is {under}") for name in (DEMAND, edf_holistic.NAME)]
-    windows = summed(bounded(whole.tight))
+    windows = _reaction(parts, whole.tight)
     ways.append((path_windows.NAME, windows, "" if windows is not None else "a response along the chain has no bound"))
-    best = summed({row.task: row.bound for row in rows})
-    last = [row for row in rows if row.task in {part.last for part in stretches(plan, chain)}]
+    best = _reaction(parts, _answers(rows))
+    last = [row for row in rows if row.task in {part.last for part in parts}]
     tests = " and ".join(dict.fromkeys(row.test for row in last if row.test))
     reason = "" if best is not None else "a response along the chain has no bound"
     ways.append((f"shortest of every test ({tests})" if tests else "shortest of every test", best, reason))

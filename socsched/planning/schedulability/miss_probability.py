@@ -18,7 +18,8 @@ import numpy as np
 
 from socsched.planning.corunning import Corunning
 from socsched.planning.plan import ChainResult, Plan
-from socsched.planning.schedulability.path_rivals import NEVER, Rival, System, Window, frames
+from socsched.planning.schedulability.chains import Stretch, reaction_time
+from socsched.planning.schedulability.path_rivals import NEVER, Path, Rival, System, Window, frames
 from socsched.planning.schedulability.path_windows import paths_to
 from socsched.planning.schedulability.plan_analysis import respond, stretches
 from socsched.planning.schedulability.tasks import Response, RtTask, rt_tasks
@@ -44,7 +45,7 @@ def miss_probabilities(plan: Plan) -> dict[str, float | None]:
     if plan.policy not in ("edf", "fp") or not any(task.times for task in plan.tasks):
         return dict.fromkeys((chain.name for chain in plan.chains), None)
     tasks = rt_tasks(plan)
-    responses = respond(plan.policy, tasks, None, Corunning.of(plan).without_relatives).tight
+    responses = respond(plan.policy, tasks, None, Corunning.of(plan).without_absent).tight
     return {chain.name: _probability(plan, chain, tasks, responses) for chain in plan.chains}
 
 
@@ -60,23 +61,33 @@ def _probability(
     if not all(response.bounded for response in responses.values()):
         return None
     parts = stretches(plan, chain)
-    worst = sum(part.period for part in parts[1:]) + sum(responses[part.last].value for part in parts)
+    worst, bounded, _ = reaction_time(parts, responses)
+    if not bounded:
+        return None
     if worst <= chain.deadline_ns:
         return 0.0
     system = System.of(tasks, {name: t.deadline for name, t in tasks.items()} if plan.policy == "edf" else None)
     finish = {name: response.value for name, response in responses.items()}
     found = []
-    for part in parts:
+    for part in (part for part in parts if part.last):
         left = chain.deadline_ns - worst + responses[part.last].value
         ways = paths_to(system, part.last)
-        if left > 0 and ways:
+        if left > 0 and ways and _in_time(parts, responses, part.last, left, chain.deadline_ns):
             found.append(sum(_path(system, path, finish, left, by_name, tasks) for path in ways))
     return min(1.0, *found) if found else None
 
 
+def _in_time(parts: Sequence[Stretch], responses: Mapping[str, Response], name: str, left: int, deadline: int) -> bool:
+    """Return whether a chain meets its deadline if the task `name` takes `left` ns and others their worst case.
+
+    It may not while the first frame waits for a timer that begins late.
+    """
+    return reaction_time(parts, {**responses, name: Response(left, True, (("", left),))})[0] <= deadline
+
+
 def _path(
     system: System,
-    path: tuple[str, ...],
+    path: Path,
     finish: Mapping[str, int],
     left: int,
     by_name: Mapping[str, Task],
@@ -87,7 +98,7 @@ def _path(
     if window is None:
         return 1.0
     span = left - window.origin
-    total = _sum(path, window, span, tasks)
+    total = _sum(path.tasks, window, span, tasks)
     step = max(-(-span // STEPS), 1)
     # rounding up adds less than a step a job; what exceeds the deadline by no more is not a miss for certain
     reach = (span - total.constant) // step

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from socsched.planning.schedulability.path_rivals import NEVER, Rival, System, Window, ends, frames, latest_release
+from socsched.planning.schedulability.path_rivals import (
+    NEVER,
+    Path,
+    Rival,
+    System,
+    Window,
+    ends,
+    frames,
+    latest_release,
+)
 
 SPANS = 20
 """Steps of the iteration over the jobs of a path's own sources after which it keeps its bound."""
 
 
-def by_last_delay(
-    system: System, path: tuple[str, ...], finish: Mapping[str, int], whole: Window, limit: int
-) -> int | None:
+def by_last_delay(system: System, path: Path, finish: Mapping[str, int], whole: Window, limit: int) -> int | None:
     """Return the longest response of a path by the job of its own sources that delays it last; None from `limit` on.
 
     That job ends at a known time after the release, and what follows is delayed by other jobs only.  Jobs for which
@@ -21,11 +28,11 @@ def by_last_delay(
     """
     most, span = limit - whole.origin, whole.alone + 1
     rivals = [_aligned_rival(system, path, finish, rival) for rival in whole.aligned]
-    if not _aligned_jobs(rivals, most):  # the same equation as for `whole`
+    if not _aligned_jobs(rivals, most + whole.later):  # the same equation as for `whole`
         return None
     parts: dict[int, Window | None] = {0: whole}
     for _ in range(SPANS):
-        found = _last_delay(system, path, finish, parts, _aligned_jobs(rivals, span), span, most)
+        found = _last_delay(system, path, finish, parts, _aligned_jobs(rivals, span + whole.later), span, most)
         if found is None or found <= span:
             return None if found is None else found + whole.origin
         span = found
@@ -34,7 +41,7 @@ def by_last_delay(
 
 def _last_delay(
     system: System,
-    path: tuple[str, ...],
+    path: Path,
     finish: Mapping[str, int],
     parts: dict[int, Window | None],
     jobs: Sequence[_Job],
@@ -88,17 +95,17 @@ class _Aligned:
     preempts: bool
 
 
-def _aligned_rival(system: System, path: Sequence[str], finish: Mapping[str, int], rival: Rival) -> _Aligned:
+def _aligned_rival(system: System, path: Path, finish: Mapping[str, int], rival: Rival) -> _Aligned:
     task = system.tasks[rival.name]
     group = system.groups[rival.name]
     one, full = system.single[rival.name], all(other.preemption == "full" for other in group)
     hops = tuple(
         (
             index,
-            latest_release(system, task, [system.tasks[name]], path[0]) if one or full else -NEVER,
+            latest_release(system, task, [system.tasks[name]], path, True) if one or full else -NEVER,
             ends(system, path, name, finish),
         )
-        for index, name in enumerate(path)
+        for index, name in enumerate(path.tasks)
         if system.groups[name] is group and (one or system.tasks[name].lanes & task.lanes)
     )
     return _Aligned(rival, hops, not one)

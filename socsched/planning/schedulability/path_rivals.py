@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from socsched.planning.schedulability.tasks import RtTask, components, single_resource
+from socsched.planning.schedulability.tasks import Arrival, RtTask, components, single_resource
 
 RUNS = 3
 """Runs of a path whose blocking is evaluated together with the interference of the same sources."""
@@ -37,10 +37,10 @@ class System:
         parts = components(tasks.values())
         groups = {task.name: group for group in parts for task in group}
         single = {task.name: one for group in parts for one in [single_resource(group)] for task in group}
-        return System(tasks, deadlines, groups, single, _sources(tasks), _descendants(tasks))
+        return System(tasks, deadlines, groups, single, sources_of(tasks), _descendants(tasks))
 
 
-def _sources(tasks: Mapping[str, RtTask]) -> dict[str, str]:
+def sources_of(tasks: Mapping[str, RtTask]) -> dict[str, str]:
     """Return a name for the sources of each task, the same for tasks whose sources have a fixed phase to each other."""
     sets: list[set[str]] = []
     for name, task in tasks.items():
@@ -67,8 +67,26 @@ def _descendants(tasks: Mapping[str, RtTask]) -> dict[str, frozenset[str]]:
 
 
 @dataclass(frozen=True, slots=True)
+class Path:
+    """Tasks that trigger each other, the first of them by frames of a source; `late`: the window it is taken in.
+
+    With `late`, a window begins with the nominal arrival of a frame at the source and ends with its job of the last
+    task, which it names by the time after that task's nominal release; otherwise it begins with the actual arrival.
+    """
+
+    tasks: tuple[str, ...]
+    source: Arrival
+    late: bool = True
+
+    @property
+    def later(self) -> int:
+        """Return by how much the window may begin later than the nominal arrival (ns)."""
+        return 0 if self.late else self.source.jitter
+
+
+@dataclass(frozen=True, slots=True)
 class Rival:
-    """Jobs of a task as a path sees them (ns): frame m is released `shift` + m `period` after the path.
+    """Jobs of a task as a path sees them (ns): frame m is released `shift` + m `period` after the path's arrival.
 
     A job delays the path by at most `wcet`, and by `switch` more through preemptions, if it is released `latest` after
     the path or earlier, and ends `finish` after its release; one released later blocks `blocks`: runs,
@@ -90,9 +108,14 @@ class Rival:
 
 @dataclass(slots=True)
 class Window:
-    """The window of a path: its own time (ns), and rivals by source; those of the last entry have the path's phase."""
+    """The window of a path: its own time (ns), and rivals by source, `aligned` ones with the path's phase.
+
+    `origin`: from the end of the window to the time it stands for; `later`: as in `Path`, for aligned rivals, whose
+    releases count from the nominal arrival.
+    """
 
     origin: int
+    later: int
     alone: int
     runs: int
     foreign: list[tuple[Rival, ...]]
@@ -101,14 +124,14 @@ class Window:
     _known: dict[int, list[int]] = field(default_factory=dict)
 
     @staticmethod
-    def of(system: System, path: tuple[str, ...], finish: Mapping[str, int], start: int = 0) -> Window | None:
+    def of(system: System, path: Path, finish: Mapping[str, int], start: int = 0) -> Window | None:
         """Return the window of a path from its task `start` on, None if a rival has no bound."""
         tasks = system.tasks
-        head, last = tasks[path[0]], tasks[path[-1]]
+        head, last = tasks[path.tasks[0]], tasks[path.tasks[-1]]
         hops: dict[int, list[str]] = {}
-        for name in path[start:]:
+        for name in path.tasks[start:]:
             hops.setdefault(id(system.groups[name]), []).append(name)
-        alone, run_of = 0 if start else head.release_jitter, _runs(system, path[start:])
+        alone, run_of = path.source.jitter if path.late and not start else 0, _runs(system, path.tasks[start:])
         rivals: dict[str, list[Rival]] = {}
         for names in hops.values():
             group = system.groups[names[0]]
@@ -131,7 +154,8 @@ class Window:
         runs = 1 + max((run for rival in chain(aligned, *rivals.values()) for run, _, _ in rival.blocks), default=-1)
         foreign = [tuple(each) for each in rivals.values()]
         loads = [system.loads.setdefault(each, {}) for each in foreign]
-        return Window(head.offset - last.offset, alone, runs, foreign, aligned, loads)
+        origin = path.source.offset - last.offset if path.late else 0
+        return Window(origin, path.later, alone, runs, foreign, aligned, loads)
 
     def end(self, limit: int) -> int | None:
         """Return the longest response of the path after its last task's release, None from `limit` on."""
@@ -166,7 +190,8 @@ class Window:
         With a `span`, jobs of the path's own sources that are released within it only block.
         """
         joint = min(self.runs, RUNS)
-        mine = _at(self.aligned, span, joint, False) if span else _at(self.aligned, window, joint)
+        until = (span or window) + self.later
+        mine = _at(self.aligned, until, joint, not span)
         best = _joined(self._foreign(window, joint), mine)
         rest = 0
         for run in range(joint, self.runs):
@@ -213,7 +238,7 @@ def _runs(system: System, path: Sequence[str]) -> dict[str, int]:
 def _rival(
     system: System,
     task: RtTask,
-    path: Sequence[str],
+    path: Path,
     names: Sequence[str],
     run_of: Mapping[str, int],
     finish: Mapping[str, int],
@@ -226,13 +251,13 @@ def _rival(
     one = system.single[task.name]
     near = hops if one else [hop for hop in hops if hop.lanes & task.lanes]
     ordered = one or all(other.preemption == "full" for other in group)
-    shift = task.offset - system.tasks[path[0]].offset
-    latest = latest_release(system, task, hops if one else near or hops, path[0]) if ordered else -NEVER
+    shift = task.offset - path.source.offset
+    latest = latest_release(system, task, hops if one else near or hops, path, fixed) if ordered else -NEVER
     blocks: dict[int, int] = {}
     if one and task.segment:
         for hop in reversed([hop for hop in hops if hop.name in run_of]):
             blocks[run_of[hop.name]] = ends(system, path, hop.name, finish) if fixed else -NEVER
-    end = path[-1]
+    end = path.tasks[-1]
     return Rival(
         name=task.name,
         wcet=task.wcet if near else 0,
@@ -242,17 +267,25 @@ def _rival(
         finish=finish[task.name],
         latest=latest,
         blocks=tuple((run, task.segment + task.switch, begin) for run, begin in blocks.items()),
-        own=fixed and task.name in path,
+        own=fixed and task.name in path.tasks,
         first=0 if fixed and (task.name == end or task.name in system.later[end]) else None,
     )
 
 
-def latest_release(system: System, task: RtTask, hops: Sequence[RtTask], head: str) -> int:
-    """Return the latest release, after the path's, of a job that goes before one of `hops`; `NEVER` if none does."""
+def latest_release(system: System, task: RtTask, hops: Sequence[RtTask], path: Path, fixed: bool) -> int:
+    """Return the latest release, after the path's, of a job that goes before one of `hops`; `NEVER` if none does.
+
+    `fixed`: counted from the nominal arrival at the path's source, else from the begin of its window.
+    """
     if system.deadlines is None:
         return -NEVER if any(task.priority <= hop.priority for hop in hops) else NEVER
-    start = system.tasks[head].offset
-    due = max(hop.offset - start + hop.release_jitter + system.deadlines[hop.name] for hop in hops)
+    source = path.source
+    lateness = 0 if source.timer or not (path.late or fixed) else source.jitter
+    due = max(
+        # a job is due by the latest of its releases, and counts from the oldest, which may be the path's
+        system.deadlines[hop.name] + min(hop.offset - source.offset + hop.release_jitter, hop.due_later + lateness)
+        for hop in hops
+    )
     return due - system.deadlines[task.name]
 
 
@@ -362,7 +395,7 @@ def _interference(rival: Rival, at: int, window: int, last: int) -> int:
     return total
 
 
-def ends(system: System, path: Sequence[str], name: str, finish: Mapping[str, int]) -> int:
-    """Return the latest end (ns) of a task of the path after the release of the path; the last is not known yet."""
-    later = system.tasks[name].offset - system.tasks[path[0]].offset
-    return -NEVER if name == path[-1] else finish[name] + later
+def ends(system: System, path: Path, name: str, finish: Mapping[str, int]) -> int:
+    """Return the latest end (ns) of a task of the path after the arrival of the path; the last is not known yet."""
+    later = system.tasks[name].offset - path.source.offset
+    return -NEVER if name == path.tasks[-1] else finish[name] + later

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from socsched.planning.schedulability.path_last_delay import by_last_delay
-from socsched.planning.schedulability.path_rivals import System, Window
-from socsched.planning.schedulability.tasks import Response, RtTask, activation, topological
+from socsched.planning.schedulability.path_rivals import Path, System, Window
+from socsched.planning.schedulability.tasks import Arrival, Response, RtTask, activation, topological
 
 NAME = "windows of paths"
 SOURCE = "after Tindell, YCS 221 1994; Palencia & González Harbour, RTSS 1998; Jayachandran & Abdelzaher, ECRTS 2007"
@@ -45,10 +45,33 @@ def tighten(
         windows = least if least else finish
         for name in list(finish):
             answer = longest.of(name, windows)
-            found[name] = _response(system, answer[1], answer[0], found, found[name]) if answer else found[name]
+            found[name] = _response(system, answer[1].tasks, answer[0], found, found[name]) if answer else found[name]
         if least or all(found[name].value == value for name, value in finish.items()):
             break  # a further pass would only confirm the least times
-    return {name: _settled(response, found) for name, response in found.items()}
+    finish = {name: response.value for name, response in found.items() if response.bounded}
+    return {name: _settled(_since(system, name, response, finish), found) for name, response in found.items()}
+
+
+def _since(system: System, name: str, response: Response, finish: Mapping[str, int]) -> Response:
+    """Return a response with its bounds from the releases at its sources, if they are later than the nominal one."""
+    task = system.tasks[name]
+    if not task.release_jitter or not response.bounded:
+        return response
+    ends = []
+    for path in paths_to(system, name):
+        first = task.offset + response.value - path.source.offset  # what is known from the nominal arrival
+        window = _window(system, replace(path, late=False), finish, first)
+        ends.append((path.source, first if window is None else min(window + path.source.jitter, first), window))
+    if not ends or len(ends) > PATHS:
+        return response
+    since = []
+    for one in {source.source: source for source, _, _ in ends}.values():
+        bounds = [
+            window if source == one and window is not None and not one.timer else end + source.offset - one.offset
+            for source, end, window in ends
+        ]
+        since.append((one.source, max(bounds)))
+    return replace(response, since=tuple(since))
 
 
 def _settled(response: Response, found: Mapping[str, Response]) -> Response:
@@ -69,9 +92,9 @@ class _Longest:
         self._rests_on = {
             name: sorted({task.name for other in upstream[name] for task in system.groups[other]}) for name in most
         }
-        self._known: dict[str, tuple[list[int | None], tuple[int, tuple[str, ...]] | None]] = {}
+        self._known: dict[str, tuple[list[int | None], tuple[int, Path] | None]] = {}
 
-    def of(self, name: str, finish: Mapping[str, int]) -> tuple[int, tuple[str, ...]] | None:
+    def of(self, name: str, finish: Mapping[str, int]) -> tuple[int, Path] | None:
         """Return the longest window of a path to a task (ns) and the path; None if none is below the known time."""
         read = [finish.get(other) for other in self._rests_on[name]]
         if name not in self._known or self._known[name][0] != read:
@@ -100,35 +123,47 @@ def bounds(response: Response) -> bool:
     return any(term == WITHIN for term, _ in response.terms)
 
 
-def paths_to(system: System, name: str) -> list[tuple[str, ...]]:
-    """Return the paths from a source or timer to a task, at most one more than `PATHS`."""
+def paths_to(system: System, name: str) -> list[Path]:
+    """Return the paths from a source to a task, at most one more than `PATHS`."""
     task = system.tasks[name]
     before = [other for other in task.after if other in system.tasks]
-    found: list[tuple[str, ...]] = [] if before and len(before) == len(task.after) else [(name,)]
+    arrivals = task.arrivals
+    if not arrivals and len(before) < max(len(task.after), 1):
+        arrivals = (Arrival("".join(o for o in task.after if o not in before), task.offset, task.release_jitter),)
+    found = [Path((name,), arrival) for arrival in arrivals]
     for other in before:
-        found += [(*path, name) for path in paths_to(system, other)]
+        found += [replace(path, tasks=(*path.tasks, name)) for path in paths_to(system, other)]
         if len(found) > PATHS:
             break
     return found
 
 
-def _longest(system: System, name: str, finish: Mapping[str, int], limit: int) -> tuple[int, tuple[str, ...]] | None:
+def _longest(system: System, name: str, finish: Mapping[str, int], limit: int) -> tuple[int, Path] | None:
     """Return the longest window of a path to a task (ns from its release) and the path; None from `limit` on."""
     paths = paths_to(system, name)
     if len(paths) > PATHS:
         return None
     windows = []
     for path in paths:
-        found = Window.of(system, path, finish)
-        if found is None:
-            return None
-        window = found.end(limit)
-        last = by_last_delay(system, path, finish, found, limit if window is None else window)
-        window = window if last is None else last
+        window = _window(system, path, finish, limit)
+        if path.source.jitter:
+            later = path.source.offset + path.source.jitter - system.tasks[name].offset
+            arrived = _window(system, replace(path, late=False), finish, (limit if window is None else window) - later)
+            window = window if arrived is None else arrived + later
         if window is None:
             return None
         windows.append((window, path))
-    return max(windows)
+    return max(windows, key=lambda each: (each[0], each[1].tasks))
+
+
+def _window(system: System, path: Path, finish: Mapping[str, int], limit: int) -> int | None:
+    """Return the longest window of a path as it names it (ns), None from `limit` on."""
+    whole = Window.of(system, path, finish)
+    if whole is None:
+        return None
+    window = whole.end(limit)
+    last = by_last_delay(system, path, finish, whole, limit if window is None else window)
+    return window if last is None else last
 
 
 def _response(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 
-from socsched.planning.plan import ChainResult, Plan
+from socsched.planning.plan import ChainResult, Plan, Violation
 from socsched.planning.schedulability import edf, edf_holistic, path_windows
-from socsched.planning.schedulability.chains import Stretch, data_age, reaction_time
+from socsched.planning.schedulability.chains import Sources, Stretch, data_age, reaction_time
 from socsched.planning.schedulability.holistic import holistic
 from socsched.planning.schedulability.tasks import Response, RtTask
 
@@ -71,31 +70,44 @@ def shorten(
 
 
 def stretches(plan: Plan, chain: ChainResult) -> tuple[Stretch, ...]:
-    """Return the data-triggered stretches of a chain; an output converted before sampling ends its stretch there."""
-    tasks = {task.name: task for task in plan.tasks}
-    gaps = {sensor.name: sensor.gap_ns for sensor in plan.sensors} | {t.name: t.gap_ns for t in plan.tasks if t.timer}
-
-    def gap(name: str) -> int:
-        before = () if name not in tasks or tasks[name].timer else tasks[name].after
-        return max([gaps.get(name, 0), *(gap(other) for other in before)])
-
-    ends = [
-        f"{one}>{other}" if f"{one}>{other}" in tasks else one
-        for one, other in pairwise(chain.path)
-        if one in tasks and (tasks[other].timer or not {one, f"{one}>{other}"} & set(tasks[other].after))
-    ]
-    ends.append(chain.path[-1])
-    return tuple(Stretch(tasks[end].period_ns + gap(end), end) for end in ends)
+    """Return the data-triggered stretches of a plan's chain."""
+    return Sources.of(plan.tasks, plan.sensors).stretches(chain.path)
 
 
 def chain_bounds(plan: Plan, responses: Mapping[str, Response]) -> dict[str, tuple[int | None, int | None]]:
     """Return the bounds (ns) on reaction time and data age of every chain, None where there is none."""
     result = {}
+    sources = Sources.of(plan.tasks, plan.sensors)
     for chain in plan.chains:
-        parts = stretches(plan, chain)
+        parts = sources.stretches(chain.path)
         reaction, age = reaction_time(parts, responses), data_age(parts, responses)
         result[chain.name] = (reaction[0] if reaction[1] else None, age[0] if age[1] else None)
     return result
+
+
+def without_contradictions(plan: Plan) -> Plan:
+    """Return a plan without bounds below the expected latency of their chain, which no bound can be.
+
+    A feasible plan that loses a bound is undecided, with the contradiction as its reason.
+    """
+    wrong = [chain for chain in plan.chains if chain.bound_ns is not None and chain.bound_ns < chain.expected_ns]
+    if not wrong:
+        return plan
+    kept = tuple(replace(chain, bound_ns=None, test="") if chain in wrong else chain for chain in plan.chains)
+    found = tuple(
+        Violation(
+            f"bound of chain {chain.name}, withdrawn because its expected latency is longer",
+            chain.expected_ns,
+            chain.bound_ns or 0,
+            chain.expected_ns - (chain.bound_ns or 0),
+            "ns",
+            (("expected latency", chain.expected_ns),),
+            (),
+        )
+        for chain in wrong
+    )
+    verdict = "undecided" if plan.verdict == "feasible" else plan.verdict
+    return replace(plan, chains=kept, violations=(*plan.violations, *found), verdict=verdict)
 
 
 def unmet(plan: Plan, responses: Mapping[str, Response]) -> list[str]:

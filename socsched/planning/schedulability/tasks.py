@@ -13,6 +13,16 @@ Lane = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Arrival:
+    """A source whose frames arrive from `offset` on, at most `jitter` late (ns); `timer`: releases count as nominal."""
+
+    source: str
+    offset: int
+    jitter: int
+    timer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RtTask:
     """A recurrent task; all times in ns.
 
@@ -20,6 +30,8 @@ class RtTask:
     tasks in `after` have finished that frame.  `deadline` is relative to the release, `priority` 0 highest.  `wcet`
     holds under the worst co-running traffic, `segment` is its longest non-preemptive part (0 with full preemption),
     `switch` the cost of resuming after a preemption.  `sporadic`: frames may come later than a period after the last.
+    `arrivals`: sensors that trigger the task, or its own timer; empty: one source that follows from the offset and the
+    jitter.  `due_later`: how much later than `deadline` a job is due from its oldest release, nominal at a timer.
     """
 
     name: str
@@ -35,6 +47,8 @@ class RtTask:
     preemption: str = "full"
     after: tuple[str, ...] = ()
     sporadic: bool = False
+    arrivals: tuple[Arrival, ...] = ()
+    due_later: int = 0
 
     @property
     def utilisation(self) -> float:
@@ -48,12 +62,14 @@ class Response:
 
     `terms` break down the time after the activation and add up to `value` minus the value of the task `via`, whose
     completion activates it latest (empty: the release itself).  Unbounded: `value` is where the iteration stopped.
+    `since`: sources with shorter bounds from the frame's release there, actual at a sensor and nominal at a timer.
     """
 
     value: int
     bounded: bool
     terms: tuple[tuple[str, int], ...]
     via: str = ""
+    since: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +142,7 @@ def convert(
 ) -> dict[str, RtTask]:
     """Return planned tasks as inputs of the tests, by name; each task's largest segment is stretched like its WCET."""
     by_engine = {engine.id: engine for engine in engines}
+    by_name = {sensor.name: sensor for sensor in sensors}
     starts = {s.name: (s.offset_ns, s.offset_ns + s.jitter_ns) for s in sensors}
     # sporadic frames arrive at least a period apart, which the whole analysis allows for
     loose = {s.name for s in sensors if s.gap_ns} | {t.name for t in tasks if t.timer and (t.gap_ns or t.closed_by)}
@@ -142,9 +159,22 @@ def convert(
             if loose & {task.name, *task.after}:
                 loose.add(task.name)
             deadline = max(found.deadline - late[task.name], 1)
-            result[task.name] = replace(found, deadline=deadline, sporadic=task.name in loose)
+            result[task.name] = replace(
+                found,
+                deadline=deadline,
+                sporadic=task.name in loose,
+                arrivals=_arrivals(task, by_name),
+                due_later=late[task.name],
+            )
             waiting.remove(task)
     return {task.name: result[task.name] for task in tasks}
+
+
+def _arrivals(task: Task, sensors: Mapping[str, PlannedSensor]) -> tuple[Arrival, ...]:
+    if task.timer:
+        return (Arrival(task.name, task.offset_ns, task.release_jitter_ns, True),)
+    found = (sensors[name] for name in task.after if name in sensors)
+    return tuple(Arrival(sensor.name, sensor.offset_ns, sensor.jitter_ns) for sensor in found)
 
 
 def timer_jitter(tasks: Sequence[Task]) -> dict[str, int]:
@@ -174,13 +204,13 @@ def dispatch_ns(task: Task, engine: PlannedEngine) -> int:
 def switch_cost(engine: PlannedEngine, tasks: Sequence[Task]) -> int:
     """Return the largest cost (ns) of one preemption on an engine, whichever job is charged.
 
-    A killed job loses its current segment.
+    A killed job loses its current segment, or as many as are launched ahead.
     """
     if engine.preemption == "none":
         return 0
     found = engine.switch_ns + engine.migration_ns + max((dispatch_ns(task, engine) for task in tasks), default=0)
     if engine.preemption == "restart":
-        found += max((longest_segment(task, "segment") for task in tasks), default=0)
+        found += max((longest_segment(task, "segment", engine.in_flight) for task in tasks), default=0)
     return found
 
 

@@ -78,7 +78,7 @@ class Fault:
 def stated(plan: Plan) -> Stated:
     """Return what the analysis of a plan states."""
     tasks = rt_tasks(plan)
-    tight = respond(plan.policy, tasks, None, Corunning.of(plan).without_relatives).tight
+    tight = respond(plan.policy, tasks, None, Corunning.of(plan).without_absent).tight
     bounds = chain_bounds(plan, tight)
     lossless = not any(not text.startswith(("deadline", "data age")) for text in unmet(plan, tight))
     everything = frozenset(tasks)

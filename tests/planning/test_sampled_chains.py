@@ -1,4 +1,4 @@
-"""Chains that sample sensors and timers, start late, or begin at one source of a join: bounds by hand, and simulated."""
+"""Chains that sample sensors, start late, or begin at one source of a join: bounds by hand, never below a simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains that sample sensors, start late, or begin at one source of a join: bounds by hand, never below a simulation."""
+"""Chains that sample sensors, start late, or begin at one source of a join: bounds by hand, none below a simulation."""
 
 from __future__ import annotations
 

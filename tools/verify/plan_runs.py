@@ -105,7 +105,7 @@ def _high(plan: Plan, lossless: bool) -> Level:
     for chain in plan.chains:
         parts = stretches(plan, chain)
         named = {task.name for task in plan.tasks} & set(chain.path)
-        if not lossless or not named <= hard or not all(part.last in found for part in parts):
+        if not lossless or not named <= hard or not all(not part.last or part.last in found for part in parts):
             continue
         reaction, age = reaction_time(parts, found), data_age(parts, found)
         if reaction[1]:

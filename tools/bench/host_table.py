@@ -1,9 +1,11 @@
 """Measure the host functions at several sizes on one core and print the table of `socsched/cost/host_functions.py`.
 
-Usage: taskset -c 1 python -m tools.bench.host_table [--repeats 60]
+Usage: taskset -c 1 python -m tools.bench.host_table [--repeats 60] [--native]
 
 A function's time at its first size is printed with its growth by quantity of work, fitted to the other sizes.  The
-7-zip score of the same core belongs to the table: 7-zip 16.02, `7za b -mmt1 1`, in the same quiet minute.
+code is built with vectors of 128 bits as those of Arm's cores; --native builds it as it runs here.  Images come from
+memory, as those of a camera do.
+The 7-zip score of the same core belongs to the table: 7-zip 16.02, `7za b -mmt1 1`, in the same quiet minute.
 """
 
 from __future__ import annotations
@@ -11,17 +13,18 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from socsched.compiler.native.host_stages import compiled_stages
+from socsched.compiler.native.host_stages import SOURCES, NativeStages
+from socsched.compiler.native.shared_object import build_shared_object
 from socsched.models.model import Model
 from socsched.models.registry import get_model
-from tools.bench.host_stages import centre_maps, synthetic_scan
+from tools.bench.host_stages import FRAMES, centre_maps, synthetic_scan
 
 Array = np.ndarray[Any, Any]
 GROWS = {
@@ -38,10 +41,11 @@ GROWS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A function at one size of work with its arguments."""
+    """A function at one size of work with its arguments, frame by frame."""
 
     model: Model
-    arguments: list[Any]
+    frames: Sequence[list[Any]]
+    compiled: NativeStages
 
     @property
     def work(self) -> Mapping[str, float]:
@@ -51,29 +55,35 @@ class Case:
     def function(self) -> Callable[..., Any]:
         """Return the function as the executor calls it."""
         assert self.model.function is not None
-        compiled = compiled_stages() if self.model.compiled else None
-        return partial(self.model.function, compiled=compiled) if compiled else self.model.function
+        if not self.model.compiled:
+            return self.model.function
+        return partial(self.model.function, compiled=self.compiled)
 
 
-def cases() -> Iterator[Case]:
+def cases(compiled: NativeStages) -> Iterator[Case]:
     """Yield every function at its reference size first, then at others."""
+
+    def case(model: Model, *frames: list[Any]) -> Case:
+        return Case(model, frames, compiled)
+
     for points, pillars in ((20000, 6000), (20000, 3000), (10000, 3000), (20000, 8600)):
         model = get_model("pointpillars.voxelise", {"points": points, "pillars": pillars})
-        yield Case(model, [synthetic_scan(points, pillars)])
+        yield case(model, [synthetic_scan(points, pillars)])
     near = [0, -39.68, -3, 34.56, 39.68, 1]
     for params in ({}, {"candidates": 50}, {"range": near}):
         decode = get_model("pointpillars.decode", params)
-        yield Case(decode, anchor_maps(decode, 400))
+        yield case(decode, anchor_maps(decode, 400))
     for params in ({}, {"candidates": 250}):
-        yield Case(get_model("centerpoint.decode", params), centre_maps())
-    image = np.random.default_rng(1).integers(0, 256, (1080, 1920, 3), np.uint8)
+        yield case(get_model("centerpoint.decode", params), centre_maps())
+    images = np.random.default_rng(1).integers(0, 256, (FRAMES, 1080, 1920, 3), np.uint8)
     for steps in ({}, {"steps": "resize"}, {"steps": "normalise"}):
         for height, width in ((384, 640), (192, 320), (544, 960)):
             preprocess = get_model("camera.preprocess", {**steps, "input_height": height, "input_width": width})
-            yield Case(preprocess, [small(height, width) if steps.get("steps") == "normalise" else image])
+            resized = steps.get("steps") == "normalise"
+            yield case(preprocess, *([[small(height, width)]] if resized else ([image] for image in images)))
     camera_map = np.random.default_rng(1).normal(0, 1.5, (1, 40, 12, 20)).astype(np.float32)
     for params in ({}, {"candidates": 50}):
-        yield Case(get_model("camera.decode", params), [camera_map])
+        yield case(get_model("camera.decode", params), [camera_map])
 
 
 def anchor_maps(model: Model, active: int) -> list[Array]:
@@ -94,8 +104,9 @@ def median_ms(case: Case, repeats: int) -> float:
     """Return the median processor time of a call (ms); other work on the machine does not count."""
     function, times = case.function(), []
     for number in range(repeats + 3):
+        arguments = case.frames[number % len(case.frames)]
         start = time.thread_time_ns()
-        function(*case.arguments)
+        function(*arguments)
         if number >= 3:
             times.append((time.thread_time_ns() - start) / 1e6)
     return statistics.median(times)
@@ -117,10 +128,13 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=60)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--native", action="store_true", help="vectors as wide as this machine's")
+    args = parser.parse_args()
+    code = build_shared_object(*SOURCES, flags=() if args.native else ("-DSOCSCHED_128_BIT",))
+    assert code is not None, "no C compiler"
     measured: dict[str, list[tuple[Mapping[str, float], float]]] = {}
-    for case in cases():
-        taken = median_ms(case, repeats)
+    for case in cases(NativeStages(code)):
+        taken = median_ms(case, args.repeats)
         measured.setdefault(case.model.device, []).append((case.work, taken))
         size = " ".join(f"{name} {case.work[name]:.0f}" for name in GROWS[case.model.device])
         print(f"# {case.model.device:18} {taken:7.3f} ms  {size}")

@@ -176,7 +176,8 @@ ALWAYS void halve_eight(const float *from, uint16_t *to)
     memcpy(to, &even, sizeof even);
 }
 
-#if defined(__x86_64__) && defined(__GNUC__)
+/* SOCSCHED_128_BIT: vectors as wide as those of Arm's cores, for measurements that stand for these. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(SOCSCHED_128_BIT)
 /* As halve_eight, by the processor's own conversion; returns how many were converted. */
 __attribute__((target("avx,f16c"))) static int64_t halve_most(const float *from, uint16_t *to, int64_t count)
 {

@@ -25,7 +25,8 @@ FLAGS = ("-O3", "-std=c11", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-
 def build_shared_object(*sources: Path, flags: tuple[str, ...] = ()) -> ctypes.CDLL | None:
     """Return C files as a shared object, compiled if it is not in the cache; None if that is not possible.
 
-    `flags` are those of the compiler beyond `FLAGS`.  Headers among `sources` are part of the cache key.  The object is named after the folder of several files.
+    `flags` are those of the compiler beyond `FLAGS`.  Headers among `sources` are part of the cache key.  The object is
+    named after the folder of several files.
     """
     compiler = compilers.c_compiler()
     if not compiler or os.environ.get("SOCSCHED_KERNEL") == "python":

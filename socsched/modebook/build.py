@@ -19,16 +19,14 @@ from socsched.modebook.cells import NONE, Axes, Cell, Surroundings
 from socsched.modebook.searches import Searches, search
 from socsched.modebook.sharing import Placed, placement, plan_of, rank, transplant
 from socsched.planning.candidate import Candidate
+from socsched.planning.necessity import Proof
 from socsched.planning.plan import Plan
-from socsched.planning.refutation import by_bounds
-from socsched.planning.search_report import Proof
+from socsched.planning.refutation import BOUND, by_bounds, told
 from socsched.planning.unplaceable import unmappable_stages
 from socsched.planning.workload import Workload
 from socsched.progress import tell
 from socsched.reporting.view_model import formatter
 
-BOUND = "lower bound"
-"""Method of a proof that `refutation.by_bounds` gives."""
 QUICK = 5.0
 """Time limit (s) of the search for a plan that only shows what is unmet."""
 SEARCHED, SHARED, DOMINATED = "searched", "shared", "dominated"
@@ -148,16 +146,18 @@ def _refuted(plan: Plan, stronger: Entry, cell: Cell, around: Surroundings) -> P
     """Return the plan of a dominated cell with its verdict: infeasible with a proof, here or in the stronger cell."""
     proof = stronger.plan.solver.proof
     if stronger.plan.verdict == "infeasible" and proof is not None and proof.method == BOUND:
-        # lower bounds hold without contention, so that slower engines can only raise them
-        proof = replace(proof, text=f"{proof.text}; shown for {stronger.cell}, which is at least as fast")
-        return replace(plan, verdict="infeasible", solver=replace(plan.solver, proof=proof))
+        # lower bounds hold without contention, so that slower engines can only raise them; they may draw less power
+        kept = tuple(one for one in proof.necessities if one.theorem != "power")
+        if kept:
+            text = f"{told(kept[0])}; shown for {stronger.cell}, which is at least as fast"
+            proof = Proof(BOUND, text, kept)
+            return replace(plan, verdict="infeasible", solver=replace(plan.solver, proof=proof))
     graph = task_graph(around.workload(cell))
     workload = Workload.of(graph, around.known(cell).model(around.mode(cell)), plan.policy, limits=around.limits)
     # Networks may be cut, and costs of cuts were not computed here: bounds that count on whole stages prove nothing.
     found = by_bounds(workload, {}, tuple(name for name in graph.order if graph.stage(name).modelled))
     if found is not None:
-        proof = Proof(found.method, found.text)
-        return replace(plan, verdict="infeasible", solver=replace(plan.solver, proof=proof))
+        return replace(plan, verdict="infeasible", solver=replace(plan.solver, proof=found))
     return replace(plan, verdict="undecided")
 
 

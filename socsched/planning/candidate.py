@@ -14,7 +14,7 @@ from socsched.planning.deployment import Deployment, deploy, outlined, placed
 from socsched.planning.expected import expected_latencies
 from socsched.planning.mapping.mapper import Beats, Score
 from socsched.planning.plan import Task, Violation
-from socsched.planning.verdict import Balance, balance, overrun, utilisations, verdict, violations
+from socsched.planning.verdict import Balance, Judgement, balance, overrun, utilisations, verdict, violations
 from socsched.planning.workload import Unconnectable, Workload
 
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
@@ -45,8 +45,8 @@ class Candidate:
     violations: tuple[Violation, ...]
 
     @property
-    def verdict(self) -> str:
-        """Return the verdict: feasible, infeasible or undecided."""
+    def verdict(self) -> Judgement:
+        """Return the verdict of the analysis: feasible or undecided; whether none is feasible is no matter of one."""
         return verdict(self.violations, self.assessment)
 
 

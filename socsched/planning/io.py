@@ -105,9 +105,23 @@ def from_document(document: Any, file: str = "plan.json") -> Plan:
     return _checked(_text(document).encode(), file)
 
 
+def _unproved(document: Any) -> bool:
+    """Return whether a plan is called infeasible without necessary conditions, as before proofs listed them."""
+    if not isinstance(document, dict) or document.get("verdict") != "infeasible":
+        return False
+    proof = (document.get("solver") or {}).get("proof") if isinstance(document.get("solver"), dict) else None
+    return not isinstance(proof, dict) or "necessities" not in proof
+
+
 def _checked(raw: bytes, file: str) -> Plan:
     source = JsonFile(raw, file, _HINT)
     source.load(Head)
+    if _unproved(source.data):
+        document = source.data
+        document["verdict"] = "undecided"
+        if isinstance(document.get("solver"), dict):
+            document["solver"].pop("proof", None)
+        source = JsonFile(_text(document).encode(), file, _HINT)
     plan: Plan = source.load(Plan)
     source.check(references.faults(plan))
     source.check(ranges.faults(plan))

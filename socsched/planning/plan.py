@@ -174,7 +174,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A deployment and its verdict (feasible | infeasible | undecided)."""
+    """A deployment and its verdict (feasible | infeasible | undecided); infeasible only with `solver.proof`."""
 
     platform: PlanName
     mode: PlanName
@@ -201,3 +201,8 @@ class Plan:
     conflicts: Annotated[tuple[Conflict, ...], Rows] = ()
     uncertainty: Uncertainty = field(default_factory=Uncertainty)
     memory: Memory = field(default_factory=Memory)
+
+    def __post_init__(self) -> None:
+        """Refuse a verdict of infeasible that rests on nothing."""
+        if self.verdict == "infeasible" and self.solver.proof is None:
+            raise ValueError("a plan is infeasible only with a proof, which rests on necessary conditions")

@@ -19,9 +19,10 @@ from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.evidence import Bandwidth, Memory, Power, Provenance
 from socsched.planning.explain import reasons
 from socsched.planning.levers import verify_levers
+from socsched.planning.necessity import Proof
 from socsched.planning.plan import SCHEMA_VERSION, Plan, Task
 from socsched.planning.schedulability.high_level import judge_high_level
-from socsched.planning.search_report import ModeResult, OpenRequirement, Proof, SearchReport, gap
+from socsched.planning.search_report import ModeResult, OpenRequirement, SearchReport, gap
 from socsched.planning.solution import Solution
 from socsched.planning.verdict import overrun
 from socsched.planning.workload import Workload
@@ -129,7 +130,9 @@ def _report(
         overrun=round(overrun(best.candidate.violations), 6),
         evaluated=sum(s.search.evaluated for s in solutions),
         modes={
-            s.candidate.deployment.workload.model.mode.name: ModeResult(s.candidate.verdict, s.score[1])
+            s.candidate.deployment.workload.model.mode.name: ModeResult(
+                "infeasible" if s.proof else s.candidate.verdict, s.score[1]
+            )
             for s in solutions
         },
         notes=dict(best.notes),
@@ -140,7 +143,7 @@ def _proof(best: Solution, solutions: Sequence[Solution]) -> Proof | None:
     if best.proof is None:
         return None
     others = len(solutions) - 1
-    return Proof(best.proof.method, best.proof.text + (f"; likewise in the other {others} modes" if others else ""))
+    return replace(best.proof, text=best.proof.text + (f"; likewise in the other {others} modes" if others else ""))
 
 
 def lower_bound(workload: Workload, floors: Mapping[str, int]) -> int:

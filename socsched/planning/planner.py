@@ -23,14 +23,15 @@ from socsched.planning.infeasible_subset import Search, conflict
 from socsched.planning.known import Known
 from socsched.planning.levers import find_helpful_move
 from socsched.planning.mapping.solvers import SOLVERS, available, require
-from socsched.planning.plan import Conflict, Plan
+from socsched.planning.necessity import Necessity
+from socsched.planning.plan import Conflict, Plan, Violation
 from socsched.planning.plan_writer import write_plan
-from socsched.planning.refutation import by_bounds, by_search, meet_requirements
+from socsched.planning.refutation import BOUND, by_bounds, by_search, meet_requirements
 from socsched.planning.rejected_options import refusals
 from socsched.planning.restarts import restart
 from socsched.planning.simulation_feedback import NOTHING, Observed
 from socsched.planning.solution import Solution, mend, solve
-from socsched.planning.unplaceable import unmappable_stages, unplaceable
+from socsched.planning.unplaceable import no_engine, unmappable_stages, unplaceable
 from socsched.planning.workload import NO_LIMITS, Limits, Workload
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ def draft_plan(
     pipeline = required.pipeline
     graph = task_graph(pipeline)
     usable = [option for option in modes if not unmappable_stages(graph, known.model(option))]
+    excluded = all(no_engine(graph, known.model(option), cuts) for option in modes if option not in usable)
     for number, option in enumerate(usable):
         if solver == "restarts" and any(found.candidate.verdict == "feasible" for found in solutions):
             break  # a wider search ends with the first mode in which it finds a plan
@@ -156,13 +158,16 @@ def draft_plan(
 
             solution = prove(solution, workload, goals, mine if mine.limited else Clock.of(PROOF), cutter)
         if solution.candidate.verdict != "feasible" and solver != "restarts":
-            solution = _settled(solution, workload, cutter, tuple(required.floors), goals, budget, proving, clock)
+            solution = _settled(solution, workload, cutter, tuple(required.floors), goals, budget, clock)
         solutions.append(_noted(solution, required))
     if not solutions:
         option = next((m for m in modes if m.default), modes[0])
-        return Draft(unplaceable(graph, known.model(option), policy, goals), None, goals[0])
+        necessities = no_engine(graph, known.model(option), cuts) if excluded else ()
+        return Draft(unplaceable(graph, known.model(option), policy, goals, necessities), None, goals[0])
+    if not excluded:
+        solutions = [replace(solution, proof=None) for solution in solutions]
     best = min(solutions, key=_order)
-    open_modes = [_load(found).model.mode.name for found in sorted(solutions, key=_order) if not _ruled_out(found)]
+    open_modes = [_load(found).model.mode.name for found in sorted(solutions, key=_order) if found.proof is None]
     if best.candidate.verdict != "feasible" and open_modes:
         if deep is not stated and solver == "heft" and any(map(_shallow, solutions)):
             return draft_plan(
@@ -205,17 +210,11 @@ def draft_plan(
     return Draft(replace(plan, conflicts=conflicts), best, goals[0])
 
 
-def _ruled_out(solution: Solution) -> bool:
-    """Return whether lower bounds prove that no search can find a feasible plan, under any policy or queues."""
-    bounds = solution.proof.bounds if solution.proof is not None else ()
-    return any(not may_be_deeper(_load(solution), bound) for bound in bounds)
-
-
 def _shallow(solution: Solution) -> bool:
-    """Return whether deeper queues may lead to a plan, or take away the proof that there is none."""
-    if solution.proof is not None:
-        return not _ruled_out(solution)
-    return any(may_be_deeper(_load(solution), violation) for violation in solution.candidate.violations)
+    """Return whether deeper queues may lead to a plan."""
+    return solution.proof is None and any(
+        may_be_deeper(_load(solution), violation) for violation in solution.candidate.violations
+    )
 
 
 def _chosen(best: Solution, solutions: list[Solution], goals: Sequence[str]) -> tuple[Solution, list[Solution]]:
@@ -239,7 +238,6 @@ def _settled(
     parts: tuple[str, ...],
     goals: Sequence[str],
     budget: int,
-    proving: bool,
     clock: Clock,
 ) -> Solution:
     """Return a solution that meets every requirement if single moves reach one, else one with a proof if there is one.
@@ -253,13 +251,13 @@ def _settled(
         return replace(solution, proof=proof)
     solution = mend(solution, goals, budget, clock)
     candidate = solution.candidate
-    if candidate.verdict == "infeasible":
+    if candidate.violations:
         moved = find_helpful_move(judge, _load(solution), candidate.deployment.mapping, candidate.violations, clock)
         solution = solution if moved is None else _taken(solution, moved, goals)
     if solution.candidate.verdict == "feasible":
         return solution
     if not divided and not unknown:
-        proof = by_search(workload, proving, clock if clock.limited else Clock.of(PROOF))
+        proof = by_search(workload, clock if clock.limited else Clock.of(PROOF))
         solution = replace(solution, proof=proof)
     return solution if solution.proof else replace(solution, least=least_latencies(workload, divided, unknown))
 
@@ -283,14 +281,19 @@ def _conflicts(best: Solution, goals: Sequence[str], clock: Clock) -> tuple[Solu
     candidate = best.candidate
     if candidate.verdict == "feasible":
         return best, ()
-    if best.proof is not None and best.proof.bounds:
-        return best, tuple(Conflict((violation,), True, True, 0) for violation in best.proof.bounds)
+    if best.proof is not None and best.proof.method == BOUND:
+        return best, tuple(Conflict((_unmet(one),), True, True, 0) for one in best.proof.necessities)
     search = Search(_load(best), judge, clock)
     found = conflict(_load(best), judge, candidate.violations, search=search)
     for violated, hit in search.met:
         if not violated and best.proof is None:
             best = _taken(best, hit.deployment.mapping, goals)
     return best, () if best.candidate.verdict == "feasible" else found
+
+
+def _unmet(one: Necessity) -> Violation:
+    """Return a necessity as an unmet requirement, of the least demand that there is."""
+    return Violation(one.requirement, one.demand, one.bound, one.demand - one.bound, one.unit, one.terms, ())
 
 
 def modes_of(platform: Platform, name: str | Sequence[str] | None) -> tuple[PowerMode, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from socsched.descriptor.limits import Amount, Json, Line, LongLine, Number, Objectives, Setting
+from socsched.planning.necessity import Proof
 
 IMPORTED = "imported"
 """`SearchReport.name` of a plan that describes a recording: nothing was searched for."""
@@ -17,14 +18,6 @@ class ModeResult:
 
     verdict: Line | None = None
     value: Number | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """The proof that no mapping meets every requirement: the method, and the argument in words."""
-
-    method: Line
-    text: LongLine
 
 
 @dataclass(frozen=True, slots=True)

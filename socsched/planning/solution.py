@@ -14,7 +14,7 @@ from socsched.planning.workload import Unconnectable, Workload
 
 if TYPE_CHECKING:
     from socsched.planning.mapping.stages import Exact
-    from socsched.planning.refutation import Refutation
+    from socsched.planning.necessity import Proof
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Solution:
     floors: Mapping[str, int] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     whole: str = ""
-    proof: Refutation | None = None
+    proof: Proof | None = None
     least: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -8,10 +8,18 @@ from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import input_hashes
 from socsched.descriptor.contention import contention_of
 from socsched.descriptor.limits import Objective
+from socsched.descriptor.pipeline import Stage
+from socsched.errors import CompileError
+from socsched.graph.operators import StageWork
+from socsched.graph.rules import decide
 from socsched.graph.taskgraph import TaskGraph
+from socsched.models.parts import PART
+from socsched.models.registry import get_model
 from socsched.planning.evidence import Bandwidth, Power, Provenance
+from socsched.planning.necessity import Necessity, Proof
 from socsched.planning.plan import SCHEMA_VERSION, Plan, Violation
-from socsched.planning.search_report import Proof, SearchReport
+from socsched.planning.refutation import BOUND
+from socsched.planning.search_report import SearchReport
 from socsched.planning.workload import Workload
 
 
@@ -20,8 +28,51 @@ def unmappable_stages(graph: TaskGraph, model: CostModel) -> list[str]:
     return [name for name in graph.order if not model.candidates(graph.stage(name))]
 
 
-def unplaceable(graph: TaskGraph, model: CostModel, policy: str, goals: Sequence[Objective]) -> Plan:
-    """Return an infeasible plan that names every stage without an engine, and why each engine refuses it."""
+def no_engine(graph: TaskGraph, model: CostModel, cuts: bool = True) -> tuple[Necessity, ...]:
+    """Return the necessities of stages that nothing in a mode can run, whole or, with `cuts`, in parts."""
+    return tuple(
+        Necessity("no engine", f"an engine for stage {name}", 1, 0, "engines", ((name, 1),))
+        for name in unmappable_stages(graph, model)
+        if _refused(graph.stage(name), model, cuts)
+    )
+
+
+def _refused(stage: Stage, model: CostModel, cuts: bool) -> bool:
+    """Return whether rules of the engines refuse a stage without candidates, however it may be cut.
+
+    A limit of this machine, such as a missing compiler, is no rule, and parts of a network may be cut elsewhere.
+    """
+    works: dict[str, StageWork | None] = {}
+    for precision in stage.precisions:
+        try:
+            works[precision] = model.work_of(stage, precision)
+        except CompileError:
+            return False
+    if PART in stage.params:
+        return False
+    if not cuts or stage.model is None or get_model(stage.model, stage.params).network is None:
+        return True
+    able = [
+        engine
+        for engine in model.platform.engines
+        if model.mode.engines[engine.id].units and (not stage.engines or {engine.id, engine.kind} & set(stage.engines))
+    ]
+    refused: list[set[str]] = []
+    for precision, work in works.items():
+        engines = [engine for engine in able if precision in engine.precisions]
+        operators = work.operators if work else ()
+        refused.append({one.name for one in operators if all(decide(one, engine).reasons for engine in engines)})
+    return bool(refused and set.intersection(*refused))
+
+
+def unplaceable(
+    graph: TaskGraph, model: CostModel, policy: str, goals: Sequence[Objective], necessities: tuple[Necessity, ...]
+) -> Plan:
+    """Return a plan that names every stage without an engine, and why each engine refuses it.
+
+    It is infeasible if `necessities` show that rules refuse a stage, in every mode; undecided if cutting may help, or a
+    limit of this machine is in the way.
+    """
     workload = Workload.of(graph, model, policy)
     cap = model.mode.cap_mw
     found = tuple(
@@ -32,7 +83,7 @@ def unplaceable(graph: TaskGraph, model: CostModel, policy: str, goals: Sequence
         platform=model.platform.name,
         mode=model.mode.name,
         pipeline=graph.pipeline.name,
-        verdict="infeasible",
+        verdict="infeasible" if necessities else "undecided",
         policy=policy,
         engines=workload.engines(),
         sensors=workload.sensors(),
@@ -47,7 +98,11 @@ def unplaceable(graph: TaskGraph, model: CostModel, policy: str, goals: Sequence
             status="no engine for some stages",
             objective=tuple(goals),
             evaluated=0,
-            proof=Proof("no engine", f"no engine can run {', '.join(unmappable_stages(graph, model))}"),
+            proof=Proof(
+                BOUND, f"no engine can run {', '.join(n for one in necessities for n, _ in one.terms)}", necessities
+            )
+            if necessities
+            else None,
         ),
         inputs=input_hashes(model.platform, graph.pipeline),
         base_mw=round(model.mode.base_mw.value),

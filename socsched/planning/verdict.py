@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from socsched.cost.power import power_terms
 from socsched.planning.accuracy import losses
@@ -154,15 +155,18 @@ def _residents(deployment: Deployment) -> list[Violation]:
     return found
 
 
-def verdict(found: Sequence[Violation], assessment: Assessment) -> str:
-    """Return feasible, infeasible, or undecided if nothing is violated but some response has no bound."""
-    if found:
-        return "infeasible"
-    return "feasible" if all(r.bounded for r in assessment.responses.values()) else "undecided"
+Judgement = Literal["feasible", "undecided"]
+"""What an analysis of one deployment can say: its bounds meet every requirement, or they prove nothing."""
+
+
+def verdict(found: Sequence[Violation], assessment: Assessment) -> Judgement:
+    """Return feasible if no requirement is violated and every response has a bound, else undecided."""
+    bounded = all(response.bounded for response in assessment.responses.values())
+    return "feasible" if bounded and not found else "undecided"
 
 
 def overrun(found: Sequence[Violation]) -> float:
-    """Return the share by which requirements are exceeded in total; it orders infeasible deployments."""
+    """Return the share by which requirements are exceeded in total; it orders deployments that are not feasible."""
     return sum(violation.gap / max(violation.bound, 1) for violation in found)
 
 

@@ -13,18 +13,20 @@ from hypothesis import strategies as st
 from socsched.descriptor.contention import ContentionChoice
 from socsched.planning.evidence import Bandwidth, Condition, Measurement, Memory, Power, Provenance, Tie, Uncertainty
 from socsched.planning.io import from_document, load, save, to_document
+from socsched.planning.necessity import Necessity, Proof
 from socsched.planning.plan import ChainResult, Conflict, Plan, Throttle, Transition, Violation
-from socsched.planning.search_report import ModeResult, OpenRequirement, Proof, SearchReport
+from socsched.planning.search_report import ModeResult, OpenRequirement, SearchReport
 from socsched.planning.task import FILE_ORDER, Task
 from socsched.sim.engine import run
 from tests.sim.random_plans import HORIZON, plans
 from tests.sim.rich_plan import rich_plan
 
 VIOLATED = Violation("drive", 9, 8, 1, "ns", (("decode", 9),), ("a faster board",))
+NECESSITY = Necessity("path", "drive", 9, 8, "ns", (("decode", 9),))
 REPORT = SearchReport(
     name="heft", status="done", objective=("energy", "latency"), value=3, bound=2.5, gap=0.5, overrun=1.0, evaluated=7,
     modes={"any": ModeResult("feasible", 1)}, notes={"a": "cut"}, proposed=8, conflict=("deadline",), scope="all",
-    whole_stages="open", proof=Proof("bounds", "x"), source="a paper",
+    whole_stages="open", proof=Proof("bounds", "x", (NECESSITY,)), source="a paper",
     options={"on": True, "share": 0.5, "n": 1, "s": ""}, facts={"steps": [1, {"b": None}]}, rounds=2,
     fixed_point=False, compared_latency_ns={"heft": 9}, portfolio=("list search under edf",),
     found_by="CP-SAT under fp", open=(OpenRequirement("drive", 9, 7, 8, "ns"),), decide=("more time",),

@@ -7,6 +7,7 @@ from typing import Any
 
 from socsched.cost.cost import Segment
 from socsched.planning.evidence import Bandwidth, Power
+from socsched.planning.necessity import Necessity, Proof
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task, Transition, Violation
 from socsched.planning.search_report import SearchReport
 from socsched.trace.trace import Instant, Job, Slice, Trace
@@ -119,7 +120,14 @@ def make_infeasible(plan: Plan) -> Plan:
         (("execution", 90 * MS), ("interference on <cpu>", 30 * MS)),
         ("a faster mode: MAXN", "drop fp32"),
     )
-    return replace(plan, verdict="infeasible", violations=(violation,))
+    return refuted(replace(plan, violations=(violation,)))
+
+
+def refuted(plan: Plan) -> Plan:
+    """Return the plan as infeasible, with a proof of it."""
+    necessity = Necessity("path", "deadline of lidar-detection", 90 * MS, 80 * MS, "ns", (("execution", 90 * MS),))
+    proof = Proof("lower bound", "deadline of lidar-detection: at least 90 ms, allowed 80 ms", (necessity,))
+    return replace(plan, verdict="infeasible", solver=replace(plan.solver, proof=proof))
 
 
 def build_trace(plan: Plan, frames: int = 20, kind: str = "simulated", late_frame: int = 7) -> Trace:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from report_samples import refuted
 from rich.console import Console
 
 from socsched.planning.evidence import Power
@@ -85,8 +86,7 @@ def test_kinds_of_change_are_named(plan: Plan, changes: dict[str, Any], reported
 def test_changed_requirements_are_named_and_a_worse_verdict_is_reported_once(plan: Plan) -> None:
     chain, sensor = plan.chains[0], plan.sensors[0]
     b = replace(
-        plan,
-        verdict="infeasible",
+        refuted(plan),
         chains=(replace(chain, deadline_ns=50 * MS, max_age_ns=7 * MS), *plan.chains[1:]),
         sensors=(replace(sensor, period_ns=sensor.period_ns // 2), *plan.sensors[1:]),
     )

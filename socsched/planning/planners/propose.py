@@ -12,6 +12,7 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
+from socsched.models.tiles import TILE
 from socsched.planning.candidate import assess_deployment, objectives, score
 from socsched.planning.cutting.search import cutter_of
 from socsched.planning.cutting.work import Sliced
@@ -24,7 +25,7 @@ from socsched.planning.planner import POLICIES, modes_of, write_plan
 from socsched.planning.planners.base import Ask, Planner, Proposal
 from socsched.planning.refutation import by_bounds
 from socsched.planning.solution import Solution
-from socsched.planning.unplaceable import unmappable_stages, unplaceable
+from socsched.planning.unplaceable import no_engine, unmappable_stages, unplaceable
 from socsched.planning.workload import NO_LIMITS, Limits, Unconnectable, Workload
 
 
@@ -68,10 +69,18 @@ def make_plan(
         raise refusals[0]
     if not found:
         option = next((m for m in modes if m.default), modes[0])
-        return unplaceable(graph, CostModel(platform, option, work, profile), policy, goals)
+        lacking = [no_engine(graph, CostModel(platform, mode, work, profile)) for mode in modes]
+        return unplaceable(
+            graph,
+            CostModel(platform, option, work, profile),
+            policy,
+            goals,
+            lacking[modes.index(option)] if all(lacking) else (),
+        )
     best, proposal = min(found, key=lambda pair: (pair[0].candidate.verdict != "feasible", *pair[0].score))
     solutions = [each for each, _ in found]
-    if best.candidate.verdict != "feasible":
+    covered = len(found) == len(modes) and not any(_beyond(each) for _, each in found)
+    if best.candidate.verdict != "feasible" and covered:
         solutions = [_refuted(each, pipeline, graph) for each in solutions]
         best = next(each for each in solutions if each.candidate is best.candidate)
     plan = write_plan(best, solutions, goals, None, pipeline)
@@ -86,6 +95,11 @@ def make_plan(
         facts=proposal.facts,
     )
     return replace(plan, solver=report)
+
+
+def _beyond(proposal: Proposal) -> bool:
+    """Return whether a proposal shares engines or computes in tiles, which lower bounds on costs do not cover."""
+    return bool(proposal.splits) or any(TILE in stage.params for stage in proposal.workload.graph.pipeline.stages)
 
 
 def _refuted(found: Solution, pipeline: Pipeline, graph: TaskGraph) -> Solution:

@@ -103,7 +103,7 @@ def _shallow(candidate: Candidate) -> Candidate:
             candidate = here
             break
     needed = {
-        name: -(-response.value // task.period_ns)
+        name: max(response.value - task.cost_ns, 0) // task.period_ns + 1
         for task in candidate.assessment.tasks
         if (response := candidate.assessment.responses[name := task.name]).bounded
     }

@@ -40,6 +40,7 @@ def _queue(violation: Violation, workload: Workload) -> Iterator[str]:
     producer, _, consumer = name.partition(">")
     period = workload.graph.period_ns.get(producer)
     if period:
-        frames, stage = -(-violation.demand // period), workload.graph.stage(consumer or producer)
+        stage = workload.graph.stage(consumer or producer)
+        frames = max(stage.queue, workload.graph.stage(producer).queue, 1) + -(-violation.gap // period)
         where = uncut(stage.name, stage.params)
         yield f"allow {frames} frames in flight there (queue: {frames} at {where}), if deadlines permit"

@@ -144,6 +144,13 @@ class Task(Activation, Placement, Execution, Scheduling):
     params: Mapping[str, Json] = field(default_factory=dict)
     why: Line = ""
 
+    def room_ns(self) -> int:
+        """Return the longest response (ns) with which no frame is dropped.
+
+        A job that ends by then, and may take `cost_ns`, has begun before the frame `queue` frames later arrives.
+        """
+        return max(self.queue, 1) * self.period_ns + max(self.cost_ns - 1, 0)
+
 
 FILE_ORDER = (
     "name", "kind", "engine", "lanes", "precision", "runtime", "after", "reads", "timer", "period_ns", "offset_ns",

@@ -124,10 +124,10 @@ def _chains(assessment: Assessment) -> list[Violation]:
 
 
 def _queues(assessment: Assessment) -> list[Violation]:
-    """Return queues that may overflow: the frame `queue` frames earlier must be done when a frame is released."""
+    """Return queues that may overflow: the frame `queue` frames earlier must have begun when a frame is released."""
     found = []
     for task in assessment.tasks:
-        response, room = assessment.responses[task.name], max(task.queue, 1) * task.period_ns
+        response, room = assessment.responses[task.name], task.room_ns()
         if response.bounded and response.value > room:
             terms = tuple(path_terms(task.name, assessment.responses))
             found.append(_violation(f"queue of {task.name} ({task.queue} may wait)", response.value, room, "ns", terms))

@@ -52,15 +52,15 @@ def test_queues_are_as_deep_as_a_line_needs(count: int) -> None:
     assert plan.verdict == "feasible"
     depths = {task.name: task.queue for task in plan.tasks if task.kind == "stage"}
     assert depths["t0"] == 1
-    assert max(depths.values()) <= count
+    assert max(depths.values()) == max(count - 1, 1)
     assert plan.solver.chosen == ({name: {"queue": depth} for name, depth in depths.items() if depth > 1} or None)
     assert from_document(to_document(plan), "plan.json") == plan
     found = _accounted(plan)
     assert found["completed"] and not found["missed"] and not found["dropped"]
-    if count > 1:
-        stated = _plan(pipeline, platform("full", "segment"))
-        assert stated.verdict == "infeasible", "one frame may wait, as stated"
-        assert stated.solver.chosen is None
+    stated = _plan(pipeline, platform("full", "segment"))
+    # the second job begins when the first ends, after 9 of 10 ms, and the third after 18
+    assert stated.verdict == ("feasible" if count < 3 else "undecided"), "one frame may wait, as stated"
+    assert stated.solver.chosen is None and stated.solver.proof is None
 
 
 def test_a_line_that_no_depth_saves_is_infeasible_with_a_proof_for_all_depths() -> None:

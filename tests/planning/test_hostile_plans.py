@@ -107,7 +107,9 @@ DAMAGE = {
     "solver.modes.X.verdict: expected text": _set("solver", to={"modes": {"X": {"verdict": 3}}}),
     "solver.objective: expected one or more of latency, longest": _set("solver", to={"objective": "latency,speed"}),
     "solver.options.share: expected text, a number": _set("solver", to={"options": {"share": [1]}}),
-    "solver.proof.text: expected text": _set("solver", to={"proof": {"method": "bounds", "text": 1}}),
+    "solver.proof.text: expected text": _set(
+        "solver", to={"proof": {"method": "bounds", "necessities": [], "text": 1}}
+    ),
     "solver.value: expected a number": _set("solver", to={"value": True}),
     "bandwidth.terms: expected a list": _set("bandwidth", to={"terms": {"a": 1}}),
     "uncertainty.ties[0].stage: expected text": _set(

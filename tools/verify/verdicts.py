@@ -4,8 +4,8 @@ Usage: python -m tools.verify.verdicts [--feasible 2000] [--infeasible 2000] [--
        python -m tools.verify.verdicts --shipped [--output FILE.json]
 
 *Feasible*: 1 to 6 stages with joins, sampling of tasks and sensors, jitter, offsets, sporadic sources, traffic, gangs
-and several engines are planned without deadlines and simulated from `phases` vectors of phases and seeds; the deadlines are
-then 2 % above the longest responses seen, and the pipeline is planned again.  `infeasible` is wrong, `undecided` is a
+and several engines are planned without deadlines and simulated from `phases` vectors of phases and seeds; the deadlines
+are then 2 % above the longest responses seen, and the pipeline is planned again.  `infeasible` is wrong, `undecided` a
 weakness of the analysis, or the simulation missed the worst case.  *Infeasible*: a requirement is exceeded by at least
 2 % whatever the mapping and the schedule, by kind; `feasible` is wrong, and the share proved is printed.  `--shipped`
 prints the verdict of every shipped pipeline on every shipped platform, and what `infeasible` rests on.
@@ -321,12 +321,11 @@ def _longer_than_period(draw: Random, w: Writer) -> Drawn:
 
 
 def _path(draw: Random, w: Writer) -> Drawn:
-    """A deadline below the times on the path from a source of the chain, or of what it waits for."""
+    """A deadline below the times on the path from a source of the chain, or from one that it waits for."""
     period = draw.choice(PERIODS[2:])
     late = round(draw.uniform(0, 0.5) * period, 3) if draw.random() < 0.5 else 0.0
-    jitter = round(draw.uniform(0.05, 0.3) * period, 3) if draw.random() < 0.5 else 0.0
     first = w.sensor(period)
-    second = w.sensor(period, offset=f"{late} ms", **({"jitter": f"{jitter} ms"} if jitter else {}))
+    second = w.sensor(period, offset=f"{late} ms")
     sums, ends = [], []
     for sensor in (first, second):
         before, total = sensor, 0.0
@@ -337,7 +336,7 @@ def _path(draw: Random, w: Writer) -> Drawn:
         ends.append(before)
     last = draw.uniform(0.05, 0.2) * period
     end = w.stage({draw.choice(w.engines): last}, after=ends)
-    least = max(sums[0], sums[1] + late + jitter) + last
+    least = max(sums[0], sums[1] + late) + last
     path = [first, *(n for n in w.stages if n != end and _leads(w, first, n)), end]
     w.chain(path, f"{round(least / MARGIN * 1e6)} ns")
     return w.drawn()

@@ -114,7 +114,7 @@ def cutter_of(
     for stage in pipeline.stages:
         if stage.name not in known:
             if clock.over():
-                cutter.left += (stage.name,)
+                cutter.left += (stage.name,) if stage.modelled else ()
                 continue
             if stage.name not in apart:
                 apart[stage.name] = taken_apart(pipeline, stage, workload.model)

@@ -81,7 +81,7 @@ def unmet(plan: Plan, level: HighLevel) -> tuple[Violation, ...]:
             found.append(_violation(f"deadline of chain {chain.name} {why}", value, chain.deadline_ns, terms))
     for task in plan.tasks:
         answer = level.responses.get(task.name)
-        room = max(task.queue, 1) * task.period_ns
+        room = task.room_ns()
         if answer is not None and (not answer.bounded or answer.value > room):
             found.append(_violation(f"queue of {task.name} {why}", answer.value, room, answer.terms))
         elif answer is not None and task.on_late != "continue" and answer.value > task.deadline_ns:

@@ -122,7 +122,7 @@ def unmet(plan: Plan, responses: Mapping[str, Response]) -> list[str]:
             found.append(f"data age of chain {chain.name}")
     for task in plan.tasks:
         answer = responses[task.name]
-        if not answer.bounded or answer.value > max(task.queue, 1) * task.period_ns:
+        if not answer.bounded or answer.value > task.room_ns():
             found.append(f"queue of {task.name} ({task.queue} may wait)")
         elif plan.policy == "edf" and task.on_late != "continue" and answer.value > task.deadline_ns:
             found.append(f"local deadline of {task.name}, after which its jobs {task.on_late}")

@@ -31,7 +31,8 @@ class Duration(int):
 class ChainFigures:
     """Frames of one chain and their response times (reaction times where a stage samples); None without frames.
 
-    `missed`: completed late, or unfinished at the deadline; `dropped`: lost before the end of the chain.
+    `missed`: completed late, or unfinished at the deadline; `dropped`: lost before the end of the chain; `stale`:
+    outputs whose data were older than the chain allows.
     """
 
     name: str
@@ -40,6 +41,7 @@ class ChainFigures:
     completed: int
     missed: int
     dropped: int
+    stale: int
     mean: Duration | None
     p50: Duration | None
     p99: Duration | None
@@ -48,8 +50,8 @@ class ChainFigures:
 
     @property
     def met(self) -> bool:
-        """Return whether every frame was in time."""
-        return not self.missed and not self.dropped
+        """Return whether every frame was in time, and no output too old."""
+        return not self.missed and not self.dropped and not self.stale
 
 
 def _chain(name: str, deadline_ns: int, found: ChainDocument) -> ChainFigures:
@@ -61,6 +63,7 @@ def _chain(name: str, deadline_ns: int, found: ChainDocument) -> ChainFigures:
         completed=found["completed"],
         missed=found["missed"],
         dropped=found["dropped"],
+        stale=found["stale"],
         mean=_duration(times["mean"]),
         p50=_duration(times["p50"]),
         p99=_duration(times["p99"]),

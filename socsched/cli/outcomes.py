@@ -34,11 +34,11 @@ def show_refusal(output: Output, plan: Plan) -> int:
 
 
 def outcome_code(result: Mapping[str, Any], paced: bool = True) -> int:
-    """Return the exit code of a command that simulates or runs: 1 if a frame was late, dropped or aborted.
+    """Return the exit code of a command that simulates or runs: 1 if a frame was late, dropped, aborted, or stale.
 
     Frames not released at a sensor's rate (not `paced`) cannot be late.
     """
-    lost = sum(chain["missed"] * paced + chain["dropped"] for chain in result["chains"].values())
+    lost = sum((chain["missed"] + chain["stale"]) * paced + chain["dropped"] for chain in result["chains"].values())
     lost += sum(account["aborted"] for account in result.get("run", {}).get("accounts", {}).values())
     return EXIT_VIOLATED if lost else EXIT_OK
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from socsched.descriptor.pipeline import Pipeline, Stage
@@ -12,6 +12,7 @@ from socsched.graph.operators import Operator, StageWork
 from socsched.graph.rules import Decision, check_operators, decide
 from socsched.lint.accelerators import Accelerator
 from socsched.lint.diagnostic import (
+    DROPPED_INPUT,
     INVALID_FILE,
     NO_ENGINE,
     OPEN_SHAPE,
@@ -25,6 +26,7 @@ from socsched.lint.diagnostic import (
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
+from socsched.planning.schedulability.high_level import DROPPED, Triggered, is_mixed, loose_triggers
 
 PlaceOf = Callable[[str], Place]
 """Returns the position of a stage or task."""
@@ -44,12 +46,14 @@ class _Case:
 def check_pipeline(
     pipeline: Pipeline, platform: Platform, chosen: Sequence[Accelerator], at: PlaceOf, notes: bool = False
 ) -> Iterator[Diagnostic]:
-    """Yield what the accelerators do not run of a pipeline's networks.
+    """Yield what the accelerators do not run of a pipeline's networks, and hard stages that overruns leave waiting.
 
     An operator that falls back is a warning, and a stage that no engine runs an error, unless engines run it in parts.
     With `notes`, conditions that shapes do not decide are reported too.
     """
     yield from _gaps(chosen, at(""))
+    if any(stage.high for stage in pipeline.stages):
+        yield from _dropped_inputs(pipeline.stages, at)
     for stage in pipeline.stages:
         if stage.model is None:
             continue
@@ -79,6 +83,8 @@ def check_plan(plan: Plan, pipeline: Pipeline, chosen: Sequence[Accelerator], at
     yield from _gaps(
         [accelerator for accelerator in chosen if {task.engine for task in plan.tasks} & set(accelerator.names)], at("")
     )
+    if is_mixed(plan):
+        yield from _dropped_inputs(plan.tasks, at)
     engines = {name: accelerator for accelerator in chosen for name in accelerator.names}
     stages = {stage.name: stage for stage in pipeline.stages}
     resident: dict[str, int] = {}
@@ -100,6 +106,14 @@ def check_plan(plan: Plan, pipeline: Pipeline, chosen: Sequence[Accelerator], at
                 engines=(name,),
                 sources=(engines[name].engine.operators.source,),
             )
+
+
+def _dropped_inputs(stages: Iterable[Triggered], at: PlaceOf) -> Iterator[Diagnostic]:
+    """Yield hard stages that wait for one that is not hard, so that no plan with two levels is proved."""
+    for name, before in loose_triggers(stages):
+        text = f"{name} is hard and waits for {before}, which is not: {DROPPED}"
+        hint = f"make {before} hard, or sample it with reads"
+        yield Diagnostic(DROPPED_INPUT, "error", text, at(name), name, hint=hint)
 
 
 def _gaps(chosen: Sequence[Accelerator], place: Place) -> Iterator[Diagnostic]:

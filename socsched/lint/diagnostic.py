@@ -18,8 +18,17 @@ NO_ENGINE, UNKNOWN_OPERATOR, UNAVAILABLE, RESIDENT_JOBS = (
     "unavailable",
     "resident-jobs",
 )
-INVALID_FILE, BAD_REQUEST, OPEN_SHAPE = "invalid-file", "request", "open-shape"
-OTHER_RULES = (NO_ENGINE, UNKNOWN_OPERATOR, UNAVAILABLE, RESIDENT_JOBS, INVALID_FILE, BAD_REQUEST, OPEN_SHAPE)
+INVALID_FILE, BAD_REQUEST, OPEN_SHAPE, DROPPED_INPUT = "invalid-file", "request", "open-shape", "dropped-input"
+OTHER_RULES = (
+    NO_ENGINE,
+    UNKNOWN_OPERATOR,
+    UNAVAILABLE,
+    RESIDENT_JOBS,
+    INVALID_FILE,
+    BAD_REQUEST,
+    OPEN_SHAPE,
+    DROPPED_INPUT,
+)
 """Names of rules that concern no operator."""
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 

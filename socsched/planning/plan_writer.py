@@ -87,7 +87,8 @@ def write_plan(
         provenance=provenance(assessment.tasks, assessment),
         tool={"name": "socsched", "schema_version": SCHEMA_VERSION},
     )
-    return judge_high_level(plan)
+    hard = {chain.name for chain in workload.graph.pipeline.chains if chain.criticality == "hard"}
+    return judge_high_level(plan, hard)
 
 
 def _name_part(task: Task) -> Task:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from socsched.planning.plan import Plan
 
 OWN, SAME, SAMPLED = 0, 1, 2
+NO_LIMIT = 1 << 62
+"""Largest age of data where none is required (ns)."""
 
 
 def make_chain_tables(plan: Plan, sources: Sequence[str]) -> dict[str, array[int]]:
@@ -24,10 +26,11 @@ def make_chain_tables(plan: Plan, sources: Sequence[str]) -> dict[str, array[int
     conversions = {task.name for task in plan.tasks if task.kind == "conversion"}
     entries: dict[int, list[dict[str, int]]] = {index: [] for index in range(len(names))}
     starts: dict[int, list[int]] = {index: [] for index in range(len(sources))}
-    deadlines, exact = array("q"), array("q")
+    deadlines, ages, exact = array("q"), array("q"), array("q")
     rows = 0
     for chain, result in enumerate(plan.chains):
         deadlines.append(result.deadline_ns)
+        ages.append(NO_LIMIT if result.max_age_ns is None else result.max_age_ns)
         path = result.path
         if path[0] in source_of:
             starts[source_of[path[0]]].append(chain)
@@ -50,7 +53,7 @@ def make_chain_tables(plan: Plan, sources: Sequence[str]) -> dict[str, array[int
             entry["last"] = int(position == len(path) - 1)
             entries[number[name]].append(entry)
         exact.append(int(plain))
-    tables: dict[str, array[int]] = {"c_deadline": deadlines, "c_exact": exact}
+    tables: dict[str, array[int]] = {"c_deadline": deadlines, "c_max_age": ages, "c_exact": exact}
     columns = ("chain", "mode", "row", "previous", "producer", "last", "loses")
     tables.update({f"o_{column}": array("q") for column in (*columns, "first", "count")})
     for index in range(len(names)):

@@ -73,7 +73,7 @@ _RANGES = {
     "n_swap_rate": (1, MOST_RATE), "n_linger": _TIME, "n_quantum": (1, LONGEST_NS), "slot_speed": (1, 1024),
     "s_period": (1, LONGEST_NS), "s_offset": _TIME, "s_jitter": _TIME, "s_gap": _TIME, "s_lost": (0, 0),
     "s_delay": (0, 0), "s_burst": (0, 0), "s_jitter_after": _BIT, "s_loop": _BIT,
-    "c_deadline": _TIME, "c_exact": _BIT, "o_mode": (0, 2), "o_last": _BIT, "o_loses": _BIT,
+    "c_deadline": _TIME, "c_max_age": (0, 1 << 62), "c_exact": _BIT, "o_mode": (0, 2), "o_last": _BIT, "o_loses": _BIT,
     "c_term0": _ORDER, "c_term1": _ORDER, "c_dynamic": _BIT, "c_slow": _BIT,
     "d_worst": (0, 4 * LONGEST_NS), "d_share": (0, 1 << 20), "d_cost": (0, 8 * LONGEST_NS), "d_timer": _BIT,
     "d_period": (1, LONGEST_NS), "d_deadline": _TIME, "d_jitter": _TIME, "d_gap": _TIME,

@@ -22,6 +22,7 @@ def totals(simulated: SimulationRun) -> Totals:
             int(found.ints("chain_completed")[index]),
             int(found.ints("chain_missed")[index]),
             int(found.ints("chain_dropped")[index]),
+            int(found.ints("chain_stale")[index]),
             _histogram(simulated, "chains", 2 * index),
             _histogram(simulated, "chains", 2 * index + 1),
         )

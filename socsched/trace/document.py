@@ -50,6 +50,7 @@ class ChainDocument(TypedDict):
     completed: int
     missed: int
     dropped: int
+    stale: int
     response_time_ns: ResponseTimes
     data_age_ns: Ages
 

@@ -87,7 +87,8 @@ def chain_figures(trace: Trace, plan: Plan, chain: ChainResult) -> ChainDocument
     `dropped`: the frame was lost at the source or before the first stage that samples, and never reached the end.
     `completed` and `missed` exclude dropped frames; `missed` counts frames completed late and those whose deadline
     passed unfinished.  A frame unfinished at the end with its deadline still ahead is in neither.  `data_age_ns` is,
-    for every job of the last stage, its completion minus the release of the source frame it acted on along this path.
+    for every job of the last stage, its completion minus the release of the source frame it acted on along this path;
+    `stale` counts those above the chain's largest age.
     """
     return _chain_figures(record_of(trace, plan), chain)
 
@@ -95,15 +96,21 @@ def chain_figures(trace: Trace, plan: Plan, chain: ChainResult) -> ChainDocument
 def _chain_figures(record: Record, chain: ChainResult) -> ChainDocument:
     arrivals = record.arrivals(chain)
     fates = record.fates(chain, arrivals)
-    response = fates.response_ns
+    response, ages = fates.response_ns, record.ages(chain, arrivals)
     return {
         "released": len(fates.release_ns),
         "completed": len(response),
         "missed": int(fates.missed.sum()),
         "dropped": int(fates.dropped.sum()),
+        "stale": stale(chain, ages),
         "response_time_ns": cast("ResponseTimes", _summary(response, RESPONSE)),
-        "data_age_ns": cast("Ages", _summary(record.ages(chain, arrivals), AGE)),
+        "data_age_ns": cast("Ages", _summary(ages, AGE)),
     }
+
+
+def stale(chain: ChainResult, ages: Ints) -> int:
+    """Return the number of data ages (ns) above the largest that a chain may have."""
+    return 0 if chain.max_age_ns is None else int((ages > chain.max_age_ns).sum())
 
 
 def frame_fates(trace: Trace, plan: Plan, chain: ChainResult) -> Fates:

@@ -131,6 +131,7 @@ class ChainTotals:
     completed: int
     missed: int
     dropped: int
+    stale: int
     response_ns: Histogram
     age_ns: Histogram
 
@@ -183,6 +184,7 @@ def _chain(chain: ChainTotals) -> ChainDocument:
         "completed": chain.completed,
         "missed": chain.missed,
         "dropped": chain.dropped,
+        "stale": chain.stale,
         "response_time_ns": cast("ResponseTimes", chain.response_ns.summary(metrics.RESPONSE)),
         "data_age_ns": cast("Ages", chain.age_ns.summary(metrics.AGE)),
     }
@@ -219,7 +221,7 @@ def totals(trace: Trace, plan: Plan) -> Totals:
         arrivals = record.arrivals(chain)
         fates = record.fates(chain, arrivals)
         response, ages = fates.response_ns, record.ages(chain, arrivals)
-        lost = (int(fates.missed.sum()), int(fates.dropped.sum()))
+        lost = (int(fates.missed.sum()), int(fates.dropped.sum()), metrics.stale(chain, ages))
         spread = (Histogram.of(response), Histogram.of(ages))
         chains[chain.name] = ChainTotals(len(fates.release_ns), len(response), *lost, *spread)
     power = metrics.Steps(columns, "power_mw", trace.duration_ns)

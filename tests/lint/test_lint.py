@@ -54,6 +54,26 @@ def test_a_pipeline_is_reported_at_the_lines_of_its_stages() -> None:
         assert entry.level == "warning" and entry.sources and entry.engines == ("dla0", "dla1")
 
 
+@pytest.mark.parametrize(("levels", "first", "found"), [(True, "firm", 1), (True, "hard", 0), (False, "firm", 0)])
+def test_a_hard_stage_that_waits_for_one_that_overruns_drop_is_an_error(
+    tmp_path: Path, levels: bool, first: str, found: int
+) -> None:
+    time = "time: {value: 1 ms, kind: assumed, note: a test, error: 0}"
+    costs = "[{platform: rk3588, mode: performance, engine: cpu, precision: fp32, " + time + "}]"
+    stage = "title: t, precisions: [fp32], costs: " + costs
+    high = ", high: 2" if levels else ""
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        "schema_version: '1'\nname: p\ntitle: p\n"
+        "sensors: {cam: {kind: camera, period: 50 ms, bytes_per_frame: 1 kB, assumed: a test}}\n"
+        f"stages:\n  b: {{after: [cam], criticality: {first}, {stage}}}\n"
+        f"  c: {{after: [b], criticality: hard{high}, {stage}}}\n"
+        "chains: {k: {path: [cam, b, c], deadline: 40 ms, assumed: a test}}\n"
+    )
+    reported = lint_file(str(file), "rk3588")
+    assert [(each.rule, each.stage, each.place.line) for each in reported] == [("dropped-input", "c", 7)] * found
+
+
 def test_a_runtime_without_the_accelerator_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert lint("pointpillars", "-p", ORIN, "--runtime-version", "11.2") == 1
     assert "TensorRT 11.0 to 11.3 has no DLA" in capsys.readouterr().out

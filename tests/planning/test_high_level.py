@@ -11,6 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from socsched.api.simulation import simulate_plan
+from socsched.cli.outcomes import outcome_code
+from socsched.cost.cost import Segment
 from socsched.descriptor.pipeline import PER_COST, High, Pipeline, Stage
 from socsched.faults.model import Faults, Overrun
 from socsched.models.work import stage_work
@@ -19,7 +22,7 @@ from socsched.planning.planner import make_plan
 from socsched.planning.schedulability.high_level import AMC, RESERVED, high_level, judge_high_level, unmet
 from socsched.sim.engine import run, simulate
 from socsched.trace.trace import Trace
-from tests.sim.builders import MS, chain, engine, plan, task
+from tests.sim.builders import MS, chain, engine, plan, sensor, task
 from tests.sim.toy_platform import figure, lines, platform, takes, workloads
 
 US = 1_000
@@ -205,3 +208,90 @@ def test_work_at_the_planned_times_only_is_not_affected() -> None:
     made = make_plan(_pipeline(2.0), platform("full", "segment"), work=stage_work, policy="fp")
     plain = replace(made, tasks=tuple(replace(t, high_ns=0) for t in made.tasks))
     assert repr(simulate(made, 400 * MS)) == repr(simulate(plain, 400 * MS))
+
+
+def two_sides(*path: str, **criticality: str) -> Plan:
+    """Return a hard line a, c; c also waits for d, b; each task on its own lane, c on the last one."""
+    after = {"a": ("cam",), "d": ("cam",), "b": ("d",), "c": ("a", "b")}
+    times = {"a": 3, "d": 2, "b": 4, "c": 1}
+    tasks = [
+        task(
+            name, times[name] * MS, after=names, period_ns=20 * MS, queue=2, lanes=(lane,), priority=lane,
+            criticality=criticality.get(name, "hard"), high_ns=6 * MS if name == "a" else 0,
+        )
+        for lane, (name, names) in enumerate(after.items())
+    ]  # fmt: skip
+    cores = engine(policy="fp", lanes=4)
+    chains = (chain("brake", path or ["cam", "a", "c"], 20 * MS),)
+    return plan(tasks, [cores], policy="fp", verdict="feasible", sensors=(sensor("cam", 20 * MS),), chains=chains)
+
+
+@pytest.mark.parametrize("loose", [{"b": "firm"}, {"d": "firm", "b": "firm"}, {"a": "soft"}, {"d": "soft"}])
+def test_a_hard_task_that_waits_for_one_that_is_dropped_is_not_proved(loose: dict[str, str]) -> None:
+    """Whichever of the join's sides it is, the slower one too; with every trigger hard the plan is proved."""
+    made = two_sides(**loose)
+    found = judge_high_level(made)
+    assert found.verdict == "undecided"
+    assert all("dropped at the high level" in violation.requirement for violation in found.violations)
+    assert judge_high_level(two_sides()).verdict == "feasible"
+    assert judge_high_level(two_sides(c="firm", b="firm", d="soft")).verdict == "feasible"
+
+
+def test_a_hard_chain_through_a_stage_that_is_dropped_is_not_proved() -> None:
+    made = two_sides("cam", "a", "c", c="firm")
+    assert judge_high_level(made).verdict == "feasible"
+    (found,) = judge_high_level(made, {"brake"}).violations
+    assert found.requirement.startswith("c, in hard chain brake, is firm")
+
+
+def test_the_age_of_data_is_judged_at_the_high_level() -> None:
+    """30 + 50 + 2 ms once `a` takes 30; the frames of a sensor that is sampled are 50 ms old at most."""
+    tasks = (
+        hard("a", 10, 30, 50, 0, timer=False, after=("cam",)),
+        hard("ctl", 2, 2, 30, 1, lanes=(1,), reads=("a",)),
+    )
+    made = fixed(*tasks, lanes=2, sensors=(sensor("cam", 50 * MS),))
+    for most, verdict in ((81, "undecided"), (82, "feasible")):
+        aged = replace(chain("c", ["cam", "a", "ctl"], 200 * MS), max_age_ns=most * MS)
+        assert judge_high_level(replace(made, chains=(aged,))).verdict == verdict
+    for most, verdict in ((51, "undecided"), (52, "feasible")):
+        aged = replace(chain("c", ["cam", "ctl"], 200 * MS), max_age_ns=most * MS)
+        reads = replace(tasks[1], reads=("cam",))
+        assert judge_high_level(replace(made, tasks=(tasks[0], reads), chains=(aged,))).verdict == verdict
+
+
+@pytest.mark.parametrize("in_flight", [1, 2])
+def test_a_killed_job_loses_its_longer_segment_at_the_high_level(in_flight: int) -> None:
+    """`low` overruns and is killed by `top` in its last part, which it begins again: 2 + 9 + 2 x (what it had done)."""
+    parts = tuple(Segment(f"low.{n}", 3 * MS, 0, 0) for n in range(2))
+    low = task(
+        "low", period_ns=60 * MS, segments=parts, high_ns=12 * MS, criticality="hard", priority=1, queue=1,
+        offset_ns=1 * MS,
+    )  # fmt: skip
+    top = hard("top", 2, 2, 20, 0)
+    unit = engine(policy="fp", preemption="restart", in_flight=in_flight)
+    made = plan([top, low], [unit], policy="fp", verdict="feasible", chains=[chain("low", ["low"], 60 * MS)])
+    answer = high_level(made).responses["low"]
+    assert answer.bounded
+    worst = 0
+    for shift in range(0, 20):
+        moved = replace(made, tasks=(replace(top, offset_ns=shift * MS), low))
+        trace = simulate(moved, 600 * MS, faults=always("low"))
+        worst = max(worst, *(end - 1 - n * 60 for n, (_, end, _) in enumerate(jobs(trace, "low"))))
+    assert 16 < worst * MS <= answer.value
+
+
+def test_outputs_with_data_above_the_largest_age_count_as_stale() -> None:
+    tasks = (
+        task("a", 2 * MS, after=("cam",), period_ns=50 * MS),
+        task("ctl", 1 * MS, reads=("a",), period_ns=20 * MS, lanes=(1,)),
+    )
+    ages = [replace(chain(f"c{most}", ["cam", "a", "ctl"], 900 * MS), max_age_ns=most * MS) for most in (31, 40, 60)]
+    made = plan(tasks, [engine(lanes=2)], sensors=(sensor("cam", 50 * MS),), chains=ages)
+    found = simulate_plan(made, 1000 * MS)
+    # samples at 20 n: ages after the end are 21, 41, 11, 31, 51 in turn
+    stale = {name: entry["stale"] for name, entry in found.figures["chains"].items()}
+    assert stale == {"c31": 19, "c40": 19, "c60": 0}
+    assert outcome_code(found.figures) == 1
+    kept = replace(made, chains=(ages[2],))
+    assert outcome_code(simulate_plan(kept, 1000 * MS).figures) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from hypothesis import strategies as st
@@ -134,7 +135,8 @@ def _chains(draw: st.DrawFn, tasks: list[Task]) -> tuple[object, ...]:
             if path[0] == "s":
                 break
         if len(path) > 1 and len(set(path)) == len(path):
-            found.append(chain(f"c{index}", path, draw(st.integers(20, 600))))
+            age = draw(st.none() | st.integers(20, 600))
+            found.append(replace(chain(f"c{index}", path, draw(st.integers(20, 600))), max_age_ns=age))
     return tuple(found)
 
 

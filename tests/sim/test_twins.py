@@ -42,7 +42,18 @@ def test_compiled_kernel_equals_the_interpreted_one(data: st.DataObject) -> None
     one, other = (run(made, HORIZON, 3, None, harm, implementation=i) for i in (compiled(), "python"))
     assert one.trace is not None and other.trace is not None
     same(one.trace, other.trace)
-    for name in ("released", "done", "dropped", "aborted", "late", "busy_time", "chain_missed", "chain_completed"):
+    names = (
+        "released",
+        "done",
+        "dropped",
+        "aborted",
+        "late",
+        "busy_time",
+        "chain_missed",
+        "chain_completed",
+        "chain_stale",
+    )
+    for name in names:
         assert np.array_equal(one.outcome.ints(name), other.outcome.ints(name)), name
 
 
@@ -68,7 +79,7 @@ def compare_figures(made: Plan, expected: dict[str, Any], lean: SimulationRun) -
         assert not figures["jobs"] or figures["exec_ns"]["max"] == found.ints_of("execs", 2)[index]
     for index, chain in enumerate(made.chains):
         figures = expected["chains"][chain.name]
-        for name in ("released", "completed", "missed", "dropped"):
+        for name in ("released", "completed", "missed", "dropped", "stale"):
             assert figures[name] == found.ints(f"chain_{name}")[index], (chain, name)
         assert (figures["response_time_ns"]["max"] or 0) == max(found.ints_of("chains", 2)[2 * index], 0)
         assert (figures["data_age_ns"]["max"] or 0) == max(found.ints_of("chains", 2)[2 * index + 1], 0)

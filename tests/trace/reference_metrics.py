@@ -50,7 +50,8 @@ def chain_figures(trace: Trace, plan: Plan, chain: ChainResult) -> dict[str, Any
     `dropped`: the frame was lost at the source or before the first stage that samples, and never reached the end.
     `completed` and `missed` leave dropped frames out; `missed` counts those completed late and those whose deadline
     passed unfinished.  A frame unfinished at the end with its deadline still ahead is in neither.  `data_age_ns` is,
-    for every job of the last stage, its completion minus the release of the source frame it acted on along this path.
+    for every job of the last stage, its completion minus the release of the source frame it acted on along this path;
+    `stale` counts those above the chain's largest age.
     """
     fates = frame_fates(trace, plan, chain)
     response = [fate.finish_ns - fate.release_ns for fate in fates if fate.finish_ns >= 0 and not fate.dropped]
@@ -61,6 +62,7 @@ def chain_figures(trace: Trace, plan: Plan, chain: ChainResult) -> dict[str, Any
         "completed": len(response),
         "missed": sum(fate.missed for fate in fates),
         "dropped": sum(fate.dropped for fate in fates),
+        "stale": sum(chain.max_age_ns is not None and age > chain.max_age_ns for age in ages),
         "response_time_ns": _summary(response, ("mean", "p50", "p99", "p99_9", "max")),
         "data_age_ns": _summary(ages, ("p50", "p99", "max")),
     }

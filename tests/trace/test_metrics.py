@@ -33,6 +33,7 @@ def test_fields_are_those_of_the_format(tmp_path: Path) -> None:
                 "completed": 10,
                 "missed": 0,
                 "dropped": 0,
+                "stale": 0,
                 "response_time_ns": stats,
                 "data_age_ns": {"p50": 3, "p99": 3, "max": 3},
             }
@@ -129,6 +130,7 @@ def test_late_lost_open_and_pending_frames_are_distinguished() -> None:
         "completed": 2,
         "missed": 2,  # frame 1 was late, frame 3 unfinished at its deadline; frame 4 has until 395
         "dropped": 1,
+        "stale": 0,
         "response_time_ns": {"mean": 50, "p50": 40, "p99": 60, "p99_9": 60, "max": 60},
         "data_age_ns": {"p50": 40, "p99": 60, "max": 60},
     }

@@ -6,22 +6,37 @@ From then until no job is left, work that is not hard is dropped; jobs that have
   CPU lane under fixed priorities, with neither predecessor nor jitter, and its deadline is within its period.
 - Otherwise all work, hard tasks at their times of the high level: a level that drops work only removes interference.
   No theorem covers engines, gangs or chains more tightly, so that a plan which fails here is undecided.
+
+Neither holds if a hard task waits for one that is not hard, whose jobs may be dropped: such a plan is undecided, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from socsched.planning.plan import Plan, Task, Violation
-from socsched.planning.schedulability.chains import reaction_time
+from socsched.planning.schedulability.chains import data_age, reaction_time
 from socsched.planning.schedulability.plan_analysis import respond, stretches
 from socsched.planning.schedulability.published.amc_rtb import fixed_point
 from socsched.planning.schedulability.rta_fp import ceil_div
-from socsched.planning.schedulability.tasks import Response, RtTask, components, rt_tasks, single_resource
+from socsched.planning.schedulability.tasks import Response, RtTask, components, convert, rt_tasks, single_resource
 
 AMC = "AMC-rtb"
 RESERVED = "all work at the times of the high level"
+DROPPED = "its jobs are dropped at the high level of criticality"
+
+
+class Triggered(Protocol):
+    """A stage or task: its name, its triggers and its criticality."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def after(self) -> tuple[str, ...]: ...
+    @property
+    def criticality(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,40 +60,73 @@ def wcet_high(task: Task) -> int:
 
 def high_level(plan: Plan) -> HighLevel:
     """Return the bounds of hard tasks at the high level of criticality."""
-    tasks, more = rt_tasks(plan), {task.name: wcet_high(task) - task.wcet_ns for task in plan.tasks}
+    tasks = rt_tasks(plan)
     reason = _not_covered(plan, tasks)
     if not reason:
-        return HighLevel(AMC, _adaptive(plan, tasks, more))
-    hard = {task.name for task in plan.tasks if task.criticality == "hard"}
-    longer = {
-        name: replace(task, wcet=task.wcet + more[name], segment=task.segment + more[name] if task.segment else 0)
-        for name, task in tasks.items()
-    }
+        return HighLevel(AMC, _adaptive(plan, tasks))
+    # whatever follows from execution times follows from the longer ones: segments, and what a killed job loses
+    longer = convert([replace(task, wcet_ns=wcet_high(task)) for task in plan.tasks], plan.engines, plan.sensors)
     found = respond(plan.policy, longer, {name: task.deadline for name, task in tasks.items()})
-    return HighLevel(RESERVED, {name: found.tight[name] for name in hard}, reason)
+    return HighLevel(RESERVED, {task.name: found.tight[task.name] for task in plan.tasks if is_hard(task)}, reason)
 
 
-def judge_high_level(plan: Plan) -> Plan:
-    """Return a feasible plan with levels as undecided where hard requirements are not proved at the high level."""
+def is_hard(task: Triggered) -> bool:
+    """Return whether no job of a stage or task is dropped at the high level of criticality."""
+    return task.criticality == "hard"
+
+
+def loose_triggers(stages: Iterable[Triggered]) -> Iterator[tuple[str, str]]:
+    """Yield each hard stage or task that waits for one that is not hard, and the latter."""
+    known = {stage.name: stage for stage in stages}
+    for stage in known.values():
+        for name in stage.after if is_hard(stage) else ():
+            if name in known and not is_hard(known[name]):
+                yield stage.name, name
+
+
+def judge_high_level(plan: Plan, hard_chains: Collection[str] = ()) -> Plan:
+    """Return a feasible plan with levels as undecided where hard requirements are not proved at the high level.
+
+    `hard_chains`: chains that are hard themselves, and so may not lose a frame, whatever their stages.
+    """
     if plan.verdict != "feasible" or not is_mixed(plan):
         return plan
-    level = high_level(plan)
-    found = unmet(plan, level)
+    found = unmet(plan, high_level(plan), hard_chains)
     return replace(plan, verdict="undecided", violations=found) if found else plan
 
 
-def unmet(plan: Plan, level: HighLevel) -> tuple[Violation, ...]:
-    """Return the hard requirements that are not proved at the high level."""
+def unmet(plan: Plan, level: HighLevel, hard_chains: Collection[str] = ()) -> tuple[Violation, ...]:
+    """Return the hard requirements that are not proved at the high level; `hard_chains` as in `judge_high_level`.
+
+    While a hard task waits for one that is not hard, none is.
+    """
+    tasks = {task.name: task for task in plan.tasks}
+    lost = [(f"which triggers hard {name}", tasks[before]) for name, before in loose_triggers(plan.tasks)]
+    lost += [
+        (f"in hard chain {chain.name}", tasks[name])
+        for chain in plan.chains
+        if chain.name in hard_chains
+        for name in chain.path
+        if name in tasks and not is_hard(tasks[name])
+    ]
+    found = [
+        Violation(f"{task.name}, {where}, is {task.criticality}: {DROPPED}", 1, 0, 1, "stages", ((task.name, 1),), ())
+        for where, task in lost
+    ]
+    if found:
+        return tuple(found)
     why = f"at the high level of criticality, by {level.test}" + (f": {level.reason}" if level.reason else "")
-    found = []
-    hard = {task.name for task in plan.tasks if task.criticality == "hard"}
+    hard = {task.name for task in plan.tasks if is_hard(task)}
     for chain in plan.chains:
         parts = stretches(plan, chain)
-        if not all(part.last in level.responses for part in parts) or not hard.issuperset(_stages(plan, chain.path)):
+        if not hard.issuperset({part.last for part in parts if part.last} | _stages(plan, chain.path)):
             continue
         value, bounded, terms = reaction_time(parts, level.responses)
         if not bounded or value > chain.deadline_ns:
             found.append(_violation(f"deadline of chain {chain.name} {why}", value, chain.deadline_ns, terms))
+        value, bounded, terms = data_age(parts, level.responses)
+        if chain.max_age_ns is not None and (not bounded or value > chain.max_age_ns):
+            found.append(_violation(f"data age of chain {chain.name} {why}", value, chain.max_age_ns, terms))
     for task in plan.tasks:
         answer = level.responses.get(task.name)
         room = task.room_ns()
@@ -119,9 +167,10 @@ def _not_covered(plan: Plan, tasks: Mapping[str, RtTask]) -> str:
     return ""
 
 
-def _adaptive(plan: Plan, tasks: Mapping[str, RtTask], more: Mapping[str, int]) -> dict[str, Response]:
+def _adaptive(plan: Plan, tasks: Mapping[str, RtTask]) -> dict[str, Response]:
     """Return the responses of hard tasks by AMC-rtb; each job above may cost a switch, as in `rta_fp`."""
-    hard = {task.name for task in plan.tasks if task.criticality == "hard"}
+    hard = {task.name for task in plan.tasks if is_hard(task)}
+    more = {task.name: wcet_high(task) - task.wcet_ns for task in plan.tasks}
     found: dict[str, Response] = {}
     for group in components(tasks.values()):
         for task in (task for task in group if task.name in hard):

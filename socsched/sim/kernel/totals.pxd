@@ -17,8 +17,8 @@ cdef class Histograms(Columns):
 cdef class Chains(Columns):
     cdef dict counters
     cdef long long count
-    cdef column deadline, exact, occurrence0, occurrences, chain, mode, row, previous, producer, last, loses, start0, starts
-    cdef column start_chain, ring, release, state, head, tail, next_frame, missed, dropped, completed
+    cdef column deadline, max_age, exact, occurrence0, occurrences, chain, mode, row, previous, producer, last, loses, start0, starts
+    cdef column start_chain, ring, release, state, head, tail, next_frame, missed, dropped, completed, stale
     cdef Histograms histograms
     cdef void record_release(self, long long source, long long now, long long lost) noexcept
     cdef void record_loss(self, long long task, long long frame) noexcept

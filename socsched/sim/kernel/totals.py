@@ -111,6 +111,7 @@ class Chains(Columns):
         super().__init__()
         self.count = len(tables["c_deadline"])
         self.deadline = self.own(tables["c_deadline"])
+        self.max_age = self.own(tables["c_max_age"])
         self.exact = self.own(tables["c_exact"])
         self.occurrence0 = self.own(tables["o_first"])
         self.occurrences = self.own(tables["o_count"])
@@ -130,11 +131,13 @@ class Chains(Columns):
         self.state = self.fill(room * FRAMES, 0)
         self.head = self.fill(room, 0)
         self.next_frame = self.fill(room, 0)
-        self.counters = {name: array("q", bytes(8 * room)) for name in ("released", "missed", "dropped", "completed")}
+        names = ("released", "missed", "dropped", "completed", "stale")
+        self.counters = {name: array("q", bytes(8 * room)) for name in names}
         self.tail = self.own(self.counters["released"])
         self.missed = self.own(self.counters["missed"])
         self.dropped = self.own(self.counters["dropped"])
         self.completed = self.own(self.counters["completed"])
+        self.stale = self.own(self.counters["stale"])
         self.histograms = Histograms(2 * room)
 
     def record_release(self, source: i64, now: i64, lost: i64) -> None:
@@ -191,7 +194,9 @@ class Chains(Columns):
             source_frame: i64 = frame if self.mode[i] == 0 else self.ring[self.row[i] * RING + frame % RING]
             if source_frame < self.head[c] or source_frame >= self.tail[c]:
                 continue
-            self.histograms.add(2 * c + 1, now - self.release[c * FRAMES + source_frame % FRAMES])
+            age: i64 = now - self.release[c * FRAMES + source_frame % FRAMES]
+            self.histograms.add(2 * c + 1, age)
+            self.stale[c] += age > self.max_age[c]
             if self.exact[c]:
                 self.complete_frame(c, source_frame, now)
                 continue

@@ -10,27 +10,41 @@ from socsched.cli.options import NameOrPath, Output, echo, output_options, sourc
 
 
 @click.command("analyze", short_help="Show bounds, their terms and the slack of a plan or task set.")
-@click.argument("file", metavar="PLAN.json|FILE.taskset.json", type=click.Path(path_type=Path))
+@click.argument("file", metavar="PLAN.json|TASKSET|JOBS.csv", type=click.Path(path_type=Path))
 @click.option(
     "--add", "new", type=NameOrPath("pipelines"), help="Check whether this pipeline can be added to the plan."
 )
+@click.option("--processors", type=click.IntRange(1, 1024), help="Processors, where the file does not state them.")
+@click.option("--precedence", type=click.Path(path_type=Path), help="Precedence of a job set (CSV).")
 @source_option
 @output_options
 @click.pass_obj
-def command(output: Output, file: Path, new: str | None, source: str | None) -> int:
+def command(
+    output: Output, file: Path, new: str | None, processors: int | None, precedence: Path | None, source: str | None
+) -> int:
     """Show every bound term by term, and which schedulability tests gave it.
 
-    For a plan: chains, utilisation per engine, and the margins of execution times. For a task-set file (JSON or YAML):
-    the tightest bound of each task and chain, by which test, and why the other tests do not apply. With --add: whether
-    another pipeline can run next to a plan, with all planned stages kept in place or moved.
+    For a plan: chains, utilisation per engine, and the margins of execution times. For a task-set file (JSON or YAML;
+    SimSo's XML, PARTSim's YAML, rt-app's JSON): the tightest bound of each task and chain, by which test, and why the
+    other tests do not apply. For a job set of nptest (CSV): whether any schedule without preemption misses a deadline,
+    and when each job ends. With --add: whether another pipeline can run next to a plan, with all planned stages kept in
+    place or moved.
 
     Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
     """
-    from socsched.cli.tasksets import is_taskset
+    from socsched.cli import tasksets
+    from socsched.errors import InputError, UsageError
+    from socsched.interchange.taskset_import import ACCEPTED
 
     if new:
         return _add(output, file, new, source)
-    return _taskset(output, file) if is_taskset(file) else _plan(output, file)
+    if tasksets.is_taskset(file):
+        return tasksets.analyze(output, file, processors or 0, precedence)
+    if file.is_file() and file.suffix != ".json" and not tasksets.may_be_plan(file):
+        raise InputError(f"{file}: neither a plan nor a task set", f"expected {ACCEPTED}")
+    if processors or precedence:
+        raise UsageError("--processors and --precedence are for task sets and job sets", "a plan states its lanes")
+    return _plan(output, file)
 
 
 def _add(output: Output, file: Path, new: str, source: str | None) -> int:
@@ -81,21 +95,3 @@ def _plan(output: Output, file: Path) -> int:
 
     output.result(document, show)
     return outcomes.exit_code(plan)
-
-
-def _taskset(output: Output, file: Path) -> int:
-    from socsched.api.analysis import analyze
-    from socsched.api.loading import load_taskset
-    from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED
-    from socsched.reporting import taskset_analysis
-
-    analysis = analyze(load_taskset(file))
-    document = taskset_analysis.document(analysis)
-
-    def show() -> None:
-        from socsched.reporting.terminal import console
-
-        console(terminal_width()).print(taskset_analysis.view(analysis, document))
-
-    output.result(document, show)
-    return {True: EXIT_OK, False: EXIT_VIOLATED, None: EXIT_UNDECIDED}[analysis.verdict]

@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from socsched.bounded import decode, read_head
 from socsched.cli.options import Output, terminal_width
+from socsched.descriptor import source
+from socsched.errors import SocschedError
+from socsched.interchange.taskset_import import form_of
 
 if TYPE_CHECKING:
     from socsched.descriptor.taskset_model import TaskSet
@@ -17,11 +21,13 @@ def is_taskset(file: Path) -> bool:
         return True
     import json
 
+    if form_of(file):
+        return True
     if file.suffix != ".json":
         return file.suffix in (".yaml", ".yml") and _has_tasks(file)
     try:
-        data = json.loads(file.read_bytes())
-    except (OSError, ValueError):
+        data = json.loads(source.read_bytes(file))
+    except (SocschedError, ValueError, RecursionError):
         return False  # loading it as a plan then reports the fault
     return isinstance(data, dict) and "tasks" in data and not {"engines", "pipeline", "platform"} & set(data)
 
@@ -29,9 +35,67 @@ def is_taskset(file: Path) -> bool:
 def _has_tasks(file: Path) -> bool:
     """Return whether a YAML file has tasks at its top level, where a pipeline has stages."""
     try:
-        return any(row.startswith("tasks:") for row in file.read_text(encoding="utf-8").splitlines())
-    except (OSError, UnicodeDecodeError):
+        return any(row.startswith("tasks:") for row in source.read_bytes(file).decode("utf-8").splitlines())
+    except (SocschedError, UnicodeDecodeError):
         return False
+
+
+def may_be_plan(file: Path) -> bool:
+    """Return whether a file begins as JSON does, as plans do."""
+    try:
+        return decode(read_head(file, "file", "", 64), "replace").lstrip().startswith("{")
+    except SocschedError:
+        return True
+
+
+def load(output: Output, file: Path, processors: int = 0) -> TaskSet:
+    """Return the task set of a file, of ours or of another tool; what that one left open is said as notes."""
+    from socsched.api.loading import load_taskset
+    from socsched.errors import UsageError
+    from socsched.interchange import taskset_import
+
+    form = form_of(file)
+    if form == "nptest":
+        raise UsageError(f"{file}: a job set, which has no periods", "socsched analyze decides it")
+    if form is None:
+        if processors:
+            raise UsageError("--processors is for files that do not state them", "the task set states its processors")
+        return load_taskset(file)
+    tasks, notes = taskset_import.load(file, processors)
+    for note in notes:
+        output.note(note)
+    return tasks
+
+
+def analyze(output: Output, file: Path, processors: int, precedence: Path | None) -> int:
+    """Analyse a task set or a job set; exit code 0, 1 or 4 for feasible, infeasible and undecided."""
+    from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
+    from socsched.reporting.terminal import console
+
+    codes = {True: EXIT_OK, False: EXIT_VIOLATED, None: EXIT_UNDECIDED}
+    if form_of(file) == "nptest":
+        from socsched.interchange.nptest import read_jobs
+        from socsched.planning.schedulability.schedule_abstraction import decide
+        from socsched.reporting import job_sets
+
+        found = read_jobs(file, precedence)
+        beside = file.with_name(f"{file.stem}.prec.csv")
+        if precedence is None and beside.exists():
+            output.note(f"jobs are independent: {beside.name} is not read; add --precedence {beside.name}")
+        count = processors or 1
+        verdict = decide(found.jobs, count)
+        shown = job_sets.document(found.name, found.jobs, found.scale, count, verdict)
+        output.result(shown, lambda: console(terminal_width()).print(job_sets.view(shown)))
+        return codes[verdict.met]
+    if precedence is not None:
+        raise UsageError("--precedence is for a job set of nptest (CSV)", "leave it out")
+    from socsched.api.analysis import analyze as bounds_of
+    from socsched.reporting import taskset_analysis
+
+    analysis = bounds_of(load(output, file, processors))
+    document = taskset_analysis.document(analysis)
+    output.result(document, lambda: console(terminal_width()).print(taskset_analysis.view(analysis, document)))
+    return codes[analysis.verdict]
 
 
 def simulate(
@@ -46,7 +110,6 @@ def simulate(
 ) -> int:
     """Simulate a task-set file, show the result and write `folder`; exit code 1 if a job was late or unfinished."""
     from socsched.api import folders
-    from socsched.api.loading import load_taskset
     from socsched.api.results import Result
     from socsched.api.tasksets import simulate as run
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
@@ -54,7 +117,9 @@ def simulate(
     from socsched.trace.metrics import result
     from socsched.units import format_duration
 
-    tasks = load_taskset(file)
+    tasks = load(output, file)
+    if any(task.sporadic for task in tasks.tasks):
+        output.note("sporadic tasks arrive as often as they may")
     if any(task.level or task.degraded_ns for task in tasks.tasks):
         return _mixed(output, tasks, duration, policy, execution, seed, jobs > 0 or folder is not None)
     if duration is None and tasks.horizon_ns is None:

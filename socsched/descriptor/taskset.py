@@ -118,6 +118,9 @@ class TaskFile(FileModel):
         None, min_length=1, max_length=64, description="name; default: t and the id"
     )
     period: Time = Field(description="time between arrivals")
+    arrivals: Literal["periodic", "sporadic"] = Field(
+        "periodic", description="sporadic: the period is the shortest time between arrivals, which may come at any time"
+    )
     deadline: Time | None = Field(None, description="relative to the arrival; default: the period")
     wcet: Time = Field(description="longest execution time")
     bcet: Time | None = Field(None, description="shortest execution time; default: the longest")
@@ -221,6 +224,7 @@ class TaskSetFile(FileModel):
                     accesses=task.accesses,
                     distance_ns=ns(task.distance),
                     wcets_ns=tuple(ns(value) for value in task.wcets),
+                    sporadic=task.arrivals == "sporadic",
                     degraded_ns=(ns(task.degraded.wcet), ns(task.degraded.period)) if task.degraded else None,
                 )
             )

@@ -73,6 +73,7 @@ class MemGuard:
 class PeriodicTask:
     """A task whose job k arrives at `offset_ns` + k `period_ns` and is released up to `jitter_ns` later; times in ns.
 
+    Jobs of a `sporadic` task arrive at any times that are at least `period_ns` apart.
     `deadline_ns` counts from the arrival.  `cpu` is the processor of a partitioned task, None where any processor may
     run it; `prio` the stated priority, lower first, None where the rule needs none.  `regions_ns` lie between fixed
     preemption points and add up to the WCET, `longest_region_ns` may lie anywhere; `suspension_ns` is the total
@@ -103,6 +104,7 @@ class PeriodicTask:
     distance_ns: int = 0
     wcets_ns: tuple[int, ...] = ()
     degraded_ns: tuple[int, int] | None = None
+    sporadic: bool = False
 
     @property
     def level(self) -> int:

@@ -16,6 +16,7 @@ SECTIONS = {
     "Execution times under shared bandwidth": (),
     "Fixed priorities, response times": ("response-time analysis", "busy-period analysis"),
     "Fixed priorities, no preemption": ("non-preemptive fixed priorities",),
+    "Schedule abstraction": ("schedule abstraction",),
     "Fixed preemption points": ("fixed preemption points",),
     "Event streams": ("event streams",),
     "Utilisation bounds": (

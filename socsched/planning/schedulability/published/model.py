@@ -161,6 +161,8 @@ class SchedulabilityTest:
 
     def unmet(self, problem: Problem) -> str:
         """Return why the test does not apply, empty if it does."""
+        if self.kind == "chain" and any(problem.taskset.tasks[index].sporadic for index in problem.taskset.chain):
+            return "it applies to periodic tasks: nothing bounds how long a sporadic one stays away"
         return self.scope.unmet(problem) or (self.also(problem) if self.also else "")
 
 
@@ -185,8 +187,13 @@ def responses(
 
 def is_synchronous(tasks: Iterable[PeriodicTask]) -> bool:
     """Return whether all tasks release their first jobs at one instant, so that a predicted miss does occur."""
-    found = {(task.offset_ns, task.jitter_ns) for task in tasks}
+    found = {(0 if task.sporadic else task.offset_ns, task.jitter_ns) for task in tasks}
     return len(found) == 1 and not any(jitter for _, jitter in found)
+
+
+def is_sporadic(tasks: Iterable[PeriodicTask]) -> bool:
+    """Return whether any phases of any tasks occur, so that a miss in some phasing does."""
+    return all(task.sporadic and not task.jitter_ns for task in tasks)
 
 
 def deadlines_met(problem: Problem, terms: Terms = (), note: str = "") -> Answer:

@@ -6,13 +6,13 @@ George, Rivierre, Spuri, "Preemptive and non-preemptive real-time uniprocessor s
 
 from __future__ import annotations
 
-from socsched.planning.schedulability.published.model import Answer, Problem, SchedulabilityTest, Scope
+from socsched.planning.schedulability.published.model import Answer, Problem, SchedulabilityTest, Scope, is_sporadic
 from socsched.planning.schedulability.published.qpa import judge
 
 
 def run(problem: Problem) -> Answer:
     """Return whether demand and blocking fit every interval; with blocking, a failure means a miss in some phasing."""
-    return judge(problem, exact=False)
+    return judge(problem, exact=problem.preemption == "none" and is_sporadic(problem.tasks))
 
 
 TEST = SchedulabilityTest(

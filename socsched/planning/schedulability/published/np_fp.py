@@ -18,6 +18,7 @@ from socsched.planning.schedulability.published.model import (
     Scope,
     Terms,
     endless,
+    is_sporadic,
     responses,
     rt_task,
     with_jitter,
@@ -40,8 +41,9 @@ def rows(problem: Problem) -> Iterator[tuple[PeriodicTask, int | None, Terms]]:
 
 
 def run(problem: Problem) -> Answer:
-    """Return the response of every task; exact, provided the longest lower-priority job can have just begun."""
-    return responses(rows(problem), exact=False)
+    """Return the response of every task; exact if the longest lower-priority job can have just begun: if sporadic."""
+    exact = is_sporadic(problem.tasks) and not any(task.blocking_ns for task in problem.tasks)
+    return responses(rows(problem), exact=exact)
 
 
 TEST = SchedulabilityTest(

@@ -1,0 +1,128 @@
+"""Task sets of SimSo (XML): tried on files of SimSo 0.8.5.
+
+Times are in ms, the duration and overheads in cycles.  P_EDF and P_RM put each task, in the order of the file, on the
+processor with the least utilisation so far.  Under FP the larger `priority` goes first.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from socsched.interchange.taskset_import import ImportedTaskSet, TaskNames
+from socsched.interchange.xml_file import Element, XmlFile
+
+_HINT = "expected a simulation of SimSo (XML)"
+_POLICIES = {"EDF_mono": "EDF", "EDF": "EDF", "EDF2": "EDF", "P_EDF": "EDF", "RM_mono": "RM", "RM": "RM"}
+_POLICIES |= {"P_RM": "RM", "FP": "FP"}
+_OVERHEADS = ("overhead", "overhead_activate", "overhead_terminate", "cs_overhead", "cl_overhead", "migration_overhead")
+_LARGEST = Decimal(10) ** 12
+
+
+def read_simso(path: Path, processors: int = 0) -> ImportedTaskSet:
+    """Return the task set of a simulation; DescriptorError for faults and what cannot be analysed."""
+    file = XmlFile(path, "simulation", _HINT)
+    root = file.root
+    if root.tag != "simulation":
+        file.refuse(root, f"expected the root element simulation, got {root.tag}")
+    parts = {child.tag: child for child in root.children}
+    for tag in ("sched", "processors", "tasks"):
+        if tag not in parts:
+            file.refuse(root, f"expected the element {tag}")
+    units = parts["processors"].all("processor")
+    speeds = {_number(file, unit, "speed", "1") for unit in units}
+    if not units or len(speeds) > 1 or not min(speeds):
+        file.refuse(parts["processors"], "expected processors of one positive speed")
+    rule = parts["sched"].get("class").rpartition(".")[2] or Path(parts["sched"].get("className")).stem
+    if rule not in _POLICIES:
+        known = ", ".join(sorted(_POLICIES))
+        file.refuse(parts["sched"], f"expected one of the schedulers {known}, got {rule or 'none'!r}")
+    count = len(units)
+    if rule.endswith("_mono") and count > 1:
+        file.refuse(parts["processors"], f"expected one processor under {rule}, got {count}")
+    notes = [f"Imported from {path.name}. Times are the WCETs; SimSo's caches and random times are left out."]
+    costs = [
+        name
+        for element in (parts["sched"], parts["processors"], *units, *parts["tasks"].all("task"))
+        for name in (*_OVERHEADS, "preemption_cost")
+        if element.get(name) and _number(file, element, name)
+    ]
+    if costs:
+        notes.append(f"Overheads are left out: {', '.join(dict.fromkeys(costs))}.")
+    (speed,) = speeds
+    names, rows, places = TaskNames(), list[dict[str, Any]](), list[tuple[int, int]]()
+    load = [Fraction(0)] * count
+    for element in parts["tasks"].all("task"):
+        row = _task(file, element, speed, notes)
+        row["name"] = names.take(element.get("name") or f"task {element.get('id')}")
+        if rule == "FP":
+            row["prio"] = -int(_number(file, element, "priority", "0", signed=True))
+        if rule.startswith("P_"):
+            row["cpu"] = load.index(min(load))
+            load[row["cpu"]] += Fraction(row["wcet"]) / Fraction(row["period"] or 1)
+        rows.append(row)
+        places.append((element.line, element.column))
+    if not rows:
+        file.refuse(parts["tasks"], "expected a task")
+    if len({row.get("prio") for row in rows}) < len(rows) and rule == "FP":
+        notes.append("Of tasks with one priority, the earlier in the file goes first.")
+    if any(element.get("abort_on_miss") == "yes" for element in parts["tasks"].all("task")):
+        notes.append("SimSo aborts late jobs; here they run to their end.")
+    scheme = "P_" if rule.startswith("P_") else "G_" if count > 1 else ""
+    mapping: dict[str, Any] = {
+        "name": path.name.split(".")[0][:300] or "simso",
+        "time_unit": "ms",
+        "policy": f"{scheme}{_POLICIES[rule]}",
+        "processors": count,
+        "tasks": rows,
+    }
+    cycles = _number(file, root, "cycles_per_ms", "1000000")
+    horizon = _number(file, root, "duration", "0") / cycles if cycles else Decimal(0)
+    if horizon and (horizon * 10**6) % 1 == 0:
+        mapping["horizon"] = horizon
+    return ImportedTaskSet(mapping, tuple(places), tuple(notes))
+
+
+def _task(file: XmlFile, element: Element, speed: Decimal, notes: list[str]) -> dict[str, Any]:
+    kind = element.get("task_type") or ("APeriodic" if element.get("periodic") == "no" else "Periodic")
+    wcet = _number(file, element, "WCET") / speed
+    row: dict[str, Any] = {"wcet": _whole(wcet), "deadline": _number(file, element, "deadline")}
+    if kind == "Periodic":
+        row["period"] = _number(file, element, "period")
+        row["offset"] = _number(file, element, "activationDate", "0")
+    elif kind == "Sporadic":
+        texts = [text for text in element.get("list_activation_dates").split(",") if text.strip()]
+        dates = sorted(_decimal(file, element, "list_activation_dates", text) for text in texts)
+        stated = _number(file, element, "period", "0")
+        gaps = [later - first for first, later in pairwise(dates)]
+        if not stated and not gaps:
+            file.refuse(element, "expected a period, or two activation dates or more, for a sporadic task")
+        row["period"] = min([*gaps, stated] if stated else gaps)
+        row["arrivals"] = "sporadic"
+        notes.append(f"{element.get('name')} is sporadic: its shortest distance is {row['period']} ms.")
+    else:
+        file.refuse(element, f"expected a periodic or sporadic task, got {kind}: what activates it is another task")
+    return row
+
+
+def _number(file: XmlFile, element: Element, name: str, default: str = "", signed: bool = False) -> Decimal:
+    return _decimal(file, element, name, element.get(name) or default, signed)
+
+
+def _decimal(file: XmlFile, element: Element, name: str, text: str, signed: bool = False) -> Decimal:
+    try:
+        value = Decimal(text.strip())
+    except ArithmeticError:
+        value = Decimal("NaN")
+    if not value.is_finite() or abs(value) > _LARGEST or (value < 0 and not signed):
+        file.refuse(element, f"{name}: expected a number from 0 to {_LARGEST:f}, got {text!r}")
+    return value
+
+
+def _whole(value_ms: Decimal) -> Decimal:
+    """Return a time rounded up to a nanosecond, the resolution of task sets."""
+    ns = value_ms * 10**6
+    return Decimal(-int(-ns // 1) if ns == ns // 1 else int(ns // 1) + 1) / 10**6

@@ -42,3 +42,25 @@ def analyze(subject: str | Path | Plan | TaskSet) -> Analysis | TaskSetAnalysis:
 
     plan = load_plan(subject)
     return Analysis(plan, analysis(plan))
+
+
+@dataclass(frozen=True, slots=True)
+class JobSetAnalysis:
+    """The exact verdict on a job set: `met`, None if undecided; `document` is what `socsched analyze --json` prints."""
+
+    met: bool | None
+    document: dict[str, Any]
+
+
+def analyze_jobs(file: str | Path, processors: int = 1, precedence: str | Path | None = None) -> JobSetAnalysis:
+    """Return whether a schedule of a job set of nptest (CSV) without preemption misses a deadline on `processors`.
+
+    `precedence`: the file that says which jobs wait for which.  Raises InputError or DescriptorError for faulty files.
+    """
+    from socsched.interchange.nptest import read_jobs
+    from socsched.planning.schedulability.schedule_abstraction import decide
+    from socsched.reporting import job_sets
+
+    found = read_jobs(Path(file), Path(precedence) if precedence is not None else None)
+    verdict = decide(found.jobs, processors)
+    return JobSetAnalysis(verdict.met, job_sets.document(found.name, found.jobs, found.scale, processors, verdict))

@@ -38,10 +38,16 @@ def load_pipeline(pipeline: str | Path | Pipeline) -> Pipeline:
 
 
 def load_taskset(taskset: str | Path | Mapping[str, Any]) -> TaskSet:
-    """Return a task set from a JSON or YAML file, or from data in that form; DescriptorError listing every fault."""
+    """Return a task set from a JSON or YAML file, or from data in that form; DescriptorError listing every fault.
+
+    Files of SimSo, PARTSim and rt-app are taken as well (`api.interchange.import_taskset` returns notes on them too).
+    """
+    from socsched.api.interchange import import_taskset, taskset_form
     from socsched.descriptor import taskset as files
 
     if isinstance(taskset, str | Path):
+        if ".taskset." not in Path(taskset).name and taskset_form(taskset) in ("simso", "partsim", "rt-app"):
+            return import_taskset(taskset)[0]
         return files.load_taskset(Path(taskset))
     return files.taskset_from_mapping(taskset, "task set")
 

@@ -32,16 +32,16 @@ def command(
 
     Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
     """
+    from socsched.api.interchange import TASKSET_FORMATS
     from socsched.cli import tasksets
     from socsched.errors import InputError, UsageError
-    from socsched.interchange.taskset_import import ACCEPTED
 
     if new:
         return _add(output, file, new, source)
     if tasksets.is_taskset(file):
         return tasksets.analyze(output, file, processors or 0, precedence)
     if file.is_file() and file.suffix != ".json" and not tasksets.may_be_plan(file):
-        raise InputError(f"{file}: neither a plan nor a task set", f"expected {ACCEPTED}")
+        raise InputError(f"{file}: neither a plan nor a task set", f"expected {TASKSET_FORMATS}")
     if processors or precedence:
         raise UsageError("--processors and --precedence are for task sets and job sets", "a plan states its lanes")
     return _plan(output, file)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from socsched.api.interchange import taskset_form
 from socsched.bounded import decode, read_head
 from socsched.cli.options import Output, terminal_width
 from socsched.descriptor import source
 from socsched.errors import SocschedError
-from socsched.interchange.taskset_import import form_of
 
 if TYPE_CHECKING:
     from socsched.descriptor.taskset_model import TaskSet
@@ -21,7 +21,7 @@ def is_taskset(file: Path) -> bool:
         return True
     import json
 
-    if form_of(file):
+    if taskset_form(file):
         return True
     if file.suffix != ".json":
         return file.suffix in (".yaml", ".yml") and _has_tasks(file)
@@ -50,18 +50,18 @@ def may_be_plan(file: Path) -> bool:
 
 def load(output: Output, file: Path, processors: int = 0) -> TaskSet:
     """Return the task set of a file, of ours or of another tool; what that one left open is said as notes."""
+    from socsched.api.interchange import import_taskset
     from socsched.api.loading import load_taskset
     from socsched.errors import UsageError
-    from socsched.interchange import taskset_import
 
-    form = form_of(file)
+    form = taskset_form(file)
     if form == "nptest":
         raise UsageError(f"{file}: a job set, which has no periods", "socsched analyze decides it")
-    if form is None:
+    if not form:
         if processors:
             raise UsageError("--processors is for files that do not state them", "the task set states its processors")
         return load_taskset(file)
-    tasks, notes = taskset_import.load(file, processors)
+    tasks, notes = import_taskset(file, processors)
     for note in notes:
         output.note(note)
     return tasks
@@ -73,20 +73,16 @@ def analyze(output: Output, file: Path, processors: int, precedence: Path | None
     from socsched.reporting.terminal import console
 
     codes = {True: EXIT_OK, False: EXIT_VIOLATED, None: EXIT_UNDECIDED}
-    if form_of(file) == "nptest":
-        from socsched.interchange.nptest import read_jobs
-        from socsched.planning.schedulability.schedule_abstraction import decide
-        from socsched.reporting import job_sets
+    if taskset_form(file) == "nptest":
+        from socsched.api.analysis import analyze_jobs
+        from socsched.reporting.job_sets import view
 
-        found = read_jobs(file, precedence)
+        found = analyze_jobs(file, processors or 1, precedence)
         beside = file.with_name(f"{file.stem}.prec.csv")
         if precedence is None and beside.exists():
             output.note(f"jobs are independent: {beside.name} is not read; add --precedence {beside.name}")
-        count = processors or 1
-        verdict = decide(found.jobs, count)
-        shown = job_sets.document(found.name, found.jobs, found.scale, count, verdict)
-        output.result(shown, lambda: console(terminal_width()).print(job_sets.view(shown)))
-        return codes[verdict.met]
+        output.result(found.document, lambda: console(terminal_width()).print(view(found.document)))
+        return codes[found.met]
     if precedence is not None:
         raise UsageError("--precedence is for a job set of nptest (CSV)", "leave it out")
     from socsched.api.analysis import analyze as bounds_of

@@ -19,9 +19,6 @@ from socsched.errors import DescriptorError, InputError
 from socsched.text import one_line
 
 Form = Literal["simso", "partsim", "rt-app", "nptest"]
-ACCEPTED = (
-    "a plan.json, a task set (JSON or YAML), SimSo's XML, PARTSim's YAML, rt-app's JSON, or a job set of nptest (CSV)"
-)
 MOST_BYTES = 16 * 2**20
 _TASK = re.compile(r"tasks\[(\d+)\]")
 _JOB_ROW = re.compile(r"\s*\d+\s*(?:,\s*[-+.\deE]+\s*){7,}")
@@ -99,6 +96,6 @@ def load(path: Path, processors: int = 0) -> tuple[TaskSet, tuple[str, ...]]:
     elif form == "rt-app":
         from socsched.interchange.rtapp import read_rtapp as read
     else:
-        raise InputError(f"{path}: no task set of another tool", f"expected {ACCEPTED}")
+        raise InputError(f"{path}: no task set of another tool", "expected one of SimSo, PARTSim or rt-app")
     found = read(path, processors)
     return found.taskset(path), tuple(map(one_line, found.notes))

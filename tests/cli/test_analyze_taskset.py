@@ -78,7 +78,7 @@ def test_every_test_is_listed_with_bounds_or_the_reason_why_not(
 
 
 def test_bounds_below_the_unit_are_not_rounded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = {"time_unit": "us", "policy": "NP-FP", "tasks": THREE}
+    data = {"time_unit": "us", "policy": "NP-FP", "tasks": [row | {"arrivals": "sporadic"} for row in THREE]}
     _, document = analysed(written(tmp_path, data), capsys)
     # the longest lower job has begun 1 ns before
     assert [task["bound"] for task in document["tasks"]] == [7.999, 11.999, 12]

@@ -35,7 +35,8 @@ def test_an_analysis_from_elsewhere_is_cited_by_its_name() -> None:
 
 
 def test_the_verdict_of_a_task_set_names_its_sections() -> None:
-    data = {"policy": "NP-FP", "tasks": [{"period": 10, "wcet": 2, "prio": 0}, {"period": 20, "wcet": 3, "prio": 1}]}
+    rows = [{"period": 10, "wcet": 2, "prio": 0}, {"period": 20, "wcet": 3, "prio": 1}]
+    data = {"policy": "NP-FP", "tasks": [row | {"arrivals": "sporadic"} for row in rows]}
     found = analyze(taskset_from_mapping(data, "two"))
     document = taskset_analysis.document(found)
     assert document["proofs"]["sections"] == [COMMON, "Fixed priorities, no preemption"]

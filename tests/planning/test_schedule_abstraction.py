@@ -114,7 +114,12 @@ def test_sets_are_decided_as_their_jobs_over_many_hyperperiods() -> None:
         for _ in range(draw.randint(2, 4)):
             period = draw.choice((4, 6, 8, 12))
             worst = draw.randint(1, max(1, period // 2))
-            row: dict[str, int] = {"period": period, "wcet": worst, "bcet": draw.randint(1, worst), "offset": draw.choice((0, 0, 1, 3))}
+            row: dict[str, int] = {
+                "period": period,
+                "wcet": worst,
+                "bcet": draw.randint(1, worst),
+                "offset": draw.choice((0, 0, 1, 3)),
+            }
             tasks.append(row | {"deadline": period + draw.choice((0, 0, 2)), "jitter": draw.choice((0, 0, 1))})
         processors = draw.choice((1, 2))
         scheme = "G_" if processors > 1 else ""

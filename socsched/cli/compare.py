@@ -48,11 +48,12 @@ def command(output: Output, paths: tuple[Path, ...], max_regression: float, tole
     """Compare A (the baseline) with B: two plan.json, or two result folders of `simulate` or `run`.
 
     For plans: moved stages, bounds and expected times of chains, power, traffic, verdict.  For results: stage medians,
-    chain p99, lost frames.  A regression names the move that caused it.  Exit code 1 if anything in B is worse by
-    more than --max-regression, or is lost.
+    chain p99, frames late and dropped.  A regression names the move that caused it.  Exit code 1 if anything in B is
+    worse by more than --max-regression, or if a larger share of its frames is late, or dropped.
 
     With a plan and results, line up the planned, simulated and measured p50, p99 and p99.9 of every stage and chain,
-    and the energy; exit code 1 if the prediction error exceeds the tolerance, or more frames are lost than predicted.
+    and the energy; exit code 1 if the prediction error exceeds the tolerance, or more frames are late or dropped than
+    predicted.
     """
     ready_to_write(file=file)
     plans = [path.suffix == ".json" and path.name != "result.json" and not path.is_dir() for path in paths]

@@ -152,7 +152,9 @@ def _guard(
         from socsched.reporting.compare_view import view
 
         screen = terminal.console(terminal_width())
-        screen.print(terminal.verdict(plan))
+        if result:
+            screen.print(terminal.observed(result))
+        screen.print(terminal.planned(plan))
         screen.print(terminal.violations(plan))
         if result:
             screen.print(terminal.outcome(result))

@@ -157,6 +157,8 @@ def command(
 
         screen = terminal.console(terminal_width())
         for item in (
+            terminal.observed(result, pace),
+            terminal.planned(loaded),
             terminal.predicted_against_measured(loaded, result),
             terminal.outcome(result, pace),
             terminal.power_line(loaded, result),

@@ -220,7 +220,8 @@ def command(
 
         screen = terminal.console(terminal_width())
         for item in (
-            terminal.verdict(plan_to_run),
+            terminal.observed(result),
+            terminal.planned(plan_to_run),
             terminal.outcome(result),
             terminal.engines(result),
             terminal.power_line(plan_to_run, result),

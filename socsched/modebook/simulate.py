@@ -271,12 +271,12 @@ class _Stretch:
             done.frames.setdefault(source, Counter()).update(count)
         for chain in self.plan.chains:
             found = frame_fates(trace, self.plan, chain)
-            answered = (found.finish_ns >= 0) & (found.release_ns < length)
+            answered = found.completed & (found.release_ns < length)
             times = (found.finish_ns - found.release_ns)[answered]
             done.completed[chain.name] += len(times)
             done.late[chain.name] += int((times > chain.deadline_ns).sum())
             done.longest_ns[chain.name] = max(done.longest_ns.get(chain.name, 0), int(times.max(initial=0)))
-            outputs = found.finish_ns[(found.finish_ns >= 0) & (found.finish_ns <= length)]
+            outputs = found.finish_ns[found.completed & (found.finish_ns <= length)]
             bound = pending.first_bound_ns.get(chain.name) if pending is not None else None
             if (
                 pending is not None

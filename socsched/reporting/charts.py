@@ -77,7 +77,7 @@ def distribution(
     for rank in downsample.ranks(len(values), POINTS):
         points += [(values[rank] / 1e6, points[-1][1]), (values[rank] / 1e6, (rank + 1) / len(values))]
     points.append((frame.x1, points[-1][1]))
-    body = frame.axes("response time [ms]", "share of the frames", "%", 100)
+    body = frame.axes("response time [ms]", "share of the completed frames", "%", 100)
     body += frame.upright(deadline_ns / 1e6, f"deadline {format_duration(deadline_ns)}", "limit")
     if bound_ns:
         body += frame.upright(bound_ns / 1e6, f"bound {format_duration(bound_ns)}", "bound", 1)
@@ -93,7 +93,7 @@ def distribution(
 def draw_responses(
     release_ns: Ints, response_ns: Ints, deadline_ns: int, lost_ns: Sequence[int], end_ns: int, name: str
 ) -> str:
-    """Return response times (ns) by release, with late frames and frames that never arrived as ✗, as SVG.
+    """Return response times (ns) by release, late ones as ✗, as SVG; frames without one are marked above the plot.
 
     If there are too many for the picture, only the longest and the shortest of each interval are shown.
     """
@@ -105,7 +105,6 @@ def draw_responses(
     for at in downsample.highest(release_ns, response_ns, end_ns, POINTS).tolist():
         x, y = frame.x(int(release_ns[at]) / 1e9), frame.y(int(response_ns[at]) / 1e6)
         (crosses if response_ns[at] > deadline_ns else dots).append((x, y))
-    crosses += [(frame.x(at / 1e9), TOP + 6.0) for at in thin_out(lost_ns, end_ns)]
     places = dict.fromkeys((round(x * 2) / 2 - 1.5, round(y * 2) / 2 - 1.5) for x, y in dots)
     body += element("path", d="".join(f"M{x:g} {y:g}h3v3h-3z" for x, y in places), class_="dot")
     ticks_ = "".join(f"M{x - 3:.1f} {y - 3:.1f}l6 6m0 -6l-6 6" for x, y in crosses)
@@ -113,7 +112,11 @@ def draw_responses(
     body += frame.level(deadline_ns / 1e6, f"deadline {format_duration(deadline_ns)}", "limit")
     label = f"{name}: response times over time, the longest {format_duration(longest)}"
     if lost_ns:
-        label += f", {len(lost_ns)} frames lost (✗ at the top)"
+        marks = "".join(f"M{frame.x(at / 1e9) - 4:.1f} {TOP - 9}h8l-4 7z" for at in thin_out(lost_ns, end_ns))
+        body += element("path", d=marks, class_="lost-mark")
+        note = f"▼ {len(lost_ns)} without a response"
+        body += text(note, WIDTH - RIGHT, 14, class_="limit end")
+        label += f", {len(lost_ns)} frames without a response"
     return picture(body, WIDTH, frame.height, label, "chart")
 
 

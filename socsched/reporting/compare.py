@@ -1,4 +1,4 @@
-"""Comparison of two results: stage execution medians, chain p99, frames lost, and the move responsible."""
+"""Comparison of two results: stage medians, chain p99, frames late and dropped, and the move responsible."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All common figures, and remarks on figures that only one of the results has and on frames lost."""
+    """All common figures, remarks on figures that only one result has, and chains with more frames late or dropped."""
 
     rows: tuple[Row, ...]
     remarks: tuple[str, ...]
@@ -108,8 +108,8 @@ def compare(
 ) -> Comparison:
     """Compare result documents; a figure of `b` regresses when it exceeds that of `a` by more than the ratio `allowed`.
 
-    A chain also regresses when a larger share of its frames is late or dropped.  With the `plans` of both, moves are
-    reported, and each regression names the stage responsible.
+    A chain also regresses when a larger share of its frames is late, or is dropped.  With the `plans` of both, moves
+    are reported, and each regression names the stage responsible.
     """
     moved = moves(*plans) if plans else ()
     rows = []
@@ -164,10 +164,13 @@ def _remarks(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
 
 def _lost(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in sorted(a["chains"].keys() & b["chains"].keys()):
-        if _loss(b["chains"][name]) > _loss(a["chains"][name]):
-            yield name, f"{name} lost frames ({_loss(a['chains'][name]):.2%} -> {_loss(b['chains'][name]):.2%})"
+        for key, word in (("missed", "late"), ("dropped", "dropped")):
+            before, after = _share(a["chains"][name], key), _share(b["chains"][name], key)
+            if after > before:
+                count, released = b["chains"][name][key], b["chains"][name]["released"]
+                yield name, f"{name}: {count} of {released} frames {word} ({before:.2%} -> {after:.2%})"
 
 
-def _loss(chain: Mapping[str, Any]) -> float:
+def _share(chain: Mapping[str, Any], key: str) -> float:
     released = chain.get("released") or 0
-    return ((chain.get("missed") or 0) + (chain.get("dropped") or 0)) / released if released else 0.0
+    return (chain.get(key) or 0) / released if released else 0.0

@@ -132,7 +132,7 @@ def _lost(
         measured_share = _share((measured.get("chains") or {}).get(chain.name, {}))
         predicted_share = _share(((simulated or {}).get("chains") or {}).get(chain.name, {}))
         if measured_share > predicted_share + allowed:
-            text = f"{measured_share:.2%} of the frames late or lost, {predicted_share:.2%} predicted"
+            text = f"{measured_share:.2%} of the frames late or dropped, {predicted_share:.2%} predicted"
             yield f"{chain.name}: {text}, {allowed:.2%} more allowed"
 
 

@@ -30,9 +30,9 @@ def _firm(text: str) -> str:
 
 def verdict(plan: Plan, result: Result) -> str:
     """Return the headline: planned verdict and outcome."""
-    missed, released = view_model.totals(result)
+    seen = view_model.totals(result)
     recorded = plan.solver.name == IMPORTED
-    good = (plan.verdict == "feasible" or recorded) and missed == 0
+    good = (plan.verdict == "feasible" or recorded) and seen.met
     kind = "measured" if result.get("kind") == "measured" else "simulated"
     words = {
         "feasible": "The plan meets every requirement",
@@ -41,10 +41,8 @@ def verdict(plan: Plan, result: Result) -> str:
     }[plan.verdict]
     if recorded:
         words = "A recording, neither planned nor proved"
-    outcome = f"all {released} {kind} frames met their deadline"
-    if missed:
-        outcome = f"{missed} of {released} {kind} frames were late or dropped"
-    joint = ", but" if (plan.verdict == "feasible" or recorded) != (missed == 0) else ";"
+    outcome = f"{kind}: {seen.told()}"
+    joint = ", but" if (plan.verdict == "feasible" or recorded) != seen.met else ";"
     head = element("strong", _mark(good, f"{words}{joint} {outcome}."))
     lines = "".join(element("li", escape(line)) for line in view_model.chain_lines(plan, result))
     where = f"{plan.pipeline} on {plan.platform}, mode {plan.mode}, policy {plan.policy}"
@@ -157,7 +155,7 @@ def chains(plan: Plan, trace: Trace, result: Result) -> str:
             ]
         )
         figures.append(_responses(plan, trace, chain, times.get("p99_9")))
-    header = ["chain", "deadline", "expected", "bound", "p50", "p99", "p99.9", "max", "max data age", "outcome"]
+    header = ["chain", "deadline", "expected", "bound", "p50", "p99", "p99.9", "max", "max reduced data age", "outcome"]
     return (
         element("h2", "Chains: response times against deadlines") + table(header, rows, range(1, 9)) + "".join(figures)
     )
@@ -168,7 +166,7 @@ def _responses(plan: Plan, trace: Trace, chain: ChainResult, tail_ns: int | None
     responses = fates.response_ns
     if not len(fates.release_ns):
         return ""
-    lost = fates.release_ns[(fates.finish_ns < 0) & (fates.missed | fates.dropped)].tolist()
+    lost = fates.release_ns[~fates.completed & (fates.missed | fates.dropped)].tolist()
     releases = fates.release_ns[fates.completed]
     left = charts.distribution(responses.tolist(), chain.deadline_ns, chain.bound_ns, tail_ns, chain.name)
     right = charts.draw_responses(releases, responses, chain.deadline_ns, lost, trace.duration_ns, chain.name)

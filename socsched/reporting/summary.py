@@ -20,18 +20,18 @@ def render(plan: Plan, trace: Trace | None, result: Mapping[str, Any]) -> str:
 
     `trace` is None and `result` empty for a plan that could not be simulated because a stage has no engine.
     """
-    lost, released = view_model.totals(result)
-    good = plan.verdict == "feasible" and not lost
-    mark = "✅" if good else "❌" if lost or plan.verdict == "infeasible" else "❔"
+    seen = view_model.totals(result)
+    good = plan.verdict == "feasible" and seen.met
+    mark = "✅" if good else "❌" if not seen.met or plan.verdict == "infeasible" else "❔"
     lines = [f"## {mark} {plan.pipeline} on {plan.platform}, mode {plan.mode}", ""]
-    simulated = f"{trace.kind.capitalize()}: {lost} of {released} frames late or dropped." if trace else ""
+    simulated = f"{trace.kind.capitalize()}: {seen.told()}." if trace else ""
     lines.append(f"Plan: **{plan.verdict}**. {simulated or 'Nothing to simulate: a stage has no engine.'}")
     lines += ["", *table(_CHAIN, (_chain_row(chain, result) for chain in plan.chains))]
     power = (result.get("power_mw") or {}).get("mean")
     if power is not None:
         cap = plan.power.cap_mw
         lines += ["", f"Mean power {format_power(power)}" + (f" of {format_power(cap)} cap." if cap else ".")]
-    if lost and trace:
+    if not seen.met and trace:
         worst = Why(trace, plan).worst()
         sentences = [headline(worst), *filter(None, [main_cause(worst)])]
         lines += ["", f"Worst: {plain('. '.join(sentences))}"]

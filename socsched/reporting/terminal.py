@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from socsched.planning.plan import Plan, Violation
+from socsched.planning.search_report import IMPORTED
 from socsched.reporting import view_model
 from socsched.reporting.responsive_table import Sheet
 from socsched.text import printable
@@ -60,6 +61,24 @@ def verdict(plan: Plan) -> Text:
     mark = {"feasible": "✓", "infeasible": "✗"}.get(plan.verdict, "?")
     rest = f"  {plan.pipeline} on {plan.platform}, mode {plan.mode}, policy {plan.policy}"
     return Text.assemble((f"{mark} {plan.verdict}", style), rest)
+
+
+def observed(result: Mapping[str, Any], paced: bool = True) -> Text:
+    """Return one line with the outcome of a simulation or run: whether any frame was late or dropped."""
+    seen = view_model.totals(result, paced)
+    mark, style = ("✓", "bold green") if seen.met else ("✗", "bold red")
+    mark, style = (mark, style) if seen.released else ("?", "bold yellow")
+    text = seen.told() if paced else f"{seen.dropped} dropped of {seen.released} frames, not released at a rate"
+    return Text(f"{mark} {result.get('kind', 'result')}: {text}", style)
+
+
+def planned(plan: Plan) -> Text:
+    """Return one line with the verdict of the plan that was simulated or run, which is not its outcome."""
+    if plan.solver.name == IMPORTED:
+        return Text(f"plan: a recording of {plan.pipeline} on {plan.platform}, neither planned nor proved")
+    text = f"plan: {plan.verdict} under {plan.policy}, {plan.pipeline} on {plan.platform}, mode {plan.mode}"
+    other = sorted({engine.policy for engine in plan.engines if engine.policy and engine.policy != plan.policy})
+    return Text(text + (f"; engines under {', '.join(other)}, for which it was not proved" if other else ""))
 
 
 def stages(plan: Plan) -> RenderableType:

@@ -53,8 +53,10 @@ def _worst_title(worst: Worst) -> str:
         return f"✗ No frame of {name} completed; first lost: frame {worst.frame}, deadline {limit}"
     late = worst.response_ns - worst.chain.deadline_ns
     end = f"{format_duration(late)} late" if late > 0 else f"{format_duration(-late)} slack"
-    sign, kind = ("✗", "Worst miss") if late > 0 else ("✓", "Tightest slack")
-    return f"{sign} {kind} of {name}: frame {worst.frame}, {format_duration(worst.response_ns)} of {limit}, {end}"
+    sign = "✗" if late > 0 or worst.lost else "✓"
+    kind = "Worst miss" if late > 0 else "Tightest slack of completed frames" if worst.lost else "Tightest slack"
+    title = f"{sign} {kind} of {name}: frame {worst.frame}, {format_duration(worst.response_ns)} of {limit}, {end}"
+    return f"{title}; {worst.lost} without a response" if worst.lost else title
 
 
 def _hops(worst: Worst) -> str:

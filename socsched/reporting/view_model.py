@@ -74,10 +74,38 @@ def runtimes(plan: Plan) -> str:
     return "; ".join(f"{name}: {', '.join(tasks)}" for name, tasks in found.items()) if set(found) - {OWN} else ""
 
 
-def totals(result: Mapping[str, Any]) -> tuple[int, int]:
-    """Return (late or dropped, released) frames over all chains."""
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Frames of a result, summed over its chains; a frame of several chains counts once for each.
+
+    `late`: completed late, or not by their deadline; `dropped`: lost on the way, which are not counted as late.
+    """
+
+    released: int
+    late: int
+    dropped: int
+    chains: int = 1
+
+    @property
+    def met(self) -> bool:
+        """Return whether no frame was late or dropped."""
+        return not self.late and not self.dropped
+
+    def told(self) -> str:
+        """Return the counts in words."""
+        frames = f"{self.released} frames" + (f" of {self.chains} chains" if self.chains > 1 else "")
+        if not self.released:
+            return "no frame was released"
+        return (
+            f"none of {frames} late or dropped" if self.met else f"{self.late} late, {self.dropped} dropped of {frames}"
+        )
+
+
+def totals(result: Mapping[str, Any], paced: bool = True) -> Totals:
+    """Return the outcomes of all frames; those not released at a sensor's rate (not `paced`) cannot be late."""
     entries = result.get("chains", {}).values()
-    return sum(e.get("missed", 0) + e.get("dropped", 0) for e in entries), sum(e.get("released", 0) for e in entries)
+    released, late, dropped = (sum(e.get(key, 0) for e in entries) for key in ("released", "missed", "dropped"))
+    return Totals(released, late * paced, dropped, len(entries))
 
 
 def chain_lines(plan: Plan, result: Mapping[str, Any]) -> list[str]:
@@ -101,8 +129,8 @@ def chain_lines(plan: Plan, result: Mapping[str, Any]) -> list[str]:
 
 def key_figures(plan: Plan, trace: Trace, result: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the main figures as (name, value) pairs."""
-    missed, released = totals(result)
-    figures = [("late or dropped frames", f"{missed} / {released}")]
+    seen = totals(result)
+    figures = [(f"frames late, dropped, of {seen.released}", f"{seen.late}, {seen.dropped}")]
     arrived = [worst for worst in worst_frames(plan, trace) if worst.response_ns is not None]
     if arrived and arrived[0].response_ns is not None:
         chain = arrived[0].chain

@@ -32,7 +32,7 @@ class Hop:
 class Worst:
     """The worst frame of a chain (ns); `response_ns` is None and `hops` empty if no frame arrived at all.
 
-    `window`: the interval around it to show.
+    `window`: the interval around it to show; `lost`: the frames that were dropped, or not done by their deadline.
     """
 
     chain: ChainResult
@@ -41,6 +41,7 @@ class Worst:
     response_ns: int | None
     window: tuple[int, int]
     hops: tuple[Hop, ...]
+    lost: int
 
     @property
     def pressure(self) -> float:
@@ -58,6 +59,7 @@ def worst_frames(plan: Plan, trace: Trace) -> list[Worst]:
 def _worst(record: Record, plan: Plan, chain: ChainResult) -> Iterator[Worst]:
     fates = record.fates(chain)
     completed = fates.completed.nonzero()[0]
+    lost = ((fates.dropped | fates.missed) & ~fates.completed).nonzero()[0]
     if len(completed):
         frame = int(completed[fates.response_ns.argmax()])
         release, finish = int(fates.release_ns[frame]), int(fates.finish_ns[frame])
@@ -65,14 +67,13 @@ def _worst(record: Record, plan: Plan, chain: ChainResult) -> Iterator[Worst]:
         margin = max(response // 8, 1)
         end = release + max(response, chain.deadline_ns if response > chain.deadline_ns // 2 else 0) + margin
         window = max(release - margin, 0), end
-        yield Worst(chain, frame, release, response, window, tuple(_hops(record, plan, chain, finish)))
+        yield Worst(chain, frame, release, response, window, tuple(_hops(record, plan, chain, finish)), len(lost))
         return
-    lost = (fates.dropped | fates.missed).nonzero()[0]
     if len(lost):
         frame = int(lost[0])
         release = int(fates.release_ns[frame])
         window = max(release - chain.deadline_ns // 4, 0), release + chain.deadline_ns * 5 // 4
-        yield Worst(chain, frame, release, None, window, ())
+        yield Worst(chain, frame, release, None, window, (), len(lost))
 
 
 def _hops(record: Record, plan: Plan, chain: ChainResult, finish_ns: int) -> list[Hop]:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Fates:
     """The fate of every frame of a chain's source, by frame number; see `metrics.chain_figures`.
 
-    Times in ns; `finish_ns` is -1 for frames without a reaction.
+    Times in ns; `finish_ns` is -1 for frames without a reaction, dropped ones among them: what a newer frame causes is
+    no response to them.
     """
 
     release_ns: Ints
@@ -36,7 +37,8 @@ class Fates:
     @property
     def completed(self) -> Flags:
         """Return a mask of the frames with a reaction."""
-        return (self.finish_ns >= 0) & ~self.dropped
+        completed: Flags = self.finish_ns >= 0
+        return completed
 
     @property
     def response_ns(self) -> Ints:
@@ -145,6 +147,7 @@ class Record:
             first = np.searchsorted(newest, np.arange(len(releases)))
             finish = np.concatenate((completions, [-1]))[first]
         dropped = self._lost(path[: sampling + 1], len(releases)) & (exact < 0)
+        finish = np.where(dropped, -1, finish)
         deadline = releases + chain.deadline_ns
         late = np.where(finish >= 0, finish > deadline, deadline <= self.end_ns)
         return Fates(releases, finish, dropped, late & ~dropped)

@@ -29,11 +29,20 @@ def test_a_stage_regresses_exactly_above_the_allowance(factor: float, allowed: f
     assert bool(compare(a, b, allowed).regressions) == (1000.0 * factor > 1000.0 * (1 + allowed))
 
 
-def test_more_lost_frames_are_a_regression_even_when_times_are_not(result: dict[str, Any]) -> None:
+def test_more_frames_late_or_dropped_are_a_regression_each_with_its_own_share(result: dict[str, Any]) -> None:
     worse = copy.deepcopy(result)
-    worse["chains"]["planning"]["dropped"] = 3
-    assert any("planning lost frames" in name for name in compare(result, worse, 0.05).regressions)
+    released = worse["chains"]["planning"]["released"]
+    late, dropped = worse["chains"]["planning"]["missed"] + 9, worse["chains"]["planning"]["dropped"] + 3
+    worse["chains"]["planning"].update(missed=late, dropped=dropped)
+    found = compare(result, worse, 0.05).regressions
+    assert [line for line in found if "late" in line or "dropped" in line] == [
+        f"planning: {late} of {released} frames late ({(late - 9) / released:.2%} -> {late / released:.2%})",
+        f"planning: {dropped} of {released} frames dropped ({(dropped - 3) / released:.2%} -> "
+        f"{dropped / released:.2%})",
+    ]
     assert compare(worse, result, 0.05).regressions == ()
+    worse["chains"]["planning"]["missed"] = 0  # fewer are late since they are dropped
+    assert compare(result, worse, 0.05).regressions == (found[-1],)
 
 
 def test_what_only_one_has_is_remarked_not_compared(result: dict[str, Any]) -> None:

@@ -91,10 +91,10 @@ def test_text_from_files_is_escaped(page: str) -> None:
 
 
 def test_the_headline_reports_late_frames(page: str, plan: Plan, result: dict[str, Any]) -> None:
-    assert "1 of 120 simulated frames were late or dropped" in page
+    assert "simulated: 1 late, 0 dropped of 120 frames" in page
     result["chains"]["lidar-detection"]["missed"] = 0
     good = render([Part("Simulated", plan, build_trace(plan, late_frame=-1), result)], "toy", {})
-    assert "all 120 simulated frames met their deadline" in good
+    assert "meets every requirement; simulated: none of 120 frames of 2 chains late or dropped" in good
 
 
 def test_violations_show_their_terms_and_the_sum(infeasible: Plan, trace: Trace, result: dict[str, Any]) -> None:

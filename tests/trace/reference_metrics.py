@@ -74,7 +74,7 @@ class Fate:
     __slots__ = ("dropped", "finish_ns", "missed", "release_ns")
 
     def __init__(self, release_ns: int, finish_ns: int, dropped: bool, deadline_ns: int, end_ns: int) -> None:
-        self.release_ns, self.finish_ns, self.dropped = release_ns, finish_ns, dropped
+        self.release_ns, self.finish_ns, self.dropped = release_ns, -1 if dropped else finish_ns, dropped
         late = finish_ns > deadline_ns if finish_ns >= 0 else deadline_ns <= end_ns
         self.missed = late and not dropped
 

@@ -198,15 +198,10 @@ def test_a_sampler_that_was_given_up_lets_it_wait_for_the_next() -> None:
     assert "busy, and no frame may wait" in found.parts[2].note
 
 
-def test_a_frame_the_sensor_lost_is_answered_by_a_newer_one_where_the_chain_samples() -> None:
-    found = explain(sampling(), faults=Faults(dropouts=(Dropout("s", 0, 50),)))
-    assert parts_of(found)[0] == ("a", "lost", "s", 0, 100)
-    assert found.jobs == (("a", 1), ("b", 6))
-    assert found.outcome == "completed"
-
-
-def test_and_dropped_where_it_does_not() -> None:
-    found = explain(line(), faults=Faults(dropouts=(Dropout("s", 0, 50),)))
+@pytest.mark.parametrize("sampled", [False, True])
+def test_a_frame_the_sensor_lost_is_dropped_though_a_newer_one_causes_an_output(sampled: bool) -> None:
+    made = sampling() if sampled else line()
+    found = explain(made, faults=Faults(dropouts=(Dropout("s", 0, 50),)))
     assert (found.outcome, found.response_ns, parts_of(found), found.met) == ("dropped", 0, [], False)
 
 

@@ -44,7 +44,8 @@ class Ways:
     """The paths of all frames of one chain.
 
     A stage's carrier is its first job that acts on the frame or, if the chain samples, on a newer one: the reaction
-    of the chain up to that stage (`metrics.chain_figures`).  Times never decrease along the chain.
+    of the chain up to that stage (`metrics.chain_figures`).  A dropped frame is followed up to its loss: what a newer
+    one causes is no response to it.  Times never decrease along the chain.
     """
 
     def __init__(self, record: Record, plan: Plan, chain: ChainResult) -> None:
@@ -54,6 +55,7 @@ class Ways:
         self.releases = record.released(chain)
         self._samples = [a not in self.tasks[b].after for a, b in pairwise(self.path)]
         self._exact = not any(self._samples)
+        self._dropped = record.fates(chain).dropped
         self._acts: dict[int, tuple[Ints, Ints]] = {}
 
     def way(self, frame: int) -> Way:
@@ -65,8 +67,9 @@ class Ways:
         for place in range(0 if self.path[0] in self.tasks else 1, len(self.path)):
             task, sampled = self.tasks[self.path[place]], bool(place and self._samples[place - 1])
             row = self._carrier(place, frame)
-            if row < 0:
-                return self._ended(release, (*carriers,), task, sampled, at, expected)
+            # a frame is dropped before the first stage that samples
+            if row < 0 or (self._dropped[frame] and (sampled or int(jobs.frame[row]) != expected)):
+                return self._ended(release, (*carriers,), task, sampled, at, expected, bool(self._dropped[frame]))
             until = max(int(jobs.finish_ns[row]), at)
             carriers.append(Carrier(task, row, sampled, at, until))
             at, expected = until, int(jobs.frame[row])
@@ -89,19 +92,28 @@ class Ways:
         return int(rows[found])
 
     def _ended(
-        self, release: int, carriers: tuple[Carrier, ...], task: Task, sampled: bool, at: int, expected: int
+        self,
+        release: int,
+        carriers: tuple[Carrier, ...],
+        task: Task,
+        sampled: bool,
+        at: int,
+        expected: int,
+        dropped: bool,
     ) -> Way:
         """Return the path of a frame that did not get past `task`."""
         columns, end = self.record.columns, max(self.record.end_ns, at)
         jobs, rows = columns.jobs, self.record.rows(task.name)
         if sampled:
             open_rows = rows[
-                (jobs.status[rows] == UNFINISHED) & ((jobs.start_ns[rows] >= at) | (jobs.start_ns[rows] < 0))
+                (jobs.status[rows] == UNFINISHED)
+                & ((jobs.start_ns[rows] >= at) | (jobs.start_ns[rows] < 0))
+                & (not dropped)
             ]
         else:
             open_rows = rows[jobs.frame[rows] == expected]
         if not len(open_rows):
-            lost = self._lost_at(self.path[0], expected) if not carriers and not sampled else None
+            lost = self._lost_at(self.path[0], expected) if not carriers else None
             outcome = "unfinished" if lost is None else "dropped"
             until = end if lost is None else min(max(lost, at), end)
             return Way(release, until, outcome, (*carriers, Carrier(task, -1, sampled, at, until)))
@@ -109,8 +121,8 @@ class Ways:
         status = int(jobs.status[row])
         until = end
         if status == DROPPED:
-            dropped = self._lost_at(task.name, int(jobs.frame[row]))
-            until = int(jobs.activation_ns[row]) if dropped is None else dropped
+            at_queue = self._lost_at(task.name, int(jobs.frame[row]))
+            until = int(jobs.activation_ns[row]) if at_queue is None else at_queue
         elif status in (ABORTED, DONE):
             until = int(jobs.finish_ns[row]) if jobs.finish_ns[row] >= 0 else self._aborted_at(task.name, row, end)
         until = min(max(until, at), end)

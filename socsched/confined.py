@@ -110,11 +110,15 @@ def _serve() -> None:
         try:
             serve = serve or function(*asked["arguments"])
             values: list[Any] = []
-            for value in serve(json.loads(line)):
-                values.append(value)
-                if len(values) == _BATCH:
-                    _answer({"values": values, "last": False})
-                    values = []
+            try:
+                for value in serve(json.loads(line)):
+                    values.append(value)
+                    if len(values) == _BATCH:
+                        _answer({"values": values, "last": False})
+                        values = []
+            except Exception:
+                _answer({"values": values, "last": False})  # what came before the fault
+                raise
             _answer({"values": values, "last": True})
         except MemoryError:
             _answer({"error": f"takes more than {asked['memory'] // 2**20} MiB to read"})

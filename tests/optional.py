@@ -89,6 +89,7 @@ NEEDS = {
     "RKNN compiler": Need(vendor("rockchip"), OPTIONAL["RKNN compiler"].install),
     "response-time-analysis": Need(module("response_time_analysis"), ".venv/bin/pip install response-time-analysis"),
     "MCAP": Need(module("mcap"), ".venv/bin/pip install '.[mcap]'"),
+    "bags of ROS 1": Need(module("rosbags"), ".venv/bin/pip install '.[ros1]'"),
     "MCAP for ROS 2": Need(module("mcap_ros2"), ".venv/bin/pip install mcap-ros2-support"),
     "Foxglove SDK": Need(module("foxglove"), ".venv/bin/pip install foxglove-sdk"),
     "MLPerf LoadGen": Need(module("mlperf_loadgen"), ".venv/bin/pip install mlcommons-loadgen"),

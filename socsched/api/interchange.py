@@ -21,7 +21,7 @@ TASKSET_FORMATS = (
     "a plan.json, a task set (JSON or YAML), SimSo's XML, PARTSim's YAML, rt-app's JSON, or a job set of nptest (CSV)"
 )
 """What `socsched analyze` reads, in words."""
-PIPELINE_FORMATS = ("amalthea", "autoware", "btf", "cyberrt", "mcap", "ros2", "rosbag2")
+PIPELINE_FORMATS = ("amalthea", "autoware", "btf", "cyberrt", "mcap", "ros2", "rosbag1", "rosbag2")
 """Forms of other tools' pipelines."""
 
 
@@ -96,10 +96,10 @@ def import_pipeline(
     """Return the pipeline in another tool's model, configuration or trace, with notes on what it does not state.
 
     `form`: amalthea (a model), autoware (a thread configuration), btf (a trace), cyberrt (a DAG file or a folder of
-    them, with the scheduler's `conf` and the writers or periods of `channels`), mcap or rosbag2 (a recording of topics)
-    or ros2 (the folder of a CTF trace, with CARET's `architecture` file if there is one).  `platform`, `mode`,
-    `engines`: what the costs of amalthea are for.  Raises DescriptorError or InputError for faulty files, UsageError
-    for an unknown form or engine.
+    them, with the scheduler's `conf` and the writers or periods of `channels`), mcap, rosbag1 or rosbag2 (a recording
+    of topics) or ros2 (the folder of a CTF trace, with CARET's `architecture` file if there is one).  `platform`,
+    `mode`, `engines`: what the costs of amalthea are for.  Raises DescriptorError or InputError for faulty files,
+    UsageError for an unknown form or engine.
     """
     from socsched.api.loading import load_platform
 
@@ -130,7 +130,7 @@ def import_pipeline(
         from socsched.interchange.ros2_pipeline import pipeline_of
 
         return pipeline_of(read_graph(Path(source), Path(architecture) if architecture else None), Path(source))
-    if form in ("mcap", "rosbag2"):
+    if form in ("mcap", "rosbag1", "rosbag2"):
         from socsched.interchange.bag import import_bag
 
         return import_bag(Path(source))

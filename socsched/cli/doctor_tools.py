@@ -78,6 +78,7 @@ OPTIONAL: dict[str, Tool] = {
         Tool("Ray", "sweeps over several hosts", extra("cluster"), package="ray"),
         Tool("tornado", "the RPC tracker that allocates boards", extra("tracker"), package="tornado"),
         Tool("MCAP", "recordings as input, results for Foxglove", extra("mcap"), package="mcap"),
+        Tool("rosbags", "rates of topics in bags of ROS 1", extra("ros1"), package="rosbags"),
         Tool("ROS 2", "the node socsched-ros", extra("ros2"), package="ros-rclpy"),
         Tool("pygls", "lint --lsp, for editors", extra("lsp"), package="pygls"),
         Tool("PyTorch", "training networks, and its tests", "pip install torch", package="torch"),

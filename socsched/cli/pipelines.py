@@ -202,7 +202,8 @@ def import_pipeline(
 
     SOURCE: an AMALTHEA model (.amxmi), the thread configuration of Autoware's callback isolated executor, a trace in
     BTF, a DAG file of CyberRT or a folder of them, the folder of a CTF trace of ros2_tracing or CARET, an .mcap file,
-    or the folder of a rosbag2 recording.  What the source does not state is left out, or marked as assumed.
+    a bag of ROS 1, or the folder of a rosbag2 recording.  What the source does not state is left out, or marked as
+    assumed.
     """
     from socsched.api import interchange
     from socsched.errors import UsageError

@@ -1,31 +1,35 @@
-"""MCAP and rosbag2 recordings: rate, size and release jitter of every topic become sensors of a pipeline.
+"""Recordings of topics as pipelines: rate, size and release jitter of every topic become sensors.
 
-A rosbag2 folder has metadata.yaml and storage files, MCAP or SQLite (.db3, table `messages`).  The period is the mean
-distance of messages, the jitter their largest lateness after the grid of that period.  Both come from the times at
-which the recorder received the messages, since headers state when data was taken, not when it arrived.
+Read: MCAP and SQLite files of rosbag2 (folders with metadata.yaml or without), any other MCAP, and bags of ROS 1
+(`ros1_bag`).  Rates are those of `rates`, from the times at which the recorder received the messages, since headers
+state when data was taken, not when it arrived.  Of files that are cut off, what is whole is read, and a note counts
+the rest.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from socsched.bounded import read_head
 from socsched.descriptor.source import read as read_yaml
 from socsched.errors import InputError
+from socsched.interchange import ros1_bag
 from socsched.interchange.pipeline_text import ImportedPipeline, Names, duration, stage_name
+from socsched.interchange.rates import NoRate, Rate, clocks, rate_of
 from socsched.interchange.sqlite_file import open_sqlite
-from socsched.limits import LONGEST_NS
 from socsched.runtime.mcap_file import MOST_MESSAGES, MOST_TOPICS, open_mcap
 from socsched.text import one_line
 
 METADATA = "metadata.yaml"
 _SOURCE = "recording"
-_HINT = "give an .mcap file, a .db3 file, or the folder of `ros2 bag record`"
+_HINT = "give an .mcap, .db3 or .bag file, or the folder of `ros2 bag record`"
 _MOST_FILES = 10_000
+_SQLITE = b"SQLite format 3\x00"
 _KINDS = {
     "sensor_msgs/msg/PointCloud2": "lidar",
     "sensor_msgs/msg/LaserScan": "lidar",
@@ -40,37 +44,44 @@ _KINDS = {
 
 
 @dataclass(slots=True)
-class RecordedRate:
-    """Arrivals (ns) and sizes (bytes) of a topic's messages."""
+class RecordedTopic:
+    """Arrivals (ns) and sizes (bytes) of the messages of a type on a topic, in the order of the file."""
 
+    name: str
     type: str
     times: array[int] = field(default_factory=lambda: array("q"))
     sizes: array[int] = field(default_factory=lambda: array("q"))
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """Mean period, largest lateness after its grid, shortest and longest distance of messages, in ns."""
+@dataclass(slots=True)
+class Recording:
+    """The topics of a recording by name and type, and notes on what of it was not read."""
 
-    period_ns: int
-    jitter_ns: int
-    shortest_ns: int
-    longest_ns: int
+    topics: dict[tuple[str, str], RecordedTopic] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def topic(self, name: str, kind: str) -> RecordedTopic:
+        """Return a topic; one name may have messages of several types."""
+        return self.topics.setdefault((name, kind), RecordedTopic(name, kind))
 
 
 def import_bag(path: Path) -> ImportedPipeline:
-    """Return a pipeline with a sensor for every topic and one placeholder stage; InputError for faulty files."""
-    topics = read_topics(path)
+    """Return a pipeline with a sensor for every topic that has a rate, and one placeholder stage.
+
+    InputError for faulty files, and if no topic has a rate.
+    """
+    recording = read_recording(path)
+    topics = [topic for _, topic in sorted(recording.topics.items())]
+    recorded = clocks(topic.times for topic in topics)
     sensors: dict[str, Any] = {}
-    names, notes = Names(), list[str]()
+    names, notes, left = Names(), list[str](), list[str]()
     names.take("placeholder")
-    for name, topic in sorted(topics.items()):
-        rate = rate_of(topic)
-        if rate is None:
-            shown = f"{len(topic.times)} message{'s' * (len(topic.times) != 1)}"
-            notes.append(f"{one_line(name)} ({one_line(topic.type)}): left out, {shown} give no period.")
+    for topic in topics:
+        rate = rate_of(topic.times, recorded)
+        if isinstance(rate, NoRate):
+            left.append(f"{one_line(topic.name)} ({one_line(topic.type)}): left out, {rate.reason}.")
             continue
-        key = names.take(name)
+        key = names.take(topic.name)
         sensors[key] = {
             "kind": _KINDS.get(topic.type, "topic"),
             "period": duration(rate.period_ns),
@@ -78,9 +89,11 @@ def import_bag(path: Path) -> ImportedPipeline:
             "bytes_per_frame": f"{max(topic.sizes)} B",
             "source": _SOURCE,
         }
-        notes.append(_note(key, name, topic, rate))
+        notes.append(_note(key, topic, rate))
     if not sensors:
-        raise InputError(f"{path}: no topic with two messages at different times", _HINT)
+        what = " ".join([*left[:5], *recording.notes]) or "it holds no messages"
+        raise InputError(f"{path}: no topic with a rate: {what}", f"record for longer; {_HINT}")
+    notes += [*left, *recording.notes]
     notes.append(
         "A recording states neither stages nor deadlines nor who published a topic: stage `placeholder` stands for "
         "yours; delete the sensors that are outputs of stages."
@@ -104,59 +117,59 @@ def _placeholder(sensor: str) -> Mapping[str, Any]:
     return {**stage, "share": 1, "output_bytes": "0 B", "costs": [cost]}
 
 
-def read_topics(path: Path) -> dict[str, RecordedRate]:
-    """Return the topics of a recording by name, with times in order."""
-    topics: dict[str, RecordedRate] = {}
-    for file in _files(path):
-        for name, kind, times, sizes in _database(file) if _is_database(file) else _mcap(file):
-            topic = topics.setdefault(name, RecordedRate(kind))
-            topic.times.extend(times)
-            topic.sizes.extend(sizes)
-        if len(topics) > MOST_TOPICS or sum(len(topic.times) for topic in topics.values()) > MOST_MESSAGES:
+def read_recording(path: Path) -> Recording:
+    """Return the topics of a recording: one file, or the storage files of a folder."""
+    recording = Recording()
+    files, stated = _files(path, recording.notes)
+    for file in files:
+        head = read_head(file, "recording", _HINT, len(_SQLITE))
+        read: Callable[[Path, Recording], None] = _mcap
+        if head == _SQLITE:
+            read = _database
+        elif head.startswith(ros1_bag.MAGIC):
+            read = _ros1
+        read(file, recording)
+        total = sum(len(topic.times) for topic in recording.topics.values())
+        if len(recording.topics) > MOST_TOPICS or total > MOST_MESSAGES:
             raise InputError(
                 f"{path}: more than {MOST_TOPICS} topics or {MOST_MESSAGES} messages", "split the recording"
             )
-    for topic in topics.values():
-        topic.times = array("q", sorted(topic.times))
-    return topics
+    total = sum(len(topic.times) for topic in recording.topics.values())
+    if stated > total:
+        recording.notes.append(f"{METADATA} states {stated} messages, {total} of them are in the files.")
+    return recording
 
 
-def rate_of(topic: RecordedRate) -> Rate | None:
-    """Return the rate of a topic, None without two messages at different times or for periods over an hour."""
-    import numpy as np
-
-    times = np.array(topic.times, np.int64)
-    if len(times) < 2 or times[-1] == times[0]:
-        return None
-    period = max(1, round(int(times[-1] - times[0]) / (len(times) - 1)))
-    if period > LONGEST_NS:
-        return None
-    late = times - times[0] - period * np.arange(len(times), dtype=np.int64)
-    gaps = np.diff(times)
-    return Rate(period, int(late.max() - late.min()), int(gaps.min()), int(gaps.max()))
-
-
-def _note(key: str, name: str, topic: RecordedRate, rate: Rate) -> str:
+def _note(key: str, topic: RecordedTopic, rate: Rate) -> str:
     lost = "" if rate.jitter_ns <= rate.period_ns else (
         f"; lateness grows to {duration(rate.jitter_ns)}, more than a period, so messages are missing or the rate "
         "changes: jitter is set to the period"
     )  # fmt: skip
     sizes = sorted(topic.sizes)
     apart = f"{duration(rate.shortest_ns)} to {duration(rate.longest_ns)} apart"
+    aside = f"; {rate.note}" if rate.note else ""
     return (
-        f"{key}: {one_line(name)}, {one_line(topic.type)}, {len(topic.times)} messages, {apart}, "
-        f"{sizes[0]} to {sizes[-1]} bytes (median {sizes[len(sizes) // 2]}){lost}."
+        f"{key}: {one_line(topic.name)}, {one_line(topic.type)}, {len(topic.times)} messages, {apart}, "
+        f"{sizes[0]} to {sizes[-1]} bytes (median {sizes[len(sizes) // 2]}){aside}{lost}."
     )
 
 
-def _files(path: Path) -> list[Path]:
-    """Return the storage files: the file itself, or those that metadata.yaml lists."""
+def _files(path: Path, notes: list[str]) -> tuple[list[Path], int]:
+    """Return the storage files, and the number of messages that metadata.yaml states.
+
+    They are the file itself, those that metadata.yaml lists, or without it all of the folder, in the order of their
+    numbers: a recorder that was killed has not written it.
+    """
     if path.is_file():
-        return [path]
+        return [path], 0
     if not path.is_dir():
         raise InputError(f"{path}: no such recording", _HINT)
     if not (path / METADATA).is_file():
-        raise InputError(f"{path}: no {METADATA} in this folder", _HINT)
+        found = sorted((file for file in path.iterdir() if _is_storage(file)), key=_order)
+        if not found or len(found) > _MOST_FILES:
+            raise InputError(f"{path}: no {METADATA} in this folder, and no .mcap or .db3 file", _HINT)
+        notes.append(f"The folder has no {METADATA}: its files were read in the order of their numbers.")
+        return found, 0
     document = read_yaml(path / METADATA)
     document.check()
     described = document.data.get("rosbag2_bagfile_information") if isinstance(document.data, Mapping) else None
@@ -165,39 +178,89 @@ def _files(path: Path) -> list[Path]:
         where = f"{path / METADATA}: rosbag2_bagfile_information.relative_file_paths"
         raise InputError(f"{where}: expected a list of 1 to {_MOST_FILES} files", _HINT)
     assert isinstance(described, Mapping)
-    if described.get("compression_mode"):
-        raise InputError(f"{path / METADATA}: compressed by rosbag2", "decompress it first: `ros2 bag convert`")
+    if str(described.get("compression_mode") or "none").lower() == "file":
+        raise InputError(f"{path / METADATA}: files compressed by rosbag2", "decompress it first: `ros2 bag convert`")
+    if str(described.get("compression_mode") or "none").lower() == "message":
+        notes.append("rosbag2 compressed every message: sizes are those of compressed messages.")
     found = []
     for name in listed:
         file = path / str(name)
         if Path(str(name)).name != str(name) or not file.is_file():
             raise InputError(f"{path / METADATA}: {one_line(str(name))[:200]} is not a file of this folder", _HINT)
         found.append(file)
-    return found
+    stated = described.get("message_count")
+    return found, stated if isinstance(stated, int) else 0
 
 
-def _is_database(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(16) == b"SQLite format 3\x00"
+def _is_storage(file: Path) -> bool:
+    return file.suffix in (".mcap", ".db3") and file.is_file()
 
 
-def _mcap(path: Path) -> Iterator[tuple[str, str, array[int], array[int]]]:
-    for topic in open_mcap(path).topics.values():
-        yield topic.name, topic.type, topic.times, topic.sizes
+def _order(file: Path) -> tuple[int, str]:
+    """Return the key by which storage files are sorted: rosbag2 numbers them NAME_0, NAME_1, ..., NAME_10."""
+    number = file.stem.rpartition("_")[2]
+    return (int(number) if number.isdecimal() and len(number) < 9 else -1), file.name
 
 
-def _database(path: Path) -> Iterator[tuple[str, str, array[int], array[int]]]:
-    found: dict[int, tuple[str, str, array[int], array[int]]] = {}
+def _mcap(path: Path, recording: Recording) -> None:
+    file = open_mcap(path, partial=True)
+    for each in file.topics.values():
+        topic = recording.topic(each.name, each.type)
+        topic.times.extend(each.times)
+        topic.sizes.extend(each.sizes)
+    if file.cut:
+        recording.notes.append(f"{one_line(path.name)} {file.cut}.")
+
+
+def _ros1(path: Path, recording: Recording) -> None:
+    topics, cut = ros1_bag.read_topics(path, MOST_TOPICS, MOST_MESSAGES)
+    for name, kind, times, sizes in topics:
+        topic = recording.topic(name, kind)
+        topic.times.extend(times)
+        topic.sizes.extend(sizes)
+    if cut:
+        recording.notes.append(f"{one_line(path.name)} {cut}.")
+
+
+def _database(path: Path, recording: Recording) -> None:
+    """Take in a SQLite file of rosbag2: tables `topics` and `messages`, of all versions since Dashing."""
+    topics: dict[int, RecordedTopic] = {}
+    query = "SELECT topic_id, timestamp, length(data) FROM messages LIMIT ?"
+    fault, count = "", 0
     try:
-        with open_sqlite(path) as base:
+        with open_sqlite(path, "recording", _HINT, partial=True) as base:
             for number, name, kind in base.execute("SELECT id, name, type FROM topics LIMIT ?", (MOST_TOPICS,)):
-                found[int(number)] = str(name), str(kind), array("q"), array("q")
-            query = "SELECT topic_id, timestamp, length(data) FROM messages LIMIT ?"
-            for topic, time_ns, size in base.execute(query, (MOST_MESSAGES + 1,)):
-                found[topic][2].append(time_ns)
-                found[topic][3].append(size)
+                topics[int(number)] = recording.topic(str(name), str(kind))
+            try:
+                for number, time_ns, size in base.execute(query, (MOST_MESSAGES + 1,)):
+                    if number is None and count:
+                        raise sqlite3.DatabaseError("a message without a topic")
+                    topics[number].times.append(time_ns)
+                    topics[number].sizes.append(size)
+                    count += 1
+            except sqlite3.Error as error:
+                fault = one_line(str(error))
+                if not count:
+                    raise
     except (sqlite3.Error, OverflowError, UnicodeDecodeError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not a readable rosbag2 file: {one_line(str(error))}", _HINT) from None
     except KeyError as error:
         raise InputError(f"{path}: a message of topic {error}, which the table topics lacks", _HINT) from None
-    yield from found.values()
+    if fault:
+        pages, there = _pages(path)
+        rest = f"{pages - there} of its {pages} pages are missing" if there < pages else fault
+        recording.notes.append(f"{one_line(path.name)} is cut off or damaged after {count} messages: {rest}.")
+    log = path.with_name(path.name + "-wal")
+    if log.is_file() and log.stat().st_size:
+        recording.notes.append(
+            f"{one_line(log.name)} holds messages that are not in the database yet and were not read: close the "
+            f"recording with `sqlite3 {one_line(path.name)} 'PRAGMA wal_checkpoint(TRUNCATE)'`."
+        )
+
+
+def _pages(path: Path) -> tuple[int, int]:
+    """Return the number of pages that a database states, and that the file has."""
+    head = read_head(path, "recording", _HINT, 100)
+    size = int.from_bytes(head[16:18], "big")
+    size = 65536 if size == 1 else max(size, 512)
+    return int.from_bytes(head[28:32], "big"), path.stat().st_size // size

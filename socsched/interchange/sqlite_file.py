@@ -34,19 +34,24 @@ class Database:
 
 
 @contextmanager
-def open_sqlite(path: Path, what: str = "database", hint: str = "") -> Iterator[Database]:
-    """Yield a database, read without changing the file; InputError if it is no file that can be read."""
+def open_sqlite(path: Path, what: str = "database", hint: str = "", partial: bool = False) -> Iterator[Database]:
+    """Yield a database, read without changing the file; InputError if it is no file that can be read.
+
+    `partial`: one that is cut off is read up to there; a query then yields rows before it raises sqlite3.Error.
+    """
     with open_file(path, what, hint) as file:
         size = file.seek(0, 2)
-    with closing(Confined(f"{__name__}:serve", str(path.resolve()), cpu_s=seconds(size))) as child:
+    with closing(Confined(f"{__name__}:serve", str(path.resolve()), partial, cpu_s=seconds(size))) as child:
         yield Database(child)
 
 
-def serve(path: str) -> Callable[[list[Any]], Iterator[Any]]:
+def serve(path: str, partial: bool) -> Callable[[list[Any]], Iterator[Any]]:
     """Open a database in the child and return what executes [query, values]."""
     base = sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)
     base.execute("PRAGMA trusted_schema=OFF")
     if hasattr(base, "setlimit"):  # Python 3.11
         for name, most in _LIMITS.items():
             base.setlimit(getattr(sqlite3, f"SQLITE_LIMIT_{name}"), most)
+    if partial:  # without it, a file shorter than its header states is refused as a whole
+        base.execute("PRAGMA writable_schema=ON")
     return lambda request: base.execute(*request)

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from socsched.bounded import allowance, open_file
 from socsched.errors import InputError, MachineError, extra
 from socsched.text import printable
 
 T = TypeVar("T")
 MOST_RECORD = 1 << 30
-"""Bytes of a record, and of a decompressed chunk."""
+"""Bytes of a record."""
 MOST_MESSAGES = 5_000_000
 MOST_TOPICS = 4096
 _HINT = "record it again, or repair it with `mcap recover`"
@@ -45,10 +46,15 @@ class Topic:
 
 @dataclass(slots=True)
 class McapFile:
-    """An MCAP file that has been read through once; `topics` by name."""
+    """An MCAP file that has been read through once.
+
+    `topics`: by name; of a name with several types, the second and later ones by name and type.  `cut`: what is said of
+    a file that ends before its footer, else empty.
+    """
 
     path: Path
     topics: dict[str, Topic]
+    cut: str = ""
     _cached: tuple[int, list[bytes]] = (-1, [])
 
     def message(self, topic: Topic, number: int) -> bytes:
@@ -67,14 +73,15 @@ class McapFile:
     def _messages(self, offset: int) -> list[bytes]:
         from mcap.records import Message
 
-        with self.path.open("rb") as file:
+        with open_file(self.path, "recording", _HINT) as file:
+            allowed = allowance(file.seek(0, io.SEEK_END))
             file.seek(offset)
             record = next(_records(file), None)
-        return [message.data for message in _contents(record) if isinstance(message, Message)]
+        return [message.data for message in _contents(record, allowed)[0] if isinstance(message, Message)]
 
 
-def open_mcap(path: Path) -> McapFile:
-    """Return the topics of a file and where their messages are.
+def open_mcap(path: Path, partial: bool = False) -> McapFile:
+    """Return the topics of a file and where their messages are; of one that is cut off, if `partial`, what is whole.
 
     Raises InputError for a file that is damaged, truncated or exceeds the limits, MachineError without the package.
     """
@@ -82,7 +89,7 @@ def open_mcap(path: Path) -> McapFile:
         import mcap.stream_reader  # noqa: F401
     except ImportError:
         raise MachineError(f"{path}: MCAP files need the package mcap", extra("mcap")) from None
-    return _guarded(path, lambda: McapFile(path, _topics(path)))
+    return _guarded(path, lambda: McapFile(path, *_topics(path, partial)))
 
 
 def _guarded(path: Path, read: Callable[[], T]) -> T:
@@ -100,20 +107,35 @@ def _guarded(path: Path, read: Callable[[], T]) -> T:
         raise InputError(f"{path}: not a readable MCAP file: {reason}", _HINT) from None
 
 
-def _topics(path: Path) -> dict[str, Topic]:
+def _topics(path: Path, partial: bool) -> tuple[dict[str, Topic], str]:
+    from mcap.exceptions import EndOfFile
     from mcap.records import Channel, Message, Schema
     from mcap.stream_reader import read_magic
 
     types: dict[int, str] = {0: ""}
     channels: dict[int, Topic] = {}
     topics: dict[str, Topic] = {}
-    total = 0
-    with path.open("rb") as file:
+    total, cut = 0, ""
+    with open_file(path, "recording", _HINT) as file:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(0)
         read_magic(_stream(file))
-        offset = file.tell()
-        for record in _records(file):
+        offset, left, records = file.tell(), allowance(size), _records(file, partial)
+        while True:
+            try:
+                record = next(records, None)
+            except EndOfFile:
+                if not partial:
+                    raise
+                rest = size - offset
+                cut = f"ends before its footer, {rest} bytes after its last whole record are left out"
+                break
+            if record is None:
+                break
             number = 0
-            for entry in _contents(record):
+            contents, used = _contents(record, left)
+            left -= used
+            for entry in contents:
                 if isinstance(entry, Schema):
                     types[entry.id] = entry.name
                 elif isinstance(entry, Channel):
@@ -130,21 +152,41 @@ def _topics(path: Path) -> dict[str, Topic]:
             total += number
             if total > MOST_MESSAGES:
                 raise ValueError(f"more than {MOST_MESSAGES} messages; split the recording")
+            if isinstance(record, _CutChunk):
+                cut = f"ends within a chunk, of which {number} messages are whole"
+                break
             offset = file.tell()
-    return topics
+    return topics, cut
+
+
+@dataclass(frozen=True, slots=True)
+class _CutChunk:
+    """A chunk that the file ends within."""
+
+    compression: str
+    data: bytes
+    uncompressed_size: int
+
+
+def _cut_chunk(content: bytes) -> _CutChunk:
+    """Return the beginning of a chunk record: two times, size, checksum, compression, length and data."""
+    (size,) = struct.unpack_from("<Q", content, 16)
+    (length,) = struct.unpack_from("<I", content, 28)
+    return _CutChunk(content[32 : 32 + length].decode("utf-8", "replace"), content[40 + length :], size)
 
 
 def _topic(topics: dict[str, Topic], channel: Any, types: dict[int, str]) -> Topic:
     if channel.schema_id not in types:
         raise ValueError(f"topic {channel.topic!r}: schema {channel.schema_id} is not in the file")
-    found = topics.get(channel.topic)
-    if found is None:
+    kind = types[channel.schema_id], channel.message_encoding
+    key = channel.topic
+    if key in topics and (topics[key].type, topics[key].encoding) != kind:
+        key = f"{channel.topic} ({', '.join(filter(None, kind))})"
+    if key not in topics:
         if len(topics) >= MOST_TOPICS:
             raise ValueError(f"more than {MOST_TOPICS} topics")
-        found = topics[channel.topic] = Topic(channel.topic, types[channel.schema_id], channel.message_encoding)
-    if (found.type, found.encoding) != (types[channel.schema_id], channel.message_encoding):
-        raise ValueError(f"topic {channel.topic!r} has two types: {found.type!r} and {types[channel.schema_id]!r}")
-    return found
+        topics[key] = Topic(channel.topic, *kind)
+    return topics[key]
 
 
 def _stream(file: IO[bytes]) -> Any:
@@ -153,8 +195,11 @@ def _stream(file: IO[bytes]) -> Any:
     return ReadDataStream(file)
 
 
-def _records(file: IO[bytes]) -> Iterator[Any]:
-    """Yield the records from the file's position on, up to the footer; the position is then after the record."""
+def _records(file: IO[bytes], partial: bool = False) -> Iterator[Any]:
+    """Yield the records from the file's position on, up to the footer; the position is then after the record.
+
+    `partial`: also a chunk that the file ends within.
+    """
     from mcap.exceptions import EndOfFile
     from mcap.opcode import Opcode
     from mcap.records import Channel, Chunk, Message, Schema
@@ -169,12 +214,14 @@ def _records(file: IO[bytes]) -> Iterator[Any]:
             return
         if opcode not in kinds:
             file.seek(length, io.SEEK_CUR)
-            yield None
+            yield ()
             continue
         if length > MOST_RECORD:
             raise ValueError(f"byte {file.tell() - _HEAD}: a record of {length} bytes, expected at most {MOST_RECORD}")
         content = file.read(length)
         if len(content) < length:
+            if partial and opcode == Opcode.CHUNK and len(content) > 64:
+                yield _cut_chunk(content)
             raise EndOfFile()
         yield _parsed(kinds[Opcode(opcode)], content)
 
@@ -186,26 +233,40 @@ def _parsed(kind: Any, content: bytes) -> Any:
     return Message.read(stream, len(content)) if kind is Message else kind.read(stream)
 
 
-def _contents(record: Any) -> list[Any]:
-    """Return a record itself, or the records within a chunk."""
+def _contents(record: Any, most: int) -> tuple[list[Any], int]:
+    """Return a record itself, or the records within a chunk, and the bytes that the chunk expands to, up to `most`."""
     from mcap.records import Chunk
     from mcap.stream_reader import breakup_chunk
 
-    if record is None:
-        return []
-    if not isinstance(record, Chunk):
-        return [record]
-    data = _decompressed(record.compression, record.data, record.uncompressed_size)
-    plain = Chunk("", data, record.message_end_time, record.message_start_time, record.uncompressed_crc, len(data))
-    found: list[Any] = breakup_chunk(plain, validate_crc=True)
-    return found
+    if record == () or record is None:
+        return [], 0
+    if not isinstance(record, Chunk | _CutChunk):
+        return [record], 0
+    if record.uncompressed_size > most:
+        raise ValueError(f"a chunk of {record.uncompressed_size} bytes, more than a file of this size explains")
+    whole = isinstance(record, Chunk)
+    data = _decompressed(record.compression, record.data, record.uncompressed_size, whole)
+    check = record.uncompressed_crc if isinstance(record, Chunk) else 0
+    if not whole:
+        data = data[: _whole_records(data)]
+    found: list[Any] = breakup_chunk(Chunk("", data, 0, 0, check, len(data)), validate_crc=whole)
+    return found, len(data)
 
 
-def _decompressed(compression: str, data: bytes, size: int) -> bytes:
-    """Return the content of a chunk; ValueError if it has not the size that is stated."""
+def _whole_records(data: bytes) -> int:
+    """Return the length of the records at the beginning of a chunk's data that are whole."""
+    at = 0
+    while at + _HEAD <= len(data):
+        end = at + _HEAD + int.from_bytes(data[at + 1 : at + _HEAD], "little")
+        if end > len(data):
+            break
+        at = end
+    return at
+
+
+def _decompressed(compression: str, data: bytes, size: int, whole: bool) -> bytes:
+    """Return the content of a chunk; ValueError if it has not the size that is stated and is `whole`."""
     plain: bytes
-    if size > MOST_RECORD:
-        raise ValueError(f"a chunk of {size} bytes, expected at most {MOST_RECORD}")
     if compression == "zstd":
         import zstandard
 
@@ -222,6 +283,6 @@ def _decompressed(compression: str, data: bytes, size: int) -> bytes:
         raise ValueError(f"chunks compressed by {compression!r}, expected zstd, lz4 or none")
     else:
         plain = data
-    if len(plain) != size:
+    if len(plain) > size or (whole and len(plain) < size):
         raise ValueError(f"a chunk of {len(plain)} bytes or more that states {size}")
     return plain

@@ -181,7 +181,9 @@ def _verdict(
     feasible = plan.verdict == "feasible"
     found: list[_Option] = []
     # a verdict that rests on more than this judge knows, such as the high level of criticality, is not examined
-    every = is_feasible(workload, mapping, judge) == feasible and not any(task.high_ns for task in plan.tasks)
+    if is_feasible(workload, mapping, judge) != feasible:
+        return found, False
+    every = not any(task.high_ns for task in plan.tasks)
     for name, chosen in mapping.items():
         for cost in [chosen] if feasible else [chosen, *workload.model.candidates(workload.graph.stage(name))]:
             low, high = interval_ns(cost)

@@ -29,7 +29,7 @@ class Duration(int):
 
 @dataclass(frozen=True, slots=True)
 class ChainFigures:
-    """Frames of one chain and their response times (reaction times where a stage samples); None without frames.
+    """Frames of one chain and their response times (reduced reaction times where a stage samples); None without frames.
 
     `missed`: completed late, or unfinished at the deadline; `dropped`: lost before the end of the chain; `stale`:
     outputs whose data were older than the chain allows.

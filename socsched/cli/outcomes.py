@@ -38,9 +38,9 @@ def outcome_code(result: Mapping[str, Any], paced: bool = True) -> int:
 
     Frames not released at a sensor's rate (not `paced`) cannot be late.
     """
-    lost = sum((chain["missed"] + chain["stale"]) * paced + chain["dropped"] for chain in result["chains"].values())
-    lost += sum(account["aborted"] for account in result.get("run", {}).get("accounts", {}).values())
-    return EXIT_VIOLATED if lost else EXIT_OK
+    from socsched.reporting.view_model import totals
+
+    return EXIT_OK if totals(result, paced).met else EXIT_VIOLATED
 
 
 def require_frames(details: Mapping[int, Mapping[str, Any]]) -> None:

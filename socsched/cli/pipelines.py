@@ -88,7 +88,7 @@ def _show(pipeline: Pipeline) -> None:
         ]
         for c in pipeline.chains
     ]
-    screen.print(table("Chains", ["chain", "deadline", "max data age", "path"], chains, (1, 2), (3,)))
+    screen.print(table("Chains", ["chain", "deadline", "max reduced data age", "path"], chains, (1, 2), (3,)))
 
 
 def _trigger(stage: Stage) -> str:

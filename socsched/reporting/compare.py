@@ -16,7 +16,7 @@ from socsched.trace.generation import require_one
 from socsched.units import format_duration
 
 _FIGURES = (("stages", "exec_ns", "p50"), ("chains", "response_time_ns", "p99"))
-_COUNTS = ("released", "missed", "dropped")
+_COUNTS = ("released", "missed", "dropped", "stale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +169,9 @@ def _lost(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, str
             if after > before:
                 count, released = b["chains"][name][key], b["chains"][name]["released"]
                 yield name, f"{name}: {count} of {released} frames {word} ({before:.2%} -> {after:.2%})"
+        if _share(b["chains"][name], "stale") > _share(a["chains"][name], "stale"):
+            old, new = (document["chains"][name].get("stale", 0) for document in (a, b))
+            yield name, f"{name}: outputs with data that are too old: {old} -> {new}"
 
 
 def _share(chain: Mapping[str, Any], key: str) -> float:

@@ -141,11 +141,13 @@ def violation_text(item: Violation) -> str:
 
 
 def lateness(entry: Mapping[str, Any], chain: ChainResult) -> str:
-    """Return the number of late or dropped frames of a chain, and the worst one; "" if there are none."""
-    if not entry.get("missed", 0) + entry.get("dropped", 0):
+    """Return the late and dropped frames and stale outputs of a chain, and the worst response; "" without any."""
+    late, dropped, stale = (entry.get(key, 0) for key in ("missed", "dropped", "stale"))
+    if not late + dropped + stale:
         return ""
     worst = (entry.get("response_time_ns") or {}).get("max")
     return (
-        f"{entry.get('missed', 0)} late and {entry.get('dropped', 0)} dropped of {entry.get('released', 0)} frames; "
-        f"worst {view_model.duration(worst)}, deadline {format_duration(chain.deadline_ns)}"
+        f"{late} late and {dropped} dropped of {entry.get('released', 0)} frames; "
+        + (f"{stale} outputs with data above {view_model.duration(chain.max_age_ns)}; " if stale else "")
+        + f"worst {view_model.duration(worst)}, deadline {format_duration(chain.deadline_ns)}"
     )

@@ -139,7 +139,8 @@ def chains(plan: Plan, trace: Trace, result: Result) -> str:
     for chain in plan.chains:
         entry = result.get("chains", {}).get(chain.name, {})
         times = entry.get("response_time_ns", {})
-        good = not entry.get("missed") and not entry.get("dropped")
+        aged = f"; {entry['stale']} outputs too old" if entry.get("stale") else ""
+        good = not entry.get("missed") and not entry.get("dropped") and not aged
         rows.append(
             [
                 escape(chain.name),
@@ -150,7 +151,8 @@ def chains(plan: Plan, trace: Trace, result: Result) -> str:
                 view_model.duration(entry.get("data_age_ns", {}).get("max")),
                 _mark(
                     good,
-                    f"{entry.get('missed', 0)} late, {entry.get('dropped', 0)} dropped of {entry.get('released', 0)}",
+                    f"{entry.get('missed', 0)} late, {entry.get('dropped', 0)} dropped of "
+                    f"{entry.get('released', 0)}{aged}",
                 ),
             ]
         )

@@ -16,6 +16,10 @@ UNITS = {1: "ns", 10**3: "us", 10**6: "ms", 10**9: "s"}
 VERDICTS = {True: "feasible", False: "infeasible", None: "undecided"}
 
 
+_FULL = {"reaction_time": "full reaction time", "data_age": "full data age"}
+"""Measures that begin or end with the gap to the next job; the others are called reduced."""
+
+
 def document(analysis: Analysis) -> dict[str, Any]:
     """Return the verdict, the tightest bound of every task and of every measure of the chain, and every test."""
     taskset = analysis.taskset
@@ -127,7 +131,7 @@ def view(analysis: Analysis, shown: Mapping[str, Any]) -> RenderableType:
     parts += [table("Response times", columns, rows, (1, 2)), Text("")]
     if shown["chain"]["tasks"]:
         rows = [
-            [name.replace("_", " "), str(row["bound"]), row["test"], row["why"]]
+            [_FULL.get(name, name.replace("_", " ")), str(row["bound"]), row["test"], row["why"]]
             for name, row in shown["chain"]["measures"].items()
         ]
         title = f"Chain {' -> '.join(shown['chain']['tasks'])}, {shown['chain']['communication']} communication"

@@ -64,11 +64,11 @@ def verdict(plan: Plan) -> Text:
 
 
 def observed(result: Mapping[str, Any], paced: bool = True) -> Text:
-    """Return one line with the outcome of a simulation or run: whether any frame was late or dropped."""
+    """Return one line with the outcome of a simulation or run: the frames late or dropped, and other failures."""
     seen = view_model.totals(result, paced)
     mark, style = ("✓", "bold green") if seen.met else ("✗", "bold red")
     mark, style = (mark, style) if seen.released else ("?", "bold yellow")
-    text = seen.told() if paced else f"{seen.dropped} dropped of {seen.released} frames, not released at a rate"
+    text = seen.told() + ("" if paced else "; frames not released at a rate cannot be late")
     return Text(f"{mark} {result.get('kind', 'result')}: {text}", style)
 
 
@@ -223,6 +223,7 @@ def outcome(result: Mapping[str, Any], paced: bool = True) -> RenderableType:
     For a run that is not `paced` by its sensors, frames per second replace the late frames.
     """
     rows, seconds = [], result.get("duration_ns", 0) / 1e9
+    aged = paced and view_model.totals(result).stale > 0
     for name, entry in result.get("chains", {}).items():
         times = entry.get("response_time_ns", {})
         rate = f"{entry.get('completed', 0) / seconds:.1f}" if seconds else "–"
@@ -232,12 +233,15 @@ def outcome(result: Mapping[str, Any], paced: bool = True) -> RenderableType:
                 *(str(entry.get(key, 0)) for key in ("released", "completed")),
                 str(entry.get("missed", 0)) if paced else rate,
                 str(entry.get("dropped", 0)),
+                *([str(entry.get("stale", 0))] if aged else []),
                 *(view_model.duration(times.get(key)) for key in ("mean", "p50", "p99", "p99_9", "max")),
             ]
         )
     late = "late" if paced else "frames/s"
-    columns = ["chain", "released", "completed", late, "dropped", "mean", "p50", "p99", "p99.9", "max"]
-    return table(f"Chains, {result.get('kind', '')}", columns, rows, range(1, 10), range(5, 10))
+    counts = ["chain", "released", "completed", late, "dropped", *(["too old"] if aged else [])]
+    columns = [*counts, "mean", "p50", "p99", "p99.9", "max"]
+    places = range(len(counts), len(columns))
+    return table(f"Chains, {result.get('kind', '')}", columns, rows, range(1, len(columns)), places)
 
 
 def abandoned_jobs(counts: Mapping[str, Mapping[str, int]]) -> RenderableType:

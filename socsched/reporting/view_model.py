@@ -79,33 +79,40 @@ class Totals:
     """Frames of a result, summed over its chains; a frame of several chains counts once for each.
 
     `late`: completed late, or not by their deadline; `dropped`: lost on the way, which are not counted as late.
+    `stale`: outputs with data above the largest age; `aborted`: frames of sources that a run gave up.
     """
 
     released: int
     late: int
     dropped: int
+    stale: int = 0
+    aborted: int = 0
     chains: int = 1
 
     @property
     def met(self) -> bool:
-        """Return whether no frame was late or dropped."""
-        return not self.late and not self.dropped
+        """Return whether no frame was late, dropped or aborted, and no output too old."""
+        return not (self.late or self.dropped or self.stale or self.aborted)
 
     def told(self) -> str:
         """Return the counts in words."""
-        frames = f"{self.released} frames" + (f" of {self.chains} chains" if self.chains > 1 else "")
         if not self.released:
             return "no frame was released"
-        return (
-            f"none of {frames} late or dropped" if self.met else f"{self.late} late, {self.dropped} dropped of {frames}"
+        lost = (
+            f"{self.late} late, {self.dropped} dropped of" if self.late or self.dropped else "none late or dropped of"
         )
+        text = f"{lost} {self.released} frames" + (f" of {self.chains} chains" if self.chains > 1 else "")
+        text += f"; {self.stale} outputs with data that are too old" if self.stale else ""
+        return text + (f"; {self.aborted} frames aborted" if self.aborted else "")
 
 
 def totals(result: Mapping[str, Any], paced: bool = True) -> Totals:
     """Return the outcomes of all frames; those not released at a sensor's rate (not `paced`) cannot be late."""
     entries = result.get("chains", {}).values()
-    released, late, dropped = (sum(e.get(key, 0) for e in entries) for key in ("released", "missed", "dropped"))
-    return Totals(released, late * paced, dropped, len(entries))
+    keys = ("released", "missed", "dropped", "stale")
+    released, late, dropped, stale = (sum(entry.get(key, 0) for entry in entries) for key in keys)
+    aborted = sum(account["aborted"] for account in result.get("run", {}).get("accounts", {}).values())
+    return Totals(released, late * paced, dropped, stale * paced, aborted, len(entries))
 
 
 def chain_lines(plan: Plan, result: Mapping[str, Any]) -> list[str]:
@@ -131,6 +138,7 @@ def key_figures(plan: Plan, trace: Trace, result: Mapping[str, Any]) -> list[tup
     """Return the main figures as (name, value) pairs."""
     seen = totals(result)
     figures = [(f"frames late, dropped, of {seen.released}", f"{seen.late}, {seen.dropped}")]
+    figures += [("outputs with data that are too old", str(seen.stale))] if seen.stale else []
     arrived = [worst for worst in worst_frames(plan, trace) if worst.response_ns is not None]
     if arrived and arrived[0].response_ns is not None:
         chain = arrived[0].chain

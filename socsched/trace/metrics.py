@@ -81,8 +81,8 @@ def chain_figures(trace: Trace, plan: Plan, chain: ChainResult) -> ChainDocument
     """Return the outcomes of the frames of a chain's source, and the data ages at completions of its last stage.
 
     If every stage of the path is triggered by its predecessor, the response of frame k is that of the last stage's job
-    k.  If a stage samples instead, it is the reaction time: from the release of frame k to the first completion of the
-    last stage that acts on frame k or a newer one along this path (Feiertag et al., CRTS 2008).
+    k.  If a stage samples instead, it is the reduced reaction time: from the release of frame k to the first completion
+    of the last stage that acts on frame k or a newer one along this path (Feiertag et al., CRTS 2008).
 
     `dropped`: the frame was lost at the source or before the first stage that samples, and never reached the end.
     `completed` and `missed` exclude dropped frames; `missed` counts frames completed late and those whose deadline

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from socsched.cli.outcomes import outcome_code
 from socsched.cli.root import run
+from socsched.reporting.compare import compare
+from socsched.reporting.terminal import observed
 
 PIPELINE = """
 schema_version: "1"
@@ -55,7 +58,7 @@ def test_simulate_says_first_what_became_of_the_frames(folder: Path, capsys: pyt
     assert second == "plan: feasible under edf, cart on jetson-agx-orin-64gb, mode MAXN"
     assert run(["simulate", plan, "--duration", "5s", "--policy", "fifo"]) == 0
     first, second, *_ = capsys.readouterr().out.splitlines()
-    assert first == "✓ simulated: none of 100 frames of 2 chains late or dropped"
+    assert first == "✓ simulated: none late or dropped of 100 frames of 2 chains"
     assert second.endswith("mode MAXN; engines under fifo, for which it was not proved")
 
 
@@ -64,7 +67,7 @@ def test_guard_says_the_outcome_of_its_simulation_before_the_verdict_of_its_plan
 ) -> None:
     assert run(["guard", str(folder / "plan.json"), "--duration", "1s", "-o", str(tmp_path / "guard")]) == 0
     first, second, *_ = capsys.readouterr().out.splitlines()
-    assert first == "✓ simulated: none of 20 frames of 2 chains late or dropped"
+    assert first == "✓ simulated: none late or dropped of 20 frames of 2 chains"
     assert second.startswith("plan: feasible under edf")
 
 
@@ -91,3 +94,21 @@ def test_a_dropped_frame_has_no_response_anywhere(folder: Path, capsys: pytest.C
     for frame, where in (("11", "cam"), ("22", "see")):
         assert run(["why", str(folder / "lossy"), "--chain", "react", "--frame", frame]) == 1
         assert f"react, frame {frame}: was dropped at {where}" in capsys.readouterr().out
+
+
+def test_outputs_that_are_too_old_and_aborted_frames_fail_a_run_and_are_named() -> None:
+    chain = {"released": 50, "completed": 50, "missed": 0, "dropped": 0, "stale": 3}
+    good = {"kind": "simulated", "chains": {"c": {**chain, "stale": 0}}}
+    old = {"kind": "simulated", "chains": {"c": chain}}
+    gone = {**good, "run": {"accounts": {"cam": {"aborted": 2}}}}
+    assert str(observed(good)) == "✓ simulated: none late or dropped of 50 frames" and outcome_code(good) == 0
+    assert (
+        str(observed(old)) == ("✗ simulated: none late or dropped of 50 frames; 3 outputs with data that are too old")
+        and outcome_code(old) == 1
+    )
+    assert str(observed(gone)).endswith("of 50 frames; 2 frames aborted") and outcome_code(gone) == 1
+    assert compare({**good, "stages": {}}, {**old, "stages": {}}, 0.05).regressions == (
+        "c: outputs with data that are too old: 0 -> 3",
+    )
+    nothing = {"kind": "simulated", "chains": {"c": dict.fromkeys(chain, 0)}}
+    assert str(observed(nothing)) == "? simulated: no frame was released"

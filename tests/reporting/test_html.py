@@ -94,7 +94,7 @@ def test_the_headline_reports_late_frames(page: str, plan: Plan, result: dict[st
     assert "simulated: 1 late, 0 dropped of 120 frames" in page
     result["chains"]["lidar-detection"]["missed"] = 0
     good = render([Part("Simulated", plan, build_trace(plan, late_frame=-1), result)], "toy", {})
-    assert "meets every requirement; simulated: none of 120 frames of 2 chains late or dropped" in good
+    assert "meets every requirement; simulated: none late or dropped of 120 frames of 2 chains" in good
 
 
 def test_violations_show_their_terms_and_the_sum(infeasible: Plan, trace: Trace, result: dict[str, Any]) -> None:

@@ -14,14 +14,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """Results of the schedulability tests of a plan; `document` is the output of `socsched analyze --json`."""
+    """Results of the schedulability tests of a plan; `document` is the output of `socsched analyze --json`.
+
+    `plan` has the bounds, the violations and the verdict that follow from its other fields, whatever the file states.
+    """
 
     plan: Plan
     document: dict[str, Any]
 
     @property
     def verdict(self) -> str:
-        """Return the verdict of the plan: feasible | infeasible | undecided."""
+        """Return the verdict on the plan: feasible | infeasible | undecided."""
         return self.plan.verdict
 
 
@@ -30,7 +33,10 @@ def analyze(subject: str | Path | Plan) -> Analysis: ...
 @overload
 def analyze(subject: TaskSet) -> TaskSetAnalysis: ...
 def analyze(subject: str | Path | Plan | TaskSet) -> Analysis | TaskSetAnalysis:
-    """Return the bounds of a plan (or its plan.json), or of a task set, and the tests they come from."""
+    """Return the bounds of a plan (or its plan.json), or of a task set, and the tests they come from.
+
+    The verdict of a plan is computed anew: undecided where it states anything that no analysis covers.
+    """
     from socsched.descriptor.taskset_model import TaskSet
 
     if isinstance(subject, TaskSet):
@@ -38,10 +44,11 @@ def analyze(subject: str | Path | Plan | TaskSet) -> Analysis | TaskSetAnalysis:
 
         return analyse(subject)
     from socsched.api.loading import load_plan
+    from socsched.planning.recheck import recheck
     from socsched.reporting.analysis import analysis
 
-    plan = load_plan(subject)
-    return Analysis(plan, analysis(plan))
+    checked = recheck(load_plan(subject))
+    return Analysis(checked.plan, analysis(checked))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,9 @@ def command(
     and when each job ends. With --add: whether another pipeline can run next to a plan, with all planned stages kept in
     place or moved.
 
+    The verdict on a plan is computed anew from its tasks, engines and requirements, whatever the file states; a plan
+    with something that no analysis covers is undecided, and what that is is listed.
+
     Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
     """
     from socsched.api.interchange import TASKSET_FORMATS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from socsched.planning.plan import Plan
+from socsched.planning.recheck import UNCHECKED, Recheck
 from socsched.planning.schedulability.applicable import applicable_tests
 from socsched.planning.schedulability.assumptions import PAGE, chain_sections, union
 from socsched.planning.schedulability.compare_bounds import Resource, bounds, chain_bound
@@ -12,17 +13,26 @@ from socsched.planning.schedulability.miss_probability import SECTION, miss_prob
 from socsched.planning.sensitivity import Spare, co_runner, spare
 
 
-def analysis(plan: Plan) -> dict[str, Any]:
+def analysis(checked: Recheck) -> dict[str, Any]:
     """Return chains (ns), utilisation of every used lane, tests with their bounds, and the remaining slack."""
+    plan = checked.plan
     found = bounds(plan)
     tightest = {chain.name: chain_bound(plan, chain, found.rows) for chain in plan.chains}
-    spares = _spares(plan)
+    spares = None if checked.outside else _spares(plan)
     proofs = {chain.name: chain_sections(plan, chain) for chain in plan.chains}
     late = miss_probabilities(plan)
     for name in (name for name, probability in late.items() if probability):
         proofs[name] = [*proofs[name], SECTION]
     return {
         "verdict": plan.verdict,
+        "stated_verdict": checked.stated,
+        "outside": list(checked.outside),
+        "changed": list(checked.changed),
+        "unchecked": UNCHECKED,
+        "unmet": [
+            {"requirement": v.requirement, "demand": v.demand, "bound": v.bound, "unit": v.unit}
+            for v in plan.violations
+        ],
         "proofs": {"page": PAGE, "sections": union(proofs.values())},
         "chains": [
             {
@@ -59,9 +69,7 @@ def analysis(plan: Plan) -> dict[str, Any]:
 
 def _spares(plan: Plan) -> dict[str, Any] | None:
     """Return the margins for growth of tasks and for traffic of a co-runner; None if the deadlines are not proved."""
-    everything, traffic = (
-        (spare(plan), co_runner(plan)) if plan.policy in ("edf", "fp") and plan.tasks else (None, None)
-    )
+    everything, traffic = (spare(plan), co_runner(plan)) if plan.tasks else (None, None)
     if everything is None or traffic is None:
         return None
     stages = {task.name: spare(plan, frozenset([task.name])) or everything for task in plan.tasks}

@@ -312,7 +312,12 @@ def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> Rendera
 
 def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:
     """Return everything that `socsched analyze` prints."""
-    parts: list[RenderableType] = [verdict(plan), Text(rests_on(document)), Text("")]
+    parts: list[RenderableType] = [verdict(plan)]
+    if document["stated_verdict"] != plan.verdict:
+        parts.append(Text(f"The file states {document['stated_verdict']}."))
+    parts += [Text(f"No analysis covers {line}.") for line in document["outside"]]
+    parts += [Text(f"Computed anew: {line}.") for line in document["changed"]]
+    parts += [Text(rests_on(document)), Text(f"Not checked: {document['unchecked']}."), Text("")]
     for chain in document["chains"]:
         bound = "no bound exists" if chain["bound_ns"] is None else f"bound {format_duration(chain['bound_ns'])}"
         title = f"{chain['name']}: {bound}, deadline {format_duration(chain['deadline_ns'])}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from socsched.planning.plan import Plan
 from socsched.planning.schedulability import edf_holistic, path_windows
+from socsched.planning.schedulability.coverage import outside
 from socsched.planning.schedulability.tasks import RtTask, components, rt_tasks, single_resource
 
 
@@ -38,6 +39,9 @@ _PLANNED = (
 
 def applicable_tests(plan: Plan) -> list[Used]:
     """Return every test of a plan with the tasks or chains it bounds."""
+    gaps = outside(plan)
+    if gaps:
+        return [Used(name, source, (), "; ".join(gaps)) for name, source, *_ in _PLANNED]
     groups = components(rt_tasks(plan).values())
     found = [_planned(plan, groups, *row) for row in _PLANNED]
     bounded = tuple(chain.name for chain in plan.chains if chain.bound_ns is not None)

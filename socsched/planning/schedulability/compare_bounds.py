@@ -13,6 +13,7 @@ from socsched.planning.corunning import Corunning
 from socsched.planning.plan import ChainResult, Plan
 from socsched.planning.schedulability import edf_holistic, path_windows
 from socsched.planning.schedulability.chains import Stretch, reaction_time
+from socsched.planning.schedulability.coverage import outside
 from socsched.planning.schedulability.plan_analysis import DEMAND, FIXED, Whole, respond, stretches
 from socsched.planning.schedulability.published.choose import Analysis, analyse
 from socsched.planning.schedulability.resource import resource
@@ -87,8 +88,9 @@ def _reaction(parts: Sequence[Stretch], responses: Mapping[str, Response]) -> in
 def bounds(plan: Plan) -> Bounds:
     """Return every bound of a plan's tasks and chains, and the reason for each test without one."""
     tasks = rt_tasks(plan)
-    if plan.policy not in ("edf", "fp"):
-        reason = f"policy {plan.policy} has no analysis"
+    gaps = outside(plan)
+    if gaps:
+        reason = "; ".join(gaps)
         rows = tuple(TaskBound(name, None, None, "", reason) for name in tasks)
         return Bounds(rows, (), {chain.name: ((OWN, None, reason),) for chain in plan.chains})
     whole = respond(plan.policy, tasks, None, Corunning.of(plan).without_absent)

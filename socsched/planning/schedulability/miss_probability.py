@@ -19,6 +19,7 @@ import numpy as np
 from socsched.planning.corunning import Corunning
 from socsched.planning.plan import ChainResult, Plan
 from socsched.planning.schedulability.chains import Stretch, reaction_time
+from socsched.planning.schedulability.coverage import outside
 from socsched.planning.schedulability.path_rivals import NEVER, Path, Rival, System, Window, frames
 from socsched.planning.schedulability.path_windows import paths_to
 from socsched.planning.schedulability.plan_analysis import respond, stretches
@@ -42,7 +43,7 @@ class Sum:
 
 def miss_probabilities(plan: Plan) -> dict[str, float | None]:
     """Return a bound on the probability that a frame is late by chain, None without distributions or bounds."""
-    if plan.policy not in ("edf", "fp") or not any(task.times for task in plan.tasks):
+    if outside(plan) or not any(task.times for task in plan.tasks):
         return dict.fromkeys((chain.name for chain in plan.chains), None)
     tasks = rt_tasks(plan)
     responses = respond(plan.policy, tasks, None, Corunning.of(plan).without_absent).tight

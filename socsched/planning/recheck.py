@@ -1,0 +1,165 @@
+"""The verdict on a plan from the plan alone: bounds computed anew, requirements judged, and what neither covers.
+
+Nothing is taken from the file that follows from other fields: execution times under contention, bounds, violations and
+the verdict are recomputed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from socsched.cost.contention import contention_model
+from socsched.cost.cost import Segment
+from socsched.descriptor.limits import Verdict
+from socsched.planning.corunning import Corunning
+from socsched.planning.execution import slowed_by_lanes
+from socsched.planning.lanes import with_wcet
+from socsched.planning.plan import ChainResult, Plan, Task, Violation
+from socsched.planning.schedulability.chains import data_age, path_terms, reaction_time
+from socsched.planning.schedulability.coverage import outside
+from socsched.planning.schedulability.high_level import is_mixed, judge_high_level
+from socsched.planning.schedulability.plan_analysis import Whole, respond, stretches
+from socsched.planning.schedulability.tasks import rt_tasks
+
+SECOND = 10**9
+UNCHECKED = "accuracy, memory and jobs that an engine keeps loaded follow from pipeline and platform, not from the plan"
+"""What `recheck` takes from the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recheck:
+    """A plan with its verdict, bounds and violations computed anew, and the verdict that the file states.
+
+    `outside`: what no analysis covers (`schedulability.coverage`); then no bound is known.  `changed`: times under
+    contention that the file understates.
+    """
+
+    plan: Plan
+    stated: str
+    outside: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+def recheck(plan: Plan) -> Recheck:
+    """Return the verdict on a plan: feasible if every requirement is proved, infeasible if one cannot be met."""
+    timed, changed = with_worst_times(plan)
+    gaps = outside(timed)
+    impossible = tuple(_impossible(timed))
+    verdict: Verdict = "infeasible" if impossible or not plan.tasks else "undecided"
+    if gaps or not plan.tasks:
+        bare = tuple(replace(chain, bound_ns=None, terms=(), test="") for chain in timed.chains)
+        found = replace(timed, chains=bare, violations=impossible, verdict=verdict)
+        return Recheck(found, plan.verdict, gaps, changed)
+    whole = respond(timed.policy, rt_tasks(timed), None, Corunning.of(timed).without_relatives)
+    unproved = tuple(_unproved(timed, whole))
+    bounded = all(answer.bounded for answer in whole.tight.values())
+    if not impossible and not unproved and bounded:
+        verdict = "feasible"
+    chains = tuple(_chain(timed, chain, whole) for chain in timed.chains)
+    named = {violation.requirement for violation in impossible}
+    rest = tuple(violation for violation in unproved if violation.requirement not in named)
+    found = replace(timed, chains=chains, violations=(*impossible, *rest), verdict=verdict)
+    return Recheck(judge_high_level(found) if is_mixed(found) else found, plan.verdict, (), changed)
+
+
+def with_worst_times(plan: Plan) -> tuple[Plan, tuple[str, ...]]:
+    """Return a plan whose `wcet_ns` are at least those under its contention model, and the tasks that stated less."""
+    whole = tuple(
+        task if task.segments else replace(task, segments=(Segment(task.name, task.cost_ns, 0, task.bytes),))
+        for task in plan.tasks
+    )
+    kinds = {engine.id: engine.kind for engine in plan.engines}
+    model = contention_model(plan.contention, plan.dram_bandwidth, kinds)
+    worst = slowed_by_lanes(with_wcet(whole, model), plan.engines)
+    tasks, changed = [], []
+    for task, other in zip(plan.tasks, worst, strict=True):
+        if other.wcet_ns > task.wcet_ns:
+            changed.append(
+                f"task {task.name}: wcet_ns is {other.wcet_ns} under the contention of the plan, not {task.wcet_ns}"
+            )
+        tasks.append(replace(other, wcet_ns=max(task.wcet_ns, other.wcet_ns)))
+    return replace(plan, tasks=tuple(tasks)), tuple(changed)
+
+
+def _chain(plan: Plan, chain: ChainResult, whole: Whole) -> ChainResult:
+    """Return a chain with its bound computed anew; the one of the file stays where it is the same."""
+    parts = stretches(plan, chain)
+    value, bounded, terms = reaction_time(parts, whole.tight)
+    if not bounded:
+        return replace(chain, bound_ns=None, terms=terms, test="")
+    if value == chain.bound_ns and chain.test:
+        return chain
+    tests = dict.fromkeys(whole.test(part.last, plan.policy) for part in parts)
+    return replace(chain, bound_ns=value, terms=terms, test=" and ".join(tests))
+
+
+def _unproved(plan: Plan, whole: Whole) -> Iterator[Violation]:
+    """Yield the requirements of chains, queues and local deadlines that the bounds do not prove."""
+    responses = whole.tight
+    for chain in plan.chains:
+        parts = stretches(plan, chain)
+        reaction, age = reaction_time(parts, responses), data_age(parts, responses)
+        for text, limit, (value, bounded, terms) in (
+            (f"deadline of chain {chain.name}", chain.deadline_ns, reaction),
+            (f"data age of chain {chain.name}", chain.max_age_ns, age),
+        ):
+            if limit is not None and bounded and value > limit:
+                yield _violation(text, value, limit, terms, "ns")
+    for task in plan.tasks:
+        answer = responses[task.name]
+        if not answer.bounded:
+            continue
+        path = tuple(path_terms(task.name, responses))
+        room = max(task.queue, 1) * task.period_ns
+        if answer.value > room:
+            yield _violation(f"queue of {task.name} ({task.queue} may wait)", answer.value, room, path, "ns")
+        holds = plan.policy == "edf" and whole.own[task.name].bounded  # every job meets its local deadline
+        if task.on_late != "continue" and not holds and answer.value > task.deadline_ns:
+            text = f"local deadline of {task.name}, after which its jobs {task.on_late}"
+            yield _violation(text, answer.value, task.deadline_ns, path, "ns")
+
+
+def _impossible(plan: Plan) -> Iterator[Violation]:
+    """Yield requirements that this plan cannot meet, whatever the order of its jobs."""
+    for engine in plan.engines:
+        for lane in range(engine.lanes):
+            mine = [task for task in plan.tasks if task.engine == engine.id and lane in task.lanes and not task.width]
+            terms = [(task.name, _least(task) * SECOND // task.period_ns) for task in mine]
+            if sum(value for _, value in terms) > SECOND:
+                yield _violation(f"utilisation of {engine.id} lane {lane}", 0, SECOND, terms, "ns/s")
+    by_name = {task.name: task for task in plan.tasks}
+    for chain in plan.chains:
+        path = [(f"{name}: shortest planned time", _least(by_name[name])) for name in chain.path if name in by_name]
+        if sum(value for _, value in path) > chain.deadline_ns:
+            yield _violation(f"deadline of chain {chain.name}", 0, chain.deadline_ns, path, "ns")
+    traffic = [(task.name, task.bytes * SECOND // task.period_ns) for task in plan.tasks]
+    traffic += [(sensor.name, sensor.bytes_per_frame * SECOND // sensor.period_ns) for sensor in plan.sensors]
+    power = _power(plan, sum(value for _, value in traffic))
+    memory = [("as the file states", int(plan.memory.needed_bytes or 0))]
+    for text, terms, cap, unit in (
+        ("mean power", power, plan.power.cap_mw, "mW"),
+        ("DRAM traffic", traffic, plan.bandwidth.cap_gbps and round(plan.bandwidth.cap_gbps * 1e9), "B/s"),
+        ("memory", memory, plan.memory.capacity_bytes, "B"),
+    ):
+        if cap is not None and sum(value for _, value in terms) > cap:
+            yield _violation(text, 0, int(cap), terms, unit)
+
+
+def _least(task: Task) -> int:
+    """Return the time (ns) that every job of a task may take by the plan, its cheaper variant included."""
+    variant = sum(part.time_ns for part in task.degraded)
+    return min(task.cost_ns, variant) if task.degraded else task.cost_ns
+
+
+def _power(plan: Plan, traffic: int) -> list[tuple[str, int]]:
+    terms = [("base", plan.base_mw), ("dram traffic", round(plan.dram_picojoule_per_byte * traffic / 1e9))]
+    for engine in plan.engines:
+        busy = sum(t.cost_ns / t.period_ns * len(t.lanes) for t in plan.tasks if t.engine == engine.id) / engine.lanes
+        terms += [(f"{engine.id} idle", engine.idle_mw), (f"{engine.id} dynamic", round(engine.dynamic_mw * busy))]
+    return terms
+
+
+def _violation(text: str, value: int, bound: int, terms: Sequence[tuple[str, int]], unit: str) -> Violation:
+    demand = max(value, sum(part for _, part in terms))
+    return Violation(text, demand, bound, demand - bound, unit, tuple(term for term in terms if term[1]), ())

@@ -49,7 +49,8 @@ def recheck(plan: Plan) -> Recheck:
     verdict: Verdict = "infeasible" if impossible or not plan.tasks else "undecided"
     if gaps or not plan.tasks:
         bare = tuple(replace(chain, bound_ns=None, terms=(), test="") for chain in timed.chains)
-        found = replace(timed, chains=bare, violations=impossible, verdict=verdict)
+        kept = impossible if plan.tasks else plan.violations  # a stage without an engine leaves no tasks to judge
+        found = replace(timed, chains=bare, violations=kept, verdict=verdict)
         return Recheck(found, plan.verdict, gaps, changed)
     whole = respond(timed.policy, rt_tasks(timed), None, Corunning.of(timed).without_relatives)
     unproved = tuple(_unproved(timed, whole))

@@ -6,8 +6,8 @@ the verdict are recomputed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from socsched.cost.contention import contention_model
 from socsched.cost.cost import Segment
@@ -17,10 +17,10 @@ from socsched.planning.execution import slowed_by_lanes
 from socsched.planning.lanes import with_wcet
 from socsched.planning.plan import ChainResult, Plan, Task, Violation
 from socsched.planning.schedulability.chains import data_age, path_terms, reaction_time
-from socsched.planning.schedulability.coverage import outside
+from socsched.planning.schedulability.coverage import outside, sources
 from socsched.planning.schedulability.high_level import is_mixed, judge_high_level
-from socsched.planning.schedulability.plan_analysis import Whole, respond, stretches
-from socsched.planning.schedulability.tasks import rt_tasks
+from socsched.planning.schedulability.plan_analysis import Whole, respond, stretches, without_contradictions
+from socsched.planning.schedulability.tasks import Response, rt_tasks
 
 SECOND = 10**9
 UNCHECKED = "accuracy, memory and jobs that an engine keeps loaded follow from pipeline and platform, not from the plan"
@@ -32,13 +32,14 @@ class Recheck:
     """A plan with its verdict, bounds and violations computed anew, and the verdict that the file states.
 
     `outside`: what no analysis covers (`schedulability.coverage`); then no bound is known.  `changed`: times under
-    contention that the file understates.
+    contention that the file understates.  `responses`: those of tasks, from nominal releases.
     """
 
     plan: Plan
     stated: str
     outside: tuple[str, ...]
     changed: tuple[str, ...]
+    responses: Mapping[str, Response] = field(default_factory=dict)
 
 
 def recheck(plan: Plan) -> Recheck:
@@ -52,7 +53,7 @@ def recheck(plan: Plan) -> Recheck:
         kept = impossible if plan.tasks else plan.violations  # a stage without an engine leaves no tasks to judge
         found = replace(timed, chains=bare, violations=kept, verdict=verdict)
         return Recheck(found, plan.verdict, gaps, changed)
-    whole = respond(timed.policy, rt_tasks(timed), None, Corunning.of(timed).without_relatives)
+    whole = respond(timed.policy, rt_tasks(timed), None, Corunning.of(timed).without_absent)
     unproved = tuple(_unproved(timed, whole))
     bounded = all(answer.bounded for answer in whole.tight.values())
     if not impossible and not unproved and bounded:
@@ -61,7 +62,8 @@ def recheck(plan: Plan) -> Recheck:
     named = {violation.requirement for violation in impossible}
     rest = tuple(violation for violation in unproved if violation.requirement not in named)
     found = replace(timed, chains=chains, violations=(*impossible, *rest), verdict=verdict)
-    return Recheck(judge_high_level(found) if is_mixed(found) else found, plan.verdict, (), changed)
+    judged = judge_high_level(found) if is_mixed(found) else found
+    return Recheck(without_contradictions(judged), plan.verdict, (), changed, whole.tight)
 
 
 def with_worst_times(plan: Plan) -> tuple[Plan, tuple[str, ...]]:
@@ -91,13 +93,14 @@ def _chain(plan: Plan, chain: ChainResult, whole: Whole) -> ChainResult:
         return replace(chain, bound_ns=None, terms=terms, test="")
     if value == chain.bound_ns and chain.test:
         return chain
-    tests = dict.fromkeys(whole.test(part.last, plan.policy) for part in parts)
+    tests = dict.fromkeys(whole.test(part.last, plan.policy) for part in parts if part.last)
     return replace(chain, bound_ns=value, terms=terms, test=" and ".join(tests))
 
 
 def _unproved(plan: Plan, whole: Whole) -> Iterator[Violation]:
     """Yield the requirements of chains, queues and local deadlines that the bounds do not prove."""
     responses = whole.tight
+    origins = sources(plan)
     for chain in plan.chains:
         parts = stretches(plan, chain)
         reaction, age = reaction_time(parts, responses), data_age(parts, responses)
@@ -116,9 +119,19 @@ def _unproved(plan: Plan, whole: Whole) -> Iterator[Violation]:
         if answer.value > room:
             yield _violation(f"queue of {task.name} ({task.queue} may wait)", answer.value, room, path, "ns")
         holds = plan.policy == "edf" and whole.own[task.name].bounded  # every job meets its local deadline
-        if task.on_late != "continue" and not holds and answer.value > task.deadline_ns:
-            text = f"local deadline of {task.name}, after which its jobs {task.on_late}"
-            yield _violation(text, answer.value, task.deadline_ns, path, "ns")
+        # deadlines count from the release at the source, which only a lone one has a bound from
+        late = min(
+            [answer.value, *(value for _, value in answer.since)] if len(origins[task.name]) == 1 else [answer.value]
+        )
+        if task.on_late != "continue" and not holds and late > task.deadline_ns:
+            path = (*path, ("counted from the release of its source", late - answer.value))
+            yield _violation(
+                f"local deadline of {task.name}, after which its jobs {task.on_late}",
+                late,
+                task.deadline_ns,
+                path,
+                "ns",
+            )
 
 
 def _impossible(plan: Plan) -> Iterator[Violation]:

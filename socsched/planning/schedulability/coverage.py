@@ -102,10 +102,8 @@ def _tasks(plan: Plan) -> Iterator[str]:
             yield f"{where}: high_ns of a task that is not hard"
 
 
-def _sources(plan: Plan) -> Iterator[str]:
-    """Yield joins of frames that need not come together, and periods other than those of the sources."""
-    loose = {s.name for s in plan.sensors if s.gap_ns} | {t.name for t in plan.tasks if t.timer and t.gap_ns}
-    periods = {sensor.name: sensor.period_ns for sensor in plan.sensors}
+def sources(plan: Plan) -> dict[str, frozenset[str]]:
+    """Return the sensors and timers that trigger every task, directly or through others."""
     by_name = {task.name: task for task in plan.tasks}
     origins: dict[str, frozenset[str]] = {}
 
@@ -118,11 +116,17 @@ def _sources(plan: Plan) -> Iterator[str]:
             )
         return origins[name]
 
+    return {name: origin(name) for name in by_name}
+
+
+def _sources(plan: Plan) -> Iterator[str]:
+    """Yield joins of frames that need not come together, and periods other than those of the sources."""
+    loose = {s.name for s in plan.sensors if s.gap_ns} | {t.name for t in plan.tasks if t.timer and t.gap_ns}
+    periods = {sensor.name: sensor.period_ns for sensor in plan.sensors}
+    periods |= {task.name: task.period_ns for task in plan.tasks if task.timer}
+    origins = sources(plan)
     for task in plan.tasks:
-        if task.timer:
-            periods[task.name] = task.period_ns
-    for task in plan.tasks:
-        mine = sorted(origin(task.name))
+        mine = sorted(origins[task.name])
         other = next((name for name in mine if periods.get(name, task.period_ns) != task.period_ns), None)
         if other is not None:
             yield f"task {task.name}: period_ns {task.period_ns}, that of {other} is {periods[other]}"

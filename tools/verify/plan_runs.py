@@ -18,12 +18,12 @@ import numpy as np
 
 from socsched.errors import DescriptorError
 from socsched.faults.model import Faults, Overrun
-from socsched.planning.corunning import Corunning
 from socsched.planning.plan import ExecutionTimes, Plan, Task
+from socsched.planning.recheck import recheck
 from socsched.planning.schedulability.chains import data_age, reaction_time
 from socsched.planning.schedulability.high_level import high_level, is_mixed
 from socsched.planning.schedulability.high_level import unmet as unmet_high
-from socsched.planning.schedulability.plan_analysis import chain_bounds, respond, stretches, unmet
+from socsched.planning.schedulability.plan_analysis import stretches
 from socsched.planning.schedulability.precedence import families
 from socsched.planning.schedulability.tasks import rt_tasks
 from socsched.sim.build import load_kernel
@@ -76,27 +76,29 @@ class Fault:
 
 
 def stated(plan: Plan) -> Stated:
-    """Return what the analysis of a plan states."""
-    tasks = rt_tasks(plan)
-    tight = respond(plan.policy, tasks, None, Corunning.of(plan).without_absent).tight
-    bounds = chain_bounds(plan, tight)
-    lossless = not any(not text.startswith(("deadline", "data age")) for text in unmet(plan, tight))
-    everything = frozenset(tasks)
-    low = Level(
-        {name: answer.value for name, answer in tight.items() if answer.bounded},
-        {name: reaction for name, (reaction, _) in bounds.items() if reaction is not None and lossless},
-        {name: age for name, (_, age) in bounds.items() if age is not None and lossless},
-        plan.verdict == "feasible",
-        everything if lossless else frozenset(),
-    )
-    return Stated(low, _high(plan, lossless) if is_mixed(plan) else Level())
+    """Return what the analysis of a plan states, and its verdict."""
+    checked = recheck(plan)
+    if checked.outside:
+        return Stated(Level(), Level())
+    losses = [v for v in checked.plan.violations if v.requirement.startswith(("queue", "local deadline"))]
+    lossless = not losses and all(answer.bounded for answer in checked.responses.values())
+    met = "feasible" in (plan.verdict, checked.plan.verdict)
+    low = Level({name: answer.value for name, answer in checked.responses.items() if answer.bounded}, met=met)
+    for chain in checked.plan.chains if lossless else ():
+        if chain.bound_ns is not None:
+            low.reactions[chain.name] = chain.bound_ns
+        age, bounded, _ = data_age(stretches(plan, chain), checked.responses)
+        if bounded:
+            low.ages[chain.name] = age
+    low = replace(low, kept=frozenset(checked.responses) if lossless else frozenset())
+    return Stated(low, _high(checked.plan, met, lossless) if is_mixed(plan) else Level())
 
 
-def _high(plan: Plan, lossless: bool) -> Level:
+def _high(plan: Plan, met: bool, lossless: bool) -> Level:
     judged = high_level(plan)
     found = judged.responses
     hard = frozenset(task.name for task in plan.tasks if task.criticality == "hard")
-    level = Level({n: r.value for n, r in found.items() if r.bounded}, met=plan.verdict == "feasible", kept=hard)
+    level = Level({n: r.value for n, r in found.items() if r.bounded}, met=met, kept=hard)
     try:
         open_ = unmet_high(plan, judged)
     except KeyError:

@@ -18,7 +18,7 @@ from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.descriptor.platform_file import platform_from_mapping
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
-from socsched.planning.plan import Plan
+from socsched.planning.plan import ExecutionTimes, Plan, Task
 from socsched.planning.plan_writer import write_plan
 from socsched.planning.solution import solve
 from socsched.planning.workload import Workload
@@ -27,6 +27,9 @@ Json = dict[str, Any]
 PERIODS_US = (5_000, 8_000, 10_000, 12_000, 20_000, 30_000, 33_333, 50_000)
 THEMES = ("anything", "levels", "joins", "engines")
 """What is drawn more often than elsewhere: rare combinations would else take very many cases."""
+EDITED = 0.2
+"""Share of plans that are changed after planning, as a plan.json may be."""
+MS = 10**6
 MAPPINGS = 3
 """Mappings that the planner tries for a case: bounds must hold for any of them."""
 
@@ -66,15 +69,71 @@ def make_plan(case: Case) -> Plan:
 
 
 def edited(plan: Plan, edits: Mapping[str, Json]) -> Plan:
-    """Return a plan with values of fields of its engines, sensors and tasks replaced, by name."""
+    """Return a plan with values of fields of its engines, sensors and tasks replaced, by name; undecided then."""
     if not edits:
         return plan
+
+    def new(row: Any, name: str) -> Any:
+        values = {key: value for key, value in edits.get(name, {}).items() if hasattr(row, key)}
+        if "times" in values:
+            values["times"] = ExecutionTimes(tuple(values["times"]))
+        if "lanes" in values and isinstance(row, Task):
+            values["lanes"] = tuple(values["lanes"])
+        return replace(row, **values)
+
+    chains = tuple(replace(chain, bound_ns=None, expected_ns=0) for chain in plan.chains)
     return replace(
         plan,
-        engines=tuple(replace(engine, **edits.get(engine.id, {})) for engine in plan.engines),
-        sensors=tuple(replace(sensor, **edits.get(sensor.name, {})) for sensor in plan.sensors),
-        tasks=tuple(replace(task, **edits.get(task.name, {})) for task in plan.tasks),
+        verdict="undecided",
+        chains=chains,
+        engines=tuple(new(engine, engine.id) for engine in plan.engines),
+        sensors=tuple(new(sensor, sensor.name) for sensor in plan.sensors),
+        tasks=tuple(new(task, task.name) for task in plan.tasks),
     )
+
+
+def _edits(draw: Random, case: Case) -> dict[str, Json]:
+    """Return values that the planner does not write, of fields of plan.json that the analysis claims to cover."""
+    sensors, stages = case.pipeline["sensors"], case.pipeline["stages"]
+    found: dict[str, Json] = {}
+    timers = [name for name, stage in stages.items() if "period" in stage]
+    ranks = list(range(len(stages)))
+    draw.shuffle(ranks)
+    for name, rank in zip(stages, ranks, strict=True):
+        row: Json = {"priority": rank}
+        if draw.random() < 0.3:
+            row["deadline_ns"] = draw.randint(1, 60) * MS
+        if draw.random() < 0.2:
+            row["queue"] = draw.choice((0, 1, 8))
+        if draw.random() < 0.2:
+            row["on_late"] = draw.choice(("skip", "abort"))
+        if draw.random() < 0.2:
+            row["weights_bytes"] = draw.choice((1000, 10**6))
+        if draw.random() < 0.15:
+            row["wcet_ns"] = 1
+        if draw.random() < 0.15:
+            row["times"] = sorted(draw.randint(1, 6 * MS) for _ in range(3))
+        if name in timers and draw.random() < 0.3:
+            row["release_jitter_ns"] = draw.randint(0, 40 * MS)
+        if name in timers and draw.random() < 0.3:
+            row["gap_ns"] = draw.randint(0, 40 * MS)
+        if name in timers and draw.random() < 0.2:
+            row["closed_by"] = name
+        found[name] = row
+    for name in sensors:
+        if draw.random() < 0.3:
+            found[name] = {"jitter_ns": draw.randint(0, 60 * MS), "gap_ns": draw.choice((0, draw.randint(0, 40 * MS)))}
+    for name, engine in case.board["engines"].items():
+        row = {"switch_ns": draw.choice((0, 100_000)), "reshape_ns": draw.choice((0, 0, 50_000))}
+        row |= {"migration_ns": draw.choice((0, 0, 50_000)), "reset_ns": draw.choice((0, 100_000))}
+        row |= {"in_flight": draw.choice((1, 2, 4)), "preemption": draw.choice(("full", "segment", "none", "restart"))}
+        if draw.random() < 0.4:
+            row |= {"memory_bytes": draw.choice((1, 10**6)), "swap_bandwidth": draw.choice((0, 10**9, 10**10))}
+        if engine["units"] == 1 and draw.random() < 0.1:
+            row["linger_ns"] = MS
+        found[name] = row
+    kept = draw.sample(list(found), draw.randint(1, len(found)))
+    return {name: found[name] for name in found if name in kept or ("priority" in found[name] and case.policy == "fp")}
 
 
 def draw_case(seed: int | str) -> Case:
@@ -83,7 +142,8 @@ def draw_case(seed: int | str) -> Case:
     theme = draw.choice(THEMES)
     board = _board(draw, theme)
     policy = draw.choice(("edf", "fp"))
-    return Case(board, _pipeline(draw, board, theme), policy)
+    case = Case(board, _pipeline(draw, board, theme), policy)
+    return replace(case, edits=_edits(draw, case)) if draw.random() < EDITED else case
 
 
 def _figure(value: str | int | float) -> Json:

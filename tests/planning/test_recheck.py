@@ -68,7 +68,6 @@ def changed(made: Plan, member: str, name: str, **values: Any) -> Plan:
 LONE: dict[str, Callable[[Plan], Plan]] = {
     "PlannedEngine.policy": lambda p: changed(p, "engines", "gpu", policy="fifo"),
     "PlannedEngine.linger_ns": lambda p: changed(p, "engines", "gpu", linger_ns=1),
-    "PlannedEngine.in_flight": lambda p: changed(p, "engines", "gpu", preemption="restart", in_flight=2),
     "PlannedEngine.governor": lambda p: changed(p, "engines", "gpu", governor="ccedf"),
     "PlannedSensor.gap_ns": lambda p: changed(p, "sensors", "cam", gap_ns=1),
     "Task.gap_ns": lambda p: changed(changed(p, "tasks", "t", gap_ns=1), "tasks", "f", after=("a", "t"), reads=()),
@@ -83,7 +82,7 @@ LONE: dict[str, Callable[[Plan], Plan]] = {
         )
     ),
     "Task.period_ns": lambda p: changed(p, "tasks", "a", period_ns=20_000 * US),
-    "Task.closed_by": lambda p: changed(p, "tasks", "t", closed_by="t"),
+    "Task.queue": lambda p: changed(p, "tasks", "f", queue=0),
     "Task.width": lambda p: changed(changed(p, "engines", "cpu", lanes=2), "tasks", "b", lanes=(0, 1), width=1),
     "Task.cost_ns": lambda p: changed(p, "tasks", "a", cost_ns=1),
     "Task.segments": lambda p: changed(p, "tasks", "a", segments=(Segment("a", 1, 0, 0),)),
@@ -96,7 +95,7 @@ LONE: dict[str, Callable[[Plan], Plan]] = {
     "ChainResult.path": lambda p: changed(p, "chains", "c", path=("cam", "f")),
     "Plan.policy": lambda p: replace(p, policy="fifo"),
     "Plan.engines": lambda p: changed(p, "engines", "gpu", linger_ns=1),
-    "Plan.tasks": lambda p: changed(p, "tasks", "t", closed_by="t"),
+    "Plan.tasks": lambda p: changed(p, "tasks", "f", priority=2),
     "Plan.throttle": lambda p: replace(p, throttle=Throttle(US)),
     **{f"Throttle.{field.name}": lambda p: replace(p, throttle=Throttle(US)) for field in fields(Throttle)},
 }
@@ -195,7 +194,7 @@ def schedule(made: Plan) -> list[tuple[Any, ...]]:
 
 
 def test_a_job_that_may_be_dropped_at_its_local_deadline_leaves_a_plan_undecided() -> None:
-    tight = changed(small(), "tasks", "b", deadline_ns=750 * US, on_late="skip")
+    tight = changed(small(), "tasks", "b", deadline_ns=690 * US, on_late="skip")
     found = recheck(tight)
     assert found.plan.verdict == "undecided"
     assert [v.requirement for v in found.plan.violations] == ["local deadline of b, after which its jobs skip"]

@@ -104,14 +104,14 @@ def _edits(draw: Random, case: Case) -> dict[str, Json]:
         if draw.random() < 0.3:
             row["deadline_ns"] = draw.randint(1, 60) * MS
         if draw.random() < 0.2:
-            row["queue"] = draw.choice((0, 1, 8))
+            row["queue"] = draw.choice((1, 3, 8))
         if draw.random() < 0.2:
             row["on_late"] = draw.choice(("skip", "abort"))
         if draw.random() < 0.2:
             row["weights_bytes"] = draw.choice((1000, 10**6))
         if draw.random() < 0.15:
             row["wcet_ns"] = 1
-        if draw.random() < 0.15:
+        if draw.random() < 0.15 and "high" not in stages[name]:
             row["times"] = sorted(draw.randint(1, 6 * MS) for _ in range(3))
         if name in timers and draw.random() < 0.3:
             row["release_jitter_ns"] = draw.randint(0, 40 * MS)

@@ -28,17 +28,17 @@ FIELDS: Mapping[type, Mapping[str, str]] = {
         " dram_picojoule_per_byte provenance tool conflicts uncertainty",
     },
     PlannedEngine: {
-        MODELLED: "lanes preemption switch_ns bandwidth migration_ns reshape_ns reset_ns capacities memory_bytes"
-        " swap_bandwidth",
-        CHECKED: "policy in_flight governor linger_ns",
+        MODELLED: "lanes preemption in_flight switch_ns bandwidth migration_ns reshape_ns reset_ns capacities"
+        " memory_bytes swap_bandwidth",
+        CHECKED: "policy governor linger_ns",
         NO_EFFECT: "id kind idle_mw dynamic_mw quantum_ns levels",
     },
     PlannedSensor: {MODELLED: "period_ns offset_ns jitter_ns", CHECKED: "gap_ns", NO_EFFECT: "name bytes_per_frame"},
     Task: {
-        MODELLED: "timer offset_ns queue overflow release_jitter_ns engine lanes weights_bytes bytes degraded times"
-        " on_late criticality",
+        MODELLED: "timer offset_ns overflow release_jitter_ns closed_by engine lanes weights_bytes bytes degraded"
+        " times on_late criticality",
         RECOMPUTED: "wcet_ns jitter_ns",
-        CHECKED: "after period_ns gap_ns closed_by width cost_ns segments high_ns priority deadline_ns",
+        CHECKED: "after period_ns gap_ns queue width cost_ns segments high_ns priority deadline_ns",
         NO_EFFECT: "name kind reads precision process runtime energy_uj provenance source error budget_ns server_ns"
         " model params why",
     },
@@ -78,8 +78,6 @@ def _board(plan: Plan) -> Iterator[str]:
             yield f"{where}: its policy is {engine.policy}, that of the plan {plan.policy}"
         if engine.linger_ns:
             yield f"{where}: linger_ns, which leaves it idle while work of another process waits"
-        if engine.preemption == "restart" and engine.in_flight > 1:
-            yield f"{where}: restart with in_flight {engine.in_flight}; only the running segment is counted as lost"
         if engine.governor != "static":
             yield f"{where}: governor {engine.governor}; bounds hold for the planned clock"
     if plan.throttle is not None:
@@ -89,6 +87,8 @@ def _board(plan: Plan) -> Iterator[str]:
 def _tasks(plan: Plan) -> Iterator[str]:
     for task in plan.tasks:
         where = f"task {task.name}"
+        if not task.queue:
+            yield f"{where}: queue 0, which loses a frame that comes while another is worked on"
         if task.width not in (0, len(set(task.lanes))):
             yield f"{where}: width {task.width}, lanes chosen at run time"
         if any(part.engine or part.lanes or part.hold for part in (*task.segments, *task.degraded)):
@@ -96,8 +96,6 @@ def _tasks(plan: Plan) -> Iterator[str]:
         planned = sum(part.time_ns for part in task.segments)
         if task.segments and planned != task.cost_ns:
             yield f"{where}: segments of {planned} ns in total, cost_ns {task.cost_ns}"
-        if task.closed_by:
-            yield f"{where}: closed_by {task.closed_by}, a period that depends on responses"
         if task.high_ns and task.criticality != "hard":
             yield f"{where}: high_ns of a task that is not hard"
 

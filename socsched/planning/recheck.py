@@ -15,15 +15,20 @@ from socsched.descriptor.limits import Verdict
 from socsched.planning.corunning import Corunning
 from socsched.planning.execution import slowed_by_lanes
 from socsched.planning.lanes import with_wcet
+from socsched.planning.necessity import Necessity, Proof, Theorem
 from socsched.planning.plan import ChainResult, Plan, Task, Violation
 from socsched.planning.schedulability.chains import data_age, path_terms, reaction_time
 from socsched.planning.schedulability.coverage import outside, sources
-from socsched.planning.schedulability.high_level import is_mixed, judge_high_level
+from socsched.planning.schedulability.high_level import judge_high_level
 from socsched.planning.schedulability.plan_analysis import Whole, respond, stretches, without_contradictions
 from socsched.planning.schedulability.tasks import Response, rt_tasks
 
 SECOND = 10**9
-UNCHECKED = "accuracy, memory and jobs that an engine keeps loaded follow from pipeline and platform, not from the plan"
+ELSEWHERE = "another mapping of the pipeline may do"
+UNCHECKED = (
+    "accuracy, memory, jobs that an engine keeps loaded and the criticality of chains follow from pipeline and "
+    "platform, not from the plan"
+)
 """What `recheck` takes from the file."""
 
 
@@ -46,23 +51,27 @@ def recheck(plan: Plan) -> Recheck:
     """Return the verdict on a plan: feasible if every requirement is proved, infeasible if one cannot be met."""
     timed, changed = with_worst_times(plan)
     gaps = outside(timed)
-    impossible = tuple(_impossible(timed))
-    verdict: Verdict = "infeasible" if impossible or not plan.tasks else "undecided"
-    if gaps or not plan.tasks:
+    needed = tuple(_necessities(timed))
+    verdict: Verdict = "infeasible" if needed else "undecided"
+    proof = Proof("this deployment", f"in any order of its jobs; {ELSEWHERE}", needed) if needed else None
+    if not plan.tasks:
+        return Recheck(
+            plan if plan.verdict == "infeasible" else replace(plan, verdict="undecided"), plan.verdict, gaps, ()
+        )
+    violated = tuple(
+        Violation(n.requirement, n.demand, n.bound, n.demand - n.bound, n.unit, n.terms, ()) for n in needed
+    )
+    judged = replace(timed, verdict=verdict, violations=violated, solver=replace(timed.solver, proof=proof))
+    if gaps:
         bare = tuple(replace(chain, bound_ns=None, terms=(), test="") for chain in timed.chains)
-        kept = impossible if plan.tasks else plan.violations  # a stage without an engine leaves no tasks to judge
-        found = replace(timed, chains=bare, violations=kept, verdict=verdict)
-        return Recheck(found, plan.verdict, gaps, changed)
+        return Recheck(replace(judged, chains=bare), plan.verdict, gaps, changed)
     whole = respond(timed.policy, rt_tasks(timed), None, Corunning.of(timed).without_absent)
-    unproved = tuple(_unproved(timed, whole))
-    bounded = all(answer.bounded for answer in whole.tight.values())
-    if not impossible and not unproved and bounded:
-        verdict = "feasible"
+    known = {violation.requirement for violation in violated}
+    unproved = tuple(violation for violation in _unproved(timed, whole) if violation.requirement not in known)
+    if not needed and not unproved and all(answer.bounded for answer in whole.tight.values()):
+        judged = judge_high_level(replace(judged, verdict="feasible"))
     chains = tuple(_chain(timed, chain, whole) for chain in timed.chains)
-    named = {violation.requirement for violation in impossible}
-    rest = tuple(violation for violation in unproved if violation.requirement not in named)
-    found = replace(timed, chains=chains, violations=(*impossible, *rest), verdict=verdict)
-    judged = judge_high_level(found) if is_mixed(found) else found
+    judged = replace(judged, chains=chains, violations=(*judged.violations, *unproved))
     return Recheck(without_contradictions(judged), plan.verdict, (), changed, whole.tight)
 
 
@@ -115,7 +124,7 @@ def _unproved(plan: Plan, whole: Whole) -> Iterator[Violation]:
         if not answer.bounded:
             continue
         path = tuple(path_terms(task.name, responses))
-        room = max(task.queue, 1) * task.period_ns
+        room = task.room_ns()
         if answer.value > room:
             yield _violation(f"queue of {task.name} ({task.queue} may wait)", answer.value, room, path, "ns")
         holds = plan.policy == "edf" and whole.own[task.name].bounded  # every job meets its local deadline
@@ -134,30 +143,35 @@ def _unproved(plan: Plan, whole: Whole) -> Iterator[Violation]:
             )
 
 
-def _impossible(plan: Plan) -> Iterator[Violation]:
-    """Yield requirements that this plan cannot meet, whatever the order of its jobs."""
+def _necessities(plan: Plan) -> Iterator[Necessity]:
+    """Yield what this plan needs more of than there is, whatever the order of its jobs."""
     for engine in plan.engines:
         for lane in range(engine.lanes):
             mine = [task for task in plan.tasks if task.engine == engine.id and lane in task.lanes and not task.width]
-            terms = [(task.name, _least(task) * SECOND // task.period_ns) for task in mine]
-            if sum(value for _, value in terms) > SECOND:
-                yield _violation(f"utilisation of {engine.id} lane {lane}", 0, SECOND, terms, "ns/s")
+            work = [(task.name, _least(task) * SECOND // task.period_ns) for task in mine]
+            yield from _needed("capacity", f"utilisation of {engine.id} lane {lane}", work, SECOND, "ns/s")
     by_name = {task.name: task for task in plan.tasks}
     for chain in plan.chains:
         path = [(f"{name}: shortest planned time", _least(by_name[name])) for name in chain.path if name in by_name]
-        if sum(value for _, value in path) > chain.deadline_ns:
-            yield _violation(f"deadline of chain {chain.name}", 0, chain.deadline_ns, path, "ns")
+        yield from _needed("path", f"deadline of chain {chain.name}", path, chain.deadline_ns, "ns")
     traffic = [(task.name, task.bytes * SECOND // task.period_ns) for task in plan.tasks]
     traffic += [(sensor.name, sensor.bytes_per_frame * SECOND // sensor.period_ns) for sensor in plan.sensors]
-    power = _power(plan, sum(value for _, value in traffic))
-    memory = [("as the file states", int(plan.memory.needed_bytes or 0))]
-    for text, terms, cap, unit in (
-        ("mean power", power, plan.power.cap_mw, "mW"),
-        ("DRAM traffic", traffic, plan.bandwidth.cap_gbps and round(plan.bandwidth.cap_gbps * 1e9), "B/s"),
-        ("memory", memory, plan.memory.capacity_bytes, "B"),
-    ):
-        if cap is not None and sum(value for _, value in terms) > cap:
-            yield _violation(text, 0, int(cap), terms, unit)
+    caps = plan.power.cap_mw, plan.bandwidth.cap_gbps, plan.memory.capacity_bytes
+    if caps[0] is not None:
+        yield from _needed("power", "mean power", _power(plan, sum(size for _, size in traffic)), int(caps[0]), "mW")
+    if caps[1] is not None:
+        yield from _needed("traffic", "DRAM traffic", traffic, round(caps[1] * 1e9), "B/s")
+    if caps[2] is not None:
+        stated = [("as the file states", int(plan.memory.needed_bytes or 0))]
+        yield from _needed("memory", "memory", stated, int(caps[2]), "B")
+
+
+def _needed(
+    theorem: Theorem, requirement: str, terms: Sequence[tuple[str, int]], bound: int, unit: str
+) -> Iterator[Necessity]:
+    demand = sum(value for _, value in terms)
+    if demand > bound:
+        yield Necessity(theorem, requirement, demand, bound, unit, tuple(term for term in terms if term[1]))
 
 
 def _least(task: Task) -> int:

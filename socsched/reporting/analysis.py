@@ -33,7 +33,7 @@ def analysis(checked: Recheck) -> dict[str, Any]:
             {"requirement": v.requirement, "demand": v.demand, "bound": v.bound, "unit": v.unit}
             for v in plan.violations
         ],
-        "proofs": {"page": PAGE, "sections": union(proofs.values())},
+        "proofs": {"page": PAGE, "sections": union(proofs.values(), plan.solver.proof is not None)},
         "chains": [
             {
                 "name": chain.name,

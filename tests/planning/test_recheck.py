@@ -13,9 +13,11 @@ import pytest
 
 from socsched.api.analysis import analyze
 from socsched.cost.cost import Segment
+from socsched.planning.necessity import Necessity, Proof
 from socsched.planning.plan import ChainResult, Level, Plan, PlannedEngine, PlannedSensor, Throttle
 from socsched.planning.recheck import recheck
 from socsched.planning.schedulability.coverage import CHECKED, FIELDS, NO_EFFECT, outside
+from socsched.planning.search_report import SearchReport
 from socsched.planning.task import ExecutionTimes, Task
 from socsched.sim.engine import simulate
 from tests.sim.builders import engine, plan, task
@@ -43,7 +45,9 @@ def small(policy: str = "fp") -> Plan:
         ChainResult("c", path=("cam", "a", "f", "t"), **limits),
         ChainResult("d", path=("lid", "b", "f"), **limits),
     )
-    return replace(made, policy=policy, chains=chains, verdict="infeasible")
+    needed = Necessity("path", "deadline of chain c", 2, 1, "ns", (("made up", 2),))
+    report = SearchReport(proof=Proof("lower bound", "made up", (needed,)))
+    return replace(made, policy=policy, chains=chains, verdict="infeasible", solver=report)
 
 
 def sensor(name: str, offset: int) -> PlannedSensor:
@@ -119,7 +123,7 @@ def reached(kind: type, seen: set[type] | None = None) -> set[type]:
 
 REPORTED = {
     "Violation", "Conflict", "Power", "Bandwidth", "Memory", "Provenance", "Tie", "Measurement", "Condition",
-    "Uncertainty", "SearchReport", "ModeResult", "Proof", "OpenRequirement",
+    "Uncertainty", "SearchReport", "ModeResult", "Proof", "Necessity", "OpenRequirement",
 }  # fmt: skip
 """Parts of a plan that only report: their field of `Plan` is classified as having no effect, or recomputed."""
 
@@ -216,6 +220,8 @@ def test_times_under_contention_are_computed_anew() -> None:
 def test_what_no_order_of_jobs_can_meet_is_infeasible() -> None:
     late = recheck(changed(small(), "chains", "d", deadline_ns=999 * US)).plan
     assert (late.verdict, late.violations[0].requirement) == ("infeasible", "deadline of chain d")
+    assert late.solver.proof
+    assert [needed.theorem for needed in late.solver.proof.necessities] == ["path"]
     full = changed(small(), "tasks", "t", cost_ns=9_500 * US, wcet_ns=9_500 * US, segments=())
     assert recheck(full).plan.verdict == "infeasible"
 

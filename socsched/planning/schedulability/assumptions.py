@@ -12,7 +12,9 @@ from socsched.planning.schedulability.tasks import components, rt_tasks, single_
 
 PAGE = "docs/proofs.md"
 COMMON = "Common model"
+INFEASIBLE = "Infeasible"
 SECTIONS = {
+    INFEASIBLE: (),
     "Execution times under shared bandwidth": (),
     "Fixed priorities, response times": ("response-time analysis", "busy-period analysis"),
     "Fixed priorities, no preemption": ("non-preemptive fixed priorities",),
@@ -103,9 +105,10 @@ def chain_sections(plan: Plan, chain: ChainResult) -> list[str]:
     return sections(tests, more)
 
 
-def union(by_chain: Iterable[Iterable[str]]) -> list[str]:
-    """Return the sections of several chains together, in the page's order."""
-    return sections((), {section for found in by_chain for section in found} - {COMMON})
+def union(by_chain: Iterable[Iterable[str]], infeasible: bool = False) -> list[str]:
+    """Return the sections of several chains together, in the page's order; `infeasible`: and of necessities."""
+    more = {INFEASIBLE} if infeasible else set()
+    return sections((), more | {section for found in by_chain for section in found} - {COMMON})
 
 
 def taskset_sections(analysis: Analysis) -> list[str]:

@@ -45,7 +45,7 @@ def requirements(pipeline: Pipeline, tasks: Sequence[Task]) -> list[Requirement]
             kept = sum(part.period for part in parts[:-1]) + (0 if parts[0].last else parts[0].jitter)
             arrived = parts[0].jitter if len(parts) == 1 else 0
             result.append(Requirement(ends, chain.max_age_ns - kept + begun + arrived))
-    return [*result, *(Requirement((task.name,), task.room_ns()) for task in tasks)]
+    return [*result, *(Requirement((task.name,), sources.room(task)) for task in tasks)]
 
 
 def local_deadlines(

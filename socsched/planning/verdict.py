@@ -12,7 +12,7 @@ from socsched.planning.assess import Assessment
 from socsched.planning.deployment import Deployment
 from socsched.planning.memory import CAPACITY, capacity, footprint
 from socsched.planning.plan import Task, Violation
-from socsched.planning.schedulability.chains import path_terms
+from socsched.planning.schedulability.chains import Sources, path_terms
 
 _SECOND = 10**9
 Terms = tuple[tuple[str, int], ...]
@@ -72,7 +72,7 @@ def violations(deployment: Deployment, assessment: Assessment, sums: Balance) ->
     """Return every unmet requirement, without levers yet."""
     found = _lanes(deployment, assessment.tasks)
     found += _chains(assessment)
-    found += _queues(assessment)
+    found += _queues(deployment, assessment)
     if assessment.overload and not found:
         over = assessment.overload
         found.append(_violation(f"EDF demand in {over.interval} ns", over.demand, over.interval, "ns", over.terms))
@@ -123,11 +123,11 @@ def _chains(assessment: Assessment) -> list[Violation]:
     return found
 
 
-def _queues(assessment: Assessment) -> list[Violation]:
+def _queues(deployment: Deployment, assessment: Assessment) -> list[Violation]:
     """Return queues that may overflow: the frame `queue` frames earlier must have begun when a frame is released."""
-    found = []
+    found, sources = [], Sources.of(assessment.tasks, deployment.workload.sensors())
     for task in assessment.tasks:
-        response, room = assessment.responses[task.name], task.room_ns()
+        response, room = assessment.responses[task.name], sources.room(task)
         if response.bounded and response.value > room:
             terms = tuple(path_terms(task.name, assessment.responses))
             found.append(_violation(f"queue of {task.name} ({task.queue} may wait)", response.value, room, "ns", terms))

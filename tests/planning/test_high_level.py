@@ -295,3 +295,20 @@ def test_outputs_with_data_above_the_largest_age_count_as_stale() -> None:
     assert outcome_code(found.figures) == 1
     kept = replace(made, chains=(ages[2],))
     assert outcome_code(simulate_plan(kept, 1000 * MS).figures) == 0
+
+
+def test_a_hard_stage_may_sample_one_that_is_dropped_through_a_conversion() -> None:
+    """The conversion is hard like its reader, which does not wait for it; a hard stage that does is not proved."""
+    tasks = (
+        soft("a", 2, 20, 0),
+        task(
+            "a>c", 1 * MS, after=("a",), period_ns=20 * MS, kind="conversion", criticality="hard", queue=1, lanes=(1,)
+        ),
+        hard("c", 2, 4, 20, 1, reads=("a>c",), lanes=(2,)),
+    )
+    made = plan(
+        tasks, [engine(policy="fp", lanes=3)], policy="fp", verdict="feasible", chains=[chain("c", ["c"], 20 * MS)]
+    )
+    assert judge_high_level(made).verdict == "feasible"
+    waits = replace(tasks[2], timer=False, after=("a>c",), reads=())
+    assert judge_high_level(replace(made, tasks=(*tasks[:2], waits))).verdict == "undecided"

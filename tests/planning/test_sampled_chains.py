@@ -11,7 +11,7 @@ from socsched.api.planning import PlanOptions, plan_with
 from socsched.api.simulation import simulate_plan
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.planning.plan import Plan
-from socsched.planning.schedulability.plan_analysis import chain_bounds, respond, without_contradictions
+from socsched.planning.schedulability.plan_analysis import chain_bounds, respond, unmet, without_contradictions
 from socsched.planning.schedulability.tasks import rt_tasks
 from tests.sim.builders import MS, chain, engine, plan, sensor, task
 
@@ -196,3 +196,14 @@ def test_a_bound_below_the_expected_latency_is_withdrawn() -> None:
     assert [(each.bound_ns, each.test) for each in found.chains] == [(None, ""), (5 * MS, "a test")]
     assert [each.gap for each in found.violations] == [1 * MS]
     assert without_contradictions(replace(made, chains=(right,))).verdict == "feasible"
+
+
+def test_frames_of_a_join_wait_for_its_later_source_outside_its_queue() -> None:
+    """`lid` comes 70 ms after `cam`, three periods and a half: no frame is dropped although one may wait."""
+    sensors = (sensor("cam", 20 * MS), sensor("lid", 20 * MS, offset_ns=70 * MS))
+    tasks = (after("a", 4, 20, "cam"), after("b", 4, 20, "lid"), after("f", 1, 20, "a", "b"))
+    chains = (chain("cam", ["cam", "a", "f"], 75 * MS), chain("lid", ["lid", "b", "f"], 5 * MS))
+    made = own_lanes(*tasks, sensors=sensors, chains=chains)
+    assert bounds(made) == {"cam": (75, 75), "lid": (5, 5)}
+    assert unmet(made, respond(made.policy, rt_tasks(made)).tight) == []
+    assert all(entry["dropped"] == 0 for entry in simulate_plan(made, 2000 * MS).figures["chains"].values())

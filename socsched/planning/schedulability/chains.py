@@ -90,6 +90,14 @@ class Sources:
             parts.append((name, name if task else ""))
         return tuple(self._stretch(*part) for part in parts)
 
+    def room(self, task: Task) -> int:
+        """Return the longest response (ns) with which a task drops no frame, `Task.room_ns`, counted as responses are.
+
+        A response counts from the first of the task's sources, but no frame arrives before the last of them.
+        """
+        origin = self._origin(task.name)
+        return task.room_ns() + origin.last - origin.first
+
     def _stretch(self, root: str, last: str) -> Stretch:
         head, sensor = self._origin(root), self.sensors.get(root)
         if not last:

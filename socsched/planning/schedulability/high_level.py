@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from socsched.planning.plan import Plan, Task, Violation
-from socsched.planning.schedulability.chains import data_age, reaction_time
-from socsched.planning.schedulability.plan_analysis import respond, stretches
+from socsched.planning.schedulability.chains import Sources, data_age, reaction_time
+from socsched.planning.schedulability.plan_analysis import respond
 from socsched.planning.schedulability.published.amc_rtb import fixed_point
 from socsched.planning.schedulability.rta_fp import ceil_div
 from socsched.planning.schedulability.tasks import Response, RtTask, components, convert, rt_tasks, single_resource
@@ -101,7 +101,10 @@ def unmet(plan: Plan, level: HighLevel, hard_chains: Collection[str] = ()) -> tu
     While a hard task waits for one that is not hard, none is.
     """
     tasks = {task.name: task for task in plan.tasks}
-    lost = [(f"which triggers hard {name}", tasks[before]) for name, before in loose_triggers(plan.tasks)]
+    # a conversion of data that are sampled has the criticality of its reader, which does not wait for it
+    awaited = {name for task in plan.tasks for name in task.after}
+    waiting = [task for task in plan.tasks if task.kind == "stage" or task.name in awaited]
+    lost = [(f"which triggers hard {name}", tasks[before]) for name, before in loose_triggers(waiting)]
     lost += [
         (f"in hard chain {chain.name}", tasks[name])
         for chain in plan.chains
@@ -117,8 +120,9 @@ def unmet(plan: Plan, level: HighLevel, hard_chains: Collection[str] = ()) -> tu
         return tuple(found)
     why = f"at the high level of criticality, by {level.test}" + (f": {level.reason}" if level.reason else "")
     hard = {task.name for task in plan.tasks if is_hard(task)}
+    sources = Sources.of(plan.tasks, plan.sensors)
     for chain in plan.chains:
-        parts = stretches(plan, chain)
+        parts = sources.stretches(chain.path)
         if not hard.issuperset({part.last for part in parts if part.last} | _stages(plan, chain.path)):
             continue
         value, bounded, terms = reaction_time(parts, level.responses)
@@ -129,7 +133,7 @@ def unmet(plan: Plan, level: HighLevel, hard_chains: Collection[str] = ()) -> tu
             found.append(_violation(f"data age of chain {chain.name} {why}", value, chain.max_age_ns, terms))
     for task in plan.tasks:
         answer = level.responses.get(task.name)
-        room = task.room_ns()
+        room = sources.room(task)
         if answer is not None and (not answer.bounded or answer.value > room):
             found.append(_violation(f"queue of {task.name} {why}", answer.value, room, answer.terms))
         elif answer is not None and task.on_late != "continue" and answer.value > task.deadline_ns:

@@ -120,9 +120,10 @@ def unmet(plan: Plan, responses: Mapping[str, Response]) -> list[str]:
             found.append(f"deadline of chain {chain.name}")
         if chain.max_age_ns is not None and (age is None or age > chain.max_age_ns):
             found.append(f"data age of chain {chain.name}")
+    sources = Sources.of(plan.tasks, plan.sensors)
     for task in plan.tasks:
         answer = responses[task.name]
-        if not answer.bounded or answer.value > task.room_ns():
+        if not answer.bounded or answer.value > sources.room(task):
             found.append(f"queue of {task.name} ({task.queue} may wait)")
         elif plan.policy == "edf" and task.on_late != "continue" and answer.value > task.deadline_ns:
             found.append(f"local deadline of {task.name}, after which its jobs {task.on_late}")

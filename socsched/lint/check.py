@@ -26,7 +26,7 @@ from socsched.lint.diagnostic import (
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
-from socsched.planning.schedulability.high_level import DROPPED, Triggered, is_mixed, loose_triggers
+from socsched.planning.schedulability.high_level import DROPPED, Triggered, is_hard, is_mixed, loose_triggers
 
 PlaceOf = Callable[[str], Place]
 """Returns the position of a stage or task."""
@@ -54,6 +54,7 @@ def check_pipeline(
     yield from _gaps(chosen, at(""))
     if any(stage.high for stage in pipeline.stages):
         yield from _dropped_inputs(pipeline.stages, at)
+        yield from _dropped_outputs(pipeline, at)
     for stage in pipeline.stages:
         if stage.model is None:
             continue
@@ -114,6 +115,15 @@ def _dropped_inputs(stages: Iterable[Triggered], at: PlaceOf) -> Iterator[Diagno
         text = f"{name} is hard and waits for {before}, which is not: {DROPPED}"
         hint = f"make {before} hard, or sample it with reads"
         yield Diagnostic(DROPPED_INPUT, "error", text, at(name), name, hint=hint)
+
+
+def _dropped_outputs(pipeline: Pipeline, at: PlaceOf) -> Iterator[Diagnostic]:
+    """Yield stages that are not hard in chains that are, and so may not lose a frame."""
+    stages = {stage.name: stage for stage in pipeline.stages}
+    for chain in (chain for chain in pipeline.chains if chain.criticality == "hard"):
+        for name in (name for name in chain.path if name in stages and not is_hard(stages[name])):
+            text = f"{name} is {stages[name].criticality} and belongs to the hard chain {chain.name}: {DROPPED}"
+            yield Diagnostic(DROPPED_INPUT, "error", text, at(name), name, hint=f"make {name} hard, or the chain firm")
 
 
 def _gaps(chosen: Sequence[Accelerator], place: Place) -> Iterator[Diagnostic]:

@@ -74,6 +74,22 @@ def test_a_hard_stage_that_waits_for_one_that_overruns_drop_is_an_error(
     assert [(each.rule, each.stage, each.place.line) for each in reported] == [("dropped-input", "c", 7)] * found
 
 
+def test_a_stage_that_is_dropped_in_a_hard_chain_is_an_error(tmp_path: Path) -> None:
+    time = "time: {value: 1 ms, kind: assumed, note: a test, error: 0}"
+    costs = "[{platform: rk3588, mode: performance, engine: cpu, precision: fp32, " + time + "}]"
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        "schema_version: '1'\nname: p\ntitle: p\n"
+        "sensors: {cam: {kind: camera, period: 50 ms, bytes_per_frame: 1 kB, assumed: a test}}\n"
+        f"stages:\n  b: {{after: [cam], criticality: hard, high: 2, title: t, precisions: [fp32], costs: {costs}}}\n"
+        f"  c: {{after: [b], title: t, precisions: [fp32], costs: {costs}}}\n"
+        "chains: {k: {path: [cam, b, c], deadline: 40 ms, criticality: hard, assumed: a test}}\n"
+    )
+    assert [(each.rule, each.stage, each.place.line) for each in lint_file(str(file), "rk3588")] == [
+        ("dropped-input", "c", 7)
+    ]
+
+
 def test_a_runtime_without_the_accelerator_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert lint("pointpillars", "-p", ORIN, "--runtime-version", "11.2") == 1
     assert "TensorRT 11.0 to 11.3 has no DLA" in capsys.readouterr().out

@@ -92,7 +92,12 @@ def _levers(
     if later:
         yield later
     elif not count and not plain:
-        yield f"none of the {len(tried)} single changes tried is enough" if tried else "no change to try"
+        short = clock.over()
+        if tried:
+            more = "; no time was left for more" if short else ""
+            yield f"none of the {len(tried)} single changes tried is enough{more}"
+        else:
+            yield "no time was left to try changes" if short else "no change to try"
     if violation.unit in ("mW", "B/s"):
         show = format_power if violation.unit == "mW" else format_bandwidth
         name, value = max(violation.terms, key=lambda term: term[1])

@@ -168,7 +168,8 @@ def conflicts(plan: Plan) -> RenderableType:
     """Return the sets of requirements that cannot be met together."""
     lines = []
     for conflict in plan.conflicts:
-        sure = "proved" if conflict.proved else f"no mapping found in {conflict.tried} tries"
+        searched = f"no mapping found in {conflict.tried} tries" if conflict.tried else "no time was left to search"
+        sure = "proved" if conflict.proved else searched
         least = "" if conflict.minimal else "; maybe not minimal"
         lines.append(Text(f"Conflicting requirements ({sure}{least}):", "bold"))
         for item in conflict.requirements:

@@ -8,8 +8,10 @@ import pytest
 
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Figure
+from socsched.planning.candidate import judge
 from socsched.planning.clock import Clock
 from socsched.planning.draft import Draft
+from socsched.planning.levers import verify_levers
 from socsched.planning.plan import Plan
 from socsched.planning.planner import draft_plan
 from socsched.planning.uncertainty import _expected
@@ -143,3 +145,14 @@ def test_costs_that_were_not_examined_are_not_said_to_change_nothing(monkeypatch
     late = draft_of(({"acc": (16.0, 0.5)}, 14)).finished(Clock.of(0.0))
     assert late.uncertainty.unchanged == () and late.uncertainty.measure is None
     assert open_questions(late) == ["Not every cost was examined: a measurement may change the plan or its verdict."]
+
+
+def test_levers_that_no_time_was_left_for_are_not_said_to_be_missing() -> None:
+    draft = draft_of(({"acc": (16.0, 0.5), "cpu": (15.0, 0.1)}, 14))
+    assert draft.solution is not None
+    candidate = draft.solution.candidate
+    workload, mapping = candidate.deployment.workload, candidate.deployment.mapping
+    ((late, *_),) = verify_levers(judge, workload, mapping, candidate.violations, {}, Clock.of(0.0))
+    assert late == "no time was left to try changes"
+    ((early, *_),) = verify_levers(judge, workload, mapping, candidate.violations, {})
+    assert early != late

@@ -35,7 +35,11 @@ _MAGIC = 0xC1FC1FC1
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event: time in ns, name, fields without leading underscores; process, thread and processor where known."""
+    """An event: time in ns, name, fields without leading underscores; process, thread and processor where known.
+
+    Numbers of processes and threads are those of the trace, apart from further traces in the folder: two containers or
+    hosts may have equal ones, so theirs have the trace's place above the lowest 32 bits.
+    """
 
     time_ns: int
     name: str
@@ -46,12 +50,22 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """A time (ns) within which a processor's events, or some of them, were discarded."""
+
+    begin_ns: int
+    end_ns: int
+    cpu: int
+
+
+@dataclass(frozen=True, slots=True)
 class CtfTrace:
-    """All events in order of time; `lost`: events that the tracer discarded; `env`: the tracer's own description."""
+    """All events in order of time; `lost`: events that the tracer discarded, in `gaps`; `env`: its own description."""
 
     events: tuple[Event, ...]
     env: Mapping[str, str]
     lost: int = 0
+    gaps: tuple[Gap, ...] = ()
 
 
 def read_trace(folder: Path) -> CtfTrace:
@@ -65,7 +79,8 @@ def read_trace(folder: Path) -> CtfTrace:
     if not files:
         raise InputError(f"{folder}: no CTF trace: no file named metadata", _HINT)
     events, env, lost, left = list[Event](), dict[str, str](), 0, MOST_BYTES
-    for file in files:
+    gaps = list[Gap]()
+    for place, file in enumerate(files):
         try:
             text = text_of(read_bytes(file, "metadata", _HINT, 2**24))
         except (ValueError, struct.error) as error:
@@ -76,20 +91,25 @@ def read_trace(folder: Path) -> CtfTrace:
             raw = read_bytes(path, "stream", _HINT, left)
             left -= len(raw)
             try:
-                lost += _read_stream(raw, metadata, events)
+                lost += _read_stream(raw, metadata, events, gaps, place)
             except (_Damaged, KeyError, IndexError, TypeError, struct.error, UnicodeDecodeError) as error:
                 raise InputError(f"{path}: damaged stream: {error}", "record it again, or remove that file") from None
     events.sort(key=lambda event: event.time_ns)
-    return CtfTrace(tuple(events), env, lost)
+    return CtfTrace(tuple(events), env, lost, tuple(gaps))
 
 
 class _Damaged(ValueError):
     """A stream that does not fit its metadata."""
 
 
-def _read_stream(raw: bytes, metadata: Metadata, events: list[Event]) -> int:
-    """Append the events of a stream file; return how many the tracer discarded."""
-    at, lost = 0, 0
+def _read_stream(raw: bytes, metadata: Metadata, events: list[Event], gaps: list[Gap], place: int) -> int:
+    """Append the events of a stream file and its gaps; return how many events the tracer discarded.
+
+    A packet's counter states those discarded up to its end.  Ring buffers discard what finds no next packet, so the
+    gaps are those before and after the packet.  Packets that are missing by their numbers leave a gap, too.
+    """
+    at, lost, sequence, last = 0, 0, -1, -1
+    open_gap = False
     while at < len(raw):
         reader = _Reader(raw, at * 8, len(raw) * 8)
         header = reader.read(metadata.packet_header, {}) if metadata.packet_header else {}
@@ -104,15 +124,26 @@ def _read_stream(raw: bytes, metadata: Metadata, events: list[Event]) -> int:
         content = context.get("content_size", size)
         if not 0 < size <= (len(raw) - at) * 8 or content > size or size % 8 or at * 8 + content < reader.at:
             raise _Damaged(f"byte {at}: a packet of {size} bits with {content} in use")
-        lost = max(lost, int(context.get("events_discarded", 0)))
+        discarded, number = int(context.get("events_discarded", 0)), int(context.get("packet_seq_num", -1))
+        cpu, before = int(context.get("cpu_id", 0)), len(events)
         reader.end = at * 8 + content
-        reader.clock = int(context.get("timestamp_begin", 0))
-        _read_events(reader, stream, metadata, int(context.get("cpu_id", 0)), events)
+        reader.clock = begin = int(context.get("timestamp_begin", 0))
+        _read_events(reader, stream, metadata, cpu, events, place)
+        times = [event.time_ns for event in events[before:]] or [metadata.time_ns(begin, reader.clock_name)]
+        first = min(times)
+        missing = number > sequence + 1 and sequence >= 0
+        if open_gap or missing or discarded > lost:
+            gaps.append(Gap(first if last < 0 else last, first, cpu))
+        open_gap, lost, sequence, last = discarded > lost, max(lost, discarded), number, max(times)
         at += size // 8
+    if open_gap:
+        gaps.append(Gap(last, 2**63, cpu))
     return lost
 
 
-def _read_events(reader: _Reader, stream: Stream, metadata: Metadata, cpu: int, events: list[Event]) -> None:
+def _read_events(
+    reader: _Reader, stream: Stream, metadata: Metadata, cpu: int, events: list[Event], place: int
+) -> None:
     while reader.at < reader.end:
         before = reader.at
         header = reader.read(stream.header, {}) if stream.header else {}
@@ -130,25 +161,27 @@ def _read_events(reader: _Reader, stream: Stream, metadata: Metadata, cpu: int, 
         fields = reader.read(kind, context) if kind else {}
         if reader.at == before or len(events) >= MOST_EVENTS:
             raise _Damaged(f"expected at most {MOST_EVENTS} events that have a size")
-        time = (reader.clock + metadata.clock_offset) * 10**9 // metadata.clock_hz
+        time = metadata.time_ns(reader.clock, reader.clock_name)
         plain = {key.removeprefix("_"): value for key, value in fields.items() if key[0] != "#"}
         context = {key.removeprefix("_"): value for key, value in context.items()}
         process, thread = (
             int(context.get("vpid", context.get("pid", 0))),
             int(context.get("vtid", context.get("tid", 0))),
         )
-        events.append(Event(time, name, plain, process, thread, int(context.get("cpu_id", cpu))))
+        apart = place << 32
+        events.append(Event(time, name, plain, process + apart, thread + apart, int(context.get("cpu_id", cpu))))
 
 
 class _Reader:
     """A cursor over the bits of a stream.
 
-    `clock` follows the fields that are mapped to it.  `number` is the value of the last enumeration read; its
-    label is returned.
+    `clock` follows the fields that are mapped to the clock `clock_name`.  `number` is the value of the last enumeration
+    read; its label is returned.
     """
 
     def __init__(self, raw: bytes, at: int, end: int) -> None:
         self.raw, self.at, self.end, self.clock, self.number = raw, at, end, 0, 0
+        self.clock_name = ""
 
     def read(self, kind: Any, outer: Mapping[str, Any]) -> Any:
         """Return the next value of a type; `outer`: fields that lengths and tags may refer to."""
@@ -199,6 +232,7 @@ class _Reader:
         self._skip_to(kind.align)
         value = self._bits(kind.size, kind.signed, kind.big)
         if kind.mapped:
+            self.clock_name = kind.mapped
             if kind.size >= 64:
                 self.clock = value
             else:

@@ -25,13 +25,13 @@ MOST_ARRAY = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """`mapped`: its value is (the low bits of) the clock.  `text`: an array of it is a string."""
+    """`mapped`: the clock of which its value is (the low bits), else empty.  `text`: an array of it is a string."""
 
     size: int
     align: int = 8
     signed: bool = False
     big: bool = False
-    mapped: bool = False
+    mapped: str = ""
     text: bool = False
 
 
@@ -112,13 +112,17 @@ class Stream:
 
 @dataclass(slots=True)
 class Metadata:
-    """A trace's types: packet header, streams by id, clock, environment."""
+    """A trace's types: packet header, streams by id, clocks by name (ticks a second, offset in ticks), environment."""
 
     packet_header: Any = None
     streams: dict[int, Stream] = field(default_factory=dict)
-    clock_hz: int = 10**9
-    clock_offset: int = 0
+    clocks: dict[str, tuple[int, int]] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
+
+    def time_ns(self, ticks: int, clock: str) -> int:
+        """Return the time of a value of a clock; of one that is not described, or of none, of the first one."""
+        hz, offset = self.clocks.get(clock) or next(iter(self.clocks.values()), (10**9, 0))
+        return (ticks + offset) * 10**9 // hz
 
 
 def text_of(raw: bytes) -> str:
@@ -182,9 +186,9 @@ class Parser:
         elif word == "env":
             found.env = {key: str(value) for key, value in entries.items()}
         elif word == "clock":
-            found.clock_hz = self._number(entries.get("freq", "1000000000")) or 10**9
+            hz = self._number(entries.get("freq", "1000000000")) or 10**9
             seconds, rest = (self._number(entries.get(key, "0")) for key in ("offset_s", "offset"))
-            found.clock_offset = seconds * found.clock_hz + rest
+            found.clocks[str(entries.get("name", ""))] = hz, seconds * hz + rest
         elif word == "stream":
             stream = found.streams.setdefault(self._number(entries.get("id", "0")), Stream())
             stream.header, stream.packet = entries.get("event.header"), entries.get("packet.context")
@@ -261,7 +265,8 @@ class Parser:
         text = given.get("encoding", "none").lower() in ("utf8", "ascii")
         signed = given.get("signed", "false").lower() in ("1", "true")
         align = self._align(given, 8 if size % 8 == 0 else 1)
-        return Integer(size, align, signed, self._is_big(given), "map" in given, text)
+        clock = given["map"].replace(" ", "").removeprefix("clock.").removesuffix(".value") if "map" in given else ""
+        return Integer(size, align, signed, self._is_big(given), clock, text)
 
     def _align(self, given: Mapping[str, str], default: int = 8) -> int:
         align = self._number(given.get("align", str(default)))

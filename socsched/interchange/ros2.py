@@ -7,7 +7,7 @@ them, by variable passings, message contexts and named paths.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -16,8 +16,10 @@ from typing import Any
 from socsched.descriptor.source import read as read_yaml
 from socsched.errors import DescriptorError, Finding, InputError
 from socsched.interchange.ctf import CtfTrace, read_trace
-from socsched.interchange.pipeline_text import stage_name
+from socsched.interchange.pipeline_text import Names
+from socsched.interchange.rates import Rate, clocks, rate_of
 from socsched.interchange.ros2_events import Callback, Instance, Recorded, follow
+from socsched.limits import LONGEST_NS
 
 _HINT = "record it with ros2_tracing or CARET, or give the architecture file that CARET wrote for this system"
 
@@ -67,17 +69,21 @@ def read_graph(folder: Path, architecture: Path | None = None) -> Graph:
     """Return the graph of a trace; InputError if no callback ran, DescriptorError for a faulty architecture file."""
     trace = read_trace(folder)
     try:
-        recorded = follow(trace.events)
+        recorded = follow(trace.events, trace.gaps)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{folder}: an event lacks a field: {type(error).__name__}: {error}", _HINT) from None
     if not any(callback.instances for callback in recorded.callbacks):
         raise InputError(f"{folder}: no callback of a timer or subscription ran", _HINT)
     notes = _doubts(trace, recorded)
     described = _Architecture(architecture) if architecture else None
-    nodes = _nodes(recorded, described, notes)
+    names = Names()
+    nodes = _nodes(recorded, described, names, notes)
     sources: dict[str, Source] = {}
+    spans = clocks([[i.start_ns for i in callback.instances] for callback in recorded.callbacks])
+    topics: dict[str, Source] = {}
     for node in nodes.values():
-        _link(node, nodes, sources, notes)
+        _link(node, nodes, names, topics, spans, recorded, notes)
+    sources = {source.name: source for source in topics.values()}
     if described:
         _reads(nodes, described)
     else:
@@ -102,14 +108,34 @@ def _doubts(trace: CtfTrace, recorded: Recorded) -> list[str]:
         "Execution times are the wall-clock time of callbacks, preemption included: the trace has no scheduler events.",
         "A ROS 2 trace states neither deadlines nor message sizes nor data types: sizes are 0, fp32 is assumed.",
     ]
-    if trace.lost:
-        notes.append(f"The tracer discarded {trace.lost} events: some links and times may be missing.")
+    if trace.gaps:
+        count = f"{trace.lost} events" if trace.lost else "packets of events"
+        notes.append(
+            f"The tracer discarded {count}: {recorded.discarded} executions of callbacks across the gaps are left out, "
+            "and links of messages may be missing."
+        )
+    if recorded.foreign:
+        notes.append(f"{recorded.foreign} executions are stamped by another clock, over an hour away: left out.")
+    links = recorded.links
+    if ways := [(_WAYS[way], count) for way, count in links.items() if way in _WAYS]:
+        shown = ", ".join(f"{count} {how}" for how, count in ways)
+        notes.append(
+            f"ros2_tracing before Jazzy states no time stamps of published messages: of {links.total()} messages that "
+            f"callbacks took, {shown}, and {links['']} are not linked."
+        )
     if recorded.others:
         notes.append(f"{recorded.others} callbacks are neither timers nor subscriptions (services, actions): left out.")
     return notes
 
 
-def _nodes(recorded: Recorded, described: _Architecture | None, notes: list[str]) -> dict[str, Node]:
+_WAYS = {
+    "dds:write": "are linked by the time stamp of dds:write",
+    "order": "are linked by order, to the latest message of the topic before",
+}
+"""Ways of linking messages that a reader has to know of."""
+
+
+def _nodes(recorded: Recorded, described: _Architecture | None, names: Names, notes: list[str]) -> dict[str, Node]:
     nodes: dict[str, Node] = {}
     silent = []
     for callback in recorded.callbacks:
@@ -117,9 +143,7 @@ def _nodes(recorded: Recorded, described: _Architecture | None, notes: list[str]
         if not callback.instances:
             silent.append(callback.name)
             continue
-        name = stage_name(callback.name)
-        while name in nodes:
-            name += "-2"
+        name = names.take(callback.name)
         callback.instances.sort(key=lambda i: i.start_ns)
         node = nodes[name] = Node(name, callback)
         if callback.period_ns:
@@ -143,8 +167,16 @@ def _grid(node: Node) -> None:
     node.frames = dict(zip(places, callback.instances, strict=True))
 
 
-def _link(node: Node, nodes: Mapping[str, Node], sources: dict[str, Source], notes: list[str]) -> None:
-    """Set what a subscription runs after: the stage that published most of its messages, or a sensor."""
+def _link(
+    node: Node,
+    nodes: Mapping[str, Node],
+    names: Names,
+    topics: dict[str, Source],
+    spans: Sequence[tuple[int, int]],
+    recorded: Recorded,
+    notes: list[str],
+) -> None:
+    """Set what a subscription runs after: the stage that published most of its messages, or a sensor of its topic."""
     callback = node.callback
     if callback.period_ns:
         return
@@ -161,27 +193,34 @@ def _link(node: Node, nodes: Mapping[str, Node], sources: dict[str, Source], not
                 "is taken to run after the former only."
             )
         return
-    name = stage_name(callback.topic)
-    while name in nodes:
-        name += "-topic"
-    node.after = name
-    if name not in sources:
+    source = topics.get(callback.topic)
+    if source is None:
         times = sorted({i.taken.time_ns if i.taken else i.start_ns for i in callback.instances})
-        period, jitter = _rate(times)
-        sources[name] = Source(name, callback.topic, tuple(times), period, jitter)
+        name = names.take(callback.topic)
+        source = topics[callback.topic] = Source(
+            name, callback.topic, tuple(times), *_rate(callback, times, spans, notes)
+        )
         if not any(i.taken for i in callback.instances):
-            notes.append(
-                f"The publisher of {callback.topic} is not in the trace: its times are those of the callback's starts."
-            )
+            why = f"The publisher of {callback.topic} is not in the trace"
+            if callback.topic in recorded.advertised:
+                why = f"No message that was taken on {callback.topic} could be linked to its publisher"
+            notes.append(f"{why}: its times are those of the callback's starts.")
+    node.after = source.name
 
 
-def _rate(times: list[int]) -> tuple[int, int]:
-    """Return the mean period of times and the largest lateness after its grid, 1 s and 0 for a single time."""
-    if len(times) < 2:
-        return 10**9, 0
-    period = max(1, round((times[-1] - times[0]) / (len(times) - 1)))
-    deviations = [time - index * period for index, time in enumerate(times)]
-    return period, max(deviations) - min(deviations)
+def _rate(
+    callback: Callback, times: Sequence[int], spans: Sequence[tuple[int, int]], notes: list[str]
+) -> tuple[int, int]:
+    """Return period and jitter of a topic from outside; of events without a rate, their number over the recording."""
+    rate = rate_of(times, [(min(begin, times[0]), max(end, times[-1])) for begin, end in spans])
+    if isinstance(rate, Rate):
+        return rate.period_ns, rate.jitter_ns
+    length = max(spans[0][1], times[-1]) - min(spans[0][0], times[0])
+    period = min(max(1, length // len(times)) if length else 10**9, LONGEST_NS)
+    notes.append(
+        f"{callback.topic}: {rate.reason}; the period of its sensor is the recording's length over their number."
+    )
+    return period, period
 
 
 def _exclusive(nodes: Mapping[str, Node], notes: list[str]) -> None:
@@ -272,6 +311,7 @@ def _add_read(reader: Node | None, writer: Node | None) -> None:
 
 def _paths(graph: Graph, described: _Architecture) -> None:
     """Set the paths whose neighbours are linked."""
+    names = Names()
     for name, hops in described.paths.items():
         found: list[str] = []
         for owner, subscribed, published in hops:
@@ -292,7 +332,7 @@ def _paths(graph: Graph, described: _Architecture) -> None:
             reason = f"no link from {gap[0]} to {gap[1]}" if gap else "the trace shows less than two of its callbacks"
             graph.notes.append(f"The path {name} is left out: {reason}.")
         else:
-            graph.paths[stage_name(name)] = tuple(found)
+            graph.paths[names.take(name)] = tuple(found)
 
 
 def _linked(graph: Graph, first: str, second: str) -> bool:

@@ -81,7 +81,8 @@ def _note(node: Node, times: list[int]) -> str:
     rows = [f"longest of {len(times)}, median {duration(_at(times, 50))}, p99 {duration(_at(times, 99))}"]
     for thread, found in sorted(threads.items()):
         found.sort()
-        rows.append(f"thread {thread}: {len(found)}, median {duration(_at(found, 50))}, longest {duration(found[-1])}")
+        number = thread & 0xFFFFFFFF
+        rows.append(f"thread {number}: {len(found)}, median {duration(_at(found, 50))}, longest {duration(found[-1])}")
     return "; ".join(rows)
 
 

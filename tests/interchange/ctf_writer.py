@@ -23,6 +23,17 @@ EVENTS: dict[str, dict[str, str]] = {
     "ros2:callback_start": {"callback": "Q", "is_intra_process": "i"},
     "ros2:callback_end": {"callback": "Q"},
 }
+HUMBLE = EVENTS | {
+    "ros2:rcl_subscription_init": {
+        "subscription_handle": "Q", "node_handle": "Q", "rmw_subscription_handle": "Q", "topic_name": "s"
+    },
+    "ros2:rclcpp_publish": {"message": "Q"},
+    "ros2:rcl_publish": {"publisher_handle": "Q", "message": "Q"},
+    "ros2:rmw_publish": {"message": "Q"},
+    "dds:write": {"writer": "Q", "timestamp": "q"},
+    "ros2:rmw_take": {"rmw_subscription_handle": "Q", "message": "Q", "source_timestamp": "q", "taken": "i"},
+}  # fmt: skip
+"""Tracepoints of Humble and Iron, with those of Cyclone DDS where it is built for tracing."""
 TYPES = {
     "Q": HANDLE,
     "q": "integer { size = 64; align = 8; signed = 1; }",
@@ -48,23 +59,44 @@ stream { id = 0;
 """
 
 
-def write(folder: Path, rows: Sequence[tuple[int, int, str, Sequence[Any]]], lost: int = 0) -> Path:
-    """Write events (time, thread, name without provider, values) as a trace."""
+Row = tuple[int, int, str, Sequence[Any]]
+"""Time, thread, name without provider, values."""
+
+
+def write(
+    folder: Path,
+    rows: Sequence[Row],
+    lost: int = 0,
+    events: dict[str, dict[str, str]] = EVENTS,
+    packets: Sequence[tuple[Sequence[Row], int]] = (),
+    cpu: int = 3,
+    offset: int = 5000,
+    stream: str = "stream_0",
+) -> Path:
+    """Write events as a trace, in one packet; or in `packets`: rows, and events discarded up to its end."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = _HEAD
-    for number, (name, fields) in enumerate(EVENTS.items()):
+    text = _HEAD.replace("offset = 5000", f"offset = {offset}")
+    for number, (name, fields) in enumerate(events.items()):
         listed = " ".join(f"{TYPES[kind]} _{field};" for field, kind in fields.items())
         text += f'event {{ name = "{name}"; id = {number}; stream_id = 0; fields := struct {{ {listed} }}; }};\n'
     (folder / "metadata").write_text(text)
-    numbers, body = {name.partition(":")[2]: number for number, name in enumerate(EVENTS)}, b""
+    whole = b"".join(_packet(mine, count, events, cpu) for mine, count in packets or [(rows, lost)])
+    (folder / stream).write_bytes(whole)
+    return folder
+
+
+def _packet(rows: Sequence[Row], lost: int, events: dict[str, dict[str, str]], cpu: int) -> bytes:
+    numbers = {name.partition(":")[2]: (number, name) for number, name in enumerate(events)}
+    body = b""
     for time, thread, name, values in rows:
-        body += struct.pack("<IQii", numbers[name], time, 7, thread)
-        for kind, value in zip(EVENTS[f"ros2:{name}"].values(), values, strict=True):
+        number, full = numbers[name]
+        body += struct.pack("<IQii", number, time, 7, thread)
+        for kind, value in zip(events[full].values(), values, strict=True):
             body += value.encode() + b"\0" if kind == "s" else struct.pack(f"<{kind}", value)
     size = (24 + 44 + len(body)) * 8
+    begin = rows[0][0] if rows else 0
     head = struct.pack("<I16sI", 0xC1FC1FC1, bytes(16), 0)
-    (folder / "stream_0").write_bytes(head + struct.pack("<QQQQQI", 0, 0, size, size + 64, lost, 3) + body + bytes(8))
-    return folder
+    return head + struct.pack("<QQQQQI", begin, 0, size, size + 64, lost, cpu) + body + bytes(8)
 
 
 def chain(frames: int = 5, period: int = 100, reply: int = 2) -> list[tuple[int, int, str, list[Any]]]:
@@ -91,4 +123,50 @@ def chain(frames: int = 5, period: int = 100, reply: int = 2) -> list[tuple[int,
             (start + 13 + reply, 2, "callback_start", [23, 0]),
             (start + 33 + reply + frame, 2, "callback_end", [23]),
         ]
+    return rows
+
+
+def humble(frames: int, dds: bool, clock: int = 10**6, dropped: Sequence[int] = ()) -> list[Row]:
+    """Return `chain` of a timer, a relay and a sink in tracepoints of Humble; messages stamped by another `clock`.
+
+    `dds`: with `dds:write`, but for the frames `dropped`.
+    """
+    rows: list[Row] = []
+    for node, name in ((10, "source"), (20, "relay"), (30, "sink")):
+        rows.append((node, 1, "rcl_node_init", [node, 0, name, "/"]))
+    for publisher, node, topic in ((11, 10, "/topic_a"), (21, 20, "/topic_b")):
+        rows.append((40, 1, "rcl_publisher_init", [publisher, node, topic]))
+    for subscription, node, topic in ((22, 20, "/topic_a"), (32, 30, "/topic_b")):
+        rows += [
+            (50, 1, "rcl_subscription_init", [subscription, node, subscription + 100, topic]),
+            (51, 1, "rclcpp_subscription_init", [subscription, subscription + 1]),
+            (52, 1, "rclcpp_subscription_callback_added", [subscription + 1, subscription + 2]),
+        ]
+    rows += [
+        (60, 1, "rcl_timer_init", [12, 1000]),
+        (61, 1, "rclcpp_timer_callback_added", [12, 13]),
+        (62, 1, "rclcpp_timer_link_node", [12, 10]),
+    ]
+
+    def publish(time: int, thread: int, publisher: int, frame: int) -> list[Row]:
+        stamped: list[Row] = [(time + 4, thread, "write", [9, clock + time + 3])]
+        return [
+            (time, thread, "rclcpp_publish", [99]),
+            (time + 1, thread, "rcl_publish", [publisher, 99]),
+            (time + 2, thread, "rmw_publish", [99]),
+            *(stamped if dds and frame not in dropped else []),
+        ]
+
+    def take(time: int, thread: int, subscription: int, stamp: int) -> list[Row]:
+        return [
+            (time, thread, "rmw_take", [subscription + 100, 98, clock + stamp, 1]),
+            (time + 1, thread, "callback_start", [subscription + 2, 0]),
+        ]
+
+    for frame in range(frames):
+        start = 10_000 + frame * 1000
+        rows += [(start, 1, "callback_start", [13, 0]), *publish(start + 10, 1, 11, frame)]
+        rows += [(start + 20, 1, "callback_end", [13]), *take(start + 50, 2, 22, start + 13)]
+        rows += [*publish(start + 60, 2, 21, frame), (start + 70, 2, "callback_end", [24])]
+        rows += [*take(start + 100, 3, 32, start + 63), (start + 140, 3, "callback_end", [34])]
     return rows

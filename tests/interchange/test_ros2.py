@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from ctf_writer import chain, write
+from ctf_writer import EVENTS, HUMBLE, chain, humble, write
 from datafiles import DATA
 
 from socsched.cli.root import run
@@ -135,7 +135,7 @@ def test_why_report_and_compare_answer_for_the_recording(
     assert run(["compare", str(folder), str(folder), "-q"]) == 0
     page = tmp_path / "r.html"
     assert run(["report", str(folder), "-o", str(page), "--pipeline", str(imported / "sample.yaml"), "-q"]) == 0
-    assert "A recording, neither planned nor proved; all 49 measured frames met their deadline" in page.read_text()
+    assert "A recording, neither planned nor proved; measured: none of 49 frames late or dropped" in page.read_text()
 
 
 def test_newer_tracepoints_link_by_the_time_stamp_of_the_message(tmp_path: Path) -> None:
@@ -155,6 +155,128 @@ def test_a_topic_from_outside_is_a_sensor_and_losses_are_reported(tmp_path: Path
     assert graph.sources["scan"].period_ns == 201 and graph.nodes["perception-detector-callback-0"].after == "scan"
     notes = " ".join(graph.notes)
     assert "discarded 3 events" in notes and "publisher of /scan is not in the trace" in notes
+
+
+NAMES = ["source-callback-0", "relay-callback-0", "sink-callback-0"]
+
+
+@pytest.mark.parametrize("clock", [0, 5000, 10**18], ids=["same clock", "offset", "epoch"])
+@pytest.mark.parametrize(("dds", "dropped"), [(True, ()), (True, (2, 5, 6)), (False, ())])
+def test_traces_of_humble_are_linked_by_what_they_have(
+    dds: bool, dropped: tuple[int, ...], clock: int, tmp_path: Path
+) -> None:
+    """By `dds:write` where it is recorded, else by order; the notes say which, and every frame follows its chain."""
+    graph = read_graph(write(tmp_path / "t", humble(20, dds, clock, dropped), events=HUMBLE))
+    assert list(graph.nodes) == NAMES and not graph.sources
+    assert [node.after for node in graph.nodes.values()] == ["", *NAMES[:2]]
+    for node in graph.nodes.values():
+        assert sorted(node.frames) == list(range(20))
+        assert all(instance.start_ns // 1000 % 1000 >= frame % 100 for frame, instance in node.frames.items())
+    notes = " ".join(graph.notes)
+    by_order = 40 if not dds else 2 * len(dropped)
+    assert "of 40 messages that callbacks took" in notes and "and 0 are not linked" in notes
+    assert (f"{40 - by_order} are linked by the time stamp of dds:write" in notes) == dds
+    assert (f"{by_order} are linked by order" in notes) == bool(by_order)
+    assert "not in the trace" not in notes
+
+
+def test_takes_of_other_processes_are_not_linked_to_messages_with_other_stamps(tmp_path: Path) -> None:
+    rows = humble(10, True)
+    foreign = [
+        (time, thread, name, [values[0], values[1], 77, 1] if name == "rmw_take" and values[0] == 122 else values)
+        for time, thread, name, values in rows
+    ]
+    graph = read_graph(write(tmp_path / "t", foreign, events=HUMBLE))
+    assert graph.nodes["relay-callback-0"].after == "topic-a" and "topic-a" in graph.sources
+    assert any("No message that was taken on /topic_a could be linked" in note for note in graph.notes)
+
+
+def test_executions_across_discarded_events_are_left_out_and_counted(tmp_path: Path) -> None:
+    """Events are lost between packets: the end of one execution and the start of the next, which then look like one."""
+    rows = chain(40, 100)
+    head = [row for row in rows if row[0] < 1000]
+    body = sorted((row for row in rows if row[0] >= 1000), key=lambda row: row[0])
+    for begin, end in ((1507, 1540), (2000, 2119), (2503, 2704)):
+        parts = [[r for r in body if r[0] < begin], [r for r in body if r[0] >= end]]
+        missing = len(body) - len(parts[0]) - len(parts[1])
+        packets = [([*head, *parts[0]], 0), (parts[1], missing)]
+        graph = read_graph(write(tmp_path / f"t{begin}", [], events=EVENTS, packets=packets))
+        lidar, detector = graph.nodes["lidar-callback-0"], graph.nodes["perception-detector-callback-0"]
+        assert {i.end_ns - i.start_ns for i in lidar.callback.instances} == {12}
+        durations = [i.end_ns - i.start_ns for i in detector.callback.instances]
+        assert set(durations) <= set(range(20, 60)) and len(durations) >= 36
+        note = next(note for note in graph.notes if "discarded" in note)
+        assert f"discarded {missing} events" in note and "executions of callbacks across the gaps are left out" in note
+
+
+def test_a_gap_on_another_processor_costs_nothing(tmp_path: Path) -> None:
+    rows = chain(10, 100)
+    folder = write(tmp_path / "t", rows)
+    write(folder, [], packets=[([(1001, 9, "rcl_timer_init", [1, 1])], 0), ([(1950, 9, "rcl_timer_init", [2, 1])], 5)],
+          cpu=0, stream="stream_1")  # fmt: skip
+    graph = read_graph(folder)
+    assert len(graph.nodes["lidar-callback-0"].callback.instances) == 10
+    assert any("discarded 5 events: 0 executions" in note for note in graph.notes)
+
+
+def test_equal_processes_and_handles_of_two_hosts_are_kept_apart(tmp_path: Path) -> None:
+    """Containers have a process 7 each, whose handles may be equal."""
+    for host in ("a", "b"):
+        rows = [(t, thread, name, ["/" + host if v == "/scan" else v for v in values])
+                for t, thread, name, values in chain(5, 100)]  # fmt: skip
+        write(
+            tmp_path / "t" / host,
+            [(t, n, k, [f"{host}_{v}" if v == "lidar" else v for v in vs]) for t, n, k, vs in rows],
+        )
+    graph = read_graph(tmp_path / "t")
+    assert len(graph.nodes) == 4 and len({node.after for node in graph.nodes.values() if node.after}) == 2
+    assert all(len(node.callback.instances) == 5 for node in graph.nodes.values())
+    assert len(graph.threads) == 4
+
+
+def test_topics_that_differ_in_signs_are_sensors_of_their_own(tmp_path: Path) -> None:
+    rows = [row for row in chain(6, 200) if row[2] not in ("rmw_publish", "rcl_publisher_init")]
+    other = [
+        (time, thread, name, [{21: 31, 22: 32, 23: 33, "/a/b": "/a_b"}.get(value, value) for value in values])
+        for time, thread, name, values in (
+            (t, n, k, ["/a/b" if v == "/scan" else v for v in vs]) for t, n, k, vs in rows
+        )
+        if "subscription" in name or values[:1] == [23] or name == "rmw_take"
+    ]
+    first = [(t, n, k, ["/a/b" if v == "/scan" else v for v in vs]) for t, n, k, vs in rows]
+    second = [(t, n + 10 * (n > 1), k, vs) for t, n, k, vs in other]
+    graph = read_graph(write(tmp_path / "t", sorted([*first, *second], key=lambda row: row[0])))
+    assert sorted(source.topic for source in graph.sources.values()) == ["/a/b", "/a_b"]
+    assert len(graph.sources) == 2
+
+
+def test_a_latched_topic_from_outside_has_no_period_of_microseconds(tmp_path: Path) -> None:
+    rows = [row for row in chain(60, 10**8) if row[2] not in ("rmw_publish", "rcl_publisher_init")]
+    late = [row for row in rows if row[1] == 2][6:]
+    graph = read_graph(write(tmp_path / "t", [row for row in rows if row not in late]))
+    (source,) = graph.sources.values()
+    assert len(source.times) == 2 and source.period_ns > 10**9
+    assert any("no rate follows" in note and "over their number" in note for note in graph.notes)
+
+
+def test_executions_stamped_by_another_clock_are_left_out(tmp_path: Path) -> None:
+    rows = chain(10, 100)
+    epoch = 1_700_000_000 * 10**9
+    moved = [(time + epoch if time >= 1300 else time, *rest) for time, *rest in rows]
+    graph = read_graph(write(tmp_path / "t", moved))  # type: ignore[arg-type]
+    assert [len(node.callback.instances) for node in graph.nodes.values()] == [7, 7]
+    assert any("6 executions are stamped by another clock" in note for note in graph.notes)
+
+
+def test_every_stream_has_its_clock(tmp_path: Path) -> None:
+    folder = write(tmp_path / "t", chain(5))
+    text = (folder / "metadata").read_text()
+    clocks = "clock { name = boot; freq = 1000; offset_s = 7; offset = 3; };\n"
+    text = text.replace("clock { name = monotonic", clocks + "clock { name = monotonic")
+    (folder / "metadata").write_text(text)
+    assert min(event.time_ns for event in read_trace(folder).events) == 5001
+    (folder / "metadata").write_text(text.replace("map = clock.monotonic.value", "map = clock . boot . value"))
+    assert min(event.time_ns for event in read_trace(folder).events) == 7_004_000_000
 
 
 def test_gaps_in_a_timer_leave_out_frames(tmp_path: Path) -> None:

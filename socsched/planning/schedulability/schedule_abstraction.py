@@ -21,7 +21,9 @@ from heapq import heappop, heappush
 from random import Random
 
 MOST_STATES = 50_000
-MOST_JOBS = 20_000
+MOST_JOBS = 10_000
+_STEPS = 100
+"""Jobs looked at for each state of the limit."""
 _RUNS = 24
 """Single schedules tried in every part before it is halved."""
 _MERGED = 8
@@ -91,7 +93,9 @@ class _Graph:
     processors: int
     limit: int
     states: int = 0
+    steps: int = 0
     ends: list[tuple[int, int] | None] = field(default_factory=list)
+    first: list[int] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
     needs: list[int] = field(default_factory=list)
     followers: list[int] = field(default_factory=list)
@@ -99,7 +103,8 @@ class _Graph:
     def explore(self) -> None:
         """Visit every state; raise _Exceeded at the limit, ValueError if precedence is cyclic."""
         self.ends = [None] * len(self.jobs)
-        self.order = sorted(range(len(self.jobs)), key=lambda i: self.jobs[i].least_release)
+        self.first = _earliest(self.jobs)
+        self.order = sorted(range(len(self.jobs)), key=lambda i: self.first[i])
         self.needs = [sum(1 << i for i in set(job.before)) for job in self.jobs]
         self.followers = [0] * len(self.jobs)
         for index, job in enumerate(self.jobs):
@@ -111,8 +116,6 @@ class _Graph:
             for state in front:
                 self._expand(state, later)
             front = [state for listed in later.values() for state in listed]
-            if not front:
-                raise ValueError("precedence is cyclic")
 
     def _expand(self, state: _State, later: dict[int, list[_State]]) -> None:
         done = state.done
@@ -123,9 +126,10 @@ class _Graph:
         ready: list[tuple[tuple[int, int, int], int, int, int]] = []
         certain: int | None = None
         for place in range(first, len(self.order)):
+            self._count(1)
             index = self.order[place]
             job = self.jobs[index]
-            if certain is not None and job.least_release > max(certain, most):
+            if certain is not None and self.first[index] > max(certain, most):
                 break
             if done >> index & 1 or self.needs[index] & ~done:
                 continue
@@ -134,18 +138,24 @@ class _Graph:
             ready.append((job.rank, index, early, late))
         if certain is None:
             return
-        until = max(most, certain)
+        last = max(most, certain)
         ready.sort()
-        for number, (_, index, early, _) in enumerate(ready):
-            job = self.jobs[index]
-            start = max(early, least)
-            last = until
-            for _, other, _, late in ready[:number]:
-                if state.running and self.jobs[other].before and job.before:
-                    late = max(self._ready(state, self.jobs[other], job.before)[1], early)
-                last = min(last, late - 1)
-            if start <= last:
-                self._dispatch(state, index, start, last, first, later)
+        for number, (_, index, early, late) in enumerate(ready):
+            start, until = max(early, least), last
+            if state.running and self.jobs[index].before:
+                # Where both wait for one job, it has ended by the time this one is ready.
+                self._count(number)
+                for _, other, _, _ in ready[:number]:
+                    shared = self._ready(state, self.jobs[other], self.jobs[index].before)[1]
+                    until = min(until, max(shared, early) - 1)
+            if start <= until:
+                self._dispatch(state, index, start, until, first, later)
+            last = min(last, late - 1)
+
+    def _count(self, steps: int) -> None:
+        self.steps += steps
+        if self.steps > self.limit * _STEPS:
+            raise _Exceeded
 
     def _ready(self, state: _State, job: Job, without: Sequence[int]) -> tuple[int, int]:
         """Return when a job is ready at the earliest and the latest, predecessors `without` not counted."""
@@ -161,6 +171,7 @@ class _Graph:
         self, state: _State, index: int, start: int, last: int, first: int, later: dict[int, list[_State]]
     ) -> None:
         job = self.jobs[index]
+        self._count(1 + len(self.jobs) // 500)
         end = (start + job.least_cost, last + job.most_cost)
         before = self.ends[index]
         self.ends[index] = end if before is None else (min(end[0], before[0]), max(end[1], before[1]))
@@ -192,6 +203,26 @@ class _Graph:
         if self.states > self.limit:
             raise _Exceeded
         listed.append(_State(done, free, running, first))
+
+
+def _earliest(jobs: Sequence[Job]) -> list[int]:
+    """Return when each job may be ready at the earliest, after all it waits for; ValueError if precedence is cyclic."""
+    first = [job.least_release for job in jobs]
+    awaited = [len(set(job.before)) for job in jobs]
+    followers: dict[int, list[int]] = {}
+    for index, job in enumerate(jobs):
+        for before in set(job.before):
+            followers.setdefault(before, []).append(index)
+    pending = [index for index, count in enumerate(awaited) if not count]
+    for index in pending:
+        for follower in followers.get(index, ()):
+            first[follower] = max(first[follower], first[index] + jobs[index].least_cost)
+            awaited[follower] -= 1
+            if not awaited[follower]:
+                pending.append(follower)
+    if len(pending) < len(jobs):
+        raise ValueError("precedence is cyclic")
+    return first
 
 
 def decide(jobs: Sequence[Job], processors: int = 1, limit: int = MOST_STATES) -> Verdict:

@@ -87,8 +87,8 @@ def command(
 
     With --scenario and neither --frames nor --duration, it runs as many frames as the percentile needs (6,636).
 
-    Exit code 0: every frame in time, with --scenario a valid result; 1: some late, dropped or aborted, or an invalid
-    result; 2: no input could be used.
+    Exit code 0: every frame in time, with --scenario a valid result; 1: some late, dropped, aborted or too old, or
+    an invalid result; 2: no input could be used.
     """
     from dataclasses import replace
 

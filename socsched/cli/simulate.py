@@ -149,7 +149,8 @@ def command(
     and run in its simulator (`socsched doctor` names the command that installs it).
 
     Ctrl-C ends a simulation early: its result covers what was simulated, and so does the exit code; a second one
-    discards it.  Exit code 0: every frame in time, with --scenario a valid result; 1: some late or dropped, or invalid.
+    discards it.  Exit code 0: every frame in time and no output too old, with --scenario a valid result; 1: otherwise,
+    whatever the plan's verdict is.
     """
     from dataclasses import replace
 

@@ -19,6 +19,7 @@ from socsched.modebook.make import book
 from socsched.modebook.simulate import simulate_book
 from socsched.sim.engine import simulate
 from tests.modebook.conftest import cost
+from tools.verify.books import Tally, delicate_drive, random_book
 
 MS = 10**6
 PERIOD = 100 * MS
@@ -146,3 +147,13 @@ def test_forty_switches_between_two_releases_leave_no_frame_without_a_fate(joine
     assert len(done.switches) == 40 and done.met and done.unaccounted == 0
     assert not any(count["dropout"] for count in done.frames.values())
     assert done.frames["cam"]["unpaired"] >= 10 and done.frames["lid"]["unpaired"] >= 5
+
+
+@pytest.mark.slow
+def test_changes_at_delicate_instants_of_random_books_account_for_every_frame() -> None:
+    for seed in range(3):
+        drawn = random_book(seed)
+        drive, length = delicate_drive(drawn, 12, seed)
+        tally = Tally()
+        tally.add(f"book {seed}", simulate_book(drawn, drive, length, seed), None)
+        assert tally.switches >= 10 and not tally.wrong

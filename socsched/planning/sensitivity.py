@@ -15,7 +15,7 @@ from socsched.planning.execution import slowed_by_lanes
 from socsched.planning.lanes import with_wcet
 from socsched.planning.plan import Plan
 from socsched.planning.schedulability import edf
-from socsched.planning.schedulability.chains import reaction_time
+from socsched.planning.schedulability.chains import data_age, reaction_time
 from socsched.planning.schedulability.plan_analysis import respond, stretches, unmet
 from socsched.planning.schedulability.tasks import RtTask, components, rt_tasks, single_resource
 
@@ -54,7 +54,8 @@ def spare(plan: Plan, names: frozenset[str] | None = None) -> Spare | None:
     chosen = frozenset(tasks) if names is None else names
 
     def lost(factor: float) -> list[str]:
-        return _unmet(plan, {n: _slower(task, factor) if n in chosen else task for n, task in tasks.items()})
+        costs = {t.name: round(t.cost_ns * factor) if t.name in chosen else t.cost_ns for t in plan.tasks}
+        return _unmet(plan, {n: _slower(task, factor) if n in chosen else task for n, task in tasks.items()}, costs)
 
     if lost(1.0):
         return None
@@ -111,27 +112,27 @@ def _wcets(plan: Plan, model: ContentionModel, more: Sequence[Rival]) -> dict[st
 def relax_deadlines(plan: Plan, share: float = 1.0) -> dict[str, int]:
     """Return local deadlines (ns) stretched by a `share` of the tightest chain's slack, at most to the period.
 
-    A chain's bound by local deadlines is a sum of these and of sampling periods, so stretching the former by deadline /
-    bound keeps the deadline.  A limit on data age counts like one on the reaction time, which the age never exceeds
-    (Dürr et al., "End-to-End Timing Analysis of Sporadic Cause-Effect Chains in Distributed Systems", TECS 18(5s),
-    2019).
+    A chain's bounds by local deadlines are sums of these and of sampling periods, so stretching the former by limit /
+    bound keeps the limit.
     """
     tasks = rt_tasks(plan)
     due = edf.responses(edf.System.of(tasks), {name: task.deadline for name, task in tasks.items()}, True)
-    slack = min(
-        (
-            min(chain.deadline_ns, chain.max_age_ns or chain.deadline_ns)
-            / reaction_time(stretches(plan, chain), due)[0]
-            for chain in plan.chains
-        ),
-        default=1.0,
-    )
+    slack = 1.0 if not plan.chains else float("inf")
+    for chain in plan.chains:
+        parts = stretches(plan, chain)
+        slack = min(slack, chain.deadline_ns / max(reaction_time(parts, due)[0], 1))
+        if chain.max_age_ns is not None:
+            slack = min(slack, chain.max_age_ns / max(data_age(parts, due)[0], 1))
     factor = 1 + share * max(slack - 1, 0.0)
     return {t.name: min(int(t.deadline_ns * factor), max(t.deadline_ns, t.period_ns)) for t in plan.tasks}
 
 
-def _unmet(plan: Plan, tasks: Mapping[str, RtTask]) -> list[str]:
-    """Return the requirements that no analysis proves with local deadlines as planned, or stretched if that helps."""
+def _unmet(plan: Plan, tasks: Mapping[str, RtTask], costs: Mapping[str, int] | None = None) -> list[str]:
+    """Return the requirements that no analysis proves with local deadlines as planned, or stretched if that helps.
+
+    `costs`: times alone (ns) in place of the plan's.
+    """
+    asked = replace(plan, tasks=tuple(replace(t, cost_ns=costs[t.name]) for t in plan.tasks)) if costs else plan
     choices: list[Callable[[], dict[str, int] | None]] = [lambda: None]
     groups = components(tasks.values())
     shared = any(not single_resource(group) or any(t.release_jitter for t in group) for group in groups)
@@ -140,7 +141,7 @@ def _unmet(plan: Plan, tasks: Mapping[str, RtTask]) -> list[str]:
     quieter = Corunning.of(plan).without_absent
     first: list[str] = []
     for choice in choices:
-        found = unmet(plan, respond(plan.policy, tasks, choice(), quieter).tight)
+        found = unmet(asked, respond(plan.policy, tasks, choice(), quieter).tight)
         if not found:
             return []
         first = first or found

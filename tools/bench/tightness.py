@@ -1,9 +1,10 @@
 """Print how far bounds of chains lie above the longest reaction times that simulation finds.
 
-    python -m tools.bench.tightness [--plans 1000] [--runs 60] [--only shipped|random] [--board NAME]
+    python -m tools.bench.tightness [--plans 1000] [--runs 60] [--only shipped|random|drawn] [--board NAME]
 
-Plans: every shipped pipeline on every power mode of every Orin, and random pipelines (planner_finds.py) on one of them,
-under EDF and fixed priorities.  A plan is simulated from random phases of its sources, half of the runs with the stated
+Plans: every shipped pipeline on every power mode of every Orin, random pipelines (planner_finds.py) on one of them, and
+pipelines drawn with platforms of their own (verify.random_plans: jitter, joins, sampling, traffic), under EDF and fixed
+priorities.  A plan is simulated from random phases of its sources, half of the runs with the stated
 execution times and half with random ones below them; the phases that gave the longest reaction of a chain are then
 varied.  The longest reaction found is a lower bound of the true worst case, so the ratio is at least the looseness of
 the bound.  `before`: the same plans without the windows of paths.  Exit code 1 if a reaction exceeds its bound.
@@ -14,7 +15,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -24,9 +25,10 @@ from socsched.descriptor.catalog import get_platform
 from socsched.planning.corunning import Corunning
 from socsched.planning.plan import ExecutionTimes, Plan, Task
 from socsched.planning.schedulability.plan_analysis import chain_bounds, respond
-from socsched.planning.schedulability.precedence import families
 from socsched.planning.schedulability.tasks import rt_tasks
 from tools.bench.planner_finds import MODE, PLATFORM, instance
+from tools.verify.plan_runs import shifted, sources
+from tools.verify.random_plans import draw_case, make_plan
 
 BOARDS = ("jetson-agx-orin-64gb", "jetson-agx-orin-32gb", "jetson-orin-nx-16gb", "jetson-orin-nano-8gb")
 PIPELINES = (
@@ -53,56 +55,31 @@ class Row:
     seen: int
 
 
-def shifted(plan: Plan, phases: dict[str, int]) -> Plan:
-    """Return the plan with later first arrivals (ns) of its sensors and timers."""
-    return replace(
-        plan,
-        sensors=tuple(replace(s, offset_ns=s.offset_ns + phases.get(s.name, 0)) for s in plan.sensors),
-        tasks=tuple(replace(t, offset_ns=t.offset_ns + phases.get(t.name, 0)) if t.timer else t for t in plan.tasks),
-    )
-
-
-def sources(plan: Plan) -> list[tuple[int, list[str]]]:
-    """Return the period and the sources of every group of sources whose frames meet in a task."""
-    tasks = rt_tasks(plan)
-    periods = {s.name: s.period_ns for s in plan.sensors} | {t.name: t.period_ns for t in plan.tasks if t.timer}
-    by_name = {task.name: task for task in plan.tasks}
-    found = []
-    for family in families(tasks):
-        mine = {source for name in family for source in (*by_name[name].after, name) if source in periods}
-        found.append((periods[min(mine)], sorted(mine)))
-    merged: list[tuple[int, list[str]]] = []
-    for period, names in found:  # one sensor may feed several families
-        for other in [m for m in merged if set(m[1]) & set(names)]:
-            merged.remove(other)
-            names = sorted({*names, *other[1]})
-        merged.append((period, names))
-    return merged
-
-
 def longest_reactions(plan: Plan, runs: int, draw: Random) -> dict[str, int]:
     """Return the longest simulated reaction (ns) of every chain over `runs` phases and variations of the worst ones."""
     groups = sources(plan)
     free = replace(plan, tasks=tuple(_random_times(task) for task in plan.tasks))
     length = 6 * max(task.period_ns for task in plan.tasks)
-    worst: dict[str, tuple[int, dict[str, int], Plan]] = {}
+    worst: dict[str, tuple[int, list[int], Plan]] = {}
 
-    def run(phases: dict[str, int], base: Plan) -> None:
-        document = simulate_plan(shifted(base, phases), length, seed=draw.randrange(10**6)).figures
-        for name, chain in document["chains"].items():  # type: ignore[attr-defined]
+    def run(phases: list[int], base: Plan, moved: Plan) -> None:
+        document = simulate_plan(moved, length, seed=draw.randrange(10**6)).figures
+        for name, chain in document["chains"].items():
             value = (chain["response_time_ns"] or {}).get("max") or 0
             if name not in worst or value > worst[name][0]:
                 worst[name] = value, phases, base
 
-    run({}, plan)
+    run([0] * len(groups), plan, plan)
     for number in range(runs):
-        phases = {n: phase for period, names in groups for phase in [draw.randrange(period)] for n in names}
-        run(phases, free if number % 2 else plan)
-    for _ in range(runs // 2):  # vary one source of a worst case, by much or little
+        base, phases = free if number % 2 else plan, [draw.randrange(period) for period, _ in groups]
+        run(phases, base, shifted(base, groups, phases))
+    for _ in range(runs // 2):  # vary one group of sources of a worst case, by much or little
         for _, phases, base in list(worst.values()):
-            period, names = draw.choice(groups)
+            place = draw.randrange(len(groups))
+            period = groups[place][0]
             step = round(draw.gauss(0, period / draw.choice((4, 40, 400))))
-            run(phases | {name: (phases.get(name, 0) + step) % period for name in names}, base)
+            moved = [*phases[:place], (phases[place] + step) % period, *phases[place + 1 :]]
+            run(moved, base, shifted(base, groups, moved))
     return {name: value for name, (value, _, _) in worst.items()}
 
 
@@ -129,6 +106,25 @@ def random(count: int) -> Iterator[tuple[str, str, Plan]]:
         if pipeline is not None:
             policy, made = ("edf", "fp")[made % 2], made + 1
             yield pipeline.name, "random", plan_with(pipeline, PLATFORM, MODE, replace(OPTIONS, policy=policy))
+
+
+def drawn(count: int) -> Iterator[tuple[str, str, Plan]]:
+    """Yield a number, what a plan has of jitter, joins and traffic, and the plan, of random pipelines and platforms."""
+    number = made = 0
+    while made < count:
+        case, number = draw_case(number), number + 1
+        if case.edits:
+            continue
+        plan = make_plan(case)
+        if any(v.requirement.startswith(("queue", "local deadline")) for v in plan.violations):
+            continue  # frames may be lost
+        made += 1
+        traits = {
+            "jitter": any(source.jitter_ns for source in plan.sensors) or any(t.release_jitter_ns for t in plan.tasks),
+            "joins": any(len(task.after) > 1 for task in plan.tasks),
+            "traffic": any(task.bytes for task in plan.tasks),
+        }
+        yield str(number - 1), f"drawn, {' and '.join(name for name in traits if traits[name]) or 'plain'}", plan
 
 
 def rows(name: str, pipeline: str, plan: Plan, runs: int) -> Iterator[Row]:
@@ -162,11 +158,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plans", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=60)
-    parser.add_argument("--only", choices=("shipped", "random"))
+    parser.add_argument("--only", choices=("shipped", "random", "drawn"))
     parser.add_argument("--board", choices=BOARDS, action="append")
     given = parser.parse_args()
     found: list[Row] = []
-    for kind, plans in (("shipped", lambda: shipped(given.board or BOARDS)), ("random", lambda: random(given.plans))):
+    kinds: dict[str, Callable[[], Iterator[tuple[str, str, Plan]]]] = {
+        "shipped": lambda: shipped(given.board or BOARDS),
+        "random": lambda: random(given.plans),
+        "drawn": lambda: drawn(given.plans),
+    }
+    for kind, plans in kinds.items():
         if given.only in (None, kind):
             for name, pipeline, plan in plans():
                 found += rows(name, pipeline, plan, given.runs)

@@ -7,7 +7,7 @@ still has one, and `traits` names what that case consists of, so that equal kind
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -128,7 +128,8 @@ def search(plan: Plan, runs: int, seed: int) -> Iterator[Fault]:
         if bound is not None and chain.expected_ns > bound:
             yield Fault("expected above bound", chain.name, bound, chain.expected_ns, "no run")
     for number in range(runs):
-        base = plan if number % 4 == 0 else shifted(plan, shifts, draw)
+        phases = [draw.choice((0, draw.randrange(period))) for period, _ in shifts]
+        base = shifted(plan, shifts, phases) if number % 4 else plan
         times = ("worst", "worst", "random", "short")[number // 2 % 4]
         high = bool(given.high.responses) and number % 2 == 1
         faults = _overruns(base, draw) if high else None
@@ -211,12 +212,11 @@ def sources(plan: Plan) -> list[tuple[int, list[str]]]:
     return [(periods[group[0]], group) for group in groups if group]
 
 
-def shifted(plan: Plan, groups: list[tuple[int, list[str]]], draw: Random) -> Plan:
-    """Return a plan in other phases: the first arrival of every group of sources within a period of the start."""
+def shifted(plan: Plan, groups: Sequence[tuple[int, list[str]]], phases: Sequence[int]) -> Plan:
+    """Return a plan in other phases: the first arrival (ns) of every group of sources."""
     offsets = {s.name: s.offset_ns for s in plan.sensors} | {t.name: t.offset_ns for t in plan.tasks if t.timer}
-    for period, names in groups:
+    for (_, names), phase in zip(groups, phases, strict=True):
         first = min(offsets[name] for name in names)
-        phase = draw.choice((0, draw.randrange(period)))
         offsets |= {name: offsets[name] - first + phase for name in names}
     return replace(
         plan,

@@ -30,7 +30,7 @@ THEMES = ("anything", "levels", "joins", "engines")
 EDITED = 0.2
 """Share of plans that are changed after planning, as a plan.json may be."""
 MS = 10**6
-MAPPINGS = 3
+MAPPINGS = 1
 """Mappings that the planner tries for a case: bounds must hold for any of them."""
 
 

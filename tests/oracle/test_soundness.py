@@ -13,7 +13,6 @@ from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.planning.schedulability.published.choose import analyse
 from tools.verify import plan_runs, soundness
 from tools.verify import reference_simulator as simulator
-from tools.verify.random_plans import Case, draw_case
 
 FAMILIES = soundness.FAMILIES
 
@@ -27,21 +26,10 @@ def test_no_response_is_above_a_bound(family: str, seed: int) -> None:
     assert tally.violations == []
 
 
-def not_mended(case: Case) -> bool:
-    """Return whether a case has what the analysis is known not to cover yet: TO BE REMOVED with the last of them."""
-    sensors, stages = case.pipeline["sensors"], case.pipeline["stages"]
-    sampled = {name for stage in stages.values() for name in stage.get("reads", ())}
-    late = [row for row in (*sensors.values(), *stages.values()) if "offset" in row and "period" in row]
-    offsets = any(float(row["offset"].split()[0]) > float(row["period"].split()[0]) for row in late)
-    return bool(sampled & set(sensors)) or offsets or any("high" in stage for stage in stages.values())
-
-
-@pytest.mark.parametrize("first", range(0, 120, 40))
+@pytest.mark.parametrize("first", range(0, 400, 20))
+@pytest.mark.sampled(7)
 def test_no_run_contradicts_a_plan(first: int) -> None:
-    numbers = [number for number in range(first, first + 40) if not not_mended(draw_case(number))]
-    assert numbers
-    for number in numbers:
-        assert plan_runs.check_cases(range(number, number + 1), 4).cases == {}
+    assert plan_runs.check_cases(range(first, first + 20), 6).cases == {}
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from socsched.api.analysis import analyze
+from socsched.api.simulation import simulate_plan
 from socsched.cost.cost import Segment
 from socsched.planning.necessity import Necessity, Proof
 from socsched.planning.plan import ChainResult, Level, Plan, PlannedEngine, PlannedSensor, Throttle
@@ -238,6 +239,47 @@ def test_execution_times_above_the_cost_are_counted() -> None:
     found = recheck(drawn)
     assert found.plan.tasks[1].wcet_ns >= 8_000 * US
     assert isinstance(found.plan.engines[0], PlannedEngine)
+
+
+def sampled(**chain_changes: Any) -> Plan:
+    """Return a plan that states a bound of 2 ms for a 30 ms timer that samples a 50 ms camera, and feasible."""
+    host, ctl = engine("cpu", policy="fp"), work("ctl", "cpu", 2_000 * US, timer=True, reads=("cam",), queue=1)
+    camera = PlannedSensor("cam", 50_000 * US, 0, 0, 1000)
+    limits = {"deadline_ns": 20_000 * US, "expected_ns": 12_000 * US, "bound_ns": 2_000 * US, "max_age_ns": 30_000 * US}
+    chain = ChainResult("c", ("cam", "ctl"), **{**limits, "terms": (("ctl: wcet", 2_000 * US),), "test": "stated"})
+    made = plan([replace(ctl, period_ns=30_000 * US)], [host], sensors=(camera,), policy="fp", verdict="feasible")
+    return replace(made, chains=(replace(chain, **chain_changes),))
+
+
+def test_bounds_of_the_file_are_not_believed() -> None:
+    found = recheck(sampled())
+    assert found.plan.chains[0].bound_ns == 32_000 * US
+    assert (found.stated, found.plan.verdict) == ("feasible", "undecided")
+    assert [v.requirement for v in found.plan.violations] == ["deadline of chain c", "data age of chain c"]
+    seen = simulate_plan(sampled(), 10**10).figures["chains"]["c"]
+    assert 20_000 * US < (seen["response_time_ns"]["max"] or 0) <= 32_000 * US
+    assert 30_000 * US < (seen["data_age_ns"]["max"] or 0) <= 52_000 * US
+    met = recheck(sampled(deadline_ns=32_000 * US, max_age_ns=52_000 * US))
+    assert met.plan.verdict == "feasible"
+
+
+def test_an_engine_that_lingers_makes_work_wait_beyond_the_bounds_of_the_file() -> None:
+    """The bounds that hold without `linger_ns`, stated in the file, are exceeded in simulation."""
+    host = engine("gpu", policy="fp", linger_ns=2_000 * US)
+    first = work("hp", "gpu", 1_000 * US, timer=True, offset_ns=1_500 * US, priority=0)
+    second = work("lo", "gpu", 1_000 * US, timer=True, offset_ns=1_000 * US, priority=1, period_ns=40_000 * US)
+    chains = tuple(
+        ChainResult(f"k-{name}", (name,), 9_000 * US, 0, bound, None, (), "stated")
+        for name, bound in (("hp", 1_000 * US), ("lo", 2_000 * US))
+    )
+    made = plan([first, second], [host], policy="fp", verdict="feasible", chains=chains)
+    seen = simulate_plan(made, 2 * 10**9).figures["chains"]["k-hp"]["response_time_ns"]["max"]
+    assert seen is not None
+    assert seen > 1_000 * US
+    found = recheck(made)
+    assert (found.plan.verdict, [chain.bound_ns for chain in found.plan.chains]) == ("undecided", [None, None])
+    plain = recheck(changed(made, "engines", "gpu", linger_ns=0)).plan
+    assert (plain.verdict, [chain.bound_ns for chain in plain.chains]) == ("feasible", [1_000 * US, 2_000 * US])
 
 
 def test_the_command_says_what_it_does_not_cover(tmp_path: Path) -> None:

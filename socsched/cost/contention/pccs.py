@@ -34,6 +34,8 @@ _SLOWEST = 5.0
 """Lowest relative speed (%): the authors' tool caps losses at 95 %, and no memory controller starves an initiator."""
 _LEAST = 1e6
 """Bandwidths below this (bytes/s) were written without a unit."""
+_DISPLACED = 16.0
+"""Bytes of a stream that one foreign byte may displace: a row cycle (about 60 ns) for a burst of 64 bytes, 16 banks."""
 _DEFAULTS = {"traffic": 1.0, "error": 0.0}
 _FIELDS = ("normal", "intensive", "mrmc", "tbwdc", "cbp", "rate", "peak", *_DEFAULTS)
 
@@ -131,7 +133,16 @@ class Pccs:
         factor = 100.0 / curve.speed(own, outside)
         if self.limit and own + sum(others) > self.limit * (1 - 1e-9):
             factor = max(factor, own / worst_share(own, others, self.limit) * (1 + 1e-9))
-        return slow_down(segment, factor * (1 + curve.error))
+        return slow_down(segment, factor * min(1 + curve.error, self._most_lost(sum(others))))
+
+    def _most_lost(self, external: float) -> float:
+        """Return a factor above which other traffic (bytes/s) slows no job beyond its curve, whatever the fit's error.
+
+        A curve that is 10 % off says nothing about a job beside one that moves a kilobyte.  Where every foreign byte
+        takes the memory as long as `_DISPLACED` bytes of the job, and goes first, no more time is lost.
+        """
+        share = _DISPLACED * external / self.limit if self.limit else 1.0
+        return 1.0 / (1.0 - share) if share < 0.9 else 10.0
 
     def _drawn(self, engine: str, demand: float) -> float:
         """Return the traffic (bytes/s) that an engine causes for a demand of its jobs."""

@@ -92,8 +92,9 @@ class Result:
 
     @property
     def met(self) -> bool:
-        """Return whether every frame of every chain was in time."""
-        return all(chain.met for chain in self.chains.values())
+        """Return whether every frame of every chain was in time, and none was aborted."""
+        accounts = self.figures["run"]["accounts"].values() if "run" in self.figures else ()
+        return all(chain.met for chain in self.chains.values()) and not any(one["aborted"] for one in accounts)
 
     def _repr_html_(self) -> str:
         """Return the result as a notebook shows it."""

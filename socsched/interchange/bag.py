@@ -8,16 +8,19 @@ the rest.
 
 from __future__ import annotations
 
+import gzip
 import sqlite3
+import tempfile
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from socsched.bounded import read_head
+from socsched.bounded import allowance, open_file, read_head
 from socsched.descriptor.source import read as read_yaml
-from socsched.errors import InputError
+from socsched.errors import InputError, MachineError, extra
 from socsched.interchange import ros1_bag
 from socsched.interchange.pipeline_text import ImportedPipeline, Names, duration, stage_name
 from socsched.interchange.rates import NoRate, Rate, clocks, rate_of
@@ -29,7 +32,7 @@ METADATA = "metadata.yaml"
 _SOURCE = "recording"
 _HINT = "give an .mcap, .db3 or .bag file, or the folder of `ros2 bag record`"
 _MOST_FILES = 10_000
-_SQLITE = b"SQLite format 3\x00"
+_SQLITE, _GZIP, _ZSTD = b"SQLite format 3\x00", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _KINDS = {
     "sensor_msgs/msg/PointCloud2": "lidar",
     "sensor_msgs/msg/LaserScan": "lidar",
@@ -41,6 +44,8 @@ _KINDS = {
     "foxglove.CompressedImage": "camera",
 }
 """Message type -> kind of sensor; topics of other types are of kind "topic"."""
+_OWN = ("/rosout", "/rosout_agg", "/parameter_events", "/clock", "/tf_static", "/events/write_split")
+"""Topics of ROS itself: logs, parameters, time, constants."""
 
 
 @dataclass(slots=True)
@@ -78,6 +83,8 @@ def import_bag(path: Path) -> ImportedPipeline:
     names.take("placeholder")
     for topic in topics:
         rate = rate_of(topic.times, recorded)
+        if topic.name in _OWN:
+            rate = NoRate(f"{len(topic.times)} messages of ROS itself")
         if isinstance(rate, NoRate):
             left.append(f"{one_line(topic.name)} ({one_line(topic.type)}): left out, {rate.reason}.")
             continue
@@ -122,13 +129,17 @@ def read_recording(path: Path) -> Recording:
     recording = Recording()
     files, stated = _files(path, recording.notes)
     for file in files:
-        head = read_head(file, "recording", _HINT, len(_SQLITE))
-        read: Callable[[Path, Recording], None] = _mcap
-        if head == _SQLITE:
-            read = _database
-        elif head.startswith(ros1_bag.MAGIC):
-            read = _ros1
-        read(file, recording)
+        with _expanded(file) as plain:
+            head = read_head(plain, "recording", _HINT, len(_SQLITE))
+            read: Callable[[Path, Recording], None] = _mcap
+            if head == _SQLITE:
+                read = _database
+            elif head.startswith(ros1_bag.MAGIC):
+                read = _ros1
+            try:
+                read(plain, recording)
+            except InputError as error:
+                raise InputError(str(error).replace(str(plain), str(file)), error.hint) from None
         total = sum(len(topic.times) for topic in recording.topics.values())
         if len(recording.topics) > MOST_TOPICS or total > MOST_MESSAGES:
             raise InputError(
@@ -178,27 +189,72 @@ def _files(path: Path, notes: list[str]) -> tuple[list[Path], int]:
         where = f"{path / METADATA}: rosbag2_bagfile_information.relative_file_paths"
         raise InputError(f"{where}: expected a list of 1 to {_MOST_FILES} files", _HINT)
     assert isinstance(described, Mapping)
-    if str(described.get("compression_mode") or "none").lower() == "file":
-        raise InputError(f"{path / METADATA}: files compressed by rosbag2", "decompress it first: `ros2 bag convert`")
     if str(described.get("compression_mode") or "none").lower() == "message":
         notes.append("rosbag2 compressed every message: sizes are those of compressed messages.")
-    found = []
-    for name in listed:
-        file = path / str(name)
-        if Path(str(name)).name != str(name) or not file.is_file():
-            raise InputError(f"{path / METADATA}: {one_line(str(name))[:200]} is not a file of this folder", _HINT)
-        found.append(file)
+    found, missing = list[Path](), list[str]()
+    for name in map(str, listed):
+        place = Path(name)
+        if place.is_absolute() or ".." in place.parts or len(place.parts) > 2:
+            raise InputError(f"{path / METADATA}: {one_line(name)[:200]} is not a file of this folder", _HINT)
+        file = path / place.name  # the first versions wrote the folder's name before it
+        if file.is_file():
+            found.append(file)
+        else:
+            missing.append(one_line(name)[:200])
+    if not found:
+        raise InputError(f"{path / METADATA}: {missing[0]} is not a file of this folder", _HINT)
+    if missing:
+        notes.append(
+            f"{len(missing)} of {len(listed)} files that {METADATA} lists are missing: {', '.join(missing[:5])}."
+        )
     stated = described.get("message_count")
     return found, stated if isinstance(stated, int) else 0
 
 
+@contextmanager
+def _expanded(file: Path) -> Iterator[Path]:
+    """Yield a storage file, expanded if it was compressed as a whole, by gzip or by rosbag2 with zstd."""
+    with open_file(file, "recording", _HINT) as raw:
+        head = raw.read(4)
+        if not head.startswith(_GZIP) and head != _ZSTD:
+            yield file
+            return
+        raw.seek(0)
+        with tempfile.TemporaryDirectory(prefix="socsched-") as folder:
+            plain = Path(folder) / file.stem
+            left = allowance(file.stat().st_size)
+            try:
+                with plain.open("wb") as target, _decompressor(file, raw, head) as content:
+                    while block := content.read(2**20):
+                        left -= len(block)
+                        if left < 0:
+                            raise ValueError("it expands to more than a file of this size explains")
+                        target.write(block)
+            except Exception as error:  # whatever the library raises for damaged data
+                if isinstance(error, MachineError):
+                    raise
+                reason = one_line(str(error))[:200] or type(error).__name__
+                raise InputError(f"{file}: cannot be decompressed: {reason}", _HINT) from None
+            yield plain
+
+
+def _decompressor(file: Path, raw: BinaryIO, head: bytes) -> Any:
+    if head.startswith(_GZIP):
+        return gzip.open(raw)
+    try:
+        import zstandard
+    except ImportError:
+        raise MachineError(f"{file}: zstd needs the package zstandard", extra("mcap")) from None
+    return zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw, read_across_frames=True)
+
+
 def _is_storage(file: Path) -> bool:
-    return file.suffix in (".mcap", ".db3") and file.is_file()
+    return any(suffix in (".mcap", ".db3") for suffix in file.suffixes[-2:]) and file.is_file()
 
 
 def _order(file: Path) -> tuple[int, str]:
     """Return the key by which storage files are sorted: rosbag2 numbers them NAME_0, NAME_1, ..., NAME_10."""
-    number = file.stem.rpartition("_")[2]
+    number = file.name.partition(".")[0].rpartition("_")[2]
     return (int(number) if number.isdecimal() and len(number) < 9 else -1), file.name
 
 

@@ -7,10 +7,12 @@ from typing import Any
 
 from socsched.errors import InputError
 from socsched.interchange.pipeline_text import ImportedPipeline, Names, duration, stage_name
+from socsched.interchange.rates import NoRate, rate_of
 from socsched.interchange.trace_result import Recorded, tasks_of
 from socsched.runtime.profile import quantiles
 from socsched.text import one_line
 from socsched.trace import btf
+from socsched.trace.trace import Trace
 
 _SOURCE = "trace"
 
@@ -22,9 +24,12 @@ def import_btf(path: Path) -> ImportedPipeline:
     """
     trace, assumed = btf.read_noted(path)
     tasks = tasks_of(trace)
-    timed = [task for task in tasks if task.period_ns]
+    bursts = _bursts(trace)
+    timed = [task for task in tasks if task.period_ns and task.name not in bursts]
     if not timed:
-        raise InputError(f"{path}: no task was activated twice and finished a job", "record a longer time")
+        raise InputError(
+            f"{path}: no task was activated twice and finished a job, but in bursts", "record a longer time"
+        )
     unique = Names()
     names = {task.name: unique.take(task.name) for task in timed}
     notes = [
@@ -32,6 +37,8 @@ def import_btf(path: Path) -> ImportedPipeline:
         "lateness it showed as jitter, and fp32 is assumed.",
         *assumed,
     ]
+    if left := [one_line(name) for name in bursts]:
+        notes.append(f"Left out, activated in a burst, not over the recording: {', '.join(left)}.")
     left = [one_line(task.name) for task in tasks if not task.period_ns]
     if left:
         notes.append(f"Left out, activated only once: {', '.join(left)}.")
@@ -56,6 +63,22 @@ def import_btf(path: Path) -> ImportedPipeline:
     if chains:
         mapping["chains"] = chains
     return ImportedPipeline(mapping, tuple(notes))
+
+
+def _bursts(trace: Trace) -> list[str]:
+    """Return the tasks whose activations cover too little of the recording for a period."""
+    times: dict[str, list[int]] = {}
+    for job in trace.jobs:
+        times.setdefault(job.task, []).append(job.activation_ns)
+    last = max((piece.end_ns for piece in trace.slices), default=0)
+    first = min((listed[0] for listed in times.values()), default=0)
+    found = []
+    for name, listed in times.items():
+        span = listed[-1] - listed[0]
+        few = len(listed) < 3 and 4 * span < last - first
+        if few or (len(listed) > 2 and isinstance(rate_of(listed, [(first, last)]), NoRate)):
+            found.append(name)
+    return found
 
 
 def _stage(task: Recorded) -> dict[str, Any]:

@@ -223,6 +223,22 @@ def test_clocks_that_jump_and_lines_cut_off_are_left_out_and_counted(tmp_path: P
     assert any("cut off" in note for note in notes)
 
 
+def test_a_burst_at_the_start_gives_no_period(tmp_path: Path) -> None:
+    rows = ["#timeScale us"]
+    for frame in range(20):
+        rows += [f"{frame * 1000},C,0,T,steady,{frame},start", f"{frame * 1000 + 100},C,0,T,steady,{frame},terminate"]
+        if frame < 1:
+            for number in range(5):
+                rows += [
+                    f"{110 + 10 * number},C,0,T,boot,{number},start",
+                    f"{115 + 10 * number},C,0,T,boot,{number},terminate",
+                ]
+    (tmp_path / "t.btf").write_text("\n".join(rows) + "\n")
+    found = import_btf(tmp_path / "t.btf")
+    assert list(found.mapping["stages"]) == ["steady"]
+    assert any("Left out, activated in a burst, not over the recording: boot" in note for note in found.notes)
+
+
 def test_tasks_whose_names_differ_in_signs_or_script_are_all_stages(tmp_path: Path) -> None:
     names = ["a b", "a-b", "a_b", "检测", "识别"]
     rows = [

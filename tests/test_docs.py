@@ -1,7 +1,7 @@
 """The documentation is correct: commands run as written, links have targets, the reference matches the code.
 
 Convention: a block ```sh runs, line by line, in a separate folder per page; `sh slow` with the long tests; `sh no-run`
-never.
+never.  A block ```text after one of these is what it prints at a width of 80 columns, "..." for what is left out.
 A line ending in `# exit code N` is expected to end with it, others with 0.  /path/to/socsched means the checkout.
 """
 
@@ -20,33 +20,59 @@ from tools.generate import fidelity, reference
 
 CHECKOUT = Path(__file__).parents[1]
 PAGES = sorted((CHECKOUT / "docs").glob("*.md"))
-BLOCK = re.compile(r"^( *)```(sh[^\n]*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^( *)```(\w*[^\n]*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+
+
+def fences(page: Path) -> list[tuple[str, list[str]]]:
+    """Return the language and mark of each block of a page ("sh slow", "text", "yaml") with its lines."""
+    found = []
+    for indent, info, body in BLOCK.findall(page.read_text(encoding="utf-8")):
+        found.append((info.strip(), [line.removeprefix(indent) for line in body.splitlines()]))
+    return found
 
 
 def blocks(page: Path) -> list[tuple[str, list[str]]]:
     """Return the mark of each shell block of a page ("", "slow", "no-run") with its lines."""
-    found = []
-    for indent, info, body in BLOCK.findall(page.read_text(encoding="utf-8")):
-        lines = [line.removeprefix(indent) for line in body.splitlines()]
-        found.append((info.removeprefix("sh").strip(), [line for line in lines if line.strip()]))
-    return found
+    shells = [(info, lines) for info, lines in fences(page) if info.split()[:1] == ["sh"]]
+    return [(info.removeprefix("sh").strip(), [line for line in lines if line.strip()]) for info, lines in shells]
 
 
-def execute(line: str) -> int:
+def execute(line: str, quiet: bool) -> int:
     """Run a line; socsched's in this process, so that no time is lost starting it."""
     line = line.replace("/path/to/socsched", str(CHECKOUT))
     words = shlex.split(line, comments=True)
     if words[0] == "socsched" and not {">", "|", "&&"} & set(words):
-        return run([*words[1:], "-q"])
+        return run([*words[1:], *(["-q"] if quiet else [])])
     return subprocess.run(["bash", "-c", line], check=False).returncode
 
 
-def follow(page: Path, marks: set[str]) -> None:
-    """Run the blocks of a page that have one of the marks, in order."""
-    for mark, lines in blocks(page):
-        for line in lines if mark in marks else ():
+def plain(lines: list[str]) -> list[str]:
+    return [" ".join(line.split()) for line in lines]
+
+
+def assert_printed(shown: list[str], printed: list[str]) -> None:
+    """Every part of `shown` between lines "..." stands in `printed` as a whole, in this order; blanks count as one."""
+    at, lines = 0, plain(printed)
+    for part in "\n".join(plain(shown)).split("\n...\n"):
+        wanted = part.removesuffix("\n...").split("\n")
+        place = next((n for n in range(at, len(lines)) if lines[n : n + len(wanted)] == wanted), None)
+        assert place is not None, "\n".join(["not printed:", *wanted, "", "printed:", *printed])
+        at = place + len(wanted)
+
+
+def follow(page: Path, marks: set[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Run the blocks of a page that have one of the marks, in order, and compare what they print with what is shown."""
+    listed = fences(page)
+    for (info, lines), (after, shown) in zip(listed, [*listed[1:], ("", [])], strict=True):
+        if info.split()[:1] != ["sh"] or info.removeprefix("sh").strip() not in marks:
+            continue
+        capsys.readouterr()
+        for line in lines:
             reported = re.search(r"# exit code (\d)", line)
-            assert execute(line) == (int(reported[1]) if reported else 0), line
+            wanted = int(reported[1]) if reported else 0
+            assert not line.strip() or execute(line, quiet=after != "text") == wanted, line
+        if after == "text":
+            assert_printed(shown, capsys.readouterr().out.splitlines())
 
 
 def runnable(mark: str) -> list[Path]:
@@ -54,16 +80,30 @@ def runnable(mark: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("page", runnable(""), ids=lambda page: page.name)
-def test_commands_run_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_run_and_print_as_written(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
-    follow(page, {""})
+    monkeypatch.setenv("COLUMNS", "80")
+    follow(page, {""}, capsys)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", runnable("slow"), ids=lambda page: page.name)
-def test_slow_commands_run_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_commands_run_and_print_as_written(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
-    follow(page, {"", "slow"})
+    monkeypatch.setenv("COLUMNS", "80")
+    follow(page, {"", "slow"}, capsys)
+
+
+def test_what_is_not_printed_is_found() -> None:
+    printed = ["a  1", "b 2", "c 3", "d 4"]
+    assert_printed(["a 1", "...", "c   3"], printed)
+    for shown in (["a 2"], ["a 1", "c 3"], ["c 3", "...", "a 1"], ["a 1", "...", "d 5"]):
+        with pytest.raises(AssertionError, match="not printed"):
+            assert_printed(shown, printed)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -40,6 +40,7 @@ _CLOCKS = re.compile(r"(CPU|NPU|DDR) Current Frequency List:\s*\n((?:[^\S\n]+- \
 _PRECISIONS = {"FLOAT16": "fp16", "FLOAT32": "fp32", "INT8": "int8", "UINT8": "int8"}
 _TARGETS = ("NPU", "CPU", "GPU")
 _ENDS = ("InputOperator", "OutputOperator")
+MOST_LAYERS = 20_000
 _AGAIN = "print it with rknn.init_runtime(..., perf_debug=True) and rknn.eval_perf()"
 _SLOWED = "single run with profiling, which slows it down"
 
@@ -76,6 +77,8 @@ def recording(path: Path, text: str) -> Recording:
             timed, ranked = kind is not _new or any(layer.time_ns for layer in layers), kind is _ranking
         if layers:
             break
+    if len(layers) > MOST_LAYERS:
+        raise InputError(f"{path}: a table of more than {MOST_LAYERS} layers", _AGAIN)
     inner = [layer for layer in layers if layer.op not in _ENDS]
     total = next((int(match[1]) for line in reversed(lines) if (match := _TOTAL.match(line))), 0)
     if not inner:
@@ -131,6 +134,8 @@ def _new(lines: Sequence[str]) -> list[_Layer]:
         words = line.split()
         if len(words) >= 5 and words[0].isdecimal() and words[3] in _TARGETS:
             layers.append(_layer(words, columns))
+            if len(layers) > MOST_LAYERS:
+                break
         elif layers and line.strip() and not set(line.strip()) <= set("-="):
             break
     return layers

@@ -38,8 +38,8 @@ _OPTION = re.compile(
     r"(Precision|DLACore|Load engine|Max batch|Batch|Streams|Inference Streams|Selected Device|SMs): ?(.*)"
 )
 _SHAPE = re.compile(r"Input inference shapes? ?: ([^=\s]{1,200}=\d{1,9}(?:x\d{1,9})*)")
-_DLA_LAYER = re.compile(r"\[DlaLayer\] (.{1,100000})")
-_LISTED_LAYER = re.compile(r"Name: (.{1,100000}?), LayerType: (\w+)")
+_DLA_LAYER = re.compile(r"\[DlaLayer\] (.+)")
+_LISTED_LAYER = re.compile(r"Name: (.*), LayerType: (\w+)")
 _OLD_SUMMARY = re.compile(r"GPU Compute\s*\n")
 _PRECISIONS = ("int8", "fp16", "fp32")
 """Data types from the fastest: a build with several may compute in each, and does most of it in the first."""
@@ -174,7 +174,7 @@ def _state(log: _Log, line: str) -> None:
         log.shapes.append(match[1])
     elif match := _DLA_LAYER.search(line):
         log.on_dla.add(match[1].strip())
-    elif match := _LISTED_LAYER.search(line):
+    elif match := _LISTED_LAYER.match(line):
         log.on_dla |= {match[1]} if "DLA" in match[2].upper() else set()
     elif match := _OPTION.fullmatch(line):
         log.options.setdefault(match[1], match[2].strip())

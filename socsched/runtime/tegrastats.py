@@ -20,7 +20,7 @@ from socsched.runtime.sensors import OFF_C, power_of, temperatures
 _POWER = re.compile(r"\b([A-Z][A-Za-z0-9_]*) (-?\d{1,12})(?:mW)?/(-?\d{1,12})(?:mW)?(?:/(-?\d{1,12})(?:mW)?)?(?=\s|$)")
 _MEMORY = re.compile(r"\b(RAM|SWAP|IRAM) (\d{1,12})/(\d{1,12})([kKMG])B(?: \([^)]*\))?")
 _UNITS = {"k": 2**10, "K": 2**10, "M": 2**20, "G": 2**30}
-_CPU = re.compile(r"\b(?:CPU|cpu) \[([^\]]*)\](?:@(\d{1,12}))?")
+_CPU = re.compile(r"\b(?:CPU|cpu) \[([^\[\]]*)\](?:@(\d{1,12}))?")
 _CORE = re.compile(r"(\d{1,12})%(?:@(\d{1,12}))?")
 _EMC = re.compile(r"\bEMC(?:_FREQ)? (?:(\d{1,12})%)?(?:@(\d{1,12}))?")
 _GPU = re.compile(r"\bGR3D(?:_FREQ)? (?:(\d{1,12})%)?(?:@\[?(\d[\d,]{0,80})\]?)?")

@@ -9,7 +9,25 @@ from pathlib import Path
 
 import pytest
 from mutations import changed
-from profile_samples import XAVIER, ort, rknn, trtexec
+from profile_samples import (
+    KERNELS,
+    LAYER_ROWS,
+    OLD_RKNN,
+    PROJECTED,
+    PROJECTED_ROWS,
+    PROJECTION,
+    RANKING,
+    RANKING_2,
+    RKNN_15,
+    XAVIER,
+    as_table,
+    command,
+    ort,
+    rknn,
+    summary,
+    table,
+    trtexec,
+)
 
 from socsched.api.interchange import import_profile
 from socsched.cli.root import run
@@ -22,40 +40,6 @@ ORIN = "jetson-agx-orin-64gb"
 def imported(folder: Path, text: str, platform: str = ORIN, name: str = "net.log", **choices: object) -> Imported:
     (folder / name).write_text(text, encoding="utf-8")
     return import_profile([folder / name], platform, **choices)  # type: ignore[arg-type]
-
-
-def summary(unit: str = "GPU Compute Time") -> str:
-    figures = "min = 20.7 ms, max = 22.1 ms, mean = 21 ms, median = 20.9 ms, percentile(90%) = 21.1 ms"
-    return (
-        "[05/10/2024-12:25:00] [I] === Performance summary ===\n"
-        "[05/10/2024-12:25:00] [I] Throughput: 47.4646 qps\n"
-        f"[05/10/2024-12:25:00] [I] Latency: {figures.replace('20.9', '25.9')}, percentile(99%) = 29.0 ms\n"
-        f"[05/10/2024-12:25:00] [I] {unit}: {figures}, percentile(99%) = 22.0 ms\n"
-        "[05/10/2024-12:25:00] [I] Total GPU Compute Time: 2.1 s\n"
-    )
-
-
-def command(options: str) -> str:
-    return f"&&&& RUNNING TensorRT.trtexec [TensorRT v8502] # /usr/bin/trtexec --onnx=m.onnx {options}\n"
-
-
-def table(rows: list[tuple[str, float]], form: str, runs: int = 100, total: bool = True) -> str:
-    """Write rows (name, mean in ms) as --dumpProfile prints them: TensorRT 7, 8.5 or 8.6."""
-    whole, said = sum(ms for _, ms in rows), "[I] "
-    listed = [*rows, ("Total", whole)] if total else rows
-    lines = [f"=== Profile ({runs} iterations ) ==="]
-    if form == "8.6":
-        lines.append("   Time(ms)     Avg.(ms)   Median(ms)   Time(%)   Layer")
-        lines += [
-            f"{ms * runs:11.2f} {ms:12.4f} {ms * 0.9:12.4f} {ms / whole * 100:9.1f}   {name}" for name, ms in listed
-        ]
-    else:
-        median = form == "8.5"
-        lines.append("  Layer   Time (ms)   Avg. Time (ms)" + ("   Median Time (ms)" if median else "") + "   Time %")
-        for name, ms in listed:
-            middle = f"{ms * 0.9:18.4f}" if median else ""
-            lines.append(f"{name:>40} {ms * runs:11.2f} {ms:16.4f} {middle} {ms / whole * 100:8.1f}")
-    return "".join(f"{said}{line}\n" for line in [*lines, ""])
 
 
 @pytest.mark.parametrize(
@@ -101,18 +85,15 @@ def test_the_precision_echoed_for_a_loaded_engine_is_not_the_engines(tmp_path: P
     assert imported(tmp_path, built).profile.costs[0].precision == "fp16"
 
 
-ROWS = [("Reformatting CopyNode for Input Tensor 0 to conv 1", 0.02), ("conv 1 + relu", 1.5), ("fc 0", 0.25)]
-
-
 @pytest.mark.parametrize("form", ["7", "8.5", "8.6"])
 def test_tables_of_layers_in_every_form(form: str, tmp_path: Path) -> None:
-    found = imported(tmp_path, table(ROWS, form) + summary(), precision="fp16")
+    found = imported(tmp_path, table(LAYER_ROWS, form) + summary(), precision="fp16")
     (cost,) = found.profile.costs
     assert cost.time_ns == pytest.approx(1_770_000 * 22 / 21, rel=0.001), "spread of the summary"
     assert found.layers["net"] == ("conv 1", "relu", "fc 0") and cost.samples == 100
-    alone = imported(tmp_path, table(ROWS, form), precision="fp16").profile.costs[0]
+    alone = imported(tmp_path, table(LAYER_ROWS, form), precision="fp16").profile.costs[0]
     assert (alone.time_ns, alone.error) == (1_770_000, 0.1)
-    quoted = "".join("> " + line for line in table(ROWS, form).splitlines(keepends=True))
+    quoted = "".join("> " + line for line in table(LAYER_ROWS, form).splitlines(keepends=True))
     assert imported(tmp_path, quoted, precision="fp16").profile.costs[0].time_ns == 1_770_000
 
 
@@ -149,7 +130,7 @@ def test_older_summaries(tmp_path: Path) -> None:
         (command("--fp16") + "[E] Error[4]: no kernel\n&&&& FAILED TensorRT.trtexec", "no kernel"),
         (table([], "8.6", total=False), "states no time"),
         (command("--fp16") + summary() + command("--int8") + summary(), "2 runs of trtexec"),
-        ("".join(line for line in table(ROWS, "8.5").splitlines(True) if "fc 0" not in line), "rows add up to"),
+        ("".join(line for line in table(LAYER_ROWS, "8.5").splitlines(True) if "fc 0" not in line), "rows add up to"),
     ],
 )
 def test_logs_without_times_are_refused(text: str, where: str, tmp_path: Path) -> None:
@@ -158,40 +139,6 @@ def test_logs_without_times_are_refused(text: str, where: str, tmp_path: Path) -
     assert caught.value.exit_code == 2 and caught.value.hint
 
 
-def as_table(columns: str, rows: list[tuple[str, ...]], separated: bool = False) -> str:
-    """Write rows as `nsys stats` does: columns as wide as their widest cell over dashes, or comma-separated values."""
-    names = columns.split("|")
-    if separated:
-        plain = [names, *([cell.replace(",", "") for cell in row] for row in rows)]
-        return "".join(",".join(row) + "\n" for row in plain) + "\n"
-    widths = [max(len(row[place]) for row in (names, *rows)) for place in range(len(names))]
-    lines = [[name.center(width) for name, width in zip(names, widths, strict=True)], ["-" * width for width in widths]]
-    for row in rows:
-        right = [cell[:1].isdigit() for cell in row]
-        cells = zip(row, widths, right, strict=True)
-        lines.append([cell.rjust(width) if number else cell.ljust(width) for cell, width, number in cells])
-    return "".join(" " + "  ".join(line) + "\n" for line in lines) + "\n"
-
-
-PROJECTION = (
-    "Range|Style|Total Proj Time (ns)|Total Range Time (ns)|Range Instances|Proj Avg (ns)|Proj Med (ns)|Proj Min (ns)|"
-    "Proj Max (ns)|Proj StdDev (ns)|Total GPU Ops"
-)
-PROJECTED_ROWS: list[tuple[str, ...]] = [
-    (":detect", "PushPop", "12,000,000", "15,000,000", "4", "3,000,000.0", "2,900,000.0", "2,800,000", "3,600,000",
-     "100,000.0", "40"),
-    (":my plan", "PushPop", "400,000", "500,000", "4", "100,000.0", "100,000.0", "90,000", "110,000", "1000.0", "4"),
-]  # fmt: skip
-PROJECTED = " ** NVTX GPU Projection Summary (nvtx_gpu_proj_sum):\n\n" + as_table(PROJECTION, PROJECTED_ROWS)
-KERNELS = " ** CUDA GPU Kernel Summary ({0}):\n\n" + as_table(
-    "Time (%)|Total Time (ns)|Instances|Avg (ns)|Med (ns)|Min (ns)|Max (ns)|StdDev (ns)|GridXYZ|BlockXYZ|Name",
-    [
-        ("75.0", "30,000,000", "40", "750,000.0", "750,000.0", "700000", "800000", "1.0", " 125    1    1",
-         "  32    1    1", "void conv<float, int>(…)"),
-        ("25.0", "10,000,000", "20", "500,000.0", "500,000.0", "500000", "500000", "0.0", "   1    1    1",
-         "  32    1    1", "relu"),
-    ],
-)  # fmt: skip
 API = """[5/8] Executing 'cuda_api_sum' stats report
 
  Time (%)  Total Time (ns)  Num Calls   Avg (ns)   Name
@@ -237,36 +184,6 @@ def test_oldest_names_of_columns(tmp_path: Path) -> None:
         "   100.0          222,080          2  111,040.0  111,000  111,080  kernel(int, float)\n\n"
     )
     assert imported(tmp_path, text, precision="fp32").profile.costs[0].time_ns == 111_040
-
-
-OLD_RKNN = """Layer ID    Name                                         Operator            Uid       Time(us)
-0           MobilenetV1/MobilenetV1/Conv2d_0/Relu6_1     TENSOR_TRANS        60        361
-            _RKNN_mark_perm_60_0
-2           MobilenetV1/MobilenetV1/Conv2d_0/Relu6_1     CONVOLUTION         1         920
-            _2
-Total Time(us): 1281
-FPS(800MHz): 780.64
-"""
-RKNN_15 = """ID   OpType           DataType Target InputShape  OutputShape  DDR Cycles     NPU Cycles     Total Cycles   Time(us)       MacUsage(%)    WorkLoad(0/1/2)-ImproveTherical        Task Number    Lut Number     RW(KB)         FullName
-1    InputOperator    UINT8    CPU    \\           (1,3,9,9)    0              0              0              7              \\              0.0%/0.0%/0.0% - Up:0.0%               0              0              147.00         InputOperator:data
-2    ConvRelu         INT8     NPU    (1,3,9,9),(8)  (1,8,9,9)  94150          10584          94150          428            2.47           {0} - Up:0.0%             3              0              543.75
-3    Conv             INT8     NPU    (1,8,9,9)   (1,8,9,9)    94150          10584          94150          72             2.47           {0} - Up:0.0%             3              0              543.75         Conv:c2
-Total Operator Elapsed Time(us): 507
-"""  # noqa: E501
-RANKING = """Operator Time-Consuming Ranking:
-OpType           Call Number     CPU Time(us)    NPU Time(us)    Total Time(us)    Time Ratio(%)
-ConvRelu         36              0               9338            9338              66.0
-Softmax          1               248             0               248               1.75
-OutputOperator   1               33              0               33                0.23
-"""
-RANKING_2 = """           Operator Time Consuming Ranking Table
----------------------------------------------------------------------------------------------------
-OpType             CallNumber   CPUTime(us)  GPUTime(us)  NPUTime(us)  TotalTime(us)  TimeRatio(%)
----------------------------------------------------------------------------------------------------
-ConvRelu           36           0            0            9338         9338           66.0%
-Softmax            1            248          0            0            248            1.75%
-OutputOperator     1            33           0            0            33             0.23%
-"""
 
 
 def test_tables_of_rknn_old_and_new(tmp_path: Path) -> None:
@@ -391,7 +308,14 @@ def test_unknown_files_are_described_and_known_formats_listed(
 
 @pytest.mark.parametrize(
     "text",
-    [command("--int8 --useDLACore=0") + table(ROWS, "8.5") + summary(), PROJECTED, KERNELS, OLD_RKNN, RKNN_15, RANKING],
+    [
+        command("--int8 --useDLACore=0") + table(LAYER_ROWS, "8.5") + summary(),
+        PROJECTED,
+        KERNELS,
+        OLD_RKNN,
+        RKNN_15,
+        RANKING,
+    ],
 )
 def test_damaged_text_ends_in_one_error(text: str, tmp_path: Path) -> None:
     rng, file = random.Random(5), tmp_path / "x"

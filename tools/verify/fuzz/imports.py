@@ -17,7 +17,7 @@ from tools.verify.fuzz import mutate
 
 Mutate = Callable[[bytes, Random], bytes]
 _TEGRASTATS = "RAM 2/9MB CPU [1%@1190,off] EMC_FREQ 5%@2133 GR3D_FREQ 99%@1377 CPU@50C VDD_GPU_SOC 4000mW/2000mW\n"
-_ENGINES = {"cpu": "a760", "QNN": "npu0", "dla": "npu0"}
+_ENGINES = {"cpu": "a760", "QNN": "npu0", "dla": "npu0", "gpu": "gpu"}
 _BAG = b"rosbag2_bagfile_information:\n  version: 9\n  relative_file_paths:\n    - part.db3\n"
 _PROFILES: dict[str, tuple[str, Mutate]] = {
     "trtexec": (".json", mutate.as_json),
@@ -26,6 +26,7 @@ _PROFILES: dict[str, tuple[str, Mutate]] = {
     "nsys": (".sqlite", mutate.raw),
     "qnn": (".csv", mutate.as_text),
     "rknn": (".txt", mutate.as_text),
+    "console": (".log", mutate.as_text),
     "board": (".log", mutate.as_text),
     "events": (".txt", mutate.as_text),
 }
@@ -71,6 +72,14 @@ def make(folder: Path) -> dict[str, bytes]:
         "nsys/ranges": samples.nsys(folder / "n").read_bytes(),
         "nsys/graphs": samples.nsys(folder / "g", ranges=False, graphs=True).read_bytes(),
         "qnn/four": samples.QNN.encode(),
+        "console/summary": (samples.command("--int8 --useDLACore=0") + samples.summary()).encode(),
+        "console/layers": samples.table(samples.LAYER_ROWS, "8.5").encode(),
+        "console/names-last": samples.table(samples.LAYER_ROWS, "8.6").encode(),
+        "console/ranges": samples.PROJECTED.encode(),
+        "console/kernels": samples.KERNELS.format("cuda_gpu_kern_sum").encode(),
+        "rknn/old": samples.OLD_RKNN.encode(),
+        "rknn/ranking": samples.RANKING.encode(),
+        "rknn/cores": samples.RKNN_15.format("33.3%/33.3%/33.3%").encode(),
         "rknn/run": samples.rknn(True).encode(),
         "rknn/build": samples.rknn(False).encode(),
         "board/jtop": samples.JTOP.encode(),

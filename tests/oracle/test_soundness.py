@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -10,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.descriptor.taskset import taskset_from_mapping
+from socsched.planning.schedulability.chains import Sources
 from socsched.planning.schedulability.published.choose import analyse
 from tools.verify import plan_runs, soundness
 from tools.verify import reference_simulator as simulator
+from tools.verify.random_plans import Case, make_plan
 
 FAMILIES = soundness.FAMILIES
 
@@ -30,6 +33,19 @@ def test_no_response_is_above_a_bound(family: str, seed: int) -> None:
 @pytest.mark.sampled(7)
 def test_no_run_contradicts_a_plan(first: int) -> None:
     assert plan_runs.check_cases(range(first, first + 20), 6).cases == {}
+
+
+def test_the_search_sees_a_period_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sampling that costs nothing, as it once did: reactions and ages above their bounds, and the smallest case."""
+    honest = Sources._stretch
+    monkeypatch.setattr(Sources, "_stretch", lambda self, root, last: replace(honest(self, root, last), period=0))
+    tally = plan_runs.check_cases(range(12), 4)
+    assert {"reaction", "age"} <= set(tally.kinds)
+    label, text = plan_runs.minimal(next(iter(tally.cases)), 4)
+    assert "sampled" in label
+    small = Case.of(text)
+    assert len(small.pipeline["stages"]) <= 3
+    assert any(fault.kind in ("reaction", "age") for fault in plan_runs.search(make_plan(small), 4, 1))
 
 
 @pytest.mark.slow

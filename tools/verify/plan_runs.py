@@ -7,7 +7,7 @@ still has one, and `traits` names what that case consists of, so that equal kind
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -21,11 +21,12 @@ from socsched.faults.model import Faults, Overrun
 from socsched.planning.plan import ExecutionTimes, Plan, Task
 from socsched.planning.recheck import recheck
 from socsched.planning.schedulability.chains import data_age, reaction_time
+from socsched.planning.schedulability.coverage import sources as sources_of
 from socsched.planning.schedulability.high_level import high_level, is_mixed
 from socsched.planning.schedulability.high_level import unmet as unmet_high
 from socsched.planning.schedulability.plan_analysis import stretches
 from socsched.planning.schedulability.precedence import families
-from socsched.planning.schedulability.tasks import rt_tasks
+from socsched.planning.schedulability.tasks import Response, rt_tasks
 from socsched.sim.build import load_kernel
 from socsched.sim.engine import simulate
 from socsched.trace.chains import Record
@@ -43,10 +44,12 @@ Bounds = dict[str, int]
 class Level:
     """What is stated at one level: bounds (ns, by name) of responses, reactions and ages, and whether all is met.
 
-    Responses count from nominal releases.  `kept`: names of tasks whose frames are not lost.
+    Responses count from nominal releases, `since` from the release of a source, by task and source.  `kept`: names of
+    tasks whose frames are not lost.
     """
 
     responses: Bounds = field(default_factory=dict)
+    since: dict[tuple[str, str], int] = field(default_factory=dict)
     reactions: Bounds = field(default_factory=dict)
     ages: Bounds = field(default_factory=dict)
     met: bool = False
@@ -83,10 +86,11 @@ def stated(plan: Plan) -> Stated:
     losses = [v for v in checked.plan.violations if v.requirement.startswith(("queue", "local deadline"))]
     lossless = not losses and all(answer.bounded for answer in checked.responses.values())
     met = "feasible" in (plan.verdict, checked.plan.verdict)
-    low = Level({name: answer.value for name, answer in checked.responses.items() if answer.bounded}, met=met)
-    for chain in checked.plan.chains if lossless else ():
-        if chain.bound_ns is not None:
-            low.reactions[chain.name] = chain.bound_ns
+    low = Level(*_responses(plan, checked.responses), met=met)
+    for chain, planned in zip(checked.plan.chains, plan.chains, strict=True) if lossless else ():
+        known = [bound for bound in (chain.bound_ns, planned.bound_ns) if bound is not None]
+        if known:
+            low.reactions[chain.name] = min(known)
         age, bounded, _ = data_age(stretches(plan, chain), checked.responses)
         if bounded:
             low.ages[chain.name] = age
@@ -94,11 +98,21 @@ def stated(plan: Plan) -> Stated:
     return Stated(low, _high(checked.plan, met, lossless) if is_mixed(plan) else Level())
 
 
+def _responses(plan: Plan, answers: Mapping[str, Response]) -> tuple[Bounds, dict[tuple[str, str], int]]:
+    """Return the bounds of responses from nominal releases, and from the releases of sources."""
+    lone = {name: next(iter(of)) for name, of in sources_of(plan).items() if len(of) == 1}
+    bounded = {name: answer for name, answer in answers.items() if answer.bounded}
+    since = {(name, lone[name]): answer.value for name, answer in bounded.items() if name in lone}
+    for name, answer in bounded.items():
+        since |= {(name, source): value for source, value in answer.since}
+    return {name: answer.value for name, answer in bounded.items()}, since
+
+
 def _high(plan: Plan, met: bool, lossless: bool) -> Level:
     judged = high_level(plan)
     found = judged.responses
     hard = frozenset(task.name for task in plan.tasks if task.criticality == "hard")
-    level = Level({n: r.value for n, r in found.items() if r.bounded}, met=met, kept=hard)
+    level = Level(*_responses(plan, found), met=met, kept=hard)
     try:
         open_ = unmet_high(plan, judged)
     except KeyError:
@@ -159,6 +173,13 @@ def compare(plan: Plan, trace: Trace, given: Stated, high: bool, run: str) -> It
             late = jobs.finish_ns[done] - rt[task.name].offset - jobs.frame[done] * task.period_ns
             if late.max() > bound:
                 yield Fault(f"{label}response", task.name, bound, int(late.max()), run)
+    for (name, source), bound in level.since.items():
+        rows, released = record.rows(name), trace.columns.releases.get(source)
+        done = rows[jobs.status[rows] == DONE]
+        if released is not None and len(done):
+            late = jobs.finish_ns[done] - released[jobs.frame[done]]
+            if late.max() > bound:
+                yield Fault(f"{label}response from a source", f"{name} from {source}", bound, int(late.max()), run)
     notes = trace.columns.instants
     for code, word in ((DROP_QUEUE, "queue"), (DROP_LATE, "dropped late")):
         for number in np.unique(notes.subject[notes.kind == code]).tolist():
@@ -335,6 +356,7 @@ def _smaller(case: Case) -> Iterator[Callable[[Case], Case | None]]:
     for place, key in _attributes(case):
         yield lambda now, place=place, key=key: _without(now, place, key)  # type: ignore[misc]
     yield lambda now: replace(now, policy="fp")
+    yield lambda now: replace(now, mapping=None)
 
 
 _KEPT = {
@@ -354,6 +376,7 @@ def _attributes(case: Case) -> Iterator[tuple[tuple[Any, ...], Any]]:
             for number, cost in [*enumerate(row.get("costs", ()))][::-1]:
                 yield (1, section, name, "costs"), number
                 yield from (((1, section, name, "costs", number), key) for key in cost if key not in _KEPT)
+    yield from (((0,), key) for key in ("contention",) if key in case.board)
     for name, engine in case.board["engines"].items():
         yield from (((0, "engines", name), key) for key in engine if key not in _KEPT)
         yield from (((0, "engines", name, "preemption"), key) for key in engine["preemption"] if key not in _KEPT)
@@ -386,7 +409,7 @@ def _without(case: Case, place: tuple[Any, ...], key: Any) -> Case | None:
                 return None
     except (KeyError, IndexError):
         return None
-    return Case(contents[0], contents[1], case.policy, contents[2])
+    return Case(contents[0], contents[1], case.policy, case.mapping, contents[2])
 
 
 def traits(case: Case, plan: Plan) -> str:
@@ -418,7 +441,8 @@ def traits(case: Case, plan: Plan) -> str:
             found["migration or regrouping"] = bool(engine.migration_ns or engine.reshape_ns)
             found["unequal lanes"] = bool(engine.capacities)
     found["gang"] = any(len(task.lanes) > 1 for task in plan.tasks)
-    found |= {key: True for row in case.edits.values() for key in row}
+    found["pairwise contention"] = "contention" in case.board
+    found |= {"conversion" if ">" in key else key: True for row in case.edits.values() for key in row}
     return ", ".join(name for name, there in found.items() if there) or "nothing of note"
 
 

@@ -13,58 +13,72 @@ from typing import Any
 
 import yaml
 
+from socsched.cost.cost import Segment
 from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.descriptor.platform_file import platform_from_mapping
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
+from socsched.planning.candidate import judge, score
+from socsched.planning.mapping.mapper import Improved, initial_mapping
 from socsched.planning.plan import ExecutionTimes, Plan, Task
 from socsched.planning.plan_writer import write_plan
-from socsched.planning.solution import solve
+from socsched.planning.solution import Solution
 from socsched.planning.workload import Workload
 
 Json = dict[str, Any]
 PERIODS_US = (5_000, 8_000, 10_000, 12_000, 20_000, 30_000, 33_333, 50_000)
 THEMES = ("anything", "levels", "joins", "engines")
 """What is drawn more often than elsewhere: rare combinations would else take very many cases."""
+CONVERSIONS = "conversions"
+"""Key of the edits that insert conversions, which the planner does between stages whose models differ in format."""
 EDITED = 0.2
 """Share of plans that are changed after planning, as a plan.json may be."""
 MS = 10**6
-MAPPINGS = 1
-"""Mappings that the planner tries for a case: bounds must hold for any of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A drawn board, a pipeline as the content of its file, the policy, and changes to the plan.
 
+    `mapping`: the seed of a random mapping, None for the planner's list schedule.
     `edits`: for an engine, sensor or task of the plan, by name, values of its fields.
     """
 
     board: Json
     pipeline: Json
     policy: str
+    mapping: int | None = None
     edits: Mapping[str, Json] = field(default_factory=dict)
 
     def text(self) -> str:
         """Return the case as YAML documents."""
-        documents: list[Json] = [{"policy": self.policy, "edits": dict(self.edits), "board": self.board}, self.pipeline]
+        documents: list[Json] = [
+            {"policy": self.policy, "mapping": self.mapping, "edits": dict(self.edits), "board": self.board},
+            self.pipeline,
+        ]
         return yaml.safe_dump_all(documents, sort_keys=False, width=160, default_flow_style=None)
 
     @staticmethod
     def of(text: str) -> Case:
         """Return the case of the YAML documents of `text`."""
         how, pipeline = yaml.safe_load_all(text)
-        return Case(how["board"], pipeline, how["policy"], how["edits"])
+        return Case(how["board"], pipeline, how["policy"], how["mapping"], how["edits"])
 
 
 def make_plan(case: Case) -> Plan:
-    """Return the plan of a case after a short search."""
+    """Return the plan of a case: the list schedule, without a search for a better one, or the mapping of a seed."""
     platform = platform_from_mapping(platform_file(case.board), "platform.yaml")
     pipeline = pipeline_from_mapping(case.pipeline, "pipeline.yaml")
     model = CostModel(platform, platform.mode("M"), stage_work, None)
     workload = Workload.of(task_graph(pipeline), model, case.policy)
-    solution = solve(workload, ("latency",), MAPPINGS)
+    mapping = initial_mapping(workload)
+    if case.mapping is not None:
+        draw = Random(case.mapping)
+        mapping = {name: draw.choice(costs) for name, costs in workload.options().items()}
+    candidate = judge(workload, mapping, case.mapping is None)
+    found = score(candidate, ("latency",))
+    solution = Solution(candidate, Improved(mapping, found, 1, True), found)
     return edited(write_plan(solution, (solution,), ("latency",), None, pipeline), case.edits)
 
 
@@ -72,6 +86,8 @@ def edited(plan: Plan, edits: Mapping[str, Json]) -> Plan:
     """Return a plan with values of fields of its engines, sensors and tasks replaced, by name; undecided then."""
     if not edits:
         return plan
+
+    plan = _converted(plan, edits.get(CONVERSIONS, {}))
 
     def new(row: Any, name: str) -> Any:
         values = {key: value for key, value in edits.get(name, {}).items() if hasattr(row, key)}
@@ -90,6 +106,22 @@ def edited(plan: Plan, edits: Mapping[str, Json]) -> Plan:
         sensors=tuple(new(sensor, sensor.name) for sensor in plan.sensors),
         tasks=tuple(new(task, task.name) for task in plan.tasks),
     )
+
+
+def _converted(plan: Plan, times: Mapping[str, int]) -> Plan:
+    """Return a plan in which outputs are converted before they are used: time (ns) by ``producer>consumer``."""
+    tasks = {task.name: task for task in plan.tasks}
+    for name, time in times.items():
+        source, sink = (tasks[end] for end in name.split(">"))
+        tasks[name] = replace(
+            source, name=name, kind="conversion", after=(source.name,), reads=(), timer=False, offset_ns=0,
+            release_jitter_ns=0, lanes=source.lanes[:1], cost_ns=time, wcet_ns=time, bytes=0, times=None, degraded=(),
+            segments=(Segment(name, time, 0, 0),), priority=len(tasks), on_late="continue", high_ns=0,
+            criticality=sink.criticality, queue=max(source.queue, sink.queue), overflow="newest",
+        )  # fmt: skip
+        after, reads = (tuple(name if n == source.name else n for n in names) for names in (sink.after, sink.reads))
+        tasks[sink.name] = replace(sink, after=after, reads=reads)
+    return replace(plan, tasks=tuple(tasks.values()))
 
 
 def _edits(draw: Random, case: Case) -> dict[str, Json]:
@@ -133,6 +165,11 @@ def _edits(draw: Random, case: Case) -> dict[str, Json]:
             row["linger_ns"] = MS
         found[name] = row
     kept = draw.sample(list(found), draw.randint(1, len(found)))
+    links = [(n, name) for name, stage in stages.items() for n in (*stage.get("after", ()), *stage.get("reads", ()))]
+    handed = [f"{one}>{other}" for one, other in dict.fromkeys(links) if one in stages and draw.random() < 0.3]
+    if handed:
+        found[CONVERSIONS] = {name: draw.randint(1, 20) * MS // 10 for name in handed}
+        kept.append(CONVERSIONS)
     return {name: found[name] for name in found if name in kept or ("priority" in found[name] and case.policy == "fp")}
 
 
@@ -142,7 +179,8 @@ def draw_case(seed: int | str) -> Case:
     theme = draw.choice(THEMES)
     board = _board(draw, theme)
     policy = draw.choice(("edf", "fp"))
-    case = Case(board, _pipeline(draw, board, theme), policy)
+    mapping = draw.randrange(100) if draw.random() < 0.5 else None
+    case = Case(board, _pipeline(draw, board, theme), policy, mapping)
     return replace(case, edits=_edits(draw, case)) if draw.random() < EDITED else case
 
 
@@ -174,10 +212,14 @@ def platform_file(board: Json) -> Json:
             engines[name]["capacities"] = drawn["capacities"]
         units[name] = {"units": drawn["units"], "clock": "1 GHz"}
     dram = {"size": "8 GiB", "peak": "200 GB/s", "achievable": board["dram"], "energy": "40 pJ/B"}
+    memory: Json = {key: _figure(value) for key, value in dram.items()}
+    if "contention" in board:
+        factors = {"error": 0.03, **board["contention"]}
+        memory["contention"] = {"model": "pairwise", "assumed": "drawn", "parameters": factors}
     mode = {"name": "M", "id": 0, "default": True, "assumed": "drawn", "base": _figure("1 W"), "engines": units}
     return {
         "schema_version": "1", "name": "drawn", "title": "drawn", "vendor": "drawn",
-        "dram": {key: _figure(value) for key, value in dram.items()}, "thermal": {"throttle": _figure("95 C")},
+        "dram": memory, "thermal": {"throttle": _figure("95 C")},
         "engines": engines, "modes": [{**mode, "dram": _figure("200 GB/s")}],
     }  # fmt: skip
 
@@ -190,7 +232,10 @@ def _board(draw: Random, theme: str) -> Json:
     engines = {"cpu": _engine(draw, "cpu", draw.choice((1, 1, 2, 3)), draw.choice(("full", "full", "full", "none")))}
     for name in ("gpu", "npu")[: 1 if theme == "engines" else draw.choice((0, 1, 1, 2))]:
         engines[name] = _engine(draw, name, 1, draw.choice(("segment", "segment", "none", "restart", "restart")))
-    return {"dram": draw.choice(("2 GB/s", "4 GB/s", "100 GB/s")), "engines": engines}
+    board: Json = {"dram": draw.choice(("2 GB/s", "4 GB/s", "100 GB/s")), "engines": engines}
+    if draw.random() < 0.15:
+        board["contention"] = {one: {other: draw.choice((1.05, 1.4)) for other in engines} for one in engines}
+    return board
 
 
 def _engine(draw: Random, name: str, units: int, preemption: str) -> Json:

@@ -86,7 +86,8 @@ class BookSimulation:
     """A simulated book: frames by source and fate, responses of chains (ns), late frames, and the switches.
 
     `expected`: source -> the least and the most frames that it releases, which jitter makes differ at the end and
-    where a period changes; sporadic sources and those that send bursts have no such numbers.
+    where a period changes, as do injected delays; sporadic sources, and those that send bursts or delay frames by more
+    than a period, have no such numbers.
     """
 
     duration_ns: int
@@ -162,7 +163,10 @@ def simulate_book(
     if book.entry(drive.start).verdict != "feasible":
         raise UsageError(f"cell {drive.start} has no feasible plan", "start elsewhere")
     done = BookSimulation(duration_ns, seed)
-    clocks = _Clocks()
+    delays: dict[str, int] = {}
+    for delay in faults.delays if faults else ():
+        delays[delay.sensor] = max(delays.get(delay.sensor, 0), delay.by_ns)
+    clocks = _Clocks(delays)
     cell, start, reached = drive.start, 0, 0
     pending: SwitchRecord | None = None
     waiting = list(drive.changes)
@@ -184,7 +188,8 @@ def simulate_book(
             break
     bursts = {burst.sensor for burst in faults.bursts} if faults else set[str]()
     for name, source in _sources(book.plan(cell)).items():
-        if not source.sporadic and name not in bursts:
+        piled_up = source.jitter_ns + delays.get(name, 0) > source.period_ns and name in delays
+        if not source.sporadic and name not in bursts and not piled_up:
             done.expected[name] = clocks.count(name, source, duration_ns)
     return done
 
@@ -367,9 +372,13 @@ def _sources(plan: Plan) -> dict[str, _Source]:
 
 
 class _Clocks:
-    """The frames that sources release by the clock alone, whichever plans serve them."""
+    """The frames that sources release by the clock alone, whichever plans serve them.
 
-    def __init__(self) -> None:
+    `delays`: sensor -> the largest delay (ns) that a fault injects, after which a frame may come too late to count.
+    """
+
+    def __init__(self, delays: Mapping[str, int]) -> None:
+        self._delays = delays
         self._begun: dict[str, int] = {}
         self._past: dict[str, tuple[int, int]] = {}
 
@@ -377,7 +386,7 @@ class _Clocks:
         """Return the least and the most frames of a source before an instant."""
         least, most = self._past.get(name, (0, 0))
         begun = self._begun.get(name, 0)
-        late = source.before(until_ns - source.jitter_ns)
+        late = source.before(until_ns - source.jitter_ns - self._delays.get(name, 0))
         return least + max(late - begun, 0), most + max(source.before(until_ns) - begun, 0)
 
     def change(self, name: str, old: _Source, new: _Source, at_ns: int) -> None:

@@ -11,6 +11,7 @@ import pytest
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.executor.settings import RunSettings
 from socsched.executor.virtual import run_reference
+from socsched.faults.model import Delay, Faults
 from socsched.modebook.accounts import account
 from socsched.modebook.book import Book
 from socsched.modebook.cells import Cell
@@ -147,6 +148,12 @@ def test_forty_switches_between_two_releases_leave_no_frame_without_a_fate(joine
     assert len(done.switches) == 40 and done.met and done.unaccounted == 0
     assert not any(count["dropout"] for count in done.frames.values())
     assert done.frames["cam"]["unpaired"] >= 10 and done.frames["lid"]["unpaired"] >= 5
+
+
+def test_a_frame_that_a_fault_delays_beyond_the_end_is_not_missed(joined: Book) -> None:
+    faults = Faults(delays=(Delay("lid", 900 * MS, 1_100 * MS, 30 * MS),))
+    done = simulate_book(joined, Drive(COOL), 1_060 * MS, faults=faults)  # lid's frame 10 comes at 1070 ms
+    assert done.expected["lid"] == (10, 11) and done.frames["lid"].total() == 10 and done.unaccounted == 0
 
 
 @pytest.mark.slow

@@ -19,9 +19,9 @@ from socsched.modebook.cells import NONE, Axes, Cell, Surroundings
 from socsched.modebook.searches import Searches, search
 from socsched.modebook.sharing import Placed, placement, plan_of, rank, transplant
 from socsched.planning.candidate import Candidate
-from socsched.planning.necessity import Proof
+from socsched.planning.necessity import BOUND, Proof
 from socsched.planning.plan import Plan
-from socsched.planning.refutation import BOUND, by_bounds, told
+from socsched.planning.refutation import by_bounds, told
 from socsched.planning.unplaceable import unmappable_stages
 from socsched.planning.workload import Workload
 from socsched.progress import tell

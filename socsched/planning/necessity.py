@@ -18,6 +18,8 @@ Theorem = Literal[
 ]  # fmt: skip
 THEOREMS: tuple[Theorem, ...] = get_args(Theorem)
 PAGE = "docs/proofs.md"
+BOUND, SEARCH = "lower bound", "all mappings"
+"""Methods of proofs: bounds that hold for every mapping, and a search that finds each mapping excluded by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,8 @@ def anchor(theorem: Theorem) -> str:
 class Proof:
     """The proof that no mapping meets every requirement: the `method`, the argument in words, and what it rests on.
 
-    Methods: ``lower bound``, each necessity holds for every mapping; ``all mappings``, every mapping violates one of
-    them, of which the least demands are listed.  ValueError without any necessity.
+    With `BOUND`, every mapping violates each necessity; with `SEARCH`, every mapping violates one of them, of which the
+    least demands are listed.  ValueError without any necessity.
     """
 
     method: Line

@@ -23,10 +23,10 @@ from socsched.planning.infeasible_subset import Search, conflict
 from socsched.planning.known import Known
 from socsched.planning.levers import find_helpful_move
 from socsched.planning.mapping.solvers import SOLVERS, available, require
-from socsched.planning.necessity import Necessity
+from socsched.planning.necessity import BOUND, Necessity
 from socsched.planning.plan import Conflict, Plan, Violation
 from socsched.planning.plan_writer import write_plan
-from socsched.planning.refutation import BOUND, by_bounds, by_search, meet_requirements
+from socsched.planning.refutation import by_bounds, by_search, meet_requirements
 from socsched.planning.rejected_options import refusals
 from socsched.planning.restarts import restart
 from socsched.planning.simulation_feedback import NOTHING, Observed

@@ -16,14 +16,12 @@ from socsched.planning.clock import Clock
 from socsched.planning.cutting.divisible import Divisible
 from socsched.planning.deployment import Deployment, deploy
 from socsched.planning.impossible import Options, all_costs, impossible, late, path_terms, shortest_ns, violated
-from socsched.planning.necessity import Necessity, Proof
+from socsched.planning.necessity import BOUND, SEARCH, Necessity, Proof
 from socsched.planning.task import Task
 from socsched.planning.verdict import balance
 from socsched.planning.workload import Unconnectable, Workload
 from socsched.units import format_bandwidth, format_duration, format_power
 
-BOUND, SEARCH = "lower bound", "all mappings"
-"""Methods of proofs: bounds that hold for every mapping, and a search that finds each mapping excluded by one."""
 FEW = 4000
 """Maximum number of sets of mappings examined by the search."""
 _SECOND = 10**9

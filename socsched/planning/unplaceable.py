@@ -16,9 +16,8 @@ from socsched.graph.taskgraph import TaskGraph
 from socsched.models.parts import PART
 from socsched.models.registry import get_model
 from socsched.planning.evidence import Bandwidth, Power, Provenance
-from socsched.planning.necessity import Necessity, Proof
+from socsched.planning.necessity import BOUND, Necessity, Proof
 from socsched.planning.plan import SCHEMA_VERSION, Plan, Violation
-from socsched.planning.refutation import BOUND
 from socsched.planning.search_report import SearchReport
 from socsched.planning.workload import Workload
 

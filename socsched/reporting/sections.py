@@ -36,7 +36,7 @@ def verdict(plan: Plan, result: Result) -> str:
     kind = "measured" if result.get("kind") == "measured" else "simulated"
     words = {
         "feasible": "The plan meets every requirement",
-        "infeasible": "The plan violates a requirement",
+        "infeasible": "No plan meets every requirement",
         "undecided": "Neither a plan that meets every requirement nor a proof that there is none was found",
     }[plan.verdict]
     if recorded:
@@ -55,7 +55,8 @@ def verdict(plan: Plan, result: Result) -> str:
             "ul",
             lines
             + "".join(
-                element("li", escape(line)) for line in (*view_model.conditions(plan), *view_model.undecided(plan))
+                element("li", escape(line))
+                for line in (*view_model.conditions(plan), *view_model.proof(plan), *view_model.undecided(plan))
             ),
         ),
         class_=f"verdict {'good' if good else 'no'}",

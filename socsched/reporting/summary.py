@@ -26,6 +26,8 @@ def render(plan: Plan, trace: Trace | None, result: Mapping[str, Any]) -> str:
     lines = [f"## {mark} {plan.pipeline} on {plan.platform}, mode {plan.mode}", ""]
     simulated = f"{trace.kind.capitalize()}: {seen.told()}." if trace else ""
     lines.append(f"Plan: **{plan.verdict}**. {simulated or 'Nothing to simulate: a stage has no engine.'}")
+    if rests := [*view_model.proof(plan), *view_model.undecided(plan)]:
+        lines += ["", *(f"- {plain(line)}" for line in rests)]
     lines += ["", *table(_CHAIN, (_chain_row(chain, result) for chain in plan.chains))]
     power = (result.get("power_mw") or {}).get("mean")
     if power is not None:

@@ -134,7 +134,7 @@ def budget(plan: Plan) -> str:
 
 def violations(plan: Plan) -> RenderableType:
     """Return every unmet requirement with its terms and levers."""
-    return Group(*(_violation(item) for item in plan.violations))
+    return Group(*(_violation(item, plan.verdict == "infeasible") for item in plan.violations))
 
 
 def open_questions(plan: Plan) -> list[str]:
@@ -181,9 +181,10 @@ def conflicts(plan: Plan) -> RenderableType:
     return Group(*lines)
 
 
-def _violation(item: Violation) -> RenderableType:
+def _violation(item: Violation, proved: bool) -> RenderableType:
     show = view_model.formatter(item.unit)
-    head = f"✗ {item.requirement}: demand {show(item.demand)} > bound {show(item.bound)}, gap {show(item.gap)}"
+    mark, style = ("✗", "bold red") if proved else ("?", "bold yellow")
+    head = f"{mark} {item.requirement}: demand {show(item.demand)} > bound {show(item.bound)}, gap {show(item.gap)}"
     grid = Table.grid(padding=(0, 2))
     grid.add_column(justify="right", min_width=14)
     grid.add_column()
@@ -191,16 +192,18 @@ def _violation(item: Violation) -> RenderableType:
         grid.add_row(show(value), escape(name))
     if len(item.terms) > 1:
         grid.add_row(f"= {show(sum(value for _, value in item.terms))}", "sum")
-    return Group(Text(head, "bold red"), grid, *(Text(f"    lever: {lever}") for lever in item.levers))
+    return Group(Text(head, style), grid, *(Text(f"    lever: {lever}") for lever in item.levers))
 
 
 def plan_view(plan: Plan) -> RenderableType:
     """Return everything that `socsched plan` prints."""
+    undecided = view_model.undecided(plan)
     if not plan.tasks:
-        return Group(verdict(plan), Text(""), violations(plan), conflicts(plan))
+        rests = (Text(f"  {line}") for line in (*view_model.proof(plan), *undecided))
+        return Group(verdict(plan), *rests, Text(""), violations(plan), conflicts(plan))
     parts: list[RenderableType] = [
         verdict(plan),
-        *(Text(f"  {line}") for line in (*view_model.conditions(plan), *view_model.undecided(plan))),
+        *(Text(f"  {line}") for line in (*view_model.conditions(plan), *view_model.proof(plan), *undecided)),
         Text(""),
         stages(plan),
         Text(""),

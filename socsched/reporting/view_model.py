@@ -8,11 +8,14 @@ from typing import Any
 
 from socsched.cost.power import Watts, at_wall
 from socsched.descriptor.platform import NATIVE, OWN, Supply
+from socsched.planning.necessity import BOUND
 from socsched.planning.plan import Plan, Task
 from socsched.reporting.worst import worst_frames
 from socsched.trace.trace import Trace
 from socsched.units import format_bandwidth, format_duration, format_power, format_size
 
+SHOWN = 5
+"""Necessary conditions named of an infeasible plan."""
 PROVENANCE_ORDER = ("measured", "published", "fitted", "vendor model", "derived", "assumed")
 
 
@@ -224,13 +227,30 @@ def condition(plan: Plan, chain: str) -> str:
     return f"{chain}: {holds}, its interval ends at × {found.interval:.2f}"
 
 
+def proof(plan: Plan) -> list[str]:
+    """Return what an infeasible verdict rests on, a line for each necessary condition; nothing for other plans."""
+    if plan.verdict != "infeasible" or plan.solver.proof is None:
+        return []
+    every = "every mapping needs" if plan.solver.proof.method == BOUND else "mappings are excluded by this, at least"
+    lines = []
+    for one in plan.solver.proof.necessities[:SHOWN]:
+        show = formatter(one.unit)
+        need = f"{every} {show(one.demand)}, allowed {show(one.bound)}"
+        lines.append(f"{one.requirement}: {need} ({one.section})")
+    more = len(plan.solver.proof.necessities) - SHOWN
+    return [*lines, *([f"and {more} more necessary conditions: solver.proof in plan.json"] if more > 0 else [])]
+
+
 def undecided(plan: Plan) -> list[str]:
     """Return the gaps of an undecided plan and what would decide it, a line each; nothing for other plans."""
     lines = []
     for one in plan.solver.open or ():
         show = formatter(one.unit)
         least = "no lower bound known" if one.least is None else f"no mapping below {show(one.least)}"
-        lines.append(f"{one.requirement}: best mapping {show(one.demand)}, allowed {show(one.bound)}, {least}")
+        # A time is an upper bound, which a better analysis may lower; sums of power, bytes and jobs are exact.
+        what = "proved of the best mapping" if one.unit == "ns" else "of the best mapping"
+        over = show(one.demand - one.bound)
+        lines.append(f"{one.requirement}: {show(one.demand)} {what}, {over} more than {show(one.bound)}; {least}")
     return [*lines, *(f"would decide it: {line}" for line in plan.solver.decide or ())]
 
 

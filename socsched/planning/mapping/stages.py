@@ -41,16 +41,13 @@ _NO_WORK = (Segment("stand-in", 0, 0, 0),)
 T = TypeVar("T")
 
 
-def stage_problem(
-    workload: Workload, divided: Mapping[str, Divisible] | None = None, options: Options | None = None
-) -> Problem:
+def stage_problem(workload: Workload, divided: Mapping[str, Divisible] | None = None) -> Problem:
     """Return the problem of choosing a cost for every stage that minimises the sum of expected chain latencies.
 
     Stages of `divided` are chosen unit by unit: a cut lies between neighbours in different places (`inside`).
-    `options`: the costs to choose from, the cost model's candidates unless given.
     """
     graph, model = workload.graph, workload.model
-    inner, given = divided or {}, workload.options() if options is None else options
+    inner, given = divided or {}, workload.options()
     options = {name: _ways(given[name], inner.get(name)) for name in graph.order}
     head, tail = {n: n for n in graph.order}, {n: n for n in graph.order}
     groups: tuple[Group, ...] = ()
@@ -144,8 +141,10 @@ def _before(workload: Workload, producer: str, consumer: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Exact(Generic[T]):
-    """Result of the exact search: optimal | feasible | infeasible | undecided, and a bound (ns) on the latency.
+    """Result of the exact search: optimal | feasible | infeasible | exhausted | undecided, and a bound (ns) on latency.
 
+    infeasible: no mapping keeps the limits; exhausted: none is left, but an analysis rejected some, or the limits allow
+    for half a period of sampling and for planned times, of which a schedule may need less.
     `best`: a mapping judged feasible and better than the known one, None if there is none; `tried`: number of mappings
     judged; `conflict`: limits that no mapping can keep together.
     """
@@ -164,17 +163,15 @@ def exact_mapping(
     seconds: float,
     seed: int = 0,
     divided: Mapping[str, Divisible] | None = None,
-    options: Options | None = None,
 ) -> Exact[T]:
     """Try mappings in the order of a lower bound on their latency, until no remaining mapping can be better.
 
     `judged` returns latency (ns) and candidate of a feasible mapping, None for any other; `known` is the latency of a
     feasible mapping found earlier.  Stages of `divided` may be mapped as legs, whose parts follow each other; these are
-    the second argument of `judged`; `options` as in `stage_problem`.  Ends when no mapping can be better, none is left,
-    or after `seconds`.
+    the second argument of `judged`.  Ends when no mapping can be better, none is left, or after `seconds`.
     """
-    started, options = time.monotonic(), workload.options() if options is None else options
-    problem = stage_problem(workload, divided, options)
+    started, options = time.monotonic(), workload.options()
+    problem = stage_problem(workload, divided)
     program, bound, tried = Program(problem), 0, 0
     best: T | None = None
     while (left := seconds - (time.monotonic() - started)) > 0.05:
@@ -183,7 +180,7 @@ def exact_mapping(
             if known is not None:
                 return Exact("optimal", best, known, tried)
             return Exact(
-                "infeasible",
+                "infeasible" if not tried and _necessary(workload, problem) else "exhausted",
                 None,
                 bound,
                 tried,
@@ -202,6 +199,12 @@ def exact_mapping(
             known, best = found
         program.exclude(answer.schedule.choice)
     return Exact("feasible" if known is not None else "undecided", best, bound, tried)
+
+
+def _necessary(workload: Workload, problem: Problem) -> bool:
+    """Return whether every schedule keeps the limits of a problem: none samples, and no job is shorter than planned."""
+    stated = any(s.execution is not None or s.degraded is not None for s in workload.graph.pipeline.stages)
+    return not (stated or workload.model.profile or any(need.sampling_ns for need in problem.requirements))
 
 
 def _mapping(

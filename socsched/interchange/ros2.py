@@ -63,6 +63,8 @@ class Graph:
     host: str = ""
     threads: tuple[int, ...] = ()
     start_ns: int = 0
+    losses: tuple[str, ...] = ()
+    """Those of the notes that say what of the recording was left out."""
 
 
 def read_graph(folder: Path, architecture: Path | None = None) -> Graph:
@@ -93,6 +95,7 @@ def read_graph(folder: Path, architecture: Path | None = None) -> Graph:
     _refuse_circles(nodes)
     _exclusive(nodes, notes)
     graph = Graph(_ordered(nodes), sources, {}, notes, trace.env.get("hostname", ""))
+    graph.losses = tuple(_losses(trace, recorded))
     instances = [i for node in nodes.values() for i in node.callback.instances]
     graph.threads = tuple(sorted({i.thread for i in instances}))
     _number(graph)
@@ -108,14 +111,7 @@ def _doubts(trace: CtfTrace, recorded: Recorded) -> list[str]:
         "Execution times are the wall-clock time of callbacks, preemption included: the trace has no scheduler events.",
         "A ROS 2 trace states neither deadlines nor message sizes nor data types: sizes are 0, fp32 is assumed.",
     ]
-    if trace.gaps:
-        count = f"{trace.lost} events" if trace.lost else "packets of events"
-        notes.append(
-            f"The tracer discarded {count}: {recorded.discarded} executions of callbacks across the gaps are left out, "
-            "and links of messages may be missing."
-        )
-    if recorded.foreign:
-        notes.append(f"{recorded.foreign} executions are stamped by another clock, over an hour away: left out.")
+    notes += _losses(trace, recorded)
     links = recorded.links
     if ways := [(_WAYS[way], count) for way, count in links.items() if way in _WAYS]:
         shown = ", ".join(f"{count} {how}" for how, count in ways)
@@ -126,6 +122,20 @@ def _doubts(trace: CtfTrace, recorded: Recorded) -> list[str]:
     if recorded.others:
         notes.append(f"{recorded.others} callbacks are neither timers nor subscriptions (services, actions): left out.")
     return notes
+
+
+def _losses(trace: CtfTrace, recorded: Recorded) -> list[str]:
+    """Return what of the recording was left out."""
+    found = list[str]()
+    if trace.gaps:
+        count = f"{trace.lost} events" if trace.lost else "packets of events"
+        found.append(
+            f"The tracer discarded {count}: {recorded.discarded} executions of callbacks across the gaps are left out, "
+            "and links of messages may be missing."
+        )
+    if recorded.foreign:
+        found.append(f"{recorded.foreign} executions are stamped by another clock, over an hour away: left out.")
+    return found
 
 
 _WAYS = {
@@ -312,7 +322,7 @@ def _add_read(reader: Node | None, writer: Node | None) -> None:
 def _paths(graph: Graph, described: _Architecture) -> None:
     """Set the paths whose neighbours are linked."""
     names = Names()
-    for name, hops in described.paths.items():
+    for name, hops in described.paths:
         found: list[str] = []
         for owner, subscribed, published in hops:
             own = [node for node in graph.nodes.values() if node.callback.node == owner]
@@ -353,7 +363,7 @@ class _Architecture:
         self.callbacks: dict[tuple[str, str, int], list[str]] = {}
         self.passings: list[tuple[str, str]] = []
         self.contexts: list[tuple[str, str, str]] = []
-        self.paths: dict[str, list[tuple[str, str, str]]] = {}
+        self.paths: list[tuple[str, list[tuple[str, str, str]]]] = []
         for node in _maps(nodes):
             owner = _text(node, "node_name")
             for callback in _maps(node.get("callbacks")):
@@ -370,7 +380,7 @@ class _Architecture:
                 (_text(hop, "node_name"), _text(hop, "subscribe_topic_name"), _text(hop, "publish_topic_name"))
                 for hop in _maps(entry.get("node_chain"))
             ]
-            self.paths[_text(entry, "path_name") or "path"] = hops
+            self.paths.append((_text(entry, "path_name") or "path", hops))
             self.contexts += [hop for hop in hops if hop[1] and hop[2]]
 
     def name_of(self, callback: Callback) -> str:

@@ -144,7 +144,7 @@ def _task(graph: Graph, node: Node, deadline: int, threads: int) -> Task:
         energy_uj=0,
         segments=(Segment(node.name, median, 0, 0),),
         provenance="measured",
-        source="trace of ROS 2",
+        source=" ".join(["trace of ROS 2;", *graph.losses]).rstrip(";"),
         error=round((times[-1] - median) / median, 3),
         times=ExecutionTimes(quantiles(times)),
         priority=0,

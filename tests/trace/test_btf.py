@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from pathlib import Path
 from typing import Any
@@ -221,6 +222,15 @@ def test_clocks_that_jump_and_lines_cut_off_are_left_out_and_counted(tmp_path: P
     assert times(trace) == jobs
     assert any("jumps by more than an hour 1 times" in note and "2 events" in note for note in notes)
     assert any("cut off" in note for note in notes)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be", "gzip", "crlf"])
+def test_traces_in_any_encoding_are_the_same(encoding: str, tmp_path: Path) -> None:
+    text = written(schedule(3, True)[0]).replace("fast", "schnell \N{GREEK SMALL LETTER ALPHA}")
+    (tmp_path / "plain").write_text(text, encoding="utf-8")
+    raw = {"gzip": lambda: gzip.compress(text.encode()), "crlf": lambda: text.replace("\n", "\r\n").encode()}
+    (tmp_path / "t").write_bytes(raw.get(encoding, lambda: text.encode(encoding))())
+    assert btf.read(tmp_path / "t") == btf.read(tmp_path / "plain")
 
 
 def test_a_burst_at_the_start_gives_no_period(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def recheck(plan: Plan) -> Recheck:
     whole = respond(timed.policy, rt_tasks(timed), None, Corunning.of(timed).without_absent)
     known = {violation.requirement for violation in violated}
     unproved = tuple(violation for violation in _unproved(timed, whole) if violation.requirement not in known)
-    if not needed and not unproved and all(answer.bounded for answer in whole.tight.values()):
+    if not needed and not unproved and _bounded(timed, whole.tight):
         judged = judge_high_level(replace(judged, verdict="feasible"))
     chains = tuple(_chain(timed, chain, whole) for chain in timed.chains)
     judged = replace(judged, chains=chains, violations=(*judged.violations, *unproved))
@@ -104,6 +104,19 @@ def _chain(plan: Plan, chain: ChainResult, whole: Whole) -> ChainResult:
         return chain
     tests = dict.fromkeys(whole.test(part.last, plan.policy) for part in parts if part.last)
     return replace(chain, bound_ns=value, terms=terms, test=" and ".join(tests))
+
+
+def _bounded(plan: Plan, responses: Mapping[str, Response]) -> bool:
+    """Return whether every response, and every reaction and age that is limited, has a bound."""
+    if not all(answer.bounded for answer in responses.values()):
+        return False
+    for chain in plan.chains:
+        parts = stretches(plan, chain)
+        if not reaction_time(parts, responses)[1]:
+            return False
+        if chain.max_age_ns is not None and not data_age(parts, responses)[1]:
+            return False
+    return True
 
 
 def _unproved(plan: Plan, whole: Whole) -> Iterator[Violation]:

@@ -263,6 +263,13 @@ def test_bounds_of_the_file_are_not_believed() -> None:
     assert met.plan.verdict == "feasible"
 
 
+def test_a_chain_without_a_bound_is_not_met() -> None:
+    """A timer in a closed loop has no longest time between samples, although each response has a bound."""
+    looped = changed(sampled(deadline_ns=32_000 * US, max_age_ns=None), "tasks", "ctl", closed_by="ctl")
+    found = recheck(looped).plan
+    assert (found.verdict, found.chains[0].bound_ns) == ("undecided", None)
+
+
 def test_an_engine_that_lingers_makes_work_wait_beyond_the_bounds_of_the_file() -> None:
     """The bounds that hold without `linger_ns`, stated in the file, are exceeded in simulation."""
     host = engine("gpu", policy="fp", linger_ns=2_000 * US)

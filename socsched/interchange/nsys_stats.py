@@ -1,9 +1,10 @@
 """Tables of `nsys stats`, as text or CSV: kernels on the GPU, and NVTX ranges projected onto it or on the CPU.
 
 nvtx_gpu_proj_sum   GPU time of every range: a range is a job (2023.1 on)
-cuda_gpu_kern_sum   kernels over the whole capture (before 2023.1: gpukernsum); how many jobs ran is not in it.  A
-                    network launches every kernel once per layer, so the jobs are the largest number that all counts
-                    are multiples of, which is marked as assumed
+nvtx_kern_sum       kernels by range (nvtxkernsum): their sum over the instances of the range
+cuda_gpu_kern_sum   kernels over the whole capture (gpukernsum; with copies: cuda_gpu_sum); how many jobs ran is not
+                    in it.  A network launches every kernel once per layer, so the jobs are the largest number that
+                    all counts are multiples of, which is marked as assumed
 nvtx_sum            wall-clock time of ranges on the CPU (nvtxsum, nvtxppsum): waiting for the GPU included
 
 Where a text holds several tables, the first of this list counts.  Other reports (API calls, memory, system calls)
@@ -25,7 +26,11 @@ from socsched.interchange.recording import MOST_RANGES, Recording, Section, Spre
 _QUOTED = re.compile(r"^[\s>#|]{0,20}")
 _UNITS = {"ns": 1, "us": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
 _UNIT = re.compile(r"\((ns|us|μs|ms|s)\)")
-_PROJECTED, _KERNELS, _RANGES = "nvtx_gpu_proj_sum", "cuda_gpu_kern_sum", "nvtx_sum"
+_REPORT = re.compile(r"\(([a-z_]{3,40})(?::[^)]{0,40})?\):|Executing '([a-z_]{3,40})' stats report")
+_PROJECTED, _BY_RANGE, _KERNELS, _RANGES = "nvtx_gpu_proj_sum", "nvtx_kern_sum", "cuda_gpu_kern_sum", "nvtx_sum"
+_ORDER = (_PROJECTED, _BY_RANGE, _KERNELS, _RANGES)
+_NAMES = ("range", "nvtx range", "name", "operation", "kernel name")
+_TEXTS = (*_NAMES, "style", "category", "pid", "tid", "gridxyz", "blockxyz")
 _HINT = "give the text or CSV of `nsys stats --report nvtx_gpu_proj_sum,cuda_gpu_kern_sum`"
 
 
@@ -45,7 +50,7 @@ def accepts(text: str) -> bool:
 def recording(path: Path, text: str) -> Recording:
     """Return the recording of the best table of a text; InputError if it has no rows, or does not tell jobs apart."""
     tables = list(_tables(path, text))
-    found = {kind: [t.rows for t in tables if t.kind == kind and t.rows] for kind in (_PROJECTED, _KERNELS, _RANGES)}
+    found = {kind: [t.rows for t in tables if t.kind == kind and t.rows] for kind in _ORDER}
     kind = next((kind for kind, rows in found.items() if rows), "")
     if not kind:
         raise InputError(f"{path}: the tables of nsys hold no rows with times of the GPU or of ranges", _HINT)
@@ -55,8 +60,12 @@ def recording(path: Path, text: str) -> Recording:
     if kind == _KERNELS:
         return _kernels(path, rows)
     projected = kind == _PROJECTED
-    sections = tuple(_range(row, projected) for row in rows if str(row.get("range") or row.get("name", "")).strip(": "))
+    if kind == _BY_RANGE:
+        return _by_range(path, rows)
+    sections = tuple(_range(row, projected) for row in rows if _name(row))
     counts = [section.spread.samples for section in sections if section.spread]
+    if not counts:
+        raise InputError(f"{path}: the ranges have no names", _HINT)
     notes = () if projected else (f"{path.name}: ranges on the CPU: wall-clock time, waiting for the GPU included",)
     return Recording(str(path), f"nsys stats {kind}", sections, max(counts), notes=notes)
 
@@ -82,9 +91,11 @@ def _kind(columns: Sequence[str]) -> str:
     names = {plain for plain, _ in _named(columns).values()}
     if {"total proj time", "range instances", "range"} <= names:
         return _PROJECTED
+    if {"total time", "nvtx range", "nvtx inst"} <= names:
+        return _BY_RANGE
     if {"total time", "instances"} <= names and {"style", "range"} & names:
         return _RANGES
-    if {"total time", "instances", "name"} <= names:
+    if {"total time", "instances"} <= names and {"name", "operation"} & names:
         return _KERNELS
     return ""
 
@@ -94,6 +105,9 @@ def _tables(path: Path, text: str) -> Iterator[_Table]:
     for number, line in enumerate(lines):
         if "Time" not in line or not (kind := _kind(columns := _columns(line))):
             continue
+        title = next((m for at in range(number, max(number - 5, -1), -1) if (m := _REPORT.search(lines[at]))), None)
+        if title and ("gpu" if kind == _KERNELS else "nvtx") not in (title[1] or title[2]):
+            continue  # other reports have columns of the same names
         separated, dashes = line.count(",") >= 3, lines[number + 1] if number + 1 < len(lines) else ""
         rows = list[Mapping[str, str | float]]()
         for at, row in enumerate(lines[number + 1 : number + 1 + MOST_RANGES], number + 2):
@@ -131,7 +145,7 @@ def _row(place: str, columns: Sequence[str], values: Sequence[str]) -> dict[str,
     found = dict[str, str | float]()
     for column, value in zip(columns, (*values[: len(columns) - 1], ",".join(values[len(columns) - 1 :])), strict=True):
         plain, unit = _named([column])[column]
-        if plain in ("range", "name", "style", "pid", "tid", "gridxyz", "blockxyz"):
+        if plain in _TEXTS:
             found[plain] = value.strip()
             continue
         try:
@@ -148,15 +162,33 @@ def _number(row: Mapping[str, str | float], *names: str) -> float:
     return next((value for name in names if isinstance(value := row.get(name), float)), 0.0)
 
 
+def _name(row: Mapping[str, str | float]) -> str:
+    return next((value.lstrip(": ") for name in _NAMES if isinstance(value := row.get(name), str)), "")
+
+
+def _by_range(path: Path, rows: Sequence[Mapping[str, str | float]]) -> Recording:
+    """Return a section for every range: the sum of its kernels over its instances."""
+    ranges = dict[str, list[Mapping[str, str | float]]]()
+    for row in rows:
+        ranges.setdefault(_name(row), []).append(row)
+    sections = []
+    for name, kernels in ranges.items():
+        jobs = max(1, round(max(_number(row, "nvtx inst") for row in kernels)))
+        total = sum(_number(row, "total time") for row in kernels)
+        layers = tuple(str(row.get("kernel name", "")) for row in kernels)
+        note = f"sum of {len(kernels)} kernels, gaps between them left out, of {jobs} instances"
+        sections.append(Section(name, 0, "gpu", layers, total / jobs, note=note))
+    return Recording(str(path), f"nsys stats {_BY_RANGE}", tuple(sections))
+
+
 def _range(row: Mapping[str, str | float], projected: bool) -> Section:
-    name = str(row.get("range") or row.get("name")).strip().lstrip(":")
     jobs = max(1, round(_number(row, "range instances", "instances")))
     mean = _number(row, "total proj time" if projected else "total time") / jobs
     median = _number(row, "proj med", "med") or mean
     longest = max(_number(row, "proj max", "max"), median)
     spread = Spread(mean, median, longest, 100, jobs)
     note = "GPU time of a range" if projected else "range on the CPU"
-    return Section(name, 0, "gpu" if projected else "cpu", (), mean, note=note, spread=spread)
+    return Section(_name(row), 0, "gpu" if projected else "cpu", (), mean, note=note, spread=spread)
 
 
 def _kernels(path: Path, rows: Sequence[Mapping[str, str | float]]) -> Recording:
@@ -171,7 +203,7 @@ def _kernels(path: Path, rows: Sequence[Mapping[str, str | float]]) -> Recording
     total = sum(_number(row, "total time") for row in rows)
     if not total:
         raise InputError(f"{path}: the table states no time", _HINT)
-    names = tuple(str(row.get("name", "")) for row in rows)
+    names = tuple(_name(row) for row in rows)
     note = f"sum of {len(rows)} kernels, gaps between them left out"
     section = Section("", 0, "gpu", names, total / jobs, note=note)
     said = f"{path.name}: {jobs} jobs assumed: every kernel ran a multiple of {jobs} times"

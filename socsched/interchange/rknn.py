@@ -28,6 +28,9 @@ _HEAD = re.compile(r"\s*ID\s+OpType\s+DataType\s+Target\b")
 _OLD_HEAD = re.compile(r"\s*Layer ID\s+Name\s+Operator\b.*\bTime\(us\)")
 _RANKING = re.compile(r"\s*OpType\s+Call ?Number\b.*\bTotal ?Time\(us\)")
 _TOTAL = re.compile(r"\s*Total (?:Operator Elapsed )?(?:Per Frame )?Time\(us\):\s*(\d{1,12})\b")
+_TARGET = re.compile(
+    r"\btarget (?:platform: ?|(?:is )?set (?:by user is: ?|to ?:? ?))([A-Za-z]{2,6}\d{3,5}\w{0,4})\b", re.I
+)
 _CLOCK = re.compile(r"\bFPS\((\d{1,5})MHz\)")
 _JOINED = re.compile(
     r"\b(DDR|NPU|CPU|GPU|Total|Max|Call|Task|Lut|Regcmd|Time) (Cycles|Time\(us\)|Number|Size|Ratio\(%\))"
@@ -223,7 +226,9 @@ def _frequencies(text: str) -> dict[str, list[int]]:
 
 def _board(text: str) -> Board:
     clocks = {name: max(listed) for name, listed in _frequencies(text).items() if name != "ddr"}
-    return Board(clocks_hz=clocks, busy_hz={"npu": clocks["npu"]} if "npu" in clocks else {})
+    target = _TARGET.search(text)
+    busy = {"npu": clocks["npu"]} if "npu" in clocks else {}
+    return Board(clocks_hz=clocks, busy_hz=busy, device=target[1] if target else "")
 
 
 def _state(text: str) -> str:

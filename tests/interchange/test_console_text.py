@@ -139,13 +139,19 @@ def test_logs_without_times_are_refused(text: str, where: str, tmp_path: Path) -
     assert caught.value.exit_code == 2 and caught.value.hint
 
 
-API = """[5/8] Executing 'cuda_api_sum' stats report
+OTHER = " ** OpenMP Summary (openmp_sum):\n\n" + as_table(
+    "Time (%)|Total Time (ns)|Instances|Avg (ns)|Name", [("100.0", "500,000", "3", "166666.7", "parallel")]
+)
+API = (
+    OTHER
+    + """[5/8] Executing 'cuda_api_sum' stats report
 
  Time (%)  Total Time (ns)  Num Calls   Avg (ns)   Name
  --------  ---------------  ---------  ----------  --------
      79.9      11829862720        735  16095051.3  cudaFree
 
 """
+)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +180,31 @@ def test_kernels_of_a_capture_are_shared_among_its_jobs(report: str, tmp_path: P
     with pytest.raises(SocschedError, match="do not show how many jobs"):
         imported(tmp_path, KERNELS.format(report).replace(" 20 ", " 21 "), precision="fp16")
     with pytest.raises(SocschedError, match="hold no rows"):
+        imported(tmp_path, OTHER, precision="fp16")
+    with pytest.raises(SocschedError, match="hold no rows"):
         imported(tmp_path, KERNELS.format(report).split("    75.0")[0], precision="fp16")
+
+
+def test_kernels_by_range_and_ranges_on_the_cpu(tmp_path: Path) -> None:
+    by_range = "NVTX Range|Style|PID|TID|NVTX Inst|Kern Inst|Total Time (ns)|Avg (ns)|Kernel Name"
+    rows = [(":detect", "PushPop", "7", "7", "4", "8", "8,000,000", "1,000,000.0", "void conv<int, int>()"),
+            (":detect", "PushPop", "7", "7", "4", "4", "400,000", "100,000.0", "relu")]  # fmt: skip
+    (cost,) = imported(tmp_path, as_table(by_range, rows), precision="fp16").profile.costs  # type: ignore[arg-type]
+    assert (cost.stage, cost.engine, cost.time_ns) == ("detect", "gpu", 2_100_000)
+    ranges = "Time (%)|Total Time (ns)|Instances|Avg (ns)|Med (ns)|Min (ns)|Max (ns)|StdDev (ns)|Style|Range"
+    row = ("100.0", "12,000", "4", "3000.0", "2900.0", "2800", "3600", "10.0", "PushPop", ":track")
+    for separated in (False, True):
+        found = imported(tmp_path, as_table(ranges, [row], separated), precision="fp32")
+        (cost,) = found.profile.costs
+        assert (cost.stage, cost.engine, cost.time_ns, cost.median_ns) == ("track", "cpu0", 3600, 2900)
+        assert "waiting for the GPU included" in " ".join(found.notes)
+    whole = "Time (%)|Total Time (ns)|Instances|Avg (ns)|Category|Operation"
+    copies = [
+        ("90.0", "9,000", "3", "3000.0", "CUDA_KERNEL", "conv"),
+        ("10.0", "900", "3", "300.0", "MEMORY_OPER", "[memcpy]"),
+    ]
+    (cost,) = imported(tmp_path, as_table(whole, copies), precision="fp32").profile.costs  # type: ignore[arg-type]
+    assert cost.time_ns == 3300
 
 
 def test_oldest_names_of_columns(tmp_path: Path) -> None:
@@ -196,6 +226,16 @@ def test_tables_of_rknn_old_and_new(tmp_path: Path) -> None:
     (cost,) = found.profile.costs
     assert (cost.engine, cost.time_ns, cost.precision) == ("npu0", 500_000, "int8")
     assert found.recordings[0].handover_ns == 7000 and found.layers["net"] == ("ConvRelu_2", "c2")
+
+
+@pytest.mark.parametrize(
+    "line", ["I target set by user is: {0}", "toolkit version: 1.6.0, target platform: {0}, model"]
+)
+def test_rknn_states_its_target(line: str, tmp_path: Path) -> None:
+    for target, notes in (("rk3588", 0), ("rk3566", 1)):
+        text = line.format(target) + "\n" + RKNN_15.format("100.0%/0.0%/0.0%")
+        said = [note for note in imported(tmp_path, text, "rk3588").notes if "was recorded on" in note]
+        assert len(said) == notes
 
 
 def test_rknn_states_the_cores_it_ran_on(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -24,6 +24,7 @@ from socsched.api.simulation import simulate_plan
 from socsched.descriptor.catalog import get_platform
 from socsched.planning.corunning import Corunning
 from socsched.planning.plan import ExecutionTimes, Plan, Task
+from socsched.planning.recheck import recheck
 from socsched.planning.schedulability.plan_analysis import chain_bounds, respond
 from socsched.planning.schedulability.tasks import rt_tasks
 from tools.bench.planner_finds import MODE, PLATFORM, instance
@@ -55,8 +56,11 @@ class Row:
     seen: int
 
 
-def longest_reactions(plan: Plan, runs: int, draw: Random) -> dict[str, int]:
-    """Return the longest simulated reaction (ns) of every chain over `runs` phases and variations of the worst ones."""
+def longest_reactions(plan: Plan, runs: int, draw: Random, bounds: Mapping[str, int]) -> dict[str, int]:
+    """Return the longest simulated reaction (ns) of every chain over `runs` phases and variations of the worst ones.
+
+    Phases in which a chain's bound is above that of `bounds`, because its sources start later, are left out.
+    """
     groups = sources(plan)
     free = replace(plan, tasks=tuple(_random_times(task) for task in plan.tasks))
     length = 6 * max(task.period_ns for task in plan.tasks)
@@ -66,7 +70,9 @@ def longest_reactions(plan: Plan, runs: int, draw: Random) -> dict[str, int]:
         document = simulate_plan(moved, length, seed=draw.randrange(10**6)).figures
         for name, chain in document["chains"].items():
             value = (chain["response_time_ns"] or {}).get("max") or 0
-            if name not in worst or value > worst[name][0]:
+            if (name not in worst or value > worst[name][0]) and (
+                value <= bounds[name] or value > (reaction_bounds(moved)[1][name] or 0)
+            ):
                 worst[name] = value, phases, base
 
     run([0] * len(groups), plan, plan)
@@ -116,7 +122,7 @@ def drawn(count: int) -> Iterator[tuple[str, str, Plan]]:
         if case.edits:
             continue
         plan = make_plan(case)
-        if any(v.requirement.startswith(("queue", "local deadline")) for v in plan.violations):
+        if any(v.requirement.startswith(("queue", "local deadline")) for v in recheck(plan).plan.violations):
             continue  # frames may be lost
         made += 1
         traits = {
@@ -131,16 +137,22 @@ def rows(name: str, pipeline: str, plan: Plan, runs: int) -> Iterator[Row]:
     """Yield a row for every chain of a plan with a bound."""
     if not plan.tasks:
         return
-    whole = respond(plan.policy, rt_tasks(plan), None, Corunning.of(plan).without_absent)
-    before, now = chain_bounds(plan, whole.holistic), chain_bounds(plan, whole.tight)
-    if any(bound[0] is None for bound in now.values()):
+    before, now = reaction_bounds(plan)
+    bounds = {name: bound for name, bound in now.items() if bound is not None}
+    if len(bounds) < len(plan.chains):
         return
-    seen = longest_reactions(plan, runs, Random(name))
+    seen = longest_reactions(plan, runs, Random(name), bounds)
     for chain in plan.chains:
-        if seen[chain.name]:
-            yield Row(
-                name, pipeline, chain.name, plan.policy, before[chain.name][0], now[chain.name][0], seen[chain.name]
-            )
+        if seen.get(chain.name):
+            yield Row(name, pipeline, chain.name, plan.policy, before[chain.name], bounds[chain.name], seen[chain.name])
+
+
+def reaction_bounds(plan: Plan) -> tuple[dict[str, int | None], dict[str, int | None]]:
+    """Return the bounds (ns) of chains without windows of paths, and with them."""
+    whole = respond(plan.policy, rt_tasks(plan), None, Corunning.of(plan).without_absent)
+    answers = (chain_bounds(plan, responses) for responses in (whole.holistic, whole.tight))
+    before, now = ({name: reaction for name, (reaction, _) in found.items()} for found in answers)
+    return before, now
 
 
 def line(label: str, found: list[Row]) -> str:

@@ -152,9 +152,7 @@ def search(plan: Plan, runs: int, seed: int) -> Iterator[Fault]:
         length = FRAMES * max(task.period_ns for task in plan.tasks) + max(_offsets(base), default=0)
         trace = simulate(trial, length, draw.randrange(10**6), None, faults)
         found = list(compare(trial, trace, given, high, run))
-        if (
-            found and base is not plan
-        ):  # the phases are part of a plan, and what was stated of the others is not of these
+        if found and base is not plan:  # phases are part of a plan: what is stated of some is not of others
             unstated = tuple(replace(chain, bound_ns=None) for chain in base.chains)
             again = stated(replace(base, verdict="undecided", chains=unstated))
             found = list(compare(trial, trace, again, high, run))

@@ -183,11 +183,12 @@ def read_lines(path: str | Path, what: str, hint: str, longest: int) -> Iterator
             yield line
 
 
-def check_archive(archive: zipfile.ZipFile, size: int) -> None:
-    """Raise ValueError if the members of a zip file of `size` bytes expand to more than its allowance."""
+def check_archive(archive: zipfile.ZipFile, size: int, most: int | None = None) -> None:
+    """Raise ValueError if the members of a zip file of `size` bytes expand to more than `most`, or its allowance."""
+    most = allowance(size) if most is None else most
     total = sum(entry.file_size for entry in archive.infolist())
-    if total > allowance(size):
-        raise ValueError(f"expands to {total} bytes, more than {allowance(size) // 2**20} MiB for a file of {size}")
+    if total > most:
+        raise ValueError(f"expands to {total} bytes, more than {most // 2**20} MiB for a file of {size}")
 
 
 def _open(path: str | Path, what: str, hint: str, seeking: bool = False) -> int:

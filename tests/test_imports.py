@@ -12,7 +12,20 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "socsched"
-LOWEST = {"units", "errors", "limits", "resources", "progress", "files", "cache", "text", "bounded", "plugins", "pool"}
+LOWEST = {
+    "units",
+    "errors",
+    "limits",
+    "resources",
+    "progress",
+    "files",
+    "cache",
+    "text",
+    "bounded",
+    "confined",
+    "plugins",
+    "pool",
+}
 UP_TO_MODELS = {*LOWEST, "descriptor", "graph", "models"}
 UP_TO_PLAN = {*UP_TO_MODELS, "compiler", "cost", "planning"}
 UP_TO_FAULTS = {*UP_TO_PLAN, "faults"}
@@ -26,6 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "cache": {"errors", "progress", "files"},
     "text": set(),
     "bounded": {"errors"},
+    "confined": set(),
     "plugins": {"errors", "resources"},
     "pool": {"errors", "progress", "cache"},
     "descriptor": LOWEST,

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from socsched.api.folders import FRAMES, NOTES, PICTURE, Sources, folders, load, made_by, single
-from socsched.errors import UsageError
+from socsched.bounded import read_bytes
+from socsched.descriptor.json_file import JsonFile
+from socsched.errors import InputError, UsageError
 from socsched.files import write_file
+from socsched.text import one_line
 
 if TYPE_CHECKING:
     from socsched.planning.plan import Plan
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from socsched.runtime.frames import FrameSource
     from socsched.trace.trace import Trace
 
+_MOST_PICTURE, _MOST_PIXELS = 64 * 2**20, 64 * 2**20
 MAX_PICTURE = 450_000
 """Largest picture (bytes) that fits in a report of at most one megabyte."""
 
@@ -59,17 +63,23 @@ def _paired(parts: list[Part]) -> list[Part]:
 
 
 def _notes(folder: Path) -> list[str]:
-    try:
-        return [str(note) for note in json.loads((folder / NOTES).read_text(encoding="utf-8"))]
-    except (OSError, ValueError):
+    if not (folder / NOTES).exists():
         return []
+    return list(JsonFile.open(folder / NOTES, "list of notes", "delete it: it is not needed").load(tuple[str, ...]))
 
 
 def _picture(folder: Path) -> bytes | None:
     file = folder / PICTURE
-    if not file.is_file():
+    if not file.exists():
         return None
-    return _fitting(file.read_bytes())
+    from PIL.Image import DecompressionBombError
+
+    hint = "delete it: it is not needed"
+    data = read_bytes(file, "picture", hint, _MOST_PICTURE)
+    try:
+        return _fitting(data)
+    except (OSError, ValueError, SyntaxError, DecompressionBombError) as error:
+        raise InputError(f"{file}: not a readable picture: {one_line(str(error))}", hint) from None
 
 
 def _fitting(data: bytes) -> bytes:
@@ -80,7 +90,10 @@ def _fitting(data: bytes) -> bytes:
         return data
     from PIL import Image
 
-    image = Image.open(io.BytesIO(data)).convert("RGB")
+    picture = Image.open(io.BytesIO(data), formats=["PNG"])
+    if picture.width * picture.height > _MOST_PIXELS:
+        raise ValueError(f"{picture.width} x {picture.height} pixels, expected at most {_MOST_PIXELS}")
+    image = picture.convert("RGB")
     while True:
         target = io.BytesIO()
         image.quantize(128).save(target, "PNG", optimize=True)

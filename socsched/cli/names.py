@@ -5,7 +5,6 @@ Completion reads the platform or pipeline already on the line; on any error it c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -41,11 +40,13 @@ def _given(ctx: click.Context, *names: str) -> str:
 
 def _plan(ctx: click.Context) -> dict[str, Any]:
     """Return the plan named on the line, as a file or in a result folder; {} if there is none."""
+    from socsched.descriptor.json_file import JsonFile
+
     given = Path(_given(ctx, "plan", "pipeline", "folder"))
     file = given / "plan.json" if given.is_dir() else given
     if file.suffix != ".json":
         return {}
-    document = json.loads(file.read_text(encoding="utf-8"))
+    document = JsonFile.open(file, "plan").data
     return document if isinstance(document, dict) else {}
 
 

@@ -19,15 +19,15 @@ def is_taskset(file: Path) -> bool:
     """Return whether a file is a task set: by its name, or because it has tasks but no field that every plan has."""
     if ".taskset." in file.name:
         return True
-    import json
+    from socsched.descriptor.json_file import JsonFile
 
     if taskset_form(file):
         return True
     if file.suffix != ".json":
         return file.suffix in (".yaml", ".yml") and _has_tasks(file)
     try:
-        data = json.loads(source.read_bytes(file))
-    except (SocschedError, ValueError, RecursionError):
+        data = JsonFile.open(file, "plan").data
+    except SocschedError:
         return False  # loading it as a plan then reports the fault
     return isinstance(data, dict) and "tasks" in data and not {"engines", "pipeline", "platform"} & set(data)
 
@@ -35,8 +35,8 @@ def is_taskset(file: Path) -> bool:
 def _has_tasks(file: Path) -> bool:
     """Return whether a YAML file has tasks at its top level, where a pipeline has stages."""
     try:
-        return any(row.startswith("tasks:") for row in source.read_bytes(file).decode("utf-8").splitlines())
-    except (SocschedError, UnicodeDecodeError):
+        return any(row.startswith("tasks:") for row in decode(source.read_bytes(file), "replace").split("\n"))
+    except SocschedError:
         return False
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from socsched.bounded import read_bytes
+from socsched.descriptor.json_file import JsonFile
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError
 from socsched.runtime.collect import DETECTION_PORTS, class_names, detecting_stages, detections
@@ -58,7 +58,7 @@ def _detections(pipeline: Pipeline, folder: Path) -> Iterator[tuple[int, Mapping
     classes = class_names(pipeline)
     prefixes = detecting_stages(pipeline)
     for line in read_bytes(file, "detections of a run", "run the plan again", _MOST_BYTES).splitlines():
-        found = json.loads(line)
+        found = JsonFile(line, str(file), "run the plan again").data
         prefix, stage = prefixes[found["stage"]], found["stage"]
         kinds = (np.float32, np.float32, np.int32)
         arrays = [np.array(found[port], kind) for port, kind in zip(DETECTION_PORTS, kinds, strict=True)]

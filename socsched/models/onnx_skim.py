@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from socsched.bounded import allowance
+from socsched.bounded import allowance, open_file
 
 PACKED = ".xz"
 _LARGE = 16384
@@ -191,7 +191,7 @@ def _encoded(number: int) -> bytes:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[_Source]:
-    with path.open("rb") as file:
+    with open_file(path, "ONNX file", "check the path") as file:
         yield _Xz(file) if path.suffix == PACKED else file
 
 

@@ -5,7 +5,6 @@ Each part is optional; for a missing part the report gives the reason.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from socsched.cost.roofs import Point, Roof
+from socsched.descriptor.json_file import JsonFile
 from socsched.descriptor.platform import Supply
 from socsched.errors import SocschedError
 from socsched.planning.plan import Plan
+from socsched.reporting.front import read_front
 from socsched.trace.generation import FILES, MADE
 
+_HINT = "simulate or run again with -o, into this folder"
 PARETO = "pareto.json"
 """Output of `socsched plan --pareto -o FILE.json`; if present in a result folder, it becomes part of the report."""
 
@@ -44,21 +46,21 @@ def gather(plan: Plan, folder: Path | None, pipeline: str | None = None, platfor
     roofs, points, supply, why = _rooflines(plan, pipeline, platform)
     if why:
         missing["roofline"] = why
-    front = _document(folder / PARETO) if folder else None
+    front = read_front(folder / PARETO) if folder and (folder / PARETO).exists() else None
     if front is None:
         option = f" --pipeline {shlex.quote(pipeline)}" if pipeline else ""
         missing["front"] = f"socsched report {shlex.quote(str(folder or 'DIR'))} --pareto{option}"
-    made = _document(folder / MADE) if folder else None
-    provenance = {str(key): str(value) for key, value in (made or {}).items() if key != FILES}
-    return Background(roofs, points, front, provenance, missing, supply)
+    return Background(roofs, points, front, _made(folder / MADE) if folder else {}, missing, supply)
 
 
-def _document(file: Path) -> dict[str, Any] | None:
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return document if isinstance(document, dict) else None
+def _made(file: Path) -> dict[str, str]:
+    """Return how a folder was made, besides its files; nothing if it does not say so."""
+    if not file.exists():
+        return {}
+    document = JsonFile.open(file, "file", _HINT).data
+    return (
+        {str(key): str(value) for key, value in document.items() if key != FILES} if isinstance(document, dict) else {}
+    )
 
 
 def _rooflines(

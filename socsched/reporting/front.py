@@ -3,14 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
+from socsched.descriptor.json_file import JsonFile
+from socsched.descriptor.limits import Line, NonNegative, Ns, Positive, Rows, Verdict
 from socsched.reporting import view_model
 from socsched.reporting.charts import WIDTH, Frame
 from socsched.reporting.roofplot import free_place
 from socsched.reporting.svg import element, picture, table, text
 from socsched.units import format_duration, format_power
+
+MOST_POINTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    mode: Line
+    objective: Line
+    verdict: Verdict
+    on_front: bool
+    latency_ns: Ns
+    power_mw: NonNegative
+    energy_uj: NonNegative
+    operations: Mapping[Line, Positive]
+
+
+@dataclass(frozen=True, slots=True)
+class _Front:
+    """What is used of a front's file, as a schema."""
+
+    points: Annotated[tuple[_Point, ...], Rows]
+
+
+def read_front(file: Path) -> Mapping[str, Any]:
+    """Return the document that `reporting.pareto` wrote to a file; DescriptorError lists its faults."""
+    source = JsonFile.open(file, "Pareto front", "write it again with `socsched report DIR --pareto`")
+    count = len(source.load(_Front).points)
+    source.check([(("points",), f"expected at most {MOST_POINTS} points")] if count > MOST_POINTS else [])
+    document: Mapping[str, Any] = source.data
+    return document
 
 
 def front(document: Mapping[str, Any], mode: str) -> str:
@@ -36,7 +70,7 @@ def front(document: Mapping[str, Any], mode: str) -> str:
         body += element("path", d="M" + line, class_="edge reads")
     taken: list[tuple[float, float]] = []
     for number, point in enumerate(points, 1):
-        if point not in shown:
+        if not point["latency_ns"] or not point["power_mw"]:
             continue
         taken.append(free_place(place(point), taken))
         (x, y), (u, v) = taken[-1], place(point)

@@ -15,8 +15,11 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from socsched.bounded import open_file, read_lines
+from socsched.descriptor.json_file import JsonFile
+from socsched.errors import InputError
 from socsched.files import replacing
 
 NAME = "frames.jsonl"
@@ -24,7 +27,10 @@ INTERVAL_S = 0.25
 _BACKLOG = 1024
 _AT_ONCE = 8
 """Detections serialised before the interpreter lock is offered to other threads: some 50 us of work."""
-_FRAME = re.compile(rb'\{"frame": (\d+)')
+_FRAME = re.compile(rb'\{"frame": (\d{1,15})\b')
+_HINT = "run again with -o, into this folder"
+_LONGEST = 64 * 2**20
+"""Bytes of a line: a thousand detections take 100 KiB."""
 
 Part = Mapping[str, Any]
 """Data about a frame, by name; a value may be an iterator of plain data, which writing consumes."""
@@ -100,9 +106,9 @@ def _pieces(frame: int, part: Part) -> Iterator[str]:
 def read_frames(path: str | Path) -> Iterator[dict[str, Any]]:
     """Yield the data of every frame, in frame order, even for a killed run; a truncated line is skipped."""
     places = _places(Path(path))
-    with Path(path).open("rb") as file:
+    with open_file(path, "results of a run", _HINT) as file:
         for _, offsets in sorted(places.items()):
-            yield _merged(_lines(file, offsets))
+            yield _merged(_lines(Path(path), file, offsets))
 
 
 def settle(path: Path) -> None:
@@ -125,18 +131,20 @@ def _places(path: Path) -> dict[int, list[int]]:
     """Return, for every frame, the file offsets of its lines."""
     found: dict[int, list[int]] = {}
     offset = 0
-    with path.open("rb") as file:
-        for line in file:
-            if (match := _FRAME.match(line)) and line.endswith(b"\n"):
-                found.setdefault(int(match[1]), []).append(offset)
-            offset += len(line)
+    for line in read_lines(path, "results of a run", _HINT, _LONGEST):
+        if (match := _FRAME.match(line)) and line.endswith(b"\n"):
+            found.setdefault(int(match[1]), []).append(offset)
+        offset += len(line)
     return found
 
 
-def _lines(file: Any, offsets: Iterable[int]) -> Iterator[dict[str, Any]]:
+def _lines(path: Path, file: BinaryIO, offsets: Iterable[int]) -> Iterator[dict[str, Any]]:
     for offset in offsets:
         file.seek(offset)
-        yield json.loads(file.readline())
+        part = JsonFile(file.readline(_LONGEST), str(path), _HINT).data
+        if not isinstance(part, dict) or not isinstance(part.get("tensors", {}), dict):
+            raise InputError(f"{path}: byte {offset}: expected the results of a frame by name", _HINT)
+        yield part
 
 
 def _merged(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -12,11 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
 
+from socsched.bounded import open_file
 from socsched.descriptor.pipeline import Sensor
 from socsched.errors import InputError
 from socsched.graph.operators import TensorType
+from socsched.models.npz import read_npz, read_shapes
 from socsched.models.pointpillars.scan import SUFFIXES as SCANS
 from socsched.models.pointpillars.scan import Layout, read_scan
 from socsched.runtime.frames import Frame, FrameSource
@@ -30,6 +31,7 @@ SUFFIXES = (*SCANS, ARRAYS, MCAP, *IMAGES)
 POINTS = "points"
 LARGEST = 1 << 30
 """Limit on the bytes of a file's arrays, and on three times an image's pixels: larger files are damaged or hostile."""
+_ARRAYS = "array", f"expected {ARRAYS}"
 _KINDS = {"fp32": "float32", "fp16": "float16", "int8": "int8", "uint8": "uint8", "int32": "int32", "int64": "int64"}
 _HINT = (
     f"expected scans ({', '.join(SCANS)}: rows x, y, z, intensity), images ({', '.join(IMAGES)}), "
@@ -163,7 +165,7 @@ def _image(path: Path) -> Any:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(path) as image:
+        with open_file(path, "image", "write it again as PNG") as file, Image.open(file) as image:
             if 3 * image.width * image.height > LARGEST:
                 raise InputError(f"{path}: {image.width} x {image.height} pixels are too many", "scale it down first")
             pixels = np.asarray(image.convert("RGB"))
@@ -179,7 +181,7 @@ def _free(name: str, kind: TensorType) -> bool:
 
 def _rows(path: Path, ports: Ports) -> int:
     """Return the number of frames an .npz has for `ports`, 0 if it names none of them; only headers are read."""
-    headers = _headers(path)
+    headers = read_shapes(path, *_ARRAYS, LARGEST)
     counts = {}
     for name, kind in ports.items():
         if name not in headers:
@@ -202,35 +204,13 @@ def _rows(path: Path, ports: Ports) -> int:
     return next(iter(counts.values()))
 
 
-def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Return shape and type of every array of an .npz, without reading the arrays."""
-    from numpy.lib import format as npy
-
-    found: dict[str, tuple[tuple[int, ...], str]] = {}
-    try:
-        with ZipFile(path) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
-                raise InputError(f"{path}: more than {LARGEST >> 20} MiB of arrays", "split it into several files")
-            for entry in archive.infolist():
-                with archive.open(entry) as stream:
-                    version = npy.read_magic(stream)
-                    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-                    shape, _, dtype = read(stream)
-                    found[entry.filename.removesuffix(".npy")] = shape, dtype.name
-    except (OSError, ValueError, EOFError, RuntimeError, NotImplementedError, BadZipFile) as error:
-        raise InputError(f"{path}: not a readable file of arrays: {error}", f"expected {ARRAYS}") from None
-    return found
-
-
 def _arrays(path: Path, ports: Ports, row: int) -> dict[str, Any]:
     """Return frame `row` of an .npz whose headers have been checked."""
     import numpy as np
 
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in ports}
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise InputError(f"{path}: not a readable file of arrays: {error}", f"expected {ARRAYS}") from None
+    arrays = read_npz(path, *_ARRAYS, ports, LARGEST)
+    if missing := ports.keys() - arrays.keys():
+        raise InputError(f"{path}: {', '.join(sorted(missing))} is no longer in it", "do not change it during the run")
     found = {}
     for name, array in arrays.items():
         size = len(array) if name == POINTS else ports[name].shape[0]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import io
-import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from socsched.descriptor.json_file import JsonFile
+from socsched.errors import DescriptorError
 from socsched.models.arrays import aligned_zeros
 
 CLOUD, IMAGE, COMPRESSED = "points", "image", "compressed image"
@@ -195,8 +196,15 @@ def _opened(content: bytes) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(pixels.transpose(2, 0, 1)[None])
 
 
+def _json(data: bytes) -> Any:
+    try:
+        return JsonFile(data, "message").data
+    except DescriptorError as error:
+        raise ValueError(error.findings[0].expected) from None
+
+
 def _foxglove_cloud(data: bytes) -> npt.NDArray[np.float32]:
-    message = json.loads(data)
+    message = _json(data)
     fields = {
         entry["name"]: (int(entry["offset"]), _FOXGLOVE_KINDS.get(entry["type"], "")) for entry in message["fields"]
     }
@@ -205,7 +213,7 @@ def _foxglove_cloud(data: bytes) -> npt.NDArray[np.float32]:
 
 
 def _foxglove_image(data: bytes) -> npt.NDArray[np.uint8]:
-    return _opened(base64.b64decode(json.loads(data)["data"], validate=True))
+    return _opened(base64.b64decode(_json(data)["data"], validate=True))
 
 
 def _protobuf(data: bytes) -> dict[int, list[Any]]:

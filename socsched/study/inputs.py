@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from socsched import __version__, resources
+from socsched import __version__, bounded, resources
 from socsched.descriptor.catalog import HOST
 from socsched.descriptor.operator_rules_file import find_rules
 from socsched.descriptor.pipeline import Pipeline
@@ -99,14 +99,18 @@ def _named_by(path: Path, kind: str) -> Iterator[tuple[str, bytes]]:
             rules = engine.get("operators")
             if isinstance(rules, dict) and isinstance(rules.get("rules"), str):
                 rule_file = find_rules(rules["rules"], path.parent)
-                yield f"{PLATFORMS}/rules/{rule_file.name}", rule_file.read_bytes()
+                yield f"{PLATFORMS}/rules/{rule_file.name}", read_bytes(rule_file)
     elif kind == PIPELINES:
         for stage in _mappings(data.get("stages")):
             network = stage.get("onnx")
             if isinstance(network, str):
                 if Path(network).is_absolute() or ".." in Path(network).parts:
                     raise UsageError(f"{path}: {network} is not below the pipeline's folder", "studies ship it along")
-                yield f"{PIPELINES}/{network}", (path.parent / network).read_bytes()
+                yield f"{PIPELINES}/{network}", _network(path.parent / network)
+
+
+def _network(file: Path) -> bytes:
+    return bounded.read_bytes(file, "ONNX file", "studies ship it along", 2**31)
 
 
 def _mappings(value: Any) -> list[dict[str, Any]]:

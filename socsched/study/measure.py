@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from socsched.descriptor.json_file import JsonFile
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError, UsageError
 from socsched.planning.plan import Plan, Task
@@ -61,7 +62,7 @@ def measure_selected(done: Sweep, tracker: str, scans: Path | None, note: Callab
     boards = _boards(host, port, {how.keys.get(row["platform"], row["platform"]) for row in rows})
     wanted = list(_wanted(done, rows, scans, note))
     folder = done.folder / "measured"
-    measured = {name: json.loads((folder / f"{name}.json").read_bytes()) for name in _kept(folder)}
+    measured = {name: JsonFile.open(folder / f"{name}.json", "measurement").data for name in _kept(folder)}
     items = {w.item.name: w.item for w in wanted if w.item.name not in measured}
     if items:
         note(f"{len(items)} stages are measured on {boards} boards")

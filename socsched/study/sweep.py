@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from socsched.bounded import read_bytes
 from socsched.descriptor.catalog import HOST, get_platform
 from socsched.descriptor.study import Study
 from socsched.descriptor.study_file import resolve_path
@@ -28,6 +29,8 @@ from socsched.study.work import Job, Planned, open_inputs, plan_key, unpack
 
 CHUNK = 16
 """Configurations per job: enough to amortise the cost of dispatch, few enough to lose little work."""
+
+_MOST_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,10 @@ class Sweep:
 
     def planned(self, key: str) -> Planned:
         """Return a plan by its key."""
-        return unpack(plan_file(self.folder, key).read_bytes(), self.folder / "inputs")
+        return unpack(
+            read_bytes(plan_file(self.folder, key), "plan of a sweep", "run the sweep again", _MOST_BYTES),
+            self.folder / "inputs",
+        )
 
     def opened(self) -> Opened:
         """Return the inputs for reading."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched import __version__
+from socsched.bounded import allowance, gunzip
 from socsched.descriptor.platform import Platform
 from socsched.descriptor.study import Study
 from socsched.errors import MachineError, SocschedError, of_machine
@@ -190,7 +191,7 @@ def unpack(packed: bytes, folder: Path) -> Planned:
     """Return the plan and facts from the bytes of `pack`."""
     from socsched.planning.io import from_document
 
-    text = gzip.decompress(packed).decode().replace(_PLACE, json.dumps(str(folder))[1:-1])
+    text = gunzip(packed, allowance(len(packed))).decode().replace(_PLACE, json.dumps(str(folder))[1:-1])
     document = json.loads(text)
     return Planned(from_document(document["plan"]), document["facts"], document["throttle_mc"])
 

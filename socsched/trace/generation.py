@@ -5,11 +5,11 @@ It is put in place before the files it names, so that an interrupted update can 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from socsched.descriptor.json_file import JsonFile
 from socsched.errors import InputError
 from socsched.files import file_digest
 
@@ -39,12 +39,9 @@ def require_one(folder: Path, names: Iterable[str]) -> None:
 
 def _told(folder: Path) -> dict[str, Any]:
     """Return the digests a folder was written with; empty for a folder older than this feature."""
-    try:
-        document = json.loads((folder / MADE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not (folder / MADE).exists():
         return {}
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{folder / MADE}: cannot be read: {error}", _HINT) from None
+    document = JsonFile.open(folder / MADE, "list of files", _HINT).data
     digests = document.get(FILES, {}) if isinstance(document, dict) else None
     if not isinstance(digests, dict):
         raise InputError(f"{folder / MADE}: expected names of files and their sha256 in {FILES!r}", _HINT)

@@ -117,7 +117,7 @@ def test_damaged_files_are_frames_that_cannot_be_used(stack: Pipeline, tmp_path:
     (tmp_path / "b.npz").write_bytes(b"PK\x03\x04 nothing")
     frame: Frame = sources(stack, bindings(stack), [tmp_path / "a.png"], 0)["camera"].frame(0)
     assert "not a readable image" in frame.problem
-    with pytest.raises(InputError, match="not a readable file of arrays"):
+    with pytest.raises(InputError, match="not a readable array file"):
         fed(tmp_path / "b.npz")
 
 

@@ -10,7 +10,7 @@ namespace socsched {
 namespace {
 
 constexpr Ns MS = 1'000'000, PATIENCE = 10'000 * MS;  // see socsched/runtime/monitor.py
-constexpr size_t MOST_QUEUE = 4096, MOST_JOBS = 1 << 18, RING_WORDS = size_t{1} << 20;
+constexpr size_t MOST_QUEUE = 4096, MOST_JOBS = 1 << 18, RING_WORDS = size_t{1} << 20, MOST_TASKS = 40'000;
 
 // The memory for all jobs that can exist at once: those waiting in full queues, running, and arriving in one instant.
 Store::Size size_of(const std::vector<std::unique_ptr<Wiring>>& wirings, int sources, size_t data, int in_flight) {
@@ -37,6 +37,9 @@ Store::Size size_of(const std::vector<std::unique_ptr<Wiring>>& wirings, int sou
 Control::Control(const Settings& settings, Names& names) : settings_(settings), names_(names) {
   plans_.push_back(std::make_unique<Plan>(read_plan(settings.plan, names)));
   for (const std::string& path : settings.limp_home) plans_.push_back(std::make_unique<Plan>(read_plan(path, names)));
+  size_t tasks = 0;
+  for (const auto& plan : plans_)
+    if ((tasks += plan->tasks.size()) > MOST_TASKS) throw Failure(USAGE, "the plans have more than 40,000 tasks together", "use fewer limp-home plans");
   std::vector<const Plan*> plans;
   for (const auto& plan : plans_) plans.push_back(plan.get());
   sources_ = std::make_unique<Sources>(plans, names.count());

@@ -1,6 +1,7 @@
 #include "cpu_program.hpp"
 
 #include <dlfcn.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 #include <cstring>
@@ -32,7 +33,11 @@ void* take_workspace(int, int, uint64_t bytes, int, int) {
       block.taken = true;
       return block.memory.get();
     }
-  workspace.blocks.push_back({socsched::allocate(bytes), bytes, true});
+  try {
+    workspace.blocks.push_back({socsched::allocate(bytes), bytes, true});
+  } catch (const std::exception&) {
+    return nullptr;  // the kernel reports it; it cannot be unwound
+  }
   return workspace.blocks.back().memory.get();
 }
 
@@ -152,6 +157,7 @@ void CpuProgram::read_tensor(const JsonField& from) {
   if (bytes > static_cast<double>(MOST_BYTES)) from["shape"].fail("expected at most 64 GiB");
   place.bytes = static_cast<uint64_t>(bytes);
   place.offset = static_cast<uint64_t>(from["offset"].integer(0, MOST_BYTES));
+  if (place.offset % (form.array.dtype.bits / 8)) from["offset"].fail("expected a multiple of the size of its numbers");
   if (place.space != INPUTS && place.offset + place.bytes > bytes_[place.space]) from["offset"].fail("expected a place in the " + space);
 }
 
@@ -166,9 +172,12 @@ void CpuProgram::load(const std::string& library, const std::string& constants) 
   supply(code, "__TVMBackendParallelLaunch", &launch_in_parallel);
   supply(code, "__TVMBackendAllocWorkspace", &take_workspace);
   supply(code, "__TVMBackendFreeWorkspace", &return_workspace);
-  for (const Space space : {MEMORY, CONSTANTS}) owned_[space] = allocate(bytes_[space]);
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(constants.c_str(), "rb"), [](std::FILE* f) { return f ? std::fclose(f) : 0; });
-  if (!file || std::fread(owned_[CONSTANTS].get(), 1, bytes_[CONSTANTS], file.get()) != bytes_[CONSTANTS])
+  struct stat status;
+  const bool whole = file && fstat(fileno(file.get()), &status) == 0 && S_ISREG(status.st_mode) && static_cast<uint64_t>(status.st_size) >= bytes_[CONSTANTS];
+  for (const Space space : {MEMORY, CONSTANTS})
+    if (whole) owned_[space] = allocate(bytes_[space]);
+  if (!whole || std::fread(owned_[CONSTANTS].get(), 1, bytes_[CONSTANTS], file.get()) != bytes_[CONSTANTS])
     throw Failure(USAGE, constants + ": cannot be read, or is shorter than its launch list says", "compile the stage again");
   for (size_t i = 0; i < tensors_.size(); i++)
     if (const Place& place = places_[i]; place.space == MEMORY || place.space == CONSTANTS)
@@ -198,6 +207,9 @@ const std::string& CpuProgram::run(const std::vector<const Tensor*>& inputs, voi
   }
   for (size_t i = 0; i < inputs_.size(); i++)
     if (inputs[i]->type.bytes() != used_bytes(tensors_[inputs_[i]])) return error_ = "an input has another size than was compiled";
+  for (size_t i = 0; i < tensors_.size(); i++)
+    if (places_[i].space == INPUTS && places_[i].offset + used_bytes(tensors_[i]) > inputs[places_[i].input]->type.bytes())
+      return error_ = "an input is shorter than what kernels read of it";
   for (const Call& call : calls_) {
     tvm::Any result{};
     raised[0] = 0;

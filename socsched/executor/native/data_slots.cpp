@@ -4,12 +4,22 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <sys/stat.h>
 
 #include "failure.hpp"
 
 namespace socsched {
 
+size_t DataSlots::bytes(const StageSettings& stage) {
+  size_t total = 0;
+  if (stage.kind == "host")
+    for (const TensorType& type : stage.outputs)
+      if (__builtin_add_overflow(total, type.bytes(), &total)) return TOO_LARGE;
+  return total;
+}
+
 DataSlots::DataSlots(size_t count, const StageSettings& stage) : stage_(stage) {
+  require_room(bytes(stage), count, stage.title.empty() ? "a stage" : stage.title);
   while (slots_.size() < count) add();
 }
 
@@ -49,6 +59,17 @@ SensorFrames::SensorFrames(const SensorSettings& settings) : settings_(settings)
   std::FILE* const file = std::fopen(settings.file.c_str(), "rb");
   if (!file) throw Failure(USAGE, settings.file + ": cannot be read: " + std::strerror(errno), "start the run again");
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> closes(file, std::fclose);
+  struct stat status;
+  if (fstat(fileno(file), &status) != 0 || !S_ISREG(status.st_mode)) throw Failure(USAGE, settings.file + ": expected a file", "start the run again");
+  size_t total = 0;
+  const auto count = [&](const FrameSettings& frame) {
+    for (const TensorType& type : frame.ports)
+      if (__builtin_add_overflow(total, type.bytes(), &total) || total > static_cast<size_t>(status.st_size))
+        throw Failure(USAGE, settings.file + ": is shorter than its frames", "start the run again");
+  };
+  for (const FrameSettings& frame : settings.frames) count(frame);
+  count(settings.warm);
+  require_room(total, 1, settings.file);
   const auto read = [&](const FrameSettings& from, Data& to) {
     for (const TensorType& type : from.ports) {
       Memory& memory = memory_.emplace_back(allocate(type.bytes()));

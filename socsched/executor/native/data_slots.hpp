@@ -15,6 +15,9 @@ class DataSlots {
  public:
   DataSlots(size_t count, const StageSettings& stage);
 
+  // The memory of a slot of a stage whose outputs have a place from the start.
+  static size_t bytes(const StageSettings& stage);
+
   // A free slot; one is added if more frames are in progress than were expected.
   Data* take();
 
@@ -44,7 +47,7 @@ class DataSlots {
 // The frames of a sensor, read before the run.
 class SensorFrames {
  public:
-  // Failure if the file is shorter than its frames or cannot be read.
+  // Failure if the file is shorter than its frames or cannot be read, before memory is taken.
   explicit SensorFrames(const SensorSettings& settings);
 
   Data* frame(int64_t number) { return &frames_[static_cast<size_t>(number) % frames_.size()]; }

@@ -8,13 +8,13 @@ namespace {
 
 // Whether a tensor has the shape that a stage takes; a fixed size may be divided among axes in another way.
 bool fits(const TensorType& wanted, const TensorType& found) {
-  bool fixed = true, equal = wanted.rank == found.rank;
+  if (wanted.fixed()) return wanted.elements() >= 0 && wanted.elements() == found.elements();
+  bool equal = wanted.rank == found.rank;
   for (int i = 0; i < wanted.rank; i++) {
     const int64_t size = wanted.shape[static_cast<size_t>(i)];
-    fixed &= size >= 0;
-    equal &= i < found.rank && (size < 0 || size == found.shape[static_cast<size_t>(i)]);
+    equal &= size < 0 || size == found.shape[static_cast<size_t>(i)];
   }
-  return fixed ? wanted.elements() == found.elements() : equal;
+  return equal;
 }
 
 // Brings the outputs of another stage into other data types and layouts, port by port.
@@ -28,9 +28,7 @@ class ConvertStage : public DataStage {
       const Tensor* const from = arriving(job, i);
       if (!from) return Progress::failed;
       Tensor& to = job.output->ports[wanted.port];
-      to.type = from->type;
-      to.type.dtype = wanted.type.dtype;
-      to.type.layout = wanted.type.layout;
+      to.type = from->type.form(wanted.type);
       to.data = place_.slots.room(*job.output, wanted.port, to.type.bytes());
       if (!convert(*from, to)) return fail("no conversion between these data types");
     }
@@ -73,12 +71,11 @@ const Tensor* DataStage::input(const Job& job, size_t number) {
   }
   if (found->type.lies_as(wanted.type)) return found;
   Converted& own = converted_[number];
-  own.tensor.type = found->type;
-  own.tensor.type.dtype = wanted.type.dtype;
-  own.tensor.type.layout = wanted.type.layout;
-  if (own.bytes < own.tensor.type.bytes()) {
-    own.bytes = own.tensor.type.bytes() * 5 / 4;  // sizes vary a little between frames
-    own.memory = allocate(own.bytes);
+  own.tensor.type = found->type.form(wanted.type);
+  if (const size_t bytes = own.tensor.type.bytes(); own.bytes < bytes) {
+    require_room(bytes, 1, place_.task.name);
+    own.memory = allocate(bytes + bytes / 4);  // sizes vary a little between frames
+    own.bytes = bytes + bytes / 4;
   }
   own.tensor.data = own.memory.get();
   if (convert(*found, own.tensor)) return &own.tensor;

@@ -15,6 +15,7 @@ namespace socsched {
 
 namespace {
 
+constexpr size_t MOST_SOURCES = 64;
 constexpr size_t MOST_WORDS = size_t{1} << 16;  // of a record; a quarter of a ring
 
 // Nine digits hold a float exactly.  Values of usual size are scaled to an integer of nine digits: its error, a hundredth
@@ -49,6 +50,7 @@ Detections::~Detections() {
 }
 
 size_t Detections::add(const std::string& stage) {
+  if (sources_.size() == MOST_SOURCES) throw Failure(USAGE, "more than 64 stages have boxes to record", "record fewer of them");
   if (file_ < 0) {
     file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (file_ < 0) throw Failure(MACHINE, path_ + ": cannot be written: " + std::strerror(errno), "check permissions and free space");
@@ -63,6 +65,8 @@ void Detections::note(size_t stage, int64_t frame, const Data& outputs) {
   Source& source = *sources_[stage];
   const Tensor &boxes = outputs.ports[0], &scores = outputs.ports[1], &labels = outputs.ports[2];
   const int64_t count = scores.type.shape[0], width = boxes.type.shape[1];
+  const bool whole = boxes.data && scores.data && labels.data && boxes.type.elements() == count * width && labels.type.shape[0] == count;
+  if (!whole) return source.ring.write(Record::job, nullptr, SIZE_MAX >> 16);  // counts as lost
   const size_t bytes = static_cast<size_t>(count) * static_cast<size_t>(width + 2) * 4, words = 3 + (bytes + 7) / 8;
   if (words > source.words.size()) return source.ring.write(Record::job, nullptr, SIZE_MAX >> 16);  // counts as lost
   int64_t* const to = source.words.data();

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <string>
 #include <sys/prctl.h>
 
@@ -103,17 +104,34 @@ int run(int count, char** values) {
   if (arguments.horizon >= 0) settings.horizon = arguments.horizon;
   Control control(settings, names);
   if (!arguments.references.empty()) return selftest(control, arguments.references, arguments.repeat) ? OK : MACHINE;
-  Journal journal(arguments.folder + "/journal.jsonl", control, file_digest(settings.plan));
+  const std::string record = arguments.folder + "/journal.jsonl", boxes = arguments.folder + "/detections.jsonl";
+  Journal journal(record, control, file_digest(settings.plan));
+  const auto complete = [&](const std::string& file, const std::string& error) {
+    if (!error.empty()) throw Failure(MACHINE, file + ": cannot be written: " + error, "free space on its disk: what is missing cannot be recovered");
+  };
   const std::string summary = arguments.folder + "/executed.json";
   std::remove(summary.c_str());  // that of an earlier run
   if (arguments.is_virtual) {
     write_summary(summary, control, run_virtually(control, journal), 0, journal.error(), control.notices());
+    complete(record, journal.error());
   } else {
-    Detections detections(arguments.folder + "/detections.jsonl");
-    RealRun real(control, journal, detections);
-    const Ns duration = real.run();
-    write_summary(summary, control, duration, real.origin(), journal.error(), real.notices());
-    if (real.hung()) std::_Exit(control.failure().empty() ? OK : MACHINE);  // a thread is still in its stage
+    Detections detections(boxes);
+    std::unique_ptr<RealRun> real;
+    try {
+      real = std::make_unique<RealRun>(control, journal, detections);
+    } catch (const std::exception&) {  // nothing has run
+      std::remove(record.c_str());
+      std::remove(boxes.c_str());
+      throw;
+    }
+    const Ns duration = real->run();
+    write_summary(summary, control, duration, real->origin(), journal.error(), real->notices());
+    if (real->hung()) {  // a thread is still in its stage
+      if (!journal.error().empty()) std::fprintf(stderr, "error: %s: cannot be written: %s\n", record.c_str(), journal.error().c_str());
+      std::_Exit(control.failure().empty() && journal.error().empty() ? OK : MACHINE);
+    }
+    complete(record, journal.error());
+    complete(boxes, detections.error());
   }
   return control.failure().empty() ? OK : MACHINE;
 }

@@ -23,14 +23,19 @@ class NetworkStage : public DataStage {
     for (size_t i = 0; i < inside_.size(); i++) {
       inside_[i].tensor.type = settings().code_inputs[i];
       if (settings().code_inputs[i].lies_as(settings().inputs[i].type)) continue;
-      inside_[i].memory = allocate(largest(settings().code_inputs[i]).bytes());
+      inside_[i].bytes = largest(settings().code_inputs[i]).bytes();
+      inside_[i].memory = allocate(inside_[i].bytes);
       inside_[i].tensor.data = inside_[i].memory.get();
     }
+    size_t room = 0;
     for (size_t port = 0; port < settings().outputs.size(); port++) {
-      relaid_ |= !settings().code_outputs[port].lies_as(settings().outputs[port]);
-      if (largest(settings().code_outputs[port]).bytes() != program_->outputs()[port].bytes)
+      const TensorType code = largest(settings().code_outputs[port]), given = largest(settings().outputs[port]);
+      relaid_ |= !code.lies_as(given);
+      if (code.bytes() != program_->outputs()[port].bytes || code.form(given).bytes() != given.bytes() || !given.fixed())
         throw Failure(USAGE, place_.task.name + ": its launch list has other outputs than the settings", "write the settings again");
+      room += given.bytes();
     }
+    require_room(relaid_ ? room : program_->results_bytes(), place_.slots.count(), place_.task.name);
     if (relaid_) results_ = allocate(program_->results_bytes());
     for (size_t i = 0; i < place_.slots.count(); i++) make_room(*place_.slots.slot(i));
   }
@@ -41,7 +46,7 @@ class NetworkStage : public DataStage {
       if (!operands_[i]) return Progress::failed;
       if (!inside_[i].memory) continue;
       const TensorType& code = settings().code_inputs[i];
-      if (operands_[i]->type.rank != code.rank || (code.shape[0] < 0 && operands_[i]->type.shape[0] > program_->most_rows()))
+      if (operands_[i]->type.rank != code.rank || operands_[i]->type.form(code).bytes() > inside_[i].bytes)
         return fail("data from " + settings().inputs[i].from + " have another shape than was compiled");
       if (!convert(*operands_[i], inside_[i].tensor)) return fail("no conversion between its data types");
       operands_[i] = &inside_[i].tensor;
@@ -71,6 +76,7 @@ class NetworkStage : public DataStage {
   struct Inside {
     Tensor tensor;
     Memory memory;  // none for an input that kernels take as it is
+    size_t bytes = 0;
   };
 
   const StageSettings& settings() const { return place_.settings; }

@@ -125,11 +125,11 @@ void check_cycles(const JsonField& tasks, const Plan& plan) {
 }
 
 void read_transitions(const JsonField& root, Plan& plan, const Names& names) {
-  for (const JsonField& entry : root["transitions"].items(MOST_TASKS)) {
-    const std::string& task = entry["task"].text(MOST_NAME);
-    for (Task& found : plan.tasks)
-      if (found.name == task) found.replaces = names.find(entry["source"].text(MOST_NAME));
-  }
+  std::unordered_map<std::string, Task*> tasks;
+  for (Task& task : plan.tasks) tasks[task.name] = &task;
+  for (const JsonField& entry : root["transitions"].items(MOST_TASKS))
+    if (const auto found = tasks.find(entry["task"].text(MOST_NAME)); found != tasks.end())
+      found->second->replaces = names.find(entry["source"].text(MOST_NAME));
 }
 
 }  // namespace
@@ -155,14 +155,14 @@ Plan read_plan(const std::string& path, Names& names) {
     plan.seats += plan.engines.back().lanes;
     if (plan.seats > MOST_SEATS) entry.fail("expected at most 4,096 lanes on all engines together");
   }
+  std::set<std::string> sensors;
   for (const JsonField& entry : root["sensors"].items(MOST_TASKS)) {
     Sensor sensor;
     sensor.name = name_of(entry["name"]);
     sensor.period = entry["period_ns"].integer(1, MOST_NS);
     sensor.offset = entry["offset_ns"].integer(0, MOST_NS);
     sensor.provider = names.number(sensor.name);
-    for (const Sensor& other : plan.sensors)
-      if (other.name == sensor.name) entry["name"].fail("expected each name once");
+    if (!sensors.insert(sensor.name).second) entry["name"].fail("expected each name once");
     plan.sensors.push_back(sensor);
   }
   const JsonField tasks = root["tasks"];

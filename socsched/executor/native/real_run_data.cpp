@@ -1,5 +1,6 @@
 // Data of a run in real time: slots of stages, frames of sensors, and the warm-up, which runs every stage before time zero.
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 
 #include "failure.hpp"
@@ -12,19 +13,17 @@ namespace {
 constexpr size_t MOST_SLOTS = 16;  // made before the run; more are added if they are needed
 constexpr int WARM_FRAMES = 3;
 
-bool contains(const std::vector<int>& list, int entry) { return std::find(list.begin(), list.end(), entry) != list.end(); }
-
-// The number of jobs that may hold outputs of a task at once: its own, those waiting for it, and the latest sampled one.
-size_t holders(const Wiring& wiring, const Task& task) {
-  size_t count = 2;
-  const int provider = task.replaces >= 0 ? task.replaces : task.provider;
-  for (const Task& other : wiring.plan.tasks) {
-    const size_t number = static_cast<size_t>(other.number);
-    if (!contains(wiring.needs[number], provider) && !contains(wiring.carry[number], provider)) continue;
-    count += std::min(static_cast<size_t>(other.queue), MOST_SLOTS) + 1;
-    if (other.after.size() > 1) count++;
+// By provider, the number of jobs that may hold its outputs at once: its own, those waiting for it, and the latest sampled one.
+std::vector<size_t> holders(const Wiring& wiring, int providers) {
+  std::vector<size_t> counts(static_cast<size_t>(providers), 2);
+  for (const Task& task : wiring.plan.tasks) {
+    const std::vector<int>&needed = wiring.needs[static_cast<size_t>(task.number)], &carried = wiring.carry[static_cast<size_t>(task.number)];
+    std::vector<int> held;
+    std::set_union(needed.begin(), needed.end(), carried.begin(), carried.end(), std::back_inserter(held));
+    for (const int provider : held) counts[static_cast<size_t>(provider)] += std::min(static_cast<size_t>(task.queue), MOST_SLOTS) + 1 + (task.after.size() > 1);
   }
-  return std::min(count, MOST_SLOTS);
+  for (size_t& count : counts) count = std::min(count, MOST_SLOTS);
+  return counts;
 }
 
 }  // namespace
@@ -34,10 +33,11 @@ void RealRun::make_slots() {
   for (int version = 0; version < control_.versions(); version++) {
     slots_.emplace_back();
     computes_.emplace_back();
+    const std::vector<size_t> counts = holders(control_.wiring(version), control_.names().count());
     for (const Task& task : control_.plan(version).tasks) {
       const StageSettings& stage = settings.stage(version, task.name);
       computes_.back().push_back(stage.computes());
-      slots_.back().push_back(std::make_unique<DataSlots>(holders(control_.wiring(version), task), stage));
+      slots_.back().push_back(std::make_unique<DataSlots>(counts[static_cast<size_t>(task.replaces >= 0 ? task.replaces : task.provider)], stage));
     }
   }
   frames_.resize(data_.size());

@@ -10,7 +10,7 @@ namespace socsched {
 
 namespace {
 
-constexpr size_t MOST = 100'000, LONGEST = 4000;
+constexpr size_t MOST = 100'000, LONGEST = 4000, MOST_PLANS = 64;
 
 Term term_of(const JsonField& from) {
   const std::string name = from.one_of(term_names());
@@ -66,7 +66,7 @@ Settings read_settings(const std::string& path, Names& names) {
   root["version"].integer(1, 1);
   Settings settings;
   settings.plan = path_next_to(path, root["plan"].text(LONGEST));
-  for (const std::string& name : root["limp_home"].texts(1000, LONGEST)) settings.limp_home.push_back(path_next_to(path, name));
+  for (const std::string& name : root["limp_home"].texts(MOST_PLANS, LONGEST)) settings.limp_home.push_back(path_next_to(path, name));
   for (const auto& [policy, terms] : root["orders"].fields(1000)) {
     const std::vector<JsonField> both = terms.items(2);
     if (both.size() != 2) terms.fail("expected two terms");
@@ -80,7 +80,7 @@ Settings read_settings(const std::string& path, Names& names) {
   for (const auto& [task, needed] : root["needs"].fields(MOST)) settings.needs[task] = needed.texts(MOST, LONGEST);
   settings.stages = read_stages(root["stages"], path);
   if (root.has("limp_home_stages"))
-    for (const JsonField& stages : root["limp_home_stages"].items(1000)) settings.limp_home_stages.push_back(read_stages(stages, path));
+    for (const JsonField& stages : root["limp_home_stages"].items(MOST_PLANS)) settings.limp_home_stages.push_back(read_stages(stages, path));
   if (root.has("inputs")) settings.inputs = read_inputs(root["inputs"], path);
   for (const auto& [engine, lanes] : root["processors"].fields(1024))
     for (const JsonField& lane : lanes.items(1024))

@@ -8,22 +8,27 @@ namespace {
 
 constexpr size_t MOST = 100'000, LONGEST = 4000, MOST_PORTS = 64;
 
-void read_shape(const JsonField& from, TensorType& type) {
+// Read a shape; `free`: how many sizes, from the first on, may be -1.
+void read_shape(const JsonField& from, TensorType& type, int free) {
   double elements = 1;
   for (const JsonField& size : from.items(MOST_RANK)) {
     const int64_t value = size.integer(-1, MOST_ELEMENTS);
+    if (value < 0 && type.rank >= free) from.fail("expected a fixed size");
     type.shape[static_cast<size_t>(type.rank++)] = value;
     elements *= static_cast<double>(std::max(value, int64_t{1}));
   }
   if (elements > static_cast<double>(MOST_ELEMENTS)) from.fail("expected at most 2^31 elements");
+  TensorType one = type;
+  std::replace(one.shape.begin(), one.shape.begin() + one.rank, int64_t{-1}, int64_t{1});
+  if (one.bytes() == TOO_LARGE) from.fail("expected at most 4 GiB with this layout");
 }
 
-TensorType read_type(const JsonField& from) {
+TensorType read_type(const JsonField& from, int free) {
   TensorType type;
   const std::string dtype = from["dtype"].one_of(dtype_names());
   type.dtype = static_cast<Dtype>(std::find(dtype_names().begin(), dtype_names().end(), dtype) - dtype_names().begin());
   if (!parse_layout(from["layout"].text(LONGEST), type.layout)) from["layout"].fail("expected NCHW, NHWC or NCHW16c, each with +1 for a border");
-  read_shape(from["shape"], type);
+  read_shape(from["shape"], type, free);
   return type;
 }
 
@@ -50,7 +55,7 @@ void read_network(const JsonField& from, const std::string& path, StageSettings&
     std::vector<TensorType>& types = side[5] == 'i' ? stage.code_inputs : stage.code_outputs;
     const std::vector<JsonField> entries = from[side].items(MOST_PORTS);
     if (entries.size() != types.size()) from[side].fail("expected a form for each");
-    for (size_t i = 0; i < types.size(); i++) types[i] = read_type(entries[i]);
+    for (size_t i = 0; i < types.size(); i++) types[i] = read_type(entries[i], 1);
   }
 }
 
@@ -77,6 +82,12 @@ void read_engine(const JsonField& from, const std::string& path, StageSettings& 
   for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.output_names.push_back(entry["name"].text(LONGEST));
 }
 
+// Whether outputs begin with boxes [n, width], scores [n] and labels [n].
+bool are_detections(const std::vector<TensorType>& outputs) {
+  const auto is = [&](size_t port, Dtype dtype, int rank) { return outputs[port].dtype == dtype && outputs[port].rank == rank; };
+  return outputs.size() >= 3 && is(0, Dtype::fp32, 2) && is(1, Dtype::fp32, 1) && is(2, Dtype::int32, 1);
+}
+
 StageSettings read_stage(const JsonField& from, const std::string& path) {
   StageSettings stage;
   stage.kind = from["kind"].one_of({"spin", "sleep", "call", "host", "network", "convert", "cuda", "engine"});
@@ -88,14 +99,14 @@ StageSettings read_stage(const JsonField& from, const std::string& path) {
   if (stage.kind == "host") stage.params = read_bytes(from["params"]);
   if (!stage.computes()) return stage;
   for (const JsonField& entry : from["inputs"].items(MOST_PORTS))
-    stage.inputs.push_back({entry["from"].text(LONGEST), static_cast<size_t>(entry["port"].integer(0, MOST_PORTS - 1)), read_type(entry)});
+    stage.inputs.push_back({entry["from"].text(LONGEST), static_cast<size_t>(entry["port"].integer(0, MOST_PORTS - 1)), read_type(entry, MOST_RANK)});
   if (stage.kind != "convert")
-    for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.outputs.push_back(read_type(entry));
+    for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.outputs.push_back(read_type(entry, stage.kind == "host" ? 0 : 1));
   if (stage.kind == "network") read_network(from, path, stage);
   if (stage.kind == "cuda") read_cuda(from, path, stage);
   if (stage.kind == "engine") read_engine(from, path, stage);
   if (from.has("records")) stage.records = from["records"].boolean();
-  if (stage.records && stage.outputs.size() < 3) from["records"].fail("expected false without three outputs");
+  if (stage.records && !are_detections(stage.outputs)) from["records"].fail("expected false: the first outputs are no boxes, scores and labels");
   return stage;
 }
 
@@ -108,9 +119,7 @@ FrameSettings read_frame(const JsonField& from, const std::vector<TensorType>& p
   for (size_t i = 0; i < ports.size(); i++) {
     TensorType type = ports[i];
     type.rank = 0;
-    read_shape(shapes[i], type);
-    for (int axis = 0; axis < type.rank; axis++)
-      if (type.shape[static_cast<size_t>(axis)] < 0) shapes[i].fail("expected sizes of at least 0");
+    read_shape(shapes[i], type, 0);
     frame.ports.push_back(type);
   }
   return frame;
@@ -134,7 +143,7 @@ std::map<std::string, SensorSettings> read_inputs(const JsonField& from, const s
   for (const auto& [name, entry] : from.fields(MOST)) {
     SensorSettings& sensor = inputs[name];
     std::vector<TensorType> ports;
-    for (const JsonField& port : entry["ports"].items(MOST_PORTS)) ports.push_back(read_type(port));
+    for (const JsonField& port : entry["ports"].items(MOST_PORTS)) ports.push_back(read_type(port, MOST_RANK));
     sensor.file = path_next_to(path, entry["file"].text(LONGEST));
     for (const JsonField& frame : entry["frames"].items(MOST)) sensor.frames.push_back(read_frame(frame, ports));
     sensor.warm = read_frame(entry["warm"], ports);

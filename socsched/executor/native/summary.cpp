@@ -42,8 +42,10 @@ void write_summary(const std::string& path, const Control& control, Ns duration,
   std::FILE* const file = std::fopen(aside.c_str(), "wb");
   bool written = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (file) written &= std::fclose(file) == 0;
-  if (!written || std::rename(aside.c_str(), path.c_str()) != 0)
-    throw Failure(MACHINE, path + ": cannot be written: " + std::strerror(errno), "check permissions and free space");
+  if (written && std::rename(aside.c_str(), path.c_str()) == 0) return;
+  const int reason = errno;
+  std::remove(aside.c_str());
+  throw Failure(MACHINE, path + ": cannot be written: " + std::strerror(reason), "check permissions and free space");
 }
 
 }  // namespace socsched

@@ -1,15 +1,29 @@
 #include "tensor.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+
+#include "failure.hpp"
 
 namespace socsched {
 
 namespace {
 
 constexpr size_t ALIGNMENT = 64;
+
+std::atomic<size_t> taken{0};  // bytes of all tensors
+
+// The product of sizes and a first factor; TOO_LARGE if a size is negative or the product exceeds MOST_MEMORY.
+size_t product(size_t first, const int64_t* sizes, int count) {
+  if (std::find(sizes, sizes + count, 0) != sizes + count && std::none_of(sizes, sizes + count, [](int64_t size) { return size < 0; })) return 0;
+  size_t total = first;
+  for (int i = 0; i < count; i++)
+    if (sizes[i] < 0 || __builtin_mul_overflow(total, static_cast<size_t>(sizes[i]), &total) || total > MOST_MEMORY) return TOO_LARGE;
+  return total;
+}
 
 uint32_t bits_of(float value) {
   uint32_t bits;
@@ -131,10 +145,13 @@ bool parse_layout(const std::string& name, Layout& layout) {
   return at == name.size() && layout.border >= 0;
 }
 
+bool TensorType::fixed() const {
+  return std::all_of(shape.begin(), shape.begin() + rank, [](int64_t size) { return size >= 0; });
+}
+
 int64_t TensorType::elements() const {
-  int64_t count = 1;
-  for (int i = 0; i < rank; i++) count *= shape[static_cast<size_t>(i)];
-  return count;
+  const size_t count = product(1, shape.data(), rank);
+  return count == TOO_LARGE ? -1 : static_cast<int64_t>(count);
 }
 
 int TensorType::physical(std::array<int64_t, MOST_RANK>& out) const {
@@ -156,23 +173,40 @@ int TensorType::physical(std::array<int64_t, MOST_RANK>& out) const {
 size_t TensorType::bytes() const {
   std::array<int64_t, MOST_RANK> sizes{};
   const int count = physical(sizes);
-  size_t bytes = size_of(dtype);
-  for (int i = 0; i < count; i++) bytes *= static_cast<size_t>(sizes[static_cast<size_t>(i)]);
-  return bytes;
+  return fixed() ? product(size_of(dtype), sizes.data(), count) : TOO_LARGE;
+}
+
+TensorType TensorType::form(const TensorType& other) const {
+  TensorType made = *this;
+  made.dtype = other.dtype;
+  made.layout = other.layout;
+  return made;
 }
 
 bool TensorType::lies_as(const TensorType& other) const {
   return dtype == other.dtype && (rank != 4 || layout == other.layout);
 }
 
-void FreeMemory::operator()(void* memory) const { std::free(memory); }
+void FreeMemory::operator()(void* memory) const {
+  std::free(memory);
+  taken -= bytes;
+}
+
+void require_room(size_t bytes, size_t count, const std::string& what) {
+  size_t total;
+  const size_t used = taken;
+  if (__builtin_mul_overflow(bytes, count, &total) || total > MOST_MEMORY || used > MOST_MEMORY - total)
+    throw Failure(USAGE, what + ": the tensors of a run would take more than " + std::to_string(MOST_MEMORY >> 30) + " GiB", "expected smaller outputs, or shorter queues");
+}
 
 Memory allocate(size_t bytes) {
+  require_room(bytes, 1, "a tensor");
   const size_t whole = (std::max(bytes, size_t{1}) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   void* const memory = std::aligned_alloc(ALIGNMENT, whole);
   if (!memory) throw std::bad_alloc();
+  taken += whole;
   std::memset(memory, 0, whole);
-  return Memory(memory);
+  return Memory(memory, FreeMemory{whole});
 }
 
 bool convert(const Tensor& from, Tensor& to) {

@@ -30,6 +30,8 @@ bool parse_layout(const std::string& name, Layout& layout);
 
 constexpr int MOST_RANK = 6;
 constexpr int64_t MOST_ELEMENTS = int64_t{1} << 31;
+constexpr size_t MOST_MEMORY = size_t{4} << 30;  // bytes of all tensors of a run
+constexpr size_t TOO_LARGE = SIZE_MAX;
 
 struct TensorType {
   Dtype dtype = Dtype::fp32;
@@ -37,9 +39,11 @@ struct TensorType {
   int rank = 0;
   std::array<int64_t, MOST_RANK> shape{};  // the logical one; -1: any size
 
-  int64_t elements() const;                                   // of the logical shape
+  bool fixed() const;                                         // whether no size is free
+  int64_t elements() const;                                   // of the logical shape; -1: a size is free, or too many
   int physical(std::array<int64_t, MOST_RANK>& shape) const;  // the shape in memory; returns its rank
-  size_t bytes() const;                                       // in memory
+  size_t bytes() const;                                       // in memory; TOO_LARGE: a size is free, or more than MOST_MEMORY
+  TensorType form(const TensorType& other) const;             // this shape with the data type and layout of another
   bool lies_as(const TensorType& other) const;                // whether data type and layout agree
 };
 
@@ -51,13 +55,18 @@ struct Tensor {
 };
 
 struct FreeMemory {
+  size_t bytes = 0;
   void operator()(void* memory) const;
 };
 
 using Memory = std::unique_ptr<void, FreeMemory>;
 
 // Return zeroed memory that starts at a multiple of 64 bytes, as compiled kernels require; all of its pages exist.
+// Failure if tensors would take more than MOST_MEMORY.
 Memory allocate(size_t bytes);
+
+// Failure if `bytes` more, once for each of `count`, would be too many.
+void require_room(size_t bytes, size_t count, const std::string& what);
 
 // Write `from` with the data type and layout of `to` into the memory of `to`, which has room for it; its shape becomes
 // that of `from`.  Return false if there is no conversion between these data types.

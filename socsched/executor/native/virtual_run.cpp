@@ -1,9 +1,11 @@
 #include "virtual_run.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <tuple>
 #include <vector>
 
+#include "failure.hpp"
 #include "timetable.hpp"
 
 namespace socsched {
@@ -94,6 +96,23 @@ class VirtualWorkers : public Workers {
   std::vector<Data> data_;
 };
 
+// Failure for a run that would take hours, as no clock limits it: too many frames, or jobs too long to be watched.
+void require_few_events(const Control& control) {
+  constexpr double MOST = 1e8, MOST_LOOKS = 1e7;
+  double frames = 0;
+  const Ns horizon = control.settings().horizon;
+  for (const Sensor& sensor : control.plan().sensors) frames += static_cast<double>(horizon) / static_cast<double>(sensor.period);
+  for (const Task& task : control.plan().tasks)
+    if (task.timer) frames += static_cast<double>(horizon) / static_cast<double>(task.period);
+  Ns longest = horizon;
+  for (const Task& task : control.plan().tasks) longest = std::max(longest, task.cost);
+  for (const auto& [task, times] : control.settings().times)
+    for (const Ns time : times) longest = std::max(longest, std::abs(time));
+  if (static_cast<double>(longest) / static_cast<double>(control.interval()) > MOST_LOOKS)
+    throw Failure(USAGE, "a job or the horizon takes more than ten million times as long as between two looks at the run", "expected shorter times");
+  if (frames > MOST) throw Failure(USAGE, "more than 100 million frames within the horizon", "run for a shorter time: --horizon-ns");
+}
+
 }  // namespace
 
 Ns run_virtually(Control& control, Journal& journal) {
@@ -103,6 +122,7 @@ Ns run_virtually(Control& control, Journal& journal) {
     for (const Engine& engine : control.plan(version).engines)
       if (engine.preemption == "segment" && control.wiring(version).preempts[static_cast<size_t>(&engine - control.plan(version).engines.data())])
         control.complete_jobs(version, engine, "on a virtual clock jobs have no segments");
+  require_few_events(control);
   Timetable timetable(control.plan(), control.settings().horizon);
   const Ns interval = control.interval();
   Ns look = interval;

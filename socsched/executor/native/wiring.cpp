@@ -36,11 +36,126 @@ int64_t frames_apart(const Plan& plan) {
   return std::max(std::min({waiting, MOST, (int64_t{1} << 22) / std::max(joins, int64_t{1})}), LEAST);
 }
 
+// Rows of bits, one of `width` bits for each of `count` tasks.
+class Bits {
+ public:
+  Bits(size_t count, size_t width) : words_((width + 63) / 64), bits_(count * words_) {}
+
+  void set(size_t row, size_t bit) { bits_[row * words_ + bit / 64] |= uint64_t{1} << bit % 64; }
+  void add(size_t row, const Bits& other, size_t from) {
+    for (size_t i = 0; i < words_; i++) bits_[row * words_ + i] |= other.bits_[from * words_ + i];
+  }
+  void copy(size_t row, size_t from) { std::copy_n(bits_.begin() + offset(from), words_, bits_.begin() + offset(row)); }
+  size_t words() const { return words_; }
+  uint64_t word(size_t row, size_t i) const { return bits_[row * words_ + i]; }
+
+ private:
+  std::ptrdiff_t offset(size_t row) const { return static_cast<std::ptrdiff_t>(row * words_); }
+
+  size_t words_;
+  std::vector<uint64_t> bits_;
+};
+
+// Groups of tasks that reach each other, each after all groups that it reaches (Tarjan's algorithm, without recursion).
+std::vector<std::vector<int>> groups_of(const std::vector<std::vector<int>>& next) {
+  std::vector<std::vector<int>> groups;
+  std::vector<int> order(next.size(), -1), low(next.size()), open;
+  std::vector<char> is_open(next.size());
+  std::vector<std::pair<int, size_t>> path;
+  int count = 0;
+  for (size_t start = 0; start < next.size(); start++) {
+    if (order[start] >= 0) continue;
+    path.emplace_back(static_cast<int>(start), 0);
+    while (!path.empty()) {
+      const size_t at = static_cast<size_t>(path.back().first);
+      if (path.back().second == 0) {
+        order[at] = low[at] = count++;
+        open.push_back(static_cast<int>(at));
+        is_open[at] = 1;
+      }
+      if (path.back().second < next[at].size()) {
+        const size_t to = static_cast<size_t>(next[at][path.back().second++]);
+        if (order[to] < 0) path.emplace_back(static_cast<int>(to), 0);
+        else if (is_open[to]) low[at] = std::min(low[at], order[to]);
+        continue;
+      }
+      path.pop_back();
+      if (!path.empty()) low[static_cast<size_t>(path.back().first)] = std::min(low[static_cast<size_t>(path.back().first)], low[at]);
+      if (low[at] != order[at]) continue;
+      std::vector<int>& group = groups.emplace_back();
+      do {
+        group.push_back(open.back());
+        is_open[static_cast<size_t>(open.back())] = 0;
+        open.pop_back();
+      } while (group.back() != static_cast<int>(at));
+    }
+  }
+  return groups;
+}
+
+// What every task hands on: the data that it has or receives and that any task behind it still needs.
+std::vector<std::vector<int>> carried(const Plan& plan, const std::vector<std::vector<int>>& needs, int names) {
+  constexpr size_t MOST_CARRIED = size_t{1} << 26;
+  std::vector<int> number(static_cast<size_t>(names), -1), wanted;  // of the data that are needed at all
+  for (const std::vector<int>& list : needs)
+    for (const int provider : list)
+      if (int& found = number[static_cast<size_t>(provider)]; found < 0) {
+        found = static_cast<int>(wanted.size());
+        wanted.push_back(provider);
+      }
+  std::vector<std::vector<int>> tasks_of(static_cast<size_t>(names)), behind(plan.tasks.size());
+  for (const Task& task : plan.tasks) tasks_of[static_cast<size_t>(task.provider)].push_back(task.number);
+  const size_t count = plan.tasks.size();
+  Bits later(count, wanted.size()), present(count, wanted.size());
+  const auto mark = [&](Bits& bits, size_t task, int provider) {
+    if (const int bit = number[static_cast<size_t>(provider)]; bit >= 0) bits.set(task, static_cast<size_t>(bit));
+  };
+  for (const Task& task : plan.tasks) {
+    const size_t at = static_cast<size_t>(task.number);
+    mark(present, at, task.provider);
+    if (task.replaces >= 0) mark(present, at, task.replaces);
+    for (const std::vector<int>* providers : {&task.after, &task.reads})
+      for (const int provider : *providers) {
+        mark(present, at, provider);
+        for (const int before : tasks_of[static_cast<size_t>(provider)]) {
+          behind[static_cast<size_t>(before)].push_back(task.number);
+          for (const int need : needs[at]) mark(later, static_cast<size_t>(before), need);
+        }
+      }
+  }
+  const std::vector<std::vector<int>> groups = groups_of(behind);  // `reads` may close a cycle, in which all is behind all
+  const auto spread = [&](Bits& bits, const std::vector<int>& group) {
+    for (const int task : group) bits.add(static_cast<size_t>(group[0]), bits, static_cast<size_t>(task));
+    for (const int task : group) bits.copy(static_cast<size_t>(task), static_cast<size_t>(group[0]));
+  };
+  for (const std::vector<int>& group : groups) {
+    for (const int task : group)
+      for (const int follower : behind[static_cast<size_t>(task)]) later.add(static_cast<size_t>(task), later, static_cast<size_t>(follower));
+    spread(later, group);
+  }
+  for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
+    spread(present, *group);
+    for (const int task : *group)
+      for (const int follower : behind[static_cast<size_t>(task)]) present.add(static_cast<size_t>(follower), present, static_cast<size_t>(task));
+  }
+  std::vector<std::vector<int>> lists(count);
+  size_t total = 0;
+  for (size_t task = 0; task < count; task++) {
+    for (size_t i = 0; i < later.words(); i++)
+      for (uint64_t word = later.word(task, i) & present.word(task, i); word; word &= word - 1)
+        lists[task].push_back(wanted[i * 64 + static_cast<size_t>(__builtin_ctzll(word))]);
+    std::sort(lists[task].begin(), lists[task].end());
+    if ((total += lists[task].size()) > MOST_CARRIED)
+      throw Failure(USAGE, "the plan is too large for the native executor: its tasks hand on too many data", "use fewer tasks, or --executor event-chained");
+  }
+  return lists;
+}
+
 }  // namespace
 
 Wiring::Wiring(const Plan& plan, const Settings& settings, const Names& names, int version)
     : plan(plan), version(version), followers(static_cast<size_t>(names.count())), timer(followers.size(), -1), sampled(followers.size()), apart(frames_apart(plan)) {
-  std::vector<std::set<int>> needed(plan.tasks.size()), carried(plan.tasks.size());
+  std::vector<std::set<int>> needed(plan.tasks.size());
   for (const Engine& engine : plan.engines) {
     const auto order = settings.orders.find(engine.policy);
     const Preempting found = preempting(plan, engine, settings, order == settings.orders.end() ? Order() : order->second);
@@ -68,26 +183,8 @@ Wiring::Wiring(const Plan& plan, const Settings& settings, const Names& names, i
       needed[static_cast<size_t>(task.number)].insert(provider);
     }
   }
-  // What a task hands on is what any task behind it still reads; `reads` may close a cycle, so iterate to the fixed point.
-  std::vector<std::vector<int>> behind(static_cast<size_t>(names.count()));
-  for (const Task& task : plan.tasks)
-    for (const std::vector<int>* providers : {&task.after, &task.reads})
-      for (const int provider : *providers) behind[static_cast<size_t>(provider)].push_back(task.number);
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (const Task& task : plan.tasks) {
-      std::set<int>& mine = carried[static_cast<size_t>(task.number)];
-      const size_t before = mine.size();
-      for (const int follower : behind[static_cast<size_t>(task.provider)]) {
-        const std::set<int>&theirs = needed[static_cast<size_t>(follower)], &further = carried[static_cast<size_t>(follower)];
-        mine.insert(theirs.begin(), theirs.end());
-        if (follower != task.number) mine.insert(further.begin(), further.end());
-      }
-      changed |= mine.size() != before;
-    }
-  }
   for (const std::set<int>& one : needed) needs.emplace_back(one.begin(), one.end());
-  for (const std::set<int>& one : carried) carry.emplace_back(one.begin(), one.end());
+  carry = carried(plan, needs, names.count());
 }
 
 }  // namespace socsched

@@ -15,11 +15,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from socsched.bounded import read_text
 from socsched.errors import InputError
 from socsched.files import write_file
 from socsched.models.lidar.sensor import KITTI_CAMERA, Camera, Survey
 from socsched.models.pointpillars.nms import corners, footprints
 from socsched.models.pointpillars.scene import Scene
+
+_MOST_BYTES = 2**20
+_CALIBRATION = "give P2, R0_rect and Tr_velo_to_cam"
 
 Floats = npt.NDArray[np.float64]
 
@@ -81,7 +85,7 @@ def read_calibration(path: str | Path) -> Calibration:
     """Return the calibration of a KITTI file (P2, R0_rect, Tr_velo_to_cam); InputError if it cannot be read."""
     found: dict[str, Floats] = {}
     try:
-        for line in Path(path).read_text(encoding="utf-8").splitlines():
+        for line in read_text(path, "calibration", _CALIBRATION, _MOST_BYTES).splitlines():
             name, _, values = line.partition(":")
             if values.strip():
                 found[name.strip()] = np.array(values.split(), np.float64)
@@ -89,8 +93,8 @@ def read_calibration(path: str | Path) -> Calibration:
         rectify[:3, :3] = found["R0_rect"].reshape(3, 3)
         move[:3] = found["Tr_velo_to_cam"].reshape(3, 4)
         return Calibration(rectify @ move, found["P2"].reshape(3, 4))
-    except (OSError, ValueError, KeyError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a KITTI calibration: {error!r}", "P2, R0_rect and Tr_velo_to_cam") from None
+    except (ValueError, KeyError) as error:
+        raise InputError(f"{path}: not a KITTI calibration: {error!r}", _CALIBRATION) from None
 
 
 def write_calibration(path: str | Path, calibration: Calibration) -> None:
@@ -149,11 +153,8 @@ def read_labels(path: str | Path, calibration: Calibration) -> list[Truth]:
     """Return the objects of a KITTI label file without its DontCare regions; InputError if it cannot be read."""
     found = []
     back = np.linalg.inv(calibration.camera)
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error})", "give a KITTI label file") from None
-    for number, line in enumerate(lines, 1):
+    text = read_text(path, "file of labels", "give a KITTI label file", _MOST_BYTES)
+    for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if not words or words[0] == "DontCare":
             continue

@@ -9,11 +9,11 @@ set, the last choice holds and the others are masked.  Without `weights` it alwa
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from socsched.descriptor.json_file import JsonFile
+from socsched.errors import UsageError
 from socsched.planning.plan import Plan
 from socsched.sim.policies.controllers import Choosing, View
 from socsched.sim.policies.slack_stealing import SlackStealer
@@ -143,10 +143,10 @@ def make(*, weights: str = "", period_ns: int = 1_000_000) -> Policy:
     if not weights:
         return Policy("learned", SAFE)
     try:
-        data = json.loads(Path(weights).read_text(encoding="utf-8"))
+        data = JsonFile.open(weights, "file of weights").data
         rows = tuple(tuple(float(value) for value in row) for row in data["weights"])
         period_ns = int(data["period_ns"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (UsageError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"weights: {weights} was not written by `socsched study learn`: {error}") from None
     if data.get("features") != list(FEATURES) or [len(row) for row in rows] != [len(FEATURES)] * len(ACTIONS):
         raise ValueError(f"weights: {weights} was learned with other features or actions")

@@ -9,7 +9,10 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from socsched.bounded import read_bytes
 from socsched.errors import InputError
+
+MOST_BYTES = 2**30
 
 X86_64, QDSP6, AARCH64 = 62, 164, 183
 """Values of e_machine; QDSP6 is the original name of Hexagon."""
@@ -34,7 +37,7 @@ class Elf:
 
 def read_elf(path: Path) -> Elf:
     """Return the content of an ELF file; InputError if it is not ELF or is truncated."""
-    data = path.read_bytes()
+    data = read_bytes(path, "library", "compile it again", MOST_BYTES)
     if data[:4] != b"\x7fELF" or len(data) < 52 or data[5] != 1:
         raise InputError(f"{path}: no little-endian ELF file")
     try:

@@ -1,0 +1,116 @@
+"""No reader beside the bounded ones: the package is searched for calls that open files in any other way.
+
+A call is allowed by the module's part, or in `ALLOWED` with the reason why what it reads is not a user's file.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MODULES = sorted([*(ROOT / "socsched").rglob("*.py"), *(ROOT / "socsched_ros").rglob("*.py")])
+
+METHODS = {"read_text", "read_bytes", "fromfile", "memmap", "genfromtxt", "loadtxt", "ZipFile", "connect", "iterparse"}
+"""Names of methods and functions that read a file; `open` and `load` of some modules besides."""
+LOADERS = {
+    *(("json", "load"), ("np", "load"), ("numpy", "load"), ("torch", "load"), ("pickle", "load"), ("pickle", "loads")),
+    *(("pickle", "Unpickler"), ("yaml", "load"), ("yaml", "safe_load"), ("gzip", "open"), ("gzip", "decompress")),
+    *(("bz2", "open"), ("lzma", "open"), ("lzma", "decompress"), ("zlib", "decompress"), ("tarfile", "open")),
+    *(("ElementTree", "parse"), ("ET", "parse"), ("ElementTree", "fromstring"), ("ET", "fromstring")),
+    *(("json", "loads"), ("marshal", "loads"), ("os", "open"), ("io", "open"), ("codecs", "open"), ("Image", "open")),
+    *(("onnx", "load"), ("onnx", "load_model")),
+}
+ALLOWED = {
+    "socsched/bounded.py": "the bounded reader",
+    "socsched/confined.py": "requests and answers of its own child, and /proc",
+    "socsched/interchange/sqlite_file.py": "connects within the confined child",
+    "socsched/descriptor/source.py": "defines read_bytes for descriptors, on the bounded one",
+    "socsched/models/npz.py": "archives opened by the bounded reader",
+    "socsched/models/torch_file.py": "archives opened by the bounded reader",
+    "socsched/models/onnx_file.py": "maps weights beside a model after checking that they are a file",
+    # files of this program, of its package and of its cache
+    "socsched/cache.py": "the cache",
+    "socsched/files.py": "writes, and digests of files",
+    "socsched/reporting/page.py": "files of the package",
+    "socsched/reporting/html.py": "files of the package",
+    "socsched/reporting/rangeview.py": "pictures drawn just before",
+    "socsched/descriptor/skeleton.py": "files of the package",
+    "socsched/sim/build.py": "sources of the package",
+    "socsched/sim/merge.py": "sources of the package",
+    "socsched/executor/build.py": "sources of the package",
+    "socsched/executor/application.py": "the program built just before",
+    "socsched/executor/frames.py": "writes",
+    "socsched/executor/references.py": "writes",
+    "socsched/cli/demo.py": "writes what it has just made",
+    "socsched/cli/report.py": "the trace rendered just before",
+    "socsched/cli/root.py": "/dev/null",
+    "socsched/study/store.py": "locks and lists of a sweep's own folder",
+    "socsched/runtime/journal.py": "writes",
+    "socsched/runtime/frames_file.py": "writes",
+    "socsched/study/inputs.py": "compares what it writes with what is there",
+    "socsched/study/job_scheduler.py": "plans that the sweep has just packed",
+    "socsched/study/measure.py": "arrays written just before",
+    "socsched/study/work.py": "a plan of the sweep, expanded within bounds",
+    "socsched/executor/face.py": "the journal of its own child, while it grows",
+    "socsched/executor/gpu_programs.py": "what was compiled is trusted, see SECURITY.md",
+    "socsched/api/renderers.py": "a picture whose bytes were read within bounds",
+    "socsched/runtime/input_files.py": "a picture opened by the bounded reader",
+    "socsched/runtime/ros_messages.py": "pictures within messages",
+    # the machine itself
+    "socsched/cli/doctor_machine.py": "/proc and /sys",
+    "socsched/descriptor/host_probe.py": "/proc and /sys",
+    "socsched/runtime/telemetry.py": "/sys",
+    "socsched/runtime/background_load.py": "/proc",
+    "socsched/runtime/boards/base.py": "/proc and /sys",
+}
+PARTS = {
+    "socsched/compiler/": "what was compiled is trusted, see SECURITY.md; manifests are checked by bundle_runner",
+    "socsched/runtime/backends/": "what was compiled is trusted, see SECURITY.md",
+    "socsched/literature/": "data of the package",
+}
+
+
+def reads(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and name of every call that may read a file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        if isinstance(function, ast.Name) and function.id in ("open", "ZipFile"):
+            yield node.lineno, function.id
+        elif isinstance(function, ast.Attribute):
+            owner = function.value.id if isinstance(function.value, ast.Name) else ""
+            plain_open = function.attr == "open" and owner not in ("webbrowser", "JsonFile")
+            if function.attr in METHODS or plain_open or (owner, function.attr) in LOADERS:
+                yield node.lineno, f"{owner or '…'}.{function.attr}"
+
+
+def test_every_file_of_a_user_is_opened_by_a_bounded_reader() -> None:
+    found = [
+        f"{name}:{line}: {call}: read it with socsched.bounded, or list why it is no user's file"
+        for path in MODULES
+        if (name := path.relative_to(ROOT).as_posix()) not in ALLOWED and not any(name.startswith(p) for p in PARTS)
+        for line, call in reads(path)
+    ]
+    assert found == []
+
+
+def test_the_list_has_no_entry_without_a_use() -> None:
+    assert [name for name in ALLOWED if not (ROOT / name).is_file() or not list(reads(ROOT / name))] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "open(path)", "Path(path).open()", "path.read_text()", "json.load(file)", "np.load(path)", "np.fromfile(path)",
+        "torch.load(path)", "pickle.loads(raw)", "sqlite3.connect(path)", "ET.parse(path)", "zipfile.ZipFile(path)",
+        "yaml.safe_load(raw)", "gzip.open(path)", "gzip.decompress(raw)", "json.loads(text)", "os.open(path, 0)",
+    ],
+)  # fmt: skip
+def test_the_search_sees_every_way_to_read(text: str, tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(text)
+    assert list(reads(tmp_path / "m.py"))

@@ -9,6 +9,11 @@ from typing import NoReturn
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line on `arguments` (default: those of the process) and exit with its code."""
-    from socsched.cli.root import run
+    try:
+        from socsched.cli.root import run
 
-    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+        code = run(sys.argv[1:] if arguments is None else list(arguments))
+    except KeyboardInterrupt:  # while modules are imported
+        print("interrupted", file=sys.stderr)
+        code = 130
+    sys.exit(code)

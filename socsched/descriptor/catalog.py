@@ -9,7 +9,6 @@ from pathlib import Path
 from socsched import resources
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
-from socsched.descriptor.source import read_bytes
 from socsched.errors import DescriptorError
 
 HOST = "host"
@@ -79,6 +78,8 @@ def _key(kind: str, name: str, file: str) -> str:
 
 
 def _digest(file: str, content: object) -> str:
+    from socsched.descriptor.source import read_bytes
+
     raw = read_bytes(file) if file and Path(file).is_file() else repr(content).encode()
     return hashlib.sha256(raw).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Bounded reading of XML: no document type, no entities of its own, limits on size, depth and number of elements."""
+"""Bounded reading of XML: no document type, no entities, limits on size, depth, and numbers of elements and attributes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from socsched.errors import DescriptorError, Finding
 
 MOST_BYTES = 2**26
 MOST_ELEMENTS = 10**6
+MOST_ATTRIBUTES = 1_500_000
 MOST_DEPTH = 64
 PLAIN_TYPE = "type without prefix"
 """Key of an attribute `type` beside one of XML Schema instances, such as xsi:type."""
@@ -62,6 +63,9 @@ class XmlFile:
         raise DescriptorError([Finding(str(self.path), *at, expected)], self.hint)
 
     def _parse(self, raw: bytes) -> Element:
+        # counted beforehand, since a tag's attributes are in memory before its handler is called
+        if raw.count(b"=") > MOST_ATTRIBUTES:
+            self.refuse(None, f"expected at most {MOST_ATTRIBUTES} attributes")
         parser = expat.ParserCreate()
         root = Element("", {}, 1, 1)
         stack, count = [root], 0

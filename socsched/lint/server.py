@@ -55,7 +55,8 @@ def checked(
     ignored: Sequence[str] = (),
 ) -> list[Diagnostic]:
     """Return the diagnostics of an edited file; a request that cannot be carried out becomes a diagnostic."""
-    text = source.encode() if path.suffix in (".yaml", ".yml") else None
+    # an editor may send half of a surrogate pair, which is no text in UTF-8: a diagnostic says so
+    text = source.encode("utf-8", "surrogatepass") if path.suffix in (".yaml", ".yml") else None
     try:
         return kept(lint_file(str(path), platform, engines=engines, version=version, text=text), ignored)
     except SocschedError as error:

@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import socket
 import threading
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -69,6 +70,77 @@ def test_browsers_that_ask_first_are_answered() -> None:
     assert headers["Access-Control-Allow-Private-Network"] == "true"
     assert "GET" in headers["Access-Control-Allow-Methods"]
     assert not server.fetched.is_set()
+
+
+def ask(port: int, text: bytes) -> bytes:
+    """Send bytes and return all that comes back."""
+    with socket.create_connection(("127.0.0.1", port), 10) as connection:
+        connection.sendall(text)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def lines(*headers: str, path: str = "/trace.pftrace", method: str = "GET") -> bytes:
+    return "\r\n".join((f"{method} {path} HTTP/1.0", *headers, "", "")).encode()
+
+
+ORIGIN = "Origin: https://ui.perfetto.dev"
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (("Host: evil.example:{port}", ORIGIN), 421),
+        (("Host: 127.0.0.1", ORIGIN), 421),
+        (("Host: 127.0.0.1:{port}.evil.example", ORIGIN), 421),
+        (("Host: 127.0.0.1:{port}", "Host: evil.example", ORIGIN), 421),
+        ((ORIGIN,), 421),
+        (("Host: 127.0.0.1:{port}", "Origin: https://evil.example"), 403),
+        (("Host: 127.0.0.1:{port}", "Origin: null"), 403),
+        (("Host: 127.0.0.1:{port}",), 403),
+    ],
+)
+def test_requests_of_other_pages_are_refused_and_end_nothing(
+    headers: tuple[str, ...], status: int, method: str
+) -> None:
+    with serve.TraceServer(DATA, 0) as server:
+        threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
+        port = server.server_address[1]
+        answer = ask(port, lines(*(header.format(port=port) for header in headers), method=method))
+        assert answer.startswith(b"HTTP/1.0 %d " % status) and DATA[:300] not in answer
+        assert not server.fetched.is_set()
+        assert ask(port, lines(f"Host: localhost:{port}", ORIGIN)).endswith(DATA)
+        server.shutdown()
+
+
+def test_strangers_neither_hold_the_service_nor_make_it_talk(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(serve._Handler, "timeout", 0.5)
+    monkeypatch.setattr(serve, "_CONNECTION_S", 1.0)
+    with serve.TraceServer(DATA, 0) as server, contextlib.ExitStack() as stack:
+        threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
+        port = server.server_address[1]
+        before = threading.active_count()
+        for _ in range(100):
+            slow = stack.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+            with contextlib.suppress(OSError):
+                slow.sendall(b"GET /")
+        assert threading.active_count() - before <= 2 * serve._CONNECTIONS
+        deadline = time.monotonic() + 20
+        while threading.active_count() > before and time.monotonic() < deadline:
+            time.sleep(0.1)
+        for junk in (b"\0\xff\r\n\r\n", b"GET " + b"a" * 70000 + b" HTTP/1.0\r\n\r\n", lines(*["x: y"] * 200)):
+            with contextlib.suppress(OSError):
+                ask(port, junk)
+        assert fetch(port)[2] == DATA
+        server.shutdown()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "WAIT_S", 0.2)
+    assert not serve.serve(DATA, lambda link: None, free_port())
 
 
 def test_ctrl_c_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:

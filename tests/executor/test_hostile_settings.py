@@ -9,6 +9,7 @@ import resource
 import subprocess
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,11 @@ def stages(files: native.Files) -> dict[str, Any]:
     return found
 
 
+def lidar(files: native.Files) -> dict[str, Any]:
+    found: dict[str, Any] = files["run.json"]["inputs"]["lidar"]
+    return found
+
+
 def test_sound_files_are_checked_and_their_kernels_called(executor: Path, tmp_path: Path) -> None:
     files = copy.deepcopy(native.seeds()[-1])
     stages(files).update({name: {"kind": "spin", "time_ns": 1000} for name in ("pfn", "form", "net", "boxes")})
@@ -75,8 +81,8 @@ def shape(stage: str, side: str, port: int, *sizes: int, **form: str) -> Callabl
         (lambda files: files["net.json"].update(constants=2**36), "shorter than its launch list"),
         (lambda files: files["net.json"]["outputs"][0].update(offset=1), "expected a multiple"),
         (lambda files: files["pfn.json"]["symbols"][0].update(most=2**31), "expected"),
-        (lambda files: files["run.json"]["inputs"]["lidar"]["warm"].update(shapes=[[2**28, 4]]), "shorter than its frames"),
-        (lambda files: files["run.json"]["inputs"]["lidar"].update(file="/dev/zero"), "expected a file"),
+        (lambda files: lidar(files)["warm"].update(shapes=[[2**28, 4]]), "shorter than its frames"),
+        (lambda files: lidar(files).update(file="/dev/zero"), "expected a file"),
         (lambda files: files["run.json"].update(limp_home=["plan.json"] * 1000), "at most 64"),
     ],
 )  # fmt: skip
@@ -101,9 +107,9 @@ def test_memory_of_all_slots_together_is_checked(executor: Path, tmp_path: Path)
 
 def long_chain(count: int) -> native.Files:
     """Return a chain of tasks, of which each needs the sensor's data and those of the task before it."""
-    names = ["s", *(f"t{number}" for number in range(count))]
-    made = plan(*(task(name, before) for before, name in zip(names, names[1:], strict=False)), sensors={"s": 10 * MS})
-    needs = {name: {"s", before} for before, name in zip(names, names[1:], strict=False)}
+    pairs = list(pairwise(["s", *(f"t{number}" for number in range(count))]))
+    made = plan(*(task(name, before, queue=1) for before, name in pairs), sensors={"s": 10 * MS})
+    needs = {name: {"s", before} for before, name in pairs}
     settings = RunSettings(made, 20 * MS, needs=needs)
     return {"run.json": document_of(settings, ["plan.json"]), "plan.json": to_document(made)}
 

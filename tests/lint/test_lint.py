@@ -169,6 +169,13 @@ def test_the_server_reports_unsaved_text_and_never_raises(tmp_path: Path) -> Non
     assert {entry.stage for entry in checked(file, text, ORIN)} == {"pfn", "scatter"}
     assert [entry.rule for entry in checked(file, "stages: [", ORIN)] == ["invalid-file"]
     assert [entry.rule for entry in checked(file, text, None)] == ["request"]
+    (surrogate,) = checked(file, "\ud800: 1", ORIN)
+    assert surrogate.rule == "invalid-file" and "expected UTF-8 text" in surrogate.message
+    for deep in ("[" * 100_000, "{" * 100_000, "a: &a [*a]"):
+        assert [entry.rule for entry in checked(file, deep, ORIN)] == ["invalid-file"]
+    for name in ("zero.onnx", "zero.json"):
+        (tmp_path / name).symlink_to("/dev/zero")
+        assert checked(tmp_path / name, "", ORIN)
 
 
 def gelu(b: Builder, x: str, halved_first: bool) -> str:

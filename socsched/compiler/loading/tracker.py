@@ -7,11 +7,15 @@ python -m socsched.compiler.loading.rpc --tracker HOST:PORT --key KEY           
 from __future__ import annotations
 
 import argparse
+import logging
+import secrets
 import socket
+import sys
+from typing import Any
 
 from socsched.compiler.loading.rpc import LOOPBACK, Remote
 from socsched.compiler.loading.tvm_runtime import tvm  # noqa: F401  TVM is set up before its parts are imported
-from socsched.errors import MachineError, extra
+from socsched.errors import MachineError, SocschedError, extra
 
 INSTALL = f"python -m socsched.compiler.loading.tracker starts one ({extra('tracker')})"
 
@@ -64,17 +68,49 @@ def serve(host: str = LOOPBACK, port: int = 0) -> None:
     except ImportError as error:
         raise MachineError(f"TVM's tracker cannot be started: {error}", extra("tracker")) from error
 
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind((host, port))
-    listening.listen(1)
+    _guard(tracker)
+    try:
+        listening = socket.create_server((host, port), backlog=1)
+    except (OSError, OverflowError) as error:
+        raise MachineError(f"cannot listen at {host}:{port}: {error}", "choose another port") from None
     print(listening.getsockname()[1], flush=True)
-    tracker._tracker_server(listening, "")
+    tracker._tracker_server(listening, secrets.token_hex())  # who knows this key may stop it: nobody
 
 
-if __name__ == "__main__":
+def _guard(tracker: Any) -> None:
+    """Make TVM's tracker close a connection whose messages it cannot read, without a traceback for each."""
+    handle = tracker.TCPEventHandler.on_message
+
+    def on_message(self: Any, message: bytes) -> None:
+        try:
+            handle(self, message)
+        except Exception as error:  # it parses what strangers send
+            tracker.logger.warning("%s: closed: %s", self.name(), type(error).__name__)
+            self.close()
+
+    def without_traceback(record: logging.LogRecord) -> bool:
+        record.exc_info = None
+        return True
+
+    tracker.TCPEventHandler.on_message = on_message
+    tracker.logger.addFilter(without_traceback)
+
+
+def main() -> int:
+    """Run a tracker as the command line says; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--host", default=LOOPBACK)
     parser.add_argument("--port", type=int, default=0)
     chosen = parser.parse_args()
-    serve(chosen.host, chosen.port)
+    try:
+        serve(chosen.host, chosen.port)
+    except KeyboardInterrupt:
+        return 130
+    except SocschedError as error:
+        print(f"error: {error}\nhint: {error.hint}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -10,6 +10,7 @@
 #include "control.hpp"
 #include "data_slots.hpp"
 #include "detections.hpp"
+#include "failure.hpp"
 #include "gate.hpp"
 #include "guard.hpp"
 #include "journal.hpp"
@@ -50,6 +51,7 @@ class RealRun : public Workers {
     Gate gate;
     std::thread thread;
     std::string problem, notice;
+    Exit code = MACHINE;                              // for a problem
     std::atomic<bool> ready{false}, ended{false}, claims{false};
 
     Stage& stage(const Task& task) const;

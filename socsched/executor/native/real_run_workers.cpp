@@ -39,7 +39,9 @@ void RealRun::work(Worker& worker) {
   try {
     prepare(worker);
   } catch (const std::exception& error) {
+    const Failure* const failure = dynamic_cast<const Failure*>(&error);
     worker.problem = error.what();
+    worker.code = failure ? failure->code : MACHINE;
   }
   pthread_setname_np(pthread_self(), "worker");
   if (worker.levels > 1) Gate::current() = &worker.gate;

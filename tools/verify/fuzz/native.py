@@ -87,7 +87,7 @@ def source(name: str, port: int, dtype: str, *shape: int, layout: str = "") -> d
 @cache
 def seeds() -> tuple[Files, ...]:
     """Return sound cases: plans of loads with faults, and stages of every kind that computes."""
-    return tuple([*_loads(), _stages()])
+    return (*_loads(), _stages())
 
 
 def _loads() -> Iterator[Files]:
@@ -120,7 +120,7 @@ def _stages() -> Files:
     )
     camera = stage_params.PreprocessParams(2, 8, 8, 4, 4, 0, 0, 4, 4, 0, 0, gain=(1, 1, 1))
     maps = [tensor("fp32", 1, channels, 2, 2) for channels in (18, 42, 12)]
-    stages = {
+    stages: dict[str, dict[str, Any]] = {
         "vox": {"kind": "host", "function": "voxelise", "params": bytes(vox).hex(),
                 "inputs": [source("lidar", 0, "fp32", -1, 4)],
                 "outputs": [tensor("fp32", 8, 4, 4), tensor("int32", 8), tensor("int32", 8, 2)]},
@@ -151,12 +151,13 @@ def _stages() -> Files:
     def place(space: str, offset: int, shape: list[int], dtype: str = "float32", number: int = 0) -> dict[str, Any]:
         return {"in": space, "input": number, "offset": offset, "dtype": dtype, "shape": shape}
 
+    touched = [{"kernel": "touch", "arguments": [0, 1, 2]}, {"kernel": "touch", "arguments": [2, 3, 4]}]
     common = {"format": "socsched-calls", "version": 1, "code": "kernels.so", "weights": "weights.bin", "constants": 64}
     given = [place("inputs", 0, [-1, 4, 4]), place("inputs", 0, [-1], "int32", 1)]
     result = place("results", 0, [-1, 8])
     pfn = {**common, "memory": 4096, "results": 256, "symbols": [{"input": 0, "axis": 0, "most": 8}], "inputs": given,
            "outputs": [result], "tensors": [*given, place("memory", 64, [-1, 16]), place("constants", 0, [16]), result],
-           "launches": [{"kernel": "touch", "arguments": [0, 1, 2]}, {"kernel": "touch", "arguments": [2, 3, 4]}]}  # fmt: skip
+           "launches": touched}  # fmt: skip
     padded = place("inputs", 0, [1, 1, 6, 6, 4])
     outputs = [
         place("results", 0, [1, 5, 2, 2, 4]),
@@ -239,7 +240,7 @@ def _form(data: Any, random: Random) -> Any:
     elif isinstance(old, list):
         sizes = [random.choice(SIZES) if random.random() < 0.4 else size for size in old]
         holder[key] = random.choice(
-            (sizes, sizes[1:], sizes + [random.choice(SIZES)], [random.choice(SIZES)] * random.randrange(8))
+            (sizes, sizes[1:], [*sizes, random.choice(SIZES)], [random.choice(SIZES)] * random.randrange(8))
         )
     elif isinstance(old, int):
         holder[key] = random.choice((*SIZES, old + 1, old - 1, old * 2, 2**36, 2**62))

@@ -1,4 +1,4 @@
-"""Bounded reading of XML: no document type, no entities, limits on size, depth, and numbers of elements and attributes."""
+"""Bounded reading of XML: no document type, no entities, limits on size, depth, elements and attributes."""
 
 from __future__ import annotations
 

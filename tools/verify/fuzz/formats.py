@@ -107,11 +107,9 @@ def _weights(file: Path) -> None:
 
 
 def _checkpoint(file: Path) -> None:
-    from socsched.models.torch_file import _array, load
+    from socsched.models.torch_file import read_checkpoint
 
-    found = load(file)
-    if isinstance(found, dict):
-        [_array(each) for each in found.values()]
+    read_checkpoint(file)
 
 
 def _onnx(file: Path) -> None:

@@ -28,6 +28,10 @@ _BURST = 2
 """Messages in a window, as a multiple of the median, from which they are a burst."""
 
 
+_ALIKE, _MOST = (0.5, 1.5), 0.8
+"""Distances that are alike, as multiples of their median, and the share of them from which longer ones are gaps."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rate:
     """Mean period, largest lateness after its grid, shortest and longest distance of messages, in ns.
@@ -77,17 +81,22 @@ def rate_of(times: Sequence[int], recorded: Sequence[tuple[int, int]]) -> Rate |
     mean = span / (count - 1)
     if mean > LONGEST_NS:
         return NoRate(f"{shown}, more than an hour apart")
-    if span + mean < _LEAST * length or not _spread(stretch):
-        among = f"within {duration(span)} of the recording's {duration(length)}"
-        return NoRate(f"{shown} {among}, in bursts: events, of which no rate follows")
+    among = f"{shown} within {duration(span)} of the recording's {duration(length)}"
+    if span + mean < _LEAST * length:
+        return NoRate(f"{among}: not over its length, so that no rate follows")
+    if not _spread(stretch):
+        return NoRate(f"{among}, in bursts: events, of which no rate follows")
     steady = _steady(stretch)
     notes = [aside, f"{count - len(steady)} messages of a burst left out" if len(steady) < count else ""]
     steady = steady - stretch[0]
-    period = max(1, round(int(steady[-1] - steady[0]) / (len(steady) - 1)))
+    place = _places(np.diff(steady))
+    period = max(1, round(int(steady[-1] - steady[0]) / int(place[-1])))
+    if missing := int(place[-1]) - len(steady) + 1:
+        notes.append(f"{missing} messages are missing")
     if span + mean < 0.9 * length:
         first = int(stretch[0]) - begin
         notes.append(f"seen from {duration(first)} to {duration(first + span)} of {duration(length)}")
-    late = steady - steady[0] - period * np.arange(len(steady), dtype=np.int64)
+    late = steady - steady[0] - period * place
     gaps = np.diff(steady)
     jitter = int(late.max() - late.min())
     return Rate(period, jitter, int(gaps.min()), int(gaps.max()), ", ".join(filter(None, notes)))
@@ -116,6 +125,18 @@ def _spread(times: Any) -> bool:
         return bool(gaps.min() >= _SHORT * mean and gaps.max() < _LONG * mean)
     counts = _counts(times, min(len(times) // 2, _WINDOWS))
     return float((counts > 0).mean()) >= _OCCUPIED
+
+
+def _places(gaps: Any) -> Any:
+    """Return the place of every message in its period's grid, with room for missing ones if most gaps are alike."""
+    import numpy as np
+
+    usual = max(float(np.median(gaps)), 1.0)
+    alike = (gaps > _ALIKE[0] * usual) & (gaps < _ALIKE[1] * usual)
+    steps = np.ones(len(gaps), np.int64)
+    if alike.mean() >= _MOST:
+        steps = np.maximum(np.round(gaps / usual), 1).astype(np.int64)
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(steps)])
 
 
 def _steady(times: Any) -> Any:

@@ -130,6 +130,10 @@ def test_a_bag_in_several_files_becomes_sensors(tmp_path: Path) -> None:
 def test_a_gap_in_a_recording_is_reported(tmp_path: Path) -> None:
     times = [number * MS for number in (*range(20), *range(27, 40))]
     found = import_pipeline("rosbag2", database(tmp_path / "a.db3", [(1, time, b"x") for time in times]))
+    assert found.mapping["sensors"]["imu"]["period"] == "1 ms" and found.mapping["sensors"]["imu"]["jitter"] == "0 ns"
+    assert any("7 messages are missing" in note for note in found.notes)
+    times = [number * 100 * MS for number in range(50)] + [5000 * MS + number * 20 * MS for number in range(50)]
+    found = import_pipeline("rosbag2", database(tmp_path / "c.db3", [(1, time, b"x") for time in times]))
     assert found.mapping["sensors"]["imu"]["jitter"] == found.mapping["sensors"]["imu"]["period"]
     assert any("messages are missing or the rate changes" in note for note in found.notes)
     burst = [(1, number * MS, b"x") for number in (0, 1, 2, 3, 20)]

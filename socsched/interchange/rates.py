@@ -140,19 +140,18 @@ def _places(gaps: Any) -> Any:
 
 
 def _steady(times: Any) -> Any:
-    """Return the longest run of messages without windows that hold far more than others: bursts within a rate."""
+    """Return the messages after a burst at the start: windows that hold far more than those after them."""
     import numpy as np
 
     if len(times) < 3 * _WINDOWS:
         return times
     counts = _counts(times, _WINDOWS)
     calm = counts <= _BURST * max(float(np.median(counts)), 1.0) + 1
-    if calm.all():
+    first = int(calm.argmax())
+    if not calm[first:].all():
         return times
-    place = np.minimum((times - times[0]) * _WINDOWS // max(int(times[-1] - times[0]), 1), _WINDOWS - 1)
-    runs = np.split(np.arange(_WINDOWS), np.flatnonzero(np.diff(calm.astype(int))) + 1)
-    longest = max((run for run in runs if calm[run[0]]), key=len)
-    kept = times[(place >= longest[0]) & (place <= longest[-1])]
+    begin = times[0] + (int(times[-1] - times[0]) * first + _WINDOWS - 1) // _WINDOWS
+    kept = times[times >= begin]
     return kept if len(kept) >= 3 else times
 
 

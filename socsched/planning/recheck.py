@@ -160,7 +160,14 @@ def _necessities(plan: Plan) -> Iterator[Necessity]:
     """Yield what this plan needs more of than there is, whatever the order of its jobs."""
     for engine in plan.engines:
         for lane in range(engine.lanes):
-            mine = [task for task in plan.tasks if task.engine == engine.id and lane in task.lanes and not task.width]
+            mine = [
+                task
+                for task in plan.tasks
+                if task.engine == engine.id
+                and lane in task.lanes
+                and not task.width
+                and task.on_late in ("continue", "degrade")  # late jobs of the others may be abandoned
+            ]
             work = [(task.name, _least(task) * SECOND // task.period_ns) for task in mine]
             yield from _needed("capacity", f"utilisation of {engine.id} lane {lane}", work, SECOND, "ns/s")
     by_name = {task.name: task for task in plan.tasks}
@@ -188,9 +195,10 @@ def _needed(
 
 
 def _least(task: Task) -> int:
-    """Return the time (ns) that every job of a task may take by the plan, its cheaper variant included."""
+    """Return the time (ns) alone below which no job of a task ends: its shortest, in its cheapest variant."""
+    shortest = min(task.times.values_ns) if task.times else task.cost_ns
     variant = sum(part.time_ns for part in task.degraded)
-    return min(task.cost_ns, variant) if task.degraded else task.cost_ns
+    return min(shortest, variant * shortest // max(task.cost_ns, 1)) if task.degraded else shortest
 
 
 def _power(plan: Plan, traffic: int) -> list[tuple[str, int]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from socsched.cost.power import Watts, at_wall
 from socsched.descriptor.platform import NATIVE, OWN, Supply
-from socsched.planning.necessity import BOUND
+from socsched.planning.necessity import BOUND, SEARCH
 from socsched.planning.plan import Plan, Task
 from socsched.reporting.worst import worst_frames
 from socsched.trace.trace import Trace
@@ -231,7 +231,8 @@ def proof(plan: Plan) -> list[str]:
     """Return what an infeasible verdict rests on, a line for each necessary condition; nothing for other plans."""
     if plan.verdict != "infeasible" or plan.solver.proof is None:
         return []
-    every = "every mapping needs" if plan.solver.proof.method == BOUND else "mappings are excluded by this, at least"
+    words = {BOUND: "every mapping needs", SEARCH: "mappings are excluded that need at least"}
+    every = words.get(plan.solver.proof.method, "this plan needs")
     lines = []
     for one in plan.solver.proof.necessities[:SHOWN]:
         show = formatter(one.unit)

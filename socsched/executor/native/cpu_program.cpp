@@ -137,8 +137,8 @@ void CpuProgram::read_tensor(const JsonField& from) {
   const std::string space = from["in"].one_of(names);
   while (names[place.space] != space) place.space = static_cast<Space>(place.space + 1);
   if (place.space == INPUTS) {
-    const int64_t last = static_cast<int64_t>(std::max(inputs_.size(), size_t{1})) - 1;
-    place.input = static_cast<size_t>(from["input"].integer(0, last));
+    if (inputs_.empty()) from["in"].fail("expected another place: there are no inputs");
+    place.input = static_cast<size_t>(from["input"].integer(0, static_cast<int64_t>(inputs_.size()) - 1));
   }
   form.array.dtype = type_of(from["dtype"].one_of(TYPES));
   form.array.device_type = tvm::CPU;

@@ -192,6 +192,8 @@ def _loader(module: str, name: str, with_plan: bool = False) -> Callable[[Path],
 def formats(folder: Path) -> list[Format]:
     """Return all formats; `folder` is used only for seeds that consist of several files."""
     found = corpus.read()
+    for name, seed in imports.texts():
+        found.setdefault(name, []).append(seed)
 
     def one(name: str, suffix: str, how: Mutate, read: Callable[[Path], Any], seeds: str = "") -> Format:
         return Format(name, suffix, tuple(found[seeds or name]), how, read)

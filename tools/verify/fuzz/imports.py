@@ -37,6 +37,12 @@ _PIPELINES: dict[str, tuple[str, Mutate]] = {
     "btf": (".btf", mutate.as_text),
     "mcap": (".mcap", mutate.raw),
 }
+_TASKSETS: dict[str, tuple[str, Mutate]] = {
+    "simso": (".xml", mutate.as_text),
+    "partsim": (".yml", mutate.as_text),
+    "rtapp": (".json", mutate.as_text),
+    "jobs": (".csv", mutate.as_text),
+}
 _PARTS: dict[str, tuple[str, str, Mutate]] = {
     "ctfmeta": ("ros2", "metadata", mutate.as_text),
     "ctfstream": ("ros2", "stream_0", mutate.raw),
@@ -99,11 +105,39 @@ def make(folder: Path) -> dict[str, bytes]:
     }
 
 
+def texts() -> list[tuple[str, bytes]]:
+    """Return seeds that the tests of the importers hold, by format."""
+    from tests.interchange import test_amalthea_dialects as dialects
+    from tests.interchange import test_foreign_tasksets as tasksets
+    from tests.interchange import test_thread_configurations as threads
+
+    tree = dialects.Tree(Random(4))
+    steps = dialects.process("T", tree.text + dialects.trigger("I")) + dialects.process("T", tree.text, "I")
+    pulse = '<stimuli xsi:type="am:InterProcessStimulus" name="I"/>'
+    more = f"<constraintsModel>{dialects.limit('T', 20)}</constraintsModel>"
+    rows = tasksets.row("a", 7, 3) + tasksets.row("b", 12, 3, 'priority="3"')
+    late = tasksets.row("c", 9, 1, kind="Sporadic").replace('dates=""', 'dates="3.5, 60, 68"')
+    return [
+        ("amalthea", dialects.model(steps + "".join(tree.runnables), dialects.TIMER + pulse, more).encode()),
+        ("autoware", threads.TEMPLATE.encode()),
+        ("cyberrt", threads.DAG.encode()),
+        ("cyberrtconf", threads.CLASSIC.encode()),
+        ("simso", tasksets.simso("EDF_mono", rows + late).encode()),
+        ("simso", tasksets.simso("P_RM", rows + late, 2).encode()),
+        ("partsim", tasksets.PARTSIM.encode()),
+        ("rtapp", tasksets.RTAPP.encode()),
+        ("rtapp", tasksets.fifo('"priority": 10, "cpus": [1],', '"priority": 90, "cpus": [0],').encode()),
+        ("jobs", (tasksets.HEAD + tasksets.FIGURE_1).encode()),
+    ]
+
+
 def formats(seeds: dict[str, list[bytes]]) -> list[tuple[str, str, Mutate, Callable[[Path], Any]]]:
     """Return name, suffix, mutation and reader of every format."""
     rows: list[tuple[str, str, Mutate, Callable[[Path], Any]]] = []
     rows += [(name, *how, partial(_profile, name)) for name, how in _PROFILES.items()]
     rows += [(name, *how, partial(_pipeline, name)) for name, how in _PIPELINES.items()]
+    rows += [(name, *how, partial(_taskset, name)) for name, how in _TASKSETS.items()]
+    rows.append(("cyberrtconf", ".conf", mutate.as_text, _scheduler))
     for name, (form, place, how) in _PARTS.items():
         whole = {at: seeds[other][0] for other, (same, at, _) in _PARTS.items() if same == form}
         rows.append((name, ".part", how, partial(_part, form, place, whole)))
@@ -140,6 +174,31 @@ def _pipeline(form: str, file: Path) -> None:
     if form in ("btf", "ros2"):
         import_results(file, file.parent / "recorded", pipeline=pipeline)
         _explained(file.parent / "recorded")
+
+
+def _taskset(form: str, file: Path) -> None:
+    """Read, analyse and simulate a file of another tool, whatever form its content now seems to have."""
+    from socsched.api.analysis import analyze, analyze_jobs
+    from socsched.api.interchange import import_taskset, taskset_form
+    from socsched.api.tasksets import simulate
+    from socsched.errors import UsageError
+
+    if form == "jobs" or taskset_form(file) == "nptest":
+        analyze_jobs(file, 2)
+        return
+    tasks, _ = import_taskset(file)
+    analyze(tasks)
+    with suppress(UsageError):  # what is analysed but not simulated
+        simulate(tasks, 10 * max(task.offset_ns + task.period_ns for task in tasks.tasks))
+
+
+def _scheduler(file: Path) -> None:
+    from socsched.api.interchange import import_pipeline
+    from tests.interchange.test_thread_configurations import DAG
+
+    dag = file.parent / "seed.dag"
+    dag.write_text(DAG)
+    import_pipeline("cyberrt", dag, conf=file, channels={"/lidar": "100ms"}).pipeline("saved.yaml")
 
 
 def _explained(folder: Path) -> None:

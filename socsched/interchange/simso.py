@@ -1,7 +1,8 @@
 """Task sets of SimSo (XML): tried on files of SimSo 0.8.5.
 
-Times are in ms, the duration and overheads in cycles.  P_EDF and P_RM put each task, in the order of the file, on the
-processor with the least utilisation so far.  Under FP the larger `priority` goes first.
+Times are in ms, the duration and overheads in cycles.  The partitioned schedulers pack tasks as SimSo does: P_EDF first
+fit and P_EDF_WF (whatever its name) next fit by decreasing utilisation, P_EDF2 first fit in the order of the file, P_RM
+on the processor with the least utilisation so far.  Under FP the larger `priority` goes first.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from socsched.interchange.taskset_import import ImportedTaskSet, TaskNames
 from socsched.interchange.xml_file import Element, XmlFile
 
 _HINT = "expected a simulation of SimSo (XML)"
-_POLICIES = {"EDF_mono": "EDF", "EDF": "EDF", "EDF2": "EDF", "P_EDF": "EDF", "RM_mono": "RM", "RM": "RM"}
-_POLICIES |= {"P_RM": "RM", "FP": "FP"}
+_POLICIES = {"EDF_mono": "EDF", "EDF": "EDF", "EDF2": "EDF", "RM_mono": "RM", "RM": "RM", "FP": "FP"}
+_POLICIES |= {"P_EDF": "EDF", "P_EDF2": "EDF", "P_EDF_WF": "EDF", "P_RM": "RM"}
 _OVERHEADS = ("overhead", "overhead_activate", "overhead_terminate", "cs_overhead", "cl_overhead", "migration_overhead")
 _LARGEST = Decimal(10) ** 12
 
@@ -54,21 +55,26 @@ def read_simso(path: Path, processors: int = 0) -> ImportedTaskSet:
         notes.append(f"Overheads are left out: {', '.join(dict.fromkeys(costs))}.")
     (speed,) = speeds
     names, rows, places = TaskNames(), list[dict[str, Any]](), list[tuple[int, int]]()
-    load = [Fraction(0)] * count
     for element in parts["tasks"].all("task"):
         row = _task(file, element, speed, notes)
         row["name"] = names.take(element.get("name") or f"task {element.get('id')}")
         if rule == "FP":
             row["prio"] = -int(_number(file, element, "priority", "0", signed=True))
-        if rule.startswith("P_"):
-            row["cpu"] = load.index(min(load))
-            load[row["cpu"]] += Fraction(row["wcet"]) / Fraction(row["period"] or 1)
         rows.append(row)
         places.append((element.line, element.column))
     if not rows:
         file.refuse(parts["tasks"], "expected a task")
-    if len({row.get("prio") for row in rows}) < len(rows) and rule == "FP":
-        notes.append("Of tasks with one priority, the earlier in the file goes first.")
+    if rule.startswith("P_"):
+        cpus = _packed(rule, [Fraction(row["wcet"]) / Fraction(row["period"] or 1) for row in rows], count)
+        for row, cpu, place in zip(rows, cpus, parts["tasks"].all("task"), strict=True):
+            if cpu < 0:
+                file.refuse(place, f"expected a task that {rule} can place: no processor has enough utilisation left")
+            row["cpu"] = cpu
+    key = {"FP": "prio", "RM": "period"}.get(_POLICIES[rule], "")
+    if key and len({row[key] for row in rows}) < len(rows):
+        notes.append(
+            "Of tasks with one priority, the earlier in the file goes first; in SimSo the one that arrived first."
+        )
     if any(element.get("abort_on_miss") == "yes" for element in parts["tasks"].all("task")):
         notes.append("SimSo aborts late jobs; here they run to their end.")
     scheme = "P_" if rule.startswith("P_") else "G_" if count > 1 else ""
@@ -84,6 +90,24 @@ def read_simso(path: Path, processors: int = 0) -> ImportedTaskSet:
     if horizon and (horizon * 10**6) % 1 == 0:
         mapping["horizon"] = horizon
     return ImportedTaskSet(mapping, tuple(places), tuple(notes))
+
+
+def _packed(rule: str, shares: list[Fraction], count: int) -> list[int]:
+    """Return the processor of every task, -1 for one that fits on none."""
+    order = list(range(len(shares)))
+    if rule in ("P_EDF", "P_EDF_WF"):
+        order.sort(key=lambda index: -shares[index])
+    load, found, last = [Fraction(0)] * count, [-1] * len(shares), 0
+    for index in order:
+        if rule == "P_RM":
+            cpu = load.index(min(load))
+        else:
+            places = [(last + step) % count for step in range(count)] if rule == "P_EDF_WF" else range(count)
+            cpu = next((cpu for cpu in places if load[cpu] + shares[index] <= 1), -1)
+        if cpu >= 0:
+            found[index] = last = cpu
+            load[cpu] += shares[index]
+    return found
 
 
 def _task(file: XmlFile, element: Element, speed: Decimal, notes: list[str]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -80,10 +79,28 @@ def test_every_scheduler_of_simso_that_is_analysed(
         assert tasks.ranks == (1, 0)  # the larger number first
 
 
-def test_partitioned_schedulers_of_simso_place_on_the_least_loaded_processor(tmp_path: Path) -> None:
-    rows = row("a", 10, 5) + row("b", 10, 2) + row("c", 10, 2) + row("d", 10, 2) + row("e", 10, 1)
-    tasks, _ = read(tmp_path / "s.xml", simso("P_EDF", rows, 2))
-    assert [task.cpu for task in tasks.tasks] == [0, 1, 1, 0 if Fraction(4, 10) > Fraction(5, 10) else 1, 0]
+@pytest.mark.parametrize(
+    ("scheduler", "cpus"),
+    [
+        ("P_EDF", [0, 1, 0, 1, 0]),
+        ("P_EDF2", [0, 0, 1, 0, 1]),
+        ("P_EDF_WF", [0, 1, 0, 1, 1]),
+        ("P_RM", [0, 1, 1, 0, 0]),
+    ],
+)
+def test_partitioned_schedulers_of_simso_place_tasks_as_simso_does(
+    scheduler: str, cpus: list[int], tmp_path: Path
+) -> None:
+    """Placements that SimSo 0.8.5 logs for these tasks."""
+    shares = {"a": 5, "b": 3, "c": 4, "d": 2, "e": 1}
+    tasks, _ = read(tmp_path / "s.xml", simso(scheduler, "".join(row(n, 10, w) for n, w in shares.items()), 2))
+    assert [task.cpu for task in tasks.tasks] == cpus
+
+
+def test_tasks_that_simso_cannot_place_are_refused(tmp_path: Path) -> None:
+    rows = row("a", 10, 6) + row("b", 10, 6) + row("c", 10, 6)
+    with pytest.raises(SocschedError, match=r":9:\d+: task: expected a task that P_EDF can place"):
+        read(tmp_path / "s.xml", simso("P_EDF", rows, 2))
 
 
 @pytest.mark.parametrize(

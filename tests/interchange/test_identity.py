@@ -18,6 +18,7 @@ from socsched.api.preview import preview
 from socsched.cli.root import run
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import SocschedError, UsageError
+from socsched.interchange.ros2 import _Architecture
 from socsched.planning.export import amalthea, autoware, cyberrt, cyberrt_dag
 from socsched.planning.export.threads import Request, threads
 from socsched.planning.io import load
@@ -205,7 +206,7 @@ def test_writers_and_periods_of_channels_are_the_users(tmp_path: Path) -> None:
     [
         ("cyberrt", "module_config { timer_components { config { name: 'a' interval: 0 } } }", "1:55: interval"),
         ("cyberrt", "module_config { components { } }", "config: expected one message, got 0"),
-        ("cyberrt", "", "expected components with distinct names"),
+        ("cyberrt", "", "expected components"),
         ("btf", "", "no task was activated twice"),
         ("autoware", "callback_groups: [{id: a, policy: SCHED_FIFO, priority: 3}]", "no thread has a period"),
         ("autoware", "callback_groups: 3", "1:18: callback_groups: expected a list"),
@@ -252,3 +253,10 @@ def test_damaged_exports_end_in_one_error_or_a_pipeline_that_reads_back(form: st
             same_when_read_back(found, tmp_path / "p.yaml")
         except SocschedError as error:
             assert str(error)
+
+
+def test_paths_of_an_architecture_with_one_name_or_none_are_all_kept(tmp_path: Path) -> None:
+    hops = "node_chain: [{node_name: /a, publish_topic_name: /x}, {node_name: /b, subscribe_topic_name: /x}]"
+    rows = "".join(f"- {{{name}{hops}}}\n" for name in ("path_name: p, ", "path_name: p, ", "", ""))
+    (tmp_path / "a.yaml").write_text(f"nodes: []\nnamed_paths:\n{rows}")
+    assert [name for name, _ in _Architecture(tmp_path / "a.yaml").paths] == ["p", "p", "path", "path"]

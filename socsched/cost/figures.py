@@ -38,12 +38,15 @@ CARRIES = 0.1
 def trust(parts: Iterable[tuple[float, Sequence[Figure]]]) -> tuple[str, float]:
     """Return (provenance, relative error) of a time made of `parts`: durations, each with its source figures.
 
-    The provenance is the weakest kind behind any part that makes up at least a tenth of the time; the error is that of
-    each part (its least certain figure's) weighted by duration, as if all parts erred the same way.
+    The provenance is the weakest kind behind at least a tenth of the time, all parts that rest on it together; the
+    error is that of each part (its least certain figure's) weighted by duration, as if all parts erred the same way.
     """
     held = [(duration, figures) for duration, figures in parts if duration > 0]
-    total = sum(duration for duration, _ in held)
-    carrying = [figure.kind for duration, figures in held if duration >= CARRIES * total for figure in figures]
+    total, behind = sum(duration for duration, _ in held), dict[str, float]()
+    for duration, figures in held:
+        for kind in {figure.kind for figure in figures}:
+            behind[kind] = behind.get(kind, 0.0) + duration
+    carrying = [kind for kind, duration in behind.items() if duration >= CARRIES * total]
     error = sum(duration * max(map(error_of, figures)) for duration, figures in held) / total if held else 0.0
     return weakest(["derived", *carrying]), error
 

@@ -79,6 +79,9 @@ def test_trust_is_weighed_by_time() -> None:
     assert trust([(95.0, (sure,)), (5.0, (guess,))]) == ("derived", pytest.approx(0.145))
     assert trust([(80.0, (sure,)), (20.0, (guess,))]) == ("assumed", pytest.approx(0.28))
     assert trust([]) == ("derived", 0.0)
+    many = [(5.0, (guess,))] * 3 + [(5.0, (sure, guess))] + [(5.0, (sure,))] * 16
+    assert trust(many)[0] == "assumed", "small parts that rest on guesses count together"
+    assert trust(many[2:])[0] == "assumed" and trust(many[3:])[0] == "derived"
 
 
 def test_an_anchor_is_used_unchanged_and_scaled_by_the_roofline_elsewhere() -> None:

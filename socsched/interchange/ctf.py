@@ -128,7 +128,7 @@ def _read_stream(raw: bytes, metadata: Metadata, events: list[Event], gaps: list
         cpu, before = int(context.get("cpu_id", 0)), len(events)
         reader.end = at * 8 + content
         reader.clock = begin = int(context.get("timestamp_begin", 0))
-        _read_events(reader, stream, metadata, cpu, events, place)
+        _read_events(reader, stream, metadata, cpu, events, place, context)
         times = [event.time_ns for event in events[before:]] or [metadata.time_ns(begin, reader.clock_name)]
         first = min(times)
         missing = number > sequence + 1 and sequence >= 0
@@ -142,11 +142,18 @@ def _read_stream(raw: bytes, metadata: Metadata, events: list[Event], gaps: list
 
 
 def _read_events(
-    reader: _Reader, stream: Stream, metadata: Metadata, cpu: int, events: list[Event], place: int
+    reader: _Reader,
+    stream: Stream,
+    metadata: Metadata,
+    cpu: int,
+    events: list[Event],
+    place: int,
+    packet: Mapping[str, Any],
 ) -> None:
+    """Append the events of a packet, whose context is `packet`."""
     while reader.at < reader.end:
         before = reader.at
-        header = reader.read(stream.header, {}) if stream.header else {}
+        header = reader.read(stream.header, packet) if stream.header else {}
         number = header.get("#id", header.get("id", 0))
         inner = header.get("v")
         if isinstance(inner, dict):
@@ -155,10 +162,11 @@ def _read_events(
         if known is None:
             raise _Damaged(f"byte {before // 8}: no event {number} in the metadata")
         name, own, kind = known
-        context = reader.read(stream.context, header) if stream.context else {}
+        scope = {**packet, **header}  # lengths and tags may be in any part before
+        context = reader.read(stream.context, scope) if stream.context else {}
         if own:
-            context |= reader.read(own, context)
-        fields = reader.read(kind, context) if kind else {}
+            context |= reader.read(own, {**scope, **context})
+        fields = reader.read(kind, {**scope, **context}) if kind else {}
         if reader.at == before or len(events) >= MOST_EVENTS:
             raise _Damaged(f"expected at most {MOST_EVENTS} events that have a size")
         time = metadata.time_ns(reader.clock, reader.clock_name)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from socsched.errors import DescriptorError, Finding
 
-_PACKET = struct.Struct("<I16sIIIBBBBB")
+_PACKET = "I16sIIIBBBBB"
 _MAGIC = 0x75D11D57
 _TOKEN = re.compile(
     r'\s+|/\*.*?\*/|//[^\n]*|(?P<token>"(?:[^"\\]|\\.)*"|\.\.\.|:=|[{}\[\]();:,=<>]|[^\s{}\[\]();:,=<>"]+)', re.S
@@ -127,16 +127,25 @@ class Metadata:
 
 def text_of(raw: bytes) -> str:
     """Return the text of a metadata file, plain or in packets; ValueError if it is damaged."""
-    if len(raw) < 4 or struct.unpack_from("<I", raw)[0] != _MAGIC:
+    order = next((o for o in "<>" if len(raw) >= 4 and struct.unpack_from(f"{o}I", raw)[0] == _MAGIC), "")
+    if not order:
         return raw.decode("utf-8")
+    packet_head = struct.Struct(order + _PACKET)
     parts, at = list[bytes](), 0
     while at < len(raw):
-        if at + _PACKET.size > len(raw):
+        if at + packet_head.size > len(raw):
             raise ValueError("a packet is cut off")
-        magic, _, _, content, packet, compressed, encrypted, *_ = _PACKET.unpack_from(raw, at)
-        if magic != _MAGIC or compressed or encrypted or content % 8 or content > packet or packet // 8 < _PACKET.size:
+        magic, _, _, content, packet, compressed, encrypted, *_ = packet_head.unpack_from(raw, at)
+        if (
+            magic != _MAGIC
+            or compressed
+            or encrypted
+            or content % 8
+            or content > packet
+            or packet // 8 < packet_head.size
+        ):
             raise ValueError("a packet has another form than LTTng's")
-        parts.append(raw[at + _PACKET.size : at + content // 8])
+        parts.append(raw[at + packet_head.size : at + content // 8])
         at += packet // 8
     return b"".join(parts).decode("utf-8")
 
@@ -147,6 +156,8 @@ class Parser:
     def __init__(self, text: str, file: str) -> None:
         self.text, self.file, self.at, self.depth = text, file, 0, 0
         self.tokens, self.starts = list[str](), list[int]()
+        if text.startswith(("\x1e", "{")):
+            self._refuse_at(0, "expected metadata of CTF 1.8, got that of CTF 2: record with --trace-format=ctf-1.8")
         place = 0
         while place < len(text):
             match = _TOKEN.match(text, place)
@@ -157,7 +168,10 @@ class Parser:
                 self.starts.append(place)
             place = match.end()
         self.aliases: dict[str, Any] = {}
-        self.big = re.search(r"byte_order\s*=\s*be\b", text) is not None
+        trace = re.search(r"\btrace\s*\{", text)
+        order = re.compile(r"\bbyte_order\s*=\s*(\w+)").search(text, trace.end()) if trace else None
+        self.big = order is not None and order[1] in ("be", "network")
+        """Whether integers without an order of their own are big-endian, as the trace's block states."""
 
     def parse(self) -> Metadata:
         """Return the types; DescriptorError with the position of what is not understood."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import tarfile
 from collections import Counter
 from pathlib import Path
@@ -301,9 +302,49 @@ def test_gaps_in_a_timer_leave_out_frames(tmp_path: Path) -> None:
     assert len(graph.nodes["lidar-callback-0"].releases) == 5
 
 
+def test_the_order_of_bytes_is_that_of_the_trace(tmp_path: Path) -> None:
+    """Fields in network order, as of addresses, do not make a trace big-endian; packets of metadata say theirs."""
+    folder = write(tmp_path / "t", chain(5))
+    text = (folder / "metadata").read_text()
+    address = "typealias integer { size = 32; align = 8; signed = false; byte_order = be; } := address_t;\n"
+    (folder / "metadata").write_text(address + text + address.replace("address_t", "other_t"))
+    assert len(read_trace(folder).events) == len(chain(5))
+    for order in "<>":
+        content = 37 + len(text)
+        head = struct.pack(f"{order}I16sIIIBBBBB", 0x75D11D57, bytes(16), 0, 8 * content, 8 * content, 0, 0, 0, 1, 8)
+        (folder / "metadata").write_bytes(head + text.encode())
+        assert len(read_trace(folder).events) == len(chain(5))
+
+
+def test_lengths_may_be_in_the_header_of_an_event(tmp_path: Path) -> None:
+    folder = write(tmp_path / "t", chain(5))
+    text = (folder / "metadata").read_text()
+    changed = text.replace("uint32_t id; stamp_t timestamp;", "uint32_t id; stamp_t timestamp; uint32_t count;")
+    changed = changed.replace(
+        "event.context := struct {", "event.context := struct { uint8_t extra[stream.event.header.count];"
+    )
+    (folder / "metadata").write_text(changed)
+    raw = (folder / "stream_0").read_bytes()
+    out, names = b"", [name.partition(":")[2] for name in EVENTS]
+    for time, thread, name, values in chain(5):
+        fields = b"".join(
+            value.encode() + b"\0" if kind == "s" else struct.pack(f"<{kind}", value)
+            for kind, value in zip(EVENTS[f"ros2:{name}"].values(), values, strict=True)
+        )
+        out += struct.pack("<IQI", names.index(name), time, 2) + b"xy" + struct.pack("<ii", 7, thread) + fields
+    size = (68 + len(out)) * 8
+    head = raw[:24] + struct.pack("<QQQQQI", 0, 0, size, size + 64, 0, 3)
+    (folder / "stream_0").write_bytes(head + out + bytes(8))
+    assert len(read_trace(folder).events) == len(chain(5))
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        (
+            '\x1e{"type": "preamble", "version": 2}',
+            "metadata:1:1: metadata: expected metadata of CTF 1.8, got that of CTF 2",
+        ),
         ("nonsense;", r"metadata:1:1: metadata: expected a declaration"),
         ("trace { major = 1;", "ends too early"),
         ("typealias integer { size = 900; } := x;", "1 to 64 bits"),

@@ -11,9 +11,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from socsched.descriptor.source import Document, kind_of, read
-from socsched.interchange.taskset_import import ImportedTaskSet, TaskNames
+from socsched.bounded import read_plain
+from socsched.descriptor.source import Document, kind_of, parse
+from socsched.interchange.taskset_import import MOST_BYTES, ImportedTaskSet, TaskNames
 
+_HINT = "expected a task set of PARTSim (YAML)"
 _CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*;?\s*", re.DOTALL)
 _UNIFORM = re.compile(r"unif(?:orm)?\(([^,()]+),([^,()]+)\)")
 _WAITS = ("lock", "wait", "unlock", "signal", "activate", "suspend")
@@ -22,7 +24,7 @@ _LARGEST = Decimal(10) ** 9
 
 def read_partsim(path: Path, processors: int = 0) -> ImportedTaskSet:
     """Return the task set; `processors`: those of the system file.  DescriptorError lists every fault."""
-    document = read(path)
+    document = parse(read_plain(path, "task set", _HINT, MOST_BYTES), str(path))
     listed = document.data.get("taskset")
     if not isinstance(listed, list) or not listed:
         document.report(("taskset",), f"expected a list of tasks, got {kind_of(listed)}")

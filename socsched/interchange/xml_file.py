@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 from xml.parsers import expat
 
-from socsched.bounded import read_bytes
+from socsched.bounded import read_plain
 from socsched.errors import DescriptorError, Finding
 
 MOST_BYTES = 2**26
@@ -55,7 +55,7 @@ class XmlFile:
 
     def __init__(self, path: Path, what: str, hint: str) -> None:
         self.path, self.hint = path, hint
-        self.root = self._parse(read_bytes(path, what, hint, MOST_BYTES))
+        self.root = self._parse(read_plain(path, what, hint, MOST_BYTES))
 
     def refuse(self, element: Element | None, expected: str) -> NoReturn:
         """Raise DescriptorError with the position of an element."""

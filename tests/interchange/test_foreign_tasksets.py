@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -356,6 +357,13 @@ def test_the_command_line_analyses_and_simulates_what_other_tools_wrote(
         assert run(["simulate", str(tmp_path / name), "--duration", "200ms", "--json"]) == 0
         simulated = json.loads(capsys.readouterr().out)
         assert all(task["jobs_completed"] and not task["deadline_misses"] for task in simulated["tasks"])
+        for encoded in (
+            gzip.compress(text.encode()),
+            text.encode("utf-16"),
+            text.replace("\n", "\r\n").encode("utf-8-sig"),
+        ):
+            (tmp_path / name).write_bytes(encoded)
+            assert analyzed([str(tmp_path / name)], capsys)[1]["tasks"] == shown["tasks"], name
     (tmp_path / "j.csv").write_text(HEAD + FIGURE_1)
     assert run(["simulate", str(tmp_path / "j.csv")]) == 2
     assert "socsched analyze decides it" in capsys.readouterr().err

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from socsched.descriptor.source import Document, kind_of, read
+from socsched.bounded import read_plain
+from socsched.descriptor.source import Document, kind_of, parse, read
 from socsched.errors import UsageError
 from socsched.planning.export.linux import refused
 from socsched.planning.export.threads import Request, Thread, crowded, proof, quoted, remarks, spare, threads
@@ -27,6 +28,7 @@ POLICIES = {
     "batch": "SCHED_BATCH",
     "idle": "SCHED_IDLE",
 }
+MOST_BYTES = 16 * 2**20
 UNMANAGEABLE = "UNMANAGEABLE"
 _RANGES = {"priority": (1, 99), "nice": (-20, 19)}
 _REAL_TIME = ("fifo", "rr")
@@ -78,7 +80,8 @@ def write(request: Request) -> str:
 
 def load(path: str | Path) -> list[Thread]:
     """Return the threads of a configuration, named by their ids; DescriptorError with every fault and its position."""
-    document = read(path)
+    raw = read_plain(path, "configuration", "expected a thread configuration (YAML)", MOST_BYTES)
+    document = parse(raw, str(path))
     sections = ("callback_groups", "non_ros_threads")
     rows = [((section, number), item) for section in sections for number, item in _items(document, section)]
     places = [place for place, _ in rows]

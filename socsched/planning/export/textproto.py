@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from socsched.bounded import read_bytes
+from socsched.bounded import read_text
 from socsched.errors import DescriptorError, Finding
 
 MOST_BYTES = 4 * 2**20
@@ -78,8 +78,8 @@ def quoted(text: str) -> str:
 
 def read(path: str | Path, what: str) -> Message:
     """Return a file as a message; DescriptorError with the position of the first fault."""
-    raw = read_bytes(path, what, "give a text-format protobuf file", MOST_BYTES)
-    reader = _Reader(raw.decode("utf-8", "replace"), str(path))
+    text = read_text(path, what, "give a text-format protobuf file", MOST_BYTES, "replace")
+    reader = _Reader(text, str(path))
     root = Message(str(path), 1, 1)
     reader.message(root, "", 0)
     return root

@@ -208,7 +208,8 @@ def _cost(
     elif spread:
         median, planned, count, kept = round(spread.median_ns), max(1, round(spread.high_ns)), spread.samples, ()
         high = f"p{spread.share}" if spread.share < 100 else "longest"
-        said.append(f"median {median} ns, {high} of {count} jobs as the source states them")
+        jobs = f" of {count} jobs" if count else ""
+        said.append(f"median {median} ns, {high}{jobs} as the source states them")
     else:
         planned, median, count, kept = max(1, round(section.mean_ns)), section.median_ns, one.samples, ()
     if times or spread:

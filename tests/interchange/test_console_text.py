@@ -60,6 +60,8 @@ def test_a_summary_states_engine_precision_and_spread(
     assert (cost.engine, cost.precision, cost.time_ns, cost.median_ns) == (engine, precision, 22_000_000, 20_900_000)
     assert cost.samples == 100 and cost.error == pytest.approx(0.05) and cost.runtime == "tensorrt"
     assert any("ran on the GPU" in note for note in found.notes) == ("Fallback" in options)
+    part = imported(tmp_path, command(options) + summary().split("[05/10/2024-12:25:00] [I] Total")[0]).profile.costs[0]
+    assert part.samples == 0 and "p99 as the source states" in part.source
 
 
 def test_what_a_log_states_is_not_overridden(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from socsched.errors import InputError, MachineError, extra
 from socsched.interchange import ros1_bag
 from socsched.interchange.pipeline_text import ImportedPipeline, Names, duration, stage_name
 from socsched.interchange.rates import NoRate, Rate, clocks, rate_of
+from socsched.interchange.recording_file import looks
 from socsched.interchange.sqlite_file import open_sqlite
 from socsched.runtime.mcap_file import MOST_MESSAGES, MOST_TOPICS, open_mcap
 from socsched.text import one_line
@@ -32,6 +33,7 @@ METADATA = "metadata.yaml"
 _SOURCE = "recording"
 _HINT = "give an .mcap, .db3 or .bag file, or the folder of `ros2 bag record`"
 _MOST_FILES = 10_000
+_MCAP = b"\x89MCAP"
 _SQLITE, _GZIP, _ZSTD = b"SQLite format 3\x00", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _KINDS = {
     "sensor_msgs/msg/PointCloud2": "lidar",
@@ -130,12 +132,13 @@ def read_recording(path: Path) -> Recording:
     files, stated = _files(path, recording.notes)
     for file in files:
         with _expanded(file) as plain:
-            head = read_head(plain, "recording", _HINT, len(_SQLITE))
-            read: Callable[[Path, Recording], None] = _mcap
-            if head == _SQLITE:
-                read = _database
-            elif head.startswith(ros1_bag.MAGIC):
-                read = _ros1
+            head = read_head(plain, "recording", _HINT, 4096)
+            readers: dict[bytes, Callable[[Path, Recording], None]]
+            readers = {_MCAP: _mcap, _SQLITE: _database, ros1_bag.MAGIC: _ros1}
+            read = next((reader for magic, reader in readers.items() if head.startswith(magic)), None)
+            if read is None:
+                what = looks(file, head)[0] if head else "an empty file"
+                raise InputError(f"{file}: not a recording: it looks like {what}", f"known: {_HINT}")
             try:
                 read(plain, recording)
             except InputError as error:

@@ -27,9 +27,10 @@ def import_btf(path: Path) -> ImportedPipeline:
     bursts = _bursts(trace)
     timed = [task for task in tasks if task.period_ns and task.name not in bursts]
     if not timed:
-        raise InputError(
-            f"{path}: no task was activated twice and finished a job, but in bursts", "record a longer time"
+        what = (
+            "no task was activated twice, over the recording, and finished a job" if trace.jobs else "it holds no jobs"
         )
+        raise InputError(f"{path}: {what}", "record a longer time")
     unique = Names()
     names = {task.name: unique.take(task.name) for task in timed}
     notes = [

@@ -408,6 +408,11 @@ def test_without_rosbags_a_bag_of_ros_1_names_the_package(tmp_path: Path, monkey
 def test_an_empty_recording_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.db3").write_bytes(b"")
     database(tmp_path / "b.db3", [])
-    for name in ("a.db3", "b.db3"):
+    (tmp_path / "c.mcap").write_bytes(b"\x89MCAP0\r\n")
+    (tmp_path / "d.bag").write_bytes(b"\x7fELF" + bytes(50))
+    (tmp_path / "e.mcap").write_text("#version 2.2.0\n")
+    for name in ("a.db3", "b.db3", "c.mcap", "d.bag", "e.mcap"):
         assert run(["pipelines", "import", "rosbag2", str(tmp_path / name), "-o", str(tmp_path / "o.yaml")]) == 2
-    assert not (tmp_path / "o.yaml").exists() and "Traceback" not in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert not (tmp_path / "o.yaml").exists() and "Traceback" not in err
+    assert "looks like an empty file" in err and "looks like a program" in err and "'#version 2.2.0'" in err

@@ -237,12 +237,12 @@ class _Threads:
     def _whole(self, value: Value | None, name: str, default: int) -> int:
         if value is None:
             return default
-        if not isinstance(value.plain, Decimal) or value.plain % 1 or not 0 <= value.plain <= MOST_THREADS:
+        if not isinstance(value.plain, Decimal) or not 0 <= value.plain <= MOST_THREADS or value.plain % 1:
             raise self.refuse(value, name, f"expected a whole number from 0 to {MOST_THREADS}")
         return int(value.plain)
 
     def _cpu(self, value: Value, name: str) -> int:
-        if not isinstance(value.plain, Decimal) or value.plain % 1 or not 0 <= value.plain < 1024:
+        if not isinstance(value.plain, Decimal) or not 0 <= value.plain < 1024 or value.plain % 1:
             raise self.refuse(value, f"{name}.cpus", "expected CPU numbers from 0 to 1023")
         return int(value.plain)
 

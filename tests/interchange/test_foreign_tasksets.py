@@ -243,6 +243,8 @@ def test_rtapp_with_fixed_priorities_and_with_one_priority(tmp_path: Path) -> No
         (fifo('"policy": "SCHED_DEADLINE",', ""), "threads of SCHED_DEADLINE and of SCHED_FIFO"),
         (fifo('"cpus": [0, 1],', '"cpus": [2],'), "neither one processor each nor all"),
         ('{"tasks": {"a": {"run": 5}}}', "no thread of a real-time policy"),
+        (RTAPP.replace('"instance" : 2', '"instance" : 1e400'), "cam.instance: expected a whole number"),
+        (fifo('"cpus": [1e400],', ""), "a.cpus: expected CPU numbers"),
         ('{"tasks": {"a": [}}', r"r\.json:1:18: file: expected a value"),
         ('{"tasks": {"a": ' + "[" * 5000, "expected at most 64 levels"),
     ],

@@ -20,7 +20,7 @@ _HINT = "expected a simulation of SimSo (XML)"
 _POLICIES = {"EDF_mono": "EDF", "EDF": "EDF", "EDF2": "EDF", "RM_mono": "RM", "RM": "RM", "FP": "FP"}
 _POLICIES |= {"P_EDF": "EDF", "P_EDF2": "EDF", "P_EDF_WF": "EDF", "P_RM": "RM"}
 _OVERHEADS = ("overhead", "overhead_activate", "overhead_terminate", "cs_overhead", "cl_overhead", "migration_overhead")
-_LARGEST = Decimal(10) ** 12
+_LARGEST, _SLOWEST = Decimal(10) ** 12, Decimal("0.000001")
 
 
 def read_simso(path: Path, processors: int = 0) -> ImportedTaskSet:
@@ -35,8 +35,8 @@ def read_simso(path: Path, processors: int = 0) -> ImportedTaskSet:
             file.refuse(root, f"expected the element {tag}")
     units = parts["processors"].all("processor")
     speeds = {_number(file, unit, "speed", "1") for unit in units}
-    if not units or len(speeds) > 1 or not min(speeds):
-        file.refuse(parts["processors"], "expected processors of one positive speed")
+    if not units or len(speeds) > 1 or not _SLOWEST <= min(speeds):
+        file.refuse(parts["processors"], f"expected processors of one speed of at least {_SLOWEST}")
     rule = parts["sched"].get("class").rpartition(".")[2] or Path(parts["sched"].get("className")).stem
     if rule not in _POLICIES:
         known = ", ".join(sorted(_POLICIES))
@@ -86,8 +86,8 @@ def read_simso(path: Path, processors: int = 0) -> ImportedTaskSet:
         "tasks": rows,
     }
     cycles = _number(file, root, "cycles_per_ms", "1000000")
-    horizon = _number(file, root, "duration", "0") / cycles if cycles else Decimal(0)
-    if horizon and (horizon * 10**6) % 1 == 0:
+    horizon = _number(file, root, "duration", "0") / cycles if cycles >= 1 else Decimal(0)
+    if 0 < horizon <= _LARGEST and (horizon * 10**6) % 1 == 0:
         mapping["horizon"] = horizon
     return ImportedTaskSet(mapping, tuple(places), tuple(notes))
 

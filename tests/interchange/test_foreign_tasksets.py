@@ -113,6 +113,7 @@ def test_tasks_that_simso_cannot_place_are_refused(tmp_path: Path) -> None:
         (simso("EDF", row("a", 10, 0)), r":7:\d+: tasks\[0\].wcet: expected a positive time"),
         (simso("EDF", row("a", 10, 1e300)), "WCET: expected a number from 0"),
         (simso("EDF", row("a", 10, 1, kind="APeriodic")), "expected a periodic or sporadic task"),
+        (simso("EDF", row("a", 10, 1)).replace('speed="1.0"', 'speed="1e-300"'), "of one speed of at least"),
         (simso("EDF", ""), "expected a task"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><simulation/>', "no document type"),
     ],

@@ -35,7 +35,7 @@ def read_simso(path: Path, processors: int = 0) -> ImportedTaskSet:
             file.refuse(root, f"expected the element {tag}")
     units = parts["processors"].all("processor")
     speeds = {_number(file, unit, "speed", "1") for unit in units}
-    if not units or len(speeds) > 1 or not _SLOWEST <= min(speeds):
+    if not units or len(speeds) > 1 or not min(speeds) >= _SLOWEST:
         file.refuse(parts["processors"], f"expected processors of one speed of at least {_SLOWEST}")
     rule = parts["sched"].get("class").rpartition(".")[2] or Path(parts["sched"].get("className")).stem
     if rule not in _POLICIES:

@@ -181,6 +181,8 @@ class _Survey:
             if key == "timescale":
                 if value.lower() not in _SCALES:
                     raise self.fault(1, f"expected #timeScale {', '.join(_SCALES)}, got {value[:20]!r}")
+                if self.clocks and _SCALES[value.lower()] != self.scale:
+                    raise self.fault(1, "expected #timeScale before the first event")
                 self.scale = _SCALES[value.lower()]
             return
         if not line.strip():

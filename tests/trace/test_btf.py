@@ -81,6 +81,7 @@ def test_names_with_separators_are_kept(tmp_path: Path) -> None:
         ("0,s,0,T,a,-1,activate", "t.btf:1:11: event: expected a whole number"),
         ("#creator socsched\n0,s,0,T,a,0,activate\n0,c,0,T,a,0,start", "t.btf:3:1: event: expected a core"),
         ("5,s,0,T,a,0,activate\n4,s,0,T,a,1,activate\n", "t.btf:2:1: event: expected a time from 5 ns on"),
+        ("5,s,0,T,a,0,activate\n#timeScale ms\n", "t.btf:2:1: event: expected #timeScale before the first event"),
         ("#timeScale h", "t.btf:1:1: event: expected #timeScale ps, ns, us, ms, s, got 'h'"),
     ],
 )

@@ -31,6 +31,8 @@ def faults(plan: Plan) -> Iterator[Fault]:
     for index, task in enumerate(plan.tasks):
         yield from _task(("tasks", index), task, engines, names)
     for index, chain in enumerate(plan.chains):
+        if not chain.path:
+            yield ("chains", index, "path"), "expected a path of at least one task"
         for place, name in enumerate(chain.path):
             if plan.tasks and name not in names:
                 yield ("chains", index, "path", place), f"expected a task or sensor of the plan, got {name!r}"

@@ -199,3 +199,9 @@ def test_positions_are_those_of_the_text() -> None:
         (): (1, 1), ("a",): (1, 7), ("a", 0): (1, 8), ("a", 1): (2, 3), ("a", 1, "b,}"): (2, 11),
         ("a", 1, "c"): (2, 24), ("d",): (3, 7), ("e",): (3, 16), ("e", 1): (3, 21), ("e", 1, 0): (3, 22),
     }  # fmt: skip
+
+
+def test_a_chain_has_a_path() -> None:
+    made = rich_plan()
+    empty = replace(made, chains=(replace(made.chains[0], path=()), *made.chains[1:]))
+    assert list(faults(empty)) == [(("chains", 0, "path"), "expected a path of at least one task")]

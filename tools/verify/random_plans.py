@@ -146,7 +146,7 @@ def _edits(draw: Random, case: Case) -> dict[str, Json]:
         if draw.random() < 0.15 and "high" not in stages[name]:
             row["times"] = sorted(draw.randint(1, 6 * MS) for _ in range(3))
         if name in timers and draw.random() < 0.3:
-            row["release_jitter_ns"] = draw.randint(0, 40 * MS)
+            row["release_jitter_ns"] = draw.randint(0, 25 * MS)
         if name in timers and draw.random() < 0.3:
             row["gap_ns"] = draw.randint(0, 40 * MS)
         if name in timers and draw.random() < 0.2:
@@ -154,7 +154,7 @@ def _edits(draw: Random, case: Case) -> dict[str, Json]:
         found[name] = row
     for name in sensors:
         if draw.random() < 0.3:
-            found[name] = {"jitter_ns": draw.randint(0, 60 * MS), "gap_ns": draw.choice((0, draw.randint(0, 40 * MS)))}
+            found[name] = {"jitter_ns": draw.randint(0, 25 * MS), "gap_ns": draw.choice((0, draw.randint(0, 40 * MS)))}
     for name, engine in case.board["engines"].items():
         row = {"switch_ns": draw.choice((0, 100_000)), "reshape_ns": draw.choice((0, 0, 50_000))}
         row |= {"migration_ns": draw.choice((0, 0, 50_000)), "reset_ns": draw.choice((0, 100_000))}

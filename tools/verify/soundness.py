@@ -156,7 +156,7 @@ def search_plans(chosen: argparse.Namespace) -> PlanTally:
     with ProcessPoolExecutor(chosen.workers) as pool:
         for numbers, tally in zip(steps, pool.map(check_cases, steps, repeat(chosen.phasings)), strict=True):
             total.add(tally)
-            if numbers.stop % 1000 == 0:
+            if numbers.stop % 500 == 0:
                 print(f"plans to {numbers.stop}: {len(total.cases)} with faults", flush=True)
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(total.verdicts.items()))
     print(f"\n{chosen.plans} plans ({verdicts}), {total.runs} runs, {len(total.cases)} plans with faults", end="")

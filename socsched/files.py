@@ -9,10 +9,13 @@ import hashlib
 import os
 import shutil
 import stat
+import struct
 import tempfile
 import time
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO
 
@@ -131,6 +134,35 @@ def digests(folder: Path) -> dict[str, str]:
     """Return name -> sha256 of all files below a folder."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
+
+
+SOURCES = {".py", ".pxd", ".c", ".cpp", ".h", ".hpp", ".sh", ".json", ".yaml", ".npz"}
+_SHIPPED = {"platforms", "pipelines", "studies", "schemas"}
+"""Folders of descriptors, which a wheel has inside the package and a checkout next to it."""
+
+
+@cache
+def sources_digest() -> str:
+    """Return the sha256 of socsched's own sources, the same from a checkout and from an installed wheel."""
+    package = Path(__file__).parent
+    total = hashlib.sha256()
+    for path in sorted(package.rglob("*")):
+        name = path.relative_to(package)
+        if path.suffix in SOURCES and name.parts[0] not in _SHIPPED and "__pycache__" not in name.parts:
+            total.update(f"{name.as_posix()} ".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()
+
+
+def gzipped(data: bytes, level: int) -> bytes:
+    """Return data in the gzip format: no time, no name, and the same header from every version of Python."""
+    packer = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    body = packer.compress(data) + packer.flush()
+    unknown_system = 255
+    return (
+        struct.pack("<4sIBB", b"\x1f\x8b\x08\0", 0, 0, unknown_system)
+        + body
+        + struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
+    )
 
 
 def put_in_place(made: Path, folder: Path, first: str, stale: Iterable[str] = (), whole: str = "") -> None:

@@ -139,6 +139,13 @@ def parse(text: object, dimension: str) -> int:
     return round(parse_exact(text, dimension))
 
 
+def parse_number(text: object) -> float:
+    """Return a number; ValueError for anything else: nan and inf, which compare as nobody means, are none."""
+    if not re.fullmatch(NUMBER, str(text).strip()) or not math.isfinite(float(str(text))):
+        raise ValueError(f"expected a number, got {str(text)[:_LONGEST]!r}")
+    return float(str(text))
+
+
 def parse_duration(text: object) -> int:
     """Return a duration in nanoseconds."""
     return parse(text, "duration")

@@ -79,7 +79,7 @@ def pipeline_of(plan: Plan, given: str | Path | Pipeline | None, warn: Note) -> 
 
     Warns if the file has changed since.
     """
-    from socsched.descriptor.catalog import get_platform, input_hashes
+    from socsched.descriptor.catalog import pipeline_hashes
     from socsched.planning.cutting.restore import as_planned
 
     try:
@@ -88,8 +88,7 @@ def pipeline_of(plan: Plan, given: str | Path | Pipeline | None, warn: Note) -> 
         if given:
             raise
         raise UsageError(str(error), f"name the file of the plan's pipeline: --pipeline FILE ({error.hint})") from None
-    hashes = input_hashes(get_platform("host"), pipeline)
-    for name, digest in hashes.items():
-        if name.startswith("pipelines/") and plan.inputs.get(name, digest) != digest:
+    for name, digest in pipeline_hashes(pipeline).items():
+        if plan.inputs.get(name, digest) != digest:
             warn(f"{name} has changed since the plan was made")
     return as_planned(pipeline, plan)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from socsched import __version__
 from socsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def by_planner(pipeline: Pipeline, platform: Platform, mode: str | None, options
         from socsched.api.refinement import refine
 
         plan = refine(plan)
-    return replace(plan, tool={**plan.tool, "version": __version__})
+    return plan
 
 
 def _best(pipeline: Pipeline, platform: Platform, mode: str | None, options: PlanOptions) -> Plan:

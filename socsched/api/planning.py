@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from socsched import __version__
 from socsched.errors import UsageError
 from socsched.resources import nearest
 
@@ -107,6 +106,7 @@ def plan_with(
 ) -> Plan:
     """Return the plan of a pipeline on a platform; `known` carries costs over from one plan of the pair to the next."""
     from socsched.api.loading import load_pipeline, load_platform
+    from socsched.api.stamp import stamped
     from socsched.planning.schedulability.plan_analysis import without_contradictions
 
     loaded = set_deadlines(load_pipeline(pipeline), options.deadlines)
@@ -116,13 +116,14 @@ def plan_with(
             raise UsageError("--robust plans with the built-in search", "leave out --planner")
         from socsched.api.planners import by_planner
 
-        return without_contradictions(by_planner(loaded, board, mode, options))
+        plan = without_contradictions(by_planner(loaded, board, mode, options))
+        return stamped(plan, loaded, board, mode, options)
     from socsched.api.portfolio import undecided
 
     tried: list[str] = []
     plan = _searched(pin_stages(loaded, board, options.pins), board, mode, options, known, tried)
     plan = without_contradictions(undecided(plan, tried, options))
-    return replace(plan, tool={**plan.tool, "version": __version__})
+    return stamped(plan, loaded, board, mode, options)
 
 
 def _searched(

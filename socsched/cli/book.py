@@ -10,6 +10,7 @@ import click
 
 from socsched.cli.names import ENGINE
 from socsched.cli.options import (
+    Number,
     Objectives,
     Output,
     Quantity,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Time in which the board changes clocks and workers change plans.",
 )
-@click.option("--time-limit", type=click.FloatRange(min=0.1), help="Time limit in seconds for the search of one cell.")
+@click.option("--time-limit", type=Number(0.1), help="Time limit in seconds for the search of one cell.")
 @click.option("--workers", type=click.IntRange(1), help="Number of cores to use; default: all.")
 @click.option(
     "-o",

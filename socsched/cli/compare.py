@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from socsched.cli.options import Output, Percentage, echo, output_options, ready_to_write, terminal_width
+from socsched.cli.options import (
+    Output,
+    Percentage,
+    allow_weaker_option,
+    echo,
+    output_options,
+    ready_to_write,
+    terminal_width,
+)
 
 if TYPE_CHECKING:
     from socsched.reporting.compare import Comparison
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Largest tolerated slowdown of B against A.",
 )
+@allow_weaker_option
 @click.option(
     "--tolerance",
     type=Percentage(),
@@ -44,12 +53,20 @@ if TYPE_CHECKING:
 )
 @output_options
 @click.pass_obj
-def command(output: Output, paths: tuple[Path, ...], max_regression: float, tolerance: float, file: Path | None) -> int:
+def command(
+    output: Output,
+    paths: tuple[Path, ...],
+    max_regression: float,
+    weaker: tuple[str, ...],
+    tolerance: float,
+    file: Path | None,
+) -> int:
     """Compare A (the baseline) with B: two plan.json, or two result folders of `simulate` or `run`.
 
-    For plans: moved stages, bounds and expected times of chains, power, traffic, verdict.  For results: stage medians,
-    chain p99, frames late and dropped.  A regression names the move that caused it.  Exit code 1 if anything in B is
-    worse by more than --max-regression, or if a larger share of its frames is late, or dropped.
+    For plans: changed requirements, moved stages, bounds and expected times of chains, power, traffic, verdict.  For
+    results: stage medians, chain p99, frames late and dropped.  A regression names the move that caused it.  Exit
+    code 1 if anything in B is worse by more than --max-regression, if a requirement of a plan is weaker, or if a
+    larger share of a result's frames is late, or dropped.
 
     With a plan and results, line up the planned, simulated and measured p50, p99 and p99.9 of every stage and chain,
     and the energy; exit code 1 if the prediction error exceeds the tolerance, or more frames are late or dropped than
@@ -72,7 +89,7 @@ def command(output: Output, paths: tuple[Path, ...], max_regression: float, tole
     from socsched.files import write_file
     from socsched.reporting.compare_view import markdown, view
 
-    comparison = _plans(paths, max_regression) if all(plans) else _results(paths, max_regression)
+    comparison = _plans(paths, max_regression, weaker) if all(plans) else _results(paths, max_regression)
     names = str(paths[0]), str(paths[1])
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -88,11 +105,11 @@ def command(output: Output, paths: tuple[Path, ...], max_regression: float, tole
     return EXIT_VIOLATED if comparison.regressions else EXIT_OK
 
 
-def _plans(paths: tuple[Path, ...], allowed: float) -> PlanDiff:
+def _plans(paths: tuple[Path, ...], allowed: float, weaker: tuple[str, ...]) -> PlanDiff:
     from socsched.api.loading import load_plan
     from socsched.reporting.diff import diff
 
-    return diff(load_plan(paths[0]), load_plan(paths[1]), allowed)
+    return diff(load_plan(paths[0]), load_plan(paths[1]), allowed, weaker)
 
 
 def _results(paths: tuple[Path, ...], allowed: float) -> Comparison:

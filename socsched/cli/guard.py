@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +14,19 @@ from socsched.cli.options import (
     Output,
     Percentage,
     Quantity,
+    Slack,
+    allow_weaker_option,
     mode_option,
     output_options,
-    planning_options,
     platform_option,
     ready_to_write,
     seed_option,
     terminal_width,
 )
+from socsched.cli.search_options import refuse_with_plan, search_options
 
 if TYPE_CHECKING:
+    from socsched.api.planning import PlanOptions
     from socsched.planning.plan import Plan
     from socsched.reporting.diff import PlanDiff
 
@@ -33,7 +37,7 @@ JUNIT, SUMMARY = "junit.xml", "summary.md"
 @click.argument("pipeline", metavar="PIPELINE|PLAN.json", type=NameOrPath("pipelines"))
 @platform_option(required=False)
 @mode_option
-@planning_options
+@search_options
 @click.option(
     "--baseline",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -41,6 +45,13 @@ JUNIT, SUMMARY = "junit.xml", "summary.md"
 )
 @click.option(
     "--max-regression", type=Percentage(), default="5%", show_default=True, help="Largest tolerated regression."
+)
+@allow_weaker_option
+@click.option(
+    "--require-slack",
+    "slack",
+    type=Slack(),
+    help="Least difference between the bound of every chain and its deadline: a time (10ms) or a part of it (10%).",
 )
 @click.option("--duration", type=Quantity("duration"), default="10s", show_default=True, help="Simulated time.")
 @click.option(
@@ -60,11 +71,11 @@ def command(
     pipeline: str,
     platform: str | None,
     mode: str | None,
-    objective: str,
-    policy: str,
-    profile_file: Path | None,
+    options: PlanOptions,
     baseline: Path | None,
     max_regression: float,
+    weaker: tuple[str, ...],
+    slack: tuple[float, int] | None,
     duration: int,
     folder: Path,
     seed: int,
@@ -72,7 +83,8 @@ def command(
     """Plan PIPELINE, simulate the plan, and compare it with a committed one.
 
     junit.xml and summary.md are always written, also for infeasible plans, regressions and invalid files.  To
-    accept a change, commit the plan.json of the folder as the new baseline.
+    accept a change, commit the plan.json of the folder as the new baseline.  A requirement that asks for less than
+    the baseline's fails the guard, unless --allow-weaker names it.
 
     Exit code 0: feasible, every simulated frame in time, nothing worse than the baseline; 1: otherwise; 4: undecided.
     """
@@ -84,26 +96,37 @@ def command(
     inputs = {path.resolve() for path in (baseline, Path(pipeline)) if path is not None}
     if (folder / folders.PLAN).resolve() in inputs:
         raise click.UsageError(f"{folder / folders.PLAN} would be overwritten: choose another folder with -o")
+    if pipeline.endswith(".json"):
+        refuse_with_plan(ctx, pipeline)
     ready_to_write(folder=folder)
     _clear(folder)
 
     def make() -> Plan:
         from socsched.api import loading
-        from socsched.api.planning import PlanOptions, plan_with
-        from socsched.cli.plan_argument import plan_from
+        from socsched.api.planning import plan_with
 
         if pipeline.endswith(".json"):
-            return plan_from(ctx, pipeline, platform, mode, objective, policy, profile_file)
+            return loading.load_plan(Path(pipeline))
         assert platform is not None
-        plan = plan_with(pipeline, platform, mode, PlanOptions(objective, policy, profile_file))
+        plan = plan_with(pipeline, platform, mode, options)
         loading.save_plan(plan, folder / folders.PLAN)
         return plan
 
     try:
-        return _guard(output, make, folder, baseline, max_regression, duration, seed)
+        return _guard(output, make, folder, _Gate(baseline, max_regression, weaker, slack), duration, seed)
     except Exception as error:
         _failed(folder, pipeline, error)
         raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Gate:
+    """What a plan has to hold beside its own requirements."""
+
+    baseline: Path | None
+    allowed: float
+    weaker: tuple[str, ...]
+    slack: tuple[float, int] | None
 
 
 def _clear(folder: Path) -> None:
@@ -118,8 +141,7 @@ def _guard(
     output: Output,
     make: Callable[[], Plan],
     folder: Path,
-    baseline: Path | None,
-    allowed: float,
+    gate: _Gate,
     duration_ns: int,
     seed: int,
 ) -> int:
@@ -128,8 +150,9 @@ def _guard(
     from socsched.cli import outcomes
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
     from socsched.reporting import junit, summary
+    from socsched.reporting.slack import slack_of
 
-    plan = make()
+    plan, baseline, allowed = make(), gate.baseline, gate.allowed
     trace, result = None, dict[str, Any]()
     if plan.tasks:
         done = simulate(plan, duration_ns, seed=seed)
@@ -137,9 +160,14 @@ def _guard(
         done.save(folder)
     else:
         loading.save_plan(plan, folder / folders.PLAN)
-    differences = _compared(plan, baseline, folder / folders.PLAN, allowed)
-    (folder / JUNIT).write_text(junit.render(plan, result, differences), encoding="utf-8")
-    text = summary.render(plan, trace, result)
+    differences = _compared(plan, gate, folder / folders.PLAN)
+    if differences is not None:
+        for name in gate.weaker:
+            if not any(change.sense == "weaker" and change.named((name,)) for change in differences.requirements):
+                output.warn(f"--allow-weaker {name}: no requirement of that name is weaker than the baseline's")
+    slacks = slack_of(plan, *gate.slack) if gate.slack else ()
+    (folder / JUNIT).write_text(junit.render(plan, result, differences, slacks), encoding="utf-8")
+    text = summary.render(plan, trace, result, slacks)
     if differences is not None:
         from socsched.reporting.compare_view import markdown
 
@@ -148,6 +176,8 @@ def _guard(
     output.note(f"wrote {folder}/ ({', '.join(sorted(path.name for path in folder.iterdir()))})")
 
     def show() -> None:
+        from rich.text import Text
+
         from socsched.reporting import terminal
         from socsched.reporting.compare_view import view
 
@@ -158,27 +188,33 @@ def _guard(
         screen.print(terminal.violations(plan))
         if result:
             screen.print(terminal.outcome(result))
+        for line in (one.told() for one in slacks if one.short):
+            screen.print(Text(f"✗ {line}", "bold red"))
         if differences is not None:
             screen.print(view(differences, str(baseline), str(folder / folders.PLAN), allowed))
 
     document = {"verdict": plan.verdict, "chains": result.get("chains", {}), "folder": str(folder)}
+    if slacks:
+        document["slack"] = [asdict(one) for one in slacks]
     output.result(document | ({"compared": differences.document()} if differences is not None else {}), show)
     lost = outcomes.outcome_code(result) if result else EXIT_OK
     regressed = EXIT_VIOLATED if differences is not None and differences.regressions else EXIT_OK
-    codes = {outcomes.exit_code(plan), lost, regressed} - {EXIT_OK}
+    close = EXIT_VIOLATED if any(one.short for one in slacks) else EXIT_OK
+    codes = {outcomes.exit_code(plan), lost, regressed, close} - {EXIT_OK}
     return min(codes, default=EXIT_OK)
 
 
-def _compared(plan: Plan, baseline: Path | None, plan_file: Path, allowed: float) -> PlanDiff | None:
+def _compared(plan: Plan, gate: _Gate, plan_file: Path) -> PlanDiff | None:
     from socsched.api.loading import load_plan
     from socsched.errors import InputError
     from socsched.reporting.diff import diff
 
+    baseline = gate.baseline
     if baseline is None:
         return None
     if not baseline.exists():
         raise InputError(f"{baseline}: baseline not found", f"review {plan_file} and commit it as {baseline}")
-    return diff(load_plan(baseline), plan, allowed)
+    return diff(load_plan(baseline), plan, gate.allowed, gate.weaker)
 
 
 def _failed(folder: Path, name: str, error: Exception) -> None:

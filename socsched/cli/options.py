@@ -83,6 +83,17 @@ def _set_output(ctx: click.Context, param: click.Parameter, value: bool) -> None
         setattr(output, param.name, True)
 
 
+def allow_weaker_option(function: F) -> F:
+    """Add --allow-weaker."""
+    return click.option(
+        "--allow-weaker",
+        "weaker",
+        multiple=True,
+        metavar="NAME[.KIND]",
+        help="Accept a weaker requirement of this chain, stage or sensor, such as detection or detection.deadline.",
+    )(function)
+
+
 def strict_option(function: F) -> F:
     """Add --strict: every number must have a source."""
     text = "Also report every number without a source or a stated assumption."
@@ -103,6 +114,20 @@ class Pair(click.ParamType[tuple[str, str]]):
         if not (equals and key and found):
             self.fail(f"expected KEY=VALUE, got {value!r}", param, ctx)
         return key, found
+
+
+class Slack(click.ParamType["tuple[float, int]"]):
+    """A part of a deadline, as a percentage or as a time; becomes (ratio of the deadline, ns), one of them 0."""
+
+    name = "percent|duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, int]:
+        """Return the slack."""
+        if isinstance(value, tuple):
+            return value
+        if str(value).strip().endswith("%"):
+            return Percentage().convert(value, param, ctx), 0
+        return 0.0, Quantity("duration").convert(value, param, ctx)
 
 
 class NameOrPath(click.ParamType[str]):
@@ -138,6 +163,27 @@ class Quantity(click.ParamType[int]):
         return number
 
 
+class Number(click.ParamType[float]):
+    """A finite number of at least `least`."""
+
+    name = "number"
+
+    def __init__(self, least: float) -> None:
+        self.least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number."""
+        from socsched.units import parse_number
+
+        try:
+            number = parse_number(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if number < self.least:
+            self.fail(f"expected a number of at least {self.least:g}, got {value!r}", param, ctx)
+        return number
+
+
 class Numbers(click.ParamType[tuple[float, ...]]):
     """Numbers above zero, separated by commas."""
 
@@ -147,8 +193,10 @@ class Numbers(click.ParamType[tuple[float, ...]]):
         """Return the distinct numbers."""
         if isinstance(value, tuple):
             return value
+        from socsched.units import parse_number
+
         try:
-            numbers = tuple(dict.fromkeys(float(part) for part in str(value).split(",")))
+            numbers = tuple(dict.fromkeys(parse_number(part) for part in str(value).split(",")))
         except ValueError:
             self.fail(f"expected numbers such as 0.5,1,2, got {value!r}", param, ctx)
         if not all(0 < number < 1e6 for number in numbers):
@@ -164,8 +212,10 @@ class Percentage(click.ParamType[float]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, float):
             return value
+        from socsched.units import parse_number
+
         try:
-            number = float(str(value).removesuffix("%")) / 100
+            number = parse_number(str(value).removesuffix("%")) / 100
         except ValueError:
             self.fail(f"expected a percentage such as 5%, got {value!r}", param, ctx)
         if number < 0:

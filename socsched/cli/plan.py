@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING
 import click
 
 from socsched.cli.export import FORMATS
-from socsched.cli.names import PIN
 from socsched.cli.options import (
     Output,
-    Quantity,
     mode_option,
     output_options,
     pipeline_argument,
-    planning_options,
     platform_option,
     ready_to_write,
     terminal_width,
 )
+from socsched.cli.search_options import search_options
 
 if TYPE_CHECKING:
+    from socsched.api.planning import PlanOptions
     from socsched.descriptor.platform import Supply
 
 
@@ -30,87 +29,14 @@ if TYPE_CHECKING:
 @pipeline_argument
 @platform_option(required=False)
 @mode_option
-@planning_options
-@click.option(
-    "--solver",
-    type=click.Choice(["portfolio", "auto", "heft", "restarts", "cpsat"]),
-    default="portfolio",
-    show_default=True,
-    help="heft: list schedule and local search; restarts: local searches from many mappings; cpsat: OR-Tools, for a "
-    "proof or a better mapping; auto: cpsat if installed; portfolio: heft, then the others until a plan is feasible.",
-)
-@click.option(
-    "--planner",
-    metavar="NAME",
-    help="Planner of the literature or of an installed package, instead of the built-in search; best: the planner "
-    "whose plan simulates best, the built-in search included.",
-)
-@click.option("-O", "settings", multiple=True, metavar="OPTION=VALUE", help="Option of the --planner.")
-@click.option(
-    "--pin",
-    "pins",
-    type=PIN,
-    multiple=True,
-    metavar="STAGE=ENGINE",
-    help="Run a stage on this engine (or kind) only, without cutting it.",
-)
-@click.option(
-    "--prefer",
-    "prefers",
-    type=PIN,
-    multiple=True,
-    metavar="STAGE=ENGINE[,ENGINE]",
-    help="Run the layers of a stage on this engine as far as it supports them, the others elsewhere.",
-)
-@click.option(
-    "--deadline",
-    "deadlines",
-    type=PIN,
-    multiple=True,
-    metavar="CHAIN=TIME",
-    help="Another deadline for a chain, such as lidar-to-command=150ms.",
-)
-@click.option(
-    "--runtime",
-    "runtimes",
-    multiple=True,
-    metavar="[ENGINE=]NAME",
-    help="Program that computes networks where an engine has several, such as tvm for this project's kernels.  "
-    "[default: the fastest]",
-)
-@click.option(
-    "--robust",
-    is_flag=True,
-    help="Plan for the upper ends of all costs' intervals: a feasible plan holds for every cost within them.",
-)
-@click.option(
-    "--cuts/--no-cuts",
-    default=True,
-    show_default=True,
-    help="Cut networks between engines where this improves the plan.",
-)
-@click.option(
-    "--refine/--no-refine",
-    default=True,
-    show_default=True,
-    help="Simulate the plan and plan again with the simulated times, until nothing changes.",
-)
+@search_options
 @click.option(
     "--pareto",
     is_flag=True,
     help="Plan every power mode and objective and print a table; -o FILE.svg draws it, -o pareto.json is for reports.",
 )
 @click.option(
-    "--power-cap", type=Quantity("power"), help="Limit on mean power, such as 20W, in addition to the mode's cap."
-)
-@click.option(
     "--wall", is_flag=True, help="State the power at the wall too, if the platform has a carrier and an adaptor."
-)
-@click.option("--bandwidth-cap", type=Quantity("bandwidth"), help="Limit on DRAM traffic, such as 50GB/s.")
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(min=0.1),
-    help="Time limit in seconds.  [default: 20; 60 if the first search finds no feasible plan]",
 )
 @click.option(
     "-o",
@@ -144,24 +70,9 @@ def command(
     pipeline: str,
     platform: str | None,
     mode: str | None,
-    objective: str,
-    policy: str,
-    profile_file: Path | None,
-    solver: str,
-    planner: str | None,
-    settings: tuple[str, ...],
-    pins: tuple[str, ...],
-    prefers: tuple[str, ...],
-    deadlines: tuple[str, ...],
-    runtimes: tuple[str, ...],
-    robust: bool,
-    cuts: bool,
-    refine: bool,
+    options: PlanOptions,
     pareto: bool,
-    power_cap: int | None,
     wall: bool,
-    bandwidth_cap: int | None,
-    time_limit: float | None,
     file: Path | None,
     form: str | None,
     template: Path | None,
@@ -174,8 +85,7 @@ def command(
     Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
     """
     from socsched.api import loading
-    from socsched.api.planners import settings_of
-    from socsched.api.planning import LIMIT, PATIENCE, PlanOptions, plan_with
+    from socsched.api.planning import plan_with
     from socsched.cli import outcomes
     from socsched.descriptor.rates import seldom_repeats
 
@@ -193,13 +103,6 @@ def command(
         if file and file.is_dir():
             raise click.BadParameter(f"File '{file}' is a directory.", param_hint="'-o' / '--output'")
         ready_to_write(file=file)
-    options = PlanOptions(
-        objective, policy, profile_file, solver, time_limit or LIMIT, cuts, refine, power_cap, bandwidth_cap, pins,
-        prefers, planner=planner or "", settings=settings_of(settings), patience=0.0 if time_limit else PATIENCE,
-        deadlines=deadlines, runtimes=runtimes, robust=robust,
-    )  # fmt: skip
-    if settings and not planner:
-        raise click.UsageError("-O sets options of a planner: add --planner")
     if pipeline.endswith(".json") and form:
         plan = loading.load_plan(Path(pipeline))
     elif platform is None:

@@ -165,18 +165,17 @@ def _numbers(attributes: tuple[str, ...]) -> dict[str, float]:
     from socsched.descriptor.rule_checks import OPERATOR_ATTRS
     from socsched.descriptor.validation import suggest
     from socsched.errors import UsageError
+    from socsched.units import parse_number
 
     values: dict[str, float] = {}
     for text in attributes:
-        key, sign, value = text.partition("=")
+        key, _, value = text.partition("=")
         if key not in OPERATOR_ATTRS:
             raise UsageError(f"unknown operator attribute {key!r}", suggest(key, OPERATOR_ATTRS))
         try:
-            values[key] = float(value) if sign else float("nan")
+            values[key] = parse_number(value)
         except ValueError:
-            values[key] = float("nan")
-        if values[key] != values[key]:
-            raise UsageError(f"expected {key}=NUMBER, got {text!r}")
+            raise UsageError(f"expected {key}=NUMBER, got {text!r}") from None
     return values
 
 

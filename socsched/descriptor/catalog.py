@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from socsched import resources
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.errors import DescriptorError
+from socsched.files import file_digest
 
 HOST = "host"
 """Name of the platform detected on this machine rather than read from a file."""
@@ -62,15 +64,41 @@ def get_pipeline(name_or_path: str) -> Pipeline:
 
 
 def input_hashes(platform: Platform, pipeline: Pipeline) -> dict[str, str]:
-    """Return file -> SHA-256 (hex) of a plan's inputs, as stored in `Plan.inputs`.
+    """Return file -> SHA-256 (hex) of everything that a plan of the two is made from, as stored in `Plan.inputs`.
 
-    Keys are ``platforms/FILE`` and ``pipelines/FILE``, without machine-specific folders.  A platform or pipeline
-    without a file (the detected host) is hashed by its content.
+    Keys are ``platforms/FILE``, ``rules/FILE``, ``pipelines/FILE``, and a network's path with ``pipelines`` for the
+    folder of the pipeline, without machine-specific folders.  Platforms that costs of the pipeline were measured on
+    count too.  A platform or pipeline without a file (the detected host) is hashed by its content.
     """
-    return {
-        _key("platforms", platform.name, platform.file): _digest(platform.file, platform),
-        _key("pipelines", pipeline.name, pipeline.file): _digest(pipeline.file, pipeline),
-    }
+    return {**platform_hashes(platform), **pipeline_hashes(pipeline)}
+
+
+def platform_hashes(platform: Platform) -> dict[str, str]:
+    """Return the digests of a platform and of the rule files that its engines name."""
+    from socsched.descriptor.operator_rules_file import find_rules
+
+    hashes = {_key("platforms", platform.name, platform.file): _digest(platform.file, platform)}
+    for name in sorted({engine.operators.name for engine in platform.engines} - {""}):
+        file = find_rules(name, Path(platform.file).parent if platform.file else None)
+        hashes[f"rules/{file.name}"] = file_digest(file)
+    return hashes
+
+
+def pipeline_hashes(pipeline: Pipeline) -> dict[str, str]:
+    """Return the digests of a pipeline, of its networks, and of the platforms that its known costs refer to."""
+    hashes = {}
+    for name in sorted({cost.platform for stage in pipeline.stages for cost in stage.costs}):
+        board = find_platform(name)
+        if board is not None and board.file:
+            hashes[_key("platforms", board.name, board.file)] = _digest(board.file, board)
+    hashes[_key("pipelines", pipeline.name, pipeline.file)] = _digest(pipeline.file, pipeline)
+    home = Path(pipeline.file).parent.absolute()
+    for network in dict.fromkeys(str(stage.params["file"]) for stage in pipeline.stages if "file" in stage.params):
+        file = Path(network)
+        if file.is_file():
+            within = os.path.normpath(Path("pipelines") / file.relative_to(home)) if file.is_relative_to(home) else ""
+            hashes[within or file.name] = file_digest(file)
+    return hashes
 
 
 def _key(kind: str, name: str, file: str) -> str:

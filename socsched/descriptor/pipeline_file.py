@@ -129,7 +129,7 @@ class StageFile(Grounded):
     criticality: Criticality = Field("firm", description="criticality of a late job: hard, firm or soft")
 
     def lower(self, name: str, folder: Path, period_ns: int | None) -> Stage:
-        """Return the internal `Stage`; a network's path is relative to `folder`."""
+        """Return the internal `Stage`; a network's path is relative to `folder`, and stays so behind it."""
         return Stage(
             name=name,
             title=self.title,
@@ -138,7 +138,7 @@ class StageFile(Grounded):
             period_ns=period_ns,
             offset_ns=self.offset,
             reads=tuple(self.reads),
-            params={**({"file": str((folder / self.onnx).resolve())} if self.onnx else {}), **self.params},
+            params={**({"file": str(folder.absolute() / self.onnx)} if self.onnx else {}), **self.params},
             precisions=tuple(self.precisions),
             costs=tuple(cost.lower() for cost in self.costs),
             queue=self.queue or 1,

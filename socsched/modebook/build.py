@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from socsched import __version__
 from socsched.api.planning import PlanOptions
+from socsched.api.stamp import stamped
 from socsched.graph.taskgraph import task_graph
 from socsched.modebook.cells import NONE, Axes, Cell, Surroundings
 from socsched.modebook.searches import Searches, search
@@ -127,7 +127,9 @@ class _Builder:
         return Entry(cell, plan, SEARCHED, "", _reasons(plan, cell))
 
     def _taken(self, best: tuple[Candidate, Entry], cell: Cell) -> Plan:
-        return _stamped(plan_of(best[0], cell, self.around, self.options.objective, str(best[1].cell)))
+        around = self.around
+        plan = plan_of(best[0], cell, around, self.options.objective, str(best[1].cell))
+        return stamped(plan, around.workload(cell), around.board(cell.loss), around.mode(cell).name, self.options)
 
 
 def _settles(entry: Entry, cell: Cell, around: Surroundings) -> bool:
@@ -159,10 +161,6 @@ def _refuted(plan: Plan, stronger: Entry, cell: Cell, around: Surroundings) -> P
     if found is not None:
         return replace(plan, verdict="infeasible", solver=replace(plan.solver, proof=found))
     return replace(plan, verdict="undecided")
-
-
-def _stamped(plan: Plan) -> Plan:
-    return replace(plan, tool={**plan.tool, "version": __version__})
 
 
 def _reasons(plan: Plan, cell: Cell) -> tuple[str, ...]:

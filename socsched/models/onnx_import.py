@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from socsched import resources
 from socsched.errors import InputError, MachineError, UsageError, extra
+from socsched.files import file_digest
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model, Port, Quantisation
@@ -23,7 +25,9 @@ from socsched.models.onnx_graph import OnnxGraph, read
 from socsched.models.onnx_layers import translate
 from socsched.models.weights import Weights
 
-_PARAMS = ("file", "inputs", "outputs", "shapes")
+_PARAMS = ("file", "inputs", "outputs", "shapes", "sha256")
+_seen: dict[str, Path] = {}
+"""Where a network of this digest was when it was last read, in this process."""
 _LARGEST_SIZE = 1 << 16
 """Largest size of a dimension that `shapes` may set."""
 
@@ -31,14 +35,17 @@ _LARGEST_SIZE = 1 << 16
 def model(params: Mapping[str, Any]) -> Model:
     """Return the model of an ONNX file: params `file` (path), `inputs` and `outputs` (ONNX name -> port name).
 
-    `shapes` (ONNX input -> sizes) sets dimensions that the file leaves open.  Ports are named after the file's inputs
-    and outputs unless renamed, so that stages can be connected by name.  Raises UsageError for unknown params or names,
-    InputError for an unusable file, MachineError without the reader.
+    With `sha256`, the file is the one of this digest, as plans name it (`portable`).  `shapes` (ONNX input -> sizes)
+    sets dimensions that the file leaves open.  Ports are named after the file's inputs and outputs unless renamed, so
+    that stages can be connected by name.  Raises UsageError for unknown params or names, InputError for an unusable
+    file, MachineError without the reader.
     """
     unknown = sorted(set(params) - set(_PARAMS))
     if unknown:
         raise UsageError(f"onnx: unknown parameter {unknown[0]!r}", f"parameters: {', '.join(_PARAMS)}")
     path = Path(str(params.get("file", "")))
+    if "sha256" in params:
+        path = _located(path, str(params["sha256"]))
     stamp, shapes = _stamp(path), _shapes(path, params.get("shapes"))
     found = _load(path, stamp, shapes, values=False)
     return Model(
@@ -50,6 +57,45 @@ def model(params: Mapping[str, Any]) -> Model:
         quantised=_given(found.quantised),
         open_batch=found.open_batch,
     )
+
+
+def portable(params: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """Return the params of a stage as plans hold them: a network's `file` relative to `folder`, with its `sha256`.
+
+    `folder` is that of the pipeline; a file that the pipeline names by an absolute path keeps it.
+    """
+    file = Path(str(params.get("file", "")))
+    if "file" not in params or "sha256" in params or not file.is_file():
+        return params
+    home = folder.absolute()
+    named = file.relative_to(home) if file.is_relative_to(home) else file
+    return {**params, "file": named.as_posix(), "sha256": digest(file)}
+
+
+def digest(path: Path) -> str:
+    """Return the sha256 of a network's file; InputError if it cannot be read."""
+    found = _digest(path, _stamp(path))
+    _seen[found] = path
+    return found
+
+
+@lru_cache(maxsize=64)
+def _digest(path: Path, stamp: tuple[int, int]) -> str:
+    return file_digest(path)
+
+
+def _located(path: Path, wanted: str) -> Path:
+    """Return the file of a network that a plan names: where it was, or below the folders of pipelines."""
+    places = [_seen[wanted]] if wanted in _seen else []
+    places += [path, *(folder / path for folder in resources.folders("pipelines"))]
+    there = [place for place in places if place.is_file()]
+    for place in there:
+        if digest(place) == wanted:
+            return place
+    hint = "run this in the folder where `socsched plan` found the pipeline, or plan again"
+    if there:
+        raise InputError(f"{there[0]}: is not the network of the plan: its sha256 is another", hint)
+    raise InputError(f"{path}: the network of the plan is not here", hint)
 
 
 def _given(stated: Quantisation | None) -> Callable[[], Quantisation] | None:

@@ -105,7 +105,7 @@ def _stage(pipeline: Pipeline, task: Task) -> Stage | None:
     if task.kind != "stage":
         return None
     whole = pipeline.stage(uncut(task.name, task.params))
-    return replace(whole, name=task.name, params=task.params)
+    return replace(whole, name=task.name, params={**task.params, **whole.params})
 
 
 def cuts(plan: Plan) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:

@@ -24,13 +24,16 @@ from socsched.descriptor.limits import (
     Verdict,
 )
 from socsched.planning.evidence import Bandwidth, Memory, Power, Provenance, Uncertainty
+from socsched.planning.requirements import Requirement
 from socsched.planning.search_report import SearchReport
 from socsched.planning.task import ExecutionTimes, Task
 
 SCHEMA_VERSION = "1"
+SOURCES = "socsched"
+"""The input that stands for the program itself: its cost model, analyses and searches."""
 __all__ = [
-    "SCHEMA_VERSION", "ChainResult", "Conflict", "ExecutionTimes", "Level", "Plan", "PlannedEngine", "PlannedSensor",
-    "Task", "Throttle", "Transition", "Violation",
+    "SCHEMA_VERSION", "SOURCES", "ChainResult", "Conflict", "ExecutionTimes", "Level", "Plan", "PlannedEngine",
+    "PlannedSensor", "Task", "Throttle", "Transition", "Violation",
 ]  # fmt: skip
 
 
@@ -174,7 +177,11 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A deployment and its verdict (feasible | infeasible | undecided); infeasible only with `solver.proof`."""
+    """A deployment and its verdict (feasible | infeasible | undecided); infeasible only with `solver.proof`.
+
+    `inputs`: the SHA-256 of everything that it was planned from, by name.  `requirements`: what was asked for; none of
+    a plan that was not made from a pipeline.
+    """
 
     platform: PlanName
     mode: PlanName
@@ -201,6 +208,7 @@ class Plan:
     conflicts: Annotated[tuple[Conflict, ...], Rows] = ()
     uncertainty: Uncertainty = field(default_factory=Uncertainty)
     memory: Memory = field(default_factory=Memory)
+    requirements: Annotated[tuple[Requirement, ...], Rows] = ()
 
     def __post_init__(self) -> None:
         """Refuse a verdict of infeasible that rests on nothing."""

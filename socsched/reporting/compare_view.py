@@ -31,6 +31,19 @@ def plan_rows(found: PlanDiff) -> list[list[str]]:
     return [[row.name, row.figure, *row.shown(), "✗" if row.regressed else ""] for row in found.figures]
 
 
+def requirement_rows(found: PlanDiff) -> list[list[str]]:
+    """Return the requirements that differ, with whether they became weaker, and whether that is allowed."""
+    return [
+        [
+            f"{change.kind} of {change.subject}" if change.kind else change.subject,
+            change.before or "–",
+            change.after or "–",
+            f"✗ {change.sense}" if change in found.weaker else change.sense + " (allowed)" * (change.sense == "weaker"),
+        ]
+        for change in found.requirements
+    ]
+
+
 def move_rows(found: Sequence[Move]) -> list[list[str]]:
     """Return the stages whose placement, configuration or cost changed."""
     return [
@@ -45,6 +58,7 @@ def move_rows(found: Sequence[Move]) -> list[list[str]]:
     ]
 
 
+_REQUIREMENTS = ("requirement", "A", "B", "became")
 _MOVES = ("stage", "A", "B", "alone A", "alone B")
 
 
@@ -56,12 +70,14 @@ def view(found: Comparison | PlanDiff, a: str, b: str, allowed: float) -> Render
     else:
         rows, notes = result_rows(found), found.remarks
     parts += [Text(line) for line in notes]
+    if isinstance(found, PlanDiff) and found.requirements:
+        parts += [Text(""), table("Requirements", _REQUIREMENTS, requirement_rows(found))]
     if found.moves:
         parts += [Text(""), table("What changed", _MOVES, move_rows(found.moves), (3, 4))]
     if rows:
         parts += [Text(""), table("Figures", (*_FIGURES, f"> {1 + allowed:.3g}"), rows, (2, 3, 4))]
     parts.append(Text(""))
-    if isinstance(found, PlanDiff) and not found.moves and not found.changes:
+    if isinstance(found, PlanDiff) and not (found.moves or found.changes or found.requirements):
         parts.append(Text("the plans are identical"))
     parts += [Text(f"✗ {line}", "bold red") for line in found.regressions]
     if isinstance(found, Comparison) and found.slower_chains:
@@ -80,6 +96,8 @@ def markdown(found: Comparison | PlanDiff, a: str, b: str, allowed: float) -> st
     notes = found.changes if isinstance(found, PlanDiff) else found.remarks
     rows = plan_rows(found) if isinstance(found, PlanDiff) else result_rows(found)
     lines += [f"- {plain(line)}" for line in notes] + [""]
+    if isinstance(found, PlanDiff) and found.requirements:
+        lines += [*markdown_table(_REQUIREMENTS, requirement_rows(found)), ""]
     if found.moves:
         lines += [*markdown_table(_MOVES, move_rows(found.moves)), ""]
     lines += [*markdown_table((*_FIGURES, ""), rows), ""] if rows else []

@@ -1,4 +1,4 @@
-"""Diff of two plans of one workload: changes, differing figures, regressions, and the change responsible for each.
+"""Diff of two plans of one workload: requirements, differing figures, regressions, the change responsible for each.
 
 A bound is the sum of its terms, and each term is due to one task: the task it belongs to, or the task in its `by`.  The
 change of a bound is therefore divided exactly among tasks.  The task whose terms grew most is responsible; the net
@@ -7,13 +7,14 @@ contribution of all others is given next to it.  A conversion counts towards whi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from socsched.planning.evidence import Bandwidth, Power
-from socsched.planning.plan import ChainResult, Plan, Task
+from socsched.planning.plan import SOURCES, ChainResult, Plan, Task
 from socsched.reporting import view_model
+from socsched.reporting.requirement_changes import RequirementChange, requirement_changes
 from socsched.units import format_bandwidth, format_duration, format_power
 
 ORDER = {"feasible": 0, "undecided": 1, "infeasible": 2}
@@ -84,17 +85,24 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class PlanDiff:
-    """All differences between two plans; `changes`: those of the deployment as a whole, in words."""
+    """All differences between two plans; `changes`: those of the deployment as a whole, in words.
+
+    `requirements`: what was asked for, where it differs; `worse`: a worse verdict, in words; `weaker`: requirements
+    that became weaker although none of the names to allow is theirs.
+    """
 
     changes: tuple[str, ...]
+    requirements: tuple[RequirementChange, ...]
     moves: tuple[Move, ...]
     figures: tuple[Figure, ...]
     worse: tuple[str, ...]
+    weaker: tuple[RequirementChange, ...]
 
     @property
     def regressions(self) -> tuple[str, ...]:
-        """Return all regressions beyond the allowed ratio, each with the move responsible."""
-        return (*self.worse, *(row.regression() for row in self.figures if row.regressed))
+        """Return the weaker requirements and all regressions beyond the allowed ratio, each with what caused it."""
+        weaker = (f"weaker requirement: {change.told()}" for change in self.weaker)
+        return (*weaker, *self.worse, *(row.regression() for row in self.figures if row.regressed))
 
     def document(self) -> dict[str, Any]:
         """Return the diff as plain data."""
@@ -102,19 +110,26 @@ class PlanDiff:
         figures = [asdict(row) for row in self.figures]
         return {
             "changes": list(self.changes),
+            "requirements": [
+                {**asdict(change), "allowed": change.sense == "weaker" and change not in self.weaker}
+                for change in self.requirements
+            ],
             "moves": moves,
             "figures": figures,
             "regressions": list(self.regressions),
         }
 
 
-def diff(a: Plan, b: Plan, allowed: float) -> PlanDiff:
+def diff(a: Plan, b: Plan, allowed: float, weaker: Collection[str] = ()) -> PlanDiff:
     """Compare plans; a figure of `b` regresses when it exceeds that of `a` by more than the ratio `allowed`.
 
-    A worse verdict, a bound that no longer exists and a missing chain are regressions too.
+    A worse verdict, a bound that no longer exists and a weaker requirement are regressions too, the latter unless
+    `weaker` names it (`RequirementChange.named`).
     """
-    found = moves(a, b)
-    return PlanDiff(tuple(_changes(a, b)), found, tuple(_figures(a, b, allowed, found)), tuple(_worse(a, b)))
+    found, asked = moves(a, b), requirement_changes(a, b)
+    worse = (f"verdict {a.verdict} → {b.verdict}",) if _worse_verdict(a, b) else ()
+    weak = tuple(change for change in asked if change.sense == "weaker" and not change.named(weaker))
+    return PlanDiff(tuple(_changes(a, b)), asked, found, tuple(_figures(a, b, allowed, found)), worse, weak)
 
 
 def moves(a: Plan, b: Plan) -> tuple[Move, ...]:
@@ -141,48 +156,22 @@ def _changes(a: Plan, b: Plan) -> Iterator[str]:
         # a worse verdict is a regression and reported as such
         if old != new and not (name == "verdict" and _worse_verdict(a, b)):
             yield f"{name}: {old} → {new}"
-    yield from _required(a, b)
-    for name in sorted(a.inputs.keys() | b.inputs.keys()):
-        if a.inputs.get(name) != b.inputs.get(name):
-            state = "is new" if name not in a.inputs else "is removed" if name not in b.inputs else "has changed"
-            yield f"input {name} {state}"
     old, new = (plan.tool.get("version", "?") for plan in (a, b))
     if old != new:
         yield f"made by socsched {old} → {new}"
-
-
-def _required(a: Plan, b: Plan) -> Iterator[str]:
-    """Yield the changed requirements: deadlines, data ages, periods, and new chains."""
-    before = {chain.name: chain for chain in a.chains}
-    for chain in b.chains:
-        old = before.get(chain.name)
-        if old is None:
-            yield f"chain {chain.name} is new, deadline {format_duration(chain.deadline_ns)}"
-            continue
-        if old.deadline_ns != chain.deadline_ns:
-            change = f"{format_duration(old.deadline_ns)} → {format_duration(chain.deadline_ns)}"
-            yield f"deadline of chain {chain.name}: {change}"
-        if old.max_age_ns != chain.max_age_ns:
-            ages = ("none" if age is None else format_duration(age) for age in (old.max_age_ns, chain.max_age_ns))
-            yield f"data age limit of chain {chain.name}: {' → '.join(ages)}"
-    periods, now = (
-        {s.name: s.period_ns for s in plan.sensors} | {t.name: t.period_ns for t in plan.tasks if t.timer}
-        for plan in (a, b)
-    )
-    for name, period in now.items():
-        if name in periods and periods[name] != period:
-            yield f"period of {name}: {format_duration(periods[name])} → {format_duration(period)}"
+    elif SOURCES in a.inputs and a.inputs[SOURCES] != b.inputs.get(SOURCES):
+        yield f"socsched itself has changed: its sources are not those that A was made with, version {new} of both"
+    old, new = (plan.tool.get("options", "none") for plan in (a, b))
+    if old != new:
+        yield f"options: {old} → {new}"
+    for name in sorted((a.inputs.keys() | b.inputs.keys()) - {SOURCES}):
+        if a.inputs.get(name) != b.inputs.get(name):
+            state = "is new" if name not in a.inputs else "is removed" if name not in b.inputs else "has changed"
+            yield f"input {name} {state}"
 
 
 def _worse_verdict(a: Plan, b: Plan) -> bool:
     return ORDER.get(b.verdict, 1) > ORDER.get(a.verdict, 1)
-
-
-def _worse(a: Plan, b: Plan) -> Iterator[str]:
-    if _worse_verdict(a, b):
-        yield f"verdict {a.verdict} → {b.verdict}"
-    known = {chain.name for chain in b.chains}
-    yield from (f"chain {chain.name} is removed" for chain in a.chains if chain.name not in known)
 
 
 def _figures(a: Plan, b: Plan, allowed: float, found: tuple[Move, ...]) -> Iterator[Figure]:

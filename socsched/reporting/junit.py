@@ -6,29 +6,38 @@ is that of Jenkins' junit-10.xsd, which GitHub and GitLab read too: testsuites >
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
 from socsched.planning.plan import ChainResult, Plan, Violation
 from socsched.reporting import view_model
 from socsched.reporting.diff import PlanDiff
+from socsched.reporting.slack import Slack
 from socsched.text import printable
 from socsched.units import format_bandwidth, format_duration, format_power
 
 Node = ElementTree.Element
 
 
-def render(plan: Plan, result: Mapping[str, Any], against: PlanDiff | None = None) -> str:
+def render(plan: Plan, result: Mapping[str, Any], against: PlanDiff | None = None, slacks: Sequence[Slack] = ()) -> str:
     """Return the XML; failure texts are the terms of proved violations, errors are undecided requirements.
 
-    `against` is the comparison with a baseline: a failure for every figure that got worse by more than allowed.
+    `against` is the comparison with a baseline: a failure for every requirement that became weaker and every figure
+    that got worse by more than allowed.  `slacks`: those that a guard asks for.
     """
     root = Node("testsuites", name=f"{plan.pipeline} on {plan.platform} ({plan.mode})")
     _proved(ElementTree.SubElement(root, "testsuite", name="plan"), plan)
     if result:
         kind = str(result.get("kind", "result"))
         _observed(ElementTree.SubElement(root, "testsuite", name=kind), plan, result, f"socsched.{kind}")
+    if slacks:
+        suite = ElementTree.SubElement(root, "testsuite", name="slack")
+        for one in slacks:
+            name = f"slack of chain {one.chain}"
+            case = ElementTree.SubElement(suite, "testcase", classname="socsched.slack", name=name, time="0")
+            if one.short:
+                _fail(case, "failure", "too little", one.told())
     if against is not None:
         _compared(ElementTree.SubElement(root, "testsuite", name="baseline"), against)
     return _text(root)
@@ -109,8 +118,15 @@ def _observed(suite: Node, plan: Plan, result: Mapping[str, Any], group: str) ->
 
 
 def _compared(suite: Node, against: PlanDiff) -> None:
-    """Add a case for the verdict, for every missing chain, and for every figure common to both plans."""
-    cases = [("verdict", text) for text in against.worse] or [("verdict", "")]
+    """Add a case for the verdict, for every requirement that differs, and for every figure common to both plans."""
+    cases = [("verdict", "; ".join(against.worse))]
+    cases += [
+        (
+            f"requirement: {change.kind} of {change.subject}" if change.kind else f"requirement: {change.subject}",
+            f"weaker requirement: {change.told()}" if change in against.weaker else "",
+        )
+        for change in against.requirements
+    ]
     cases += [(f"{row.name} {row.figure}", row.regression() if row.regressed else "") for row in against.figures]
     for name, text in cases:
         case = ElementTree.SubElement(suite, "testcase", classname="socsched.baseline", name=name, time="0")

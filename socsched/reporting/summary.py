@@ -9,16 +9,18 @@ from typing import Any
 from socsched.planning.plan import ChainResult, Plan
 from socsched.reporting import view_model
 from socsched.reporting.junit import lateness, violation_text
+from socsched.reporting.slack import Slack
 from socsched.reporting.why import headline, main_cause
 from socsched.trace.trace import Trace
 from socsched.trace.why import Why
 from socsched.units import format_duration, format_power
 
 
-def render(plan: Plan, trace: Trace | None, result: Mapping[str, Any]) -> str:
+def render(plan: Plan, trace: Trace | None, result: Mapping[str, Any], slacks: Sequence[Slack] = ()) -> str:
     """Return the verdict, the outcome of every chain, the reason the worst frame was late, and the mapping of stages.
 
-    `trace` is None and `result` empty for a plan that could not be simulated because a stage has no engine.
+    `slacks`: those that a guard asks for, of which the short ones are listed.  `trace` is None and `result` empty for
+    a plan that could not be simulated because a stage has no engine.
     """
     seen = view_model.totals(result)
     good = plan.verdict == "feasible" and seen.met
@@ -28,6 +30,8 @@ def render(plan: Plan, trace: Trace | None, result: Mapping[str, Any]) -> str:
     lines.append(f"Plan: **{plan.verdict}**. {simulated or 'Nothing to simulate: a stage has no engine.'}")
     if rests := [*view_model.proof(plan), *view_model.undecided(plan)]:
         lines += ["", *(f"- {plain(line)}" for line in rests)]
+    if short := [one.told() for one in slacks if one.short]:
+        lines += ["", *(f"- ❌ {plain(line)}" for line in short)]
     lines += ["", *table(_CHAIN, (_chain_row(chain, result) for chain in plan.chains))]
     power = (result.get("power_mw") or {}).get("mean")
     if power is not None:

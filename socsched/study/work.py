@@ -6,7 +6,6 @@ Results do not depend on the clock, the engine or other workers: equal inputs gi
 from __future__ import annotations
 
 import atexit
-import gzip
 import hashlib
 import json
 import shutil
@@ -24,6 +23,7 @@ from socsched.bounded import allowance, gunzip
 from socsched.descriptor.platform import Platform
 from socsched.descriptor.study import Study
 from socsched.errors import MachineError, SocschedError, of_machine
+from socsched.files import gzipped
 from socsched.planning.plan import Plan
 from socsched.study import columns
 from socsched.study.design import AUTO, Point
@@ -184,7 +184,7 @@ def pack(planned: Planned, folder: Path) -> bytes:
     document["tool"] = {**document["tool"], "version": __version__}
     text = json.dumps({"plan": document, "facts": dict(planned.facts), "throttle_mc": planned.throttle_mc})
     text = text.replace(json.dumps(str(folder))[1:-1], _PLACE)
-    return gzip.compress(text.encode(), 6, mtime=0)
+    return gzipped(text.encode(), 6)
 
 
 def unpack(packed: bytes, folder: Path) -> Planned:

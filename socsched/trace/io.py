@@ -8,7 +8,6 @@ arrays in `Trace.details` become lists.  Files of version 1, with plain lists, c
 
 from __future__ import annotations
 
-import gzip
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from socsched.descriptor.limits import MOST_NS, Amount, Count, Lane, Ns, Real, Rows, Text
 from socsched.errors import DescriptorError, InputError
-from socsched.files import write_file
+from socsched.files import gzipped, write_file
 from socsched.trace.trace import Instant, Job, Slice, Trace
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def save(trace: Trace, path: str | Path) -> None:
     """Write `trace` to `path`; the same trace gives the same bytes."""
     text = json.dumps(_written(trace), separators=(",", ":"), allow_nan=False, default=_plain)
     data = text.encode()
-    write_file(path, gzip.compress(data, _LEVEL, mtime=0) if str(path).endswith(".gz") else data)
+    write_file(path, gzipped(data, _LEVEL) if str(path).endswith(".gz") else data)
 
 
 def load(path: str | Path) -> Trace:

@@ -91,12 +91,14 @@ def test_changed_requirements_are_named_and_a_worse_verdict_is_reported_once(pla
         sensors=(replace(sensor, period_ns=sensor.period_ns // 2), *plan.sensors[1:]),
     )
     found = diff(plan, b, 0.05)
-    assert f"deadline of chain {chain.name}: 100 ms → 50 ms" in found.changes
-    assert any(line.startswith(f"data age limit of chain {chain.name}: ") for line in found.changes)
-    assert any(line.startswith(f"period of {sensor.name}: ") for line in found.changes)
+    told = [change.told() for change in found.requirements]
+    assert f"deadline of chain {chain.name}: 100 ms → 50 ms" in told
+    assert any(line.startswith(f"max age of chain {chain.name}: ") for line in told)
+    assert any(line.startswith(f"period of sensor {sensor.name}: ") for line in told)
+    assert {change.sense for change in found.requirements} == {"stronger"} and not found.weaker
     assert text(found, 200).count("feasible → infeasible") == 1
     assert markdown(found, "a", "b", 0.05).count("feasible → infeasible") == 1
-    better = diff(b, plan, 0.05)
+    better = diff(b, plan, 0.05, [chain.name, sensor.name])
     assert "verdict: infeasible → feasible" in better.changes
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from socsched.cli.options import (
+    Number,
     Output,
     Quantity,
     echo,
@@ -35,7 +36,7 @@ from socsched.cli.options import (
     "--unit", type=click.IntRange(0), help="Number of the lane set to learn for; by default that with most tasks."
 )
 @click.option(
-    "--energy-cost", type=click.FloatRange(0), default=0.0, show_default=True, help="Cost of 1 mJ; a late job costs 10."
+    "--energy-cost", type=Number(0), default=0.0, show_default=True, help="Cost of 1 mJ; a late job costs 10."
 )
 @click.option(
     "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), default="weights.json",

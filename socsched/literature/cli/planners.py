@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from socsched.cli.options import (
+    Number,
     Output,
     mode_option,
     output_options,
@@ -36,9 +37,7 @@ if TYPE_CHECKING:
     help="A planner to compare; repeat it for several. All planners, with socsched's own, by default.",
 )
 @click.option("--list", "listing", is_flag=True, help="Show the planners with their papers and options, and exit.")
-@click.option(
-    "--time-limit", type=click.FloatRange(min=0.1), default=30.0, show_default=True, help="Seconds for each planner."
-)
+@click.option("--time-limit", type=Number(0.1), default=30.0, show_default=True, help="Seconds for each planner.")
 @click.option(
     "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write the figure here (FILE.svg)."
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from socsched.cli.options import (
+    Number,
     Numbers,
     Output,
     Percentage,
@@ -46,7 +47,7 @@ from socsched.cli.options import (
 )
 @click.option(
     "--sla",
-    type=click.FloatRange(1),
+    type=Number(1),
     default=4.0,
     show_default=True,
     help="Agreed response as a multiple of that alone.",

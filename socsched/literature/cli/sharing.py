@@ -123,12 +123,13 @@ def command(
 def _measured(profiles: Path, constants: Path | None, rates: tuple[str, ...], law: ShareLaw) -> Source:
     from socsched.errors import UsageError
     from socsched.literature.studies import sharing_sources
+    from socsched.units import parse_number
 
     asked: dict[str, float] = {}
     for text in rates:
         name, _, number = text.partition("=")
         try:
-            asked[name] = float(number)
+            asked[name] = parse_number(number)
         except ValueError:
             raise UsageError(f"--rate {text}: expected NETWORK=1/S, such as resnet50=60") from None
     return sharing_sources.from_profiles(profiles, constants, asked, law)

@@ -1,0 +1,93 @@
+"""What a finished plan was made from and asked for: digests of its inputs, the options, the requirements."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from socsched import __version__
+from socsched.files import file_digest, sources_digest
+from socsched.planning.plan import SOURCES
+from socsched.planning.requirements import AUTO, PIPELINE, PLATFORM, Requirement, requirements_of
+
+if TYPE_CHECKING:
+    from socsched.api.planning import PlanOptions
+    from socsched.descriptor.pipeline import Pipeline
+    from socsched.descriptor.platform import Platform
+    from socsched.planning.plan import Plan
+
+_LONGEST = 3000
+"""Longest text of options (characters); a longer one is given by its digest."""
+
+
+def stamped(plan: Plan, pipeline: Pipeline, platform: Platform, mode: str | None, options: PlanOptions) -> Plan:
+    """Return a plan with the digests of its inputs, its options and its requirements, and no path of this machine.
+
+    `pipeline`: as loaded, with the deadlines of the options; `mode`: the one asked for, None for any.
+    """
+    from socsched.descriptor.catalog import input_hashes
+    from socsched.models.onnx_import import portable
+
+    inputs = {**input_hashes(platform, pipeline), **_profile(options), SOURCES: sources_digest()}
+    tool = {**plan.tool, "version": __version__}
+    text = shlex.join(_options(options))
+    if text:
+        tool["options"] = text if len(text) <= _LONGEST else f"sha256 {hashlib.sha256(text.encode()).hexdigest()}"
+    folder = Path(pipeline.file).parent
+    tasks = tuple(replace(task, params=portable(task.params, folder)) for task in plan.tasks)
+    asked = (*requirements_of(pipeline), *_around(plan, mode, options))
+    return replace(plan, tasks=tasks, inputs=inputs, tool=tool, requirements=asked)
+
+
+def _profile(options: PlanOptions) -> dict[str, str]:
+    if options.profile is None:
+        return {}
+    if isinstance(options.profile, Path):
+        return {f"profiles/{options.profile.name}": file_digest(options.profile)}
+    return {"profile": hashlib.sha256(repr(options.profile).encode()).hexdigest()}
+
+
+def _options(options: PlanOptions) -> Iterator[str]:
+    """Yield the options of the command line that decide which plan is made, where they are not the usual ones."""
+    from socsched.api.planning import PlanOptions
+
+    usual = PlanOptions()
+    for name in ("objective", "policy", "solver", "planner"):
+        if getattr(options, name) != getattr(usual, name):
+            yield from (f"--{name}", str(getattr(options, name)))
+    for name, value in sorted(options.settings.items()):
+        yield from ("-O", f"{name}={value}")
+    for option, values in (
+        ("--pin", options.pins),
+        ("--prefer", options.prefers),
+        ("--deadline", options.deadlines),
+        ("--runtime", options.runtimes),
+    ):
+        for value in sorted(values):
+            yield from (option, value)
+    units: tuple[tuple[str, Any, str], ...] = (
+        ("--power-cap", options.power_cap, "mW"),
+        ("--bandwidth-cap", options.bandwidth_cap, "B/s"),
+    )
+    for option, cap, unit in units:
+        if cap is not None:
+            yield from (option, f"{cap}{unit}")
+    flags = (("--robust", options.robust), ("--no-cuts", not options.cuts), ("--no-refine", not options.refine))
+    yield from (option for option, given in flags if given)
+
+
+def _around(plan: Plan, mode: str | None, options: PlanOptions) -> Iterator[Requirement]:
+    """Yield what is required beside the pipeline: by the mode and the platform, and by the options."""
+    yield Requirement(PLATFORM, "mode", names=(AUTO if mode in (None, AUTO) else plan.mode,))
+    if plan.power.cap_mw is not None:
+        yield Requirement(PLATFORM, "power cap", round(plan.power.cap_mw))
+    if options.bandwidth_cap is not None:
+        yield Requirement(PLATFORM, "bandwidth cap", options.bandwidth_cap)
+    if plan.memory.capacity_bytes is not None:
+        yield Requirement(PLATFORM, "memory", round(plan.memory.capacity_bytes))
+    if options.robust:
+        yield Requirement(PIPELINE, "costs", names=("upper-ends",))

@@ -15,6 +15,7 @@ from socsched.planning.evidence import Bandwidth, Condition, Measurement, Memory
 from socsched.planning.io import from_document, load, save, to_document
 from socsched.planning.necessity import Necessity, Proof
 from socsched.planning.plan import ChainResult, Conflict, Plan, Throttle, Transition, Violation
+from socsched.planning.requirements import Requirement
 from socsched.planning.search_report import ModeResult, OpenRequirement, SearchReport
 from socsched.planning.task import FILE_ORDER, Task
 from socsched.sim.engine import run
@@ -81,6 +82,7 @@ def everything() -> Plan:
         provenance=Provenance({"measured": 1.0}, 0.5),
         tool={"version": "0"},
         throttle=Throttle(1, 2, 0.5, 3, 4, 5, 6, 7),
+        requirements=(Requirement("chain drive", "deadline", 8, ("a",)),),
     )
 
 

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from random_pipelines import load
 
 from socsched.api.simulation import simulate_plan
 from socsched.cli.root import run
@@ -16,14 +17,17 @@ from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.graph.taskgraph import task_graph
-from socsched.planning.clock import NO_CLOCK
+from socsched.models.work import stage_work
+from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.cutting.search import cutter_of
 from socsched.planning.impossible import impossible
 from socsched.planning.io import from_document, to_document
+from socsched.planning.known import Known
 from socsched.planning.necessity import THEOREMS, Necessity, Proof, anchor
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
-from socsched.planning.refutation import by_search
-from socsched.planning.workload import Workload
+from socsched.planning.refutation import by_bounds, by_search
+from socsched.planning.workload import Limits, Workload
 from tools.verify.verdicts import INFEASIBLE, Writer, check_feasible, check_infeasible
 
 ORIN = "jetson-agx-orin-64gb"
@@ -195,3 +199,27 @@ def test_undecided_ends_with_its_own_code_and_states_the_gap(
     )
     assert run(["plan", str(file), "-p", ORIN, "-m", "MAXN"]) == 4
     assert "no mapping below 15 ms" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("platform", [(ORIN, "MODE_30W"), ("rk3588", "performance")])
+def test_a_feasible_plan_violates_no_necessity(platform: tuple[str, str]) -> None:
+    """Its own figures as limits are met as well: deadlines at its bounds, caps at its power and traffic."""
+    board, count = get_platform(platform[0]), 0
+    known = Known(board, stage_work)
+    model = known.model(board.mode(platform[1]))
+    for seed in range(6):
+        pipeline = load(Random(seed), networks=seed % 3 == 0)
+        plan = make_plan(pipeline, board, platform[1], work=stage_work, known=known, explain=False, budget=60)
+        if plan.verdict != "feasible":
+            continue
+        count += 1
+        bounds = {chain.name: int(chain.bound_ns or 0) for chain in plan.chains}
+        chains = tuple(replace(chain, deadline_ns=bounds[chain.name]) for chain in pipeline.chains)
+        graph = task_graph(replace(pipeline, chains=chains))
+        limits = Limits(int(plan.power.expected_mw or 0), round((plan.bandwidth.expected_gbps or 0) * 1e9) + 1000)
+        workload = Workload.of(graph, model, "edf", limits=limits)
+        cutter = cutter_of(graph.pipeline, workload, ("latency",))
+        assert by_bounds(workload, cutter.stages, cutter.left) is None, seed
+        if not cutter.stages:
+            assert by_search(workload, Clock.of(5.0)) is None, seed
+    assert count

@@ -16,7 +16,7 @@ from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine, Platform
 from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import part_of
-from socsched.planning.candidate import Candidate, score
+from socsched.planning.candidate import Candidate, judge, score
 from socsched.planning.deployment import Deployment
 from socsched.planning.plan import Violation
 from socsched.planning.refutation import meet_requirements
@@ -25,6 +25,8 @@ from socsched.planning.workload import Workload
 
 DEPTHS = (1, 2, 4, 8)
 """Depths of queues, the shallowest first; a part of a network has one more for each part before it."""
+_ROUNDS = 4
+"""Attempts to make queues as shallow as the responses with them allow."""
 _STEP = 4
 """Ratio of one length of slices to the next."""
 
@@ -98,23 +100,40 @@ def _shallow(candidate: Candidate) -> Candidate:
     if not any(stage.open_queue and stage.queue > DEPTHS[0] + _before(stage) for stage in pipeline.stages):
         return candidate
     for depth in DEPTHS:
-        here = _judged(candidate, lambda stage, depth=depth: depth)  # type: ignore[misc]
-        if here is not None:
+        here = _with(candidate, lambda stage, depth=depth: depth)  # type: ignore[misc]
+        if here.verdict == "feasible":
             candidate = here
             break
-    needed = {
-        name: max(response.value - task.cost_ns, 0) // task.period_ns + 1
-        for task in candidate.assessment.tasks
-        if (response := candidate.assessment.responses[name := task.name]).bounded
-    }
-    least = _judged(candidate, lambda stage: min(max(needed[stage.name] - _before(stage), 1), DEPTHS[-1]))
-    return least or candidate
+    # Other depths are other limits, by which local deadlines are divided: responses change, and so does what they need.
+    needed = _needed(candidate)
+    for _ in range(_ROUNDS):
+        depths = needed
+        trial = _with(candidate, lambda stage: depths[stage.name])  # noqa: B023 - used at once
+        if trial.verdict == "feasible":
+            return trial
+        more = _needed(trial)
+        needed = {name: max(depth, more.get(name, 1)) for name, depth in depths.items()}
+        if needed == depths:
+            break
+    return candidate
 
 
-def _judged(candidate: Candidate, depth: Callable[[Stage], int]) -> Candidate | None:
+def _needed(candidate: Candidate) -> dict[str, int]:
+    """Return the depth by stage, beyond that for the parts before it, with which no frame is dropped."""
+    graph, found = candidate.deployment.workload.graph, dict[str, int]()
+    for task in candidate.assessment.tasks:
+        response = candidate.assessment.responses[task.name]
+        name = task.name.split(">")[-1]  # a conversion takes the larger depth of its ends
+        waiting = max(response.value - task.cost_ns, 0) // task.period_ns + 1 if response.bounded else DEPTHS[-1]
+        depth = min(max(waiting - _before(graph.stage(name)), 1), DEPTHS[-1])
+        found[name] = max(found.get(name, 1), depth)
+    return found
+
+
+def _with(candidate: Candidate, depth: Callable[[Stage], int]) -> Candidate:
     deployment = candidate.deployment
     changed = _with_depths(deployment.workload.graph.pipeline, depth)
-    return meet_requirements(_changed(deployment, changed.stages), deployment.mapping)
+    return judge(_changed(deployment, changed.stages), deployment.mapping)
 
 
 def _with_depths(pipeline: Pipeline, depth: Callable[[Stage], int]) -> Pipeline:

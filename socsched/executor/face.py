@@ -215,8 +215,6 @@ def _reports(journal: Path, plan: Plan) -> Iterator[Sequence[FrameReport]]:
 def _report(executed: Executed, accounts: dict[str, dict[str, int]] | None) -> None:
     for notice in executed.notices:
         warn(notice)
-    if executed.journal_error:
-        warn(f"the journal is incomplete: {executed.journal_error}")
     if accounts is not None:
         accounts.update(accounts_of(executed))
 

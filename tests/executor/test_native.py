@@ -376,10 +376,11 @@ def test_an_interrupted_run_ends_in_order(executor: Path, tmp_path: Path) -> Non
     assert account.released == account.completed + account.dropped + account.aborted
 
 
-def test_a_full_disk_ends_in_a_notice(executor: Path, tmp_path: Path) -> None:
+def test_a_full_disk_ends_in_an_error_after_the_run(executor: Path, tmp_path: Path) -> None:
     file = write_settings(chain_of_two(), tmp_path)
     (tmp_path / JOURNAL).symlink_to("/dev/full")
-    assert subprocess.run([executor, file, "-o", tmp_path], check=False).returncode == 0
+    done = subprocess.run([executor, file, "-o", tmp_path], check=False, capture_output=True, text=True)
+    assert done.returncode == 3 and os.strerror(28) in done.stderr
     executed = json.loads((tmp_path / "executed.json").read_text())
     assert executed["journal_error"] == os.strerror(28)
     assert executed["accounts"]["s"]["completed"] == 20

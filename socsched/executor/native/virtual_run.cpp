@@ -98,7 +98,7 @@ class VirtualWorkers : public Workers {
 
 // Failure for a run that would take hours, as no clock limits it: too many frames, or jobs too long to be watched.
 void require_few_events(const Control& control) {
-  constexpr double MOST = 2e7, MOST_LOOKS = 1e7;
+  constexpr double MOST = 5e6, MOST_LOOKS = 1e7;
   double frames = 0;
   const Ns horizon = control.settings().horizon;
   for (const Sensor& sensor : control.plan().sensors) frames += static_cast<double>(horizon) / static_cast<double>(sensor.period);
@@ -110,7 +110,7 @@ void require_few_events(const Control& control) {
     for (const Ns time : times) longest = std::max(longest, std::abs(time));
   if (static_cast<double>(longest) / static_cast<double>(control.interval()) > MOST_LOOKS)
     throw Failure(USAGE, "a job or the horizon takes more than ten million times as long as between two looks at the run", "expected shorter times");
-  if (frames > MOST) throw Failure(USAGE, "more than 20 million frames within the horizon", "run for a shorter time: --horizon-ns");
+  if (frames > MOST) throw Failure(USAGE, "more than 5 million frames within the horizon", "run for a shorter time: --horizon-ns");
 }
 
 }  // namespace

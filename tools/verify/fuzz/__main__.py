@@ -1,4 +1,4 @@
-"""Give every loader mutated files: nothing may end in a traceback, a crash, more than 2 s or more than 512 MiB.
+"""Give every loader mutated files: nothing may end in a traceback, a crash, more than 10 s or more than 1 GiB.
 
 Usage: python -m tools.verify.fuzz [--formats plan,onnx] [--count 1000 | --minutes 60] [--seed 1] [--workers 2]
     [--keep DIR]

@@ -23,7 +23,7 @@ _PROFILES: dict[str, tuple[str, Mutate]] = {
     "trtexec": (".json", mutate.as_json),
     "ort": (".json", mutate.as_json),
     "torch": (".json", mutate.as_json),
-    "nsys": (".sqlite", mutate.raw),
+    "nsys": (".sqlite", mutate.database),
     "qnn": (".csv", mutate.as_text),
     "rknn": (".txt", mutate.as_text),
     "console": (".log", mutate.as_text),
@@ -31,14 +31,14 @@ _PROFILES: dict[str, tuple[str, Mutate]] = {
     "events": (".txt", mutate.as_text),
 }
 _PIPELINES: dict[str, tuple[str, Mutate]] = {
-    "amalthea": (".amxmi", mutate.as_text),
+    "amalthea": (".amxmi", mutate.as_xml),
     "autoware": (".yaml", mutate.as_text),
     "cyberrt": (".dag", mutate.as_text),
     "btf": (".btf", mutate.as_text),
-    "mcap": (".mcap", mutate.raw),
+    "mcap": (".mcap", mutate.chunks),
 }
 _TASKSETS: dict[str, tuple[str, Mutate]] = {
-    "simso": (".xml", mutate.as_text),
+    "simso": (".xml", mutate.as_xml),
     "partsim": (".yml", mutate.as_text),
     "rtapp": (".json", mutate.as_text),
     "jobs": (".csv", mutate.as_text),
@@ -47,7 +47,7 @@ _PARTS: dict[str, tuple[str, str, Mutate]] = {
     "ctfmeta": ("ros2", "metadata", mutate.as_text),
     "ctfstream": ("ros2", "stream_0", mutate.raw),
     "bagmeta": ("rosbag2", "metadata.yaml", mutate.as_text),
-    "bagdb": ("rosbag2", "part.db3", mutate.raw),
+    "bagdb": ("rosbag2", "part.db3", mutate.database),
 }
 """Format -> the form of a folder, and its file that is mutated; the others are seeds."""
 

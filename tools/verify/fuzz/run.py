@@ -8,6 +8,7 @@ import io
 import multiprocessing
 import os
 import re
+import resource
 import time
 import traceback
 from collections import Counter
@@ -19,10 +20,10 @@ from typing import Any
 
 from tools.verify.fuzz.formats import Format
 
-SECONDS = 2.0
-"""Processor time a file may take."""
-MEMORY = 512 * 2**20
-"""Bytes a file may add to the process."""
+SECONDS = 10.0
+"""Processor time a file may take, in this process and in those that read for it."""
+MEMORY = 2**30
+"""Bytes a file may add to the process, or take in one that reads for it."""
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -81,15 +82,20 @@ def _work(form: Format, seed: int, numbers: range, folder: Path, pipe: Any) -> N
     for number in numbers:
         data = mutation(form, seed, number)
         pipe.send((number, None))
-        begun = time.process_time()
+        begun = _used()
         outcome = attempt(form, data, file)
-        if time.process_time() - begun > SECONDS:
+        if _used() - begun > SECONDS:
             outcome = f"slow {hashlib.sha256(data).hexdigest()[:6]}"
-        if _peak() - resting > MEMORY:
+        if _peak() - resting > MEMORY or resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 > MEMORY:
             outcome = f"memory {hashlib.sha256(data).hexdigest()[:6]}"
             resting = _peak(reset=True)
         pipe.send((number, outcome))
     pipe.send((None, None))
+
+
+def _used() -> float:
+    """Return the processor time (s) of this process and of its children that have ended."""
+    return sum(os.times()[:4])
 
 
 def _spent(pid: int) -> tuple[float, int]:

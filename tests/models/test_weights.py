@@ -42,7 +42,7 @@ def test_unreadable_files(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(InputError, match="the weights file cannot be read"):
         load_weights(tmp_path / "absent.npz")
     np.save(tmp_path / "plain.npy", np.zeros(3))
-    with pytest.raises(InputError, match="the weights file cannot be read"):
+    with pytest.raises(InputError, match="not a readable weights file"):
         load_weights(tmp_path / "plain.npy")
 
 

@@ -70,7 +70,7 @@ def impossible(
     (`unplaceable`).
     """
     needs = _Needs.of(workload, divided or {}, unknown, options)
-    return [*_slow(needs), *_crowded(needs), *_late(needs), *_drawn(needs), *_stored(needs), *_others(needs)]
+    return [*_slow(needs), *_late(needs), *_crowded(needs), *_drawn(needs), *_stored(needs), *_others(needs)]
 
 
 def least_latencies(

@@ -124,9 +124,20 @@ class StageFile(Grounded):
     high: Amount | None = Field(
         None, description="time at the high level of criticality: a factor on the planned cost, or a time"
     )
-    share: Count = Field(0, description="largest number of engine units one job can use, 0 = all")
+    share: Count | None = Field(
+        None,
+        description="largest number of engine units one job can use, 0 = all; default: 1 for a stage without model "
+        "whose costs are all for one unit, else all",
+    )
     output_bytes: Size = Field(0, description="output of a stage without model")
     criticality: Criticality = Field("firm", description="criticality of a late job: hard, firm or soft")
+
+    def _share(self) -> int:
+        """Return the most units that a job can use: nothing says that a time for one unit halves on two."""
+        if self.share is not None:
+            return self.share
+        serial = self.costs and not self.model and not self.onnx and all(cost.units == 1 for cost in self.costs)
+        return 1 if serial else 0
 
     def lower(self, name: str, folder: Path, period_ns: int | None) -> Stage:
         """Return the internal `Stage`; a network's path is relative to `folder`, and stays so behind it."""
@@ -143,7 +154,7 @@ class StageFile(Grounded):
             costs=tuple(cost.lower() for cost in self.costs),
             queue=self.queue or 1,
             open_queue=self.queue is None,
-            share=self.share,
+            share=self._share(),
             output_bytes=self.output_bytes,
             criticality=self.criticality,
             source=self.source,

@@ -14,6 +14,7 @@ import platform
 import subprocess
 import sys
 import sysconfig
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
@@ -64,16 +65,20 @@ def load_kernel(prefer: str | None = None, segments: int = WORTH_COMPILING, word
     for each number.
 
     `prefer`, or the variable SOCSCHED_KERNEL: ``compiled`` (fail if that is not possible), ``python`` (interpreted),
-    ``auto`` (compiled if already built or worth building), or ``checked`` (compiled for tests).  All give the same
-    results.  Raises MachineError with the reason if ``compiled`` is requested but not possible.
+    ``auto`` (compiled if already built, or worth building for this simulation and the interpreted ones before it), or
+    ``checked`` (compiled for tests).  All give the same results.  Raises MachineError with the reason if ``compiled``
+    is requested but not possible.
     """
     from socsched.errors import MachineError
 
     wanted = prefer or os.environ.get("SOCSCHED_KERNEL") or "auto"
     variant = _Variant(words, wanted == "checked")
     key = f"{wanted} {words}"
-    if wanted == "auto" and key not in _loaded and segments < WORTH_COMPILING and not _is_cached(variant):
-        return _interpreted()
+    if wanted == "auto" and key not in _loaded:
+        # like renting until the rent has cost as much as buying: many small simulations are worth a compiled kernel too
+        expect_segments(segments, words)
+        if _expected[variant] < WORTH_COMPILING and not _is_cached(variant):
+            return _interpreted()
     if key not in _loaded:
         if wanted == "python":
             _loaded[key] = _interpreted()
@@ -93,6 +98,12 @@ def load_kernel(prefer: str | None = None, segments: int = WORTH_COMPILING, word
                 _loaded[key] = _interpreted()
                 notice("kernel", f"simulations run interpreted, which is slower: {reason}")
     return _loaded[key]
+
+
+def expect_segments(segments: int, words: int = 1) -> None:
+    """Count segments that are about to be simulated, by one simulation or by many small ones."""
+    variant = _Variant(words, False)
+    _expected[variant] = _expected.get(variant, 0) + segments + _SETUP
 
 
 class _Variant(NamedTuple):
@@ -117,6 +128,10 @@ class _Variant(NamedTuple):
         return (*(_CHECKED if self.checked else _FLAGS), f"-DSOCSCHED_WORDS={self.words}")
 
 
+_expected: dict[_Variant, int] = {}
+"""Segments simulated so far, or announced, for which a kernel was not loaded yet."""
+_SETUP = 40
+"""Segments whose interpretation takes as long as setting up an interpreted kernel."""
 _failed: dict[_Variant, str] = {}
 """Reason a variant cannot be compiled, kept so that it is not tried again."""
 
@@ -153,8 +168,9 @@ def _digest(variant: _Variant) -> str:
     return seen.hexdigest()[:24]
 
 
+@cache
 def _is_cached(variant: _Variant) -> bool:
-    """Return whether a compiled kernel is in the cache; loading may still reject it."""
+    """Return whether a compiled kernel was in the cache when first asked; loading may still reject it."""
     from socsched.cache import cache_dir
     from socsched.errors import MachineError
 

@@ -29,6 +29,21 @@ def test_sample_is_read(tmp_path: Path) -> None:
     assert pipeline.sources["bench"].title == "a bench"
 
 
+@pytest.mark.parametrize(
+    ("units", "change", "share"),
+    [((1,), {}, 1), ((1, 1), {}, 1), ((0,), {}, 0), ((1, 2), {}, 0), ((1,), {"share": 0}, 0), ((1,), {"share": 2}, 2),
+     ((1,), {"model": "camera.preprocess"}, 0)],
+)  # fmt: skip
+def test_a_time_for_one_unit_alone_is_that_of_serial_code(
+    units: tuple[int, ...], change: dict[str, object], share: int
+) -> None:
+    data = parse(PIPELINE.encode(), "f").data
+    stage = data["stages"]["track"]
+    (cost,) = stage["costs"]
+    stage |= {"costs": [{**cost, "platform": f"p{n}", "units": count} for n, count in enumerate(units)], **change}
+    assert pipeline_from_mapping(data, "built").stage("track").share == share
+
+
 def test_mapping_is_read_and_checked_like_a_file(tmp_path: Path) -> None:
     (tmp_path / "small.yaml").write_text(PIPELINE)
     data = parse(PIPELINE.encode(), "f").data

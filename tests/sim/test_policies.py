@@ -15,7 +15,7 @@ from socsched.cli.root import run as command_line
 from socsched.errors import MachineError, UsageError
 from socsched.planning.io import save
 from socsched.planning.plan import Plan
-from socsched.sim import policies
+from socsched.sim import build, policies
 from socsched.sim.build import load_kernel
 from socsched.sim.engine import run
 from socsched.sim.policies import Policy, ReadyJob, Term
@@ -113,6 +113,35 @@ def test_an_error_of_a_policy_reaches_the_user(
     assert command_line(["-v", "simulate", str(file), "--duration", "1us"]) == 3
     said = capfd.readouterr().err
     assert "Traceback" in said and "in broken" in said
+
+
+def test_many_small_simulations_are_worth_a_compiled_kernel_as_one_long_one_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With an empty cache, small simulations are interpreted until they have been as much work as compiling is."""
+    built: list[int] = []
+    asked: list[int] = []
+    digest = build._digest
+
+    def record(variant: object) -> Path:
+        built.append(len(asked))
+        raise build._Impossible("not in this test")
+
+    monkeypatch.setenv("SOCSCHED_CACHE", str(tmp_path))
+    monkeypatch.delenv("SOCSCHED_KERNEL", raising=False)
+    for name in ("_loaded", "_failed", "_expected"):
+        monkeypatch.setattr(build, name, {})
+    build._is_cached.cache_clear()
+    monkeypatch.setattr(build, "_digest", lambda variant: asked.append(1) or digest(variant))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(build, "_build_cached", record)
+    count = 0
+    while not built and count < 10_000:
+        assert build.load_kernel(segments=100).__module__ == "socsched.sim.kernel.kernel"
+        count += 1
+    assert 100 < count <= build.WORTH_COMPILING / 100 and asked == [1], "sources are hashed once, not every time"
+    build.load_kernel(segments=100)
+    assert len(built) == 1
+    build._is_cached.cache_clear()
 
 
 def test_unknown_names_are_answered_with_the_known_ones() -> None:

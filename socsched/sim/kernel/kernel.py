@@ -123,10 +123,9 @@ class Kernel(Controllers):
             t: i64 = self.order[self.u_order0[u] + i]
             if t < self.tasks:
                 job: i64 = self.job[t]
-                ran: i64 = self.now - self.slice_start[t] if self.slice_open[t] else 0
                 found.append((
                     t, self.j_frame[job], self.j_activation[job], self.j_release[job], self.j_deadline[job],
-                    self.j_start[job], self.j_exec[job] + ran, self.get_remaining(t, self.now), self.running[t],
+                    self.j_start[job], self.get_executed(t, self.now), self.get_remaining(t, self.now), self.running[t],
                 ))  # fmt: skip
         return found
 

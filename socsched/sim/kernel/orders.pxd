@@ -20,4 +20,5 @@ cdef class Orders(Progress):
     cdef void update_waiting(self, long long u, long long now) noexcept
     cdef int set_keys(self, long long t, long long now) except -1
     cdef long long compute_term(self, long long code, long long t, long long now) noexcept
+    cdef long long get_executed(self, long long t, long long now) noexcept
     cdef long long get_remaining(self, long long t, long long now) noexcept

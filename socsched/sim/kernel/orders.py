@@ -320,7 +320,7 @@ class Orders(Progress):
             job: i64 = self.job[t]
             keys = self.hooks.compute_keys(
                 u, t, self.j_frame[job], self.j_activation[job], self.j_release[job], self.j_deadline[job],
-                self.j_start[job], self.j_exec[job], self.get_remaining(t, now), self.running[t], now,
+                self.j_start[job], self.get_executed(t, now), self.get_remaining(t, now), self.running[t], now,
             )  # fmt: skip
             self.key0[t], self.key1[t] = keys
         else:
@@ -364,16 +364,27 @@ class Orders(Progress):
             return self.get_vruntime(t, now)
         return 0
 
+    def get_executed(self, t: i64, now: i64) -> i64:
+        """Return the execution time of a task's job until now (ns)."""
+        done: i64 = self.j_exec[self.job[t]]
+        if self.slice_open[t]:
+            return done + now - self.slice_start[t]
+        if self.corunner[self.unit[t]] == t:
+            return done + now - self.corun_since[self.unit[t]]
+        return done
+
     def get_remaining(self, t: i64, now: i64) -> i64:
         """Return the remaining work of a task's job (ns), alone on the board."""
         g: i64 = self.first[t] + self.current[t]
+        progresses: i64 = self.slice_open[t] and not self.overhead[t]
+        runs: i64 = self.timed[t] and (progresses or self.corunner[self.unit[t]] == t)
         rest: i64 = self.work_left[t] + (1 << SHIFT) - 1 >> SHIFT
         if self.up[t] == self.down[t] and self.pace[t] == self.g_time[g] and self.base_pace[t] == self.g_time[g]:
             # common case: execution as planned, with nothing to scale
-            if self.timed[t] and self.slice_open[t] and not self.overhead[t]:
+            if runs:
                 rest -= now - self.updated_at[t]
             return (rest if rest > 0 else 0) + self.g_rest[g]
-        if self.timed[t] and self.slice_open[t] and not self.overhead[t]:
+        if runs:
             if self.pace[t] != self.base_pace[t]:
                 rest = scale_ceil(rest, self.pace[t], self.base_pace[t])
             rest -= now - self.updated_at[t]

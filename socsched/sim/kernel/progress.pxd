@@ -3,7 +3,7 @@ from socsched_kernel.contention cimport ContentionCache
 from socsched_kernel.fair_share cimport FairShare
 
 cdef class Progress(FairShare):
-    cdef column work_left, pace, base_pace, updated_at, timed, uses_dram, on_dram, dram_tasks, corun_time, corunner, slice_row, slice_name
+    cdef column work_left, pace, base_pace, updated_at, timed, uses_dram, on_dram, dram_tasks, corun_time, corunner, corun_since, slice_row, slice_name
     cdef long long dram_count, corunner_count, dram_changed, dram_limited, hog, slice_count
     cdef double hog_rate
     cdef ContentionCache contention

@@ -28,7 +28,8 @@ class Progress(FairShare):
     exactly that long however often it is preempted.  `dram_tasks` lists the tasks that draw on the DRAM.
 
     `corun_time[t]`: duration in ns of its whole running segment with a co-runner (0: none).  `corunner[u]` (-1: none):
-    the task co-running there without slots of its own; `corunner_count` counts them over all units.
+    the task co-running there since `corun_since[u]`, without slots of its own; `corunner_count` counts them over all
+    units.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -43,6 +44,7 @@ class Progress(FairShare):
         self.dram_tasks = self.fill(self.tasks, 0)
         self.corun_time = self.fill(self.tasks, 0)
         self.corunner = self.fill(self.units, -1)
+        self.corun_since = self.fill(self.units, 0)
         self.corunner_count = 0
         self.slice_row = self.fill(self.claims, 0)
         self.slice_name = self.fill(self.claims, 0)

@@ -114,9 +114,7 @@ class SlackStealing(Dispatcher):
             job: i64 = self.job[t]
             if self.d_timer[number] and self.s_frame[self.d_source[number]] > self.j_frame[job] + 1:
                 return 0
-            work: i64 = self.d_worst[number] - self.j_exec[job]
-            if self.slice_open[t]:
-                work -= now - self.slice_start[t]
+            work: i64 = self.d_worst[number] - self.get_executed(t, now)
             left: i64 = self.get_remaining(t, now)
             if left > work:
                 work = left

@@ -5,7 +5,7 @@ from socsched_kernel.orders cimport Orders
 cdef class Slots(Orders):
     cdef slot_sets last_slots, locked_slots, grouping
     cdef column resident, locked, stalled, stored_bytes, context, context_since, context_used_at
-    cdef column host, corun_since, corun_power
+    cdef column host, corun_power
     cdef long long use_count
     cdef SlotSet find_slots(self, long long c, SlotSet taken) noexcept
     cdef SlotSet choose_slots(self, long long c, SlotSet free, long long wanted) noexcept

@@ -55,8 +55,7 @@ class Slots(Orders):
     A unit whose engine lingers stays in the context of the process `context[u]`, which has held it since
     `context_since[u]` and last used it at `context_used_at[u]`, even while nothing runs there.
 
-    The co-runner of a unit (`Progress`) has run with `host[u]` since `corun_since[u]`, and draws `corun_power[u]`
-    more.
+    The co-runner of a unit (`Progress`) runs with `host[u]`, and draws `corun_power[u]` more.
     """
 
     def __init__(self, tables: dict[str, Any], hooks: Any, end: i64, record: i64) -> None:
@@ -70,7 +69,6 @@ class Slots(Orders):
         self.stored_bytes = self.fill(self.engines, 0)
         self.use_count = 0
         self.host = self.fill(self.units, 0)
-        self.corun_since = self.fill(self.units, 0)
         self.corun_power = self.fill(self.units, 0)
         self.context = self.fill(self.units, -1)
         self.context_since = self.fill(self.units, 0)

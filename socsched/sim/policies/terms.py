@@ -44,7 +44,7 @@ class Term(IntEnum):
 class ReadyJob(NamedTuple):
     """A ready job as seen by a policy written in Python; times in ns, `start_ns` -1 before it first ran.
 
-    `exec_ns` is its execution time so far, `remaining_ns` the rest alone on the board, `number` identifies the task.
+    `exec_ns` is its execution time until now, `remaining_ns` the rest alone on the board, `number` identifies the task.
     """
 
     task: Task

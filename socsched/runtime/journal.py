@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from socsched.bounded import open_file
 from socsched.descriptor.limits import Amount, Count, Lane, Ns, Real, Status, Text
 from socsched.descriptor.limits import SignedNs as Time
 from socsched.errors import DescriptorError, InputError
@@ -229,7 +230,7 @@ def _rows(path: str | Path) -> Iterator[_Head | _Row]:
 
     kind: type = _Head
     try:
-        with Path(path).open("rb") as file:
+        with open_file(path, "journal", _HINT) as file:
             for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), 1):
                 if not line.endswith(b"\n"):
                     if len(line) == _LONGEST:

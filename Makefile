@@ -73,6 +73,7 @@ UV_COMPILE = uv pip compile --quiet --custom-compile-command "make lock" --unive
 lock:
 	$(UV_COMPILE) pyproject.toml requirements/build.in -o requirements/run.lock
 	$(UV_COMPILE) pyproject.toml requirements/build.in --extra dev -c requirements/run.lock -o requirements/dev.lock
+	$(UV_COMPILE) pyproject.toml requirements/build.in --extra onnx -c requirements/run.lock -c requirements/dev.lock -o requirements/onnx.lock
 
 clean:
 	rm -rf $(VENV) .cache $(DEMO) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

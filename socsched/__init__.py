@@ -8,7 +8,7 @@ Submodules are imported on first use.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from socsched.api.analysis import Analysis, analyze

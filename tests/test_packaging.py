@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import yaml
 
 import socsched
 from socsched.errors import extra
@@ -48,14 +49,23 @@ def test_what_make_runs_is_in_the_source_distribution(source: Path, checkout: Pa
 
 
 def test_descriptors_and_assets_are_in_the_wheel(wheel: list[str], checkout: Path) -> None:
-    for kind in ("platforms", "pipelines", "studies"):
-        for file in (checkout / kind).glob("*.yaml"):
-            assert f"socsched/{kind}/{file.name}" in wheel
+    for kind in ("platforms", "pipelines", "studies", "schemas"):
+        for file in (checkout / kind).iterdir():
+            assert file.is_dir() or file.suffix == ".secret" or f"socsched/{kind}/{file.name}" in wheel
     for file in (checkout / "socsched" / "trained").iterdir():
         assert f"socsched/trained/{file.name}" in wheel
     for asset in ("report.css", "gantt.js"):
         assert f"socsched/reporting/assets/{asset}" in wheel
     assert "socsched/py.typed" in wheel
+
+
+def test_licence_and_notices_are_in_the_wheel_and_name_the_version(wheel: list[str], checkout: Path) -> None:
+    for name in ("LICENSE", "NOTICE"):
+        assert f"socsched-{socsched.__version__}.dist-info/licenses/{name}" in wheel
+    assert "Version 2.0, January 2004" in (checkout / "LICENSE").read_text()
+    citation = yaml.safe_load((checkout / "CITATION.cff").read_text())
+    assert (citation["version"], citation["license"]) == (socsched.__version__, "Apache-2.0")
+    assert f"\n## {socsched.__version__} - {citation['date-released']}\n" in (checkout / "CHANGELOG.md").read_text()
 
 
 def test_ignored_files_and_tests_are_not(wheel: list[str]) -> None:
@@ -67,7 +77,7 @@ def test_ignored_files_and_tests_are_not(wheel: list[str]) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["run.lock", "dev.lock"])
+@pytest.mark.parametrize("name", ["run.lock", "dev.lock", "onnx.lock"])
 def test_locks_are_complete_and_name_no_registry(checkout: Path, name: str) -> None:
     text = (checkout / "requirements" / name).read_text()
     assert not re.search(r"https?://|file://|index-url|find-links", text)
@@ -83,7 +93,7 @@ def test_the_locks_agree_and_hold_the_pinned_pair(checkout: Path) -> None:
         return {line.rstrip(" \\") for line in text.splitlines() if re.match(r"^[a-z0-9]", line)}
 
     run, dev = pins("run.lock"), pins("dev.lock")
-    assert run <= dev
+    assert run <= pins("onnx.lock") <= dev
     assert {"apache-tvm==0.27.0.post1", "apache-tvm-ffi==0.1.14.post0"} <= run
     assert metadata.version("apache-tvm-ffi") == "0.1.14.post0"
 

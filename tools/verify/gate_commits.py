@@ -251,16 +251,37 @@ HARMLESS = (
     Commit("a file that is no input", _nothing, 0),
     Commit("comments and blank lines", stack("sensors:", "# the sensors\n\nsensors:"), 0),
     Commit("keys in another order", _reordered, 0),
-    Commit("the same time in another unit", stack("deadline: 60 ms, max_age: 80 ms", "deadline: 0.06 s, max_age: 80 ms"), 0),
+    Commit(
+        "the same time in another unit", stack("deadline: 60 ms, max_age: 80 ms", "deadline: 0.06 s, max_age: 80 ms"), 0
+    ),
     Commit("another title", stack("title: my detector", "title: our detector"), 0),
-    Commit("a stage renamed", all_of(stack("[camera, prepare", "[camera, crop", 9), stack("  prepare:", "  crop:"), stack("[prepare]", "[crop]", 9)), 0, ("name of stage crop",)),
+    Commit(
+        "a stage renamed",
+        all_of(
+            stack("[camera, prepare", "[camera, crop", 9),
+            stack("  prepare:", "  crop:"),
+            stack("[prepare]", "[crop]", 9),
+        ),
+        0,
+        ("name of stage crop",),
+    ),
     Commit("networks in another folder", _moved, 0, ("input models/det.onnx is new",)),
     Commit("a mode that is not planned", board("name: 10W", "name: TEN_W"), 0, ("input platforms/",)),
     Commit("weights trained again", lambda at: onnx.save(network(48, 1), at / "networks" / "det.onnx"), 0, (NET,)),
-    Commit("a tighter deadline that holds", stack("deadline: 60 ms, crit", "deadline: 59 ms, crit"), 0, ("59 ms", "stronger")),
+    Commit(
+        "a tighter deadline that holds",
+        stack("deadline: 60 ms, crit", "deadline: 59 ms, crit"),
+        0,
+        ("59 ms", "stronger"),
+    ),
     Commit("a faster stage", stack("value: 2 ms", "value: 1.9 ms"), 0, (PIPE,)),
-    Commit("a rule that no network meets", _replaces("platforms/rules/nvdla-v2.yaml", "groups: [1, 8192]", "groups: [1, 4096]", 1), 0, ("input rules/nvdla-v2.yaml has changed",)),
-)  # fmt: skip
+    Commit(
+        "a rule that no network meets",
+        _replaces("platforms/rules/nvdla-v2.yaml", "groups: [1, 8192]", "groups: [1, 4096]", 1),
+        0,
+        ("input rules/nvdla-v2.yaml has changed",),
+    ),
+)
 
 
 def weak(what: str, before: str, after: str, *says: str) -> Commit:
@@ -269,34 +290,115 @@ def weak(what: str, before: str, after: str, *says: str) -> Commit:
 
 
 HARMFUL = (
-    weak("a shorter path", "[camera, prepare, detect, fuse]", "[camera, prepare, detect]", "path of chain detection: camera → prepare → detect → fuse became camera → prepare → detect"),
-    weak("a later deadline", "deadline: 60 ms, max_age", "deadline: 70 ms, max_age", "deadline of chain detection: 60 ms → 70 ms"),
+    weak(
+        "a shorter path",
+        "[camera, prepare, detect, fuse]",
+        "[camera, prepare, detect]",
+        "path of chain detection: camera → prepare → detect → fuse became camera → prepare → detect",
+    ),
+    weak(
+        "a later deadline",
+        "deadline: 60 ms, max_age",
+        "deadline: 70 ms, max_age",
+        "deadline of chain detection: 60 ms → 70 ms",
+    ),
     weak("older data", "max_age: 80 ms", "max_age: 90 ms", "max age of chain detection: 80 ms → 90 ms"),
-    weak("a chain removed", "  segmentation: {path: [camera, prepare, segment], deadline: 60 ms, criticality: hard}\n", "", "chain segmentation is removed"),
+    weak(
+        "a chain removed",
+        "  segmentation: {path: [camera, prepare, segment], deadline: 60 ms, criticality: hard}\n",
+        "",
+        "chain segmentation is removed",
+    ),
     weak("less critical", "criticality: hard", "criticality: soft", "criticality of chain segmentation: hard → soft"),
-    weak("a data type more", "precisions: [fp32, fp16]", "precisions: [fp32, fp16, int8]", "precisions of stage detect: fp32, fp16 → fp32, fp16, int8"),
+    weak(
+        "a data type more",
+        "precisions: [fp32, fp16]",
+        "precisions: [fp32, fp16, int8]",
+        "precisions of stage detect: fp32, fp16 → fp32, fp16, int8",
+    ),
     weak("a slower sensor", "period: 33.333 ms", "period: 66.667 ms", "period of sensor camera: 33.33 ms → 66.67 ms"),
     weak("less jitter assumed", ", jitter: 1 ms", "", "jitter of sensor camera: 1 ms → none"),
     weak("smaller frames assumed", "6220800 B", "3110400 B", "frame size of sensor camera"),
     weak("a longer queue", "queue: 1", "queue: 3", "queue of stage segment: 1 → 3"),
-    weak("late jobs skipped", "    queue: 1", "    queue: 1\n    on_late: skip", "on late of stage segment: continue → skip"),
+    weak(
+        "late jobs skipped",
+        "    queue: 1",
+        "    queue: 1\n    on_late: skip",
+        "on late of stage segment: continue → skip",
+    ),
     weak("any engine", "    engines: [dla0]\n", "", "engines of stage segment: dla0 → any"),
-    weak("a larger accuracy budget", "accuracy_budget: 0.5", "accuracy_budget: 1.5", "accuracy budget of pipeline: 0.5 points → 1.5 points"),
-    Commit("a stage removed", stack(STACK[STACK.index("  log:") : STACK.index("chains:")], ""), 1, ("weaker requirement: stage log is removed",)),
-    Commit("a higher cap on power", board("value: 30 W", "value: 90 W"), 1, ("power cap of platform: 30 W → 90 W", "input platforms/my-board.yaml has changed")),
-    Commit("a slower network", lambda at: onnx.save(network(128), at / "networks" / "det.onnx"), 1, (NET, "detect on gpu fp16 costs")),
+    weak(
+        "a larger accuracy budget",
+        "accuracy_budget: 0.5",
+        "accuracy_budget: 1.5",
+        "accuracy budget of pipeline: 0.5 points → 1.5 points",
+    ),
+    Commit(
+        "a stage removed",
+        stack(STACK[STACK.index("  log:") : STACK.index("chains:")], ""),
+        1,
+        ("weaker requirement: stage log is removed",),
+    ),
+    Commit(
+        "a higher cap on power",
+        board("value: 30 W", "value: 90 W"),
+        1,
+        ("power cap of platform: 30 W → 90 W", "input platforms/my-board.yaml has changed"),
+    ),
+    Commit(
+        "a slower network",
+        lambda at: onnx.save(network(128), at / "networks" / "det.onnx"),
+        1,
+        (NET, "detect on gpu fp16 costs"),
+    ),
     Commit("a slower function", stack("value: 2 ms", "value: 4 ms"), 1, (PIPE, "prepare on cpu")),
-    Commit("a slower clock", board("clock: 918 MHz\n        dynamic", "clock: 306 MHz\n        dynamic"), 1, ("input platforms/my-board.yaml has changed", "detect on gpu")),
-    Commit("an operator that is refused", _slower_rules, 1, ("input rules/nvdla-v2.yaml has changed", "an engine for stage segment")),
-    Commit("measured anew, slower", _file("profiles/measured.json", profile(4_000_000)), 1, ("input profiles/measured.json has changed", "fuse on cpu")),
+    Commit(
+        "a slower clock",
+        board("clock: 918 MHz\n        dynamic", "clock: 306 MHz\n        dynamic"),
+        1,
+        ("input platforms/my-board.yaml has changed", "detect on gpu"),
+    ),
+    Commit(
+        "an operator that is refused",
+        _slower_rules,
+        1,
+        ("input rules/nvdla-v2.yaml has changed", "an engine for stage segment"),
+    ),
+    Commit(
+        "measured anew, slower",
+        _file("profiles/measured.json", profile(4_000_000)),
+        1,
+        ("input profiles/measured.json has changed", "fuse on cpu"),
+    ),
     Commit("another cost model", _nothing, 1, ("socsched itself has changed",), dearer=True),
-    Commit("a deadline that cannot be met", stack("deadline: 60 ms, max_age", "deadline: 3 ms, max_age"), 1, ("infeasible",)),
-    Commit("a faster sensor that overloads", stack("period: 33.333 ms", "period: 1.9 ms"), 1, ("period of sensor camera", "feasible →")),
-    Commit("a stage pinned elsewhere", _nothing, 1, ("options: none → --pin segment=dla0 --no-cuts --deadline",), ("--pin", "segment=dla0", "--no-cuts", "--deadline", "detection=61ms")),
+    Commit(
+        "a deadline that cannot be met",
+        stack("deadline: 60 ms, max_age", "deadline: 3 ms, max_age"),
+        1,
+        ("infeasible",),
+    ),
+    Commit(
+        "a faster sensor that overloads",
+        stack("period: 33.333 ms", "period: 1.9 ms"),
+        1,
+        ("period of sensor camera", "feasible →"),
+    ),
+    Commit(
+        "a stage pinned elsewhere",
+        _nothing,
+        1,
+        ("options: none → --pin segment=dla0 --no-cuts --deadline",),
+        ("--pin", "segment=dla0", "--no-cuts", "--deadline", "detection=61ms"),
+    ),
     Commit("too little slack", _nothing, 1, ("slack", "required 59 ms"), ("--require-slack", "59ms")),
-    Commit("a file that is invalid", stack("deadline: 60 ms, max_age", "deadline: soon, max_age"), 2, ("no verdict", "soon")),
+    Commit(
+        "a file that is invalid",
+        stack("deadline: 60 ms, max_age", "deadline: soon, max_age"),
+        2,
+        ("no verdict", "soon"),
+    ),
     Commit("a network that is gone", lambda at: (at / "networks" / "det.onnx").unlink(), 2, ("no verdict", "det.onnx")),
-)  # fmt: skip
+)
 
 
 def judge(repository: Path, commit: Commit, folder: Path) -> list[str]:
@@ -307,7 +409,19 @@ def judge(repository: Path, commit: Commit, folder: Path) -> list[str]:
     git(clone, "add", "-A")
     git(clone, "commit", "-q", "--allow-empty", "-m", commit.what)
     code = other_cost_model(folder) if commit.dearer else ROOT
-    line = ("guard", *PLAN, "--baseline", "baseline/plan.json", "--max-regression", "2%", "--duration", "1s", "-o", "out", *commit.options)
+    line = (
+        "guard",
+        *PLAN,
+        "--baseline",
+        "baseline/plan.json",
+        "--max-regression",
+        "2%",
+        "--duration",
+        "1s",
+        "-o",
+        "out",
+        *commit.options,
+    )
     found = socsched(clone, *line, code=code)
     faults = [] if found == commit.code else [f"exit code {found}, expected {commit.code}"]
     summary = (clone / "out" / "summary.md").read_text(encoding="utf-8").replace("\\", "")

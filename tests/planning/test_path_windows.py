@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from socsched.planning.corunning import Corunning
-from socsched.planning.schedulability import path_windows
+from socsched.planning.schedulability import path_last_delay, path_windows
 from socsched.planning.schedulability.holistic import holistic
 from socsched.planning.schedulability.plan_analysis import respond
 from socsched.planning.schedulability.tasks import RtTask, rt_tasks
@@ -49,6 +49,15 @@ def test_a_job_of_the_same_sensor_that_has_ended_delays_no_longer() -> None:
     assert bound(tasks)["c"] == 35
     apart = {**tasks, "high": HIGH}
     assert bound(apart)["c"] == 45
+
+
+def test_a_window_of_too_many_jobs_keeps_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Examined one by one, hundreds of jobs of a source that is late by many periods took minutes."""
+    examined = {seed: bound(rt_tasks(plan_system("fp", "pipeline", Random(seed)).plan)) for seed in range(40)}
+    monkeypatch.setattr(path_last_delay, "JOBS", 0)
+    kept = {seed: bound(rt_tasks(plan_system("fp", "pipeline", Random(seed)).plan)) for seed in range(40)}
+    assert all(kept[seed][name] >= value for seed, found in examined.items() for name, value in found.items())
+    assert kept != examined
 
 
 def test_tasks_that_follow_each_other_on_a_processor_are_blocked_once() -> None:

@@ -18,6 +18,8 @@ from socsched.planning.schedulability.path_rivals import (
 
 SPANS = 20
 """Steps of the iteration over the jobs of a path's own sources after which it keeps its bound."""
+JOBS = 48
+"""Jobs of a path's own sources in a window that are examined one by one; a longer window keeps its bound."""
 
 
 def by_last_delay(system: System, path: Path, finish: Mapping[str, int], whole: Window, limit: int) -> int | None:
@@ -32,7 +34,10 @@ def by_last_delay(system: System, path: Path, finish: Mapping[str, int], whole: 
         return None
     parts: dict[int, Window | None] = {0: whole}
     for _ in range(SPANS):
-        found = _last_delay(system, path, finish, parts, _aligned_jobs(rivals, span + whole.later), span, most)
+        jobs = _aligned_jobs(rivals, span + whole.later)
+        if len(jobs) > JOBS:
+            return None
+        found = _last_delay(system, path, finish, parts, jobs, span, most)
         if found is None or found <= span:
             return None if found is None else found + whole.origin
         span = found

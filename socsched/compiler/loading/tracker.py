@@ -90,6 +90,10 @@ def _guard(tracker: Any) -> None:
 
     def without_traceback(record: logging.LogRecord) -> bool:
         record.exc_info = None
+        try:
+            record.getMessage()
+        except (TypeError, ValueError):  # it logs what it received as a number
+            record.msg, record.args = "a message of no known kind", ()
         return True
 
     tracker.TCPEventHandler.on_message = on_message

@@ -45,6 +45,8 @@ class Move:
         if not self.moved:
             return f"{self.stage} on {self.after} costs {costs}"
         (old, before, was), (engine, precision, lanes) = (_parts(place) for place in (self.before, self.after))
+        if (old, before) == (engine, precision) and self.cost_a_ns != self.cost_b_ns and _count(was) == _count(lanes):
+            return f"{self.stage} on {engine} {precision} costs {costs}"  # as much of the engine, which lanes or not
         if old != engine:
             return f"{self.stage} moved from {self.before} to {self.after}, {costs}"
         if before != precision:
@@ -56,6 +58,13 @@ def _parts(place: str) -> tuple[str, str, str]:
     """Return engine, precision and lanes of a place as `_place` names it; lanes are "" if all lanes are used."""
     engine, precision, *lanes = place.split(" ", 2)
     return engine, precision, "".join(lanes)
+
+
+def _count(lanes: str) -> int:
+    """Return the number of lanes in a text such as "lanes #0-3 of 8", 0 for all."""
+    listed = lanes.partition("#")[2].partition(" of ")[0]
+    ends = [[int(end) for end in part.split("-")] for part in listed.split(", ") if part]
+    return sum(end[-1] - end[0] + 1 for end in ends)
 
 
 @dataclass(frozen=True, slots=True)

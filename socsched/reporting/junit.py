@@ -1,11 +1,16 @@
 """A result as JUnit XML: one test case per requirement, so that a CI system shows which requirement broke, and how far.
 
 Suites: guarantees of the plan (`plan`), simulated or measured outcomes, and the comparison with a baseline.  The layout
-is that of Jenkins' junit-10.xsd, which GitHub and GitLab read too: testsuites > testsuite > testcase > failure | error.
+is valid by both schemas in use, that of Ant's JUnit task and Jenkins' junit-10.xsd, which GitHub and GitLab read too:
+testsuites > testsuite > properties, testcase > failure | error, system-out, system-err.  Where one of them is stricter,
+it decides: a suite has an id, a package, a host and the time it was made; times have three decimals; texts beside the
+cases are in the system-out of their suite.  SOURCE_DATE_EPOCH sets the time, for files that are the same each time.
 """
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
@@ -18,6 +23,8 @@ from socsched.text import printable
 from socsched.units import format_bandwidth, format_duration, format_power
 
 Node = ElementTree.Element
+_REMARK = "remark"
+"""Attribute that carries what is said of a case until its suite's output is written."""
 
 
 def render(plan: Plan, result: Mapping[str, Any], against: PlanDiff | None = None, slacks: Sequence[Slack] = ()) -> str:
@@ -26,7 +33,7 @@ def render(plan: Plan, result: Mapping[str, Any], against: PlanDiff | None = Non
     `against` is the comparison with a baseline: a failure for every requirement that became weaker and every figure
     that got worse by more than allowed.  `slacks`: those that a guard asks for.
     """
-    root = Node("testsuites", name=f"{plan.pipeline} on {plan.platform} ({plan.mode})")
+    root = Node("testsuites")
     _proved(ElementTree.SubElement(root, "testsuite", name="plan"), plan)
     if result:
         kind = str(result.get("kind", "result"))
@@ -40,22 +47,32 @@ def render(plan: Plan, result: Mapping[str, Any], against: PlanDiff | None = Non
                 _fail(case, "failure", "too little", one.told())
     if against is not None:
         _compared(ElementTree.SubElement(root, "testsuite", name="baseline"), against)
-    return _text(root)
+    return _text(root, {"pipeline": plan.pipeline, "platform": plan.platform, "mode": plan.mode})
 
 
 def error_case(name: str, message: str, hint: str) -> str:
     """Return the XML of a guard that ended without a verdict: one case with an error."""
-    root = Node("testsuites", name=name)
+    root = Node("testsuites")
     suite = ElementTree.SubElement(root, "testsuite", name="plan")
     case = ElementTree.SubElement(suite, "testcase", classname="socsched.plan", name=name, time="0")
     _fail(case, "error", "error", "\n".join(filter(None, [message or "no message", hint])))
-    return _text(root)
+    return _text(root, {"pipeline": name})
 
 
-def _text(root: Node) -> str:
-    for suite in root:
-        _counted(suite, suite)
-    _counted(root, root.iter("testsuite"))
+def _text(root: Node, about: Mapping[str, str]) -> str:
+    made = os.environ.get("SOURCE_DATE_EPOCH", "")
+    moment = int(made) if made.isascii() and made.isdigit() and len(made) < 12 else int(time.time())
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment))
+    for number, suite in enumerate(root):
+        _counted(suite)
+        suite.attrib.update(id=str(number), package="socsched", hostname="localhost", timestamp=stamp)
+        properties = Node("properties")
+        for name, value in about.items():
+            ElementTree.SubElement(properties, "property", name=name, value=value)
+        suite.insert(0, properties)
+        out = Node("system-out")
+        out.text = "".join(case.attrib.pop(_REMARK, "") for case in suite.iter("testcase"))
+        suite.extend((out, Node("system-err")))
     ElementTree.indent(root)
     text = printable(ElementTree.tostring(root, encoding="unicode"))  # XML cannot represent control characters
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
@@ -85,9 +102,9 @@ def _proved(suite: Node, plan: Plan) -> None:
         elif name in chains and chains[name].bound_ns is None:
             _fail(case, "error", "undecided", f"{chains[name].name}: no bound exists, so the deadline is not proved")
         elif name in chains:
-            case.set("time", f"{(chains[name].bound_ns or 0) / 1e9:.9f}")
+            case.set("time", _seconds(chains[name].bound_ns or 0))
             if text := view_model.condition(plan, chains[name].name):
-                ElementTree.SubElement(case, "system-out").text = text
+                case.set(_REMARK, f"{name}: {text}\n")
 
 
 def _observed(suite: Node, plan: Plan, result: Mapping[str, Any], group: str) -> None:
@@ -100,7 +117,7 @@ def _observed(suite: Node, plan: Plan, result: Mapping[str, Any], group: str) ->
             _fail(case, "error", "missing", f"{chain.name}: the result has no entry for this chain")
             continue
         worst = (entry.get("response_time_ns") or {}).get("max")
-        case.set("time", f"{(worst or 0) / 1e9:.9f}")
+        case.set("time", _seconds(worst or 0))
         if text := lateness(entry, chain):
             _fail(case, "failure", "late or dropped", text)
     cap, mean = plan.power.cap_mw, (result.get("power_mw") or {}).get("mean")
@@ -138,12 +155,16 @@ def _fail(case: Node, tag: str, kind: str, text: str) -> None:
     ElementTree.SubElement(case, tag, message=text.splitlines()[0], type=kind).text = text
 
 
-def _counted(node: Node, cases_in: Any) -> None:
-    cases = [case for part in cases_in for case in ([part] if part.tag == "testcase" else part)]
+def _seconds(ns: float) -> str:
+    return f"{ns / 1e9:.3f}"
+
+
+def _counted(node: Node) -> None:
+    cases = list(node)
     node.set("tests", str(len(cases)))
     node.set("failures", str(sum(case.find("failure") is not None for case in cases)))
     node.set("errors", str(sum(case.find("error") is not None for case in cases)))
-    node.set("time", f"{sum(float(case.get('time', '0')) for case in cases):.9f}")
+    node.set("time", f"{sum(float(case.get('time', '0')) for case in cases):.3f}")
 
 
 def requirement(violation: Violation) -> str:

@@ -17,7 +17,7 @@ from socsched.planning.evidence import Power
 from socsched.planning.plan import ChainResult, Plan
 from socsched.reporting.compare import compare
 from socsched.reporting.compare_view import markdown, view
-from socsched.reporting.diff import diff, shares
+from socsched.reporting.diff import Move, diff, shares
 
 MS = 1_000_000
 
@@ -183,3 +183,18 @@ def test_results_name_the_move_too(plan: Plan, result: dict[str, Any]) -> None:
         "backbone takes longer (its median +20 ms)"
     )
     assert "backbone moved" in text(found)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "cost", "reported"),
+    [
+        ("cpu fp32 lanes #1 of 4", "cpu fp32 lanes #0 of 4", 4, "a on cpu fp32 costs 2 ms → 4 ms"),
+        ("cpu fp32 lanes #0-1 of 4", "cpu fp32 lanes #1, 3 of 4", 4, "a on cpu fp32 costs 2 ms → 4 ms"),
+        ("cpu fp32 lanes #0-1 of 4", "cpu fp32 lanes #1 of 4", 4, "a has lanes #1 of 4 of cpu instead of lanes #0-1"),
+        ("cpu fp32 lanes #1 of 4", "cpu fp32 lanes #0 of 4", 2, "a has lanes #0 of 4 of cpu instead of lanes #1 of 4"),
+    ],
+)
+def test_a_cost_that_grew_on_as_many_lanes_is_not_blamed_on_their_numbers(
+    before: str, after: str, cost: int, reported: str
+) -> None:
+    assert Move("a", before, after, 2 * MS, cost * MS).told().startswith(reported)

@@ -190,3 +190,32 @@ def test_the_image_runs_a_guard(checkout: Path, tmp_path: Path) -> None:
     line = [tool, "run", "--rm", "-v", f"{tmp_path}:/work", "socsched-test", *guard]
     assert subprocess.run(line, check=False).returncode == 0
     assert "**feasible**" in (tmp_path / "out" / "summary.md").read_text(encoding="utf-8")
+
+
+def test_a_guard_takes_what_plan_takes_and_asks_for_slack(
+    baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    options = ["--no-cuts", "--pin", "backbone=gpu", "--require-slack", "99%", "--solver", "heft"]
+    assert run(["guard", "pointpillars", *FAST, *options, "--baseline", str(baseline), "-o", str(out)]) == 1
+    summary = (out / "summary.md").read_text(encoding="utf-8")
+    assert "options: none → --solver heft --pin backbone=gpu --no-cuts" in summary.replace("\\", "")
+    assert "required 99 ms" in summary and "required 99 ms" in (out / "junit.xml").read_text(encoding="utf-8")
+    assert run(["guard", str(baseline), "--duration", "1s", "-q", "--require-slack", "1ms", "-o", str(out)]) == 0
+    assert run(["guard", str(baseline), "--pin", "backbone=gpu", "-q", "-o", str(out)]) == 2
+    assert "--pin is a planning option" in capsys.readouterr().err
+
+
+def test_a_weaker_requirement_fails_a_guard_unless_it_is_allowed(
+    checkout: Path, baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (checkout / "pipelines" / "pointpillars.yaml").read_text(encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(text.replace("deadline: 100 ms", "deadline: 110 ms"), encoding="utf-8")
+    line = ["guard", str(tmp_path / "mine.yaml"), *FAST, "--baseline", str(baseline), "-o", str(tmp_path / "out")]
+    assert run(line) == 1
+    for name in ("summary.md", "junit.xml"):
+        assert "deadline of chain lidar-detection: 100 ms → 110 ms" in (tmp_path / "out" / name).read_text("utf-8")
+    assert run([*line, "--allow-weaker", "lidar-detection"]) == 0
+    assert "weaker (allowed)" in (tmp_path / "out" / "summary.md").read_text(encoding="utf-8")
+    assert run([*line, "--allow-weaker", "lidar"]) == 1
+    assert "--allow-weaker lidar: no requirement of that name" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from socsched.planning.cutting.divisible import Divisible, Legs
 from socsched.planning.cutting.search import Cutter, cutter_of
 from socsched.planning.solution import solve
 from socsched.planning.workload import Workload
+from socsched.units import parse_number
 
 Value = Scalar
 BUDGET = 200
@@ -34,7 +35,7 @@ class Option:
         try:
             if kind is bool:
                 return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
-            return kind(text)
+            return parse_number(text) if kind is float else kind(text)
         except (KeyError, ValueError):
             raise UsageError(f"option {name}={text}: expected {kind.__name__}", self.help) from None
 

@@ -174,3 +174,10 @@ def test_no_page_and_no_message_installs_socsched_from_a_package_index(checkout:
         faults += [f"{page}: {match[0]}" for match in index.finditer(text) if page != Path(__file__)]
     assert not faults and len(named) > 8 and named <= extras
     assert extra("onnx") == "pip install '/path/to/socsched[onnx]'"
+
+
+def test_each_template_of_ci_installs_what_the_extra_says(checkout: Path) -> None:
+    extra = re.findall(r'^onnx = \["(onnx\S+)"\]', (checkout / "pyproject.toml").read_text(), re.M)[0]
+    for name in ("github-actions.yml", "gitlab-ci.yml", "Jenkinsfile", "guard/action.yml"):
+        assert f'pip install "$SOCSCHED_SOURCE" "{extra}"' in (checkout / "docs" / "ci" / name).read_text(), name
+    assert f'"{extra}"' in (checkout / ".pre-commit-hooks.yaml").read_text()

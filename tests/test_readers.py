@@ -45,7 +45,7 @@ ALLOWED = {
     "socsched/executor/references.py": "writes",
     "socsched/cli/report.py": "the trace rendered just before",
     "socsched/cli/root.py": "/dev/null",
-    "socsched/study/store.py": "locks and lists of a sweep's own folder",
+    "socsched/study/store.py": "opens parts for writing",
     "socsched/runtime/journal.py": "writes",
     "socsched/runtime/frames_file.py": "writes",
     "socsched/study/inputs.py": "compares what it writes with what is there",

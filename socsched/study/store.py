@@ -18,13 +18,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from socsched.errors import MachineError, UsageError
+from socsched.bounded import read_bytes
+from socsched.descriptor.json_file import JsonFile
+from socsched.errors import DescriptorError, MachineError, UsageError
 from socsched.files import sync_folder, write_file
 
 ROWS, OPEN = ".rows", ".open"
 PER_PART = 5000
 """Number of lines after which a part is closed."""
 _FORMAT = 1
+_ANEW = "choose another folder with -o"
+_MOST_BYTES = 2**28
+"""Bytes of a part: 5000 rows of some 2 KiB."""
 Row = dict[str, Any]
 
 
@@ -109,16 +114,19 @@ def create(folder: Path, digest: str, resume: bool) -> Store:
 
 def _identity(path: Path) -> Any:
     """Return the content of study.json, None if it is missing or incomplete."""
-    try:
-        return json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
+    if not path.exists():
         return None
+    try:
+        document = JsonFile.open(path, "identity of a study", _ANEW).data
+    except DescriptorError:
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def _recover(store: Store, path: Path) -> None:
     """Load the complete lines of a part; a part left open is closed."""
     rows = 0
-    for row in _lines(store, path.read_bytes()):
+    for row in _lines(store, read_bytes(path, "part of a study", _ANEW, _MOST_BYTES)):
         store.rows.setdefault(_key(row), row)
         rows += 1
     if path.suffix == OPEN and rows:
@@ -130,7 +138,7 @@ def _recover(store: Store, path: Path) -> None:
 def _lines(store: Store, data: bytes) -> Iterator[Row]:
     for line in data.split(b"\n"):
         row = decode(line)
-        if row is not None:
+        if row is not None and all(isinstance(row.get(name), int) for name in ("config", _second(row))):
             yield row
         elif line:
             store.damaged += 1
@@ -147,8 +155,11 @@ def decode(line: bytes) -> Row | None:
     check, _, text = line.partition(b" ")
     if len(check) != 8 or check != b"%08x" % zlib.crc32(text):
         return None
-    row: Row = json.loads(text)
-    return row
+    try:
+        row = JsonFile(text, "row").data
+    except DescriptorError:
+        return None
+    return row if isinstance(row, dict) else None
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -172,4 +183,8 @@ def _full(error: OSError, path: Path) -> MachineError:
 
 
 def _key(row: Row) -> tuple[int, int]:
-    return row["config"], row["vehicle"] if "vehicle" in row else row["rung"]
+    return row["config"], row[_second(row)]
+
+
+def _second(row: Row) -> str:
+    return "vehicle" if "vehicle" in row else "rung"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,22 @@ def test_a_line_is_its_checksum_and_json() -> None:
     assert line == b'30dff8e4 {"a":null,"b":1}\n'
     assert decode(line.rstrip()) == {"b": 1, "a": None}
     assert decode(b"00000000 {}") is None and decode(b"") is None
+
+
+@pytest.mark.parametrize(
+    "text", [b"[" * 100_000, b"5", b"{}", b'{"config": [], "rung": 1}', b'{"config": 1, "rung": "\\ud800"}', b"\xff"]
+)
+def test_rows_that_are_none_are_damaged_whatever_their_checksum(text: bytes, tmp_path: Path) -> None:
+    create(tmp_path, "d", False)
+    (tmp_path / "parts/000001.rows").write_bytes(b"%08x %s\n" % (zlib.crc32(text), text))
+    found = create(tmp_path, "d", True)
+    assert (found.rows, found.damaged) == ({}, 1)
+
+
+@pytest.mark.parametrize("name", ["study.json", "parts/000001.rows"])
+def test_an_endless_file_of_a_study_is_refused(name: str, tmp_path: Path) -> None:
+    create(tmp_path, "d", False)
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match="it is a device"):
+        create(tmp_path, "d", True)

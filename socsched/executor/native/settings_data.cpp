@@ -8,6 +8,12 @@ namespace {
 
 constexpr size_t MOST = 100'000, LONGEST = 4000, MOST_PORTS = 64;
 
+// A type with sizes of 1 where they are free.
+TensorType of_a_row(TensorType type) {
+  std::replace(type.shape.begin(), type.shape.begin() + type.rank, int64_t{-1}, int64_t{1});
+  return type;
+}
+
 // Read a shape; `free`: how many sizes, from the first on, may be -1.
 void read_shape(const JsonField& from, TensorType& type, int free) {
   double elements = 1;
@@ -18,9 +24,7 @@ void read_shape(const JsonField& from, TensorType& type, int free) {
     elements *= static_cast<double>(std::max(value, int64_t{1}));
   }
   if (elements > static_cast<double>(MOST_ELEMENTS)) from.fail("expected at most 2^31 elements");
-  TensorType one = type;
-  std::replace(one.shape.begin(), one.shape.begin() + one.rank, int64_t{-1}, int64_t{1});
-  if (one.bytes() == TOO_LARGE) from.fail("expected at most 4 GiB with this layout");
+  if (of_a_row(type).bytes() == TOO_LARGE) from.fail("expected at most 4 GiB with this layout");
 }
 
 TensorType read_type(const JsonField& from, int free) {
@@ -55,7 +59,12 @@ void read_network(const JsonField& from, const std::string& path, StageSettings&
     std::vector<TensorType>& types = side[5] == 'i' ? stage.code_inputs : stage.code_outputs;
     const std::vector<JsonField> entries = from[side].items(MOST_PORTS);
     if (entries.size() != types.size()) from[side].fail("expected a form for each");
-    for (size_t i = 0; i < types.size(); i++) types[i] = read_type(entries[i], 1);
+    for (size_t i = 0; i < types.size(); i++) {
+      const TensorType given = types[i];
+      types[i] = read_type(entries[i], 1);
+      if (given.rank != types[i].rank || of_a_row(given.form(types[i])).bytes() != of_a_row(types[i]).bytes())
+        entries[i]["shape"].fail(std::string("expected the size of this ") + (side[5] == 'i' ? "input" : "output"));
+    }
   }
 }
 

@@ -4,8 +4,7 @@ Usage: python -m tools.verify.fuzz.native [--cases 100000] [--seed 1] [--workers
 
 A case is a folder of files, of which one to three values are changed; it is checked (--selftest), run on the virtual
 clock or run for 2 ms.  One process takes thousands of cases, as only a finding ends it.  A finding is a report of a
-sanitizer, a crash, more than 30 s, or more than 3 GiB, of
-which sanitizers take most; exit code 1 when there is one.
+sanitizer, a crash, more than 30 s, or more than 3 GiB, most of which sanitizers take; exit code 1 when there is one.
 """
 
 from __future__ import annotations

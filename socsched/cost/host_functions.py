@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from socsched.descriptor.functions import FunctionCost
 from socsched.descriptor.platform import Figure
 
-SOURCE = "measured with tools.bench.host_table on one virtual core of an Intel Xeon (Sapphire Rapids), vectors of 128 bits"
+SOURCE = (
+    "measured with tools.bench.host_table on one virtual core of an Intel Xeon (Sapphire Rapids), vectors of 128 bits"
+)
 MIPS = Figure(3375, "measured", SOURCE, "7-zip 16.02, 7za b -mmt1, median of four runs from 3322 to 3456")
 """7-zip MIPS of the reference core, on the scale of `Engine.performance`."""
 

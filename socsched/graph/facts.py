@@ -18,8 +18,8 @@ class Facts:
     result; `width`, `batch`: last size of the first input, and the first one of three and more; `broadcast`: 0 equal
     shapes, 1 one value, 2 a value a channel, 3 otherwise; `low`, `high`: bounds of a clip; `axis`, `step`: first axis
     that a slice, split or pad changes, largest step of a slice; `fraction`: 1 where a resize is by no whole factor;
-    `counts_padding`: 1 where padding counts in an average, or there is none; `in_gelu`, `in_norm`: 1 where an operator
-    is a part of a GELU, or of a layer norm, that is written out.
+    `moves`: 0 where a reshape drops or adds sizes of 1 alone; `counts_padding`: 1 where padding counts in an average,
+    or there is none; `in_gelu`, `in_norm`: 1 where an operator is a part of a written-out GELU, or layer norm.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -57,6 +57,8 @@ class Facts:
                 half = len(attrs["pads"]) // 2
                 padded = [a for a in range(half) if attrs["pads"][a] or attrs["pads"][a + half]]
                 facts["axis"] = min(padded, default=half)
+            case "reshape":
+                facts["moves"] = int([size for size in first if size != 1] != [s for s in output.shape if s != 1])
             case "avg_pool":
                 facts["counts_padding"] = int(bool(attrs.get("count_padding")) or not group.attrs.get("pad"))
             case "resize2d":

@@ -232,3 +232,11 @@ def test_faults_of_networks_have_rules_of_their_own(tmp_path: Path, capsys: pyte
     damaged.write_bytes(b"\x08\x09garbage")
     rules = [entry.rule for file in (wide, strange, damaged) for entry in lint_file(str(file), ORIN)]
     assert rules == ["open-shape", "unknown-operator", "invalid-file"]
+
+
+def test_a_flatten_that_drops_sizes_of_one_stays_with_its_neighbours(tmp_path: Path) -> None:
+    b = Builder()
+    x = b.op("AveragePool", b.conv("image", 3, 8), kernel_shape=[8, 8], strides=[8, 8])
+    x = b.op("Gemm", b.op("Flatten", x), b.constant(b.normal(10, 8)), b.constant(b.normal(10)), transB=1)
+    file = b.save(tmp_path / "head.onnx", [1, 3, 8, 8], [x])
+    assert not [entry for entry in lint_file(str(file), ORIN) if entry.rule == "nvdla-v2/reshape"]

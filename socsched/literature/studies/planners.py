@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from socsched.api.comparison import Outcome, points
-from socsched.errors import InputError, UsageError
-from socsched.files import write_file
+from socsched.api.comparison import Outcome
 from socsched.planning.planners import planner, planner_names
 from socsched.reporting import view_model
-from socsched.reporting.pareto import figure
 from socsched.reporting.terminal import table
 from socsched.units import format_duration, format_power
 
@@ -112,15 +108,3 @@ def document(outcomes: Sequence[Outcome]) -> dict[str, Any]:
             for o in outcomes
         ]
     }
-
-
-def draw(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """Write latency against power, one colour per planner, to `path` (.svg); UsageError, InputError."""
-    if path.suffix.lower() != ".svg":
-        raise UsageError(f"{path}: planners are drawn as SVG", "use -o FILE.svg; --json prints them as data")
-    try:
-        write_file(path, figure(points(outcomes)))
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be written: {error.strerror}", "choose an existing, writable folder"
-        ) from None

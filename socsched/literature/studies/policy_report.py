@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from socsched.errors import InputError
-from socsched.files import write_file
-from socsched.literature.studies.policies import PLANNED, Cell, Study, document
+from socsched.literature.studies.policies import PLANNED, Cell, Study
 from socsched.reporting.svg import element, text, ticks
 from socsched.reporting.terminal import table
 from socsched.units import format_duration
@@ -116,15 +111,3 @@ def _panel(found: Study, names: list[str], key: str, label: str, scale: float, l
                     stroke="#333333",
                 )  # fmt: skip
     return body
-
-
-def save(folder: Path, found: Study) -> list[Path]:
-    """Write ``policies.json`` and ``policies.svg`` into a folder and return their paths; InputError if that fails."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        data, picture = folder / "policies.json", folder / "policies.svg"
-        write_file(data, json.dumps({"schema_version": "1", **document(found)}, indent=2) + "\n")
-        write_file(picture, figure(found) + "\n")
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written: {error.strerror}", "choose a writable folder") from None
-    return [data, picture]

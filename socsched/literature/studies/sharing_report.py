@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from socsched.errors import InputError, UsageError
-from socsched.files import write_file
 from socsched.literature.studies.sharing import Row
 from socsched.literature.studies.sharing_sources import Source
 from socsched.reporting.svg import element, text, ticks
@@ -76,13 +73,3 @@ def figure(source: Source, rows: Sequence[Row]) -> str:
         "svg", body, viewBox=f"0 0 {WIDTH} {HEIGHT}", width=WIDTH, height=HEIGHT, font_family="sans-serif",
         font_size=11, xmlns="http://www.w3.org/2000/svg",
     )  # fmt: skip
-
-
-def draw(path: Path, source: Source, rows: Sequence[Row]) -> None:
-    """Write the figure to `path` (.svg); UsageError for another suffix, InputError if it cannot be written."""
-    if path.suffix.lower() != ".svg":
-        raise UsageError(f"{path}: the figure is drawn as SVG", "use -o FILE.svg; --json prints the study as data")
-    try:
-        write_file(path, figure(source, rows))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}", "check the path and permissions") from None

@@ -30,12 +30,12 @@ def study(arguments: list[str]) -> int:
 
 @pytest.mark.slow
 def test_planners_are_compared_in_a_table_and_a_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    figure = tmp_path / "planners.svg"
     names = ["--planners", OURS, "--planners", "axonn:share=0.7", "--planners", "runtime-aware"]
-    assert study([*HOW, *names, "-o", str(figure)]) == 0
+    assert study([*HOW, *names, "-o", str(tmp_path / "out")]) == 0
     text = capsys.readouterr().out
     assert "axonn:share=0.7" in text and "several networks of one rate" in " ".join(text.split())
-    assert figure.read_text().count("<circle") == 2
+    assert (tmp_path / "out" / "planners.svg").read_text().count("<circle") == 2
+    assert len(json.loads((tmp_path / "out" / "planners.json").read_text())["planners"]) == 3
 
 
 def test_the_data_agree_with_the_plans(capsys: pytest.CaptureFixture[str]) -> None:

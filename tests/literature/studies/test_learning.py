@@ -215,8 +215,12 @@ def test_weights_become_a_policy(tmp_path: Path, trained: tuple[Environment, lea
 def test_the_command_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, weights = tmp_path / "plan.json", tmp_path / "new" / "weights.json"
     save(mixed(), file)
-    assert command_line(["study", "learn", str(file), "--batches", "2", "--duration", "60ms", "-o", str(weights)]) == 0
+    assert (
+        command_line(["study", "learn", str(file), "--batches", "2", "--duration", "60ms", "-o", str(weights.parent)])
+        == 0
+    )
     assert "misses, guarded and others" in capsys.readouterr().out
+    assert json.loads((weights.parent / "learn.json").read_text())["file"] == "weights.json"
     policy = f"learned:weights={weights}"
     assert command_line(["simulate", str(file), "--duration", "100ms", "--policy", policy]) in (0, 1)
 

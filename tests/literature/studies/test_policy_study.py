@@ -12,6 +12,7 @@ import pytest
 from socsched.cli.root import run as command_line
 from socsched.errors import UsageError
 from socsched.literature.studies import multiprogram, policies, policy_report, variation
+from socsched.literature.studies.saved import save_study
 from socsched.planning.io import save
 from socsched.planning.plan import Plan
 from socsched.trace.summary import Histogram
@@ -115,7 +116,7 @@ def test_one_cell_beats_another_only_beyond_what_seeds_leave_open() -> None:
 
 def test_the_picture_and_the_tables_show_every_policy(tmp_path: Path) -> None:
     found = policies.study(small(), ["fp", "edf"], (1.0, 1.3), 2, 50 * MS)
-    paths = policy_report.save(tmp_path / "new", found)
+    paths = save_study(tmp_path / "new", "policies", policies.document(found), policy_report.figure(found))
     assert [path.name for path in paths] == ["policies.json", "policies.svg"]
     picture = paths[1].read_text()
     assert picture.count("<rect") == 1 + 2 + 3 * 3 * 2 and "as planned" in picture

@@ -17,9 +17,8 @@ import sys
 import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from itertools import repeat
 from random import Random
 
 from socsched.descriptor.taskset_model import TaskSet
@@ -29,6 +28,8 @@ from tools.verify.random_systems import FAMILIES, from_any_phase
 from tools.verify.reference_simulator import Seen, observed, phasings, simulate
 
 LONGEST_RUN = 700
+STEP = 50
+"""Plans checked at a time."""
 
 
 @dataclass
@@ -152,12 +153,14 @@ def search(job: tuple[str, int, int, int]) -> Tally:
 def search_plans(chosen: argparse.Namespace) -> PlanTally:
     """Check random plans, print what was checked and the smallest case of each kind of fault."""
     first, began, total = chosen.seed * 10**6, time.perf_counter(), PlanTally()
-    steps = [range(at, min(at + 50, first + chosen.plans)) for at in range(first, first + chosen.plans, 50)]
+    end = first + chosen.plans
+    steps = [range(at, min(at + STEP, end)) for at in range(first, end, STEP)]
     with ProcessPoolExecutor(chosen.workers) as pool:
-        for numbers, tally in zip(steps, pool.map(check_cases, steps, repeat(chosen.phasings)), strict=True):
-            total.add(tally)
-            if numbers.stop % 500 == 0:
-                print(f"plans to {numbers.stop}: {len(total.cases)} with faults", flush=True)
+        running = [pool.submit(check_cases, numbers, chosen.phasings) for numbers in steps]
+        for count, done in enumerate(as_completed(running), 1):
+            total.add(done.result())
+            if count % 20 == 0:
+                print(f"{count * STEP} plans: {len(total.cases)} with faults", flush=True)
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(total.verdicts.items()))
     print(f"\n{chosen.plans} plans ({verdicts}), {total.runs} runs, {len(total.cases)} plans with faults", end="")
     print(f" ({time.perf_counter() - began:.0f} s)")

@@ -51,6 +51,17 @@ def test_a_job_of_the_same_sensor_that_has_ended_delays_no_longer() -> None:
     assert bound(apart)["c"] == 45
 
 
+def test_a_job_that_precedes_the_last_task_of_a_path_may_block_its_first() -> None:
+    """`mid` yields to `a` and not to `c`; it has begun when `a` arrives, and delays the path by all of its time."""
+    tasks = {
+        "a": RtTask("a", GPU, 70, 800, 800, priority=0, segment=70, preemption="segment", after=("s0",)),
+        "b": RtTask("b", CPU, 50, 800, 800, priority=0, after=("a",)),
+        "c": RtTask("c", GPU, 30, 800, 800, priority=2, segment=30, preemption="segment", after=("b", "s1")),
+        "mid": RtTask("mid", GPU, 60, 800, 800, priority=1, segment=60, preemption="segment", after=("s1",)),
+    }
+    assert bound(tasks)["c"] == 70 + 50 + 30 + 60
+
+
 def test_a_window_of_too_many_jobs_keeps_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Examined one by one, hundreds of jobs of a source that is late by many periods took minutes."""
     examined = {seed: bound(rt_tasks(plan_system("fp", "pipeline", Random(seed)).plan)) for seed in range(40)}

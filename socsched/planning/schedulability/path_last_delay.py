@@ -92,12 +92,13 @@ class _Aligned:
     """A rival of the path's own sources.
 
     `hops`: index, latest release of a job that goes before it, and latest end (ns) of each task that it may delay;
-    `preempts`: it may preempt jobs that hold other lanes.
+    `preempts`: it may preempt jobs that hold other lanes; `blocks`: one that has begun holds its lanes for a segment.
     """
 
     rival: Rival
     hops: tuple[tuple[int, int, int], ...]
     preempts: bool
+    blocks: bool
 
 
 def _aligned_rival(system: System, path: Path, finish: Mapping[str, int], rival: Rival) -> _Aligned:
@@ -113,7 +114,7 @@ def _aligned_rival(system: System, path: Path, finish: Mapping[str, int], rival:
         for index, name in enumerate(path.tasks)
         if system.groups[name] is group and (one or system.tasks[name].lanes & task.lanes)
     )
-    return _Aligned(rival, hops, not one)
+    return _Aligned(rival, hops, not one, one and bool(task.segment))
 
 
 def _aligned_jobs(rivals: Sequence[_Aligned], span: int) -> list[_Job]:
@@ -123,6 +124,8 @@ def _aligned_jobs(rivals: Sequence[_Aligned], span: int) -> list[_Job]:
         rival = each.rival
         for _, at in frames(rival, 0, span):
             first = next((index for index, latest, end in each.hops if at <= latest and at < end), None)
+            if first is not None and each.blocks:  # tasks before that one are delayed, too, if it has begun
+                first = next(index for index, _, end in each.hops if at < end)
             if first is not None:
                 found.append(_Job(at + rival.finish, rival.wcet, rival.switch, first))
             elif at <= rival.latest and each.preempts:

@@ -1,7 +1,8 @@
 """socsched: map the stages of a driving pipeline to a heterogeneous SoC and check that every deadline holds.
 
-``import socsched as ss``: `plan`, `book`, `simulate`, `run`, `analyze`, `compile`, `profile` and `report`, their inputs
-(`load_platform`, `load_pipeline`, `load_plan`, `load_taskset`) and the types they return; docs/api.md has examples.
+``import socsched as ss``: `plan`, `book`, `simulate`, `run`, `analyze`, `compile`, `profile` and `report`; for many task
+sets at once `analyze_many` and `simulate_many`; their inputs (`load_platform`, `load_pipeline`, `load_plan`,
+`load_taskset`) and the types they return; docs/api.md has examples.
 Submodules are imported on first use.
 """
 
@@ -12,6 +13,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from socsched.api.analysis import Analysis, analyze
+    from socsched.api.batches import analyze_many, simulate_many
     from socsched.api.deployment import compile
     from socsched.api.execution import Run, run
     from socsched.api.folders import report
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "socsched.api.analysis": ("Analysis", "analyze"),
+    "socsched.api.batches": ("analyze_many", "simulate_many"),
     "socsched.api.deployment": ("compile",),
     "socsched.api.execution": ("Run", "run"),
     "socsched.api.folders": ("report",),
@@ -47,8 +50,8 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "Analysis", "Book", "ChainFigures", "Duration", "Plan", "Policy", "Result", "Run", "Simulation",
-    "TaskSetSimulation", "Verdict", "analyze", "book", "compile", "load_book", "load_pipeline", "load_plan",
-    "load_platform", "load_taskset", "plan", "profile", "report", "run", "simulate",
+    "TaskSetSimulation", "Verdict", "analyze", "analyze_many", "book", "compile", "load_book", "load_pipeline",
+    "load_plan", "load_platform", "load_taskset", "plan", "profile", "report", "run", "simulate", "simulate_many",
 ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
+    from socsched.descriptor.limits import Verdict
     from socsched.descriptor.taskset_model import TaskSet
     from socsched.planning.plan import Plan
     from socsched.planning.schedulability.published.choose import Analysis as TaskSetAnalysis
@@ -23,7 +24,7 @@ class Analysis:
     document: dict[str, Any]
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         """Return the verdict on the plan: feasible | infeasible | undecided."""
         return self.plan.verdict
 
@@ -53,9 +54,9 @@ def analyze(subject: str | Path | Plan | TaskSet) -> Analysis | TaskSetAnalysis:
 
 @dataclass(frozen=True, slots=True)
 class JobSetAnalysis:
-    """The exact verdict on a job set: `met`, None if undecided; `document` is what `socsched analyze --json` prints."""
+    """The exact verdict on a job set; `document` is what `socsched analyze --json` prints."""
 
-    met: bool | None
+    verdict: Verdict
     document: dict[str, Any]
 
 
@@ -70,4 +71,5 @@ def analyze_jobs(file: str | Path, processors: int = 1, precedence: str | Path |
 
     found = read_jobs(Path(file), Path(precedence) if precedence is not None else None)
     verdict = decide(found.jobs, processors)
-    return JobSetAnalysis(verdict.met, job_sets.document(found.name, found.jobs, found.scale, processors, verdict))
+    document = job_sets.document(found.name, found.jobs, found.scale, processors, verdict)
+    return JobSetAnalysis(document["verdict"], document)

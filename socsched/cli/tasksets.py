@@ -72,7 +72,7 @@ def analyze(output: Output, file: Path, processors: int, precedence: Path | None
     from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
     from socsched.reporting.terminal import console
 
-    codes = {True: EXIT_OK, False: EXIT_VIOLATED, None: EXIT_UNDECIDED}
+    codes = {"feasible": EXIT_OK, "infeasible": EXIT_VIOLATED, "undecided": EXIT_UNDECIDED}
     if taskset_form(file) == "nptest":
         from socsched.api.analysis import analyze_jobs
         from socsched.reporting.job_sets import view
@@ -82,7 +82,7 @@ def analyze(output: Output, file: Path, processors: int, precedence: Path | None
         if precedence is None and beside.exists():
             output.note(f"jobs are independent: {beside.name} is not read; add --precedence {beside.name}")
         output.result(found.document, lambda: console(terminal_width()).print(view(found.document)))
-        return codes[found.met]
+        return codes[found.verdict]
     if precedence is not None:
         raise UsageError("--precedence is for a job set of nptest (CSV)", "leave it out")
     from socsched.api.analysis import analyze as bounds_of

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from socsched.planning.schedulability.assumptions import PAGE, sections
+from socsched.planning.schedulability.published.model import VERDICTS
 from socsched.planning.schedulability.schedule_abstraction import Job, Verdict
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def document(name: str, jobs: Sequence[Job], scale: int, processors: int, verdic
         "processors": processors,
         "preemptive": False,
         "jobs": len(jobs),
-        "verdict": {True: "feasible", False: "infeasible", None: "undecided"}[verdict.met],
+        "verdict": VERDICTS[verdict.met],
         "decided_by": TEST if verdict.met is not None else "",
         "why": verdict.why,
         "states": verdict.states,

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 UNITS = {1: "ns", 10**3: "us", 10**6: "ms", 10**9: "s"}
-VERDICTS = {True: "feasible", False: "infeasible", None: "undecided"}
 
 
 _FULL = {"reaction_time": "full reaction time", "data_age": "full data age"}
@@ -45,7 +44,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
         },
         "processors": taskset.processors,
         "utilization": float(sum((task.utilisation for task in taskset.tasks), Fraction(0))),
-        "verdict": VERDICTS[analysis.verdict],
+        "verdict": analysis.verdict,
         "decided_by": analysis.decided_by,
         "proofs": {"page": PAGE, "sections": taskset_sections(analysis)},
         "tasks": [

@@ -22,7 +22,7 @@ def test_no_bound_is_below_the_exact_response() -> None:
                 assert bound.value >= exact, (case["id"], outcome.test.name, name)
                 compared[taskset.processors] += 1
         # What the exact search finds unschedulable, no sufficient test may accept.
-        assert case["schedulable"] or analysis.verdict is not True
+        assert case["schedulable"] or analysis.verdict != "feasible"
     assert compared[1] > 200 and compared[2] > 80
 
 

@@ -53,7 +53,7 @@ def exceeded(data: dict[str, Any], draw: Random) -> tuple[list[str], int, int]:
         for outcome in analysis.outcomes if outcome.answer
         for index, task in enumerate(taskset.tasks) if task.name in outcome.answer.bounds
     ]  # fmt: skip
-    if not bounds and analysis.verdict is not True:
+    if not bounds and analysis.verdict != "feasible":
         return [], 0, 0
     violated, reached = [], 0
     for attempt in range(3):
@@ -68,7 +68,7 @@ def exceeded(data: dict[str, Any], draw: Random) -> tuple[list[str], int, int]:
             reached += most[index] == bound
             if most[index] > bound:
                 violated.append(f"{name}: task {index} took {most[index]}, bound {bound}: {rows}")
-        if analysis.verdict is True and outcome.ints("late").sum() + outcome.ints("overdue").sum():
+        if analysis.verdict == "feasible" and outcome.ints("late").sum() + outcome.ints("overdue").sum():
             violated.append(f"{analysis.decided_by}: missed: {rows}")
     return violated, len(bounds), int(reached)
 

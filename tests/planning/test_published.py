@@ -122,7 +122,7 @@ def test_verdicts_of_a_set_follow_from_its_processors() -> None:
     tasks = [{"period": 4, "wcet": 3, "cpu": 0}, {"period": 4, "wcet": 3, "cpu": 1}, {"period": 8, "wcet": 3, "cpu": 1}]
     made = taskset_from_mapping({"policy": "P_RM", "processors": 2, "tasks": tasks}, "test")
     assert [cpu for cpu, _ in problems(made)] == [0, 1]
-    assert analyse(made).verdict is False  # the second processor is overloaded
+    assert analyse(made).verdict == "infeasible"  # the second processor is overloaded
 
 
 @settings(max_examples=200, deadline=None)
@@ -154,17 +154,17 @@ def test_settle_takes_few_steps_where_the_way_is_long() -> None:
 def test_a_problem_without_deadlines_met_is_not_called_feasible() -> None:
     problem = problems(of([(3, 4), (3, 8)], "FP"))[0][1]
     assert isinstance(problem, Problem)
-    assert analyse(problem.taskset).verdict is False
+    assert analyse(problem.taskset).verdict == "infeasible"
 
 
 def test_waters_2019_is_refused_for_the_reasons_published() -> None:
     # all kernels on the GPU: 7.9 / 33 + 27.333 / 66 + 116 / 200 + 124 / 400; the planner's WCET against its deadline
     rows = [(7900, 33000), (27333, 66000), (116000, 200000), (124000, 400000)]
     found = analyse(of(rows, "NP-FP", time_unit="us"))
-    assert (found.verdict, found.decided_by) == (False, "utilisation")
+    assert (found.verdict, found.decided_by) == ("infeasible", "utilisation")
     assert next(o.answer.note for o in found.outcomes if o.answer) == "utilisation 1.5435 over 1 processors"
     planner = analyse(of([(13242, 15000, 12000)], "FP", time_unit="us"))
-    assert (planner.verdict, planner.decided_by) == (False, "utilisation")
+    assert (planner.verdict, planner.decided_by) == ("infeasible", "utilisation")
     assert "needs 13242000 ns alone" in next(o.answer.note for o in planner.outcomes if o.answer)
 
 
@@ -173,4 +173,4 @@ def test_giving_up_is_not_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     analysis = analyse(of([(2, 4), (1, 5), (2, 10)], "EDF"))
     found = {o.test.name: o.answer for o in analysis.outcomes if o.answer}
     assert found["EDF response times"].schedulable is None and not found["EDF response times"].bounds
-    assert analysis.verdict is True
+    assert analysis.verdict == "feasible"

@@ -114,5 +114,5 @@ def union(by_chain: Iterable[Iterable[str]], infeasible: bool = False) -> list[s
 def taskset_sections(analysis: Analysis) -> list[str]:
     """Return the sections that the verdict and the bounds of a task set rest on."""
     best = [*analysis.tasks.values(), *analysis.chain.values()]
-    decided = (analysis.decided_by,) if analysis.verdict is False else ()
+    decided = (analysis.decided_by,) if analysis.verdict == "infeasible" else ()
     return sections((*(found.test for found in best if found.bound), *decided))

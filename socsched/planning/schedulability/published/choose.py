@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from socsched.descriptor.limits import Verdict
 from socsched.descriptor.taskset_model import TaskSet
 from socsched.planning.schedulability.published.model import Answer, Bound, Problem, SchedulabilityTest
 from socsched.planning.schedulability.published.registry import tests
@@ -33,10 +34,14 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """Results of all tests of a task set; `verdict` is None if no test is conclusive."""
+    """Results of all tests of a task set; `verdict` feasible | infeasible | undecided, as that of a plan.
+
+    `decided_by`: the tests that the verdict rests on, empty where it is undecided.  `outcomes`: every test by rank,
+    with its answer or the reason why it does not apply.  `tasks`, `chain`: the tightest bound of each task and measure.
+    """
 
     taskset: TaskSet
-    verdict: bool | None
+    verdict: Verdict
     decided_by: str
     outcomes: tuple[Outcome, ...]
     tasks: Mapping[str, Best]
@@ -117,11 +122,11 @@ def _best_of_chain(outcomes: list[Outcome]) -> dict[str, Best]:
     return best
 
 
-def _verdict(taskset: TaskSet, outcomes: list[Outcome], tasks: Mapping[str, Best]) -> tuple[bool | None, str]:
+def _verdict(taskset: TaskSet, outcomes: list[Outcome], tasks: Mapping[str, Best]) -> tuple[Verdict, str]:
     for outcome in outcomes:
         if outcome.answer and outcome.answer.schedulable is False:
-            return False, outcome.test.name
+            return "infeasible", outcome.test.name
     bounds = [(task, tasks[task.name]) for task in taskset.tasks]
     if all(best.bound is not None and best.bound.value <= task.deadline_ns for task, best in bounds):
-        return True, ", ".join(dict.fromkeys(best.test for _, best in bounds))
-    return None, ""
+        return "feasible", ", ".join(dict.fromkeys(best.test for _, best in bounds))
+    return "undecided", ""

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from socsched.descriptor.limits import Verdict
 from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
 from socsched.planning.schedulability.tasks import RtTask
 
 Terms = tuple[tuple[str, int], ...]
+VERDICTS: dict[bool | None, Verdict] = {True: "feasible", False: "infeasible", None: "undecided"}
+"""Whether every deadline is met, None if that is open -> the verdict."""
 FEATURES = {
     "jitter": "release jitter",
     "blocking": "blocking by shared resources",

@@ -1,7 +1,7 @@
 """socsched: map the stages of a driving pipeline to a heterogeneous SoC and check that every deadline holds.
 
-``import socsched as ss``: `plan`, `book`, `simulate`, `run`, `analyze`, `compile`, `profile` and `report`; for many task
-sets at once `analyze_many` and `simulate_many`; their inputs (`load_platform`, `load_pipeline`, `load_plan`,
+``import socsched as ss``: `plan`, `book`, `simulate`, `run`, `analyze`, `compile`, `profile` and `report`; for many
+task sets at once `analyze_many` and `simulate_many`; their inputs (`load_platform`, `load_pipeline`, `load_plan`,
 `load_taskset`) and the types they return; docs/api.md has examples.
 Submodules are imported on first use.
 """

@@ -18,16 +18,7 @@ from socsched.descriptor.taskset_model import (
     Request,
     TaskSet,
 )
-
-
-def uunifast(count: int, total: float, draw: Random) -> list[float]:
-    """Return utilisations that sum to `total`, uniformly drawn (Bini & Buttazzo, RTS 30 2005)."""
-    shares, left = [], total
-    for index in range(1, count):
-        rest = left * draw.random() ** (1 / (count - index))
-        shares.append(left - rest)
-        left = rest
-    return [*shares, left]
+from socsched.literature.studies.acceptance import uunifast
 
 
 def plain(

@@ -8,9 +8,10 @@ from itertools import pairwise
 from random import Random
 
 from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
+from socsched.literature.studies.acceptance import uunifast
 from socsched.planning.schedulability.published.choose import analyse
 from tools.verify.explorer import System, Task
-from tools.verify.random_systems import from_any_phase, taskset, uunifast
+from tools.verify.random_systems import from_any_phase, taskset
 
 PERIODS = (3, 4, 5, 6, 10, 12, 15, 20)
 """Periods drawn (ticks); all divide 60."""

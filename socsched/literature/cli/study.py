@@ -8,7 +8,7 @@ import click
 
 from socsched.cli.options import output_options
 
-SUBJECTS = ("learn", "planners", "policies", "sharing")
+SUBJECTS = ("acceptance", "learn", "mixed-criticality", "planners", "policies", "sharing")
 
 
 class Subjects(click.Group):
@@ -22,7 +22,7 @@ class Subjects(click.Group):
         """Return the command of a subject, None for an unknown subject."""
         if cmd_name not in SUBJECTS:
             return None
-        command: click.Command = import_module(f"socsched.literature.cli.{cmd_name}").command
+        command: click.Command = import_module(f"socsched.literature.cli.{cmd_name.replace('-', '_')}").command
         return command
 
 

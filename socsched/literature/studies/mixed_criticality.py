@@ -1,7 +1,5 @@
 """Acceptance of mixed-criticality tests against utilisation, drawn as in the papers.
 
-Usage: python -m tools.bench.mixed_criticality [--sets 100] [--tasks 20] [--factor 2] [--share 0.5] [--seed 1]
-
 As in Baruah, Burns, Davis, RTSS 2011, section V: `tasks` tasks, UUniFast utilisations at low criticality, periods
 log-uniform over a factor of 100, D = T, C(HI) = `factor` C(LO), a task is of high criticality with probability `share`.
 Fixed priorities are assigned by Audsley's algorithm.  UB-H&L is the paper's upper bound for AMC: schedulable at each
@@ -11,19 +9,16 @@ level by itself; SMC is the static scheme with run-time monitoring, CrMPO critic
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from random import Random
 
 from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
+from socsched.literature.studies.acceptance import BLUE, GREEN, GREY, ORANGE, RED, VIOLET, Curve, Panel, uunifast
 from socsched.planning.schedulability.priority_assignment import assign
 from socsched.planning.schedulability.published import amc_max, amc_rtb, edf_vd
 from socsched.planning.schedulability.published.model import Problem
 from socsched.planning.schedulability.rta_fp import ceil_div
-from tools.verify.random_systems import uunifast
 
 LOADS = tuple(x / 100 for x in range(30, 100, 5))
 Tasks = Sequence[PeriodicTask]
@@ -102,42 +97,23 @@ def _problem(tasks: Tasks) -> Problem:
     return Problem(made, made.tasks, made.ranks, 1)
 
 
-SCHEMES: dict[str, Callable[[Tasks], bool]] = {
-    "UB-H&L": upper_bound,
-    "AMC-max": adaptive(amc_max.after_overrun),
-    "AMC-rtb": adaptive(amc_rtb.after_overrun),
-    "SMC": static,
-    "CrMPO": monotonic,
-    "EDF-VD": virtual,
-    "EDF, reserved": reserved,
-}
+CURVES = (
+    Curve("UB-H&L", upper_bound, GREY, "2 3"),
+    Curve("AMC-max", adaptive(amc_max.after_overrun), GREEN),
+    Curve("AMC-rtb", adaptive(amc_rtb.after_overrun), BLUE),
+    Curve("SMC", static, ORANGE),
+    Curve("CrMPO", monotonic, RED),
+    Curve("EDF-VD", virtual, VIOLET),
+    Curve("EDF, reserved", reserved, VIOLET, "6 4"),
+)
 
 
-def main() -> int:
-    """Print the accepted share of task sets at every load; return the exit status, 1 if a dominance is violated."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", type=int, default=100)
-    parser.add_argument("--tasks", type=int, default=20)
-    parser.add_argument("--factor", type=float, default=2.0)
-    parser.add_argument("--share", type=float, default=0.5)
-    parser.add_argument("--seed", type=int, default=1)
-    chosen = parser.parse_args()
-    wrong = 0
-    print(f"{'utilisation (LO)':18}" + "".join(f"{name:>15}" for name in SCHEMES))
-    for load in LOADS:
-        accepted = dict.fromkeys(SCHEMES, 0)
-        for number in range(chosen.sets):
-            tasks = draw(chosen.tasks, load, chosen.factor, chosen.share, Random(f"{chosen.seed}/{load}/{number}"))
-            said = {name: scheme(tasks) for name, scheme in SCHEMES.items()}
-            for name, yes in said.items():
-                accepted[name] += yes
-            order = ("CrMPO", "SMC", "AMC-rtb", "AMC-max", "UB-H&L")
-            wrong += any(said[one] and not said[other] for one, other in pairwise(order))
-            wrong += said["EDF, reserved"] and not said["EDF-VD"]
-        print(f"{load:<18.2f}" + "".join(f"{accepted[name] / chosen.sets:15.2f}" for name in SCHEMES), flush=True)
-    print(f"{wrong} of {chosen.sets * len(LOADS)} sets violate a dominance that the papers prove")
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def panel(tasks: int, factor: float, share: float) -> Panel:
+    """Return the panel of sets of `tasks` tasks, C(HI) = `factor` C(LO), of high criticality with chance `share`."""
+    return Panel(
+        f"{tasks} tasks, C(HI) = {factor:g} C(LO), {share:.0%} of high criticality",
+        "utilisation at low criticality",
+        LOADS,
+        lambda random, load: draw(tasks, load, factor, share, random),
+        CURVES,
+    )

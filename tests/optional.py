@@ -94,6 +94,7 @@ NEEDS = {
     "Foxglove SDK": Need(module("foxglove"), ".venv/bin/pip install foxglove-sdk"),
     "MLPerf LoadGen": Need(module("mlperf_loadgen"), ".venv/bin/pip install mlcommons-loadgen"),
     "ROS 2": Need(module("rclpy"), ".venv/bin/pip install '.[ros2]'"),
+    "pandas": Need(module("pandas"), ".venv/bin/pip install pandas"),
     "PyTorch": Need(module("torch"), ".venv/bin/pip install torch"),
     "Python headers": Need(
         lambda: (Path(sysconfig.get_path("include")) / "Python.h").exists(), "sudo apt-get install -y python3-dev"

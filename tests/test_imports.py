@@ -72,6 +72,7 @@ ONLY_IN = {
     "pydantic_core": "descriptor",
     "yaml": "descriptor",
     "ortools": "planning",
+    "pandas": "api",
     "pyarrow": "study",
     "ray": "study",
 }

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from socsched.api import tables
+from socsched.api.tables import Columns, Rows, Tables
 from socsched.units import format_duration
 
 if TYPE_CHECKING:
@@ -76,8 +78,13 @@ def _duration(time_ns: int | None) -> Duration | None:
     return None if time_ns is None else Duration(time_ns)
 
 
+_COUNTS = ("released", "completed", "missed", "dropped", "stale")
+_CHAINS = ("deadline", "released", "completed", "missed", "dropped", "stale", "mean", "p50", "p99", "p99_9", "max")
+_TIMES = ("mean", "p50", "p99", "max")
+
+
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(Tables):
     """A plan, its outcome, and its figures in the form of result.json; `trace` if it was kept."""
 
     plan: Plan
@@ -95,6 +102,36 @@ class Result:
         """Return whether every frame of every chain was in time, and none was aborted."""
         accounts = self.figures["run"]["accounts"].values() if "run" in self.figures else ()
         return all(chain.met for chain in self.chains.values()) and not any(one["aborted"] for one in accounts)
+
+    def columns(self, rows: Rows) -> Columns:
+        """Return a table as columns, times in ns (NaN: none); UsageError for jobs that were not recorded.
+
+        ``jobs``: as in the trace, in the order of activation.  ``chains``: the fields of `ChainFigures`, and met.
+        ``tasks``: where each was placed, jobs completed, execution times, longest blocking and preemptions.
+        """
+        if rows == "jobs":
+            return tables.jobs(self.trace)
+        if rows == "chains":
+            heads = [name if name in _COUNTS else f"{name}_ns" for name in _CHAINS]
+            chains = [
+                (one.name, *(None if (v := getattr(one, name)) is None else int(v) for name in _CHAINS), one.met)
+                for one in self.chains.values()
+            ]
+            return tables.table(("chain", *heads, "met"), chains)
+        if rows == "tasks":
+            placed = {task.name: task for task in self.plan.tasks}
+            listed = [
+                (
+                    name, placed[name].engine, " ".join(map(str, placed[name].lanes)), placed[name].period_ns,
+                    placed[name].deadline_ns, placed[name].wcet_ns, one["jobs"],
+                    *(one["exec_ns"][time] for time in _TIMES), one["blocking_ns"], one["preemptions"],  # type: ignore[literal-required]
+                )
+                for name, one in self.figures["stages"].items() if name in placed
+            ]  # fmt: skip
+            heads = [f"exec_{time}_ns" for time in _TIMES]
+            own = ("task", "engine", "lanes", "period_ns", "deadline_ns", "wcet_ns", "jobs")
+            return tables.table((*own, *heads, "blocking_ns", "preemptions"), listed)
+        raise tables.unknown(rows, ("jobs", "chains", "tasks"))
 
     def _repr_html_(self) -> str:
         """Return the result as a notebook shows it."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
+
+from socsched.api import tables
+from socsched.api.tables import Columns, Rows, Tables
 
 if TYPE_CHECKING:
     from socsched.descriptor.taskset_model import TaskSet
@@ -31,7 +34,7 @@ class TaskFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskSetSimulation:
+class TaskSetSimulation(Tables):
     """Result of a simulated task set, task by task in the order of its file."""
 
     taskset: TaskSet
@@ -52,6 +55,17 @@ class TaskSetSimulation:
     def interrupted(self) -> bool:
         """Return whether the simulation covers less time than requested."""
         return self.simulated.interrupted
+
+    def columns(self, rows: Rows) -> Columns:
+        """Return the tasks, or the jobs if they were recorded, as columns; times in ns (NaN: none)."""
+        if rows == "jobs":
+            names = {str(task.id): task.name for task in self.taskset.tasks}
+            return tables.jobs(self.simulated.trace, names)
+        if rows == "tasks":
+            heads = [field.name for field in fields(TaskFigures)]
+            listed = [[getattr(task, name) for name in heads] for task in self.tasks]
+            return tables.table(["id", "task", *heads[2:]], listed)
+        raise tables.unknown(rows, ("jobs", "tasks"))
 
     def document(self, jobs: int = 0) -> dict[str, Any]:
         """Return the result in the file's unit of time, with the first `jobs` jobs (`sim.tasksets.answer`)."""

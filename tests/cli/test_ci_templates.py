@@ -156,7 +156,8 @@ def planned_without_profile(machine: Machine, place: Path) -> None:
     """Make the baseline of a clone anew: the templates plan without the profile that the repository has."""
     from tools.verify.gate_commits import BOARD, PIPELINE, socsched
 
-    assert socsched(place, "plan", PIPELINE, "-p", BOARD, "--mode", "MAXN", "-o", "baseline/plan.json") == 0
+    line = ("plan", PIPELINE, "-p", BOARD, "--mode", "MAXN", "-o", "baseline/plan.json")
+    assert socsched(place, *line, code=machine.source) == 0
 
 
 def test_github(machine: Machine) -> None:
@@ -249,7 +250,9 @@ def test_the_image(machine: Machine) -> None:
 def test_the_hook_of_pre_commit_lints_networks(machine: Machine) -> None:
     """As pre-commit does: the hook's repository and its dependencies in an environment, the files as arguments."""
     (hook,) = yaml.safe_load((machine.source / ".pre-commit-hooks.yaml").read_text())
-    assert hook["language"] == "python"
+    (used,) = yaml.safe_load((machine.source / "docs/ci/pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    assert hook["language"] == "python" and used["id"] == hook["id"]
+    arguments = " ".join(used["args"]).replace("jetson-agx-orin-64gb", "my-board")
     path = machine.python(machine.folder / "hook-python")
     listed = " ".join(f"'{one}'" for one in hook["additional_dependencies"])
     assert machine.sh(f"pip install . {listed}", machine.source, PATH=path) == 0
@@ -257,4 +260,4 @@ def test_the_hook_of_pre_commit_lints_networks(machine: Machine) -> None:
     files = subprocess.run(["git", "ls-files"], cwd=place, capture_output=True, text=True, check=True).stdout.split()
     matched = [name for name in files if re.search(hook["files"], name)]
     assert {"networks/det.onnx", "pipelines/my-stack.yaml", "baseline/plan.json"} <= set(matched)
-    assert machine.sh(f"{hook['entry']} {' '.join(matched)}", place, PATH=path) == 0
+    assert machine.sh(f"{hook['entry']} {arguments} {' '.join(matched)}", place, PATH=path) == 0

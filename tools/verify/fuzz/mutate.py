@@ -278,7 +278,7 @@ def database(data: bytes, random: Random) -> bytes:
         file.write_bytes(data)
         base = sqlite3.connect(file)
         for _ in range(random.choice((1, 1, 2))):
-            with suppress(sqlite3.Error):
+            with suppress(sqlite3.Error, UnicodeError, OverflowError):
                 _change_base(base, random)
         with suppress(sqlite3.Error):
             base.commit()

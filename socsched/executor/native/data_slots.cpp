@@ -31,12 +31,19 @@ void DataSlots::add() {
   slot.ports.resize(ports);
   slot.rooms.resize(ports);
   slot.home = &free_;
-  for (size_t port = 0; port < stage_.outputs.size(); port++) {
-    slot.ports[port].type = stage_.outputs[port];
-    if (stage_.kind == "host") slot.ports[port].data = room(slot, port, stage_.outputs[port].bytes());
-  }
+  for (size_t port = 0; port < stage_.outputs.size(); port++) slot.ports[port].type = stage_.outputs[port];
+  if (supplied_) supply(slot);
   free_.reserve(slots_.size() + 64);
   free_.push_back(&slot);
+}
+
+void DataSlots::supply() {
+  supplied_ = true;
+  for (const auto& slot : slots_) supply(*slot);
+}
+
+void DataSlots::supply(Slot& slot) {
+  for (size_t port = 0; port < stage_.outputs.size(); port++) slot.ports[port].data = room(slot, port, stage_.outputs[port].bytes());
 }
 
 Data* DataSlots::take() {

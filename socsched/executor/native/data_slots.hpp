@@ -18,6 +18,9 @@ class DataSlots {
   // The memory of a slot of a stage whose outputs have a place from the start.
   static size_t bytes(const StageSettings& stage);
 
+  // Give such outputs their places, once the stage has checked their sizes.
+  void supply();
+
   // A free slot; one is added if more frames are in progress than were expected.
   Data* take();
 
@@ -38,8 +41,10 @@ class DataSlots {
   };
 
   void add();
+  void supply(Slot& slot);
 
   const StageSettings& stage_;
+  bool supplied_ = false;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Data*> free_;
 };

@@ -142,7 +142,10 @@ class HostStage : public DataStage {
         refuse("outputs of its params' size and type");
   }
 
-  void prepare() override { workspace_ = allocate(workspace_bytes_); }
+  void prepare() override {
+    workspace_ = allocate(workspace_bytes_);
+    place_.slots.supply();
+  }
 
   Progress launch(const Job& job) override {
     Call call{};

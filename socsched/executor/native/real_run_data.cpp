@@ -30,6 +30,7 @@ std::vector<size_t> holders(const Wiring& wiring, int providers) {
 
 void RealRun::make_slots() {
   const Settings& settings = control_.settings();
+  size_t total = 0;
   for (int version = 0; version < control_.versions(); version++) {
     slots_.emplace_back();
     computes_.emplace_back();
@@ -37,7 +38,10 @@ void RealRun::make_slots() {
     for (const Task& task : control_.plan(version).tasks) {
       const StageSettings& stage = settings.stage(version, task.name);
       computes_.back().push_back(stage.computes());
-      slots_.back().push_back(std::make_unique<DataSlots>(counts[static_cast<size_t>(task.replaces >= 0 ? task.replaces : task.provider)], stage));
+      const size_t count = counts[static_cast<size_t>(task.replaces >= 0 ? task.replaces : task.provider)];
+      require_room(DataSlots::bytes(stage), count, task.name);
+      require_room(total += DataSlots::bytes(stage) * count, 1, "the stages together");
+      slots_.back().push_back(std::make_unique<DataSlots>(count, stage));
     }
   }
   frames_.resize(data_.size());

@@ -130,8 +130,8 @@ class _Variant(NamedTuple):
 
 _expected: dict[_Variant, int] = {}
 """Segments simulated so far, or announced, for which a kernel was not loaded yet."""
-_SETUP = 40
-"""Segments whose interpretation takes as long as setting up an interpreted kernel."""
+_SETUP = 260
+"""Segments that a simulation counts for beside its own: what simulates a hundred small sets may go on to thousands."""
 _failed: dict[_Variant, str] = {}
 """Reason a variant cannot be compiled, kept so that it is not tried again."""
 

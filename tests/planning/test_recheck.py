@@ -87,6 +87,9 @@ LONE: dict[str, Callable[[Plan], Plan]] = {
         )
     ),
     "Task.period_ns": lambda p: changed(p, "tasks", "a", period_ns=20_000 * US),
+    "Task.closed_by": lambda p: changed(
+        changed(p, "tasks", "t", closed_by="t"), "tasks", "f", after=("a", "t"), reads=()
+    ),
     "Task.queue": lambda p: changed(p, "tasks", "f", queue=0),
     "Task.width": lambda p: changed(changed(p, "engines", "cpu", lanes=2), "tasks", "b", lanes=(0, 1), width=1),
     "Task.cost_ns": lambda p: changed(p, "tasks", "a", cost_ns=1),

@@ -263,13 +263,13 @@ def _timed(task: Task, times: str) -> Task:
 
 
 def _overruns(plan: Plan, draw: Random) -> Faults:
-    """Return overruns of stages with two times that take their jobs to the longer one exactly."""
+    """Return overruns of stages with two times that take their jobs to the longer one, less a ns lost to rounding."""
     chance = draw.choice((Fraction(1), Fraction(1, 2), Fraction(1, 10)))
     rows = []
     for task in plan.tasks:
-        if task.high_ns > task.cost_ns:
+        if task.high_ns > task.cost_ns + 1:
             longest = max(task.times.values_ns) if task.times else task.cost_ns
-            rows.append(Overrun(task.name, chance, Fraction(task.high_ns, longest)))
+            rows.append(Overrun(task.name, chance, Fraction(task.high_ns - 1, longest)))
     return Faults(overruns=tuple(rows))
 
 

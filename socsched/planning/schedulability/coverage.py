@@ -35,10 +35,10 @@ FIELDS: Mapping[type, Mapping[str, str]] = {
     },
     PlannedSensor: {MODELLED: "period_ns offset_ns jitter_ns", CHECKED: "gap_ns", NO_EFFECT: "name bytes_per_frame"},
     Task: {
-        MODELLED: "timer offset_ns overflow release_jitter_ns closed_by engine lanes weights_bytes bytes degraded"
+        MODELLED: "timer offset_ns overflow release_jitter_ns engine lanes weights_bytes bytes degraded"
         " times on_late criticality",
         RECOMPUTED: "wcet_ns jitter_ns",
-        CHECKED: "after period_ns gap_ns queue width cost_ns segments high_ns priority deadline_ns",
+        CHECKED: "after period_ns gap_ns closed_by queue width cost_ns segments high_ns priority deadline_ns",
         NO_EFFECT: "name kind reads precision process runtime energy_uj provenance source error budget_ns server_ns"
         " model params why",
     },
@@ -119,7 +119,8 @@ def sources(plan: Plan) -> dict[str, frozenset[str]]:
 
 def _sources(plan: Plan) -> Iterator[str]:
     """Yield joins of frames that need not come together, and periods other than those of the sources."""
-    loose = {s.name for s in plan.sensors if s.gap_ns} | {t.name for t in plan.tasks if t.timer and t.gap_ns}
+    loose = {s.name for s in plan.sensors if s.gap_ns}
+    loose |= {task.name for task in plan.tasks if task.timer and (task.gap_ns or task.closed_by)}
     periods = {sensor.name: sensor.period_ns for sensor in plan.sensors}
     periods |= {task.name: task.period_ns for task in plan.tasks if task.timer}
     origins = sources(plan)

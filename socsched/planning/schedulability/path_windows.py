@@ -62,7 +62,9 @@ def _since(system: System, name: str, response: Response, finish: Mapping[str, i
         first = task.offset + response.value - path.source.offset  # what is known from the nominal arrival
         window = _window(system, replace(path, late=False), finish, first)
         ends.append((path.source, first if window is None else min(window + path.source.jitter, first), window))
-    if not ends or len(ends) > PATHS:
+    sources = {source.source for source, _, _ in ends}
+    # Beside a sporadic or closed-loop source, frames of a join drift apart: nothing bounds how long one waits.
+    if not ends or len(ends) > PATHS or (task.sporadic and len(sources) > 1):
         return response
     since = []
     for one in {source.source: source for source, _, _ in ends}.values():

@@ -28,10 +28,13 @@ def by_planner(pipeline: Pipeline, platform: Platform, mode: str | None, options
         return _best(pipeline, platform, mode, options)
     from socsched.api.planning import pin_stages, profile_of
     from socsched.models.work import stage_work
+    from socsched.planning.clock import Clock
+    from socsched.planning.plan_writer import cut_off
     from socsched.planning.planners import planner
     from socsched.planning.planners.propose import make_plan
     from socsched.planning.workload import Limits
 
+    clock = Clock.of(options.evaluations, options.time_limit)
     plan = make_plan(
         planner(options.planner),
         pin_stages(pipeline, platform, options.pins),
@@ -42,14 +45,14 @@ def by_planner(pipeline: Pipeline, platform: Platform, mode: str | None, options
         work=stage_work,
         profile=profile_of(options),
         options=options.settings,
-        time_limit=options.time_limit,
+        clock=clock,
         limits=Limits(options.power_cap, options.bandwidth_cap),
     )
     if options.refine and plan.tasks:
         from socsched.api.refinement import refine
 
         plan = refine(plan)
-    return plan
+    return cut_off(plan, clock)
 
 
 def _best(pipeline: Pipeline, platform: Platform, mode: str | None, options: PlanOptions) -> Plan:

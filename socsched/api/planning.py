@@ -18,16 +18,15 @@ if TYPE_CHECKING:
     from socsched.cost.profile import Profile
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform, PowerMode
+    from socsched.planning.clock import Clock
     from socsched.planning.draft import Draft
     from socsched.planning.known import Known
     from socsched.planning.plan import Plan
     from socsched.planning.simulation_feedback import Observed
 
 
-LIMIT = 20.0
-"""Default time limit (s)."""
-PATIENCE = 40.0
-"""Seconds added to the default time limit where the first search finds no feasible plan."""
+EVALUATIONS = 6000
+"""Default budget of all searches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +36,11 @@ class PlanOptions:
     `objective`: one of `planning.planner.OBJECTIVES`, or several in lexicographic order.  `policy`: edf | fp | auto,
     EDF first.  `solver`: heft | restarts | cpsat | auto, or portfolio, all in order until a plan is feasible.
     `planner`: an algorithm of the literature or an installed one, with its `settings`, instead of the built-in
-    search.  `time_limit` (s) of all steps, None for no limit; `patience` (s) is added to it for the searches that
-    follow one without a feasible plan.  `cuts`: networks may be split between engines.  `refine`: plan again with
-    simulated times.  `explain`: add conflicts, levers and uncertainties. `pins`: STAGE=ENGINE, engines that stages
-    must run on; `prefers`: engines that take the layers they support. `deadlines`: CHAIN=TIME, in place of those of
+    search.  `evaluations`: the work of all searches, in mappings analysed, None for no limit but their own; the first
+    of several takes a third at most.  `time_limit` (s) is a guard rail: a plan that it cut off says so
+    (`solver.cut_off`), since it depends on the speed of the machine.  `cuts`: networks may be split between engines.
+    `refine`: plan again with simulated times.  `explain`: add conflicts, levers and uncertainties. `pins`:
+    STAGE=ENGINE, engines that stages must run on; `prefers`: engines that take the layers they support. `deadlines`: CHAIN=TIME, in place of those of
     the pipeline.  `runtimes`: [ENGINE=]NAME, the programs to choose from on engines that have several.  `robust`:
     every cost is taken at the upper end of its interval.  Caps on mean power (mW) and DRAM traffic (bytes/s) apply in
     addition to those of the mode.
@@ -50,7 +50,8 @@ class PlanOptions:
     policy: str = "auto"
     profile: Path | Profile | None = None
     solver: str = "portfolio"
-    time_limit: float | None = LIMIT
+    evaluations: int | None = EVALUATIONS
+    time_limit: float | None = None
     cuts: bool = True
     refine: bool = True
     power_cap: int | None = None
@@ -60,14 +61,15 @@ class PlanOptions:
     explain: bool = True
     planner: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
-    patience: float = PATIENCE
     deadlines: tuple[str, ...] = ()
     runtimes: tuple[str, ...] = ()
     robust: bool = False
 
 
+BEFORE_OTHERS = 1 / 3
+"""Share of the budget for the first search where others follow one without a feasible plan."""
 FIRST = 0.7
-"""Share of the time limit for the first plan when further plans follow from its simulation."""
+"""Share of the budget for the first plan when further plans follow from its simulation."""
 
 
 def plan(
@@ -119,10 +121,13 @@ def plan_with(
         plan = without_contradictions(by_planner(loaded, board, mode, options))
         return stamped(plan, loaded, board, mode, options)
     from socsched.api.portfolio import undecided
+    from socsched.planning.clock import Clock
+    from socsched.planning.plan_writer import cut_off
 
     tried: list[str] = []
-    plan = _searched(pin_stages(loaded, board, options.pins), board, mode, options, known, tried)
-    plan = without_contradictions(undecided(plan, tried, options))
+    clock = Clock.of(options.evaluations, options.time_limit)
+    plan = _searched(pin_stages(loaded, board, options.pins), board, mode, options, known, tried, clock)
+    plan = without_contradictions(undecided(cut_off(plan, clock), tried, options))
     return stamped(plan, loaded, board, mode, options)
 
 
@@ -133,16 +138,15 @@ def _searched(
     options: PlanOptions,
     known: Known | None,
     tried: list[str],
+    clock: Clock,
 ) -> Plan:
-    """Return the plan of the searches that options ask for, whose names are added to `tried`."""
+    """Return the plan of the searches that options ask for, whose names are added to `tried`, by the `clock`."""
     from socsched.api.portfolio import Member, first_feasible, members
     from socsched.models.work import stage_work
-    from socsched.planning.clock import Clock
     from socsched.planning.planner import draft_plan
     from socsched.planning.simulation_feedback import NOTHING
     from socsched.planning.workload import Limits
 
-    clock = Clock.of(options.time_limit)
     known = known_costs(board, options) if known is None else known
     profile = known.profile
     if options.prefers:
@@ -154,14 +158,15 @@ def _searched(
 
     first_member, *others = members(options)
     tried.append(first_member.name)
-    longer = Clock(clock.end + options.patience)
+    whole = clock
+    clock = whole.part(BEFORE_OTHERS) if others else whole
 
     def make(
         mode: str | Sequence[str] | None,
         cuts: bool,
         observed: Observed = NOTHING,
         explain: bool = False,
-        seconds: float | None = None,
+        within: Clock | None = None,
         member: Member = first_member,
         queues: Pipeline = pipeline,
         otherwise: Callable[[Sequence[str]], Draft | None] | None = None,
@@ -180,13 +185,13 @@ def _searched(
             cuts=cuts,
             observed=observed,
             explain=explain,
-            time_limit=(clock.left() if seconds is None else seconds) if clock.limited else None,
+            clock=clock if within is None else within,
             otherwise=otherwise,
         )
 
     def otherwise(modes: Sequence[str]) -> Draft | None:
         return first_feasible(
-            tried, others, lambda member, limit: make(modes, options.cuts, seconds=limit, member=member), longer
+            tried, others, lambda member, within: make(modes, options.cuts, within=within, member=member), whole
         )
 
     exact = options.solver == "cpsat"
@@ -194,11 +199,11 @@ def _searched(
         mode,
         options.cuts,
         explain=options.explain,
-        seconds=clock.left() * (FIRST if options.refine and not exact else 1.0),
+        within=clock.part(FIRST) if options.refine and not exact else clock,
         otherwise=otherwise if others else None,
     )
     used = next((m for m in others if m.name == first.plan.solver.found_by), first_member)
-    clock = clock if used is first_member else longer
+    clock = clock if used is first_member else whole
     if not options.refine or not first.plan.tasks:
         return first.finished(clock) if options.explain else first.plan
     from socsched.api.refinement import refine

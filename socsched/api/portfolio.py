@@ -1,7 +1,7 @@
 """The searches that planning tries in order: the next one starts only if the previous ones found no feasible plan.
 
-Each is limited by counters, and the order is fixed: a feasible plan does not depend on the speed of the machine unless
-the time limit ends the search that finds it, or one before it.
+Each is limited by counters of work, and the order is fixed: plans do not depend on the speed of the machine unless the
+guard rail on time ends a search.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from socsched.planning.clock import Clock
 from socsched.planning.mapping.solvers import available
+from socsched.planning.plan_writer import SPENT
 from socsched.planning.schedulability.high_level import is_mixed
 
 if TYPE_CHECKING:
@@ -25,9 +26,9 @@ PORTFOLIO = "portfolio"
 """As a solver: all of them in order."""
 _NAMES = {"heft": "list search", "restarts": "restarts", "cpsat": "CP-SAT", "auto": "CP-SAT if installed"}
 _WEIGHTS = {"restarts": 2, "cpsat": 1}
-"""Weights of searches among which a time limit is divided: of the plans found late, restarts find most."""
+"""Weights of searches among which the budget is divided: of the plans found late, restarts find most."""
 _LAST = 0.85
-"""Share of the time left for all further searches; the rest explains a plan that is not feasible."""
+"""Share of the budget left for all further searches; the rest explains a plan that is not feasible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +47,20 @@ class Member:
 def members(options: PlanOptions) -> list[Member]:
     """Return the searches that options ask for, in order.
 
-    CP-SAT is one only where OR-Tools is installed and planning has a time limit: it ends by time alone.
+    CP-SAT is one only where OR-Tools is installed and planning has a budget: it ends by that alone.
     """
     policies = ("edf", "fp") if options.policy == AUTO else (options.policy,)
     if options.solver != PORTFOLIO:
         return [Member(policy, options.solver) for policy in policies]
     latency = options.objective.split(",")[0] == "latency"  # the only objective that CP-SAT minimises
-    exact = latency and available() and options.time_limit is not None
+    exact = latency and available() and options.evaluations is not None
     solvers = ("restarts", "cpsat") if exact else ("restarts",)
     # Restarts begin with a list search, so that only the first policy needs one of its own.
     return [Member(policies[0], "heft"), *(Member(policy, solver) for solver in solvers for policy in policies)]
 
 
 def first_feasible(
-    names: list[str], others: list[Member], search: Callable[[Member, float | None], Draft], clock: Clock
+    names: list[str], others: list[Member], search: Callable[[Member, Clock], Draft], clock: Clock
 ) -> Draft | None:
     """Return the first feasible draft of `others`, with a report of the searches tried; None if none finds one.
 
@@ -71,8 +72,7 @@ def first_feasible(
             break
         names.append(member.name)
         weights = [_WEIGHTS.get(other.solver, 1) for other in others[number:]]
-        share = end.left() * weights[0] / sum(weights) if clock.limited else None
-        draft = search(member, share)
+        draft = search(member, end.part(weights[0] / sum(weights)))
         if draft.plan.verdict == "feasible":
             report = replace(draft.plan.solver, portfolio=tuple(names), found_by=member.name)
             return replace(draft, plan=replace(draft.plan, solver=report))
@@ -84,9 +84,10 @@ def undecided(plan: Plan, tried: Sequence[str], options: PlanOptions) -> Plan:
     if plan.verdict != "undecided":
         return plan
     lines = []
-    if plan.solver.status == "time limit":
-        seconds = (options.time_limit or 0.0) + (options.patience if len(tried) > 1 else 0.0)
-        lines.append(f"more time than {seconds:g} s, which ended the search: --time-limit")
+    if plan.solver.cut_off:
+        lines.append(f"more time than {options.time_limit:g} s, which cut the search off: --time-limit")
+    elif plan.solver.status == SPENT and options.evaluations is not None:
+        lines.append(f"more evaluations than {options.evaluations}, which ended the search: --evaluations")
     if not any(_NAMES["cpsat"] in name for name in tried):
         if not available():
             lines.append("an exact search, for which OR-Tools is not installed: pip install ortools")

@@ -56,8 +56,8 @@ def _options(options: PlanOptions) -> Iterator[str]:
     from socsched.api.planning import PlanOptions
 
     usual = PlanOptions()
-    for name in ("objective", "policy", "solver", "planner"):
-        if getattr(options, name) != getattr(usual, name):
+    for name in ("objective", "policy", "solver", "planner", "evaluations"):
+        if getattr(options, name) not in (None, getattr(usual, name)):
             yield from (f"--{name}", str(getattr(options, name)))
     for name, value in sorted(options.settings.items()):
         yield from ("-O", f"{name}={value}")

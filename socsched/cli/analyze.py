@@ -75,7 +75,7 @@ def _add(output: Output, file: Path, new: str, source: str | None) -> int:
             "yes": "Yes, without moving a stage of the plan.",
             "moving": f"Yes, if {moves}.",
             "no": "No: no mapping that meets every requirement was found.",
-            "undecided": "Undecided: no mapping was found within the time limit.",
+            "undecided": "Undecided: no mapping was found within the budget.",
         }
         echo(f"Can {new} be added to {plan.pipeline}? {answers[admission.answer]}")
         console(terminal_width()).print(plan_view(admission.plan))

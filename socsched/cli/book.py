@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from socsched.api.planning import EVALUATIONS
 from socsched.cli.names import ENGINE
 from socsched.cli.options import (
     Number,
@@ -49,7 +50,18 @@ if TYPE_CHECKING:
     show_default=True,
     help="Time in which the board changes clocks and workers change plans.",
 )
-@click.option("--time-limit", type=Number(0.1), help="Time limit in seconds for the search of one cell.")
+@click.option(
+    "--evaluations",
+    type=click.IntRange(1),
+    default=EVALUATIONS,
+    show_default=True,
+    help="Budget of the search of one cell, in mappings analysed.",
+)
+@click.option(
+    "--time-limit",
+    type=Number(0.1),
+    help="Guard rail in seconds on the search of one cell; a plan that it cut off says so.  [default: none]",
+)
 @click.option("--workers", type=click.IntRange(1), help="Number of cores to use; default: all.")
 @click.option(
     "-o",
@@ -71,6 +83,7 @@ def command(
     objective: str,
     policy: str,
     setup: int,
+    evaluations: int,
     time_limit: float | None,
     workers: int | None,
     folder: Path | None,
@@ -89,7 +102,6 @@ def command(
 
     started = time.monotonic()
     ready_to_write(folder=folder)
-    limits = {} if time_limit is None else {"time_limit": time_limit, "patience": 0.0}
     made = book(
         pipeline,
         platform,
@@ -101,7 +113,8 @@ def command(
         objective=objective,
         policy=policy,
         workers=workers or cores(),
-        **limits,
+        evaluations=evaluations,
+        time_limit=time_limit,
     )
     seconds = round(time.monotonic() - started, 3)
     if folder:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from socsched.api.planning import EVALUATIONS
 from socsched.cli.names import PIN
 from socsched.cli.options import Number, Quantity, planning_options
 
@@ -84,9 +85,17 @@ _SEARCH = (
     ),
     click.option("--bandwidth-cap", type=Quantity("bandwidth"), help="Limit on DRAM traffic, such as 50GB/s."),
     click.option(
+        "--evaluations",
+        type=click.IntRange(1),
+        default=EVALUATIONS,
+        show_default=True,
+        help="Budget of all searches, in mappings analysed: the same plan on every machine.",
+    ),
+    click.option(
         "--time-limit",
         type=Number(0.1),
-        help="Time limit in seconds.  [default: 20; 60 if the first search finds no feasible plan]",
+        help="Guard rail in seconds: a plan whose search it cut off says so, since another run may give another.  "
+        "[default: none]",
     ),
 )
 
@@ -94,18 +103,13 @@ _SEARCH = (
 def search_options(function: F) -> F:
     """Add every option of planning; the command takes them as `options` (a `PlanOptions`)."""
 
-    def pack(
-        planner: str | None, settings: tuple[str, ...], time_limit: float | None, profile_file: Any, **values: Any
-    ) -> Any:
+    def pack(planner: str | None, settings: tuple[str, ...], profile_file: Any, **values: Any) -> Any:
         from socsched.api.planners import settings_of
-        from socsched.api.planning import LIMIT, PATIENCE, PlanOptions
+        from socsched.api.planning import PlanOptions
 
         if settings and not planner:
             raise click.UsageError("-O sets options of a planner: add --planner")
-        return PlanOptions(
-            planner=planner or "", settings=settings_of(settings), time_limit=time_limit or LIMIT,
-            patience=0.0 if time_limit else PATIENCE, profile=profile_file, **values,
-        )  # fmt: skip
+        return PlanOptions(planner=planner or "", settings=settings_of(settings), profile=profile_file, **values)
 
     @wraps(function)
     def command(*args: Any, **values: Any) -> Any:

@@ -27,8 +27,8 @@ from socsched.planning.workload import Workload
 from socsched.progress import tell
 from socsched.reporting.view_model import formatter
 
-QUICK = 5.0
-"""Time limit (s) of the search for a plan that only shows what is unmet."""
+QUICK = 500
+"""Budget (evaluations) of the search for a plan that only shows what is unmet."""
 SEARCHED, SHARED, DOMINATED = "searched", "shared", "dominated"
 
 
@@ -117,7 +117,7 @@ class _Builder:
         lacking, stronger = self._lacking(cell), self._stronger(cell)
         if stronger is not None and not lacking:
             if best is None:  # no placement of the book runs here: the nearest one of a quick search
-                quick = replace(options, solver="heft", refine=False, cuts=False, explain=False, time_limit=QUICK)
+                quick = replace(options, solver="heft", refine=False, cuts=False, explain=False, evaluations=QUICK)
                 plan = search(cell, around, quick)
             else:
                 plan = self._taken(best, cell)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform
 
-PATIENCE = 20.0
-"""Seconds added to the time limit of a cell whose first search finds no feasible plan."""
 SETUP = "10 ms"
 """Default time in which the board changes clocks and workers change plans; assumed, no figure is published."""
 
@@ -43,11 +41,11 @@ def book(
     The axes are those of the platform and the pipeline unless stated: power modes, thermal states, lost engines (in
     addition to none) and operating conditions.  `setup`: time (text or ns) between the last job of a plan and the
     start of the next.  `workers`: processes that search cells; a script that asks for several needs a guard
-    `if __name__ == "__main__"`.  `options`: fields of `PlanOptions`, for the search of each cell; `time_limit` and
-    `patience` apply to one cell.  Raises UsageError for unknown names, DescriptorError for files with faults.
+    `if __name__ == "__main__"`.  `options`: fields of `PlanOptions`, for the search of each cell; `evaluations` and
+    `time_limit` apply to one cell.  Raises UsageError for unknown names, DescriptorError for files with faults.
     """
     setup_ns = parse_duration(setup) if isinstance(setup, str) else setup
-    chosen = options_of(**{"patience": PATIENCE, **options})
+    chosen = options_of(**options)
     board = load_platform(platform)
     work = pin_stages(set_deadlines(load_pipeline(pipeline), chosen.deadlines), board, chosen.pins)
     axes = axes_of(work, board, modes, thermal, losses, conditions)

@@ -11,6 +11,7 @@ from socsched.cost.model import WorkOf
 from socsched.cost.profile import Profile
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Platform
+from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.plan import Plan, Task
 from socsched.planning.planner import make_plan
 
@@ -64,7 +65,7 @@ def add(
     platform: Platform,
     work: WorkOf,
     profile: Profile | None = None,
-    time_limit: float | None = None,
+    clock: Clock = NO_CLOCK,
 ) -> Addition:
     """Return whether `new` fits alongside a plan of `own`, in the same mode and under the same policy."""
     both, names = join_pipelines(own, new)
@@ -79,14 +80,20 @@ def add(
         return replace(stage, engines=(task.engine,), precisions=(task.precision,), share=share)
 
     pinned = replace(both, stages=tuple(map(kept, both.stages)))
-    half = None if time_limit is None else time_limit / 2
     found = make_plan(
-        pinned, platform, plan.mode, policy=plan.policy, work=work, profile=profile, time_limit=half, explain=False
+        pinned,
+        platform,
+        plan.mode,
+        policy=plan.policy,
+        work=work,
+        profile=profile,
+        clock=clock.part(0.5),
+        explain=False,
     )
     if found.verdict == "feasible":
         return Addition("yes", names, found, ())
     free = make_plan(
-        both, platform, plan.mode, policy=plan.policy, work=work, profile=profile, time_limit=half, explain=False
+        both, platform, plan.mode, policy=plan.policy, work=work, profile=profile, clock=clock, explain=False
     )
     if free.verdict == "feasible":
         moved = tuple(

@@ -10,6 +10,7 @@ from socsched.cost.cost import Cost
 from socsched.descriptor.limits import Objective
 from socsched.errors import UsageError
 from socsched.planning.assess import Assessment, assess
+from socsched.planning.clock import THOROUGH, count
 from socsched.planning.deployment import Deployment, deploy, outlined, placed
 from socsched.planning.expected import expected_latencies
 from socsched.planning.mapping.mapper import Beats, Score
@@ -57,6 +58,7 @@ def judge(workload: Workload, mapping: Mapping[str, Cost], thorough: bool = True
 
 def assess_deployment(deployment: Deployment, thorough: bool = True) -> Candidate:
     """Check every requirement of a deployment."""
+    count(THOROUGH if thorough else 1)
     assessment = assess(deployment, thorough)
     deployment = replace(deployment, tasks=assessment.tasks)
     sums = balance(deployment)

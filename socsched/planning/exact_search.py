@@ -15,7 +15,7 @@ from socsched.planning.solution import Solution
 from socsched.planning.workload import Unconnectable, Workload
 
 WHOLE = 0.3
-"""Share of the time spent on mappings of whole stages, whose proof is much easier."""
+"""Share of the evaluations spent on mappings of whole stages, whose proof is much easier."""
 
 
 def prove(
@@ -27,14 +27,14 @@ def prove(
     stages; `whole` is the status of the latter.
     """
     if cutter is None or not cutter.stages:
-        return _proved(solution, workload, goals, clock.left(), None)
-    first = _proved(solution, workload, goals, clock.left() * WHOLE, None)
+        return _proved(solution, workload, goals, clock, None)
+    first = _proved(solution, workload, goals, clock.part(WHOLE), None)
     status = first.exact.status if first.exact else ""
-    return replace(_proved(first, workload, goals, clock.left(), cutter), whole=status)
+    return replace(_proved(first, workload, goals, clock, cutter), whole=status)
 
 
 def _proved(
-    solution: Solution, workload: Workload, goals: Sequence[str], seconds: float, cutter: Cutter | None
+    solution: Solution, workload: Workload, goals: Sequence[str], clock: Clock, cutter: Cutter | None
 ) -> Solution:
     def judged(mapping: Mapping[str, Cost], cuts: Mapping[str, Legs]) -> tuple[int, Candidate] | None:
         mapped = cutter.mapping(mapping, cuts) if cutter and cuts else (workload, mapping)
@@ -49,7 +49,7 @@ def _proved(
 
     feasible = solution.candidate.verdict == "feasible"
     known = int(solution.score[1]) if feasible else None
-    exact = exact_mapping(workload, judged, known, seconds, divided=cutter.stages if cutter else None)
+    exact = exact_mapping(workload, judged, known, clock, divided=cutter.stages if cutter else None)
     if exact.best is None:
         return replace(solution, exact=exact)
     found = score(exact.best, goals)

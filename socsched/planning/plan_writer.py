@@ -27,6 +27,9 @@ from socsched.planning.solution import Solution
 from socsched.planning.verdict import overrun
 from socsched.planning.workload import Workload
 
+SPENT, TIME_LIMIT = "budget used up", "time limit"
+"""Status of a search that its budget ended, or the guard rail on its time."""
+
 
 def write_plan(
     best: Solution,
@@ -91,6 +94,14 @@ def write_plan(
     return judge_high_level(plan, hard)
 
 
+def cut_off(plan: Plan, clock: Clock) -> Plan:
+    """Return a plan that says so if a limit on time ended its search."""
+    if not clock.cut_off:
+        return plan
+    status = TIME_LIMIT if plan.solver.status == SPENT else plan.solver.status
+    return replace(plan, solver=replace(plan.solver, cut_off=True, status=status))
+
+
 def _name_part(task: Task) -> Task:
     """Return a task whose reason names its part of a network."""
     part = part_of(task.params) if task.kind == "stage" else None
@@ -110,8 +121,7 @@ def _report(
     if goals[0] == "latency":
         workload = best.candidate.deployment.workload
         bound = lower_bound(Workload.of(task_graph(pipeline), workload.model, workload.policy), best.floors)
-    ended = "time limit" if best.search.late else "budget used up"
-    name, status = "heft+improve", "local optimum" if best.search.complete else ended
+    name, status = "heft+improve", "local optimum" if best.search.complete else SPENT
     exact = SearchReport()
     if best.exact is not None:
         name, status = "cpsat", best.exact.status

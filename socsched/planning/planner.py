@@ -14,7 +14,7 @@ from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.planning.candidate import OBJECTIVES, Candidate, judge, objective_value, objectives, score
 from socsched.planning.choices import deepened, may_be_deeper, settled, sliced
-from socsched.planning.clock import Clock
+from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.cutting.required import RequiredCuts, cut_unmappable
 from socsched.planning.cutting.search import Cutter, cut_further, cutter_of
 from socsched.planning.draft import Draft
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 POLICIES = ("edf", "fp")
 SEARCH = 0.7
-"""Share of the remaining time limit for each step: the search, its proof or repair, other modes."""
+"""Share of the remaining budget for each step: the search, its proof or repair, other modes."""
 RESTARTING = 0.8
-"""Share of a wider search's time for stages as a whole, before networks are cut."""
+"""Share of a wider search's budget for stages as a whole, before networks are cut."""
 PROVING = 0.9
-"""The same share where a solver is to use up the time."""
+"""The same share where a solver is to use up the budget."""
 SHALLOW = 0.7
-"""Share of the time limit for queues of one frame, where deeper ones may be chosen."""
-PROOF = 60.0
-"""Seconds for a proof without a time limit."""
+"""Share of the budget for queues of one frame, where deeper ones may be chosen."""
+PROOF = 6000
+"""Evaluations for a proof without a budget."""
 __all__ = [
     "OBJECTIVES",
     "Candidate",
@@ -68,13 +68,12 @@ def make_plan(
     objective: str = "latency",
     policy: str = "edf",
     *,
-    time_limit: float | None = None,
+    clock: Clock = NO_CLOCK,
     explain: bool = True,
     **options: Any,
 ) -> Plan:
     """Return a complete plan with its verdict; arguments as in `draft_plan`, `explain` also adds the uncertainty."""
-    clock = Clock.of(time_limit)
-    options |= {"time_limit": time_limit, "explain": explain}
+    options |= {"clock": clock, "explain": explain}
     draft = draft_plan(pipeline, platform, mode, objective, policy, **options)
     return draft.finished(clock) if explain else draft.plan
 
@@ -88,7 +87,7 @@ def draft_plan(
     *,
     work: WorkOf,
     profile: Profile | None = None,
-    time_limit: float | None = None,
+    clock: Clock = NO_CLOCK,
     budget: int = 400,
     solver: str = "heft",
     cuts: bool = True,
@@ -103,11 +102,11 @@ def draft_plan(
     `mode` may be several, in the order in which they are tried.
     `objective` is one of `OBJECTIVES`, or several in order of importance.  `work` gives the work of a stage in a
     precision; at most `budget` mappings are evaluated per mode, and as many again with networks cut between engines
-    unless `cuts` is False, within `time_limit` seconds altogether, if stated: equal inputs give equal plans unless it
-    is reached.  With the `solver` cpsat, or auto where OR-Tools is installed, the rest of the limit goes into a proof,
-    or a better mapping.  `observed`: times from a simulation of an earlier plan; `limits`: caps in addition to the
-    mode's; `explain` adds conflicts and levers, which take a while; `known` keeps costs from one plan of the pipeline
-    on the platform to the next; `otherwise` is called where no feasible plan was found and no bound rules one out, or
+    unless `cuts` is False, within the work of `clock` altogether: equal inputs give equal plans unless its guard
+    rail is reached.  With the `solver` cpsat, or auto where OR-Tools is installed, the rest of the work goes into a
+    proof, or a better mapping.  `observed`: times from a simulation of an earlier plan; `limits`: caps in addition to
+    the mode's; `explain` adds conflicts and levers, which take a while; `known` keeps costs from one plan of the
+    pipeline on the platform to the next; `otherwise` is called where no feasible plan was found and no bound rules one out, or
     the plan found is not proved at the high level of criticality, with the modes that may have one, that of the best
     mapping first, and a draft that it returns replaces this one.
     Where no plan is found with a frame waiting at every stage that states no queue, deeper queues are tried.
@@ -130,8 +129,8 @@ def draft_plan(
     modes = modes_of(platform, mode)
     stated, deep = pipeline, deepened(pipeline)
     pipeline = sliced(stated if solver == "heft" else deep, platform)
-    all_time = Clock.of(time_limit)
-    clock = all_time.part(SHALLOW) if solver == "heft" and deep is not stated else all_time
+    whole = clock
+    clock = whole.part(SHALLOW) if solver == "heft" and deep is not stated else whole
     required = cut_unmappable(pipeline, [known.model(option) for option in modes]) if cuts else RequiredCuts(pipeline)
     pipeline = required.pipeline
     graph = task_graph(pipeline)
@@ -156,7 +155,7 @@ def draft_plan(
         if proving and goals[0] == "latency":
             from socsched.planning.exact_search import prove
 
-            solution = prove(solution, workload, goals, mine if mine.limited else Clock.of(PROOF), cutter)
+            solution = prove(solution, workload, goals, mine if mine.limited else mine.next(PROOF), cutter)
         if solution.candidate.verdict != "feasible" and solver != "restarts":
             solution = _settled(solution, workload, cutter, tuple(required.floors), goals, budget, clock)
         solutions.append(_noted(solution, required))
@@ -178,7 +177,7 @@ def draft_plan(
                 policy,
                 work=work,
                 profile=profile,
-                time_limit=all_time.left() if all_time.limited else None,
+                clock=whole,
                 budget=budget,
                 cuts=cuts,
                 observed=observed,
@@ -257,7 +256,7 @@ def _settled(
     if solution.candidate.verdict == "feasible":
         return solution
     if not divided and not unknown:
-        proof = by_search(workload, clock if clock.limited else Clock.of(PROOF))
+        proof = by_search(workload, clock if clock.limited else clock.next(PROOF))
         solution = replace(solution, proof=proof)
     return solution if solution.proof else replace(solution, least=least_latencies(workload, divided, unknown))
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from socsched.cost.cost import Cost
 from socsched.planning.candidate import Candidate, judge
-from socsched.planning.clock import Clock
+from socsched.planning.clock import Clock, count
 from socsched.planning.cutting.divisible import Divisible
 from socsched.planning.deployment import Deployment, deploy
 from socsched.planning.impossible import Options, all_costs, impossible, late, path_terms, shortest_ns, violated
@@ -67,6 +67,7 @@ class _Search:
     def excluded(self, chosen: dict[str, Cost], left: Sequence[str]) -> bool:
         """Return whether every mapping that continues the chosen costs violates a necessity."""
         self.visited += 1
+        count(1)
         if self.visited > FEW or self.clock.over():
             return False
         narrowed: Options = {name: [chosen[name]] if name in chosen else costs for name, costs in self.options.items()}

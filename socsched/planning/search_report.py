@@ -51,6 +51,9 @@ class SearchReport:
     searches tried in order, and `found_by`, the one that found this plan, if any.  Of an undecided plan: the `open`
     requirements, and what would decide them (`decide`), a line each.  `chosen`: what the planner chose beyond the
     mapping, where the pipeline states nothing (`planning.choices`), by stage.  What does not apply is None.
+
+    `cut_off`: true where a limit on time ended the search before its budget of evaluations did, so that another run may
+    give another plan; absent otherwise.
     """
 
     name: Line = ""
@@ -79,6 +82,7 @@ class SearchReport:
     open: tuple[OpenRequirement, ...] | None = None
     decide: tuple[LongLine, ...] | None = None
     chosen: Mapping[Line, Mapping[Line, Amount]] | None = None
+    cut_off: bool | None = None
 
 
 def gap(value: float | None, bound: float | None) -> float | None:

@@ -25,8 +25,8 @@ from socsched.planning.plan import Plan
 from socsched.planning.verdict import balance, utilisations
 from socsched.planning.workload import Unconnectable, Workload
 
-RESERVED = 3.0
-"""Time (s) in which the costs that may overturn the verdict are examined, even if a search took all there was."""
+RESERVED = 300
+"""Evaluations with which the costs that may overturn the verdict are examined, even if a search took all there was."""
 MOST = 12
 """Maximum number of alternatives whose requirements are checked, those closest to the plan first."""
 
@@ -69,7 +69,7 @@ def uncertainty(
     Alternatives not evaluated before the `clock` runs out are left out; `RESERVED` is kept for the verdict.
     """
     worth, top = _worth(objective), upper(plan, workload, mapping, judge)
-    wishes, every = _verdict(plan, workload, mapping, judge, clock if clock.left() > RESERVED else Clock.of(RESERVED))
+    wishes, every = _verdict(plan, workload, mapping, judge, clock if clock.left() > RESERVED else clock.next(RESERVED))
     unchanged = ("verdict",) if every and not wishes else ()
     ties: list[Tie] = []
     if worth and plan.verdict == "feasible":

@@ -89,7 +89,7 @@ def test_only_the_plan_that_is_kept_is_explained(monkeypatch: pytest.MonkeyPatch
         return Uncertainty("latency")
 
     monkeypatch.setattr(draft, "uncertainty", record)
-    plan = plan_of("autoware-reference", "rk3588", "performance", time_limit=None)
+    plan = plan_of("autoware-reference", "rk3588", "performance", evaluations=None)
     assert plan.solver.rounds > 1
     assert [each.tasks for each in explained] == [plan.tasks]
     assert plan.uncertainty.objective == "latency"

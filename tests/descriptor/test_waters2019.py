@@ -97,6 +97,6 @@ def test_four_kernels_overload_the_gpu(model: dict[str, Any], pipeline: Pipeline
 def test_the_planner_cannot_meet_its_deadline(model: dict[str, Any], pipeline: Pipeline) -> None:
     planner = next(task for task in model["tasks"] if task["task"] == "Planner")
     assert min(planner["wcet_us"].values()) > planner["deadline_us"]
-    plan = make_plan(pipeline, get_platform("jetson-tx2"), "MAXN", work=stage_work, budget=60, time_limit=None)
+    plan = make_plan(pipeline, get_platform("jetson-tx2"), "MAXN", work=stage_work, budget=60)
     assert plan.verdict == "infeasible"
     assert any(v.requirement == "deadline of chain planner-deadline" for v in plan.violations)

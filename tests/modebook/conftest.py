@@ -62,6 +62,5 @@ def pipeline() -> Pipeline:
 def small(pipeline: Pipeline) -> Book:
     """Three modes, three thermal states, three lost engines and three conditions: 108 cells."""
     return book(
-        pipeline, "jetson-agx-orin-64gb", modes=["MAXN", "50W", "30W"], losses=["cpu0", "gpu", "dla0"], time_limit=5.0,
-        patience=0.0,
-    )  # fmt: skip
+        pipeline, "jetson-agx-orin-64gb", modes=["MAXN", "50W", "30W"], losses=["cpu0", "gpu", "dla0"], evaluations=500
+    )

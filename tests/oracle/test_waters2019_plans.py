@@ -19,6 +19,7 @@ from datafiles import read
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.models.work import stage_work
+from socsched.planning.clock import Clock
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
 
@@ -32,10 +33,10 @@ def model() -> dict[str, dict[str, Any]]:
     return {task["task"]: task for task in document["tasks"]}
 
 
-def planned(pipeline: Pipeline, solver: str = "heft", seconds: float | None = None) -> Plan:
+def planned(pipeline: Pipeline, solver: str = "heft", evaluations: int | None = None) -> Plan:
     board = get_platform("jetson-tx2")
     return make_plan(
-        pipeline, board, "MAXN", policy="fp", work=stage_work, budget=60, time_limit=seconds, solver=solver
+        pipeline, board, "MAXN", policy="fp", work=stage_work, budget=60, clock=Clock.of(evaluations), solver=solver
     )
 
 

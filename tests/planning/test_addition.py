@@ -33,9 +33,9 @@ def one(name: str, costs: dict[str, int], period: int, sensor: str = "camera") -
 )
 def test_answers(first: dict[str, int], second: dict[str, int], answer: str, moved: tuple[str, ...]) -> None:
     board, own, new = platform("full", "segment"), one("own", first, 20), one("new", second, 20)
-    plan = make_plan(own, board, work=lambda *_: None, time_limit=None)
+    plan = make_plan(own, board, work=lambda *_: None)
     assert plan.tasks[0].engine == "acc"
-    found = add(plan, own, new, board, lambda *_: None, time_limit=None)
+    found = add(plan, own, new, board, lambda *_: None)
     assert (found.answer, found.added, found.moved) == (answer, ("new-work",), moved)
     assert {task.name for task in found.plan.tasks} >= {"work", "new-work"}
     assert {chain.name for chain in found.plan.chains} == {"out", "new-out"}

@@ -85,30 +85,26 @@ def test_levers_close_the_gap_when_they_are_pulled() -> None:
     """The test applies a lever to the pipeline itself; a plan of that pipeline no longer violates the requirement."""
     pipeline = accelerated((6, 20, 8), (6, 20, 8))
     board = platform("full", "segment")
-    plan = make_plan(pipeline, board, policy="fp", work=lambda *_: None, budget=20, time_limit=None)
+    plan = make_plan(pipeline, board, policy="fp", work=lambda *_: None, budget=20)
     (violation,) = plan.violations
     later = [lever for lever in violation.levers if lever.startswith("allow ")]
     assert len(later) == 1 and later[0].endswith("where every requirement is met")
     allowed = round(float(later[0].split()[1]) * MS)
     name = violation.requirement.removeprefix("deadline of chain ")
     chains = tuple(replace(c, deadline_ns=allowed) if c.name == name else c for c in pipeline.chains)
-    again = make_plan(
-        replace(pipeline, chains=chains), board, policy="fp", work=lambda *_: None, budget=20, time_limit=None
-    )
+    again = make_plan(replace(pipeline, chains=chains), board, policy="fp", work=lambda *_: None, budget=20)
     assert again.verdict == "feasible"
 
 
 def test_a_lower_rate_is_a_lever_for_an_overfull_engine() -> None:
     pipeline = accelerated((12, 20, 20), (9, 20, 20))
     board = platform("full", "segment")
-    plan = make_plan(pipeline, board, policy="fp", work=lambda *_: None, budget=20, time_limit=None)
+    plan = make_plan(pipeline, board, policy="fp", work=lambda *_: None, budget=20)
     full = next(v for v in plan.violations if v.requirement == "utilisation of acc")
     lever = next(lever for lever in full.levers if lever.startswith("run s0 every "))
     period = round(float(lever.split()[3]) * MS)
     sensors = tuple(replace(s, period_ns=period) if s.name == "s0" else s for s in pipeline.sensors)
-    again = make_plan(
-        replace(pipeline, sensors=sensors), board, policy="fp", work=lambda *_: None, budget=20, time_limit=None
-    )
+    again = make_plan(replace(pipeline, sensors=sensors), board, policy="fp", work=lambda *_: None, budget=20)
     assert not any(v.requirement == "utilisation of acc" for v in again.violations)
     assert plan.conflicts[0].proved and plan.conflicts[0].requirements[0].requirement == "utilisation of acc"
 

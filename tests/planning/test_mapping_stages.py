@@ -11,6 +11,7 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
+from socsched.planning.clock import Clock
 from socsched.planning.mapping.stages import Exact, exact_mapping, stage_problem
 from socsched.planning.planner import judge, make_plan, objective_value
 from socsched.planning.workload import Unconnectable, Workload
@@ -60,11 +61,11 @@ def test_mappings_come_in_order_until_none_left_can_be_better() -> None:
         seen.append(len(seen))
         return (10**12, "bad") if len(seen) < 3 else (0, "good")
 
-    found: Exact[str] = exact_mapping(work, judged, None, 30.0)
+    found: Exact[str] = exact_mapping(work, judged, None, Clock.of(3000))
     assert (found.status, found.best, found.tried) == ("optimal", "good", 3)
-    nothing: Exact[str] = exact_mapping(work, lambda *_: None, None, 1.0)
+    nothing: Exact[str] = exact_mapping(work, lambda *_: None, None, Clock.of(100))
     assert (nothing.status, nothing.best) == ("undecided", None)
-    assert exact_mapping(work, lambda *_: None, 1, 10.0).status == "optimal"
+    assert exact_mapping(work, lambda *_: None, 1, Clock.of(1000)).status == "optimal"
 
 
 @pytest.mark.slow
@@ -81,7 +82,7 @@ def test_a_deadline_below_every_execution_time_is_refused_by_name() -> None:
 def test_the_plan_says_how_far_the_proof_came() -> None:
     board, pipeline = get_platform("jetson-agx-xavier"), get_pipeline("pointpillars")
     plain = make_plan(pipeline, board, "MAXN", work=stage_work)
-    exact = make_plan(pipeline, board, "MAXN", work=stage_work, solver="cpsat", time_limit=4.0)
+    exact = make_plan(pipeline, board, "MAXN", work=stage_work, solver="cpsat", clock=Clock.of(400))
     assert exact.verdict == "feasible" and exact.solver.name == "cpsat"
     assert plain.solver.bound <= exact.solver.bound <= exact.solver.value <= plain.solver.value
     assert exact.solver.gap <= plain.solver.gap
@@ -99,7 +100,7 @@ def test_the_exact_search_cuts_networks_and_proves_what_the_local_search_finds()
 
     pipeline, board = detector(4 * MS), by_rooflines()
     local = make_plan(pipeline, board, "15W", work=stage_work)
-    exact = make_plan(pipeline, board, "15W", work=stage_work, solver="cpsat", time_limit=120)
+    exact = make_plan(pipeline, board, "15W", work=stage_work, solver="cpsat", clock=Clock.of(12_000))
     assert exact.verdict == "feasible" and exact.solver.status == "optimal"
     assert exact.solver.bound == exact.solver.value <= local.solver.value
     assert any("part" in task.params for task in exact.tasks)

@@ -86,7 +86,7 @@ def test_waters_with_15_ms_for_the_planner_is_found_without_an_exact_solver() ->
 def test_an_undecided_plan_states_its_gap_and_what_would_decide_it() -> None:
     from socsched.reporting.view_model import undecided
 
-    options = {"solver": "heft", "policy": "edf", "deadlines": "planner-deadline=15ms", "time_limit": None}
+    options = {"solver": "heft", "policy": "edf", "deadlines": "planner-deadline=15ms", "evaluations": None}
     plan = ss.plan("waters2019", "jetson-tx2", "MAXN", refine=False, explain=False, **options)
     assert plan.verdict == "undecided" and plan.solver.portfolio == ("list search under edf",)
     gaps = {one.requirement: one for one in plan.solver.open or ()}

@@ -28,7 +28,7 @@ def draft_of(*stages: tuple[dict[str, tuple[float, float]], int]) -> Draft:
             for e, (time, error) in costs.items()
         )
         made.append((40 * MS, deadline * MS, (Stage(f"t{number}", "", None, costs=times, share=1),)))
-    return draft_plan(lines(*made), platform("full", "segment"), work=lambda *_: None, time_limit=None)
+    return draft_plan(lines(*made), platform("full", "segment"), work=lambda *_: None)
 
 
 def planned(*stages: tuple[dict[str, tuple[float, float]], int]) -> Plan:
@@ -133,7 +133,7 @@ def test_what_is_said_about_intervals_holds_when_costs_move_within_them(seed: in
 def test_a_search_that_took_all_the_time_changes_nothing_in_what_is_said_about_the_verdict(seed: int) -> None:
     plan = planned(*_random_costs(seed))
     draft = draft_of(*_random_costs(seed))
-    late = draft.finished(Clock.of(0.0)).uncertainty
+    late = draft.finished(Clock.of(0)).uncertainty
     assert ("verdict" in late.unchanged) == ("verdict" in plan.uncertainty.unchanged)
     if plan.uncertainty.measure is not None and plan.uncertainty.measure.verdict_flips:
         assert late.measure == plan.uncertainty.measure
@@ -141,8 +141,8 @@ def test_a_search_that_took_all_the_time_changes_nothing_in_what_is_said_about_t
 
 
 def test_costs_that_were_not_examined_are_not_said_to_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("socsched.planning.uncertainty.RESERVED", 0.0)
-    late = draft_of(({"acc": (16.0, 0.5)}, 14)).finished(Clock.of(0.0))
+    monkeypatch.setattr("socsched.planning.uncertainty.RESERVED", 0)
+    late = draft_of(({"acc": (16.0, 0.5)}, 14)).finished(Clock.of(0))
     assert late.uncertainty.unchanged == () and late.uncertainty.measure is None
     assert open_questions(late) == ["Not every cost was examined: a measurement may change the plan or its verdict."]
 
@@ -152,7 +152,7 @@ def test_levers_that_no_time_was_left_for_are_not_said_to_be_missing() -> None:
     assert draft.solution is not None
     candidate = draft.solution.candidate
     workload, mapping = candidate.deployment.workload, candidate.deployment.mapping
-    ((late, *_),) = verify_levers(judge, workload, mapping, candidate.violations, {}, Clock.of(0.0))
+    ((late, *_),) = verify_levers(judge, workload, mapping, candidate.violations, {}, Clock.of(0))
     assert late == "no time was left to try changes"
     ((early, *_),) = verify_levers(judge, workload, mapping, candidate.violations, {})
     assert early != late

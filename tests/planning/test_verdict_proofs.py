@@ -13,6 +13,7 @@ from random_pipelines import PLATFORMS, feasible_neighbour, load
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.models.work import stage_work
+from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.known import Known
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
@@ -25,9 +26,9 @@ def judged(seed: int, platform: str, mode: str, networks: bool, solver: str = "h
     """Return the plan of a drawn pipeline; AssertionError for an "infeasible" that some change makes feasible."""
     pipeline, board = load(Random(seed), networks), get_platform(platform)
     known = Known(board, stage_work)
-    limit = 20.0 if solver == "cpsat" else None
+    clock = Clock.of(2000) if solver == "cpsat" else NO_CLOCK
     plan = make_plan(
-        pipeline, board, mode, work=stage_work, known=known, solver=solver, time_limit=limit, explain=False, budget=120
+        pipeline, board, mode, work=stage_work, known=known, solver=solver, clock=clock, explain=False, budget=120
     )
     assert (plan.verdict == "infeasible") == (plan.solver.proof is not None)
     if plan.verdict == "infeasible":

@@ -40,7 +40,7 @@ def pairs() -> list[object]:
 @pytest.mark.sampled(20)
 def test_pair(pipeline: str, platform: str) -> None:
     soc = get_platform(platform)
-    plan = make_plan(get_pipeline(pipeline), soc, soc.mode().name, work=stage_work, budget=BUDGET, time_limit=None)
+    plan = make_plan(get_pipeline(pipeline), soc, soc.mode().name, work=stage_work, budget=BUDGET)
     assert plan.verdict in ("feasible", "infeasible", "undecided")
     assert from_document(to_document(plan), "plan") == plan
     check_verdict(plan)

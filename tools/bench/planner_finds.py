@@ -1,6 +1,6 @@
 """Print for how many random instances with a known feasible mapping the planner finds a feasible plan.
 
-    python -m tools.bench.planner_finds [--instances 200] [--seconds 30]
+    python -m tools.bench.planner_finds [--instances 200] [--evaluations 3000]
 
 An instance is built backwards.  Every stage gets a random engine and a time there that loads the engine moderately, and
 other times on the other engines, half of them shorter, which mislead a search for the fastest places.  The analysis of
@@ -85,7 +85,7 @@ def main() -> None:
     """Print a line for every way to plan."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--instances", type=int, default=200)
-    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--evaluations", type=int, default=3000)
     given = parser.parse_args()
     found, spent, seed, count = dict.fromkeys(WAYS, 0), dict.fromkeys(WAYS, 0.0), 0, 0
     while count < given.instances:
@@ -95,7 +95,7 @@ def main() -> None:
         count += 1
         for way, (solver, policy) in WAYS.items():
             options = PlanOptions(
-                solver=solver, policy=policy, time_limit=given.seconds, patience=0.0, explain=False, refine=False
+                solver=solver, policy=policy, evaluations=given.evaluations, explain=False, refine=False
             )
             started = time.process_time()
             found[way] += plan_with(pipeline, PLATFORM, MODE, options).verdict == "feasible"

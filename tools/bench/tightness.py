@@ -40,7 +40,7 @@ STEPS = 20
 """Quantiles of the random execution times, which are equally likely between nothing and the stated time."""
 
 
-OPTIONS = PlanOptions(solver="heft", time_limit=None, patience=0.0, explain=False, refine=False)
+OPTIONS = PlanOptions(solver="heft", evaluations=None, explain=False, refine=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,9 +182,9 @@ def random_book(seed: int) -> Book:
     """Return the book of a random pipeline, with thermal states and perhaps a lost GPU."""
     pipeline = pipeline_from_mapping(random_pipeline(seed), "walk.yaml")
     losses = ["gpu"] if Random(f"{seed}:loss").random() < 0.5 else []
-    quick: dict[str, Any] = {"solver": "heft", "refine": False, "cuts": False, "explain": False, "patience": 0.0}
+    quick: dict[str, Any] = {"solver": "heft", "refine": False, "cuts": False, "explain": False}
     thermal = ["cool", "warm"] if losses or pipeline.conditions else []
-    return make(pipeline, PLATFORM, modes=["MAXN"], thermal=thermal, losses=losses, time_limit=5.0, **quick)
+    return make(pipeline, PLATFORM, modes=["MAXN"], thermal=thermal, losses=losses, evaluations=500, **quick)
 
 
 def delicate_drive(book: Book, count: int, seed: int) -> tuple[Drive, int]:

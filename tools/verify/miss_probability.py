@@ -21,7 +21,7 @@ from socsched.planning.plan import ExecutionTimes, Plan
 from socsched.planning.schedulability.miss_probability import miss_probabilities
 from tools.bench.planner_finds import MODE, PLATFORM, instance
 
-OPTIONS = PlanOptions(solver="heft", time_limit=None, patience=0.0, explain=False, refine=False)
+OPTIONS = PlanOptions(solver="heft", evaluations=None, explain=False, refine=False)
 
 
 def plans(count: int) -> Iterator[Plan]:

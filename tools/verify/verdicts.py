@@ -42,7 +42,7 @@ PERIODS = (10, 20, 25, 40, 50, 100)
 FAR = "10 s"
 MARGIN = 1.02
 """Deadlines over the longest response seen; least demand over what is allowed in infeasible pipelines."""
-OPTIONS = PlanOptions(time_limit=6.0, patience=6.0)
+OPTIONS = PlanOptions(evaluations=1200)
 Document = dict[str, Any]
 
 

@@ -106,14 +106,14 @@ def cutter_of(
     """Return the search over the stages of `workload`, whole there, that may be cut.
 
     `known` remembers stages in units, `apart` the part of them that holds in every mode; stages not yet in units when
-    the `clock` runs out are `left`.
+    the guard rail of the `clock` is reached are `left`.
     """
     apart = {} if apart is None else apart
     known = {} if known is None else known
     cutter = Cutter(pipeline, workload.model, workload.policy, goals, workload.observed, workload.limits)
     for stage in pipeline.stages:
         if stage.name not in known:
-            if clock.over():
+            if clock.late():
                 cutter.left += (stage.name,) if stage.modelled else ()
                 continue
             if stage.name not in apart:
@@ -162,8 +162,7 @@ def cut_further(solution: Solution, cutter: Cutter, budget: int, clock: Clock = 
                     target = score(best, goals)
     notes = {name: _why_whole(each, clock) for name, each in cutter.stages.items() if name not in cuts}
     notes = {name: note for name, note in notes.items() if note} | dict.fromkeys(cutter.left, _LATE)
-    late = solution.search.late or clock.over()
-    search = replace(solution.search, complete=solution.search.complete and not late, late=late)
+    search = replace(solution.search, complete=solution.search.complete and not clock.over())
     solution = replace(solution, notes=notes, search=search)
     if not cuts:
         return replace(solution, search=_counted(solution, cutter.evaluated))
@@ -246,7 +245,7 @@ _LATE = "not evaluated before the time limit"
 
 def _why_whole(stage: Divisible, clock: Clock) -> str:
     """Return a note on the fastest cut between engines against the fastest place for the whole; "" without one."""
-    if clock.over():
+    if clock.late():
         return _LATE
     ways = segmentations(stage)
     times = {legs: time for legs in ways if (time := duration_ns(stage, legs)) is not None}

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from socsched.planning.clock import PER_SECOND, Clock, count
 from socsched.planning.mapping import grains
 from socsched.planning.mapping.jobs import Jobs
 from socsched.planning.mapping.overlaps import add_losses, losses_of
@@ -158,13 +159,33 @@ class Program(Jobs):
         self.model.minimize(expression)
         if floor // unit > 0:
             self.model.add(expression >= floor // unit)
+        return self._solved(expression, unit, objective, (seconds, seconds), workers, seed, floor)
+
+    def solve_within(self, clock: Clock, objective: str, seed: int) -> Answer:
+        """Minimise one objective with one worker, by an amount of work that the clock counts."""
+        expression, unit = self.objective(objective)
+        self.model.minimize(expression)
+        return self._solved(expression, unit, objective, (clock.left() / PER_SECOND, clock.seconds()), 1, seed, 0)
+
+    def _solved(
+        self,
+        expression: Any,
+        unit: int,
+        objective: str,
+        limits: tuple[float, float],
+        workers: int,
+        seed: int,
+        floor: int,
+    ) -> Answer:
+        """Return the answer within limits on deterministic time and on time (s)."""
         solver = self.cp.CpSolver()
-        solver.parameters.max_time_in_seconds = seconds
-        solver.parameters.max_deterministic_time = seconds
+        solver.parameters.max_deterministic_time, solver.parameters.max_time_in_seconds = limits
         solver.parameters.num_workers = workers
         solver.parameters.interleave_search = workers > 1
         solver.parameters.random_seed = seed
-        status = solver.solve(self.model, *([self._watched(solver, seconds)] if listening() else []))
+        status = solver.solve(self.model, *([self._watched(solver, min(limits))] if listening() else []))
+        spent = float(solver.response_proto.deterministic_time)
+        count(math.ceil(spent * PER_SECOND))
         names = {self.cp.OPTIMAL: "optimal", self.cp.FEASIBLE: "feasible", self.cp.INFEASIBLE: "infeasible"}
         name = names.get(status, "unknown")
         if name not in ("optimal", "feasible"):

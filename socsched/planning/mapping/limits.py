@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.mapping.cpsat import Program
 from socsched.planning.mapping.problem import Problem
 
 
-def conflict(problem: Problem, seconds: float = 2.0, seed: int = 0) -> tuple[str, ...]:
+def conflict(problem: Problem, clock: Clock = NO_CLOCK, seed: int = 0) -> tuple[str, ...]:
     """Return a minimal set of limits that cannot hold together, by deletion; () if infeasibility was not proved.
 
     The limits are those of requirements and budgets; a limit stays in the set unless the rest is infeasible without it.
@@ -16,17 +17,18 @@ def conflict(problem: Problem, seconds: float = 2.0, seed: int = 0) -> tuple[str
     """
     names = [need.name for need in problem.requirements if need.limit_ns is not None]
     names += [budget.name for budget in problem.budgets]
-    if not _infeasible(problem, names, seconds, seed):
+    each = clock.left() / (len(names) + 1)
+    if not _infeasible(problem, names, clock.next(each), seed):
         return ()
     kept = list(names)
     for name in names:
         rest = [other for other in kept if other != name]
-        if _infeasible(problem, rest, seconds, seed):
+        if _infeasible(problem, rest, clock.next(each), seed):
             kept = rest
     return tuple(kept)
 
 
-def _infeasible(problem: Problem, names: list[str], seconds: float, seed: int) -> bool:
+def _infeasible(problem: Problem, names: list[str], clock: Clock, seed: int) -> bool:
     kept = replace(
         problem,
         requirements=tuple(
@@ -35,4 +37,4 @@ def _infeasible(problem: Problem, names: list[str], seconds: float, seed: int) -
         budgets=tuple(budget for budget in problem.budgets if budget.name in names),
         objectives=("makespan",),
     )
-    return Program(kept).solve("makespan", seconds, 1, seed).status == "infeasible"
+    return Program(kept).solve_within(clock, "makespan", seed).status == "infeasible"

@@ -131,16 +131,12 @@ def _lanes(timeline: _Timeline, engine: str, available: int, count: int) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class Improved:
-    """The final mapping of an improvement, its score, mappings evaluated, and whether the search ran to its end.
-
-    `late`: the time limit ended it.
-    """
+    """The final mapping of an improvement, its score, mappings evaluated, and whether the search ran to its end."""
 
     mapping: dict[str, Cost]
     score: Score
     evaluated: int
     complete: bool
-    late: bool = False
 
 
 def improve(
@@ -165,7 +161,7 @@ def improve(
     position = idle = 0
     while idle < len(moves) and best[0] > enough:
         if evaluated >= budget or clock.over():
-            return Improved(mapping, best, evaluated, False, clock.over())
+            return Improved(mapping, best, evaluated, False)
         trial = {**mapping, **{cost.stage: cost for cost in moves[position]}}
         position, idle = (position + 1) % len(moves), idle + 1
         if _key(trial) in known:

@@ -8,12 +8,12 @@ latency.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from socsched.cost.cost import Cost, Segment
+from socsched.planning.clock import Clock
 from socsched.planning.cutting.divisible import Divisible, Leg, Legs
 from socsched.planning.cutting.segmentation import merge_neighbours
 from socsched.planning.mapping.cpsat import Program
@@ -160,7 +160,7 @@ def exact_mapping(
     workload: Workload,
     judged: Callable[[Mapping_, Mapping[str, Legs]], tuple[int, T] | None],
     known: int | None,
-    seconds: float,
+    clock: Clock,
     seed: int = 0,
     divided: Mapping[str, Divisible] | None = None,
 ) -> Exact[T]:
@@ -168,14 +168,14 @@ def exact_mapping(
 
     `judged` returns latency (ns) and candidate of a feasible mapping, None for any other; `known` is the latency of a
     feasible mapping found earlier.  Stages of `divided` may be mapped as legs, whose parts follow each other; these are
-    the second argument of `judged`.  Ends when no mapping can be better, none is left, or after `seconds`.
+    the second argument of `judged`.  Ends when no mapping can be better, none is left, or when the `clock` runs out.
     """
-    started, options = time.monotonic(), workload.options()
+    options = workload.options()
     problem = stage_problem(workload, divided)
     program, bound, tried = Program(problem), 0, 0
     best: T | None = None
-    while (left := seconds - (time.monotonic() - started)) > 0.05:
-        answer = program.solve("latency", left, 1, seed)
+    while not clock.over():
+        answer = program.solve_within(clock, "latency", seed)
         if answer.status == "infeasible":
             if known is not None:
                 return Exact("optimal", best, known, tried)
@@ -184,7 +184,7 @@ def exact_mapping(
                 None,
                 bound,
                 tried,
-                conflict(problem, left / (len(problem.requirements) + len(problem.budgets) + 2)) if not tried else (),
+                conflict(problem, clock) if not tried else (),
             )
         if answer.schedule is None:
             break

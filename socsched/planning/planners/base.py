@@ -10,7 +10,7 @@ from socsched.cost.cost import Cost
 from socsched.descriptor.limits import Json, Scalar
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
-from socsched.planning.clock import Clock
+from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.cutting.divisible import Divisible, Legs
 from socsched.planning.cutting.search import Cutter, cutter_of
 from socsched.planning.solution import solve
@@ -44,7 +44,7 @@ class Option:
 class Ask:
     """A pipeline on a platform in one mode, with all stages whole; `goals` as of `socsched plan --objective`.
 
-    `options`: all options of the planner; `seconds`: approximate limit on its time.
+    `options`: all options of the planner; `seconds`: approximate limit on its time; `clock`: on its work.
     """
 
     pipeline: Pipeline
@@ -52,6 +52,7 @@ class Ask:
     goals: tuple[str, ...]
     options: Mapping[str, Any]
     seconds: float
+    clock: Clock = NO_CLOCK
     _cutter: Cutter | None = None
     _rest: Mapping[str, Cost] | None = None
 
@@ -74,7 +75,7 @@ class Ask:
     def rest(self) -> dict[str, Cost]:
         """Return a mapping of all stages, whole, by socsched's own search: for stages a planner does not decide on."""
         if self._rest is None:
-            self._rest = solve(self.workload, self.goals, BUDGET, Clock.of(self.seconds / 2)).search.mapping
+            self._rest = solve(self.workload, self.goals, BUDGET, self.clock.part(0.5)).search.mapping
         return dict(self._rest)
 
     def some_networks(self, planner: str, most: int = 0) -> Mapping[str, Divisible]:

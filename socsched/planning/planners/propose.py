@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -14,6 +13,7 @@ from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.models.tiles import TILE
 from socsched.planning.candidate import assess_deployment, objectives, score
+from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.cutting.search import cutter_of
 from socsched.planning.cutting.work import Sliced
 from socsched.planning.deployment import Deployment, deploy
@@ -28,6 +28,9 @@ from socsched.planning.solution import Solution
 from socsched.planning.unplaceable import no_engine, unmappable_stages, unplaceable
 from socsched.planning.workload import NO_LIMITS, Limits, Unconnectable, Workload
 
+MOST = 60.0
+"""Largest limit (s) on the time of a planner."""
+
 
 def make_plan(
     planner: Planner,
@@ -40,7 +43,7 @@ def make_plan(
     work: WorkOf,
     profile: Profile | None = None,
     options: Mapping[str, str] | None = None,
-    time_limit: float | None = None,
+    clock: Clock = NO_CLOCK,
     limits: Limits = NO_LIMITS,
 ) -> Plan:
     """Return a planner's plan with its verdict; every mode is tried if `mode` is None or "auto", and the best kept.
@@ -51,17 +54,18 @@ def make_plan(
     goals, settings = objectives(objective), planner.settings(options or {})
     if policy not in POLICIES:
         raise UsageError(f"policy {policy!r} cannot be analysed", f"one of {', '.join(POLICIES)}")
-    graph, started, work = task_graph(pipeline), time.monotonic(), Sliced(work)
+    graph, work = task_graph(pipeline), Sliced(work)
     found: list[tuple[Solution, Proposal]] = []
     modes, refusals = modes_of(platform, mode), list[UsageError]()
-    for option in modes:
+    limit = min(max(clock.seconds(), 0.1), MOST) / len(modes)
+    for number, option in enumerate(modes):
         model = CostModel(platform, option, work, profile)
         if unmappable_stages(graph, model):
             continue
         workload = Workload.of(graph, model, policy, limits=limits)
-        left = 60.0 if time_limit is None else max(time_limit - (time.monotonic() - started), 0.1)
         try:
-            proposal = planner.propose(Ask(pipeline, workload, goals, settings, left / len(modes)))
+            mine = clock.part(1 / (len(modes) - number))
+            proposal = planner.propose(Ask(pipeline, workload, goals, settings, limit, mine))
             found.append((solution(proposal, goals), proposal))
         except UsageError as error:  # another mode may work
             refusals.append(error)

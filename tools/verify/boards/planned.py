@@ -91,7 +91,7 @@ def plan(
 ) -> Plan:
     """Return the plan of the chains on a board: every part on its engine, hand-overs and conversions as planned."""
     known = profile(board, mode, precision, chains)
-    options = PlanOptions(profile=known, cuts=False, refine=False, explain=False, time_limit=None)
+    options = PlanOptions(profile=known, cuts=False, refine=False, explain=False, evaluations=None)
     return plan_with(pipeline("-".join(chains), chains, period_ms, precision), board, mode, options)
 
 

@@ -39,11 +39,11 @@ class PlanOptions:
     search.  `evaluations`: the work of all searches, in mappings analysed, None for no limit but their own; the first
     of several takes a third at most.  `time_limit` (s) is a guard rail: a plan that it cut off says so
     (`solver.cut_off`), since it depends on the speed of the machine.  `cuts`: networks may be split between engines.
-    `refine`: plan again with simulated times.  `explain`: add conflicts, levers and uncertainties. `pins`:
-    STAGE=ENGINE, engines that stages must run on; `prefers`: engines that take the layers they support. `deadlines`: CHAIN=TIME, in place of those of
-    the pipeline.  `runtimes`: [ENGINE=]NAME, the programs to choose from on engines that have several.  `robust`:
-    every cost is taken at the upper end of its interval.  Caps on mean power (mW) and DRAM traffic (bytes/s) apply in
-    addition to those of the mode.
+    `refine`: plan again with simulated times.  `explain`: add conflicts, levers and uncertainties.  `pins`:
+    STAGE=ENGINE, engines that stages must run on; `prefers`: engines that take the layers they support.  `deadlines`:
+    CHAIN=TIME, in place of those of the pipeline.  `runtimes`: [ENGINE=]NAME, the programs to choose from on engines
+    that have several.  `robust`: every cost is taken at the upper end of its interval.  Caps on mean power (mW) and
+    DRAM traffic (bytes/s) apply in addition to those of the mode.
     """
 
     objective: str = "latency"

@@ -22,13 +22,13 @@ from socsched.planning.levers import verify_levers
 from socsched.planning.necessity import Proof
 from socsched.planning.plan import SCHEMA_VERSION, Plan, Task
 from socsched.planning.schedulability.high_level import judge_high_level
-from socsched.planning.search_report import ModeResult, OpenRequirement, SearchReport, gap
+from socsched.planning.search_report import TIME_LIMIT, ModeResult, OpenRequirement, SearchReport, gap
 from socsched.planning.solution import Solution
 from socsched.planning.verdict import overrun
 from socsched.planning.workload import Workload
 
-SPENT, TIME_LIMIT = "budget used up", "time limit"
-"""Status of a search that its budget ended, or the guard rail on its time."""
+SPENT = "budget used up"
+"""Status of a search that its budget ended."""
 
 
 def write_plan(

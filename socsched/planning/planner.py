@@ -106,9 +106,9 @@ def draft_plan(
     rail is reached.  With the `solver` cpsat, or auto where OR-Tools is installed, the rest of the work goes into a
     proof, or a better mapping.  `observed`: times from a simulation of an earlier plan; `limits`: caps in addition to
     the mode's; `explain` adds conflicts and levers, which take a while; `known` keeps costs from one plan of the
-    pipeline on the platform to the next; `otherwise` is called where no feasible plan was found and no bound rules one out, or
-    the plan found is not proved at the high level of criticality, with the modes that may have one, that of the best
-    mapping first, and a draft that it returns replaces this one.
+    pipeline on the platform to the next; `otherwise` is called where no feasible plan was found and no bound rules one
+    out, or the plan found is not proved at the high level of criticality, with the modes that may have one, that of the
+    best mapping first, and a draft that it returns replaces this one.
     Where no plan is found with a frame waiting at every stage that states no queue, deeper queues are tried.
 
     The verdict is "infeasible" only with a proof (`solver.proof`), "undecided" if no mapping was found that meets

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from socsched.descriptor.limits import Amount, Json, Line, LongLine, Number, Objectives, Setting
 from socsched.planning.necessity import Proof
 
+TIME_LIMIT = "time limit"
+"""Status of a search that a limit on time ended."""
 IMPORTED = "imported"
 """`SearchReport.name` of a plan that describes a recording: nothing was searched for."""
 
@@ -83,6 +85,11 @@ class SearchReport:
     decide: tuple[LongLine, ...] | None = None
     chosen: Mapping[Line, Mapping[Line, Amount]] | None = None
     cut_off: bool | None = None
+
+    @property
+    def cut_short(self) -> bool:
+        """Return whether a limit on time ended the search, as plans of versions before 0.2 say by their `status`."""
+        return bool(self.cut_off) or self.status == TIME_LIMIT
 
 
 def gap(value: float | None, bound: float | None) -> float | None:

@@ -8,7 +8,7 @@ contribution of all others is given next to it.  A conversion counts towards whi
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from socsched.planning.evidence import Bandwidth, Power
@@ -133,12 +133,16 @@ def diff(a: Plan, b: Plan, allowed: float, weaker: Collection[str] = ()) -> Plan
     """Compare plans; a figure of `b` regresses when it exceeds that of `a` by more than the ratio `allowed`.
 
     A worse verdict, a bound that no longer exists and a weaker requirement are regressions too, the latter unless
-    `weaker` names it (`RequirementChange.named`).
+    `weaker` names it (`RequirementChange.named`).  Of a plan whose search a limit on time cut off, figures depend on
+    the speed of the machine: they are no regressions, and neither is that such a `b` is not proved.
     """
     found, asked = moves(a, b), requirement_changes(a, b)
     worse = (f"verdict {a.verdict} → {b.verdict}",) if _worse_verdict(a, b) else ()
     weak = tuple(change for change in asked if change.sense == "weaker" and not change.named(weaker))
-    return PlanDiff(tuple(_changes(a, b)), asked, found, tuple(_figures(a, b, allowed, found)), worse, weak)
+    figures = tuple(_figures(a, b, allowed, found))
+    if any(plan.solver.cut_short for plan in (a, b)):
+        figures = tuple(replace(figure, regressed=False, because="") for figure in figures)
+    return PlanDiff(tuple(_changes(a, b)), asked, found, figures, worse, weak)
 
 
 def moves(a: Plan, b: Plan) -> tuple[Move, ...]:
@@ -165,6 +169,9 @@ def _changes(a: Plan, b: Plan) -> Iterator[str]:
         # a worse verdict is a regression and reported as such
         if old != new and not (name == "verdict" and _worse_verdict(a, b)):
             yield f"{name}: {old} → {new}"
+    for name, plan in (("A", a), ("B", b)):
+        if plan.solver.cut_short:
+            yield f"the search for {name} was cut off by a limit on time: worse figures are no regressions"
     old, new = (plan.tool.get("version", "?") for plan in (a, b))
     if old != new:
         yield f"made by socsched {old} → {new}"
@@ -180,7 +187,8 @@ def _changes(a: Plan, b: Plan) -> Iterator[str]:
 
 
 def _worse_verdict(a: Plan, b: Plan) -> bool:
-    return ORDER.get(b.verdict, 1) > ORDER.get(a.verdict, 1)
+    unproved = b.solver.cut_short and b.verdict != "infeasible"  # a proof holds whatever ended the search
+    return ORDER.get(b.verdict, 1) > ORDER.get(a.verdict, 1) and not unproved
 
 
 def _figures(a: Plan, b: Plan, allowed: float, found: tuple[Move, ...]) -> Iterator[Figure]:

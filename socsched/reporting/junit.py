@@ -91,6 +91,9 @@ def _proved(suite: Node, plan: Plan) -> None:
     names += ["DRAM traffic"] if plan.bandwidth.cap_gbps else []
     names += ["DRAM capacity"] if plan.memory.capacity_bytes else []
     chains = {f"deadline of chain {chain.name}": chain for chain in plan.chains}
+    for line in view_model.cut_off(plan):
+        case = ElementTree.SubElement(suite, "testcase", classname="socsched.plan", name="search", time="0")
+        ElementTree.SubElement(case, "skipped", message=line)
     for name in dict.fromkeys([*names, *broken]):
         case = ElementTree.SubElement(suite, "testcase", classname="socsched.plan", name=name, time="0")
         if name in broken:

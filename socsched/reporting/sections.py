@@ -56,7 +56,12 @@ def verdict(plan: Plan, result: Result) -> str:
             lines
             + "".join(
                 element("li", escape(line))
-                for line in (*view_model.conditions(plan), *view_model.proof(plan), *view_model.undecided(plan))
+                for line in (
+                    *view_model.cut_off(plan),
+                    *view_model.conditions(plan),
+                    *view_model.proof(plan),
+                    *view_model.undecided(plan),
+                )
             ),
         ),
         class_=f"verdict {'good' if good else 'no'}",

@@ -28,7 +28,7 @@ def render(plan: Plan, trace: Trace | None, result: Mapping[str, Any], slacks: S
     lines = [f"## {mark} {plan.pipeline} on {plan.platform}, mode {plan.mode}", ""]
     simulated = f"{trace.kind.capitalize()}: {seen.told()}." if trace else ""
     lines.append(f"Plan: **{plan.verdict}**. {simulated or 'Nothing to simulate: a stage has no engine.'}")
-    if rests := [*view_model.proof(plan), *view_model.undecided(plan)]:
+    if rests := [*view_model.cut_off(plan), *view_model.proof(plan), *view_model.undecided(plan)]:
         lines += ["", *(f"- {plain(line)}" for line in rests)]
     if short := [one.told() for one in slacks if one.short]:
         lines += ["", *(f"- ❌ {plain(line)}" for line in short)]

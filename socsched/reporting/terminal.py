@@ -197,7 +197,7 @@ def _violation(item: Violation, proved: bool) -> RenderableType:
 
 def plan_view(plan: Plan) -> RenderableType:
     """Return everything that `socsched plan` prints."""
-    undecided = view_model.undecided(plan)
+    undecided = [*view_model.cut_off(plan), *view_model.undecided(plan)]
     if not plan.tasks:
         rests = (Text(f"  {line}") for line in (*view_model.proof(plan), *undecided))
         return Group(verdict(plan), *rests, Text(""), violations(plan), conflicts(plan))

@@ -242,6 +242,13 @@ def proof(plan: Plan) -> list[str]:
     return [*lines, *([f"and {more} more necessary conditions: solver.proof in plan.json"] if more > 0 else [])]
 
 
+def cut_off(plan: Plan) -> list[str]:
+    """Return that a limit on time ended the search for a plan, a line; nothing for other plans."""
+    if not plan.solver.cut_short:
+        return []
+    return ["a limit on time cut the search off: another run may give another plan, and no figure is a regression"]
+
+
 def undecided(plan: Plan) -> list[str]:
     """Return the gaps of an undecided plan and what would decide it, a line each; nothing for other plans."""
     lines = []

@@ -31,7 +31,7 @@ REPORT = SearchReport(
     options={"on": True, "share": 0.5, "n": 1, "s": ""}, facts={"steps": [1, {"b": None}]}, rounds=2,
     fixed_point=False, compared_latency_ns={"heft": 9}, portfolio=("list search under edf",),
     found_by="CP-SAT under fp", open=(OpenRequirement("drive", 9, 7, 8, "ns"),), decide=("more time",),
-    chosen={"drive": {"queue": 2}},
+    chosen={"drive": {"queue": 2}}, cut_off=True,
 )  # fmt: skip
 
 

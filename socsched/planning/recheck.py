@@ -26,8 +26,8 @@ from socsched.planning.schedulability.tasks import Response, rt_tasks
 SECOND = 10**9
 ELSEWHERE = "another mapping of the pipeline may do"
 UNCHECKED = (
-    "accuracy, memory, jobs that an engine keeps loaded and the criticality of chains follow from pipeline and "
-    "platform, not from the plan"
+    "accuracy, memory and jobs that an engine keeps loaded follow from pipeline and platform, not from the tasks of "
+    "the plan"
 )
 """What `recheck` takes from the file."""
 
@@ -49,7 +49,7 @@ class Recheck:
 
 def recheck(plan: Plan) -> Recheck:
     """Return the verdict on a plan: feasible if every requirement is proved, infeasible if one cannot be met."""
-    timed, changed = with_worst_times(plan)
+    timed, changed = with_worst_times(with_limits(plan))
     gaps = outside(timed)
     needed = tuple(_necessities(timed))
     verdict: Verdict = "infeasible" if needed else "undecided"
@@ -69,10 +69,29 @@ def recheck(plan: Plan) -> Recheck:
     known = {violation.requirement for violation in violated}
     unproved = tuple(violation for violation in _unproved(timed, whole) if violation.requirement not in known)
     if not needed and not unproved and _bounded(timed, whole.tight):
-        judged = judge_high_level(replace(judged, verdict="feasible"))
+        judged = judge_high_level(replace(judged, verdict="feasible"), hard_chains(plan))
     chains = tuple(_chain(timed, chain, whole) for chain in timed.chains)
     judged = replace(judged, chains=chains, violations=(*judged.violations, *unproved))
     return Recheck(without_contradictions(judged), plan.verdict, (), changed, whole.tight)
+
+
+def with_limits(plan: Plan) -> Plan:
+    """Return a plan whose chains have the limits that were asked for, where those of the chains are looser."""
+    asked = {(one.subject, one.kind): int(one.value) for one in plan.requirements if one.value is not None}
+
+    def limited(chain: ChainResult) -> ChainResult:
+        subject = f"chain {chain.name}"
+        deadline = min(chain.deadline_ns, asked.get((subject, "deadline"), chain.deadline_ns))
+        ages = [age for age in (chain.max_age_ns, asked.get((subject, "max age"))) if age is not None]
+        return replace(chain, deadline_ns=deadline, max_age_ns=min(ages, default=None))
+
+    return replace(plan, chains=tuple(map(limited, plan.chains)))
+
+
+def hard_chains(plan: Plan) -> frozenset[str]:
+    """Return the chains that were asked for as hard."""
+    hard = (one.subject for one in plan.requirements if one.kind == "criticality" and one.names == ("hard",))
+    return frozenset(subject.removeprefix("chain ") for subject in hard if subject.startswith("chain "))
 
 
 def with_worst_times(plan: Plan) -> tuple[Plan, tuple[str, ...]]:

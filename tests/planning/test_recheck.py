@@ -17,6 +17,7 @@ from socsched.cost.cost import Segment
 from socsched.planning.necessity import Necessity, Proof
 from socsched.planning.plan import ChainResult, Level, Plan, PlannedEngine, PlannedSensor, Throttle
 from socsched.planning.recheck import recheck
+from socsched.planning.requirements import Requirement
 from socsched.planning.schedulability.coverage import CHECKED, FIELDS, NO_EFFECT, outside
 from socsched.planning.search_report import SearchReport
 from socsched.planning.task import ExecutionTimes, Task
@@ -271,6 +272,20 @@ def test_a_chain_without_a_bound_is_not_met() -> None:
     looped = changed(sampled(deadline_ns=32_000 * US, max_age_ns=None), "tasks", "ctl", closed_by="ctl")
     found = recheck(looped).plan
     assert (found.verdict, found.chains[0].bound_ns) == ("undecided", None)
+
+
+def test_chains_are_held_to_what_was_asked() -> None:
+    """Looser limits of a chain than those that the plan was asked for do not count; a hard chain loses no frame."""
+    deadline = Requirement("chain c", "deadline", 5_000 * US)
+    assert recheck(small()).plan.verdict == "feasible"
+    late = recheck(replace(small(), requirements=(deadline,))).plan
+    assert (late.verdict, late.chains[0].deadline_ns) == ("undecided", 5_000 * US)
+    old = recheck(replace(small(), requirements=(Requirement("chain c", "max age", 5_000 * US),))).plan
+    assert [v.requirement for v in old.violations] == ["data age of chain c"]
+    mixed = changed(small(), "tasks", "b", criticality="hard", high_ns=800 * US)
+    lossy = replace(mixed, requirements=(Requirement("chain d", "criticality", names=("hard",)),))
+    assert recheck(mixed).plan.verdict == "feasible"
+    assert "f, in hard chain d, is firm" in recheck(lossy).plan.violations[0].requirement
 
 
 def test_an_engine_that_lingers_makes_work_wait_beyond_the_bounds_of_the_file() -> None:

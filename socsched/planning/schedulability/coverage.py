@@ -12,6 +12,7 @@ from itertools import pairwise
 from socsched.cost.cost import Segment
 from socsched.descriptor.contention import ContentionChoice
 from socsched.planning.plan import ChainResult, Level, Plan, PlannedEngine, PlannedSensor, Throttle, Transition
+from socsched.planning.requirements import Requirement
 from socsched.planning.schedulability.tasks import components, rt_tasks, timer_jitter
 from socsched.planning.task import ExecutionTimes, Task
 
@@ -21,7 +22,7 @@ MODELLED, RECOMPUTED, CHECKED, NO_EFFECT = "modelled", "recomputed", "checked", 
 
 FIELDS: Mapping[type, Mapping[str, str]] = {
     Plan: {
-        MODELLED: "sensors dram_bandwidth contention",
+        MODELLED: "sensors dram_bandwidth contention requirements",
         RECOMPUTED: "verdict chains violations",
         CHECKED: "policy engines tasks throttle",
         NO_EFFECT: "platform mode pipeline transitions power bandwidth memory solver inputs base_mw"
@@ -45,6 +46,7 @@ FIELDS: Mapping[type, Mapping[str, str]] = {
     Segment: {MODELLED: "time_ns fixed_ns bytes", CHECKED: "engine lanes hold", NO_EFFECT: "name"},
     ExecutionTimes: {MODELLED: "values_ns interpolate"},
     ContentionChoice: {MODELLED: "model parameters engines"},
+    Requirement: {MODELLED: "subject kind value names"},
     ChainResult: {
         MODELLED: "deadline_ns max_age_ns",
         RECOMPUTED: "bound_ns terms test",

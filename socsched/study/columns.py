@@ -70,7 +70,7 @@ RESULTS = (
     Column("worst_response_p99_ns", "int", "99th percentile of its response times over all runs"),
     Column("worst_response_max_ns", "int", "largest of them"),
     Column("worst_response_share", "float", "the largest over the deadline"),
-    Column("data_age_max_ns", "int", "largest data age at the end of any chain"),
+    Column("data_age_max_ns", "int", "largest reduced data age at the end of any chain"),
     Column("power_mw", "float", "mean simulated power"),
     Column("power_peak_mw", "float", "largest simulated power"),
     Column("energy_mj_per_round", "float", "simulated energy per longest period of a chain"),

@@ -168,6 +168,8 @@ def report_error(document: Document, model: type[BaseModel], detail: Any) -> Non
     # Parts in angle brackets name the form of a value that may be written in several.
     path: Path = tuple(part for part in detail["loc"] if part != "[key]" and str(part)[:1] + str(part)[-1:] != "<>")
     kind = detail["type"]
+    if kind == "extra_forbidden" and path[-1:] != detail["loc"][-1:]:
+        path = (*path, detail["loc"][-1])  # a field that is called so
     if kind == "missing":
         document.report(path, f"required field is missing{_description(model, path)}")
     elif kind == "extra_forbidden":

@@ -190,3 +190,11 @@ def test_any_bytes_give_data_or_findings(raw: bytes) -> None:
         assert error.findings and all(finding.line >= 1 and finding.column >= 1 for finding in error.findings)
     else:
         assert isinstance(document.data, dict)
+
+
+def test_an_unknown_field_whose_name_is_in_angle_brackets_is_reported(tmp_path: Path) -> None:
+    from socsched.descriptor.taskset import load_taskset
+
+    (tmp_path / "t.json").write_text('{"name": "x", "tasks": [{"period": 10, "wcet": 1}], "<script>": 1}')
+    with pytest.raises(DescriptorError, match="<script>: unknown field"):
+        load_taskset(tmp_path / "t.json")

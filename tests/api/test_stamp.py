@@ -67,8 +67,13 @@ def test_every_option_that_decides_a_plan_is_in_it() -> None:
     # budgets end a search, and what ended it is in the plan; planners and their settings, and profiles, are below
     others = {"time_limit", "patience", "explain", "profile", "planner", "settings"}
     assert {field.name for field in fields(PlanOptions)} - set(named) - others <= {"evaluations", "budget", "effort"}
-    plan = plan_with("pointpillars", BOARD, MODE, PlanOptions(**FAST, planner="axonn", settings={"share": "0.7"}))
-    assert "--planner axonn -O share=0.7" in plan.tool["options"]
+    plan = plan_with(
+        "pointpillars",
+        BOARD,
+        MODE,
+        PlanOptions(**FAST, planner="axonn", settings={"share": "0.7", "stage": "backbone"}),
+    )
+    assert "--planner axonn -O share=0.7 -O stage=backbone" in plan.tool["options"]
 
 
 def test_a_usual_plan_names_no_options_and_equal_plans_no_difference() -> None:

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from socsched.planning.plan import Plan
+from socsched.planning.search_report import OpenRequirement
 from socsched.reporting import summary, why
 from socsched.trace.trace import Trace
 from socsched.trace.why import Why
@@ -70,3 +71,10 @@ def test_a_frame_that_went_as_planned_needs_no_sentence(plan: Plan, trace: Trace
     planned: Any = tuple(part for part in found.parts if part.kind in ("execution", "conversion"))
     assert why.main_cause(replace(found, parts=planned)) == ""
     assert why.main_cause(found).startswith("Main cause: ")
+
+
+def test_the_summary_of_an_undecided_plan_gives_the_gap_of_each_requirement(plan: Plan) -> None:
+    gap = OpenRequirement("deadline of chain lidar-detection", 120_000_000, 70_000_000, 100_000_000, "ns")
+    open_ = replace(plan, verdict="undecided", solver=replace(plan.solver, open=(gap,)))
+    text = summary.render(open_, None, {})
+    assert "lidar-detection: 120 ms proved" in text and "20 ms more than 100 ms" in text and "below 70 ms" in text

@@ -36,12 +36,14 @@ def show(output: Output, make: Callable[[], Study], folder: Path | None) -> int:
     """Make a study of acceptance ratios, write and print it, and return the exit code."""
     from socsched.errors import EXIT_OK
     from socsched.literature.studies import acceptance
+    from socsched.literature.studies.saved import save_study
     from socsched.reporting.terminal import console
 
     ready_to_write(folder=folder)
     found = make()
     if folder:
-        for path in acceptance.save(folder, found):
+        parts = acceptance.document(found), acceptance.figure(found), acceptance.lines(found)
+        for path in save_study(folder, found.name, *parts):
             output.note(f"wrote {path}")
     output.result(acceptance.document(found), lambda: console(terminal_width()).print(acceptance.view(found)))
     return EXIT_OK

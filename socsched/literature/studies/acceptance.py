@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from random import Random
 from typing import Any
 
 from rich.console import Group, RenderableType
 
 from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
-from socsched.errors import InputError
-from socsched.files import write_file
 from socsched.planning.schedulability.published.choose import problems
 from socsched.planning.schedulability.published.model import SchedulabilityTest
 from socsched.planning.schedulability.published.registry import tests
@@ -31,7 +27,6 @@ from socsched.reporting.terminal import table
 
 Tasks = Sequence[PeriodicTask]
 Draw = Callable[[Random, float], list[PeriodicTask]]
-SCHEMA_VERSION = "1"
 SHORTEST, LONGEST, UNIT = 10_000, 100_000, 1_000
 RED, ORANGE, GREEN, BLUE, VIOLET, GREY = "#c0392b", "#d68910", "#1e8449", "#1f618d", "#6c3483", "#626567"
 WIDTH, HEIGHT, LEFT, TOP, LINE = 560, 250, 52, 34, 15
@@ -224,7 +219,6 @@ def study(name: str, panels: Sequence[Panel], sets: int, seed: int) -> Study:
 def document(found: Study) -> dict[str, Any]:
     """Return the study as data."""
     return {
-        "schema_version": SCHEMA_VERSION,
         "study": found.name,
         "sets": found.sets,
         "seed": found.seed,
@@ -312,18 +306,3 @@ def _panel(panel: Panel, counts: Sequence[Sequence[int]], sets: int) -> str:
         body += element("line", x1=LEFT, x2=LEFT + 28, y1=y - 4, y2=y - 4, **style)
         body += text(curve.label, LEFT + 34, y, font_size=11)
     return body
-
-
-def save(folder: Path, found: Study) -> list[Path]:
-    """Write NAME.json, NAME.csv and NAME.svg into a folder and return their paths; InputError if that fails."""
-    parts = {
-        "json": json.dumps(document(found), indent=2) + "\n", "csv": lines(found), "svg": figure(found) + "\n",
-    }  # fmt: skip
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        written = [folder / f"{found.name}.{suffix}" for suffix in parts]
-        for path, content in zip(written, parts.values(), strict=True):
-            write_file(path, content)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written: {error.strerror}", "choose a writable folder") from None
-    return written

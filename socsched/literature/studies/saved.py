@@ -11,13 +11,14 @@ from socsched.errors import unwritable
 from socsched.files import write_file
 
 
-def save_study(folder: Path, subject: str, document: Mapping[str, Any], figure: str = "") -> list[Path]:
-    """Write ``SUBJECT.json``, and ``SUBJECT.svg`` if there is a figure, and return their paths.
+def save_study(folder: Path, subject: str, document: Mapping[str, Any], figure: str = "", rows: str = "") -> list[Path]:
+    """Write ``SUBJECT.json``, ``SUBJECT.svg`` if there is a figure, ``SUBJECT.csv`` of `rows`, and return their paths.
 
     Raises InputError or MachineError if the folder cannot be written.
     """
     content = {f"{subject}.json": json.dumps({"schema_version": "1", **document}, indent=2)}
     content |= {f"{subject}.svg": figure} if figure else {}
+    content |= {f"{subject}.csv": rows.removesuffix("\n")} if rows else {}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in content.items():

@@ -65,7 +65,7 @@ def test_a_study_writes_the_same_counts_in_every_form(tmp_path: Path, capsys: py
     arguments = ["study", "mixed-criticality", "--sets", "4", "--tasks", "6", "--seed", "3", "--json", "-q"]
     assert run([*arguments, "-o", str(tmp_path / "study")]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert json.loads((tmp_path / "study" / "mixed-criticality.json").read_text()) == shown
+    assert json.loads((tmp_path / "study" / "mixed-criticality.json").read_text()) == {"schema_version": "1", **shown}
     (panel,) = shown["panels"]
     rows = list(csv.DictReader((tmp_path / "study" / "mixed-criticality.csv").read_text().splitlines()))
     counts = {(row["test"], float(row["load"])): int(row["accepted"]) for row in rows}

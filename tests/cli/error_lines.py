@@ -271,6 +271,10 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("fleet {root}/tiny.yaml --engine ray --address nonsense", "declares no fleet"),
     ],
     "study": [
+        ("study acceptance --sets 5 -o {root}/broken.yaml", "broken.yaml"),
+        ("study mixed-criticality --share 150%", "150%"),
+        ("study mixed-criticality --factor 0.5", "0.5"),
+        ("study mixed-criticality -o {root}/broken.yaml", "broken.yaml"),
         ("study policies nothing -p host", "nothing"),
         ("study policies pointpillars", "socsched study policies pointpillars -p PLATFORM"),
         ("study policies pointpillars -p nowhere", "nowhere"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command("acceptance", short_help="Compare what schedulability tests accept, against utilisation.")
 @click.option("--sets", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Task sets per load.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the task sets.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the task sets.")
 @folder_option
 @output_options
 @click.pass_obj

@@ -23,7 +23,7 @@ from socsched.literature.cli.acceptance import show
     show_default=True,
     help="Probability that a task is of high criticality.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the task sets.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the task sets.")
 @folder_option
 @output_options
 @click.pass_obj

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from socsched.planning.simulation_feedback import Observed
 
 
-EVALUATIONS = 6000
-"""Default budget of all searches."""
+EVALUATIONS = 6144
+"""Default budget of the longest search."""
+LEAST, FACTOR = 12, 8
+"""The least budget of searches, and the ratio of one to the next in their series."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class PlanOptions:
 
 
 BEFORE_OTHERS = 1 / 3
-"""Share of the budget for the first search where others follow one without a feasible plan."""
+"""Share of the budget for a list search, which others may follow."""
 FIRST = 0.7
 """Share of the budget for the first plan when further plans follow from its simulation."""
 
@@ -124,11 +126,64 @@ def plan_with(
     from socsched.planning.clock import Clock
     from socsched.planning.plan_writer import cut_off
 
-    tried: list[str] = []
-    clock = Clock.of(options.evaluations, options.time_limit)
-    plan = _searched(pin_stages(loaded, board, options.pins), board, mode, options, known, tried, clock)
-    plan = without_contradictions(undecided(cut_off(plan, clock), tried, options))
+    clock = Clock.of(None, options.time_limit)
+    pinned = pin_stages(loaded, board, options.pins)
+    known = known_costs(board, options) if known is None else known
+    found = _widened(pinned, board, mode, options, known, clock)
+    plan = found.finished(clock) if options.explain else found.plan
+    plan = without_contradictions(undecided(cut_off(plan, clock), found.tried, options))
     return stamped(plan, loaded, board, mode, options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A plan of searches, the draft that it is a refinement of, and the names of the searches tried."""
+
+    plan: Plan
+    draft: Draft
+    tried: Sequence[str]
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Return the key that orders plans; smaller is better.  Values of latency are simulated if `refine` is set."""
+        return self.plan.verdict != "feasible", float(self.plan.solver.value or 0)
+
+    def finished(self, clock: Clock) -> Plan:
+        """Return the plan with its uncertainty, which has a budget of its own."""
+        from socsched.planning.planner import EXPLAINED
+
+        if not self.plan.tasks:
+            return self.plan
+        return replace(self.plan, uncertainty=self.draft.finished(clock.next(EXPLAINED)).uncertainty)
+
+
+def _widened(
+    pipeline: Pipeline, board: Platform, mode: str | None, options: PlanOptions, known: Known, clock: Clock
+) -> _Found:
+    """Return the best plan of searches with ever larger budgets, each `FACTOR` times the one before.
+
+    A larger budget divides its evaluations otherwise, and what is better by estimate may be worse by simulation; so a
+    search with all smaller budgets before it is what makes a longer one never worse.  The series ends where a budget
+    was not used up: a larger one would find the same.
+    """
+    if options.evaluations is None:
+        return _searched(pipeline, board, mode, options, known, clock)
+    budgets = [LEAST]
+    while budgets[-1] * FACTOR <= options.evaluations:
+        budgets.append(budgets[-1] * FACTOR)
+    quick, best = replace(options, explain=False), None
+    for budget in budgets[:-1]:
+        found = _searched(pipeline, board, mode, quick, known, clock.afresh(budget))
+        settled = not clock.spent
+        if clock.cut_off or (settled and found.plan.verdict == "feasible"):
+            return found if best is None else min(found, best, key=lambda one: one.rank)
+        if found.plan.verdict == "feasible" and (best is None or found.rank <= best.rank):
+            best = found
+        if settled or found.plan.verdict == "infeasible":
+            break
+    last = budgets[-1]
+    found = _searched(pipeline, board, mode, quick if best else options, known, clock.afresh(last))
+    return found if best is None or found.rank <= best.rank else best
 
 
 def _searched(
@@ -136,18 +191,16 @@ def _searched(
     board: Platform,
     mode: str | None,
     options: PlanOptions,
-    known: Known | None,
-    tried: list[str],
+    known: Known,
     clock: Clock,
-) -> Plan:
-    """Return the plan of the searches that options ask for, whose names are added to `tried`, by the `clock`."""
+) -> _Found:
+    """Return the plan of the searches that options ask for, within the work of `clock`, without its uncertainty."""
     from socsched.api.portfolio import Member, first_feasible, members
     from socsched.models.work import stage_work
     from socsched.planning.planner import draft_plan
     from socsched.planning.simulation_feedback import NOTHING
     from socsched.planning.workload import Limits
 
-    known = known_costs(board, options) if known is None else known
     profile = known.profile
     if options.prefers:
         from socsched.planning.cutting.prefer import with_preferences
@@ -157,9 +210,8 @@ def _searched(
         pipeline = with_preferences(pipeline, known.model(chosen), preferences)
 
     first_member, *others = members(options)
-    tried.append(first_member.name)
-    whole = clock
-    clock = whole.part(BEFORE_OTHERS) if others else whole
+    tried, whole = [first_member.name], clock
+    clock = whole.part(BEFORE_OTHERS) if first_member.solver == "heft" else whole
 
     def make(
         mode: str | Sequence[str] | None,
@@ -205,7 +257,7 @@ def _searched(
     used = next((m for m in others if m.name == first.plan.solver.found_by), first_member)
     clock = clock if used is first_member else whole
     if not options.refine or not first.plan.tasks:
-        return first.finished(clock) if options.explain else first.plan
+        return _Found(first.plan, first, tried)
     from socsched.api.refinement import refine
     from socsched.models.parts import PART
     from socsched.planning.choices import deepened
@@ -220,10 +272,7 @@ def _searched(
         return drafts[-1].plan
 
     refined = refine(first.plan, again if used.solver in ("heft", "auto") and not exact else None, clock)
-    if not options.explain:
-        return refined
-    kept = next(draft for draft in drafts if draft.plan.tasks == refined.tasks)
-    return replace(refined, uncertainty=kept.finished(clock).uncertainty)
+    return _Found(refined, next(draft for draft in drafts if draft.plan.tasks == refined.tasks), tried)
 
 
 def known_costs(board: Platform, options: PlanOptions) -> Known:

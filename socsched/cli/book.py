@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from socsched.api.planning import EVALUATIONS
+from socsched.api.planning import EVALUATIONS, LEAST
 from socsched.cli.names import ENGINE
 from socsched.cli.options import (
     Number,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--evaluations",
-    type=click.IntRange(1),
+    type=click.IntRange(LEAST),
     default=EVALUATIONS,
     show_default=True,
     help="Budget of the search of one cell, in mappings analysed.",
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     type=Number(0.1),
     help="Guard rail in seconds on the search of one cell; a plan that it cut off says so.  [default: none]",
 )
-@click.option("--workers", type=click.IntRange(1), help="Number of cores to use; default: all.")
+@click.option("--workers", type=click.IntRange(LEAST), help="Number of cores to use; default: all.")
 @click.option(
     "-o",
     "--output",

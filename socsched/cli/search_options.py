@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from socsched.api.planning import EVALUATIONS
+from socsched.api.planning import EVALUATIONS, LEAST
 from socsched.cli.names import PIN
 from socsched.cli.options import Number, Quantity, planning_options
 
@@ -86,7 +86,7 @@ _SEARCH = (
     click.option("--bandwidth-cap", type=Quantity("bandwidth"), help="Limit on DRAM traffic, such as 50GB/s."),
     click.option(
         "--evaluations",
-        type=click.IntRange(1),
+        type=click.IntRange(LEAST),
         default=EVALUATIONS,
         show_default=True,
         help="Budget of all searches, in mappings analysed: the same plan on every machine.",

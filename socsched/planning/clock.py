@@ -31,10 +31,11 @@ def count(evaluations: int) -> None:
 
 @dataclass(slots=True)
 class _Guard:
-    """An instant on the monotonic clock (s), and whether a search was ended by it."""
+    """An instant on the monotonic clock (s), and whether a search was ended by it, or by its budget."""
 
     until: float = math.inf
     passed: bool = False
+    spent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,9 @@ class Clock:
 
     def over(self) -> bool:
         """Return whether the budget is used up, or the guard rail reached before it."""
-        return _COUNTER.work >= self.end or self.late()
+        ended = _COUNTER.work >= self.end
+        self._guard.spent |= ended
+        return ended or self.late()
 
     def part(self, share: float) -> Clock:
         """Return the clock of a step that may take this share of the evaluations left."""
@@ -81,6 +84,16 @@ class Clock:
     def limited(self) -> bool:
         """Return whether there is a budget."""
         return math.isfinite(self.end)
+
+    @property
+    def spent(self) -> bool:
+        """Return whether a budget ended a step, so that a larger one may lead elsewhere; see `afresh`."""
+        return self._guard.spent
+
+    def afresh(self, evaluations: float) -> Clock:
+        """Return the clock of a further search, which has not spent anything yet."""
+        self._guard.spent = False
+        return self.next(evaluations)
 
     @property
     def cut_off(self) -> bool:

@@ -46,6 +46,8 @@ PROVING = 0.9
 """The same share where a solver is to use up the budget."""
 SHALLOW = 0.7
 """Share of the budget for queues of one frame, where deeper ones may be chosen."""
+EXPLAINED = 2000
+"""Evaluations for conflicts and levers, whatever the search took."""
 PROOF = 6000
 """Evaluations for a proof without a budget."""
 __all__ = [
@@ -196,14 +198,15 @@ def draft_plan(
         found = otherwise(open_modes)
         if found is not None:
             return found
+    if "energy" in goals and (explain or best.candidate.verdict == "feasible"):
+        best = replace(best, notes=_joined(best.notes, refusals(best.candidate)))
     if not explain:
         return Draft(write_plan(best, solutions, goals, None, pipeline), best, goals[0])
+    clock = clock.next(EXPLAINED) if clock.limited else clock
     best, conflicts = _conflicts(best, goals, clock.part(SEARCH))
     if best.candidate.verdict == "feasible":
         solutions = [best if s.candidate.deployment.workload is _load(best) else s for s in solutions]
         best, solutions = _chosen(best, solutions, goals)
-    if "energy" in goals:
-        best = replace(best, notes=_joined(best.notes, refusals(best.candidate)))
     alternatives = _alternatives(best, solutions, graph, known, policy, goals, clock.part(SEARCH))
     plan = write_plan(best, solutions, goals, alternatives, pipeline, clock)
     return Draft(replace(plan, conflicts=conflicts), best, goals[0])

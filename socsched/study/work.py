@@ -142,7 +142,7 @@ def make(opened: Opened, point: Point) -> Planned:
 
     platform, study = opened.platform(point), opened.inputs.study
     # Further searches would take seconds in each of the cells that are not feasible, which most sweeps have.
-    options = PlanOptions(point.objective, policy_to_plan_with(point), solver="heft", evaluations=None, cuts=study.cuts)
+    options = PlanOptions(point.objective, policy_to_plan_with(point), solver="heft", cuts=study.cuts)
     plan = plan_with(opened.pipeline(point), platform, None if point.mode == AUTO else point.mode, options)
     facts = _facts(plan, platform, study.prices.get(point.platform))
     if study.holds.growth is not None and plan.tasks:

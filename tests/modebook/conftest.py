@@ -62,5 +62,5 @@ def pipeline() -> Pipeline:
 def small(pipeline: Pipeline) -> Book:
     """Three modes, three thermal states, three lost engines and three conditions: 108 cells."""
     return book(
-        pipeline, "jetson-agx-orin-64gb", modes=["MAXN", "50W", "30W"], losses=["cpu0", "gpu", "dla0"], evaluations=500
+        pipeline, "jetson-agx-orin-64gb", modes=["MAXN", "50W", "30W"], losses=["cpu0", "gpu", "dla0"], evaluations=768
     )

@@ -50,7 +50,7 @@ def test_few_cells_are_searched_and_the_first_has_the_plan_of_plan(small: Book, 
     assert made.count("searched") <= 9 < made.count("shared")
     first = Cell("MAXN", "cool", "none", "base")
     assert small.entry(first).made == "searched"
-    assert small.plan(first) == ss.plan(pipeline, ORIN, "MAXN", evaluations=500)
+    assert small.plan(first) == ss.plan(pipeline, ORIN, "MAXN", evaluations=768)
 
 
 def test_a_book_does_not_depend_on_the_number_of_processes(pipeline: Pipeline) -> None:
@@ -165,7 +165,7 @@ def test_spares_are_the_plans_for_lost_engines_of_the_same_cell(small: Book) -> 
 
 def test_plans_that_do_not_fit_together_have_no_switch() -> None:
     board = ss.load_platform(ORIN)
-    axes: dict[str, Any] = {"modes": ["MAXN", "50W"], "thermal": ["cool"], "losses": ["gpu"], "evaluations": 500}
+    axes: dict[str, Any] = {"modes": ["MAXN", "50W"], "thermal": ["cool"], "losses": ["gpu"], "evaluations": 768}
     roomy = ss.book("camera-detection", board, **axes).document
     largest = max(one.weights_bytes for one in roomy.placements)
     assert len(roomy.placements) > 1

@@ -18,7 +18,7 @@ def folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     file.write_text(yaml.safe_dump(document()))
     place = tmp_path / "book"
     arguments = ["book", str(file), "-p", "jetson-agx-orin-64gb", "--mode", "50W", "--loss", "gpu", "--loss", "none"]
-    assert run([*arguments, "--condition", "base", "-o", str(place), "--evaluations", "500"]) == 0
+    assert run([*arguments, "--condition", "base", "-o", str(place), "--evaluations", "768"]) == 0
     shown = capsys.readouterr().out
     assert "6 cells, 6 feasible" in shown and "without gpu" in shown
     return place

@@ -66,7 +66,7 @@ def joined() -> Book:
     pipeline = pipeline_from_mapping(document, "joined.yaml")
     return book(
         pipeline, "jetson-agx-orin-64gb", modes=["MAXN"], thermal=["cool", "warm"], losses=["gpu"], solver="heft",
-        refine=False, evaluations=500,
+        refine=False, evaluations=768,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import click
 import pytest
 from error_lines import BOARD, OUTPUTS, WRONG
 
-from socsched.cli.options import Objectives, Percentage, Quantity
+from socsched.cli.options import Number, Objectives, Percentage, Quantity
 from socsched.cli.root import cli, run, verbs
 
 UNWRITABLE = Path("/sys" if os.path.ismount("/sys") else "/proc")
@@ -113,6 +113,8 @@ def values(option: click.Parameter) -> tuple[str, ...]:
         return ("nonsense", "-1")
     if isinstance(option.type, Quantity):
         return ("nonsense", "0", "-1s", "3 parsecs")
+    if isinstance(option.type, Number):
+        return ("nonsense", "nan", "inf")
     if isinstance(option.type, Percentage):
         return ("nonsense", "-5%")
     if isinstance(option.type, Objectives):

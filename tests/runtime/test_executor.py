@@ -190,7 +190,7 @@ def lidar() -> tuple[Plan, Pipeline]:
     pipe = Pipeline(
         "toy",
         "toy",
-        (Sensor("lidar", "lidar", 5 * MS),),
+        (Sensor("lidar", "lidar", 5 * MS, columns=("x", "y", "z", "intensity")),),
         (
             Stage("voxelise", "", "pointpillars.voxelise", ("lidar",)),
             Stage("tracker", "", None, ("voxelise",)),

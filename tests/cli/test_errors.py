@@ -47,6 +47,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "broken.bin": b"123",
         "broken.taskset.json": b"{}",
         "tiny.yaml": TINY,
+        "jobs.csv": b"Task ID,Job ID,Arrival min,Arrival max,Cost min,Cost max,Deadline,Priority\n1,1,0,0,1,2,10,10\n",
     }.items():
         (root / name).write_bytes(content)
     (root / "folder").mkdir()

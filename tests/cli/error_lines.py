@@ -247,7 +247,10 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         (f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json --deadline nothing=1ms", "nothing"),
         (f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json --runtime nothing=tvm", "nothing"),
         (f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json --require-slack nothing", "nothing"),
-        ("guard nothing -p {root}/empty.json --baseline {root}/plan.json --allow-weaker detection", "nothing"),
+        (
+            "guard nothing -p {root}/empty.json -o {root}/guarded --baseline {root}/plan.json --allow-weaker detection",
+            "nothing",
+        ),
         ("guard pointpillars", "-p PLATFORM"),
         (f"guard pointpillars -p {BOARD} --mode 90W -o {{root}}/guarded", "its modes: MAXN"),
         (f"guard pointpillars -p {BOARD} --policy magic -o {{root}}/guarded", "magic"),

@@ -108,7 +108,7 @@ def test_a_clock_counts_the_work_of_its_own_thread_and_its_parts() -> None:
 def test_a_larger_budget_is_never_worse(seed: int) -> None:
     """Values are simulated ones; the search alone is worse with more evaluations on some of these."""
     pipeline = ("pointpillars", "camera-detection", "perception-stack")[seed]
-    values = []
+    values: list[float] = []
     for evaluations in (12, 96, 768):
         found = ss.plan(pipeline, "jetson-agx-orin-64gb", "MAXN", evaluations=evaluations, explain=False)
         assert values == [] or found.verdict == "feasible"

@@ -5,7 +5,7 @@ Usage: python -m tools.verify.searches repeat [--runs 10] [--workers 1] [--pipel
        python -m tools.verify.searches table [--pipeline perception-stack] [--platform NAME ...] [--workers 1]
 
 *repeat*: `socsched plan` of every shipped pipeline on every platform, each run in a process with another hash seed;
-with more workers than cores, or under `taskset -c 0`, the runs starve each other.  Files and exit codes are to be equal.
+with more workers than cores, or under `taskset -c 0`, the runs starve each other.  Files and exit codes must be equal.
 *monotone*: drawn pipelines on drawn boards, planned with a growing budget.  *table*: value, evaluations and time by
 budget.  Exit code 1 if a plan differs, or a larger budget is worse.
 """

@@ -171,19 +171,27 @@ def _widened(
     budgets = [LEAST]
     while budgets[-1] * FACTOR <= options.evaluations:
         budgets.append(budgets[-1] * FACTOR)
-    quick, best = replace(options, explain=False), None
+    quick, tried = replace(options, explain=False), list[_Found]()
     for budget in budgets[:-1]:
-        found = _searched(pipeline, board, mode, quick, known, clock.afresh(budget))
-        settled = not clock.spent
-        if clock.cut_off or (settled and found.plan.verdict == "feasible"):
-            return found if best is None else min(found, best, key=lambda one: one.rank)
-        if found.plan.verdict == "feasible" and (best is None or found.rank <= best.rank):
-            best = found
-        if settled or found.plan.verdict == "infeasible":
+        tried.append(_searched(pipeline, board, mode, quick, known, clock.afresh(budget)))
+        settled, verdict = not clock.spent, tried[-1].plan.verdict
+        if clock.cut_off or (settled and verdict == "feasible"):
+            return _best(tried)
+        if settled or verdict == "infeasible":
             break
-    last = budgets[-1]
-    found = _searched(pipeline, board, mode, quick if best else options, known, clock.afresh(last))
-    return found if best is None or found.rank <= best.rank else best
+    explained = quick if any(one.plan.verdict == "feasible" for one in tried) else options
+    tried.append(_searched(pipeline, board, mode, explained, known, clock.afresh(budgets[-1])))
+    return _best(tried)
+
+
+def _best(tried: Sequence[_Found]) -> _Found:
+    """Return the best feasible plan, the last of equal ones, else the last plan, with the evaluations of all."""
+    feasible = [one for one in tried if one.plan.verdict == "feasible"]
+    best = min(reversed(feasible), key=lambda one: one.rank, default=tried[-1])
+    evaluated = sum(one.plan.solver.evaluated or 0 for one in tried)
+    if best.plan.solver.evaluated is None:
+        return best
+    return replace(best, plan=replace(best.plan, solver=replace(best.plan.solver, evaluated=evaluated)))
 
 
 def _searched(

@@ -240,13 +240,34 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("validate {root}/broken.csv --networks {root}/folder -p nowhere", "nowhere"),
     ],
     "guard": [
-        (f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json --planner nothing", "nothing"),
-        (f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json --planner herald -O nothing=1", "nothing"),
-        (f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json --pin nothing=gpu", "nothing"),
-        (f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json --prefer nothing=gpu", "nothing"),
-        (f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json --deadline nothing=1ms", "nothing"),
-        (f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json --runtime nothing=tvm", "nothing"),
-        (f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json --require-slack nothing", "nothing"),
+        (
+            f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json -o {{root}}/guarded --planner nothing",
+            "nothing",
+        ),
+        (
+            f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json -o {{root}}/guarded --planner herald -O nothing=1",
+            "nothing",
+        ),
+        (
+            f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json -o {{root}}/guarded --pin nothing=gpu",
+            "nothing",
+        ),
+        (
+            f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json -o {{root}}/guarded --prefer nothing=gpu",
+            "nothing",
+        ),
+        (
+            f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json -o {{root}}/guarded --deadline nothing=1ms",
+            "nothing",
+        ),
+        (
+            f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json -o {{root}}/guarded --runtime nothing=tvm",
+            "nothing",
+        ),
+        (
+            f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json -o {{root}}/guarded --require-slack nothing",
+            "nothing",
+        ),
         (
             "guard nothing -p {root}/empty.json -o {root}/guarded --baseline {root}/plan.json --allow-weaker detection",
             "nothing",

@@ -245,8 +245,8 @@ WRONG: dict[str, list[tuple[str, str]]] = {
             "nothing",
         ),
         (
-            f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json -o {{root}}/guarded --planner herald -O nothing=1",
-            "nothing",
+            f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json -o {{root}}/guarded --planner ios -O x=3",
+            "has no option 'x'",
         ),
         (
             f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json -o {{root}}/guarded --pin nothing=gpu",

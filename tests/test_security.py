@@ -2,7 +2,7 @@
 
 What the readers do at their bounds is tested with each: tests/test_bounded.py, test_confined.py, test_readers.py,
 models/test_hostile_weights.py, interchange/test_hostile_imports.py, reporting/test_hostile_folders.py,
-executor/test_hostile_settings.py, cli/test_serve.py, lint/test_lint.py and study/test_measure.py.
+executor/test_hostile_run_files.py, cli/test_serve.py, lint/test_lint.py and study/test_measure.py.
 """
 
 from __future__ import annotations

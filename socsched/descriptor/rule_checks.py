@@ -6,7 +6,7 @@ from socsched.descriptor.validation import Tree, check_figures
 
 FACTS = frozenset(
     ("operands", "rank", "out_rank", "batch", "width", "broadcast", "low", "high", "step", "fraction", "moves",
-     "counts_padding", "in_gelu", "in_norm")
+     "first_axis", "counts_padding", "in_gelu", "in_norm")
 )  # fmt: skip
 """What rules can ask of the graph around an operator (`graph.facts`)."""
 OPERATOR_ATTRS = frozenset(

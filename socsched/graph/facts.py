@@ -16,10 +16,10 @@ class Facts:
 
     `operands`: inputs that are computed, not constants; `rank` and `out_rank`: dimensions of the first input and of the
     result; `width`, `batch`: last size of the first input, and the first one of three and more; `broadcast`: 0 equal
-    shapes, 1 one value, 2 a value a channel, 3 otherwise; `low`, `high`: bounds of a clip; `axis`, `step`: first axis
-    that a slice, split or pad changes, largest step of a slice; `fraction`: 1 where a resize is by no whole factor;
-    `moves`: 0 where a reshape drops or adds sizes of 1 alone; `counts_padding`: 1 where padding counts in an average,
-    or there is none; `in_gelu`, `in_norm`: 1 where an operator is a part of a written-out GELU, or layer norm.
+    shapes, 1 one value, 2 a value a channel, 3 otherwise; `low`, `high`: bounds of a clip; `first_axis`, `step`: first
+    axis that a slice, split or pad changes, largest step of a slice; `fraction`: 1 where a resize is by no whole
+    factor; `moves`: 0 where a reshape drops or adds sizes of 1 alone; `counts_padding`: 1 where padding counts in an
+    average, or there is none; `in_gelu`, `in_norm`: 1 where an operator is a part of a written-out GELU, or layer norm.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -52,11 +52,11 @@ class Facts:
                 changed = [
                     a for a, one, other in zip(range(len(first)), first, output.shape, strict=False) if one != other
                 ]
-                facts |= {"axis": min(changed, default=1), "step": max(attrs["step"])}
+                facts |= {"first_axis": min(changed, default=1), "step": max(attrs["step"])}
             case "pad" if "pads" in attrs:
                 half = len(attrs["pads"]) // 2
                 padded = [a for a in range(half) if attrs["pads"][a] or attrs["pads"][a + half]]
-                facts["axis"] = min(padded, default=half)
+                facts["first_axis"] = min(padded, default=half)
             case "reshape":
                 facts["moves"] = int([size for size in first if size != 1] != [s for s in output.shape if s != 1])
             case "avg_pool":

@@ -56,7 +56,7 @@ def decide(operator: Operator, engine: Engine) -> Decision:
     sources = tuple(dict.fromkeys(filter(None, (*cited, *sources))))
     if reasons:
         return Decision(FALLS_BACK, operator.dtype, rule, reasons, (), sources)
-    conditions = case.conditions if case else ()
+    conditions = (*case.conditions, *_unanswered(operator, rule, case)) if case else ()
     return Decision(RUNS, (case.runs_as if case else "") or operator.dtype, rule, (), conditions, sources)
 
 
@@ -111,6 +111,16 @@ def _against(operator: Operator, name: str, rule: OperatorRule) -> list[str]:
     if rule.dtypes and operator.dtype not in rule.dtypes:
         problems.append(f"{name}: {operator.dtype}, allowed {', '.join(rule.dtypes)}")
     return problems
+
+
+def _unanswered(operator: Operator, name: str, rule: OperatorRule) -> list[str]:
+    """Return what a rule asks of the graph around an operator that states nothing of it: one that stands alone."""
+    asked = {**rule.limits, **rule.values}
+    return [
+        f"{name}: {attribute} is {', '.join(f'{value:g}' for value in asked[attribute])}{_why(attribute, rule)}"
+        for attribute in asked
+        if attribute in FACTS and attribute not in operator.attrs
+    ]
 
 
 def _why(attribute: str, rule: OperatorRule) -> str:

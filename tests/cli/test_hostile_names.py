@@ -51,5 +51,6 @@ def test_junit_stays_valid_whatever_the_names() -> None:
     chains = tuple(replace(chain, name=chain.name + NASTY + "<&>") for chain in plan.chains)
     made = replace(plan, chains=chains, pipeline=NASTY)
     tree = ElementTree.fromstring(render(made, {"kind": NASTY, "chains": {}}).encode())
-    assert "\\x1b" in tree.attrib["name"]
+    (pipeline,) = {item.attrib["value"] for item in tree.iter("property") if item.attrib["name"] == "pipeline"}
+    assert "\\x1b" in pipeline
     assert sum(case.attrib["name"].startswith("deadline of chain") for case in tree.iter("testcase")) == 2 * len(chains)

@@ -57,9 +57,9 @@ def test_simulate_says_first_what_became_of_the_frames(folder: Path, capsys: pyt
     assert first == "✗ simulated: 10 late, 18 dropped of 100 frames of 2 chains"
     assert second == "plan: feasible under edf, cart on jetson-agx-orin-64gb, mode MAXN"
     assert run(["simulate", plan, "--duration", "5s", "--policy", "fifo"]) == 0
-    first, second, *_ = capsys.readouterr().out.splitlines()
+    first, *rest = capsys.readouterr().out.splitlines()
     assert first == "✓ simulated: none late or dropped of 100 frames of 2 chains"
-    assert second.endswith("mode MAXN; engines under fifo, for which it was not proved")
+    assert "mode MAXN; engines under fifo, for which it was not proved" in " ".join(" ".join(rest).split())
 
 
 def test_guard_says_the_outcome_of_its_simulation_before_the_verdict_of_its_plan(

@@ -15,6 +15,7 @@ import numpy as np
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.vendor_compilers.qdq import quantised
 from socsched.descriptor.operator_rules import OperatorRules
+from socsched.descriptor.rule_checks import FACTS
 from socsched.errors import CompileError
 from socsched.graph.operators import Operator, TensorType
 
@@ -336,11 +337,12 @@ def probes(rules: OperatorRules, dtypes: tuple[str, ...]) -> Iterator[Probe]:
 def _edges(rules: OperatorRules, kind: str, base: Mapping[str, float]) -> Iterator[Mapping[str, float]]:
     """Yield attributes at each limit of an operator's rules, and just outside of it."""
     for case in (rules.allowed or {}).get(kind, ()):
-        for name, (low, high) in case.limits.items():
+        # A probe is one operator alone: what a rule asks of the graph around it cannot be asked so.
+        for name, (low, high) in ((n, limit) for n, limit in case.limits.items() if n not in FACTS):
             for value in (low - 1, low, high, high + 1):
                 if value >= (0 if "pad" in name else 1) and (attrs := _with(kind, base, name, value)) is not None:
                     yield attrs
-        for name, values in case.values.items():
+        for name, values in ((n, allowed) for n, allowed in case.values.items() if n not in FACTS):
             for value in sorted({*values, *(v + 1 for v in values), max(1, min(values) - 1)}):
                 if (attrs := _with(kind, base, name, value)) is not None:
                     yield attrs

@@ -312,7 +312,7 @@ def _change_base(base: sqlite3.Connection, random: Random) -> None:
             f'ALTER TABLE "{table}" RENAME COLUMN "{column}" TO "{random.choice(("x", "start", "end", "id"))}"'
         )
     else:
-        base.execute(f'DELETE FROM "{table}" WHERE random() % 2 = 0')
+        base.execute(f'DELETE FROM "{table}" WHERE rowid % 2 = 0')
 
 
 def chunks(data: bytes, random: Random) -> bytes:

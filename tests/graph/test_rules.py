@@ -235,3 +235,11 @@ def test_a_faulty_rule_file_is_reported_where_it_is_wrong(tmp_path: Path, capsys
     board.write_text(board.read_text().replace("rules: odd", "rules: rknn-rk3589"))
     assert root.run(["platforms", "check", str(board)]) == 2
     assert "unknown rule file 'rknn-rk3589'; did you mean 'rknn-rk3588'?" in capsys.readouterr().err
+
+
+def test_what_a_rule_asks_of_the_graph_is_a_condition_for_an_operator_alone() -> None:
+    assert "broadcast is 0, 1, 2" in asked("multiply", NPU).conditions[0]
+    assert asked("multiply", NPU, broadcast=1).runs and not asked("multiply", NPU, broadcast=1).conditions
+    assert "broadcast is 3, allowed 0, 1, 2" in asked("multiply", NPU, broadcast=3).reasons[0]
+    (objection,) = asked("matmul", out_channels=8, operands=2).reasons
+    assert "the second operand is a constant of the build" in objection

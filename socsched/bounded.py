@@ -25,7 +25,7 @@ SLACK = 64 * 2**20
 RATIO = 16
 """Additional bytes per byte on disk; network weights compress by less than 2, traces by up to 12."""
 PIPE_BYTES = 64 * 2**20
-"""Bytes read from a pipe, whose length nobody knows beforehand."""
+"""Bytes read from a pipe, whose length is not known beforehand."""
 PIPE_SECONDS = 10.0
 """Longest silence of a pipe."""
 _STEP = 2**20
@@ -194,7 +194,7 @@ def check_archive(archive: zipfile.ZipFile, size: int, most: int | None = None) 
 def _open(path: str | Path, what: str, hint: str, seeking: bool = False) -> int:
     try:
         _check_kind(path, os.stat(path), what, hint, seeking)
-        # without O_NONBLOCK, opening a pipe that nobody writes to waits for ever
+        # without O_NONBLOCK, opening a pipe without a writer blocks for ever
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
         raise Unreadable(path, what, str(getattr(error, "strerror", None) or error), hint) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -22,14 +23,14 @@ Columns = dict[str, NDArray[Any]]
 """Columns of equal length by name; times in ns, NaN where there is none."""
 
 
-class Tables:
+class Tables(ABC):
     """Something with tables: `columns` returns one of them."""
 
     __slots__ = ()
 
+    @abstractmethod
     def columns(self, rows: Rows) -> Columns:
         """Return one of the tables as columns; UsageError if the result has no such table."""
-        raise NotImplementedError
 
     def to_pandas(self, rows: Rows = "jobs") -> Any:
         """Return the jobs, chains or tasks as a DataFrame; times in ns.

@@ -51,7 +51,7 @@ def test_two_accelerators_take_a_branch_each(tmp_path: Path, in_turn: bool) -> N
     assert {left.engine, right.engine} == {"dla0", "dla1"} and left.after == right.after == ("network.1",)
     found = ss.simulate(cut, "2s").chains["frame"]
     assert found.missed == 0 and found.max is not None and found.max < times[0]
-    assert found.max <= (cut.chains[0].bound_ns or 0)
+    assert found.max <= (cut.chains[0].bound_ns or 0) < 1.5 * times[0]
 
 
 def test_units_are_listed_branch_by_branch(tmp_path: Path) -> None:

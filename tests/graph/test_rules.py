@@ -243,3 +243,11 @@ def test_what_a_rule_asks_of_the_graph_is_a_condition_for_an_operator_alone() ->
     assert "broadcast is 3, allowed 0, 1, 2" in asked("multiply", NPU, broadcast=3).reasons[0]
     (objection,) = asked("matmul", out_channels=8, operands=2).reasons
     assert "the second operand is a constant of the build" in objection
+
+
+def test_an_operator_of_the_file_that_rules_refuse_is_refused_whatever_it_is_computed_as() -> None:
+    tensor = TensorType((1, 8, 4, 4), "fp16", "NCHW")
+    product = Operator("square", "multiply", "fp16", (tensor, tensor), (tensor,), 0, 0, 0)
+    assert decide(product, DLA).runs
+    power = decide(replace(product, node="pow"), DLA)
+    assert not power.runs and power.rule == "pow" and decide(replace(product, node="mul"), DLA).rule == "multiply"

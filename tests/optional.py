@@ -76,6 +76,7 @@ def can_decode() -> bool:
 
 ARM = f"{OPTIONAL['aarch64 emulator'].install} g++-aarch64-linux-gnu"
 NEEDS = {
+    "git": Need(program("git"), "sudo apt-get install -y git"),
     "nvcc": Need(program("nvcc"), OPTIONAL["nvcc"].install),
     "NVIDIA GPU": Need(lambda: shutil.which("nvcc") and Path("/dev/nvidiactl").exists(), OPTIONAL["GPU"].install),
     "OpenCL": Need(lambda: find_library("OpenCL"), OPTIONAL["OpenCL"].install),

@@ -78,7 +78,8 @@ def test_a_damaged_scan_is_skipped_and_the_run_goes_on(demo: Path, tmp_path: Pat
 def test_profile_measures_what_plan_then_uses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "profile.json"
     assert run(["profile", "pointpillars-s", "-p", "host", "--repeat", "2", "-q", "-o", str(file)]) == 0
-    assert run(["plan", "pointpillars-s", "-p", "host", "--profile", str(file), "--json"]) in (0, 1)
+    # a loaded machine may measure times that meet no deadline, or that are judged by neither analysis nor simulation
+    assert run(["plan", "pointpillars-s", "-p", "host", "--profile", str(file), "--json"]) in (0, 1, 4)
     plan = json.loads(capsys.readouterr().out)
     assert {stage["provenance"] for stage in plan["stages"]} == {"measured"}
     times = {(cost["stage"], cost["time_ns"]) for cost in json.loads(file.read_text())["costs"]}

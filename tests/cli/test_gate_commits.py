@@ -27,12 +27,14 @@ def test_there_are_enough_of_each() -> None:
     assert {commit.code for commit in HARMLESS} == {0} and 0 not in {commit.code for commit in HARMFUL}
 
 
+@pytest.mark.needs("git")
 @pytest.mark.sampled(24)
 @pytest.mark.parametrize("commit", [*HARMLESS, *HARMFUL], ids=lambda commit: commit.what)
 def test_a_commit_is_judged_rightly(commit: Commit, repository: Path, tmp_path: Path) -> None:
     assert gate_commits.judge(repository, commit, tmp_path) == []
 
 
+@pytest.mark.needs("git")
 def test_a_plan_has_the_same_bytes_in_every_checkout(repository: Path, tmp_path: Path) -> None:
     """In another folder at another depth, and planned again where the baseline is from."""
     baseline = (repository / "baseline" / "plan.json").read_bytes()
@@ -46,6 +48,7 @@ def test_a_plan_has_the_same_bytes_in_every_checkout(repository: Path, tmp_path:
     assert {"networks/det.onnx", "rules/nvdla-v2.yaml", "profiles/measured.json", "socsched"} <= set(plan["inputs"])
 
 
+@pytest.mark.needs("git")
 def test_an_export_finds_the_networks_of_a_plan_and_refuses_others(repository: Path, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", repository, clone], check=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from socsched.descriptor.json_file import JsonFile
 from socsched.errors import UsageError
 from socsched.planning.plan import Plan
 from socsched.sim.policies.controllers import Choosing, View
@@ -143,6 +142,8 @@ def make(*, weights: str = "", period_ns: int = 1_000_000) -> Policy:
     if not weights:
         return Policy("learned", SAFE)
     try:
+        from socsched.descriptor.json_file import JsonFile  # YAML with it, which a simulation need not load
+
         data = JsonFile.open(weights, "file of weights").data
         rows = tuple(tuple(float(value) for value in row) for row in data["weights"])
         period_ns = int(data["period_ns"])

@@ -52,7 +52,7 @@ ALLOWED = {
     "socsched/study/job_scheduler.py": "plans that the sweep has just packed",
     "socsched/study/measure.py": "arrays written just before",
     "socsched/study/work.py": "a plan of the sweep, expanded within bounds",
-    "socsched/executor/face.py": "the journal of its own child, while it grows",
+    "socsched/executor/run_native.py": "the journal of its own child, while it grows",
     "socsched/executor/gpu_programs.py": "what was compiled is trusted, see SECURITY.md",
     "socsched/api/renderers.py": "a picture whose bytes were read within bounds",
     "socsched/runtime/input_files.py": "a picture opened by the bounded reader",

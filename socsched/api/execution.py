@@ -62,8 +62,8 @@ def run(
     """
     from socsched.api.loading import load_plan, pipeline_of
     from socsched.api.simulation import duration_ns
-    from socsched.executor.face import NAME as NATIVE
-    from socsched.executor.face import NoExecutor, execute_natively
+    from socsched.executor.run_native import NAME as NATIVE
+    from socsched.executor.run_native import NoExecutor, execute_natively
     from socsched.runtime.boards.local import LocalBoard
     from socsched.runtime.executor import execute
     from socsched.runtime.options import AUTO, PLAIN

@@ -37,7 +37,7 @@ def profile(
     """
     from socsched.api.loading import load_pipeline, load_platform
     from socsched.api.planning import PlanOptions, plan_with
-    from socsched.executor.face import execute_where_possible
+    from socsched.executor.run_native import execute_where_possible
     from socsched.runtime.profile import measure
 
     chosen, board = load_pipeline(pipeline), load_platform(platform)

@@ -11,7 +11,7 @@ import pytest
 
 from socsched.cli import root
 from socsched.cli.run_options import EXECUTORS
-from socsched.executor.face import NAME as NATIVE
+from socsched.executor.run_native import NAME as NATIVE
 from socsched.runtime.dispatch_policy import EXECUTORS as KNOWN
 from socsched.runtime.options import AUTO
 

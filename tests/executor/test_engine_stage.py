@@ -18,7 +18,7 @@ from socsched.compiler.vendor_compilers.environments import environment
 from socsched.compiler.vendor_compilers.helper import Helper
 from socsched.errors import UsageError
 from socsched.executor.build import SOURCES, cxx_compiler, find_executor
-from socsched.executor.engines import describe_engine
+from socsched.executor.vendor_stages import describe_engine
 from tests.executor.gpu_standin import build_driver, noted
 from tests.executor.one_stage import INPUT, OUTPUTS, ROWS, detections, run, tensor
 

@@ -19,7 +19,7 @@ from socsched.descriptor.pipeline import Pipeline, Sensor, Stage
 from socsched.errors import MachineError, UsageError
 from socsched.executor import frames
 from socsched.executor.build import SOURCES, cxx_compiler, find_executor
-from socsched.executor.face import execute_natively
+from socsched.executor.run_native import execute_natively
 from socsched.executor.settings import RunSettings, write_settings
 from socsched.faults.model import Failure, Faults
 from socsched.graph.operators import TensorType
@@ -219,7 +219,7 @@ def test_plans_run_natively_where_that_is_possible(
     compiler: bool, pace: bool, used: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not compiler:
-        monkeypatch.setattr("socsched.executor.face.find_executor", lambda: None)
+        monkeypatch.setattr("socsched.executor.run_native.find_executor", lambda: None)
     made = plan(task("only", "s"), sensors={"s": 10 * MS})
     done = run(
         made, pipeline=pipeline(made), frames=2, pace=pace, options=Options(executor=AUTO), board=LocalBoard(HERE)

@@ -36,8 +36,8 @@ from socsched.cost.profile import Profile, save_profile
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
-from socsched.executor.face import NAME as NATIVE
-from socsched.executor.face import execute_natively, execute_where_possible
+from socsched.executor.run_native import NAME as NATIVE
+from socsched.executor.run_native import execute_natively, execute_where_possible
 from socsched.models.work import stage_work
 from socsched.planning import io
 from socsched.planning.plan import Plan

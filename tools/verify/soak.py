@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from socsched.descriptor.catalog import get_pipeline, get_platform
-from socsched.executor.face import NAME as NATIVE
-from socsched.executor.face import execute_natively
+from socsched.executor.run_native import NAME as NATIVE
+from socsched.executor.run_native import execute_natively
 from socsched.models.work import stage_work
 from socsched.planning.planner import make_plan
 from socsched.runtime.boards.local import LocalBoard

@@ -24,9 +24,9 @@ from socsched.descriptor.catalog import get_platform
 from socsched.errors import UsageError
 from socsched.executor.application import write_application
 from socsched.executor.build import BOARDS, build_executor, cross_compiler, find_executor, glibc_note, newest_glibc
-from socsched.executor.run_native import execute_natively
 from socsched.executor.orders import declared_terms
 from socsched.executor.outcome import read_outcome
+from socsched.executor.run_native import execute_natively
 from socsched.executor.settings import JOURNAL, RunSettings, write_settings
 from socsched.executor.virtual import differences, differences_from_simulator, run_native, run_reference
 from socsched.faults.model import Failure, Faults, Overrun, Slowdown

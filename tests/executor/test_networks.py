@@ -20,9 +20,9 @@ from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.executor.build import find_executor
 from socsched.executor.details import DETECTIONS
-from socsched.executor.run_native import execute_natively
 from socsched.executor.frames import most_rows, write_inputs
 from socsched.executor.references import write_references
+from socsched.executor.run_native import execute_natively
 from socsched.executor.settings import RunSettings, write_settings
 from socsched.executor.stages import describe_stages, sensor_ports
 from socsched.models.registry import bindings

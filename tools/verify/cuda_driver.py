@@ -61,9 +61,9 @@ def prepare(folder: Path, arch: str, frames: int) -> int:
     from socsched.descriptor.catalog import get_pipeline
     from socsched.executor.application import write_application
     from socsched.executor.build import find_executor
-    from socsched.executor.run_native import execute_natively
     from socsched.executor.frames import most_rows, write_inputs
     from socsched.executor.gpu_programs import copy_programs, stored_program
+    from socsched.executor.run_native import execute_natively
     from socsched.executor.settings import RunSettings, write_settings
     from socsched.executor.stages import describe_stages, sensor_ports
     from socsched.models.registry import bindings

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
@@ -33,12 +34,18 @@ GROUPS = {
 """Group -> description of the objects registered there."""
 
 
+SCANNED = {"socsched.schedulability": "socsched.schedulability.published"}
+"""Groups whose built-in objects are the `TEST` of a package's modules; entry points are for other packages only."""
+
+
 @cache
 def _registered() -> Mapping[str, dict[str, EntryPoint]]:
     found: dict[str, dict[str, EntryPoint]] = {group: {} for group in GROUPS}
     installed = entry_points()
     for group, known in found.items():
         for entry in installed.select(group=group):
+            if group in SCANNED and is_own(entry):
+                continue
             if entry.name not in known or is_own(entry):
                 known[entry.name] = entry
     if not found["socsched.models"]:
@@ -56,7 +63,18 @@ def is_own(entry: EntryPoint) -> bool:
 
 def entries(group: str) -> dict[str, EntryPoint]:
     """Return name -> entry of a group."""
+    if group in SCANNED:
+        _scan(group)
     return _registered()[group]
+
+
+@cache
+def _scan(group: str) -> None:
+    package = import_module(SCANNED[group])
+    for info in iter_modules(package.__path__, f"{package.__name__}."):
+        if hasattr(import_module(info.name), "TEST"):
+            name = info.name.rpartition(".")[2].replace("_", "-")
+            _registered()[group][name] = EntryPoint(name, f"{info.name}:TEST", group)
 
 
 def names(group: str, own: bool = False) -> list[str]:

@@ -27,7 +27,9 @@ LOWEST = {
     "pool",
 }
 UP_TO_MODELS = {*LOWEST, "descriptor", "graph", "models"}
-UP_TO_PLAN = {*UP_TO_MODELS, "compiler", "cost", "planning"}
+UP_TO_PLAN = {*UP_TO_MODELS, "compiler", "cost", "plan", "schedulability", "planning"}
+PLAN = {"plan", "task", "evidence", "requirements", "search_report", "necessity", "execution", "lanes"}
+"""Modules of planning/ that say what a plan is and when its jobs run; proofs start there, the search from proofs."""
 UP_TO_FAULTS = {*UP_TO_PLAN, "faults"}
 ALLOWED: dict[str, set[str]] = {
     "units": set(),
@@ -47,9 +49,11 @@ ALLOWED: dict[str, set[str]] = {
     "models": {*LOWEST, "descriptor", "graph"},
     "compiler": UP_TO_MODELS,
     "cost": UP_TO_MODELS,
-    "planning": {*UP_TO_MODELS, "compiler", "cost"},
-    "faults": {*LOWEST, "descriptor", "planning"},
-    "trace": {*LOWEST, "descriptor", "planning", "cost"},
+    "plan": {*LOWEST, "descriptor", "cost"},
+    "schedulability": {*LOWEST, "descriptor", "compiler", "cost", "plan"},
+    "planning": {*UP_TO_MODELS, "compiler", "cost", "plan", "schedulability"},
+    "faults": {*LOWEST, "descriptor", "plan", "planning"},
+    "trace": {*LOWEST, "descriptor", "plan", "planning", "cost"},
     "sim": {*UP_TO_FAULTS, "trace"},
     "runtime": {*UP_TO_FAULTS, "trace"},
     "executor": {*UP_TO_FAULTS, "trace", "sim", "runtime"},
@@ -82,7 +86,12 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 def part_of(path: Path) -> str:
     """The part a module belongs to; modules directly in the package are parts of their own."""
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return part_named(list(path.relative_to(PACKAGE).with_suffix("").parts))
+
+
+def part_named(names: list[str]) -> str:
+    """The part of a module given by the names below `socsched`."""
+    return "plan" if names[0] == "planning" and names[1:] and names[1] in PLAN else names[0]
 
 
 def imported(path: Path) -> Iterator[tuple[int, str]]:
@@ -94,9 +103,10 @@ def imported(path: Path) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
-            # `from socsched import units` names a part too.
+            # `from socsched import units` names a part too, `from socsched.planning import plan` as well.
+            packages = ("socsched", "socsched.planning")
             yield from (
-                (node.lineno, f"{module}.{alias.name}" if module == "socsched" else module) for alias in node.names
+                (node.lineno, f"{module}.{alias.name}" if module in packages else module) for alias in node.names
             )
 
 
@@ -104,8 +114,8 @@ def breaches(path: Path) -> Iterator[str]:
     part = part_of(path)
     for line, name in imported(path):
         top, *rest = name.split(".")
-        if top == "socsched" and rest and rest[0] in ALLOWED and part in ALLOWED:
-            if rest[0] != part and rest[0] not in ALLOWED[part]:
+        if top == "socsched" and rest and (other := part_named(rest)) in ALLOWED and part in ALLOWED:
+            if other != part and other not in ALLOWED[part]:
                 yield f"{path.relative_to(PACKAGE.parent)}:{line}: {part} imports {name}"
         elif ONLY_IN.get(top, part) != part:
             yield f"{path.relative_to(PACKAGE.parent)}:{line}: only {ONLY_IN[top]} may import {top}"

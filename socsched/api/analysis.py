@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from socsched.descriptor.limits import Verdict
     from socsched.descriptor.taskset_model import TaskSet
     from socsched.planning.plan import Plan
-    from socsched.planning.schedulability.published.choose import Analysis as TaskSetAnalysis
+    from socsched.schedulability.published.choose import Analysis as TaskSetAnalysis
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def analyze(subject: str | Path | Plan | TaskSet) -> Analysis | TaskSetAnalysis:
     from socsched.descriptor.taskset_model import TaskSet
 
     if isinstance(subject, TaskSet):
-        from socsched.planning.schedulability.published.choose import analyse
+        from socsched.schedulability.published.choose import analyse
 
         return analyse(subject)
     from socsched.api.loading import load_plan
@@ -66,8 +66,8 @@ def analyze_jobs(file: str | Path, processors: int = 1, precedence: str | Path |
     `precedence`: the file that says which jobs wait for which.  Raises InputError or DescriptorError for faulty files.
     """
     from socsched.interchange.nptest import read_jobs
-    from socsched.planning.schedulability.schedule_abstraction import decide
     from socsched.reporting import job_sets
+    from socsched.schedulability.schedule_abstraction import decide
 
     found = read_jobs(Path(file), Path(precedence) if precedence is not None else None)
     verdict = decide(found.jobs, processors)

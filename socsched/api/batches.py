@@ -13,7 +13,7 @@ from socsched.errors import UsageError
 if TYPE_CHECKING:
     from socsched.descriptor.taskset_model import Policy as Scheme
     from socsched.descriptor.taskset_model import TaskSet
-    from socsched.planning.schedulability.many_sets import PlainSets
+    from socsched.schedulability.many_sets import PlainSets
     from socsched.sim.policies import Key, Policy
 
 Columns = dict[str, NDArray[Any]]
@@ -112,7 +112,7 @@ class _Drawn:
 
     def plain(self) -> PlainSets | None:
         """Return the sets as columns for the compiled analysis, None if it does not cover them."""
-        from socsched.planning.schedulability.many_sets import PlainSets, covers
+        from socsched.schedulability.many_sets import PlainSets, covers
 
         values, there = self.values, self.there
         longest = max((int(values[name].max(initial=0)) for name in _POSITIVE), default=0)
@@ -152,7 +152,7 @@ def analyze_many(
     task, period_ns, wcet_ns, deadline_ns, bound_ns (NaN without one), test.  Plain tasks on one preemptive processor
     are analysed by compiled code.  Raises UsageError for arrays with faults.
     """
-    from socsched.planning.schedulability.many_sets import judge, judge_plain
+    from socsched.schedulability.many_sets import judge, judge_plain
 
     _check_rows(by)
     if isinstance(sets, Mapping):

@@ -111,7 +111,7 @@ def plan_with(
     """Return the plan of a pipeline on a platform; `known` carries costs over from one plan of the pair to the next."""
     from socsched.api.loading import load_pipeline, load_platform
     from socsched.api.stamp import stamped
-    from socsched.planning.schedulability.plan_analysis import without_contradictions
+    from socsched.schedulability.plan_analysis import without_contradictions
 
     loaded = set_deadlines(load_pipeline(pipeline), options.deadlines)
     board = choose_runtimes(load_platform(platform), options.runtimes)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from socsched.planning.clock import Clock
 from socsched.planning.mapping.solvers import available
 from socsched.planning.plan_writer import SPENT
-from socsched.planning.schedulability.high_level import is_mixed
+from socsched.schedulability.high_level import is_mixed
 
 if TYPE_CHECKING:
     from socsched.api.planning import PlanOptions

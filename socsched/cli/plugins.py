@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from socsched.cli.options import Output, output_options, terminal_width
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 @click.command("plugins", short_help="List what is registered: policies, planners, targets, ...")
@@ -43,7 +48,10 @@ def command(output: Output, group: str | None) -> None:
     output.result({"groups": groups}, show)
 
 
-def _package(entry: object) -> str:
+def _package(entry: EntryPoint) -> str:
     """Return the package that registers an entry, with its version."""
-    distribution = getattr(entry, "dist", None)
-    return f"{distribution.metadata['Name']} {distribution.version}" if distribution else ""
+    from socsched import __version__, plugins
+
+    if entry.dist is not None:
+        return f"{entry.dist.metadata['Name']} {entry.dist.version}"
+    return f"socsched {__version__}" if plugins.is_own(entry) else ""

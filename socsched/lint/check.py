@@ -26,7 +26,7 @@ from socsched.lint.diagnostic import (
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
-from socsched.planning.schedulability.high_level import DROPPED, Triggered, is_hard, is_mixed, loose_triggers
+from socsched.schedulability.high_level import DROPPED, Triggered, is_hard, is_mixed, loose_triggers
 
 PlaceOf = Callable[[str], Place]
 """Returns the position of a stage or task."""

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 
 from socsched.modebook.cells import NONE, Axes, Cell, Surroundings
 from socsched.planning.plan import Plan
-from socsched.planning.schedulability.plan_analysis import respond
-from socsched.planning.schedulability.tasks import Response, RtTask, rt_tasks
+from socsched.schedulability.plan_analysis import respond
+from socsched.schedulability.tasks import Response, RtTask, rt_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from socsched.graph.taskgraph import TaskGraph
-from socsched.planning.corunning import Corunning
 from socsched.planning.deadlines import (
     Requirement,
     local_deadlines,
@@ -17,13 +16,14 @@ from socsched.planning.deadlines import (
 from socsched.planning.deployment import Deployment
 from socsched.planning.expected import expected_latencies, expected_latency
 from socsched.planning.plan import ChainResult, Task
-from socsched.planning.schedulability import audsley, edf, edf_holistic, path_windows
-from socsched.planning.schedulability.chains import Sources, data_age, reaction_time
-from socsched.planning.schedulability.edf_demand import Overload
-from socsched.planning.schedulability.holistic import holistic
-from socsched.planning.schedulability.plan_analysis import DEMAND, FIXED, Quieter, shorten
-from socsched.planning.schedulability.tasks import Response, RtTask, convert, timer_jitter
 from socsched.planning.simulation_feedback import NOTHING
+from socsched.schedulability import audsley, edf, edf_holistic, path_windows
+from socsched.schedulability.chains import Sources, data_age, reaction_time
+from socsched.schedulability.corunning import Corunning
+from socsched.schedulability.edf_demand import Overload
+from socsched.schedulability.holistic import holistic
+from socsched.schedulability.plan_analysis import DEMAND, FIXED, Quieter, shorten
+from socsched.schedulability.tasks import Response, RtTask, convert, timer_jitter
 
 
 @dataclass(frozen=True, slots=True)

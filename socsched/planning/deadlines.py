@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from socsched.descriptor.pipeline import Pipeline
 from socsched.planning.plan import Task
-from socsched.planning.schedulability.chains import Sources
-from socsched.planning.schedulability.tasks import RtTask, topological
+from socsched.schedulability.chains import Sources
+from socsched.schedulability.tasks import RtTask, topological
 
 
 @dataclass(frozen=True, slots=True)

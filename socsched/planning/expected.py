@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from socsched.graph.taskgraph import TaskGraph
 from socsched.planning.plan import Task
-from socsched.planning.schedulability.chains import Sources, Stretch
 from socsched.planning.simulation_feedback import NOTHING, Observed
+from socsched.schedulability.chains import Sources, Stretch
 
 
 def expected_latencies(graph: TaskGraph, tasks: Sequence[Task], observed: Observed = NOTHING) -> dict[str, int]:

@@ -21,11 +21,11 @@ from socsched.planning.explain import reasons
 from socsched.planning.levers import verify_levers
 from socsched.planning.necessity import Proof
 from socsched.planning.plan import SCHEMA_VERSION, Plan, Task
-from socsched.planning.schedulability.high_level import judge_high_level
 from socsched.planning.search_report import TIME_LIMIT, ModeResult, OpenRequirement, SearchReport, gap
 from socsched.planning.solution import Solution
 from socsched.planning.verdict import overrun
 from socsched.planning.workload import Workload
+from socsched.schedulability.high_level import judge_high_level
 
 SPENT = "budget used up"
 """Status of a search that its budget ended."""

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from socsched.cost.contention import contention_model
 from socsched.cost.cost import Segment
 from socsched.descriptor.limits import Verdict
-from socsched.planning.corunning import Corunning
 from socsched.planning.execution import slowed_by_lanes
 from socsched.planning.lanes import with_wcet
 from socsched.planning.necessity import Necessity, Proof, Theorem
 from socsched.planning.plan import ChainResult, Plan, Task, Violation
-from socsched.planning.schedulability.chains import data_age, path_terms, reaction_time
-from socsched.planning.schedulability.coverage import outside, sources
-from socsched.planning.schedulability.high_level import judge_high_level
-from socsched.planning.schedulability.plan_analysis import Whole, respond, stretches, without_contradictions
-from socsched.planning.schedulability.tasks import Response, rt_tasks
+from socsched.schedulability.chains import data_age, path_terms, reaction_time
+from socsched.schedulability.corunning import Corunning
+from socsched.schedulability.coverage import outside, sources
+from socsched.schedulability.high_level import judge_high_level
+from socsched.schedulability.plan_analysis import Whole, respond, stretches, without_contradictions
+from socsched.schedulability.tasks import Response, rt_tasks
 
 SECOND = 10**9
 ELSEWHERE = "another mapping of the pipeline may do"

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from socsched.cost.contention import ContentionModel, Rival, contention_model
-from socsched.planning.corunning import Corunning
 from socsched.planning.execution import slowed_by_lanes
 from socsched.planning.lanes import with_wcet
 from socsched.planning.plan import Plan
-from socsched.planning.schedulability import edf
-from socsched.planning.schedulability.chains import data_age, reaction_time
-from socsched.planning.schedulability.plan_analysis import respond, stretches, unmet
-from socsched.planning.schedulability.tasks import RtTask, components, rt_tasks, single_resource
+from socsched.schedulability import edf
+from socsched.schedulability.chains import data_age, reaction_time
+from socsched.schedulability.corunning import Corunning
+from socsched.schedulability.plan_analysis import respond, stretches, unmet
+from socsched.schedulability.tasks import RtTask, components, rt_tasks, single_resource
 
 LARGEST = 64.0
 ACCURACY = 1.01

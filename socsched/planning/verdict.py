@@ -12,7 +12,7 @@ from socsched.planning.assess import Assessment
 from socsched.planning.deployment import Deployment
 from socsched.planning.memory import CAPACITY, capacity, footprint
 from socsched.planning.plan import Task, Violation
-from socsched.planning.schedulability.chains import Sources, path_terms
+from socsched.schedulability.chains import Sources, path_terms
 
 _SECOND = 10**9
 Terms = tuple[tuple[str, int], ...]

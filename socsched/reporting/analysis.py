@@ -6,11 +6,11 @@ from typing import Any
 
 from socsched.planning.plan import Plan
 from socsched.planning.recheck import UNCHECKED, Recheck
-from socsched.planning.schedulability.applicable import applicable_tests
-from socsched.planning.schedulability.assumptions import PAGE, chain_sections, union
-from socsched.planning.schedulability.compare_bounds import Resource, bounds, chain_bound
-from socsched.planning.schedulability.miss_probability import SECTION, miss_probabilities
 from socsched.planning.sensitivity import Spare, co_runner, spare
+from socsched.schedulability.applicable import applicable_tests
+from socsched.schedulability.assumptions import PAGE, chain_sections, union
+from socsched.schedulability.compare_bounds import Resource, bounds, chain_bound
+from socsched.schedulability.miss_probability import SECTION, miss_probabilities
 
 
 def analysis(checked: Recheck) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from socsched.planning.schedulability.assumptions import PAGE, sections
-from socsched.planning.schedulability.published.model import VERDICTS
-from socsched.planning.schedulability.schedule_abstraction import Job, Verdict
+from socsched.schedulability.assumptions import PAGE, sections
+from socsched.schedulability.published.model import VERDICTS
+from socsched.schedulability.schedule_abstraction import Job, Verdict
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

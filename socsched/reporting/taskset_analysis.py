@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from socsched.planning.schedulability.assumptions import PAGE, taskset_sections
-from socsched.planning.schedulability.published.choose import Analysis, Outcome
+from socsched.schedulability.assumptions import PAGE, taskset_sections
+from socsched.schedulability.published.choose import Analysis, Outcome
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -16,9 +16,9 @@ from typing import Any
 
 from socsched.descriptor.taskset_model import PeriodicTask, TaskSet
 from socsched.errors import UsageError
-from socsched.planning.schedulability.published.choose import problems
-from socsched.planning.schedulability.published.edf_vd import scaling
-from socsched.planning.schedulability.published.model import Problem
+from socsched.schedulability.published.choose import problems
+from socsched.schedulability.published.edf_vd import scaling
+from socsched.schedulability.published.model import Problem
 
 MOST_JOBS = 2_000_000
 """Jobs of a simulation at most."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import socsched as ss
 from socsched.descriptor.taskset_model import TaskSet
 from socsched.errors import SocschedError, UsageError
-from socsched.planning.schedulability import many_sets
+from socsched.schedulability import many_sets
 
 PERIODS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 50]
 

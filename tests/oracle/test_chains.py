@@ -7,7 +7,7 @@ from dataclasses import replace
 from datafiles import read
 
 from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.planning.schedulability.published.choose import Analysis, analyse
+from socsched.schedulability.published.choose import Analysis, analyse
 
 METHODS = {
     "davare07": ("chain: Davare", "reaction_time"),

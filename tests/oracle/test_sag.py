@@ -6,7 +6,7 @@ import pytest
 from datafiles import read
 
 from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.planning.schedulability.published.choose import analyse
+from socsched.schedulability.published.choose import analyse
 
 
 def test_no_bound_is_below_the_exact_response() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.planning.schedulability.published.choose import analyse
+from socsched.schedulability.published.choose import analyse
 from socsched.sim.tasksets import simulate_taskset
 from tools.verify.random_systems import from_any_phase
 

@@ -8,7 +8,7 @@ import pytest
 from datafiles import read
 
 from socsched.descriptor.taskset import load_taskset
-from socsched.planning.schedulability.published.choose import analyse
+from socsched.schedulability.published.choose import analyse
 
 SETS = {
     "w1_edf_uni_off_1": "feasible",

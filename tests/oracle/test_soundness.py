@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.planning.schedulability.chains import Sources
-from socsched.planning.schedulability.published.choose import analyse
+from socsched.schedulability.chains import Sources
+from socsched.schedulability.published.choose import analyse
 from tools.verify import plan_runs, soundness
 from tools.verify import reference_simulator as simulator
 from tools.verify.random_plans import Case, make_plan
@@ -51,7 +51,7 @@ def test_the_search_sees_a_period_left_out(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.slow
 def test_every_built_in_test_is_checked() -> None:
     """A test no family draws systems for would be sound by silence."""
-    from socsched.planning.schedulability.published.registry import tests
+    from socsched.schedulability.published.registry import tests
 
     checked: set[str] = set()
     for family, make in FAMILIES.items():
@@ -90,7 +90,7 @@ def test_suspension_as_jitter_of_its_length_is_refuted_and_jitter_of_r_minus_c_h
 @pytest.mark.slow
 def test_the_search_sees_an_unsound_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Suspension of higher priorities left out: the search has to notice."""
-    from socsched.planning.schedulability.published import suspension_jitter
+    from socsched.schedulability.published import suspension_jitter
 
     honest = suspension_jitter.rta_fp.classic
     monkeypatch.setattr(

@@ -13,10 +13,10 @@ from datafiles import read
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.descriptor.taskset_model import Memory, PeriodicTask
 from socsched.planning.mapping.heft import heft
-from socsched.planning.schedulability.published.choose import Analysis, analyse
-from socsched.planning.schedulability.published.event_models import Activated, Stream, respond
-from socsched.planning.schedulability.published.memory_accesses import with_accesses
-from socsched.planning.schedulability.published.model import VERDICTS
+from socsched.schedulability.published.choose import Analysis, analyse
+from socsched.schedulability.published.event_models import Activated, Stream, respond
+from socsched.schedulability.published.memory_accesses import with_accesses
+from socsched.schedulability.published.model import VERDICTS
 
 Example = dict[str, Any]
 

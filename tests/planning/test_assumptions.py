@@ -6,12 +6,12 @@ from pathlib import Path
 
 from socsched.api.analysis import analyze
 from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.planning.schedulability.assumptions import COMMON, SECTIONS, sections
-from socsched.planning.schedulability.edf_holistic import NAME
-from socsched.planning.schedulability.plan_analysis import DEMAND, FIXED
-from socsched.planning.schedulability.published import registry
 from socsched.reporting import taskset_analysis
 from socsched.reporting.terminal import console
+from socsched.schedulability.assumptions import COMMON, SECTIONS, sections
+from socsched.schedulability.edf_holistic import NAME
+from socsched.schedulability.plan_analysis import DEMAND, FIXED
+from socsched.schedulability.published import registry
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,7 +15,7 @@ from socsched.planning.execution import slowed_by_lanes
 from socsched.planning.io import from_document, to_document
 from socsched.planning.plan import Level, Plan
 from socsched.planning.planner import make_plan
-from socsched.planning.schedulability.tasks import rt_tasks, switch_cost
+from socsched.schedulability.tasks import rt_tasks, switch_cost
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
 from tests.sim.toy_platform import MS, lines, platform, takes

@@ -9,7 +9,7 @@ import pytest
 from socsched.api.planning import PlanOptions, plan_with
 from socsched.api.simulation import simulate_plan
 from socsched.planning.plan import ExecutionTimes, Plan
-from socsched.planning.schedulability.miss_probability import miss_probabilities
+from socsched.schedulability.miss_probability import miss_probabilities
 
 OPTIONS = PlanOptions(solver="heft", policy="fp", cuts=False, refine=False, explain=False)
 

@@ -12,10 +12,10 @@ import pytest
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.descriptor.taskset_model import PeriodicTask, TaskSet
 from socsched.errors import DescriptorError, UsageError
-from socsched.planning.schedulability.priority_assignment import assign
-from socsched.planning.schedulability.published import amc_max, amc_rtb, edf_vd
-from socsched.planning.schedulability.published.choose import analyse, problems
-from socsched.planning.schedulability.published.model import Problem
+from socsched.schedulability.priority_assignment import assign
+from socsched.schedulability.published import amc_max, amc_rtb, edf_vd
+from socsched.schedulability.published.choose import analyse, problems
+from socsched.schedulability.published.model import Problem
 from socsched.sim.mixed_criticality import simulate
 
 
@@ -142,7 +142,7 @@ def test_no_simulated_response_is_above_a_bound(policy: str) -> None:
 
 
 def _answers(taskset: TaskSet) -> Any:
-    from socsched.planning.schedulability.published.choose import Outcome
+    from socsched.schedulability.published.choose import Outcome
 
     parts = problem(taskset)
     for module in (amc_rtb, amc_max, edf_vd):

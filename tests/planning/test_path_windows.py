@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from socsched.planning.corunning import Corunning
-from socsched.planning.schedulability import path_last_delay, path_windows
-from socsched.planning.schedulability.holistic import holistic
-from socsched.planning.schedulability.plan_analysis import respond
-from socsched.planning.schedulability.tasks import RtTask, rt_tasks
+from socsched.schedulability import path_last_delay, path_windows
+from socsched.schedulability.corunning import Corunning
+from socsched.schedulability.holistic import holistic
+from socsched.schedulability.plan_analysis import respond
+from socsched.schedulability.tasks import RtTask, rt_tasks
 from tools.verify.exhaustive import compare
 from tools.verify.small_plans import plan_bounds, plan_system
 

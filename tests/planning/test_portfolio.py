@@ -12,9 +12,9 @@ from socsched.api.portfolio import members
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.pipeline import PER_COST, High
 from socsched.errors import UsageError
-from socsched.planning.schedulability import audsley
-from socsched.planning.schedulability.holistic import holistic
-from socsched.planning.schedulability.tasks import RtTask
+from socsched.schedulability import audsley
+from socsched.schedulability.holistic import holistic
+from socsched.schedulability.tasks import RtTask
 
 
 def task(name: str, wcet: int, period: int, deadline: int, segment: int = 0) -> RtTask:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from socsched import plugins
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.descriptor.taskset_model import TaskSet
-from socsched.planning.schedulability.published import edf_response, registry
-from socsched.planning.schedulability.published.choose import Analysis, analyse, problems
-from socsched.planning.schedulability.published.model import Answer, Problem, SchedulabilityTest, Scope
-from socsched.planning.schedulability.published.workload import settle
+from socsched.schedulability.published import edf_response, registry
+from socsched.schedulability.published.choose import Analysis, analyse, problems
+from socsched.schedulability.published.model import Answer, Problem, SchedulabilityTest, Scope
+from socsched.schedulability.published.workload import settle
 
 
 def of(rows: list[tuple[int, ...]], policy: str, **more: Any) -> TaskSet:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.planning.schedulability.published.choose import analyse
 from socsched.reporting.taskset_analysis import document
+from socsched.schedulability.published.choose import analyse
 
 POLICIES = ("EDF", "FP", "RM", "DM", "FIFO", "NP-FP", "NP-EDF", "P_EDF", "P_RM", "P_NP-FP", "G_FP", "G_NP-FP")
 

@@ -18,9 +18,9 @@ from socsched.planning.necessity import Necessity, Proof
 from socsched.planning.plan import ChainResult, Level, Plan, PlannedEngine, PlannedSensor, Throttle
 from socsched.planning.recheck import recheck
 from socsched.planning.requirements import Requirement
-from socsched.planning.schedulability.coverage import CHECKED, FIELDS, NO_EFFECT, outside
 from socsched.planning.search_report import SearchReport
 from socsched.planning.task import ExecutionTimes, Task
+from socsched.schedulability.coverage import CHECKED, FIELDS, NO_EFFECT, outside
 from socsched.sim.engine import simulate
 from tests.sim.builders import engine, plan, task
 

@@ -11,8 +11,8 @@ from socsched.api.planning import PlanOptions, plan_with
 from socsched.api.simulation import simulate_plan
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.planning.plan import Plan
-from socsched.planning.schedulability.plan_analysis import chain_bounds, respond, unmet, without_contradictions
-from socsched.planning.schedulability.tasks import rt_tasks
+from socsched.schedulability.plan_analysis import chain_bounds, respond, unmet, without_contradictions
+from socsched.schedulability.tasks import rt_tasks
 from tests.sim.builders import MS, chain, engine, plan, sensor, task
 
 BOARD, MODE = "jetson-agx-orin-64gb", "MAXN"

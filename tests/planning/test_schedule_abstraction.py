@@ -11,11 +11,11 @@ import pytest
 from datafiles import read
 
 from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.planning.schedulability.published import np_edf_demand, np_edf_jeffay, np_fp
-from socsched.planning.schedulability.published.choose import analyse, problems
-from socsched.planning.schedulability.published.model import VERDICTS
-from socsched.planning.schedulability.published.schedule_abstraction import TEST
-from socsched.planning.schedulability.schedule_abstraction import Job, by_task, decide, simulate
+from socsched.schedulability.published import np_edf_demand, np_edf_jeffay, np_fp
+from socsched.schedulability.published.choose import analyse, problems
+from socsched.schedulability.published.model import VERDICTS
+from socsched.schedulability.published.schedule_abstraction import TEST
+from socsched.schedulability.schedule_abstraction import Job, by_task, decide, simulate
 
 MOST = 3000
 

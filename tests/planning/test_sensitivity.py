@@ -13,8 +13,6 @@ from socsched.faults.model import Faults, Hog
 from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
 from socsched.planning.planner import make_plan
-from socsched.planning.schedulability.plan_analysis import respond, unmet
-from socsched.planning.schedulability.tasks import rt_tasks
 from socsched.planning.search_report import SearchReport
 from socsched.planning.sensitivity import (
     ACCURACY,
@@ -25,6 +23,8 @@ from socsched.planning.sensitivity import (
     spare,
     with_foreign_traffic,
 )
+from socsched.schedulability.plan_analysis import respond, unmet
+from socsched.schedulability.tasks import rt_tasks
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
 from tests.sim.toy_platform import MS, lines, platform, shaken, takes

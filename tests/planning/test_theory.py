@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.planning.mapping.heft import heft
-from socsched.planning.schedulability import edf, rta_fp, rta_np
-from socsched.planning.schedulability.edf_demand import DemandTask, demand, overload
-from socsched.planning.schedulability.holistic import holistic
-from socsched.planning.schedulability.tasks import RtTask
+from socsched.schedulability import edf, rta_fp, rta_np
+from socsched.schedulability.edf_demand import DemandTask, demand, overload
+from socsched.schedulability.holistic import holistic
+from socsched.schedulability.tasks import RtTask
 
 LANE = frozenset({("cpu", 0)})
 SCALE = 2  # some examples have half units

@@ -9,10 +9,10 @@ from toy_platform import MS, platform, shaken, workloads
 from socsched.descriptor.pipeline import Pipeline
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
-from socsched.planning.schedulability import edf_holistic, path_windows
-from socsched.planning.schedulability.compare_bounds import OWN, chain_bound, task_bounds
-from socsched.planning.schedulability.plan_analysis import DEMAND, stretches
-from socsched.planning.schedulability.tasks import rt_tasks
+from socsched.schedulability import edf_holistic, path_windows
+from socsched.schedulability.compare_bounds import OWN, chain_bound, task_bounds
+from socsched.schedulability.plan_analysis import DEMAND, stretches
+from socsched.schedulability.tasks import rt_tasks
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
 

@@ -22,11 +22,11 @@ from random import Random
 from socsched.api.planning import PlanOptions, plan_with
 from socsched.api.simulation import simulate_plan
 from socsched.descriptor.catalog import get_platform
-from socsched.planning.corunning import Corunning
 from socsched.planning.plan import ExecutionTimes, Plan, Task
 from socsched.planning.recheck import recheck
-from socsched.planning.schedulability.plan_analysis import chain_bounds, respond
-from socsched.planning.schedulability.tasks import rt_tasks
+from socsched.schedulability.corunning import Corunning
+from socsched.schedulability.plan_analysis import chain_bounds, respond
+from socsched.schedulability.tasks import rt_tasks
 from tools.bench.planner_finds import MODE, PLATFORM, instance
 from tools.verify.plan_runs import shifted, sources
 from tools.verify.random_plans import draw_case, make_plan

@@ -18,7 +18,7 @@ from random import Random
 from socsched.api.planning import PlanOptions, plan_with
 from socsched.api.simulation import simulate_plan
 from socsched.planning.plan import ExecutionTimes, Plan
-from socsched.planning.schedulability.miss_probability import miss_probabilities
+from socsched.schedulability.miss_probability import miss_probabilities
 from tools.bench.planner_finds import MODE, PLATFORM, instance
 
 OPTIONS = PlanOptions(solver="heft", evaluations=None, explain=False, refine=False)

@@ -20,13 +20,13 @@ from socsched.errors import DescriptorError
 from socsched.faults.model import Faults, Overrun
 from socsched.planning.plan import ExecutionTimes, Plan, Task
 from socsched.planning.recheck import recheck
-from socsched.planning.schedulability.chains import data_age, reaction_time
-from socsched.planning.schedulability.coverage import sources as sources_of
-from socsched.planning.schedulability.high_level import high_level, is_mixed
-from socsched.planning.schedulability.high_level import unmet as unmet_high
-from socsched.planning.schedulability.plan_analysis import stretches
-from socsched.planning.schedulability.precedence import families
-from socsched.planning.schedulability.tasks import Response, rt_tasks
+from socsched.schedulability.chains import data_age, reaction_time
+from socsched.schedulability.coverage import sources as sources_of
+from socsched.schedulability.high_level import high_level, is_mixed
+from socsched.schedulability.high_level import unmet as unmet_high
+from socsched.schedulability.plan_analysis import stretches
+from socsched.schedulability.precedence import families
+from socsched.schedulability.tasks import Response, rt_tasks
 from socsched.sim.build import load_kernel
 from socsched.sim.engine import simulate
 from socsched.trace.chains import Record

@@ -29,7 +29,7 @@ from response_time_analysis.analysis import (  # type: ignore[import-not-found, 
 )
 
 from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
-from socsched.planning.schedulability.published.choose import analyse
+from socsched.schedulability.published.choose import analyse
 from tools.verify.explorer import explore
 from tools.verify.random_systems import plain, taskset
 from tools.verify.small_sets import set_system

@@ -8,16 +8,16 @@ from typing import Any
 
 from socsched.cost.contention.max_min import MaxMin
 from socsched.cost.cost import Segment
-from socsched.planning.corunning import Corunning
 from socsched.planning.evidence import Bandwidth, Power
 from socsched.planning.lanes import with_wcet
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor
-from socsched.planning.schedulability.chains import data_age, reaction_time
-from socsched.planning.schedulability.compare_bounds import bounds
-from socsched.planning.schedulability.plan_analysis import respond, stretches
-from socsched.planning.schedulability.tasks import rt_tasks
 from socsched.planning.search_report import SearchReport
 from socsched.planning.task import Task as PlannedTask
+from socsched.schedulability.chains import data_age, reaction_time
+from socsched.schedulability.compare_bounds import bounds
+from socsched.schedulability.corunning import Corunning
+from socsched.schedulability.plan_analysis import respond, stretches
+from socsched.schedulability.tasks import rt_tasks
 from tools.verify import explorer
 
 CAPACITY = explorer.UNIT * 10**9

@@ -9,7 +9,7 @@ from random import Random
 
 from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
 from socsched.literature.studies.acceptance import uunifast
-from socsched.planning.schedulability.published.choose import analyse
+from socsched.schedulability.published.choose import analyse
 from tools.verify.explorer import System, Task
 from tools.verify.random_systems import from_any_phase, taskset
 

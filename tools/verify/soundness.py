@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from socsched.descriptor.taskset_model import TaskSet
-from socsched.planning.schedulability.published.choose import Analysis, analyse
+from socsched.schedulability.published.choose import Analysis, analyse
 from tools.verify.plan_runs import PlanTally, check_cases, minimal
 from tools.verify.random_systems import FAMILIES, from_any_phase
 from tools.verify.reference_simulator import Seen, observed, phasings, simulate

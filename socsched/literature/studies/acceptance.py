@@ -18,12 +18,12 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
-from socsched.planning.schedulability.published.choose import problems
-from socsched.planning.schedulability.published.model import SchedulabilityTest
-from socsched.planning.schedulability.published.registry import tests
 from socsched.progress import tell
 from socsched.reporting.svg import element, text, ticks
 from socsched.reporting.terminal import table
+from socsched.schedulability.published.choose import problems
+from socsched.schedulability.published.model import SchedulabilityTest
+from socsched.schedulability.published.registry import tests
 
 Tasks = Sequence[PeriodicTask]
 Draw = Callable[[Random, float], list[PeriodicTask]]

@@ -15,10 +15,10 @@ from random import Random
 
 from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
 from socsched.literature.studies.acceptance import BLUE, GREEN, GREY, ORANGE, RED, VIOLET, Curve, Panel, uunifast
-from socsched.planning.schedulability.priority_assignment import assign
-from socsched.planning.schedulability.published import amc_max, amc_rtb, edf_vd
-from socsched.planning.schedulability.published.model import Problem
-from socsched.planning.schedulability.rta_fp import ceil_div
+from socsched.schedulability.priority_assignment import assign
+from socsched.schedulability.published import amc_max, amc_rtb, edf_vd
+from socsched.schedulability.published.model import Problem
+from socsched.schedulability.rta_fp import ceil_div
 
 LOADS = tuple(x / 100 for x in range(30, 100, 5))
 Tasks = Sequence[PeriodicTask]

@@ -1,0 +1,207 @@
+"""Fixed priorities over a whole plan: responses and activation jitters, iterated until neither grows.
+
+Tindell & Clark, "Holistic schedulability analysis for distributed hard real-time systems", Microprocessing and
+Microprogramming 40 1994: a successor's release jitter is its predecessor's response time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from socsched.schedulability import rta_fp, rta_np
+from socsched.schedulability.precedence import families, relatives
+from socsched.schedulability.tasks import (
+    Response,
+    RtTask,
+    activation,
+    components,
+    single_resource,
+    topological,
+)
+
+
+def holistic(tasks: Mapping[str, RtTask], limit: int | None = None) -> dict[str, Response]:
+    """Return the response of every task under fixed priorities.
+
+    `limit` (ns) ends the search for a bound; by default 32 times the longest period or deadline.  Families of tasks are
+    first assumed to finish a frame before the next is released, so that relatives do not compete; a family that
+    violates this is analysed again without the assumption. (The first frame to violate it would do so under this same
+    analysis.)
+    """
+    horizon = limit or 32 * max((max(t.period, t.deadline) for t in tasks.values()), default=0)
+    near, quick = relatives(tasks), families(tasks)
+    while True:
+        apart = {name: near[name] if any(name in family for family in quick) else frozenset() for name in tasks}
+        answers = _iterate(tasks, apart, horizon)
+        held = [f for f in quick if all(answers[n].bounded and answers[n].value <= tasks[n].period for n in f)]
+        if len(held) == len(quick):
+            return answers
+        quick = held
+
+
+def _iterate(tasks: Mapping[str, RtTask], apart: Mapping[str, frozenset[str]], horizon: int) -> dict[str, Response]:
+    groups = {task.name: group for group in components(tasks.values()) for task in group}
+    order = topological(tasks)
+    finish = _at_least(tasks, order)
+    endless = _resting_on(_endless(groups, apart, tasks), tasks, groups)
+    hopeless = _rough(endless, tasks, groups, finish)
+    while True:
+        answers: dict[str, Response] = dict(hopeless)
+        latest = {name: activation(tasks[name], tasks, finish) for name in order}
+        jitter = {name: latest[name].jitter for name in order}
+        for name in (n for n in order if n not in endless):
+            value, bounded, terms = _respond(tasks[name], groups[name], apart[name], jitter, finish, horizon)
+            answers[name] = Response(value, bounded, (*latest[name].terms, *terms), latest[name].via)
+        # An abandoned response counts as the horizon, so that tasks that do not depend on it still get a bound.
+        found = {
+            n: max(finish[n], min(answers[n].value, horizon) if answers[n].bounded else horizon)
+            for n in order
+            if n not in endless
+        }
+        found.update({name: finish[name] for name in endless})
+        if found == finish:
+            return _settled(tasks, groups, order, answers, horizon)
+        finish = found
+
+
+def _endless(
+    groups: Mapping[str, Sequence[RtTask]], apart: Mapping[str, frozenset[str]], tasks: Mapping[str, RtTask]
+) -> set[str]:
+    """Return the tasks starved in the long run by tasks that may run first, whatever the jitter."""
+    found = set()
+    for name, task in tasks.items():
+        gang = not single_resource(groups[name]) and task.preemption != "full"
+        rivals = [
+            t
+            for t in groups[name]
+            if t is not task
+            and t.name not in apart[name]
+            and t.lanes & task.lanes
+            and (gang or t.priority < task.priority)
+        ]
+        if task.utilisation + sum(rival.utilisation for rival in rivals) > 1 + 1e-9:
+            found.add(name)
+    return found
+
+
+def _rough(
+    names: set[str], tasks: Mapping[str, RtTask], groups: Mapping[str, Sequence[RtTask]], finish: Mapping[str, int]
+) -> dict[str, Response]:
+    """Return a rough response of tasks without a bound, from their load per period: not a bound, only for reports."""
+    result = {}
+    for name in names:
+        task, at = tasks[name], activation(tasks[name], tasks, finish)
+        rivals = [t for t in groups[name] if t.lanes & task.lanes and t.priority < task.priority]
+        jitter = {t.name: activation(t, tasks, finish).jitter for t in rivals}
+        terms = rta_fp.response_terms(task, rta_fp.classic(rivals, jitter)(task.period), ("", 0), 0)
+        result[name] = Response(at.jitter + sum(value for _, value in terms), False, (*at.terms, *terms), at.via)
+    return result
+
+
+def _at_least(tasks: Mapping[str, RtTask], order: Sequence[str]) -> dict[str, int]:
+    finish: dict[str, int] = {}
+    for name in order:
+        finish[name] = activation(tasks[name], tasks, finish).jitter + tasks[name].wcet
+    return finish
+
+
+def respond_alone(
+    task: RtTask, group: Sequence[RtTask], jitter: Mapping[str, int], finish: Mapping[str, int], limit: int
+) -> tuple[int, bool]:
+    """Return the response of a task within its group, after its nominal release, and whether it is a bound.
+
+    Activations (`jitter`) and the ends of other tasks (`finish`, ns) are given, so that only its rivals matter.
+    """
+    value, bounded, terms = _respond(task, group, frozenset(), jitter, finish, limit)
+    return jitter[task.name] + sum(term for _, term in terms) if bounded else value, bounded
+
+
+def _respond(
+    task: RtTask,
+    group: Sequence[RtTask],
+    apart: frozenset[str],
+    jitter: Mapping[str, int],
+    finish: Mapping[str, int],
+    limit: int,
+) -> tuple[int, bool, rta_fp.Terms]:
+    """Return the smallest applicable bound: by busy period on one resource, by carry-in without relatives."""
+    others = [t for t in group if t is not task]
+    if not single_resource(group):
+        return _by_carry_in(task, [t for t in others if t.name not in apart], others, jitter, finish, limit)
+    found = _by_busy_period(task, others, jitter, limit)
+    rivals = [t for t in others if t.name not in apart]
+    if len(rivals) < len(others):
+        blocking = _blocking(task, rivals)
+        higher = [t for t in rivals if t.priority < task.priority]
+        inside = rta_fp.gang(task, higher, higher, finish)
+        other = rta_fp.response_time(task, inside, blocking, jitter[task.name], limit)
+        found = min(found, other, key=lambda answer: (not answer[1], answer[0]))
+    return found
+
+
+def _by_carry_in(
+    task: RtTask,
+    rivals: Sequence[RtTask],
+    others: Sequence[RtTask],
+    jitter: Mapping[str, int],
+    finish: Mapping[str, int],
+    limit: int,
+) -> tuple[int, bool, rta_fp.Terms]:
+    sharing = [t for t in rivals if t.lanes & task.lanes]
+    if task.preemption != "full":
+        # Without preemption a gang may lose its free lanes one after the other: every other task may go first.
+        inside = rta_fp.gang(task, sharing, others, finish)
+    else:
+        sharing = [t for t in sharing if t.priority < task.priority]
+        inside = rta_fp.gang(task, sharing, [t for t in others if t.priority < task.priority], finish)
+    return rta_fp.response_time(task, inside, ("", 0), jitter[task.name], limit)
+
+
+def _by_busy_period(
+    task: RtTask, others: Sequence[RtTask], jitter: Mapping[str, int], limit: int
+) -> tuple[int, bool, rta_fp.Terms]:
+    higher = [t for t in others if t.priority < task.priority]
+    blocking = _blocking(task, others)
+    if task.preemption == "none":
+        return rta_np.response_time(task, higher, jitter, blocking, limit)
+    return rta_fp.response_time(task, rta_fp.classic(higher, jitter), blocking, jitter[task.name], limit)
+
+
+def _blocking(task: RtTask, others: Sequence[RtTask]) -> tuple[str, int]:
+    """Return the longest segment of lower priority; a job that resumes pays its switch before it can yield."""
+    lower = ((t.name, t.segment + t.switch) for t in others if t.priority > task.priority and t.segment)
+    return max(lower, key=lambda pair: pair[1], default=("", 0))
+
+
+def _settled(
+    tasks: Mapping[str, RtTask],
+    groups: Mapping[str, Sequence[RtTask]],
+    order: Sequence[str],
+    answers: Mapping[str, Response],
+    horizon: int,
+) -> dict[str, Response]:
+    """Recompute values along precedence, and withdraw every bound that depends on an unbounded response."""
+    given_up = {name for name in order if not answers[name].bounded or answers[name].value >= horizon}
+    lost = _resting_on(given_up, tasks, groups)
+    settled: dict[str, Response] = {}
+    for name in order:
+        answer = answers[name]
+        start = settled[answer.via].value if answer.via else 0
+        value = start + sum(term for _, term in answer.terms)
+        settled[name] = Response(value, name not in lost, answer.terms, answer.via)
+    return {name: settled[name] for name in tasks}
+
+
+def _resting_on(lost: set[str], tasks: Mapping[str, RtTask], groups: Mapping[str, Sequence[RtTask]]) -> set[str]:
+    """Return the tasks in `lost` and all tasks whose response depends on theirs."""
+    lost = set(lost)
+    while more := {n for n in tasks if n not in lost and lost & _rests_on(tasks[n], groups[n])}:
+        lost |= more
+    return lost
+
+
+def _rests_on(task: RtTask, group: Sequence[RtTask]) -> set[str]:
+    """Return the tasks whose response or jitter may enter the response of `task`."""
+    gang = not single_resource(group) and task.preemption != "full"
+    rivals = {t.name for t in group if t is not task and (gang or t.priority < task.priority)}
+    return rivals | set(task.after)

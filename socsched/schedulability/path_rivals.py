@@ -1,0 +1,401 @@
+"""The window of one path: other jobs that may delay it, by the phase of their sources, and the longest delay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from socsched.schedulability.tasks import Arrival, RtTask, components, single_resource
+
+RUNS = 3
+"""Runs of a path whose blocking is evaluated together with the interference of the same sources."""
+STEPS = 200
+"""Steps of an iteration after which a path keeps its bound."""
+NEVER = -(1 << 62)
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Tasks with their resources, and the sources of every task; `deadlines` (ns) under EDF, None: fixed priorities.
+
+    `single`: whether the resource of a task is one processor, `single_resource`; `loads`: results of `_load` so far,
+    as windows of many paths meet the same rivals.
+    """
+
+    tasks: Mapping[str, RtTask]
+    deadlines: Mapping[str, int] | None
+    groups: Mapping[str, Sequence[RtTask]]
+    single: Mapping[str, bool]
+    sources: Mapping[str, str]
+    later: Mapping[str, frozenset[str]]
+    loads: dict[tuple[Rival, ...], dict[tuple[int, int], list[int]]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(tasks: Mapping[str, RtTask], deadlines: Mapping[str, int] | None) -> System:
+        """Return the system of these tasks."""
+        parts = components(tasks.values())
+        groups = {task.name: group for group in parts for task in group}
+        single = {task.name: one for group in parts for one in [single_resource(group)] for task in group}
+        return System(tasks, deadlines, groups, single, sources_of(tasks), _descendants(tasks))
+
+
+def sources_of(tasks: Mapping[str, RtTask]) -> dict[str, str]:
+    """Return a name for the sources of each task, the same for tasks whose sources have a fixed phase to each other."""
+    sets: list[set[str]] = []
+    for name, task in tasks.items():
+        joined = {f"task {name}", *(f"task {n}" if n in tasks else f"source {n}" for n in task.after)}
+        for other in [s for s in sets if s & joined]:
+            joined |= other
+            sets.remove(other)
+        sets.append(joined)
+    return {name: min(group) for group in sets for name in tasks if f"task {name}" in group}
+
+
+def _descendants(tasks: Mapping[str, RtTask]) -> dict[str, frozenset[str]]:
+    direct = {name: [other for other, task in tasks.items() if name in task.after] for name in tasks}
+    found: dict[str, frozenset[str]] = {}
+
+    def climb(name: str) -> frozenset[str]:
+        if name not in found:
+            found[name] = frozenset(direct[name]).union(*(climb(other) for other in direct[name]))
+        return found[name]
+
+    for name in tasks:
+        climb(name)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Tasks that trigger each other, the first of them by frames of a source; `late`: the window it is taken in.
+
+    With `late`, a window begins with the nominal arrival of a frame at the source and ends with its job of the last
+    task, which it names by the time after that task's nominal release; otherwise it begins with the actual arrival.
+    """
+
+    tasks: tuple[str, ...]
+    source: Arrival
+    late: bool = True
+
+    @property
+    def later(self) -> int:
+        """Return by how much the window may begin later than the nominal arrival (ns)."""
+        return 0 if self.late else self.source.jitter
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """Jobs of a task as a path sees them (ns): frame m is released `shift` + m `period` after the path's arrival.
+
+    A job delays the path by at most `wcet`, and by `switch` more through preemptions, if it is released `latest` after
+    the path or earlier, and ends `finish` after its release; one released later blocks `blocks`: runs,
+    times, and the latest begins of the runs.  Frames
+    from `first` on do not compete, nor does frame 0 if `own`.
+    """
+
+    name: str = field(compare=False)
+    wcet: int
+    switch: int
+    period: int
+    shift: int
+    finish: int
+    latest: int
+    blocks: tuple[tuple[int, int, int], ...]
+    own: bool = False
+    first: int | None = None
+
+
+@dataclass(slots=True)
+class Window:
+    """The window of a path: its own time (ns), and rivals by source, `aligned` ones with the path's phase.
+
+    `origin`: from the end of the window to the time it stands for; `later`: as in `Path`, for aligned rivals, whose
+    releases count from the nominal arrival.
+    """
+
+    origin: int
+    later: int
+    alone: int
+    runs: int
+    foreign: list[tuple[Rival, ...]]
+    aligned: list[Rival]
+    loads: list[dict[tuple[int, int], list[int]]]
+    _known: dict[int, list[int]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(system: System, path: Path, finish: Mapping[str, int], start: int = 0) -> Window | None:
+        """Return the window of a path from its task `start` on, None if a rival has no bound."""
+        tasks = system.tasks
+        head, last = tasks[path.tasks[0]], tasks[path.tasks[-1]]
+        hops: dict[int, list[str]] = {}
+        for name in path.tasks[start:]:
+            hops.setdefault(id(system.groups[name]), []).append(name)
+        alone, run_of = path.source.jitter if path.late and not start else 0, _runs(system, path.tasks[start:])
+        rivals: dict[str, list[Rival]] = {}
+        for names in hops.values():
+            group = system.groups[names[0]]
+            lanes = max(len(tasks[name].lanes) for name in names)
+            events = 1 if system.single[names[0]] else 2 * lanes
+            switch = max(task.switch for task in group)
+            alone += sum(tasks[name].wcet for name in names) + (len(names) - 1) * events * switch
+            for task in group:
+                if task.name not in finish:
+                    return None
+                same = system.sources[task.name] == system.sources[head.name] and task.period == head.period
+                fixed = same and (not task.sporadic or task.offset == head.offset)
+                loose = not fixed and (same or task.sporadic)
+                rival = _rival(system, task, path, names, run_of, finish, events * switch, fixed)
+                if rival.latest <= -rival.finish and not rival.blocks:
+                    continue  # its jobs have ended or yield
+                key = "" if fixed else f"task {task.name}" if loose else f"{system.sources[task.name]} {task.period}"
+                rivals.setdefault(key, []).append(rival)
+        aligned = rivals.pop("", [])
+        runs = 1 + max((run for rival in chain(aligned, *rivals.values()) for run, _, _ in rival.blocks), default=-1)
+        foreign = [tuple(each) for each in rivals.values()]
+        loads = [system.loads.setdefault(each, {}) for each in foreign]
+        origin = path.source.offset - last.offset if path.late else 0
+        return Window(origin, path.later, alone, runs, foreign, aligned, loads)
+
+    def end(self, limit: int) -> int | None:
+        """Return the longest response of the path after its last task's release, None from `limit` on."""
+        window = self.alone
+        for _ in range(STEPS):
+            if self.origin + window >= limit:
+                return None
+            longer = self.alone + self._others(window)
+            if longer <= window:
+                return self.origin + window
+            window = longer
+        return None
+
+    def length(self, charged: int, span: int, limit: int, least: int = 0) -> int | None:
+        """Return the longest time the path takes, None from `limit` on; it is known not to be below `least`.
+
+        Jobs of its own sources take `charged`, and those released within `span` may block it.
+        """
+        window = max(self.alone + charged, least)
+        for _ in range(STEPS):
+            if window >= limit:
+                return None
+            longer = self.alone + charged + self._others(window, span)
+            if longer <= window:
+                return window
+            window = longer
+        return None
+
+    def _others(self, window: int, span: int = 0) -> int:
+        """Return the most that other jobs can delay the path within a window: interference and blocking.
+
+        With a `span`, jobs of the path's own sources that are released within it only block.
+        """
+        joint = min(self.runs, RUNS)
+        until = (span or window) + self.later
+        mine = _at(self.aligned, until, joint, not span)
+        best = _joined(self._foreign(window, joint), mine)
+        rest = 0
+        for run in range(joint, self.runs):
+            every = chain(self.aligned, *self.foreign)
+            rest += max((time for rival in every for number, time, _ in rival.blocks if number == run), default=0)
+        return best[-1] + rest
+
+    def _foreign(self, window: int, joint: int) -> list[int]:
+        """Return the most that sources of other phases delay the path, for each set of runs that they block."""
+        if window not in self._known:
+            best = [0] * (1 << joint)
+            for rivals, loads in zip(self.foreign, self.loads, strict=True):
+                if (window, joint) not in loads:
+                    loads[window, joint] = _load(rivals, window, joint)
+                best = _joined(best, loads[window, joint])
+            self._known[window] = best
+        return self._known[window]
+
+
+_PARTS = [[part for part in range(mask + 1) if part & mask == part] for mask in range(1 << RUNS)]
+"""The subsets (bits) of each set of runs."""
+
+
+def _joined(one: Sequence[int], other: Sequence[int]) -> list[int]:
+    """Return the largest sums of two delays for each set of runs, every run being blocked by one of them."""
+    if len(one) == 1:
+        return [one[0] + other[0]]
+    return [max(one[mask ^ part] + other[part] for part in _PARTS[mask]) for mask in range(len(one))]
+
+
+def _runs(system: System, path: Sequence[str]) -> dict[str, int]:
+    """Return the number of the run of each task: consecutive tasks on a resource that segments may block."""
+    found: dict[str, int] = {}
+    number, before = -1, 0
+    for name in path:
+        group = system.groups[name]
+        if system.single[name] and any(task.segment for task in group):
+            number += id(group) != before
+            found[name] = number
+        before = id(group)
+    return found
+
+
+def _rival(
+    system: System,
+    task: RtTask,
+    path: Path,
+    names: Sequence[str],
+    run_of: Mapping[str, int],
+    finish: Mapping[str, int],
+    switch: int,
+    fixed: bool,
+) -> Rival:
+    """Return a task of a resource as the path's tasks `names` on it see it; `fixed`: its phase is the path's."""
+    group = system.groups[task.name]
+    hops = [system.tasks[name] for name in names]
+    one = system.single[task.name]
+    near = hops if one else [hop for hop in hops if hop.lanes & task.lanes]
+    ordered = one or all(other.preemption == "full" for other in group)
+    shift = task.offset - path.source.offset
+    latest = latest_release(system, task, hops if one else near or hops, path, fixed) if ordered else -NEVER
+    blocks: dict[int, int] = {}
+    if one and task.segment:
+        for hop in reversed([hop for hop in hops if hop.name in run_of]):
+            blocks[run_of[hop.name]] = ends(system, path, hop.name, finish) if fixed else -NEVER
+    end = path.tasks[-1]
+    return Rival(
+        name=task.name,
+        wcet=task.wcet if near else 0,
+        switch=switch,
+        period=task.period,
+        shift=shift,
+        finish=finish[task.name],
+        latest=latest,
+        blocks=tuple((run, task.segment + task.switch, begin) for run, begin in blocks.items()),
+        own=fixed and task.name in path.tasks,
+        first=0 if fixed and (task.name == end or task.name in system.later[end]) else None,
+    )
+
+
+def latest_release(system: System, task: RtTask, hops: Sequence[RtTask], path: Path, fixed: bool) -> int:
+    """Return the latest release, after the path's, of a job that goes before one of `hops`; `NEVER` if none does.
+
+    `fixed`: counted from the nominal arrival at the path's source, else from the begin of its window.
+    """
+    if system.deadlines is None:
+        return -NEVER if any(task.priority <= hop.priority for hop in hops) else NEVER
+    source = path.source
+    lateness = 0 if source.timer or not (path.late or fixed) else source.jitter
+    due = max(
+        # a job is due by the latest of its releases, and counts from the oldest, which may be the path's
+        system.deadlines[hop.name] + min(hop.offset - source.offset + hop.release_jitter, hop.due_later + lateness)
+        for hop in hops
+    )
+    return due - system.deadlines[task.name]
+
+
+def frames(rival: Rival, phase: int, window: int) -> Iterator[tuple[int, int]]:
+    """Yield the frames of a rival that may run within a window, and their releases after its begin (ns)."""
+    at, period = phase + rival.shift, rival.period
+    frame = -((at + rival.finish - 1) // period)
+    at += frame * period
+    while at < window and (rival.first is None or frame < rival.first):
+        if frame or not rival.own:
+            yield frame, at
+        at, frame = at + period, frame + 1
+
+
+def _at(rivals: Sequence[Rival], window: int, joint: int, counted: bool = True) -> list[int]:
+    """Return the delay by the path's own sources, for each set (bits) of runs of which they block the longest.
+
+    Unless `counted`, only blocking.
+    """
+    total, blocked = 0, [0] * joint
+    for rival in rivals:
+        last = window - 1 if rival.first is None else min(window - 1, rival.shift + (rival.first - 1) * rival.period)
+        if counted:
+            total += _interference(rival, rival.shift, window, last)
+            if rival.own and -rival.finish < rival.shift <= min(rival.latest, last):  # frame 0 is the path's
+                total -= min(rival.wcet, rival.shift + rival.finish, window - rival.shift) + rival.switch
+        if joint and rival.blocks:
+            at = _after(rival, max(rival.latest, -rival.finish))
+            for run, time, begin in rival.blocks:
+                if run < joint and at <= last and at < begin:
+                    blocked[run] = max(blocked[run], time)
+    return _by_set(total, blocked)
+
+
+def _after(rival: Rival, at: int) -> int:
+    """Return the first release of a competing frame of a rival after `at`, with the path at 0 (ns)."""
+    found = at + 1 + (rival.shift - at - 1) % rival.period
+    return found + rival.period if rival.own and found == rival.shift else found
+
+
+def _by_set(total: int, blocked: Sequence[int]) -> list[int]:
+    """Return `total` and what blocks the runs of a set, for every set (bits)."""
+    found = [total]
+    for time in blocked:
+        found += [value + time for value in found]
+    return found
+
+
+def _load(rivals: Sequence[Rival], window: int, joint: int) -> list[int]:
+    """Return the largest delay by sources of any phase, for each set of runs of which they block the longest.
+
+    The delay is piecewise linear in the phase; its maximum lies where a piece begins or ends.
+    """
+    period = rivals[0].period
+    phases = {(at - rival.shift) % period for rival in rivals for at in _steps(rival, window)}
+    most: dict[tuple[int, ...], int] = {}  # by what blocks each run
+    for phase in phases:
+        total, blocked = 0, [0] * joint
+        for rival in rivals:
+            total += _interference(rival, phase + rival.shift, window, window - 1)
+            if joint and rival.blocks:
+                newest = window - 1 - (window - 1 - phase - rival.shift) % period
+                if newest > max(rival.latest, -rival.finish):
+                    for run, time, _ in rival.blocks:
+                        if run < joint:
+                            blocked[run] = max(blocked[run], time)
+        key = tuple(blocked)
+        most[key] = max(most.get(key, 0), total)
+    best = [0] * (1 << joint)
+    for key, total in most.items():
+        best = list(map(max, best, _by_set(total, key)))
+    return best
+
+
+def _steps(rival: Rival, window: int) -> list[int]:
+    """Return the releases of a rival's job at which its delay may stop growing, or begins to fall."""
+    last = min(rival.latest, window - 1)
+    steps = []
+    if last > -rival.finish:
+        steps = [last]
+        steps += [at for at in (rival.wcet - rival.finish, window - rival.wcet) if at < last]
+        if rival.switch:
+            steps.append(1 - rival.finish)
+    if rival.blocks:
+        steps += [window - 1, max(rival.latest, -rival.finish) + 1]
+    return steps
+
+
+def _interference(rival: Rival, at: int, window: int, last: int) -> int:
+    """Return how long jobs of a rival, one released at `at`, none after `last`, run before the path within a window.
+
+    All take their WCET but those that end soon after the window's begin or are released shortly before its end.
+    """
+    period, wcet, finish = rival.period, rival.wcet, rival.finish
+    last = min(rival.latest, last)
+    at -= (at + finish - 1) // period * period  # the oldest that may not have ended
+    if at > last:
+        return 0
+    total = ((last - at) // period + 1) * (wcet + rival.switch)
+    newest = last - (last - at) % period
+    while at <= newest and at + finish < wcet:
+        total -= wcet - min(at + finish, window - at)
+        at += period
+    while newest >= at and window - newest < wcet:
+        total -= wcet - (window - newest)
+        newest -= period
+    return total
+
+
+def ends(system: System, path: Path, name: str, finish: Mapping[str, int]) -> int:
+    """Return the latest end (ns) of a task of the path after the arrival of the path; the last is not known yet."""
+    later = system.tasks[name].offset - path.source.offset
+    return -NEVER if name == path.tasks[-1] else finish[name] + later

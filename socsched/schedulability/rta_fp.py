@@ -1,0 +1,97 @@
+"""Fixed priorities: response times with release jitter, arbitrary deadlines and blocking; gangs on fixed lanes.
+
+One processor: Joseph & Pandya, The Computer Journal 29(5) 1986; several jobs in a busy period, Lehoczky, RTSS 1990;
+release jitter, Tindell, Burns, Wellings, RTS 6(2) 1994; blocking by one segment of lower priority.  Gangs: a job waits
+only while a job of higher priority holds one of its lanes (greedy dispatching, fixed lanes), so the interference of all
+such tasks is summed, each with the carry-in R - C (Bertogna & Cirinei, RTSS 2007, workload bound).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from socsched.schedulability.tasks import RtTask
+
+Terms = tuple[tuple[str, int], ...]
+Interference = Callable[[int], Terms]
+"""Window length (ns) -> the most other tasks execute in it, by task."""
+
+
+def ceil_div(a: int, b: int) -> int:
+    """Return a / b rounded up."""
+    return -(-a // b)
+
+
+def classic(higher: Sequence[RtTask], jitter: Mapping[str, int]) -> Interference:
+    """Return the interference of higher-priority tasks on the same lanes; each arrival costs one context switch."""
+
+    def terms(window: int) -> Terms:
+        return tuple(
+            (f"interference by {t.name}", ceil_div(window + jitter[t.name], t.period) * (t.wcet + t.switch))
+            for t in higher
+        )
+
+    return terms
+
+
+def gang(
+    task: RtTask, sharing: Sequence[RtTask], connected: Sequence[RtTask], finish: Mapping[str, int]
+) -> Interference:
+    """Return the interference on fixed, partly shared lanes.
+
+    `sharing` are the tasks that can keep `task` from a lane; `connected` those of higher priority anywhere in its
+    component.  Every arrival or completion of a `connected` job preempts at most one job on each lane of `task`.
+    """
+
+    def jobs(other: RtTask, window: int) -> int:
+        return ceil_div(window + max(finish[other.name] - other.wcet, 0), other.period)
+
+    def terms(window: int) -> Terms:
+        found = [(f"interference by {t.name}", jobs(t, window) * t.wcet) for t in sharing]
+        events = 2 * sum(jobs(t, window) for t in connected)
+        return (*found, ("context switches", events * len(task.lanes) * task.switch))
+
+    return terms
+
+
+def response_time(
+    task: RtTask, interference: Interference, blocking: tuple[str, int], jitter: int, limit: int
+) -> tuple[int, bool, Terms]:
+    """Return (response after the nominal release, whether it is a bound, terms that add up to it minus `jitter`).
+
+    Unbounded as soon as a window exceeds `limit`.
+    """
+    worst: tuple[int, bool, Terms] = (-1, True, ())
+    frame, window = 0, 0
+    while True:
+        window, terms = _window(task, interference, blocking[1], frame, window, limit)
+        value = jitter + window - frame * task.period
+        if value > worst[0]:
+            worst = (value, True, response_terms(task, terms, blocking, frame))
+        if window > limit:
+            return value, False, response_terms(task, terms, blocking, frame)
+        if window <= (frame + 1) * task.period - jitter:
+            return worst
+        frame += 1
+
+
+def _window(
+    task: RtTask, interference: Interference, blocking: int, frame: int, start: int, limit: int
+) -> tuple[int, Terms]:
+    window = max(start, blocking + (frame + 1) * task.wcet)
+    while True:
+        terms = interference(window)
+        longer = blocking + (frame + 1) * task.wcet + sum(value for _, value in terms)
+        if longer <= window or longer > limit:
+            return longer, terms
+        window = longer
+
+
+def response_terms(task: RtTask, interference: Terms, blocking: tuple[str, int], frame: int) -> Terms:
+    """Return the terms of the response of job `frame` of a busy period, without jitter; zeros are omitted."""
+    own = [("wcet", task.wcet)]
+    if frame:
+        own.append((f"{frame} earlier frames of its own, less their periods", frame * (task.wcet - task.period)))
+    if blocking[1]:
+        own.append((f"blocking by {blocking[0]}", blocking[1]))
+    return (*own, *((name, value) for name, value in interference if value))

@@ -64,12 +64,12 @@ def save_recording(imported: Imported, platform: str | Path | Platform, folder: 
     """
     from socsched.api.folders import save
     from socsched.api.loading import load_platform
-    from socsched.interchange.profile_result import recorded
+    from socsched.interchange.results import recorded
     from socsched.trace.metrics import result
 
     timed = [one for one in imported.recordings if one.sections]
     if len(timed) == 1 and (events := timed[0].trace) is not None:
-        from socsched.interchange.trace_result import named, plan_of, with_deadlines
+        from socsched.interchange.results import named, plan_of, with_deadlines
 
         events, names = named(events)
         kept = {names[section.stage] for section in timed[0].sections}
@@ -126,8 +126,7 @@ def import_pipeline(
 
         return import_cyberrt(Path(source), Path(conf) if conf else None, channels)
     if form == "ros2":
-        from socsched.interchange.ros2 import read_graph
-        from socsched.interchange.ros2_pipeline import pipeline_of
+        from socsched.interchange.ros2 import pipeline_of, read_graph
 
         return pipeline_of(read_graph(Path(source), Path(architecture) if architecture else None), Path(source))
     if form in ("mcap", "rosbag1", "rosbag2"):
@@ -163,13 +162,12 @@ def import_results(
     for a faulty trace.
     """
     from socsched.api.folders import save
-    from socsched.interchange.ros2 import read_graph
-    from socsched.interchange.ros2_result import plan_of, responses, trace_of
+    from socsched.interchange.ros2 import plan_of, read_graph, responses, trace_of
     from socsched.trace.metrics import result
 
     if not Path(source).is_dir():
-        from socsched.interchange.trace_result import named, with_deadlines
-        from socsched.interchange.trace_result import plan_of as plan_of_jobs
+        from socsched.interchange.results import named, with_deadlines
+        from socsched.interchange.results import plan_of as plan_of_jobs
         from socsched.trace import btf
 
         trace, remarks = btf.read_noted(source)

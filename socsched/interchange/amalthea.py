@@ -6,26 +6,382 @@ for an event becomes two, `X-pre` and `X-post`, around the process X it triggers
 of the ticks (upper bounds) of what the task calls, the longest entry of a switch, at the unit's frequency, plus the
 accesses to labels: lines of a cache at the unit's latency, or bytes at its data rate.  Runnables that only move labels
 are copies for units with a data rate; elsewhere the labels are in place.
+
+A switch (ModeSwitch, ProbabilitySwitch, the older RunnableModeSwitch) runs one of its entries: the longest counts.
+Runnables may call runnables.  References are by name; a name that several elements have is refused where it is used,
+unless what they state can be taken together.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
-from socsched.interchange.amalthea_hardware import Hardware, Unit, amount, period, plain, read_hardware, reference
-from socsched.interchange.amalthea_software import Index, Process, Software, kind
 from socsched.interchange.pipeline_text import ImportedPipeline, Names, duration, stage_name, unstated_cost
 from socsched.interchange.xml_file import PLAIN_TYPE, Element, XmlFile
 from socsched.limits import LONGEST_NS, MOST_BYTES
 from socsched.planning.export.amalthea import JOIN
 from socsched.text import one_line
+
+_UNITS = {
+    **{"ps": 1e-3, "ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9},
+    **{"bit": 0.125, "kbit": 125.0, "Mbit": 125e3, "Gbit": 125e6, "Tbit": 125e9},
+    **{"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
+    **{"Hz": 1.0, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9},
+    **{"BPerSecond": 1.0, "kBPerSecond": 1e3, "MBPerSecond": 1e6, "GBPerSecond": 1e9, "TBPerSecond": 1e12},
+    **{"KiBPerSecond": 2.0**10, "MiBPerSecond": 2.0**20, "GiBPerSecond": 2.0**30},
+    **{"bitPerSecond": 0.125, "kbitPerSecond": 125.0, "MbitPerSecond": 125e3, "GbitPerSecond": 125e6},
+}
+_LARGEST = 1e18
+_LINE = 64
+
+
+def reference(text: str) -> str:
+    """Return the name in a reference such as "SFM?type=Task"."""
+    return unquote(text.partition("?")[0].replace("+", " "))
+
+
+def amount(file: XmlFile, element: Element) -> float:
+    """Return a quantity in ns, bytes, Hz or bytes/s; DescriptorError if it is not one."""
+    factor = _UNITS.get(element.get("unit"))
+    value = plain(file, element, "value")
+    if not value and not element.get("unit"):
+        return 0.0
+    if factor is None:
+        file.refuse(element, f"expected a known unit, got {element.get('unit')!r}")
+    return value * factor
+
+
+def plain(file: XmlFile, element: Element, name: str) -> float:
+    """Return a non-negative number in an attribute; DescriptorError if it is not one."""
+    try:
+        value = float(element.get(name))
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= _LARGEST:
+        file.refuse(element, f"{name}: expected a number from 0 to {_LARGEST:g}, got {element.get(name)!r}")
+    return value
+
+
+def bound(file: XmlFile, value: Element) -> tuple[float, float]:
+    """Return the upper bound and the average of a deviation (a constant, statistics, or a bounded distribution)."""
+    if "value" in value.attributes:
+        constant = plain(file, value, "value")
+        return constant, constant
+    if "upperBound" not in value.attributes:
+        file.refuse(value, "expected a value or an upperBound: a time without a bound cannot be planned")
+    most = plain(file, value, "upperBound")
+    mean = next((name for name in ("average", "mean") if name in value.attributes), "upperBound")
+    return most, plain(file, value, mean)
+
+
+@dataclass(slots=True)
+class Unit:
+    """A kind of processing unit: engine kind, frequency, latency of a line of memory (ns), data rate (bytes/s)."""
+
+    kind: str
+    frequency_hz: float = 0.0
+    latency_ns: float = 0.0
+    rate: float = 0.0
+    line: int = _LINE
+
+    def linear_ns(self, ticks: float, moved: float) -> float:
+        """Return the time of ticks and of bytes of labels, lines not rounded up; 0 for what is not stated."""
+        access = moved / self.rate * 1e9 if self.rate else moved / self.line * self.latency_ns
+        return (ticks / self.frequency_hz * 1e9 if self.frequency_hz else 0.0) + access
+
+    def access_ns(self, moved: float) -> tuple[float, str]:
+        """Return the time to access bytes of labels, and how it was computed."""
+        if not moved:
+            return 0.0, ""
+        if self.rate:
+            return moved / self.rate * 1e9, f" + {moved:.0f} B at {self.rate / 1e9:g} GB/s"
+        lines = math.ceil(moved / self.line)
+        return lines * self.latency_ns, f" + {lines} lines of {self.line} B x {self.latency_ns:g} ns"
+
+
+@dataclass(slots=True)
+class Hardware:
+    """Processing units by the name of their definition, and the name of the system."""
+
+    name: str = "hardware of the model"
+    units: dict[str, Unit] = field(default_factory=dict)
+
+
+def period(file: XmlFile, element: Element) -> float:
+    """Return a positive time of at most an hour, the longest that pipelines take; DescriptorError if it is not one."""
+    ns = amount(file, element)
+    if not 1 <= ns <= LONGEST_NS:
+        file.refuse(element, f"expected a time from 1 ns to 1 hour, got {element.get('value')} {element.get('unit')}")
+    return ns
+
+
+def read_hardware(file: XmlFile, section: Element | None) -> Hardware:
+    """Return the hardware of a model; of a definition used by several units, the slowest counts."""
+    hardware = Hardware()
+    if section is None:
+        return hardware
+    domains: dict[str, Element] = {}
+    for domain in section.all("domains"):
+        if (value := domain.first("defaultValue")) is not None:
+            if domain.get("name") in domains:
+                file.refuse(domain, f"expected domains with distinct names, {domain.get('name')!r} is there twice")
+            domains[domain.get("name")] = value
+    sizes = [size for d in section.all("definitions") if (size := d.first("lineSize")) is not None]
+    line = round(amount(file, sizes[0])) if sizes else _LINE
+    for definition in section.all("definitions"):
+        if definition.get("type").endswith("ProcessingUnitDefinition"):
+            name = definition.get("name")
+            if name in hardware.units:
+                file.refuse(definition, f"expected processing units with distinct names, {name!r} is there twice")
+            hardware.units[name] = Unit(definition.get("puType").lower() or "cpu", line=max(1, line))
+    for element in section.walk():
+        if element.tag == "structures" and element.get("structureType") == "System":
+            hardware.name = element.get("name") or hardware.name
+        if element.tag != "modules" or not element.get("type").endswith(":ProcessingUnit"):
+            continue
+        unit = hardware.units.get(reference(element.get("definition")))
+        clock = domains.get(reference(element.get("frequencyDomain")))
+        if unit is None or clock is None or not (frequency := amount(file, clock)):
+            continue
+        unit.frequency_hz = min(frequency, unit.frequency_hz or frequency)
+        for access in element.all("accessElements"):
+            cycles = [bound(file, v)[0] for k in ("readLatency", "writeLatency") if (v := access.first(k)) is not None]
+            rate = access.first("dataRate")
+            if cycles:
+                unit.latency_ns = max(unit.latency_ns, max(cycles) / frequency * 1e9)
+            if rate is not None and (given := amount(file, rate)):
+                unit.rate = min(given, unit.rate or given)
+    return hardware
+
+
+_GRAPHS = ("activityGraph", "callGraph")
+_ITEMS = ("items", "graphEntries", "calls", "runnableItems")
+_ENTRIES = ("entries", "defaultEntry")
+_GROUPS = ("Group", "CallSequence", "RunnableItemsGroup")
+MOST_DEEP = 150
+"""Calls and switches, one inside the other."""
+
+
+class Load(NamedTuple):
+    """What a call graph takes on a unit: ticks at most and on average, bytes of labels moved."""
+
+    ticks: float = 0.0
+    mean: float = 0.0
+    moved: float = 0.0
+
+    def __add__(self, other: tuple[object, ...]) -> Load:
+        """Return both one after the other."""
+        assert isinstance(other, Load)
+        return Load(self.ticks + other.ticks, self.mean + other.mean, self.moved + other.moved)
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """A task or an interrupt: its name, its element, and the items of its call graph, groups opened."""
+
+    name: str
+    kind: str
+    element: Element
+    items: list[Element] = field(default_factory=list)
+
+
+class Index:
+    """Elements by name, as references mean them."""
+
+    def __init__(self, file: XmlFile, what: str, elements: Iterable[Element]) -> None:
+        self.file, self.what = file, what
+        self.named: dict[str, list[Element]] = {}
+        for element in elements:
+            self.named.setdefault(element.get("name"), []).append(element)
+
+    def one(self, name: str, at: Element) -> Element | None:
+        """Return the element of a name, None if there is none; DescriptorError if there are several."""
+        listed = self.named.get(name, [])
+        if len(listed) > 1:
+            lines = ", ".join(str(element.line) for element in listed)
+            self.file.refuse(at, f"expected one {self.what}, {name!r} is the name of several (lines {lines})")
+        return listed[0] if listed else None
+
+
+def kind(item: Element) -> str:
+    """Return the type of an element without its prefix, such as RunnableCall."""
+    return item.get("type").rpartition(":")[2]
+
+
+class Software:
+    """Processes, runnables and labels of a model."""
+
+    def __init__(self, file: XmlFile, section: Element) -> None:
+        self.file = file
+        self.sizes: dict[str, int] = {}
+        for label in section.all("labels"):  # of labels with one name the largest counts
+            size = label.first("size")
+            many = round(amount(file, size)) if size is not None else 0
+            self.sizes[label.get("name")] = max(many, self.sizes.get(label.get("name"), 0))
+        self.runnables = Index(file, "runnable", section.all("runnables"))
+        self.processes = [
+            Process(e.get("name"), tag[:-1], e, list(_opened(_graph(e))))
+            for tag in ("tasks", "isrs")
+            for e in section.all(tag)
+            if e.get("name")
+        ]
+        self._bodies: dict[int, list[Element]] = {}
+        self._loads: dict[tuple[int, str], Load | None] = {}
+
+    def named(self, text: str) -> list[Process]:
+        """Return the processes that a reference names."""
+        name, kind_ = reference(text), text.partition("?type=")[2].lower()
+        every = [process for process in self.processes if process.name == name]
+        return [process for process in every if process.kind[:-1] in kind_ or process.kind == kind_] or every
+
+    def reached(self, items: Sequence[Element]) -> list[Element]:
+        """Return every item that may run, entries of switches and called runnables opened, each once."""
+        found: dict[int, Element] = {}
+        pending = list(reversed(items))
+        while pending:
+            item = pending.pop()
+            if id(item) in found:
+                continue
+            found[id(item)] = item
+            called = self.called(item)
+            inner = self.body(called) if called is not None else _all_entries(item)
+            pending += reversed(inner)
+        return list(found.values())
+
+    def called(self, item: Element) -> Element | None:
+        """Return the runnable that an item calls; DescriptorError if the model has none of that name."""
+        if not kind(item).endswith("RunnableCall"):
+            return None
+        name = reference(item.get("runnable"))
+        runnable = self.runnables.one(name, item)
+        if runnable is None:
+            self.file.refuse(item, f"expected a runnable of the model, got {name!r}")
+        return runnable
+
+    def body(self, runnable: Element) -> list[Element]:
+        """Return the items of a runnable, groups opened."""
+        if id(runnable) not in self._bodies:
+            self._bodies[id(runnable)] = list(_opened(_graph(runnable)))
+        return self._bodies[id(runnable)]
+
+    def timed(self, items: Sequence[Element]) -> bool:
+        """Return whether anything that may run states ticks for some unit."""
+        return any(item.children for item in self.reached(items) if kind(item) == "Ticks")
+
+    def load(self, items: Sequence[Element], name: str, unit: Unit, labels: bool = True, depth: int = 0) -> Load | None:
+        """Return what items take on a unit, None if one of them states ticks for other units only.
+
+        `labels`: whether accesses to labels count; those of a runnable without ticks are copies, which take time on
+        units with a data rate only.
+        """
+        total = Load()
+        for item in items:
+            part = self._item(item, name, unit, labels, depth)
+            if part is None:
+                return None
+            total += part
+        return total
+
+    def _item(self, item: Element, name: str, unit: Unit, labels: bool, depth: int) -> Load | None:
+        what = kind(item)
+        if what == "LabelAccess":
+            return Load(moved=self.sizes.get(reference(item.get("data")), 0)) if labels else Load()
+        if what == "Ticks":
+            return self._ticks(item, name)
+        if (called := self.called(item)) is not None:
+            key = (id(called), name)
+            if key not in self._loads:
+                self._deeper(item, depth)
+                body = self.body(called)
+                own = unit.rate > 0 or any(kind(i) == "Ticks" for i in self._flat(body))
+                self._loads[key] = self.load(body, name, unit, own, depth + 1)
+            return self._loads[key]
+        if what.endswith("Loop"):
+            self.file.refuse(item, "expected no loop: the model does not state how often it runs")
+        entries = _entries(item)
+        return self._longest(item, entries, name, unit, labels, depth) if entries else Load()
+
+    def _longest(
+        self, item: Element, entries: list[Element], name: str, unit: Unit, labels: bool, depth: int
+    ) -> Load | None:
+        """Return the longest entry of a switch, its average weighted where the entries have probabilities."""
+        loads: list[Load] = []
+        self._deeper(item, depth)
+        for entry in entries:
+            load = self.load(list(_opened(_inside(entry))), name, unit, labels, depth + 1)
+            if load is None:
+                return None
+            loads.append(load)
+        # Ticks alone decide where neither frequency nor memory is known.
+        longest = max(loads, key=lambda load: (unit.linear_ns(load.ticks, load.moved), load.ticks))
+        if kind(item).endswith("ProbabilitySwitch"):
+            shares = [plain(self.file, entry, "probability") for entry in entries]
+            if sum(shares):
+                mean = sum(share * load.mean for share, load in zip(shares, loads, strict=True)) / sum(shares)
+                return longest._replace(mean=mean)
+        return longest
+
+    def _flat(self, items: Sequence[Element]) -> Iterator[Element]:
+        """Yield items and those in entries of switches, without called runnables."""
+        pending = list(items)
+        while pending:
+            item = pending.pop()
+            yield item
+            pending += _all_entries(item)
+
+    def _ticks(self, item: Element, name: str) -> Load | None:
+        own = [e for e in item.all("extended") if reference(e.get("key")) == name]
+        values = [value for e in own if (value := e.first("value")) is not None]
+        if not values and (default := item.first("default")) is not None:
+            values = [default]
+        if not values:
+            return None if item.children else Load()
+        bounds = [bound(self.file, value) for value in values]
+        return Load(*max(bounds))
+
+    def _deeper(self, item: Element, depth: int) -> None:
+        if depth >= MOST_DEEP:
+            self.file.refuse(item, f"expected calls and switches at most {MOST_DEEP} deep, and no cycle of calls")
+
+
+def _graph(element: Element) -> Iterator[Element]:
+    """Yield the items of a process or runnable."""
+    for child in element.children:
+        if child.tag in _GRAPHS:
+            yield from _inside(child)
+        elif child.tag == "runnableItems":
+            yield child
+
+
+def _inside(element: Element) -> Iterator[Element]:
+    return (child for child in element.children if child.tag in _ITEMS)
+
+
+def _opened(items: Iterable[Element]) -> Iterator[Element]:
+    """Yield items in order, groups replaced by what they hold."""
+    for item in items:
+        if kind(item) in _GROUPS:
+            yield from _opened(_inside(item))
+        else:
+            yield item
+
+
+def _entries(item: Element) -> list[Element]:
+    return [child for child in item.children if child.tag in _ENTRIES] if kind(item).endswith("Switch") else []
+
+
+def _all_entries(item: Element) -> list[Element]:
+    return [inner for entry in _entries(item) for inner in _opened(_inside(entry))]
+
 
 _HINT = "expected an AMALTHEA model (.amxmi) of APP4MC"
 _SOURCE = "model"

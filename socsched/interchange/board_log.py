@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from socsched.interchange.recording import Board, Recording
+from socsched.interchange.profile_model import Board, Recording
 from socsched.runtime.sensors import alarms, hottest, whole_rail
 from socsched.runtime.tegrastats import Sample, parse
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from socsched.errors import InputError
-from socsched.interchange.pipeline_text import ImportedPipeline, Names, duration, stage_name
-from socsched.interchange.rates import NoRate, rate_of
-from socsched.interchange.trace_result import Recorded, tasks_of
+from socsched.interchange.pipeline_text import ImportedPipeline, Names, NoRate, duration, rate_of, stage_name
+from socsched.interchange.results import Recorded, tasks_of
 from socsched.runtime.profile import quantiles
 from socsched.text import one_line
 from socsched.trace import btf

@@ -20,7 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from socsched.errors import InputError
-from socsched.interchange.recording import HINT, Recording, Section
+from socsched.interchange.profile_model import HINT, Recording, Section
 from socsched.limits import LONGEST_NS
 from socsched.text import one_line
 from socsched.trace.trace import Job, Slice, Trace

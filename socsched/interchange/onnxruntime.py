@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.errors import InputError
-from socsched.interchange.recording import Recording, Section, number
+from socsched.interchange.profile_model import Recording, Section, number
 
 KINDS = {
     "CPUExecutionProvider": "cpu",

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from socsched.errors import InputError
-from socsched.interchange.recording import Recording, Section
+from socsched.interchange.profile_model import Recording, Section
 
 HEAD = "Msg Timestamp,Message,Time,Unit of Measurement,Timing Source,Event Level,Event Identifier"
 _UNITS = {"NS": 1, "US": 1000, "MS": 10**6}

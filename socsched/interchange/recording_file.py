@@ -13,15 +13,13 @@ from socsched.interchange import (
     ftrace,
     jtop,
     nsys,
-    nsys_stats,
     onnxruntime,
     qnn,
     rknn,
     torch_profiler,
     trtexec,
-    trtexec_text,
 )
-from socsched.interchange.recording import HINT, MOST_BYTES, MOST_VALUES, Recording
+from socsched.interchange.profile_model import HINT, MOST_BYTES, MOST_VALUES, Recording
 
 
 class TextReader(Protocol):
@@ -34,8 +32,12 @@ class TextReader(Protocol):
         """Return the recording of a text; InputError with its fault."""
 
 
-_JSON = (trtexec, onnxruntime, torch_profiler)
-_TEXT: tuple[TextReader, ...] = (qnn, jtop, trtexec_text, nsys_stats, rknn, board_log, ftrace)
+_JSON = (
+    (trtexec.accepts_json, trtexec.json_recording),
+    (onnxruntime.accepts, onnxruntime.recording),
+    (torch_profiler.accepts, torch_profiler.recording),
+)
+_TEXT: tuple[TextReader, ...] = (qnn, jtop, trtexec, nsys, rknn, board_log, ftrace)
 """Readers of text, those with the plainest marks first."""
 _HEAD_BYTES = 4096
 _BEGINNINGS = (
@@ -71,7 +73,7 @@ def read_recording(path: Path) -> Recording:
         with open_file(path, "profile", HINT) as file:
             if not file.read(len(nsys.MAGIC)).startswith(nsys.MAGIC):
                 raise InputError(f"{path}: a compressed SQLite database", "unpack it with gunzip")
-        return nsys.recording(path)
+        return nsys.read_export(path)
     raw = utf8(read_plain(path, "profile", HINT, MOST_BYTES))
     if raw.lstrip()[:1] in (b"{", b"[") and (found := _json(path, raw)) is not None:
         return found
@@ -94,9 +96,9 @@ def _json(path: Path, raw: bytes) -> Recording | None:
                 return None
             raise
         data, cut = events, True
-    for reader in _JSON:
-        if reader.accepts(data):
-            return onnxruntime.recording(path, data, cut) if cut else reader.recording(path, data)
+    for accepts, recording in _JSON:
+        if accepts(data):
+            return onnxruntime.recording(path, data, cut) if cut else recording(path, data)
     what, todo = looks(path, raw, data)
     raise InputError(f"{path}: the format is not known: it looks like {what}", f"{todo}; {HINT}" if todo else HINT)
 

@@ -21,7 +21,7 @@ from itertools import groupby
 from pathlib import Path
 
 from socsched.errors import InputError
-from socsched.interchange.recording import MISSING, Board, Recording, Section
+from socsched.interchange.profile_model import MISSING, Board, Recording, Section
 
 _PREFIX = re.compile(r"^(?:\x1b\[[0-9;]*m)*(?:[DIWE] RKNN: \[[\d:.]+\] ?)?[>#|]?")
 _HEAD = re.compile(r"\s*ID\s+OpType\s+DataType\s+Target\b")

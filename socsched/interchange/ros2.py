@@ -1,25 +1,399 @@
-"""ROS 2 traces (ros2_tracing, CARET) as graphs: sensors, callbacks as stages, their links, frames and paths.
+"""ROS 2 traces (ros2_tracing, CARET) as graphs of callbacks, as pipelines, and as results.
 
 `after` follows messages from publication to take.  `reads` cannot be seen in a trace: CARET's architecture file states
 them, by variable passings, message contexts and named paths.
+
+Callbacks, publications and takes in the events of ros2_tracing and CARET.
+
+A message is followed by its source time stamp: `rmw_take` carries it, and `rmw_publish` from Jazzy on.  Before, the
+stamp is that of the `dds:write` that follows on the thread where the middleware is instrumented; with CARET it is
+bound to the message written (`dds_write`, `dds_bind_addr_to_stamp`) and repeated by `dispatch_subscription_callback`.
+Without any of them, a take has the message of its topic that was published next to its source time stamp, whose clock
+is set by the latest messages before the takes.  Within a process a message is followed by its address
+(`rclcpp_intra_publish`).  A publication belongs to the callback that is open on its thread.
+
+Results from ROS 2 traces: the recording as a plan and a trace, which reports and `why` read like a run.
+
+The executor's threads are the lanes of one engine.  A job is an execution of a callback, ready when the message that it
+took was published, or when its timer was due.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from socsched.cost.cost import Segment
 from socsched.descriptor.source import read as read_yaml
 from socsched.errors import DescriptorError, Finding, InputError
-from socsched.interchange.ctf import CtfTrace, read_trace
-from socsched.interchange.pipeline_text import Names
-from socsched.interchange.rates import Rate, clocks, rate_of
-from socsched.interchange.ros2_events import Callback, Instance, Recorded, follow
+from socsched.interchange.ctf import CtfTrace, Event, Gap, read_trace
+from socsched.interchange.pipeline_text import ImportedPipeline, Names, Rate, clocks, duration, rate_of, stage_name
+from socsched.interchange.results import RECORDED
 from socsched.limits import LONGEST_NS
+from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor
+from socsched.planning.task import ExecutionTimes, Task
+from socsched.runtime.profile import quantiles
+from socsched.trace.metrics import result
+from socsched.trace.trace import Job, Slice, Trace
+
+INFRASTRUCTURE = ("/rosout", "/parameter_events", "/clock", "/tf_static")
+"""Topics of ROS itself, whose callbacks are left out."""
+_Key = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Publication:
+    """A message: topic, node, time, and the callback instance that published it, None outside of callbacks.
+
+    `way`: how its source time stamp is known: "stamp" or "dds:write", empty if it is not.
+    """
+
+    topic: str
+    node: str
+    time_ns: int
+    instance: Instance | None
+    way: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Take:
+    """A message taken: the topic if known, its source time stamp (0: none), the time of the take, or the message."""
+
+    topic: str
+    stamp: int
+    time_ns: int
+    message: Publication | None = None
+
+
+@dataclass(slots=True)
+class Instance:
+    """One execution of a callback on a thread; wall-clock times, preemption included."""
+
+    callback: Callback
+    start_ns: int
+    end_ns: int
+    thread: int
+    taken: Publication | None = None
+    published: list[Publication] = field(default_factory=list)
+    cpus: tuple[int, int] = (0, 0)
+    """Processors of its start and its end."""
+
+
+@dataclass(slots=True)
+class Callback:
+    """A timer (with `period_ns`) or a subscription (with `topic`) of a node, in the order of registration.
+
+    `queue`: depth of the subscription's history, 0 if not recorded; `group`: its callback group if that is mutually
+    exclusive, else empty.
+    """
+
+    node: str
+    topic: str = ""
+    period_ns: int = 0
+    name: str = ""
+    queue: int = 0
+    group: _Key | tuple[()] = ()
+    instances: list[Instance] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What a trace shows: callbacks in order of registration, publications, and callbacks that are neither kind.
+
+    `links`: takes of callbacks by how they were linked ("stamp", "dds:write", "order", "" if not); `advertised`: topics
+    with a publisher; `discarded`: executions left out because events were lost, `foreign`: those on another clock.
+    """
+
+    callbacks: list[Callback]
+    publications: list[Publication]
+    others: int = 0
+    links: Counter[str] = field(default_factory=Counter)
+    advertised: frozenset[str] = frozenset()
+    discarded: int = 0
+    foreign: int = 0
+
+
+class _Follower:
+    """The state while events are read; handles are unique within a process only."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[_Key, str] = {}
+        self.publishers: dict[_Key, tuple[str, str]] = {}
+        self.subscriptions: dict[_Key, Callback] = {}
+        """Handle or address of a subscription -> its callback."""
+        self.timers: dict[_Key, int] = {}
+        self.timer_callbacks: dict[_Key, _Key] = {}
+        self.groups: dict[_Key, list[Callback]] = {}
+        self.exclusive: set[_Key] = set()
+        self.callbacks: dict[_Key, Callback] = {}
+        self.open: dict[int, Instance] = {}
+        self.pending: dict[int, tuple[_Key, int]] = {}
+        """Thread -> publisher and time of the outermost publish call that is not yet bound to a message."""
+        self.unbound: dict[int, Publication] = {}
+        """Thread -> the message it published last, whose source time stamp is not yet known."""
+        self.taken: dict[int, _Take] = {}
+        self.by_stamp: dict[tuple[str, int], Publication] = {}
+        self.by_topic: dict[str, list[Publication]] = {}
+        self.topics: dict[_Key, str] = {}
+        """Handle of a subscription in the middleware -> topic."""
+        self.waiting: dict[str, list[tuple[Instance, _Take]]] = {}
+        """Topic -> executions whose message is not known yet."""
+        self.skews: dict[str, list[int]] = {}
+        """Topic -> source time stamps of messages less the times at which they were published."""
+        self.links: Counter[str] = Counter()
+        self.by_message: dict[_Key, Publication] = {}
+        self.publications: list[Publication] = []
+        self.unknown: set[_Key] = set()
+
+    def follow(self, event: Event) -> None:
+        name = event.name.partition(":")[2]
+        step = getattr(self, f"on_{name}", None)
+        if step is not None:
+            step(event, event.fields)
+
+    def on_rcl_node_init(self, event: Event, f: Any) -> None:
+        space = str(f["namespace"]).rstrip("/")
+        self.nodes[event.process, f["node_handle"]] = f"{space}/{f['node_name']}"
+
+    def on_rcl_publisher_init(self, event: Event, f: Any) -> None:
+        node = self.nodes.get((event.process, f["node_handle"]), "")
+        self.publishers[event.process, f["publisher_handle"]] = str(f["topic_name"]), node
+
+    def on_rcl_subscription_init(self, event: Event, f: Any) -> None:
+        node = self.nodes.get((event.process, f["node_handle"]), "")
+        found = Callback(node, str(f["topic_name"]), queue=int(f.get("queue_depth", 0)))
+        self.subscriptions[event.process, f["subscription_handle"]] = found
+        if "rmw_subscription_handle" in f:
+            self.topics[event.process, f["rmw_subscription_handle"]] = found.topic
+
+    def on_rclcpp_subscription_init(self, event: Event, f: Any) -> None:
+        known = self.subscriptions.get((event.process, f["subscription_handle"]))
+        if known:
+            self.subscriptions[event.process, f["subscription"]] = known
+
+    def on_rclcpp_subscription_callback_added(self, event: Event, f: Any) -> None:
+        known = self.subscriptions.get((event.process, f["subscription"]))
+        if known:
+            self.callbacks[event.process, f["callback"]] = known
+
+    def on_rcl_timer_init(self, event: Event, f: Any) -> None:
+        self.timers[event.process, f["timer_handle"]] = int(f["period"])
+
+    def on_rclcpp_timer_callback_added(self, event: Event, f: Any) -> None:
+        period = self.timers.get((event.process, f["timer_handle"]), 0)
+        if period > 0:
+            callback = event.process, f["callback"]
+            self.callbacks[callback] = Callback("", "", period)
+            self.timer_callbacks[event.process, f["timer_handle"]] = callback
+
+    def on_rclcpp_timer_link_node(self, event: Event, f: Any) -> None:
+        callback = self.timer_callbacks.get((event.process, f["timer_handle"]))
+        if callback:
+            self.callbacks[callback].node = self.nodes.get((event.process, f["node_handle"]), "")
+
+    def on_callback_group_add_subscription(self, event: Event, f: Any) -> None:
+        known = self.subscriptions.get((event.process, f["subscription_handle"]))
+        if known:
+            self.groups.setdefault((event.process, f["callback_group_addr"]), []).append(known)
+
+    def on_callback_group_add_timer(self, event: Event, f: Any) -> None:
+        callback = self.timer_callbacks.get((event.process, f["timer_handle"]))
+        if callback:
+            self.groups.setdefault((event.process, f["callback_group_addr"]), []).append(self.callbacks[callback])
+
+    def on_add_callback_group(self, event: Event, f: Any) -> None:
+        if f["group_type_name"] == "mutually_exclusive":
+            self.exclusive.add((event.process, f["callback_group_addr"]))
+
+    def on_callback_start(self, event: Event, f: Any) -> None:
+        callback = self.callbacks.get((event.process, f["callback"]))
+        if callback is None:
+            self.unknown.add((event.process, f["callback"]))
+            return
+        instance = Instance(callback, event.time_ns, -1, event.thread, cpus=(event.cpu, event.cpu))
+        self.open[event.thread] = instance
+        take = self.taken.pop(event.thread, None)
+        if take and take.topic in ("", callback.topic) and callback.topic:
+            self._link(instance, take)
+
+    def _link(self, instance: Instance, take: _Take) -> None:
+        """Set the message that an instance took, if its address or its source time stamp says which one."""
+        topic = instance.callback.topic
+        found = take.message or self.by_stamp.get((topic, take.stamp))
+        if found is None:
+            self.waiting.setdefault(topic, []).append((instance, take))
+        elif found.topic == topic:
+            instance.taken = found
+            if take.message is None:
+                self.skews.setdefault(topic, []).append(take.stamp - found.time_ns)
+        if topic not in INFRASTRUCTURE and found is not None:
+            self.links[(found.way or "address") if instance.taken else ""] += 1
+
+    def link_by_order(self) -> None:
+        """Link what is left to messages without a stamp of their own: the latest before the source time stamp.
+
+        That may be of another clock: its distance is the median of those to the messages that are linked already, or
+        without any to the latest message before each take.
+        """
+        for topic, takes in self.waiting.items():
+            messages = [message for message in self.by_topic.get(topic, ()) if not message.way]
+            times = [message.time_ns for message in messages]
+            before = [bisect_right(times, take.time_ns) for _, take in takes]
+            skews = self.skews.get(topic) or [
+                take.stamp - times[place - 1] for (_, take), place in zip(takes, before, strict=True) if place
+            ]
+            skew = sorted(skews)[len(skews) // 2] if skews else 0
+            spacing = sorted(b - a for a, b in pairwise(times)) or [0]
+            for (instance, take), limit in zip(takes, before, strict=True):
+                if take.stamp and limit:
+                    at = take.stamp - skew
+                    place = bisect_right(times, at, hi=limit)
+                    near = [n for n in (place - 1, place) if 0 <= n < limit]
+                    chosen = min(near, key=lambda n: abs(times[n] - at))
+                    if abs(times[chosen] - at) <= max(spacing[len(spacing) // 2] // 2, 10**6):
+                        instance.taken = messages[chosen]
+                elif limit:
+                    instance.taken = messages[limit - 1]
+                if topic not in INFRASTRUCTURE:
+                    self.links["order" if instance.taken else ""] += 1
+
+    def on_callback_end(self, event: Event, f: Any) -> None:
+        instance = self.open.get(event.thread)
+        if instance is not None and self.callbacks.get((event.process, f["callback"])) is instance.callback:
+            del self.open[event.thread]
+            instance.end_ns, instance.cpus = event.time_ns, (instance.cpus[0], event.cpu)
+            instance.callback.instances.append(instance)
+
+    def on_rclcpp_publish(self, event: Event, f: Any) -> None:
+        if "publisher_handle" in f:
+            self.pending[event.thread] = (event.process, f["publisher_handle"]), event.time_ns
+
+    def on_rcl_publish(self, event: Event, f: Any) -> None:
+        key = event.process, f["publisher_handle"]
+        if self.pending.get(event.thread, ((0, 0), 0))[0] != key:
+            self.pending[event.thread] = key, event.time_ns
+
+    def on_rmw_publish(self, event: Event, f: Any) -> None:
+        self._published(event, int(f.get("timestamp", 0)), "stamp")
+
+    def on_write(self, event: Event, f: Any) -> None:
+        """Take in `dds:write` of an instrumented middleware; services and discovery write, too."""
+        if f.get("timestamp"):
+            self._published(event, int(f["timestamp"]), "dds:write")
+
+    def on_dds_bind_addr_to_stamp(self, event: Event, f: Any) -> None:
+        self._published(event, int(f["source_stamp"]), "stamp")
+
+    def _published(self, event: Event, stamp: int, way: str) -> None:
+        """Take in that the message in publication was handed on, with its source time stamp or (0) without."""
+        key, time = self.pending.pop(event.thread, ((0, 0), 0))
+        publisher, message = self.publishers.get(key), self.unbound.pop(event.thread, None)
+        if publisher:
+            message = self._publication(event, publisher, time)
+            self.by_topic.setdefault(message.topic, []).append(message)
+        if message and stamp:
+            message.way = way
+            self.by_stamp[message.topic, stamp] = message
+        elif message:
+            self.unbound[event.thread] = message
+
+    def _publication(self, event: Event, publisher: tuple[str, str], time: int) -> Publication:
+        instance = self.open.get(event.thread)
+        found = Publication(*publisher, time, instance)
+        self.publications.append(found)
+        if instance is not None:
+            instance.published.append(found)
+        return found
+
+    def on_rclcpp_intra_publish(self, event: Event, f: Any) -> None:
+        publisher = self.publishers.get((event.process, f["publisher_handle"]))
+        if publisher:
+            self.by_message[event.process, f["message"]] = self._publication(event, publisher, event.time_ns)
+
+    def on_dispatch_subscription_callback(self, event: Event, f: Any) -> None:
+        callback = self.callbacks.get((event.process, f["callback"]))
+        topic = callback.topic if callback else ""
+        self.taken[event.thread] = _Take(topic, int(f["source_stamp"]), event.time_ns)
+
+    def on_dispatch_intra_process_subscription_callback(self, event: Event, f: Any) -> None:
+        message = self.by_message.get((event.process, f["message"]))
+        self.taken[event.thread] = _Take("", 0, event.time_ns, message)
+
+    def on_rmw_take(self, event: Event, f: Any) -> None:
+        if f.get("taken", 1):
+            topic = self.topics.get((event.process, f.get("rmw_subscription_handle", 0)), "")
+            self.taken[event.thread] = _Take(topic, int(f["source_timestamp"]), event.time_ns)
+
+
+def follow(events: Sequence[Event], gaps: Sequence[Gap] = ()) -> Recorded:
+    """Return the callbacks and messages of a trace; events of other kinds are skipped.
+
+    `gaps`: where events were lost; executions across one are left out.  Raises KeyError, TypeError or ValueError if an
+    event lacks a field it has in ros2_tracing and CARET.
+    """
+    follower = _Follower()
+    for event in events:
+        follower.follow(event)
+    follower.link_by_order()
+    for group in follower.exclusive:
+        for callback in follower.groups.get(group, ()):
+            callback.group = group
+    wanted = [c for c in follower.callbacks.values() if c.topic not in INFRASTRUCTURE]
+    counts: dict[str, int] = {}
+    # CARET numbers the timers of a node first, then its subscriptions.
+    for callback in sorted(wanted, key=lambda c: not c.period_ns):
+        number = counts[callback.node] = counts.get(callback.node, -1) + 1
+        callback.name = f"{callback.node or '/node'}/callback_{number}"
+    publications = [p for p in follower.publications if p.topic not in INFRASTRUCTURE]
+    advertised = frozenset(topic for topic, _ in follower.publishers.values())
+    recorded = Recorded(wanted, publications, len(follower.unknown), follower.links, advertised)
+    recorded.discarded = _sift(wanted, gaps)
+    recorded.foreign = _one_clock(wanted)
+    return recorded
+
+
+def _sift(callbacks: Sequence[Callback], gaps: Sequence[Gap]) -> int:
+    """Leave out executions across a gap on a processor that their thread is ever seen on; return their number."""
+    if not gaps:
+        return 0
+    cpus: dict[int, set[int]] = {}
+    for callback in callbacks:
+        for instance in callback.instances:
+            cpus.setdefault(instance.thread, set()).update(instance.cpus)
+    ordered = sorted(gaps, key=lambda gap: gap.begin_ns)
+    starts = [gap.begin_ns for gap in ordered]
+    discarded = 0
+    for callback in callbacks:
+        kept = [
+            instance
+            for instance in callback.instances
+            if not any(
+                gap.end_ns > instance.start_ns and gap.cpu in cpus[instance.thread]
+                for gap in ordered[: bisect_right(starts, instance.end_ns - 1)]
+            )
+        ]
+        discarded += len(callback.instances) - len(kept)
+        callback.instances = kept
+    return discarded
+
+
+def _one_clock(callbacks: Sequence[Callback]) -> int:
+    """Leave out executions on other clocks than the one of most, over an hour away; return their number."""
+    starts = sorted(instance.start_ns for callback in callbacks for instance in callback.instances)
+    begins = [0, *(place for place, (a, b) in enumerate(pairwise(starts), 1) if b - a > LONGEST_NS), len(starts)]
+    if len(begins) <= 2:
+        return 0
+    first, last = max(pairwise(begins), key=lambda pair: pair[1] - pair[0])
+    low, high = starts[first], starts[last - 1]
+    for callback in callbacks:
+        callback.instances = [instance for instance in callback.instances if low <= instance.start_ns <= high]
+    return len(starts) - (last - first)
+
 
 _HINT = "record it with ros2_tracing or CARET, or give the architecture file that CARET wrote for this system"
 
@@ -396,3 +770,217 @@ def _maps(value: Any) -> list[Mapping[str, Any]]:
 def _text(entry: Mapping[str, Any], key: str) -> str:
     value = entry.get(key)
     return value if isinstance(value, str) and value != "UNDEFINED" else ""
+
+
+ENGINE = "executor"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The longest and the median response time of a path (ns)."""
+
+    longest_ns: int
+    median_ns: int
+
+
+def responses(graph: Graph) -> dict[str, Response]:
+    """Return the recorded response times of every path that was completed, as results state them."""
+    unknown = dict.fromkeys(graph.paths, Response(LONGEST_NS, LONGEST_NS))
+    figures = result(trace_of(graph, unknown), plan_of(graph, "recorded", unknown))["chains"]
+    times = {name: figures[name]["response_time_ns"] for name in graph.paths}
+    return {n: Response(t["max"], t["p50"]) for n, t in times.items() if t["max"] is not None and t["p50"] is not None}
+
+
+def _release(graph: Graph, name: str, frame: int) -> int:
+    if name in graph.sources:
+        return graph.sources[name].times[frame]
+    node = graph.nodes[name]
+    return node.releases[frame] if node.releases else node.frames[frame].start_ns
+
+
+def _sampled(node: Node, before_ns: int) -> int | None:
+    """Return the frame of the latest execution of a stage finished by a time, None if there is none."""
+    done = [(i.end_ns, frame) for frame, i in node.frames.items() if i.end_ns <= before_ns]
+    return max(done)[1] if done else None
+
+
+def trace_of(graph: Graph, found: Mapping[str, Response]) -> Trace:
+    """Return the executions of a graph as a trace; times from its earliest release, deadlines from `found`."""
+    zero, lanes = graph.start_ns, {thread: lane for lane, thread in enumerate(graph.threads)}
+    due = _due(graph, found)
+    rows = []
+    for node in graph.nodes.values():
+        for frame, instance in node.frames.items():
+            ready = instance.taken.time_ns if instance.taken else _release(graph, node.after or node.name, frame)
+            release = _release(graph, _origin(graph, node), frame)
+            times = (ready - zero, release - zero + due.get(node.name, node.period_ns))
+            rows.append((times[0], node, frame, instance, times[1]))
+    rows.sort(key=lambda row: (row[0], row[1].name))
+    jobs, slices = list[Job](), list[Slice]()
+    for ready, node, frame, instance, deadline in rows:
+        start, end = instance.start_ns - zero, instance.end_ns - zero
+        reads = {name: _sampled(graph.nodes[name], instance.start_ns) for name in node.reads}
+        sampled = {name: found for name, found in reads.items() if found is not None}
+        slices.append(Slice(ENGINE, (lanes[instance.thread],), len(jobs), node.name, start, end))
+        jobs.append(Job(node.name, frame, ready, deadline, start, end, end - start, status="done", sampled=sampled))
+    releases = {node.name: [t - zero for t in node.releases] for node in graph.nodes.values() if node.releases}
+    releases |= {source.name: [t - zero for t in source.times] for source in graph.sources.values()}
+    slices.sort(key=lambda s: s.start_ns)
+    return Trace("measured", max(s.end_ns for s in slices), 0, jobs, slices, [], releases, {})
+
+
+def _origin(graph: Graph, node: Node) -> str:
+    while node.after in graph.nodes:
+        node = graph.nodes[node.after]
+    return node.after or node.name
+
+
+def _due(graph: Graph, found: Mapping[str, Response]) -> dict[str, int]:
+    """Return the deadline of the last stage of every path."""
+    return {graph.paths[name][-1]: response.longest_ns for name, response in found.items()}
+
+
+def plan_of(graph: Graph, pipeline: str, found: Mapping[str, Response]) -> Plan:
+    """Return a plan that describes the recording: lanes are threads, times as recorded, no bound is proved.
+
+    `found`: paths with a deadline, their longest response.
+    """
+    engine = PlannedEngine(ENGINE, "cpu", len(graph.threads), "full", 0, "fifo", 0, 0, 0)
+    due = _due(graph, found)
+    chains = tuple(
+        ChainResult(name, graph.paths[name], response.longest_ns, response.median_ns, None, None, ())
+        for name, response in found.items()
+    )
+    sensors = tuple(
+        PlannedSensor(s.name, s.period_ns, s.times[0] - graph.start_ns, s.jitter_ns, 0) for s in graph.sources.values()
+    )
+    tasks = tuple(
+        _task(graph, node, due.get(node.name, node.period_ns), len(graph.threads)) for node in graph.nodes.values()
+    )
+    return Plan(
+        platform=_name(f"recorded-{graph.host}"),
+        mode="recorded",
+        pipeline=pipeline,
+        engines=(engine,),
+        sensors=sensors,
+        tasks=tasks,
+        chains=chains,
+        **RECORDED,
+    )
+
+
+def _name(text: str) -> str:
+    return "".join(c if c.isalnum() or c in "._-" else "-" for c in text).strip("-")[:200]
+
+
+def _task(graph: Graph, node: Node, deadline: int, threads: int) -> Task:
+    times = sorted(max(1, i.end_ns - i.start_ns) for i in node.callback.instances)
+    median = times[len(times) // 2]
+    return Task(
+        name=node.name,
+        kind="stage",
+        after=(node.after,) if node.after else (),
+        reads=node.reads,
+        timer=not node.after,
+        period_ns=node.period_ns,
+        offset_ns=node.releases[0] - graph.start_ns if node.releases else 0,
+        queue=1,
+        jitter_ns=0,
+        release_jitter_ns=min(node.jitter_ns, node.period_ns) if not node.after else 0,
+        engine=ENGINE,
+        lanes=tuple(range(threads)),
+        width=1,
+        precision="fp32",
+        cost_ns=median,
+        wcet_ns=times[-1],
+        bytes=0,
+        energy_uj=0,
+        segments=(Segment(node.name, median, 0, 0),),
+        provenance="measured",
+        source=" ".join(["trace of ROS 2;", *graph.losses]).rstrip(";"),
+        error=round((times[-1] - median) / median, 3),
+        times=ExecutionTimes(quantiles(times)),
+        priority=0,
+        deadline_ns=deadline,
+        criticality="firm",
+        why="as recorded",
+    )
+
+
+_SOURCE = "trace"
+_LONGEST_QUEUE = 1000
+"""Largest `queue` of a stage."""
+
+
+def pipeline_of(graph: Graph, source: Path) -> ImportedPipeline:
+    """Return the pipeline of a graph: times as recorded, deadlines assumed to be the longest latencies recorded."""
+    host = f"recorded host {graph.host}".strip()
+    mapping: dict[str, Any] = {
+        "schema_version": "1",
+        "name": stage_name(source.resolve().name),
+        "title": f"ROS 2 trace {source.name}"[:300],
+        "sources": {_SOURCE: {"title": "trace of ros2_tracing or CARET", "where": source.name}},
+    }
+    if graph.sources:
+        mapping["sensors"] = {
+            s.name: {
+                "kind": "topic",
+                "period": duration(s.period_ns),
+                "jitter": duration(min(s.jitter_ns, s.period_ns)),
+                "source": _SOURCE,
+            }
+            for s in graph.sources.values()
+        }
+    mapping["stages"] = {node.name: _stage(node, host) for node in graph.nodes.values()}
+    notes = list(graph.notes)
+    if graph.paths:
+        found = responses(graph)
+        mapping["chains"] = {
+            name: {"path": list(path), "deadline": duration(found[name].longest_ns), "assumed": _ASSUMED}
+            for name, path in graph.paths.items()
+            if name in found
+        }
+        notes.append(f"Chains: {_ASSUMED}.")
+    return ImportedPipeline({key: value for key, value in mapping.items() if value}, tuple(dict.fromkeys(notes)))
+
+
+_ASSUMED = "the trace states no deadline; the longest response recorded is assumed, so that the recording meets it"
+
+
+def _stage(node: Node, host: str) -> dict[str, Any]:
+    callback = node.callback
+    what = f"timer of {callback.node}" if callback.period_ns else f"{callback.node} on {callback.topic}"
+    document: dict[str, Any] = {"title": f"{callback.name}: {what}"[:300], "source": _SOURCE}
+    if node.after:
+        document["after"] = [node.after]
+    else:
+        document |= {"period": duration(node.period_ns), "jitter": duration(min(node.jitter_ns, node.period_ns))}
+    if callback.queue > 0:  # a full history drops its oldest message
+        document |= {"queue": min(callback.queue, _LONGEST_QUEUE), "overflow": "oldest"}
+    if node.reads:
+        document["reads"] = list(node.reads)
+    times = sorted(max(1, i.end_ns - i.start_ns) for i in callback.instances)
+    document |= {"precisions": ["fp32"], "share": 1, "output_bytes": "0 B"}
+    longest = {"value": f"{times[-1]} ns", "kind": "measured", "source": _SOURCE, "note": _note(node, times)}
+    cost = {"platform": host, "mode": "as recorded", "engine": "cpu", "precision": "fp32", "units": 1, "time": longest}
+    return document | {
+        "costs": [cost],
+        "execution": {"samples": [f"{t} ns" for t in quantiles(times)], "source": _SOURCE},
+    }
+
+
+def _note(node: Node, times: list[int]) -> str:
+    """Return the number of executions and their quantiles, in all and on each thread."""
+    threads = defaultdict[int, list[int]](list)
+    for instance in node.callback.instances:
+        threads[instance.thread].append(instance.end_ns - instance.start_ns)
+    rows = [f"longest of {len(times)}, median {duration(_at(times, 50))}, p99 {duration(_at(times, 99))}"]
+    for thread, found in sorted(threads.items()):
+        found.sort()
+        number = thread & 0xFFFFFFFF
+        rows.append(f"thread {number}: {len(found)}, median {duration(_at(found, 50))}, longest {duration(found[-1])}")
+    return "; ".join(rows)
+
+
+def _at(ordered: list[int], percent: int) -> int:
+    return ordered[-(-len(ordered) * percent // 100) - 1]

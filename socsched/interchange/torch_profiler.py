@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.errors import InputError
-from socsched.interchange.recording import (
+from socsched.interchange.profile_model import (
     MOST_RANGES,
     Board,
     Interval,

@@ -20,7 +20,7 @@ from socsched.api.interchange import import_pipeline
 from socsched.cli.root import run
 from socsched.errors import DescriptorError, InputError, MachineError
 from socsched.interchange.bag import read_recording
-from socsched.interchange.rates import NoRate, Rate, clocks, rate_of
+from socsched.interchange.pipeline_text import NoRate, Rate, clocks, rate_of
 
 MS = 10**6
 LATE = (0, 2, 1, 0, 3)

@@ -16,8 +16,7 @@ from profile_samples import XAVIER, nsys, ort, torch_trace, trtexec
 from socsched.api.interchange import import_profile
 from socsched.errors import SocschedError
 from socsched.interchange.amalthea import import_amalthea
-from socsched.interchange.ros2 import read_graph
-from socsched.interchange.ros2_pipeline import pipeline_of
+from socsched.interchange.ros2 import pipeline_of, read_graph
 
 CHANGES = 60
 

@@ -17,7 +17,7 @@ from socsched.cost.profile import load_profile, save_profile
 from socsched.errors import SocschedError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
-from socsched.interchange.layers import layers_of, parse_row, parts_of
+from socsched.interchange.trtexec import layers_of, parse_row, parts_of
 
 
 @pytest.mark.parametrize("split", ["10", "38", "dla_only"])

@@ -16,12 +16,9 @@ from datafiles import DATA
 from socsched.cli.root import run
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import SocschedError
-from socsched.interchange.ctf import Event, read_trace
-from socsched.interchange.ctf_metadata import Parser
-from socsched.interchange.ros2 import read_graph
-from socsched.interchange.ros2_pipeline import pipeline_of
-from socsched.interchange.ros2_result import plan_of as recorded_plan
-from socsched.interchange.ros2_result import responses
+from socsched.interchange.ctf import Event, Parser, read_trace
+from socsched.interchange.ros2 import pipeline_of, read_graph, responses
+from socsched.interchange.ros2 import plan_of as recorded_plan
 from tools.verify import caret as verify
 
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.interchange.ctf import read_trace
-from socsched.interchange.ros2 import Graph, read_graph
-from socsched.interchange.ros2_result import responses, trace_of
+from socsched.interchange.ros2 import Graph, read_graph, responses, trace_of
 
 PYTHON = "/usr/bin/python3"
 

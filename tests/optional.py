@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from socsched.cli.doctor_tools import OPTIONAL
-from socsched.compiler.vendor_compilers.environments import place
+from socsched.compiler.toolchains.environments import place
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ MIB = 2**20
         ("lasts a minute at most, 32 at once", "cli.serve._CONNECTION_S", 60),
         ("lasts a minute at most, 32 at once", "cli.serve._CONNECTIONS", 32),
         ("| 16 MiB; 1 GiB |", "compiler.packaging.bundle_runner._MOST_BYTES", 16 * MIB),
-        ("| 16 MiB; 1 GiB |", "compiler.targets.hexagon.elf.MOST_BYTES", 2**30),
+        ("| 16 MiB; 1 GiB |", "compiler.toolchains.hexagon.MOST_BYTES", 2**30),
     ],
 )
 def test_bounds_are_those_of_the_code(claim: str, name: str, value: float) -> None:
@@ -107,4 +107,4 @@ def test_only_one_command_installs_anything() -> None:
         for path in (ROOT / "socsched").rglob("*.py")
         if re.search(r'"pip", "install"|ensurepip', path.read_text(encoding="utf-8"))
     ]
-    assert callers == ["socsched/compiler/vendor_compilers/environments.py"]
+    assert callers == ["socsched/compiler/toolchains/environments.py"]

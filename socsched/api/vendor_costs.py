@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from socsched.compiler.builder import network_of, shipped_scales
-from socsched.compiler.vendor_compilers.environments import environment
-from socsched.compiler.vendor_packages.write import built_here, prepare, vendor_compiler
+from socsched.compiler.toolchains.environments import environment
+from socsched.compiler.toolchains.hand_over import built_here, prepare, vendor_compiler
 from socsched.cost.profile import MeasuredCost, Profile
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine, Platform

@@ -43,8 +43,7 @@ def command(output: Output, install: str | None) -> int:
 
 
 def _install(output: Output, name: str) -> int:
-    from socsched.compiler.vendor_compilers.environments import environment, install
-    from socsched.compiler.vendor_compilers.helper import Helper
+    from socsched.compiler.toolchains.environments import Helper, environment, install
     from socsched.errors import EXIT_OK
 
     wanted = environment(name)

@@ -69,7 +69,7 @@ def tensorrt() -> Check:
     """Return whether engines for a DLA can be built and run here."""
     from importlib import util
 
-    from socsched.compiler.targets.tensorrt.releases import release
+    from socsched.compiler.toolchains.tensorrt import release
     from socsched.errors import MachineError
     from socsched.runtime.backends import tensorrt_dla
 

@@ -95,7 +95,7 @@ def rknn_compiler() -> Check:
 
 
 def _vendor(tool: Tool, name: str) -> Check:
-    from socsched.compiler.vendor_compilers.environments import ENVIRONMENTS
+    from socsched.compiler.toolchains.environments import ENVIRONMENTS
     from socsched.errors import MachineError
 
     wanted = ENVIRONMENTS[name]

@@ -71,8 +71,8 @@ def _audit(output: Output, name: str, engine: str | None, record: Path | None) -
     from dataclasses import asdict
 
     from socsched.cli.options import ready_to_write
-    from socsched.compiler.vendor_compilers import audit
-    from socsched.compiler.vendor_packages.write import vendor_compiler
+    from socsched.compiler.toolchains import audit
+    from socsched.compiler.toolchains.hand_over import vendor_compiler
     from socsched.descriptor.catalog import get_platform
     from socsched.errors import EXIT_OK, EXIT_VIOLATED, UsageError
     from socsched.files import write_file

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from socsched.compiler.vendor_packages.write import vendor_compiler
+from socsched.compiler.toolchains.hand_over import vendor_compiler
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
@@ -86,7 +86,7 @@ def as_simulated(platform: Platform, vendor: bool = False) -> Platform:
 
 def check_vendors(plan: Plan, platform: Platform) -> None:
     """Raise UsageError unless every accelerator of a plan has a simulator, MachineError if one is not installed."""
-    from socsched.compiler.vendor_compilers.environments import environment
+    from socsched.compiler.toolchains.environments import environment
 
     used = {task.engine for task in plan.tasks if task.kind == "stage"}
     ruled = [engine for engine in platform.engines if engine.id in used and engine.operators.runtime]

@@ -8,7 +8,7 @@ import pytest
 
 from socsched.api.planning import choose_runtimes
 from socsched.compiler.targets.cuda.rules import KINDS, unruled
-from socsched.compiler.vendor_packages.onnx_model import _OPERATORS
+from socsched.compiler.toolchains.onnx_model import _OPERATORS
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
 from socsched.cost.profile import MeasuredCost, Profile

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from optional import VENDORS
 
-from socsched.compiler.vendor_compilers.environments import environment
-from socsched.compiler.vendor_compilers.helper import Helper
+from socsched.compiler.toolchains.environments import Helper, environment
 from socsched.errors import UsageError
 from socsched.executor.build import SOURCES, cxx_compiler, find_executor
 from socsched.executor.vendor_stages import describe_engine

@@ -11,7 +11,7 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 from onnx_files import FILES  # noqa: E402
 
-from socsched.compiler.vendor_packages.onnx_model import to_onnx  # noqa: E402
+from socsched.compiler.toolchains.onnx_model import to_onnx  # noqa: E402
 from socsched.graph.expand import layer_types  # noqa: E402
 from socsched.models.onnx_import import load  # noqa: E402
 

@@ -20,7 +20,7 @@ from optional import VENDORS
 
 from socsched.api.planning import plan
 from socsched.cli.export import export
-from socsched.compiler.vendor_compilers.environments import environment
+from socsched.compiler.toolchains.environments import environment
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import UsageError

@@ -12,7 +12,7 @@ import pytest
 from fake_board import JETPACK7, L4T35, RECORDED, Nvpmodel, orin, tegrastats, tensorrt
 from run_plans import MS, Scripted, pipeline, plan, sleep, task
 
-from socsched.compiler.targets.tensorrt.releases import dla_refusal
+from socsched.compiler.toolchains.tensorrt import dla_refusal
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import MachineError, UsageError
 from socsched.planning.plan import Plan, PlannedEngine

@@ -23,9 +23,9 @@ def write(folder: Path) -> None:
 
     from socsched.compiler.builder import network_of, weights_for
     from socsched.compiler.quantize.fixed_point import Scale
-    from socsched.compiler.targets.tensorrt.scales import shared
-    from socsched.compiler.vendor_compilers.qdq import quantised
-    from socsched.compiler.vendor_packages.onnx_model import to_onnx
+    from socsched.compiler.toolchains.onnx_model import to_onnx
+    from socsched.compiler.toolchains.qdq import quantised
+    from socsched.compiler.toolchains.tensorrt import shared
     from socsched.descriptor.pipeline import Stage
     from socsched.graph.expand import layer_types
 

@@ -25,8 +25,7 @@ import numpy as np
 from socsched.compiler.builder import compile_stage, network_of, shipped_scales
 from socsched.compiler.layouts import convert
 from socsched.compiler.loading.stages import load
-from socsched.compiler.vendor_compilers.build import Built
-from socsched.compiler.vendor_packages.write import built_here, prepare
+from socsched.compiler.toolchains.hand_over import Built, built_here, prepare
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import MachineError

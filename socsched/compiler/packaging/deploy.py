@@ -26,8 +26,8 @@ from socsched.compiler.packaging import bundle
 from socsched.compiler.packaging.qdq import write_qdq
 from socsched.compiler.quantize.scales import Scales, of_stage
 from socsched.compiler.target import target_of
-from socsched.compiler.vendor_packages import write as vendor
-from socsched.compiler.vendor_packages.check import require_all
+from socsched.compiler.toolchains import hand_over as vendor
+from socsched.compiler.toolchains.hand_over import require_all
 from socsched.compiler.versions import PINNED
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine, Platform
@@ -101,7 +101,7 @@ def compile_bundle(
 
     Functions are compiled where a plan places them on an engine with code for them (`Target.functions`).
 
-    Stages of engines with a vendor's toolchain are handed over to it (`vendor_packages.write`).  `note` is called for
+    Stages of engines with a vendor's toolchain are handed over to it (`toolchains.hand_over`).  `note` is called for
     each stage and for every engine that rejects one.  Raises UsageError for unknown names, MachineError when
     `out_dir` cannot be written, and the errors of `compile_stage` and `hand_over`.
     """

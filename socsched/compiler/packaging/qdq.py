@@ -13,7 +13,7 @@ from socsched.compiler.builder import network_of, weights_for
 from socsched.compiler.quantize.network import quantise
 from socsched.compiler.quantize.qdq_export import to_qdq
 from socsched.compiler.quantize.scales import FILE, read_scales
-from socsched.compiler.vendor_packages.package import QUANTISED
+from socsched.compiler.toolchains.package import QUANTISED
 from socsched.descriptor.pipeline import Stage
 from socsched.graph.expand import fuse_network, layer_types
 from socsched.graph.partition import Part, take

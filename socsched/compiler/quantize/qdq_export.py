@@ -17,7 +17,7 @@ import numpy as np
 from socsched.compiler.quantize.fixed_point import Array
 from socsched.compiler.quantize.network import QuantisedGraph, Step
 from socsched.compiler.quantize.scales import key_of
-from socsched.compiler.vendor_packages.onnx_model import to_onnx
+from socsched.compiler.toolchains.onnx_model import to_onnx
 from socsched.graph.expand import layer_types
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pprint import pformat
 from typing import TYPE_CHECKING, Any
 
-from socsched.compiler.vendor_packages.write import vendor_compiler
+from socsched.compiler.toolchains.hand_over import vendor_compiler
 from socsched.planning.export.networks import Part, exportable
 
 if TYPE_CHECKING:

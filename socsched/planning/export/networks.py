@@ -11,8 +11,8 @@ import numpy as np
 
 from socsched.compiler.builder import shipped_scales, weights_for
 from socsched.compiler.quantize.scales import per_layer
-from socsched.compiler.vendor_compilers.qdq import quantised
-from socsched.compiler.vendor_packages.onnx_model import to_onnx, without_operator
+from socsched.compiler.toolchains.onnx_model import to_onnx, without_operator
+from socsched.compiler.toolchains.qdq import quantised
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.platform import OWN, Engine
 from socsched.errors import UsageError

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from socsched.compiler.vendor_packages.write import vendor_compiler
+from socsched.compiler.toolchains.hand_over import vendor_compiler
 from socsched.errors import UsageError
 from socsched.planning.export.networks import Part, PlacedNetwork, exportable, listed, names_of
 

@@ -1,6 +1,6 @@
 """Stages that TensorRT runs, on a DLA core or the GPU: engines queued on CUDA streams, tensors in slots.
 
-The stage is handed over as ONNX (`compiler.vendor_packages`), built without fallback and with the planned layouts at
+The stage is handed over as ONNX (`compiler.toolchains`), built without fallback and with the planned layouts at
 its inputs and outputs, so that no reformatting runs anywhere.  Each slot has one TensorRT context bound to its buffers.
 """
 
@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
-from socsched.compiler.targets.tensorrt import gpu
-from socsched.compiler.targets.tensorrt.scripts import FORMATS, PYTHON_FORMATS
-from socsched.compiler.vendor_packages.package import MODEL
-from socsched.compiler.vendor_packages.write import hand_over
+from socsched.compiler.toolchains.hand_over import hand_over
+from socsched.compiler.toolchains.package import MODEL
+from socsched.compiler.toolchains.tensorrt import FORMATS, GPU_FORMATS, PYTHON_FORMATS
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
@@ -136,7 +135,7 @@ def _border(kind: TensorType) -> tuple[str, str]:
 
 
 def _gpu_border(kind: TensorType) -> tuple[str, str]:
-    return kind.dtype, gpu.PYTHON_FORMATS[gpu.FORMATS[kind.layout]]
+    return kind.dtype, PYTHON_FORMATS[GPU_FORMATS[kind.layout]]
 
 
 def _arch(setting: Setting) -> str:

@@ -1,6 +1,6 @@
 """Stages through TensorRT's Python interface, on a DLA core (built once, placement audited) or on the GPU.
 
-An engine is built from the stage's ONNX package (`compiler.vendor_packages`) without GPU fallback.  Every layer is
+An engine is built from the stage's ONNX package (`compiler.toolchains`) without GPU fallback.  Every layer is
 checked first: layers a DLA cannot run are reported before the build.  Engines are cached under a digest of their
 sources; the core is chosen at load time, so both cores share an engine.
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.cache import cache_dir
-from socsched.compiler.targets.tensorrt.releases import dla_refusal
+from socsched.compiler.toolchains.tensorrt import dla_refusal
 from socsched.errors import MachineError
 from socsched.files import write_file
 

@@ -1,6 +1,6 @@
 """Stages of accelerators in their vendor's simulator: what the vendor's own compiler makes of them, computed here.
 
-Each stage has a helper process with the compiled model loaded (`compiler.vendor_compilers`); tensors cross the border
+Each stage has a helper process with the compiled model loaded (`compiler.toolchains`); tensors cross the border
 as fp32 in plain layout, and the model converts them as it does on the device.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.vendor_packages.package import MODEL
+from socsched.compiler.toolchains.package import MODEL
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
 from socsched.planning.plan import Task
@@ -52,12 +52,10 @@ class Simulated:
 
     @classmethod
     def of(cls, stage: Stage, engine: Any, precision: str, weights: Any = None, scales: Any = None) -> Simulated:
-        """Return `stage` compiled and loaded; parameters and errors are those of `vendor_packages.write.prepare`."""
+        """Return `stage` compiled and loaded; parameters and errors are those of `hand_over.prepare`."""
         from socsched.compiler.builder import network_of, shipped_scales
-        from socsched.compiler.vendor_compilers.build import build, model_for
-        from socsched.compiler.vendor_compilers.environments import environment
-        from socsched.compiler.vendor_compilers.helper import Helper
-        from socsched.compiler.vendor_packages.write import prepare, vendor_compiler
+        from socsched.compiler.toolchains.environments import Helper, environment
+        from socsched.compiler.toolchains.hand_over import build, model_for, prepare, vendor_compiler
 
         compiler = vendor_compiler(engine)
         if compiler is None:

@@ -8,7 +8,7 @@ from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.scales import Scales, of_stage, per_tensor
-from socsched.compiler.vendor_packages.scales import check_scales
+from socsched.compiler.toolchains.package import check_scales
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.graph.expand import layer_types

@@ -17,10 +17,9 @@ from socsched.compiler.quantize.fixed_point import Scale  # noqa: E402
 from socsched.compiler.quantize.network import QuantisedGraph, quantise  # noqa: E402
 from socsched.compiler.quantize.reference import compute  # noqa: E402
 from socsched.compiler.quantize.scales import Scales, key_of, per_tensor  # noqa: E402
-from socsched.compiler.targets.tensorrt.scales import shared  # noqa: E402
-from socsched.compiler.targets.tensorrt.typed import model_of  # noqa: E402
-from socsched.compiler.vendor_packages.onnx_model import to_onnx  # noqa: E402
-from socsched.compiler.vendor_packages.package import Package  # noqa: E402
+from socsched.compiler.toolchains.onnx_model import to_onnx  # noqa: E402
+from socsched.compiler.toolchains.package import Package  # noqa: E402
+from socsched.compiler.toolchains.tensorrt import shared, typed_model  # noqa: E402
 from socsched.descriptor.catalog import get_platform  # noqa: E402
 from socsched.graph.expand import fuse_network, layer_types  # noqa: E402
 from tests.onnx_sessions import exact_session  # noqa: E402
@@ -31,7 +30,7 @@ def typed(source: Source) -> Any:
     network, dla = source.network, get_platform("jetson-agx-orin-64gb").engine("dla0")
     steps = per_tensor(network, source.scales)
     package = Package("net", dla, "int8", network, source.weights, {}, {}, steps)
-    model = model_of(package, to_onnx(network, source.weights, layer_types(network)))
+    model = typed_model(package, to_onnx(network, source.weights, layer_types(network)))
     onnx.checker.check_model(model, full_check=True)
     known = {value.name for value in model.graph.output}
     stored = [node.output[0] for node in model.graph.node if node.op_type == "QuantizeLinear"]

@@ -19,10 +19,9 @@ from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.link import write_library
 from socsched.compiler.passes.relax_import import bind_weights, import_network
 from socsched.compiler.target import TargetSpec, resolve
-from socsched.compiler.targets.hexagon.elf import AARCH64, QDSP6, X86_64, read_elf
-from socsched.compiler.targets.hexagon.objects import ENTRY, check_objects
 from socsched.compiler.targets.llvm.lower import lower
 from socsched.compiler.targets.llvm.processor import native_target, vector_unit
+from socsched.compiler.toolchains.hexagon import AARCH64, ENTRY, QDSP6, X86_64, check_objects, read_elf
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, InputError, MachineError
 from socsched.models.weights import draw_weights

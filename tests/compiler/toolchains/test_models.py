@@ -15,11 +15,11 @@ from optional import VENDORS
 from socsched.compiler.builder import network_of, shipped_scales, weights_for
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.scales import per_layer
-from socsched.compiler.targets.qnn.scripts import chip as htp
-from socsched.compiler.targets.rknn.scripts import chip as rknn
-from socsched.compiler.vendor_compilers.qdq import quantised
-from socsched.compiler.vendor_packages.onnx_model import to_onnx
-from socsched.compiler.vendor_packages.write import hand_over, vendor_compiler
+from socsched.compiler.toolchains.hand_over import hand_over, vendor_compiler
+from socsched.compiler.toolchains.onnx_model import to_onnx
+from socsched.compiler.toolchains.qdq import quantised
+from socsched.compiler.toolchains.qnn import chip as htp
+from socsched.compiler.toolchains.rknn import chip as rknn
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import CompileError, UsageError
 from socsched.graph.expand import layer_types

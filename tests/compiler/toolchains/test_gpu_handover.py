@@ -16,7 +16,7 @@ from socsched.api.planning import plan
 from socsched.compiler.builder import network_of
 from socsched.compiler.packaging import deploy
 from socsched.compiler.packaging.deploy import Request, compile_bundle, placement, runtimes_by_stage
-from socsched.compiler.vendor_packages.write import hand_over, toolchain_of
+from socsched.compiler.toolchains.hand_over import hand_over, toolchain_of
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from socsched.compiler.vendor_compilers import environments, helper
-from socsched.compiler.vendor_compilers.environments import ENVIRONMENTS, environment
-from socsched.compiler.vendor_compilers.helper import Ended, Helper, Refused
+from socsched.compiler.toolchains import environments
+from socsched.compiler.toolchains.environments import ENVIRONMENTS, Ended, Helper, Refused, environment
 from socsched.errors import MachineError, UsageError
 
 SERVING = Path(environments.__file__).parent / "worker"
@@ -126,4 +125,4 @@ def test_install_needs_a_fitting_python(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MachineError, match=r"needs Python 3.11 or 3.12, none is on PATH"):
         environments.install(ENVIRONMENTS["rockchip"], lambda _: None)
-    assert helper.LONGEST_ANSWER == 8 << 20 and not (tmp_path / "vendors").exists()
+    assert environments.LONGEST_ANSWER == 8 << 20 and not (tmp_path / "vendors").exists()

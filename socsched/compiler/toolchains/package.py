@@ -2,6 +2,11 @@
 
 A toolchain is registered under the entry-point group ``socsched.toolchains`` by the runtime that an engine's operator
 rules name; the built-in ones have a folder each in `compiler.targets`.
+
+Quantisation scales for vendors' tools.
+
+A scale is symmetric and per tensor: real value = scale x integer, integers in -127..127.  Names are those of layers and
+network inputs, as in the exported ONNX file.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ import numpy as np
 
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.descriptor.platform import Engine
+from socsched.errors import InputError
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
@@ -52,7 +58,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A vendor's compiler that runs on this machine, in the environment of that name (`vendor_compilers`).
+    """A vendor's compiler that runs on this machine, in the environment of that name (`environments`).
 
     `target` returns its settings for an engine, and raises UsageError for a chip that it does not compile for;
     `unsigned`: bytes of quantised models are uint8.  `simulates` is the file that its simulator loads, empty: the model
@@ -79,3 +85,22 @@ class Toolchain:
     compiler: Compiler | None = None
     convert: Callable[[Package, Any], Any] | None = None
     layout: Callable[[TensorType, str, str], str] | None = None
+
+
+LARGEST = 127
+
+
+def check_scales(network: Network, scales: Mapping[str, float]) -> dict[str, float]:
+    """Return the scale of every input and layer of `network`; InputError naming those missing or invalid."""
+    names = [*network.inputs, *(layer.name for layer in network.layers)]
+    missing = [name for name in names if name not in scales]
+    if missing:
+        listed = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        raise InputError(
+            f"{network.name}: no scale for {len(missing)} of {len(names)} tensors: {listed}",
+            "calibrate the network on real frames, or choose fp16",
+        )
+    bad = [name for name in names if not (np.isfinite(scales[name]) and scales[name] > 0)]
+    if bad:
+        raise InputError(f"{network.name}: scale of {bad[0]!r} is {scales[bad[0]]}", "scales are positive numbers")
+    return {name: float(scales[name]) for name in names}

@@ -7,6 +7,8 @@ is sufficient.  --float_fallback, which would let tensors without encoding run i
 QCS6490 has no floating point.  Short options (--bias_bw) are those of 2.20 and earlier; later releases accept them too.
 
 SNPE 1.x: snpe-onnx-to-dlc, then snpe-dlc-quantize --enable_hta, which compiles the HTA's section into the DLC.
+
+Quantisation scales as Qualcomm's converters read them.
 """
 
 from __future__ import annotations
@@ -18,10 +20,12 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from socsched.compiler.targets.qnn.encodings import aimet_encodings
-from socsched.compiler.vendor_packages.package import MODEL, Compiler, Package, Toolchain
+import numpy as np
+
+from socsched.compiler.toolchains.package import LARGEST, MODEL, Compiler, Package, Toolchain
 from socsched.descriptor.platform import Engine
 from socsched.errors import UsageError
+from socsched.graph.network import Network
 from socsched.graph.operators import DTYPE_BYTES
 from socsched.text import one_line
 
@@ -125,3 +129,35 @@ def _encodings(package: Package) -> dict[str, str]:
 
 QNN = Toolchain(write_qnn, Compiler("qualcomm", chip, unsigned=True, simulates="model_ctx.onnx"))
 SNPE = Toolchain(write_snpe)
+
+
+def aimet_encodings(network: Network, weights: Mapping[str, Any], scales: Mapping[str, float]) -> str:
+    """Return the JSON of `--quantization_overrides` (AIMET encodings 0.6.1) for QNN's and SNPE's converters.
+
+    Activations are unsigned with offset -128, weights symmetric with one scale per output channel.
+    """
+    activations = {name: [_encoding(scale)] for name, scale in scales.items()}
+    params = {}
+    for layer in network.layers:
+        if layer.op not in ("conv2d", "conv2d_transpose", "dense"):
+            continue
+        name = layer.weights["weight"]
+        array = np.asarray(weights[name])
+        channel = 1 if layer.op == "conv2d_transpose" else 0
+        peaks = np.abs(array).max(axis=tuple(axis for axis in range(array.ndim) if axis != channel))
+        params[name] = [_encoding(max(float(peak), 1e-8) / LARGEST, symmetric=True) for peak in peaks]
+    document = {"version": "0.6.1", "activation_encodings": activations, "param_encodings": params}
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _encoding(scale: float, symmetric: bool = False) -> dict[str, Any]:
+    low = -LARGEST if symmetric else -LARGEST - 1
+    return {
+        "bitwidth": 8,
+        "dtype": "int",
+        "is_symmetric": str(symmetric),
+        "min": low * scale,
+        "max": LARGEST * scale,
+        "offset": -128,
+        "scale": scale,
+    }

@@ -21,14 +21,12 @@ import pytest
 from chains import chain
 
 from socsched.compiler.builder import compile_stage, network_of
-from socsched.compiler.targets.qnn.encodings import aimet_encodings
-from socsched.compiler.targets.tensorrt import scripts as tensorrt
-from socsched.compiler.targets.tensorrt.releases import releases, table
-from socsched.compiler.targets.tensorrt.scales import shared, tensorrt_cache, version_number
-from socsched.compiler.vendor_packages.onnx_model import to_onnx
-from socsched.compiler.vendor_packages.package import Package
-from socsched.compiler.vendor_packages.scales import check_scales
-from socsched.compiler.vendor_packages.write import DESCRIPTION, hand_over, has_toolchain
+from socsched.compiler.toolchains import tensorrt as tensorrt
+from socsched.compiler.toolchains.hand_over import DESCRIPTION, hand_over, has_toolchain
+from socsched.compiler.toolchains.onnx_model import to_onnx
+from socsched.compiler.toolchains.package import Package, check_scales
+from socsched.compiler.toolchains.qnn import aimet_encodings
+from socsched.compiler.toolchains.tensorrt import releases, shared, tensorrt_cache, version_number
 from socsched.descriptor.catalog import get_platform, platform_names
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
@@ -37,6 +35,7 @@ from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.graph.partition import Part
 from socsched.models.weights import draw_weights
+from tools.generate.releases import releases_table
 
 Array = np.ndarray[Any, Any]
 Make = Callable[..., Engine]
@@ -331,7 +330,7 @@ def test_the_table_of_releases_has_no_gap_and_is_the_one_in_the_docs() -> None:
     rows = releases()
     assert [row.until for row in rows[:-1]] == [row.since for row in rows[1:]] and not rows[-1].until
     assert all(row.sources and (bool(row.modules) == (row.dla != "none")) for row in rows)
-    assert table() in Path("docs/tensorrt.md").read_text(), "python -m tools.generate.releases"
+    assert releases_table() in Path("docs/tensorrt.md").read_text(), "python -m tools.generate.releases"
 
 
 # Qualcomm.

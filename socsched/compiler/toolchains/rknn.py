@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from socsched.compiler.vendor_packages.package import MODEL, QUANTISED, Compiler, Package, Toolchain
+from socsched.compiler.toolchains.package import MODEL, QUANTISED, Compiler, Package, Toolchain
 from socsched.descriptor.platform import Engine
 from socsched.errors import UsageError
 from socsched.text import one_line

@@ -7,12 +7,14 @@ handover.json   engine, versions, border tensors with dtype and layout, conditio
 quantised.onnx  the network with Q/DQ, where the toolchain reads scales from it
 
 Where the vendor's compiler is installed, also what it made, with digests and versions in handover.json; RKNN's table of
-layers and expected cycles is layers.json.
+layers and expected cycles is layers.json.  Nothing is written unless the engine's rules accept every operator.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,24 +23,68 @@ from typing import Any
 import numpy as np
 
 from socsched import plugins
+from socsched.cache import cache_dir, private
 from socsched.compiler.builder import network_of, port_names, weights_for
 from socsched.compiler.layouts import parse_layout
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.scales import Scales, per_layer, per_tensor
-from socsched.compiler.vendor_compilers.build import Built, build, model_for
-from socsched.compiler.vendor_compilers.environments import environment
-from socsched.compiler.vendor_packages.check import Verdict, require_all
-from socsched.compiler.vendor_packages.onnx_model import to_onnx
-from socsched.compiler.vendor_packages.package import GROUP, MODEL, QUANTISED, Compiler, Package, Toolchain
-from socsched.compiler.vendor_packages.scales import check_scales
+from socsched.compiler.store import digest, publish, scratch
+from socsched.compiler.toolchains.environments import Helper, Refused, environment, identity
+from socsched.compiler.toolchains.onnx_model import to_onnx
+from socsched.compiler.toolchains.package import GROUP, MODEL, QUANTISED, Compiler, Package, Toolchain, check_scales
+from socsched.compiler.toolchains.qdq import quantised
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import NATIVE, OWN, Engine
-from socsched.errors import MachineError, UsageError
+from socsched.errors import CompileError, MachineError, UsageError
+from socsched.files import file_digest
 from socsched.graph.expand import layer_types
 from socsched.graph.network import Network
-from socsched.graph.operators import TensorType
+from socsched.graph.operators import StageWork, TensorType
 from socsched.graph.partition import Part, take
+from socsched.graph.rules import decide
 from socsched.models.work import stage_work
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A stage's operators checked against an engine's rules: fallbacks, and conditions for the rest.
+
+    `fallbacks` are (operator, reason, source); `promoted` lists the operators that run in a precision other than the
+    requested one, as (operator, precision).
+    """
+
+    fallbacks: tuple[tuple[str, str, str], ...]
+    conditions: tuple[tuple[str, str], ...]
+    promoted: tuple[tuple[str, str], ...]
+
+
+def judge(work: StageWork, engine: Engine) -> Verdict:
+    """Return the verdict of `engine`'s rules on the operators of `work`."""
+    fallbacks, conditions, promoted = [], [], []
+    for operator in work.operators:
+        decision = decide(operator, engine)
+        if not decision.runs:
+            fallbacks.append((operator.name, "; ".join(decision.reasons), "; ".join(decision.sources)))
+            continue
+        conditions += [(operator.name, condition) for condition in decision.conditions]
+        if decision.dtype != operator.dtype:
+            promoted.append((operator.name, decision.dtype))
+    return Verdict(tuple(fallbacks), tuple(conditions), tuple(promoted))
+
+
+def require_all(work: StageWork, engine: Engine) -> Verdict:
+    """Return the verdict on `work`; UsageError naming every operator that would fall back, with reason and source."""
+    verdict = judge(work, engine)
+    if not verdict.fallbacks:
+        return verdict
+    lines = [f"  {name}: {why}" + (f" [{source}]" if source else "") for name, why, source in verdict.fallbacks]
+    count = f"{len(lines)} of {len(work.operators)} operators"
+    raise UsageError(
+        f"stage {work.stage!r} would not run entirely on {engine.id} in {work.precision}; {count} would fall back:\n"
+        + "\n".join(lines),
+        "place the stage on another engine, or export a part without them (--part)",
+    )
+
 
 Array = np.ndarray[Any, Any]
 DESCRIPTION, LAYERS = "handover.json", "layers.json"
@@ -88,7 +134,7 @@ def hand_over(
 
     `scales` are those of every network input and layer, needed in int8; plain numbers are steps of signed values.
     `runtime`: the toolchain that a plan chose, where the engine has several runtimes.  Where the vendor's compiler is
-    installed (`vendor_compilers`) the stage is compiled too.  Nothing is written unless the engine accepts every
+    installed (`environments`) the stage is compiled too.  Nothing is written unless the engine accepts every
     operator: UsageError names each that would fall back, with reason and source.  Raises InputError for weights or
     scales that do not fit, CompileError for a layer without ONNX operator or a model that the vendor's compiler
     refuses, and MachineError when the folder cannot be written.
@@ -259,3 +305,92 @@ def _write(folder: Path, binaries: Mapping[str, bytes], texts: Mapping[str, str]
         raise MachineError(
             f"{folder}: cannot write: {error.strerror or error}", "free space or name another folder"
         ) from error
+
+
+RECORD = "built.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a compiler made: `files` with their sha256 in `folder`, its `versions`, and how long it took.
+
+    `layers` is the compiler's own table of layers with the cycles that it expects, empty for compilers without one.
+    """
+
+    folder: Path
+    files: Mapping[str, str]
+    versions: Mapping[str, str]
+    target: Mapping[str, Any]
+    seconds: float
+    layers: tuple[Mapping[str, Any], ...]
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of all files."""
+        return sum((self.folder / name).stat().st_size for name in self.files)
+
+
+def model_for(compiler: Compiler, package: Package, model: Any) -> bytes:
+    """Return the ONNX file to compile: `model` in fp32, with Q/DQ of the package's scales in int8."""
+    if package.precision == "int8":
+        model = quantised(model, package.exact, compiler.unsigned)
+    data: bytes = model.SerializeToString()
+    return data
+
+
+def build(compiler: Compiler, package: Package, model: bytes) -> Built:
+    """Return `model` compiled for the package's engine.
+
+    Raises UsageError for an engine that the compiler does not know, MachineError if its environment is missing or
+    fails, and CompileError with the compiler's reason if it refuses the model.
+    """
+    made_by, target = environment(compiler.environment), dict(compiler.target(package.engine))
+    made_by.require()
+    key = digest("vendor", identity(made_by), hashlib.sha256(model).hexdigest(), target)
+    parent = private(cache_dir() / "vendors")
+    found = _recalled(parent / key)
+    if found is not None:
+        return found
+    with scratch(parent) as folder, Helper(made_by) as helper:
+        (helper.folder / MODEL).write_bytes(model)
+        try:
+            answer = helper.ask("compile", model=MODEL, target=target)
+        except Refused as error:
+            raise CompileError(
+                f"stage {package.stage!r} for {package.engine.id} in {package.precision}: {error}",
+                "place the stage on another engine, or compile a part of it (--part)",
+            ) from None
+        made = folder / key
+        made.mkdir(mode=0o700)
+        files = {}
+        for name in answer["files"]:
+            if Path(name).name != name:
+                raise MachineError(f"{made_by.title} wrote a file outside of its folder", made_by.command)
+            shutil.copyfile(helper.folder / name, made / name)
+            files[name] = file_digest(made / name)
+        record = {"files": files, "versions": helper.versions, "target": target, "seconds": answer["seconds"]}
+        record["layers"] = answer.get("layers", [])
+        (made / RECORD).write_text(json.dumps(record, indent=1, sort_keys=True), encoding="utf-8")
+        publish(made, parent / key, lambda folder: _recalled(folder) is not None)
+    found = _recalled(parent / key)
+    if found is None:
+        raise MachineError(f"{parent / key}: the compiled model cannot be read back", "set SOCSCHED_CACHE")
+    return found
+
+
+def _recalled(folder: Path) -> Built | None:
+    """Return a cached result, None if it is absent or damaged."""
+    try:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        if any(file_digest(folder / name) != known for name, known in record["files"].items()):
+            return None
+        return Built(
+            folder,
+            record["files"],
+            record["versions"],
+            record["target"],
+            record["seconds"],
+            tuple(record["layers"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None

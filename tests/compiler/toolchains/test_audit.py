@@ -12,9 +12,9 @@ from optional import VENDORS
 
 from socsched.cli import main
 from socsched.cli.platform_rules import _engine
-from socsched.compiler.vendor_compilers import audit
-from socsched.compiler.vendor_compilers.probes import probes
-from socsched.compiler.vendor_packages.write import vendor_compiler
+from socsched.compiler.toolchains import audit
+from socsched.compiler.toolchains.audit import probes
+from socsched.compiler.toolchains.hand_over import vendor_compiler
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.platform import Engine
 

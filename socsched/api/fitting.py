@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from socsched.cost.fitting.cells import Choice, Host
-from socsched.cost.fitting.networks import Networks
-from socsched.cost.fitting.pairs import pattern, read_pairs
+from socsched.cost.fitting.cells import Choice, Host, Networks, pattern, read_pairs
 from socsched.cost.fitting.recipe import Report, Request, fit_platform
 from socsched.cost.measurements import STEM, Row
 from socsched.cost.profile import load_profile

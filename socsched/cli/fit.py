@@ -54,7 +54,7 @@ def command(
     import datetime
 
     from socsched.api.fitting import fit
-    from socsched.cost.fitting import section
+    from socsched.cost.fitting.recipe import document, rewritten
     from socsched.cost.measurements import STEM
     from socsched.errors import UsageError
     from socsched.files import write_file
@@ -70,12 +70,12 @@ def command(
     report = fit(platform, **given)
     day = (date.date() if date else datetime.date.today()).isoformat()
     if file is not None:
-        write_file(file, section.document(report.sections, source, day))
+        write_file(file, document(report.sections, source, day))
         output.note(f"wrote {file}")
     if write:
         from socsched.descriptor.source import read_bytes
 
-        write_file(platform, section.rewritten(read_bytes(platform), platform, report.sections, source, day))
+        write_file(platform, rewritten(read_bytes(platform), platform, report.sections, source, day))
         output.note(f"wrote {platform}")
     output.result(_content(report), lambda: _show(report))
 

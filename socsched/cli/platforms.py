@@ -82,7 +82,7 @@ def show_platform(
     from dataclasses import asdict
 
     from socsched.api.planning import get_mode
-    from socsched.cost.peaks import accelerator_int8_peak, peaks
+    from socsched.cost.roofs import accelerator_int8_peak, peaks
     from socsched.descriptor.catalog import get_platform
 
     platform = get_platform(name)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from socsched.cost.conversion import is_host_code
-from socsched.cost.figures import TRANSFER_ERROR, error_of, weakest
+from socsched.cost.cost import TRANSFER_ERROR, error_of, weakest
 from socsched.cost.fitted import estimate
 from socsched.cost.power import dram_capacity
 from socsched.cost.sources import ANCHORS, CostSource, Known, Reference, Request

@@ -11,10 +11,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from socsched.cost.cost import Cost, Segment
-from socsched.cost.figures import sources_of, trust
+from socsched.cost.cost import Cost, Segment, sources_of, trust
 from socsched.cost.fitted import evidence
-from socsched.cost.functions import declared
+from socsched.cost.host_functions import declared
 from socsched.cost.power import dram_capacity, job_energy_uj
 from socsched.descriptor.fit import Fit, choose_fit
 from socsched.descriptor.platform import Engine, Platform, PowerMode

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from socsched.cost.conversion import is_host_code
-from socsched.cost.functions import known
+from socsched.cost.host_functions import computable as known
 from socsched.cost.roofline import Estimate
 from socsched.cost.sources import ROOFLINE, CostSource, Request
 

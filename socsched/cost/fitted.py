@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from socsched.cost.cost import Segment
-from socsched.cost.figures import CARRIES, weakest
-from socsched.cost.functions import estimate as function_estimate
+from socsched.cost.cost import CARRIES, Segment, weakest
+from socsched.cost.host_functions import estimate as function_estimate
 from socsched.cost.power import dram_capacity
 from socsched.cost.roofline import Estimate, launches_per_operator
 from socsched.cost.roofline import estimate as roofline_estimate

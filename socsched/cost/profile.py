@@ -40,7 +40,7 @@ class MeasuredCost:
     `kind` is measured, or vendor model: the cycles that the vendor's compiler expects (`cost.vendor_model`).
     `times_ns`: quantiles of job times, at equal steps; empty where only summary figures are known.  `source`: where an
     imported cost is from, `state`: mode, clocks and power of the board meanwhile; both empty for costs measured here.
-    `runtime`: the program that was measured (`cost.runtimes`); empty: our code, or that of an imported cost unknown.
+    `runtime`: the program that was measured (`cost.model`); empty: our code, or that of an imported cost unknown.
     """
 
     stage: Line

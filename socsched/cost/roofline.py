@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from socsched.cost.cost import Segment
-from socsched.cost.figures import sources_of, trust
+from socsched.cost.cost import Segment, sources_of, trust
 from socsched.descriptor.platform import Engine, EngineMode, Figure, Link, Precision
 from socsched.graph.operators import Operator, StageWork, tensor_bytes
 
@@ -71,7 +70,7 @@ INSTEAD = {"depthwise": "elementwise", "winograd": "conv"}
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Segments of one job with the provenance, sources and relative error of their times (`cost.figures.trust`).
+    """Segments of one job with the provenance, sources and relative error of their times (`cost.cost.trust`).
 
     `lower`: a lower bound (host code, whose accesses depend on data), to which a time from other hardware is preferred.
     """

@@ -57,7 +57,7 @@ class Request:
     `share`: units of the engine used.  `work`: the stage's operators in this precision, None for a stage without
     model.  `profile`: the measurements that planning was given.  `runtime`: the program that runs
     the stage, "" for the one that plans stand for.  `chosen`: the runtime of the engine that is asked for
-    (`cost.runtimes`), "" where the engine has no choice of them.
+    (`cost.model`), "" where the engine has no choice of them.
     """
 
     stage: Stage

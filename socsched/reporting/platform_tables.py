@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from socsched.cost.peaks import accelerator_int8_peak, peak
 from socsched.cost.power import dram_capacity
+from socsched.cost.roofs import accelerator_int8_peak, peak
 from socsched.descriptor.platform import Engine, Figure, Platform, PowerMode
 from socsched.reporting.terminal import table
 from socsched.units import format_bandwidth, format_duration, format_frequency, format_power, format_size

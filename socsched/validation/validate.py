@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from socsched import __version__
-from socsched.cost.fitting.pairs import Pattern, pattern
+from socsched.cost.fitting.cells import Pattern, pattern
 from socsched.cost.measurements import Measurements, Row, read_measurements
 from socsched.descriptor.bar_file import load_bar
 from socsched.descriptor.catalog import find_platform, get_platform

@@ -8,7 +8,7 @@ import pytest
 
 from socsched.cost.anchors import TRANSFER_ERROR, Configuration, find_anchor
 from socsched.cost.conversion import visible_ns
-from socsched.cost.peaks import accelerator_int8_peak, peak, peaks
+from socsched.cost.roofs import accelerator_int8_peak, peak, peaks
 from socsched.cost.sources import Known
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Anchor, Stage

@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 from socsched import plugins
 from socsched.cost import contention
 from socsched.cost.contention import Rival, contention_model, draw
-from socsched.cost.contention.calibrate import Row, fit_linear, fit_pairwise, predict
-from socsched.cost.contention.fit_pccs import fit_pccs
 from socsched.cost.contention.linear import Linear
 from socsched.cost.contention.pccs import Curve
 from socsched.cost.cost import Segment
 from socsched.descriptor.contention import ContentionChoice, contention_of
 from socsched.errors import UsageError
+from tools.generate.contention_fits import Row, fit_linear, fit_pairwise, fit_pccs, predict
 
 GB = 10**9
 CURVE = {

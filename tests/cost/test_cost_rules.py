@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from socsched.cost.contention import demand, fair_shares, stretch, worst_share
-from socsched.cost.cost import Segment
-from socsched.cost.figures import trust
+from socsched.cost.cost import Segment, trust
 from socsched.cost.model import CostModel
 from socsched.cost.roofline import estimate
 from socsched.descriptor.catalog import get_pipeline, get_platform

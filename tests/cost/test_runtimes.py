@@ -10,9 +10,8 @@ from socsched.api.planning import choose_runtimes
 from socsched.compiler.targets.cuda.rules import KINDS, unruled
 from socsched.compiler.toolchains.onnx_model import _OPERATORS
 from socsched.cost.cost import Cost
-from socsched.cost.model import CostModel
+from socsched.cost.model import CostModel, offered, ratio_of
 from socsched.cost.profile import MeasuredCost, Profile
-from socsched.cost.runtimes import offered, ratio_of
 from socsched.descriptor.catalog import get_pipeline, get_platform, platform_names
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Figure, Runtime

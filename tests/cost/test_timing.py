@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from socsched.cost.figures import weakest
+from socsched.cost.cost import weakest
 from socsched.cost.fitted import Nominal, estimate, nominal, pass_times
 from socsched.cost.model import CostModel
 from socsched.cost.roofline import estimate as roofline_estimate

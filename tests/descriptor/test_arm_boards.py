@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from datafiles import read
 
-from socsched.cost.peaks import peak
+from socsched.cost.roofs import peak
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.operating_points import dynamic_power
 from socsched.descriptor.platform import Engine

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from socsched.cost.peaks import accelerator_int8_peak, peak
+from socsched.cost.roofs import accelerator_int8_peak, peak
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.operating_points import dynamic_power
 from socsched.descriptor.platform import Platform

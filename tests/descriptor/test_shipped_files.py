@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from socsched.cost.peaks import peaks
+from socsched.cost.roofs import peaks
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.platform import PROVENANCE, Figure, Platform
 from socsched.descriptor.source import read

@@ -18,9 +18,8 @@ import json
 from pathlib import Path
 from statistics import mean
 
-from socsched.cost.contention.calibrate import Row, fit_pairwise, predict
-from socsched.cost.contention.fit_pccs import fit_pccs, refine_pccs
 from tools import ROOT
+from tools.generate.contention_fits import Row, fit_pairwise, fit_pccs, predict, refine_pccs
 from tools.generate.contention_sections import sections, text, write
 
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from socsched.cost.contention.fit_pccs import fit_pccs, refine_pccs
 from socsched.cost.contention.pccs import Curve
 from socsched.descriptor.catalog import get_platform
 from tools import ROOT
+from tools.generate.contention_fits import fit_pccs, refine_pccs
 from tools.verify.boards import planned
 from tools.verify.boards.planned import Part
 

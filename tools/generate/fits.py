@@ -16,11 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from socsched.cost.fitting.cells import Choice
-from socsched.cost.fitting.networks import Networks
-from socsched.cost.fitting.pairs import pattern, read_pairs
-from socsched.cost.fitting.recipe import FamilyFit, Report, Request, fit_platform
-from socsched.cost.fitting.section import rewritten
+from socsched.cost.fitting.cells import Choice, Networks, pattern, read_pairs
+from socsched.cost.fitting.recipe import FamilyFit, Report, Request, fit_platform, rewritten
 from socsched.descriptor.catalog import get_platform
 from tools import ROOT
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from socsched.cost.contention.base import Rival, Setting, draw, loudest, slow_down
+from socsched.cost.contention import Rival, Setting, draw, loudest, slow_down
 from socsched.cost.cost import Segment
 
 _FIELDS = ("l2_me", "l2_you", "dram_me", "dram_you", "constant", "l2_per_dram", "error")

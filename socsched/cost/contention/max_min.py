@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from socsched.cost.contention.base import Rival, Setting, demand, draw, loudest
+from socsched.cost.contention import Rival, Setting, demand, draw, fair_shares, last_share, loudest, stretch
 from socsched.cost.cost import Segment
 
 
@@ -45,48 +45,10 @@ class MaxMin:
     def _worst(self, segment: Segment, others: Sequence[float]) -> int:
         if not draw(segment):
             return segment.time_ns
-        return stretch(segment, _last_share(demand(segment), others, self.capacity))
+        return stretch(segment, last_share(demand(segment), others, self.capacity))
 
 
 def build(setting: Setting) -> MaxMin:
     """Return the model for a memory; UsageError if parameters are given, as it has none."""
     setting.check(())
     return MaxMin(setting.capacity)
-
-
-def fair_shares(demands: Sequence[float], capacity: float) -> list[float]:
-    """Return the max-min fair share (bytes/s) of each demand under `capacity`; no share exceeds its demand."""
-    shares = [0.0] * len(demands)
-    left = float(capacity)
-    waiting = sorted(range(len(demands)), key=lambda i: demands[i])
-    for position, index in enumerate(waiting):
-        shares[index] = min(demands[index], left / (len(waiting) - position))
-        left -= shares[index]
-    return shares
-
-
-def stretch(segment: Segment, share: float) -> int:
-    """Return the time (ns, rounded up) of a segment that gets `share` bytes/s of DRAM bandwidth throughout."""
-    if segment.bytes == 0 or share >= demand(segment):
-        return segment.time_ns
-    memory_ns = -int(-segment.bytes * 1e9 // share) if share > 0 else 2**62
-    return max(segment.time_ns, segment.fixed_ns + memory_ns)
-
-
-def worst_share(own: float, others: Sequence[float], capacity: float) -> float:
-    """Return the smallest share a demand `own` can get while each competitor draws at most its entry of `others`.
-
-    Max-min fair shares only shrink when a competitor's demand grows, so the largest demands give the bound.
-    """
-    return _last_share(own, sorted(others), capacity)
-
-
-def _last_share(own: float, others: Sequence[float], capacity: float) -> float:
-    """Return the `fair_shares` share of a demand `own` among others in rising order."""
-    left, waiting = float(capacity), len(others) + 1
-    for other in others:
-        if other >= own:
-            break
-        left -= min(other, left / waiting)
-        waiting -= 1
-    return min(own, left / waiting)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from socsched.cost.contention.base import Rival, Setting, draw, slow_down
+from socsched.cost.contention import Rival, Setting, draw, slow_down
 from socsched.cost.cost import Segment
 
 

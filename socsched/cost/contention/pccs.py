@@ -25,8 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from socsched.cost.contention.base import Rival, Setting, draw, slow_down
-from socsched.cost.contention.max_min import fair_shares, worst_share
+from socsched.cost.contention import Rival, Setting, draw, fair_shares, slow_down, worst_share
 from socsched.cost.cost import Segment
 
 _GB = 1e9

@@ -1,22 +1,117 @@
-"""Cells of a fit from measured rows: one for each use of an engine, and why other rows are left out."""
+"""Cells of a fit from measured rows: one for each use of an engine, and why other rows are left out.
+
+Passes come from the networks in a folder: NAME.onnx or NAME.onnx.xz, each read once, without its weights.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import numpy as np
 
-from socsched.cost.fitting.families import Family, families
+from socsched.cost.fitting.families import Family, Use, families, family_of, nominal, use_of
 from socsched.cost.fitting.least import Cell
-from socsched.cost.fitting.networks import Networks
-from socsched.cost.fitting.nominal import Use, family_of, nominal, use_of
-from socsched.cost.fitting.pairs import Pattern, fastest
-from socsched.cost.measurements import Row
+from socsched.cost.measurements import NEEDED, Row, read_measurements
 from socsched.cost.timing import table
 from socsched.descriptor.platform import Platform
-from socsched.errors import InputError, UsageError
+from socsched.errors import InputError, SocschedError, UsageError, of_machine
+from socsched.graph.expand import fuse_network
+from socsched.graph.operators import Pass
+from socsched.graph.passes import passes
+from socsched.models.onnx_import import model
+from socsched.models.onnx_skim import PACKED
+
+MAX_TEXT = 500
+COLUMNS = (
+    "id", "platform", "engine", "precision", "mode", "share", "network", "statistic", "flag", "source", "runtime",
+)  # fmt: skip
+"""Columns that patterns may name."""
+
+
+def read_pairs(path: Path) -> list[Row]:
+    """Return the rows of a file in order; InputError names the first line that is wrong."""
+    rows = read_measurements(path, NEEDED).rows
+    wrong = next((row for row in rows if row.problem), None)
+    if wrong is not None:
+        raise InputError(f"{path}:{wrong.line}: {wrong.problem}", "correct or remove the row")
+    if not rows:
+        raise InputError(f"{path}: no rows", f"expected a header with {', '.join(NEEDED)}, and one row per measurement")
+    return list(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Rows by column: `source=Tencent/*,engine=gpu|npu` holds where one glob of every column fits."""
+
+    text: str
+    globs: tuple[tuple[str, str], ...]
+
+    def holds(self, row: Row) -> bool:
+        """Return whether a row fits."""
+        return all(
+            any(fnmatchcase(str(getattr(row, name)), one) for one in glob.split("|")) for name, glob in self.globs
+        )
+
+
+def pattern(text: str) -> Pattern:
+    """Return the pattern of a text; without a column it is one of networks; UsageError for an unknown column."""
+    globs = []
+    if len(text) > MAX_TEXT:
+        raise UsageError(f"pattern {text[:50]!r}...: longer than {MAX_TEXT} characters")
+    for part in text.split(","):
+        name, equals, glob = part.partition("=")
+        if not equals:
+            name, glob = "network", part
+        if name not in COLUMNS or not glob:
+            raise UsageError(f"pattern {text!r}: no column {name!r}", f"COLUMN=GLOB,..., columns: {', '.join(COLUMNS)}")
+        globs.append((name, glob))
+    return Pattern(text, tuple(globs))
+
+
+def fastest(rows: Sequence[Row]) -> dict[str, float]:
+    """Return network -> shortest measured time (us), networks in order."""
+    times: dict[str, float] = {}
+    for row in rows:
+        times[row.network] = min(row.measured_us, times.get(row.network, math.inf))
+    return dict(sorted(times.items()))
+
+
+class Networks:
+    """Networks of a folder by name; `passes` raises InputError for one that is missing or cannot be read."""
+
+    def __init__(self, folder: Path | None, known: dict[str, tuple[Pass, ...]] | None = None) -> None:
+        self.folder = folder
+        self.known: dict[str, tuple[Pass, ...] | str] = dict(known or {})
+
+    def passes(self, name: str) -> tuple[Pass, ...]:
+        """Return a network's passes in the order of execution."""
+        if name not in self.known:
+            self.known[name] = self._read(name)
+        found = self.known[name]
+        if isinstance(found, str):
+            raise InputError(found, "see --networks")
+        return found
+
+    def _read(self, name: str) -> tuple[Pass, ...] | str:
+        """Return the passes, or why there are none."""
+        if self.folder is None:
+            return f"{name}: no folder of networks is given"
+        files = [self.folder / f"{name}.onnx{ending}" for ending in ("", PACKED)]
+        file = next((file for file in files if file.is_file()), None)
+        if file is None:
+            return f"{name}: neither {files[0].name} nor {files[1].name} is in {self.folder}"
+        try:
+            network = model({"file": str(file)}).network
+            assert network is not None
+            return passes(fuse_network(network()))
+        except SocschedError as error:
+            if of_machine(error):
+                raise
+            return str(error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,78 @@
 
 Cells (an engine in a precision and mode) of a family share its medians: the unknowns are the family's logarithms, terms
 that some boards share, and a deviation of each board.
+
+Errors are those of what a fit has not seen: a network, all networks of a design, a board left out.  Intervals are
+split conformal predictions from them (log ratios).
+Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random World", 2005: of n exchangeable scores the
+ceil((n + 1) * level)-th smallest bounds a new one with probability `level` at least.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil, expm1, log
 
 import numpy as np
 
-from socsched.cost.fitting.families import Family
-from socsched.cost.timing import NAMES, Array, Nominal, Parameters, Table, from_logs, padded, slopes
+from socsched.cost.fitting.families import Family, design
+from socsched.cost.timing import NAMES, Array, Nominal, Parameters, Table, from_logs, job_times, padded, slopes
+
+LEVEL = 0.88
+"""Share of measurements that an interval is to hold."""
+ENOUGH = 100
+"""Scores of a cell from which its own suffice; below, those of its family are used as well."""
+LEAST = log(1.25)
+"""Half width (log) below which an interval from fewer networks than the level needs is not believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """|log(predicted / measured)| of a network left out of the fit, by cell and network."""
+
+    cell: str
+    network: str
+    value: float
+
+
+def log_errors(predicted: Array, measured: Array) -> Array:
+    """Return |log(predicted / measured)|."""
+    return np.asarray(np.abs(np.log(predicted / measured)))
+
+
+def quantile(scores: Sequence[float], level: float = LEVEL) -> float:
+    """Return the conformal quantile of scores; the largest score where there are too few for the level."""
+    ordered = sorted(scores)
+    return ordered[min(ceil((len(ordered) + 1) * level), len(ordered)) - 1]
+
+
+def half_width(scores: Sequence[Score], cell: str, level: float = LEVEL) -> float:
+    """Return the half width (log) of a cell's interval from its own scores and those of its family.
+
+    Scores of one network on several boards are not exchangeable with a new network's: with fewer networks than the
+    level needs, the width is at least `LEAST`.
+    """
+    own = [score.value for score in scores if score.cell == cell]
+    used = own if len(own) >= ENOUGH else [score.value for score in scores]
+    few = ceil((len({score.network for score in scores}) + 1) * level) > len({score.network for score in scores})
+    return max(quantile(used, level), LEAST if few else 0.0)
+
+
+def coverage(scores: Sequence[Score], level: float = LEVEL) -> dict[str, float]:
+    """Return the share of networks inside by cell, every network judged by the scores of all others."""
+    inside: dict[str, list[bool]] = {}
+    for score in scores:
+        others = [other for other in scores if other.network != score.network]
+        if others:
+            inside.setdefault(score.cell, []).append(score.value <= half_width(others, score.cell, level))
+    return {cell: float(np.mean(values)) for cell, values in inside.items()}
+
+
+def relative(width: float) -> float:
+    """Return a half width (log) as the share by which the upper limit exceeds the prediction."""
+    return expm1(width)
+
 
 BEND = 2.0
 """Residual, in spreads, beyond which a measurement counts less (an outlier)."""
@@ -139,3 +200,55 @@ class _Problem:
 
     def fitted(self, x: Array) -> Fitted:
         return Fitted({name: x[SIZE * n : SIZE * (n + 1)] for n, name in enumerate(self.blocks)}, x)
+
+
+Group = Callable[[Cell, str], str]
+"""Names the group of a cell's network; groups are left out one at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Predictions (us) by cell: of the fit itself, with the network, its design and the board left out."""
+
+    fitted: dict[str, Array]
+    network: dict[str, Array]
+    design: dict[str, Array]
+    board: dict[str, Array]
+
+
+def predict_left_out(cells: Sequence[Cell], family: Family, group: Group, start: Fitted) -> dict[str, Array]:
+    """Return predictions (us) by cell, those of a group from a fit of all other groups."""
+    labels = {cell.name: np.array([group(cell, network) for network in cell.networks]) for cell in cells}
+    found = {cell.name: np.zeros(len(cell.networks)) for cell in cells}
+    for label in sorted({str(one) for names in labels.values() for one in names}):
+        keep = {name: names != label for name, names in labels.items()}
+        fitted = fit(cells, family, keep, start.solution)
+        for cell in cells:
+            out = ~keep[cell.name]
+            if out.any():
+                found[cell.name][out] = job_times(cell.work, cell.engine, fitted.parameters(cell))[out]
+    return found
+
+
+def cross_validate(cells: Sequence[Cell], family: Family, fitted: Fitted) -> Errors:
+    """Return the predictions of a family's cells that measure how well its fit generalises."""
+    return Errors(
+        {cell.name: job_times(cell.work, cell.engine, fitted.parameters(cell)) for cell in cells},
+        predict_left_out(cells, family, lambda _, network: network, fitted),
+        predict_left_out(cells, family, lambda _, network: design(network), fitted),
+        predict_left_out(cells, family, lambda cell, _: cell.board.split(".")[0], fitted),
+    )
+
+
+def mean_error(cells: Sequence[Cell], predicted: dict[str, Array]) -> float:
+    """Return the mean absolute relative error over the networks of cells."""
+    return float(np.mean(np.concatenate([np.abs(predicted[cell.name] / cell.measured_us - 1) for cell in cells])))
+
+
+def scores_of(cells: Sequence[Cell], predicted: dict[str, Array]) -> tuple[Score, ...]:
+    """Return the conformal scores of predictions with the network left out."""
+    return tuple(
+        Score(cell.name, network, float(value))
+        for cell in cells
+        for network, value in zip(cell.networks, log_errors(predicted[cell.name], cell.measured_us), strict=True)
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from socsched.cost.fitting.conformal import LEAST, LEVEL, Score, coverage, half_width, quantile
+from socsched.cost.fitting.least import LEAST, LEVEL, Score, coverage, half_width, quantile
 
 
 @pytest.mark.parametrize("count", [10, 20, 50])

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from socsched.cost.fitting.cross import cross_validate, mean_error, predict_left_out
 from socsched.cost.fitting.families import families, get_family
-from socsched.cost.fitting.least import fit
+from socsched.cost.fitting.least import cross_validate, fit, mean_error, predict_left_out
 from socsched.cost.timing import NAMES, from_logs, job_times, slopes, table
 from tests.cost.fitting.synthetic import ENGINE, TRUE, cell, networks
 

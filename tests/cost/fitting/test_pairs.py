@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from socsched.cost import measurements
-from socsched.cost.fitting.pairs import fastest, pattern, read_pairs
+from socsched.cost.fitting.cells import fastest, pattern, read_pairs
 from socsched.cost.measurements import Row
 from socsched.errors import InputError, UsageError
 

@@ -10,12 +10,9 @@ import pytest
 
 from socsched import resources
 from socsched.cli.root import run
-from socsched.cost.fitting.cells import Choice, Host
-from socsched.cost.fitting.networks import Networks
-from socsched.cost.fitting.nominal import nominal, use_of
-from socsched.cost.fitting.pairs import pattern
-from socsched.cost.fitting.recipe import Request, fit_platform
-from socsched.cost.fitting.section import document, rewritten
+from socsched.cost.fitting.cells import Choice, Host, Networks, pattern
+from socsched.cost.fitting.families import nominal, use_of
+from socsched.cost.fitting.recipe import Request, document, fit_platform, rewritten
 from socsched.cost.measurements import Row
 from socsched.cost.timing import NAMES, Parameters, job_times, table
 from socsched.descriptor.catalog import get_platform

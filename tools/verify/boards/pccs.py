@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from socsched.cost.contention.fit_pccs import errors, fit_pccs, refine_pccs
 from socsched.cost.contention.pccs import Curve
+from tools.generate.contention_fits import errors, fit_pccs, refine_pccs
 
 Table = tuple[list[float], list[float], list[list[float]]]
 

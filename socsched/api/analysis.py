@@ -66,10 +66,10 @@ def analyze_jobs(file: str | Path, processors: int = 1, precedence: str | Path |
     `precedence`: the file that says which jobs wait for which.  Raises InputError or DescriptorError for faulty files.
     """
     from socsched.interchange.nptest import read_jobs
-    from socsched.reporting import job_sets
+    from socsched.reporting.analysis import jobs_document
     from socsched.schedulability.schedule_abstraction import decide
 
     found = read_jobs(Path(file), Path(precedence) if precedence is not None else None)
     verdict = decide(found.jobs, processors)
-    document = job_sets.document(found.name, found.jobs, found.scale, processors, verdict)
+    document = jobs_document(found.name, found.jobs, found.scale, processors, verdict)
     return JobSetAnalysis(document["verdict"], document)

@@ -20,8 +20,8 @@ def draw(trace: Trace, files: Sequence[Path], target: Path, street: int | None) 
     import numpy as np
 
     from socsched.models.pointpillars.scan import read_scan
-    from socsched.reporting.birdseye import draw as birdseye
-    from socsched.reporting.rangeview import draw_range, stack
+    from socsched.reporting.pictures import draw as birdseye
+    from socsched.reporting.pictures import draw_range, stack
 
     numbers = {file.name: number for number, file in enumerate(files)}
     frame = next((f for f, d in sorted(trace.details.items()) if d.get("input") in numbers and "detections" in d), None)

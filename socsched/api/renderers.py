@@ -16,7 +16,7 @@ from socsched.text import one_line
 
 if TYPE_CHECKING:
     from socsched.planning.plan import Plan
-    from socsched.reporting.html import Part
+    from socsched.reporting.report import Part
     from socsched.runtime.frames import FrameSource
     from socsched.trace.trace import Trace
 
@@ -27,7 +27,7 @@ MAX_PICTURE = 450_000
 
 def html(folder: Path, file: Path, sources: Sources) -> None:
     """Write a self-contained HTML page that needs no network access."""
-    from socsched.reporting.html import render as page
+    from socsched.reporting.report import render as page
 
     parts = _paired([_part(path, sources) for path in folders(folder)])
     names = dict.fromkeys(part.plan.pipeline for part in parts)
@@ -36,8 +36,7 @@ def html(folder: Path, file: Path, sources: Sources) -> None:
 
 
 def _part(folder: Path, sources: Sources) -> Part:
-    from socsched.reporting.background import gather
-    from socsched.reporting.html import Part
+    from socsched.reporting.report import Part, gather
 
     plan, trace, result = load(folder)
     verb = "Simulated" if trace.kind == "simulated" else "Measured"
@@ -127,7 +126,7 @@ def junit(folder: Path, file: Path, sources: Sources) -> None:
 
 def mcap(folder: Path, file: Path, sources: Sources) -> None:
     """Write an MCAP file for Foxglove."""
-    from socsched.reporting.mcap_result import write_mcap
+    from socsched.reporting.foxglove import write_mcap
     from socsched.runtime.frames_file import read_frames
 
     place = folders(folder)[0]

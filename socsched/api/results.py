@@ -135,7 +135,7 @@ class Result(Tables):
 
     def _repr_html_(self) -> str:
         """Return the result as a notebook shows it."""
-        from socsched.reporting.html import frame
+        from socsched.reporting.report import frame
 
         return frame(self.plan, self.trace, self.figures)
 

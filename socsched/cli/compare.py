@@ -19,7 +19,7 @@ from socsched.cli.options import (
 
 if TYPE_CHECKING:
     from socsched.reporting.compare import Comparison
-    from socsched.reporting.diff import PlanDiff
+    from socsched.reporting.plan_diff import PlanDiff
 
 
 @click.command("compare", short_help="Compare two plans or results; fail on a regression.")
@@ -87,7 +87,7 @@ def command(
         )
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
     from socsched.files import write_file
-    from socsched.reporting.compare_view import markdown, view
+    from socsched.reporting.compare import markdown, view
 
     comparison = _plans(paths, max_regression, weaker) if all(plans) else _results(paths, max_regression)
     names = str(paths[0]), str(paths[1])
@@ -107,7 +107,7 @@ def command(
 
 def _plans(paths: tuple[Path, ...], allowed: float, weaker: tuple[str, ...]) -> PlanDiff:
     from socsched.api.loading import load_plan
-    from socsched.reporting.diff import diff
+    from socsched.reporting.plan_diff import diff
 
     return diff(load_plan(paths[0]), load_plan(paths[1]), allowed, weaker)
 
@@ -127,8 +127,7 @@ def _results(paths: tuple[Path, ...], allowed: float) -> Comparison:
 def _predicted(output: Output, paths: tuple[Path, ...], tolerance: float) -> int:
     from socsched.api import loading
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
-    from socsched.reporting.compare import load_result
-    from socsched.reporting.prediction import Tolerance, predict
+    from socsched.reporting.compare import Tolerance, load_result, predict
 
     if not 2 <= len(paths) <= 3:
         raise click.UsageError("expected a plan and one or two result folders: PLAN.json [SIMULATED] MEASURED")

@@ -49,7 +49,7 @@ def command(
     Exit code 0: no frame of any vehicle late or dropped, 1: some were.
     """
     from socsched.descriptor.study_file import load_study
-    from socsched.study import table
+    from socsched.study import store as table
     from socsched.study.engines import engine as chosen_engine
     from socsched.study.fleet import drive, fleet_of
     from socsched.study.inputs import gather
@@ -78,7 +78,8 @@ def command(
 
 def _write(done: Driven, inputs: Inputs, argument: str, engine: str) -> None:
     from socsched import __version__
-    from socsched.study import fleet_report, table
+    from socsched.study import fleet as fleet_report
+    from socsched.study import store as table
     from socsched.study.fleet import COLUMNS
     from socsched.study.store import replace_file
 
@@ -89,8 +90,7 @@ def _write(done: Driven, inputs: Inputs, argument: str, engine: str) -> None:
 
 
 def _document(done: Driven, argument: str) -> dict[str, Any]:
-    from socsched.study.fleet import extrapolation
-    from socsched.study.fleet_report import replay
+    from socsched.study.fleet import extrapolation, replay
 
     return {
         "study": done.study.name,
@@ -117,7 +117,7 @@ def _document(done: Driven, argument: str) -> dict[str, Any]:
 
 def _show(done: Driven, argument: str) -> None:
     from socsched.reporting.terminal import console, table
-    from socsched.study import fleet_report
+    from socsched.study import fleet as fleet_report
     from socsched.study.fleet import extrapolation
 
     screen = console(terminal_width())

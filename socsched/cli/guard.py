@@ -28,7 +28,7 @@ from socsched.cli.search_options import refuse_with_plan, search_options
 if TYPE_CHECKING:
     from socsched.api.planning import PlanOptions
     from socsched.planning.plan import Plan
-    from socsched.reporting.diff import PlanDiff
+    from socsched.reporting.plan_diff import PlanDiff
 
 JUNIT, SUMMARY = "junit.xml", "summary.md"
 
@@ -150,7 +150,7 @@ def _guard(
     from socsched.cli import outcomes
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
     from socsched.reporting import junit, summary
-    from socsched.reporting.slack import slack_of
+    from socsched.reporting.plan_diff import slack_of
 
     plan, baseline, allowed = make(), gate.baseline, gate.allowed
     trace, result = None, dict[str, Any]()
@@ -169,7 +169,7 @@ def _guard(
     (folder / JUNIT).write_text(junit.render(plan, result, differences, slacks), encoding="utf-8")
     text = summary.render(plan, trace, result, slacks)
     if differences is not None:
-        from socsched.reporting.compare_view import markdown
+        from socsched.reporting.compare import markdown
 
         text += "\n" + markdown(differences, str(baseline), str(folder / folders.PLAN), allowed)
     (folder / SUMMARY).write_text(text, encoding="utf-8")
@@ -179,7 +179,7 @@ def _guard(
         from rich.text import Text
 
         from socsched.reporting import terminal
-        from socsched.reporting.compare_view import view
+        from socsched.reporting.compare import view
 
         screen = terminal.console(terminal_width())
         if result:
@@ -207,7 +207,7 @@ def _guard(
 def _compared(plan: Plan, gate: _Gate, plan_file: Path) -> PlanDiff | None:
     from socsched.api.loading import load_plan
     from socsched.errors import InputError
-    from socsched.reporting.diff import diff
+    from socsched.reporting.plan_diff import diff
 
     baseline = gate.baseline
     if baseline is None:

@@ -35,8 +35,7 @@ def command(output: Output, group: str | None) -> None:
     }
 
     def show() -> None:
-        from socsched.reporting.responsive_table import Sheet
-        from socsched.reporting.terminal import console
+        from socsched.reporting.terminal import Sheet, console
 
         rows = [
             (kind, name, entry["object"], entry["package"])

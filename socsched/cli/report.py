@@ -109,8 +109,8 @@ def _explore(output: Output, folder: Path, sources: folders.Sources) -> None:
     from socsched.cli.pareto import explore
     from socsched.files import write_file
     from socsched.planning import io
-    from socsched.reporting.background import PARETO
     from socsched.reporting.pareto import document
+    from socsched.reporting.report import PARETO
 
     for place in folders.folders(folder):
         plan = io.load(place if place.is_file() else place / folders.PLAN)

@@ -13,7 +13,7 @@ from socsched.errors import EXIT_OK, EXIT_VIOLATED
 
 if TYPE_CHECKING:
     from socsched.planning.plan import Plan
-    from socsched.reporting.responsive_table import Sheet
+    from socsched.reporting.terminal import Sheet
     from socsched.trace.document import ResultDocument, ScenarioDocument
     from socsched.trace.trace import Trace
 
@@ -52,7 +52,7 @@ def save_logs(output: Output, trace: Trace, plan: Plan, scenario: str | None, fo
 
 def scenario_table(figures: dict[str, ScenarioDocument]) -> Sheet:
     """Return the figures of every chain as a table."""
-    from socsched.reporting.responsive_table import Sheet
+    from socsched.reporting.terminal import Sheet
     from socsched.units import format_duration
 
     def shown(time_ns: int | None) -> str:

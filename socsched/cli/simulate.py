@@ -33,8 +33,7 @@ def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
     if ctx.ensure_object(Output).json:
         ctx.obj.document({"policies": policies})
     else:
-        from socsched.reporting.responsive_table import Sheet
-        from socsched.reporting.terminal import console
+        from socsched.reporting.terminal import Sheet, console
 
         rows = [*policies.items(), ("np-NAME", "Any of them without preemption.")]
         console(terminal_width()).print(Sheet(["policy", "description"], rows))

@@ -11,8 +11,7 @@ from socsched.cli.options import NameOrPath, Output, folder_option, output_optio
 from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED
 
 if TYPE_CHECKING:
-    from socsched.study.summary import Answers
-    from socsched.study.sweep import Sweep
+    from socsched.study.sweep import Answers, Sweep
 
 
 @click.command("sweep", short_help="Plan and simulate every configuration of a study.")
@@ -57,12 +56,11 @@ def command(
     Exit code 0: a configuration meets every requirement, 1: none does, 4: none so far, but some are open.
     """
     from socsched.descriptor.study_file import load_study
-    from socsched.study import table
+    from socsched.study import store as table
     from socsched.study.engines import engine as chosen_engine
     from socsched.study.inputs import gather
     from socsched.study.store import create
-    from socsched.study.summary import answers
-    from socsched.study.sweep import configurations, sweep
+    from socsched.study.sweep import answers, configurations, sweep
 
     output: Output = ctx.obj
     table.require()
@@ -108,7 +106,8 @@ def _check(tracker: str, scans: Path | None) -> None:
 def _write(done: Sweep, result: Answers, engine: str) -> None:
     from socsched import __version__
     from socsched.api.loading import save_plan
-    from socsched.study import columns, report, table
+    from socsched.study import columns, report
+    from socsched.study import store as table
     from socsched.study.store import replace_file
 
     study, digest = done.study, done.inputs.digest()

@@ -75,22 +75,22 @@ def analyze(output: Output, file: Path, processors: int, precedence: Path | None
     codes = {"feasible": EXIT_OK, "infeasible": EXIT_VIOLATED, "undecided": EXIT_UNDECIDED}
     if taskset_form(file) == "nptest":
         from socsched.api.analysis import analyze_jobs
-        from socsched.reporting.job_sets import view
+        from socsched.reporting.analysis import jobs_view
 
         found = analyze_jobs(file, processors or 1, precedence)
         beside = file.with_name(f"{file.stem}.prec.csv")
         if precedence is None and beside.exists():
             output.note(f"jobs are independent: {beside.name} is not read; add --precedence {beside.name}")
-        output.result(found.document, lambda: console(terminal_width()).print(view(found.document)))
+        output.result(found.document, lambda: console(terminal_width()).print(jobs_view(found.document)))
         return codes[found.verdict]
     if precedence is not None:
         raise UsageError("--precedence is for a job set of nptest (CSV)", "leave it out")
     from socsched.api.analysis import analyze as bounds_of
-    from socsched.reporting import taskset_analysis
+    from socsched.reporting.analysis import taskset_document, taskset_view
 
     analysis = bounds_of(load(output, file, processors))
-    document = taskset_analysis.document(analysis)
-    output.result(document, lambda: console(terminal_width()).print(taskset_analysis.view(analysis, document)))
+    document = taskset_document(analysis)
+    output.result(document, lambda: console(terminal_width()).print(taskset_view(analysis, document)))
     return codes[analysis.verdict]
 
 

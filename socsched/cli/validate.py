@@ -75,7 +75,7 @@ def command(
     """
     from socsched.cost.measurements import is_power_table
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
-    from socsched.validation.files import save
+    from socsched.validation.page import save
     from socsched.validation.power import validate_power
     from socsched.validation.validate import validate
 

@@ -10,9 +10,8 @@ from rich.text import Text
 
 from socsched.modebook.cells import NONE
 from socsched.modebook.document import BookDocument, CellEntry, SwitchEntry
-from socsched.reporting.page import wrap_page
-from socsched.reporting.svg import element, fit, text
-from socsched.reporting.svg import table as html_table
+from socsched.reporting.markup import element, fit, text, wrap_page
+from socsched.reporting.markup import table as html_table
 from socsched.reporting.terminal import table
 from socsched.units import format_duration, format_power, format_size
 

@@ -1,18 +1,71 @@
-"""Charts of the report as plain SVG: response times against deadlines, and power and traffic over time."""
+"""Charts of the pages as SVG: response times against deadlines, quantities over time, predicted and measured."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from socsched.reporting import downsample
-from socsched.reporting.svg import element, picture, text, ticks
+import numpy as np
+
+from socsched.reporting.markup import element, picture, text, ticks
 from socsched.units import format_duration
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from socsched.trace.columns import Floats, Ints
+
+
+def mean_steps(times: Ints, values: Floats, end: int, buckets: int) -> list[tuple[int, float, float, float]]:
+    """Return a step function over `buckets` equal parts of [0, end) as (start ns, mean over time, min, max).
+
+    `times` ascend; before the first step, its value is used.
+    """
+    if not len(times) or end <= 0:
+        return []
+    buckets = int(min(buckets, end))
+    edges = (np.arange(buckets + 1, dtype=np.int64) * end) // buckets
+    inside = times < end
+    times, values = np.concatenate(([0], times[inside][1:])), values[inside]
+    if not len(values):
+        return []
+    points = np.union1d(times, edges[:-1])
+    # of several steps at the same instant the last one applies
+    held = values[np.searchsorted(times, points, side="right") - 1]
+    widths = np.diff(points, append=end)
+    begins = np.searchsorted(points, edges[:-1])
+    lengths = np.diff(edges)
+    mean = np.add.reduceat(held * widths, begins) / lengths
+    least, most = np.minimum.reduceat(held, begins), np.maximum.reduceat(held, begins)
+    return list(zip(edges[:-1].tolist(), mean.tolist(), least.tolist(), most.tolist(), strict=True))
+
+
+def extremes(times: Ints, values: Ints, end: int, buckets: int) -> NDArray[np.intp]:
+    """Return the indices of the points to keep, in order of time: the highest and lowest in every part of [0, end)."""
+    if len(times) <= 2 * buckets:
+        return np.argsort(times, kind="stable")
+    place = np.minimum(times * buckets // max(end, 1), buckets - 1)
+    order = np.lexsort((values, place))
+    change = np.flatnonzero(np.diff(place[order]))
+    ends = np.concatenate((change, [len(order) - 1]))
+    begins = np.concatenate(([0], change + 1))
+    kept: NDArray[np.intp] = np.unique(np.concatenate((order[ends], order[begins])))
+    return kept[np.argsort(times[kept], kind="stable")]
+
+
+def ranks(count: int, points: int) -> list[int]:
+    """Return ranks (from 0) of `count` ordered values at which to draw a distribution: equal steps and the whole tail.
+
+    The largest 1 % is drawn value by value up to `points` values, so that no late frame is lost.
+    """
+    if count <= points * 2:
+        return list(range(count))
+    tail = range(max(count - max(count // 100, 1), count - points), count)
+    return sorted({*(i * (tail.start - 1) // points for i in range(points + 1)), *tail})
+
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 520, 58, 18, 30, 44
 POINTS = 240
@@ -74,7 +127,7 @@ def distribution(
     limits = [deadline_ns, *([bound_ns] if bound_ns else []), *(values[-1:] or [0])]
     frame = Frame(0, max(limits) / 1e6 * 1.06, 1.0, 250)
     points = [(0.0, 0.0)]
-    for rank in downsample.ranks(len(values), POINTS):
+    for rank in ranks(len(values), POINTS):
         points += [(values[rank] / 1e6, points[-1][1]), (values[rank] / 1e6, (rank + 1) / len(values))]
     points.append((frame.x1, points[-1][1]))
     body = frame.axes("response time [ms]", "share of the completed frames", "%", 100)
@@ -102,7 +155,7 @@ def draw_responses(
     body = frame.axes("released at [s]", "response time [ms]")
     dots: list[tuple[float, float]] = []
     crosses: list[tuple[float, float]] = []
-    for at in downsample.highest(release_ns, response_ns, end_ns, POINTS).tolist():
+    for at in extremes(release_ns, response_ns, end_ns, POINTS).tolist():
         x, y = frame.x(int(release_ns[at]) / 1e9), frame.y(int(response_ns[at]) / 1e6)
         (crosses if response_ns[at] > deadline_ns else dots).append((x, y))
     places = dict.fromkeys((round(x * 2) / 2 - 1.5, round(y * 2) / 2 - 1.5) for x, y in dots)
@@ -137,7 +190,7 @@ def quantity(
 
     `levels`: (value, name, style) of horizontal lines.
     """
-    buckets = downsample.steps(*steps, end_ns, POINTS)
+    buckets = mean_steps(*steps, end_ns, POINTS)
     top = max([value for value, _, _ in levels] + [most * scale for *_, most in buckets], default=1.0)
     frame = Frame(0, max(end_ns, 1) / 1e9, (top or 1.0) * 1.14, 210)
     body = frame.axes("time [s]", y_label)
@@ -244,3 +297,56 @@ def _line(frame: Frame, points: Sequence[tuple[float, float]]) -> str:
             kept.pop()
         kept.append(place)
     return "M" + "L".join(f"{x} {y}" for x, y in kept)
+
+
+SIZE, SCATTER_LEFT, SCATTER_RIGHT, SCATTER_TOP, SCATTER_BOTTOM = 420, 62, 16, 24, 44
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A point at (x, y), both above zero, in one of the eight colours of the report, with the label shown on hover."""
+
+    x: float
+    y: float
+    colour: int
+    label: str
+
+
+def draw_scatter(points: Sequence[Dot], x_label: str, y_label: str, name: str) -> str:
+    """Return points on log axes with the diagonal and the lines of half and double; dots at one place are one."""
+    values = [value for point in points for value in (point.x, point.y)] or [1.0]
+    low, high = min(values) / 1.4, max(values) * 1.4
+
+    def at(value: float) -> float:
+        return math.log(value / low) / math.log(high / low)
+
+    def x(value: float) -> float:
+        return SCATTER_LEFT + at(value) * (SIZE - SCATTER_LEFT - SCATTER_RIGHT)
+
+    def y(value: float) -> float:
+        return SIZE - SCATTER_BOTTOM - at(value) * (SIZE - SCATTER_TOP - SCATTER_BOTTOM)
+
+    body = ""
+    for tick in _log_ticks(low, high):
+        body += element("line", x1=x(tick), x2=x(tick), y1=SCATTER_TOP, y2=SIZE - SCATTER_BOTTOM, class_="grid")
+        body += element("line", x1=SCATTER_LEFT, x2=SIZE - SCATTER_RIGHT, y1=y(tick), y2=y(tick), class_="grid")
+        body += text(f"{tick:g}", x(tick), SIZE - SCATTER_BOTTOM + 17, class_="axis mid")
+        body += text(f"{tick:g}", SCATTER_LEFT - 6, y(tick) + 4, class_="axis end")
+    for factor, style in ((1.0, "rule"), (2.0, "bound"), (0.5, "bound")):
+        start, end = max(low, low / factor), min(high, high / factor)
+        if start < end:
+            ends = {"x1": x(start), "y1": y(start * factor), "x2": x(end), "y2": y(end * factor)}
+            body += element("line", **ends, class_=style)
+    body += text(x_label, SIZE - SCATTER_RIGHT, SIZE - 8, class_="axis end") + text(y_label, 4, 14, class_="axis")
+    places = {(round(x(point.x), 1), round(y(point.y), 1), point.colour): point for point in points}
+    for (left, top, colour), point in places.items():
+        dot = element("circle", element("title", escape(point.label)), cx=left, cy=top, r=4, class_="point full")
+        body += element("g", dot, class_=f"c{colour}")
+    return picture(body, SIZE, SIZE, name, "chart")
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Return powers of ten in a range, with 2 and 5 between them where it spans less than three of them."""
+    steps = (1, 2, 5) if math.log10(high / low) < 3 else (1,)
+    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [step * 10.0**exponent for exponent in exponents for step in steps if low <= step * 10.0**exponent <= high]

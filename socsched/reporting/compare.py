@@ -1,17 +1,24 @@
-"""Comparison of two results: stage medians, chain p99, frames late and dropped, and the move responsible."""
+"""Comparison of two results, and of a plan, its simulation and its run; views of comparisons."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from socsched.bounded import read_bytes
 from socsched.descriptor.json_file import MAX_BYTES, JsonFile
 from socsched.errors import InputError
 from socsched.planning.plan import Plan
-from socsched.reporting.diff import Move, blame, moves
+from socsched.reporting.plan_diff import Move, PlanDiff, blame, moves
+from socsched.reporting.summary import plain
+from socsched.reporting.summary import table as markdown_table
+from socsched.reporting.terminal import table
+from socsched.reporting.view_model import planned_quantile
 from socsched.trace.generation import require_one
 from socsched.units import format_duration
 
@@ -177,3 +184,220 @@ def _lost(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, str
 def _share(chain: Mapping[str, Any], key: str) -> float:
     released = chain.get("released") or 0
     return (chain.get(key) or 0) / released if released else 0.0
+
+
+FIGURES = ("p50", "p99", "p99_9")
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Largest mean errors (0.05 is 5 %), and the largest share of frames lost in excess of the prediction."""
+
+    p50: float = 0.05
+    p99: float = 0.15
+    stages: float = 0.10
+    lost: float = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One figure of a stage, a chain or the whole, as planned, simulated and measured (ns, or mJ for energy)."""
+
+    what: str
+    name: str
+    figure: str
+    planned: float | None
+    simulated: float | None
+    measured: float | None
+
+    @property
+    def predicted(self) -> float | None:
+        """Return the value that the measurement is compared with."""
+        return self.simulated if self.simulated is not None else self.planned
+
+    @property
+    def error(self) -> float | None:
+        """Return the signed error of the prediction relative to the measurement."""
+        if self.predicted is None or not self.measured:
+            return None
+        return (self.predicted - self.measured) / self.measured
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """All lines, the mean errors by subject, and the errors beyond their tolerance."""
+
+    lines: tuple[Line, ...]
+    errors: Mapping[str, float | None]
+    beyond: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Return the comparison as plain data."""
+        lines = [{**asdict(line), "error": line.error} for line in self.lines]
+        return {"lines": lines, "mean_absolute_errors": dict(self.errors), "beyond": list(self.beyond)}
+
+
+def predict(
+    plan: Plan, simulated: Mapping[str, Any] | None, measured: Mapping[str, Any], tolerance: Tolerance | None = None
+) -> Prediction:
+    """Line up a plan, the result of its simulation (or None) and that of its run."""
+    allowed = tolerance or Tolerance()
+    lines = (*_stages(plan, simulated, measured), *_chains(plan, simulated, measured), _energy(simulated, measured))
+    errors = {
+        "chain p50": _mean(lines, "chain", "p50"),
+        "chain p99": _mean(lines, "chain", "p99"),
+        "stage p50": _mean(lines, "stage", "p50"),
+    }
+    limits = {"chain p50": allowed.p50, "chain p99": allowed.p99, "stage p50": allowed.stages}
+    beyond = [
+        f"{name}: mean error {error:.1%}, {limits[name]:.1%} allowed"
+        for name, error in errors.items()
+        if error is not None and error > limits[name]
+    ]
+    return Prediction(lines, errors, (*beyond, *_more_lost(plan, simulated, measured, allowed.lost)))
+
+
+def _stages(plan: Plan, simulated: Mapping[str, Any] | None, measured: Mapping[str, Any]) -> Iterator[Line]:
+    for task in plan.tasks:
+        for figure in ("p50", "p99"):
+            figures = [_figure(result, "stages", task.name, "exec_ns", figure) for result in (simulated, measured)]
+            yield Line("stage", task.name, figure, planned_quantile(task, int(figure[1:])), *figures)
+
+
+def _chains(plan: Plan, simulated: Mapping[str, Any] | None, measured: Mapping[str, Any]) -> Iterator[Line]:
+    for chain in plan.chains:
+        for figure in FIGURES:
+            figures = [
+                _figure(result, "chains", chain.name, "response_time_ns", figure) for result in (simulated, measured)
+            ]
+            # a bound does not predict a percentile: list it next to the largest one only if no other prediction exists
+            yield Line("chain", chain.name, figure, chain.expected_ns if figure == "p50" else None, *figures)
+
+
+def _energy(simulated: Mapping[str, Any] | None, measured: Mapping[str, Any]) -> Line:
+    """Return the energy per second, as runs and simulations differ in length: mJ per second is mW."""
+    return Line("energy", "module", "mW", None, _power(simulated), _power(measured))
+
+
+def _power(result: Mapping[str, Any] | None) -> float | None:
+    energy, duration = (result or {}).get("energy_mj"), (result or {}).get("duration_ns")
+    return energy / (duration / 1e9) if energy is not None and duration else None
+
+
+def _figure(result: Mapping[str, Any] | None, group: str, name: str, key: str, figure: str) -> float | None:
+    entry = (result or {}).get(group, {}).get(name, {})
+    value = (entry.get(key) or {}).get(figure)
+    return None if value is None else float(value)
+
+
+def _mean(lines: Sequence[Line], what: str, figure: str) -> float | None:
+    errors = [
+        abs(line.error) for line in lines if (line.what, line.figure) == (what, figure) and line.error is not None
+    ]
+    return sum(errors) / len(errors) if errors else None
+
+
+def _more_lost(
+    plan: Plan, simulated: Mapping[str, Any] | None, measured: Mapping[str, Any], allowed: float
+) -> Iterator[str]:
+    for chain in plan.chains:
+        measured_share = _lost_share((measured.get("chains") or {}).get(chain.name, {}))
+        predicted_share = _lost_share(((simulated or {}).get("chains") or {}).get(chain.name, {}))
+        if measured_share > predicted_share + allowed:
+            text = f"{measured_share:.2%} of the frames late or dropped, {predicted_share:.2%} predicted"
+            yield f"{chain.name}: {text}, {allowed:.2%} more allowed"
+
+
+def _lost_share(chain: Mapping[str, Any]) -> float:
+    released = chain.get("released") or 0
+    return (chain.get("missed", 0) + chain.get("dropped", 0)) / released if released else 0.0
+
+
+_HEADS = ("what", "figure", "A", "B", "B/A")
+
+
+def result_rows(found: Comparison) -> list[list[str]]:
+    """Return the figures of two results, with regressions marked."""
+    shown = [
+        (row, [row.name, row.figure, format_duration(row.a), format_duration(row.b), f"{row.ratio:.3f}"])
+        for row in found.rows
+    ]
+    return [[*cells, "✗" if row.regressed else ""] for row, cells in shown]
+
+
+def plan_rows(found: PlanDiff) -> list[list[str]]:
+    """Return the figures of two plans, with regressions marked."""
+    return [[row.name, row.figure, *row.shown(), "✗" if row.regressed else ""] for row in found.figures]
+
+
+def requirement_rows(found: PlanDiff) -> list[list[str]]:
+    """Return the requirements that differ, with whether they became weaker, and whether that is allowed."""
+    return [
+        [
+            f"{change.kind} of {change.subject}" if change.kind else change.subject,
+            change.before or "–",
+            change.after or "–",
+            f"✗ {change.sense}" if change in found.weaker else change.sense + " (allowed)" * (change.sense == "weaker"),
+        ]
+        for change in found.requirements
+    ]
+
+
+def move_rows(found: Sequence[Move]) -> list[list[str]]:
+    """Return the stages whose placement, configuration or cost changed."""
+    return [
+        [
+            move.stage,
+            move.before or "–",
+            move.after or "–",
+            format_duration(move.cost_a_ns) if move.before else "–",
+            format_duration(move.cost_b_ns) if move.after else "–",
+        ]
+        for move in found
+    ]
+
+
+_REQUIREMENTS = ("requirement", "A", "B", "became")
+_MOVES = ("stage", "A", "B", "alone A", "alone B")
+
+
+def view(found: Comparison | PlanDiff, a: str, b: str, allowed: float) -> RenderableType:
+    """Return everything that `socsched compare` prints for two results or two plans."""
+    parts: list[RenderableType] = [Text(f"A: {a}"), Text(f"B: {b}")]
+    if isinstance(found, PlanDiff):
+        rows, notes = plan_rows(found), found.changes
+    else:
+        rows, notes = result_rows(found), found.remarks
+    parts += [Text(line) for line in notes]
+    if isinstance(found, PlanDiff) and found.requirements:
+        parts += [Text(""), table("Requirements", _REQUIREMENTS, requirement_rows(found))]
+    if found.moves:
+        parts += [Text(""), table("What changed", _MOVES, move_rows(found.moves), (3, 4))]
+    if rows:
+        parts += [Text(""), table("Figures", (*_HEADS, f"> {1 + allowed:.3g}"), rows, (2, 3, 4))]
+    parts.append(Text(""))
+    if isinstance(found, PlanDiff) and not (found.moves or found.changes or found.requirements):
+        parts.append(Text("the plans are identical"))
+    parts += [Text(f"✗ {line}", "bold red") for line in found.regressions]
+    if isinstance(found, Comparison) and found.slower_chains:
+        parts.append(Text(f"to explain its worst frame: socsched why {b} --chain {found.slower_chains[0]}"))
+    count = len(found.regressions)
+    parts.append(Text(f"{count} regression{'s' if count > 1 else ''}" if count else "no regression"))
+    return Group(*parts)
+
+
+def markdown(found: Comparison | PlanDiff, a: str, b: str, allowed: float) -> str:
+    """Return the same as Markdown."""
+    count = len(found.regressions)
+    head = f"❌ {count} regression{'s' if count > 1 else ''}" if count else "✅ no regression"
+    lines = [f"## {head}", "", f"A: {plain(a)}, B: {plain(b)}; tolerance {allowed:.1%}.", ""]
+    lines += [f"- {plain(line)}" for line in found.regressions]
+    notes = found.changes if isinstance(found, PlanDiff) else found.remarks
+    rows = plan_rows(found) if isinstance(found, PlanDiff) else result_rows(found)
+    lines += [f"- {plain(line)}" for line in notes] + [""]
+    if isinstance(found, PlanDiff) and found.requirements:
+        lines += [*markdown_table(_REQUIREMENTS, requirement_rows(found)), ""]
+    if found.moves:
+        lines += [*markdown_table(_MOVES, move_rows(found.moves)), ""]
+    lines += [*markdown_table((*_HEADS, ""), rows), ""] if rows else []
+    return "\n".join(lines)

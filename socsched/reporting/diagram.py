@@ -12,8 +12,8 @@ from html import escape
 
 from socsched.models.parts import PartOf, part_of
 from socsched.planning.plan import Plan, Task
-from socsched.reporting.gantt_data import colours
-from socsched.reporting.svg import element, fit, picture, text
+from socsched.reporting.markup import element, fit, picture, text
+from socsched.reporting.timeline import colours
 from socsched.units import format_duration
 
 BOX_H, GAP_Y, LEFT, TOP = 66, 12, 96, 26

@@ -17,8 +17,7 @@ from xml.etree import ElementTree
 
 from socsched.planning.plan import ChainResult, Plan, Violation
 from socsched.reporting import view_model
-from socsched.reporting.diff import PlanDiff
-from socsched.reporting.slack import Slack
+from socsched.reporting.plan_diff import PlanDiff, Slack
 from socsched.text import printable
 from socsched.units import format_bandwidth, format_duration, format_power
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from socsched.cost.roofs import Point, Roof
 from socsched.errors import InputError, UsageError
+from socsched.reporting.markup import element, text
 from socsched.reporting.roofplot import rate
-from socsched.reporting.svg import element, text
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 1060, 680, 70, 20, 36, 80
 COLOURS = ("#1b6ca8", "#c8553d", "#2f7d4f", "#7b4ea3", "#b8860b", "#3d7f8c", "#8c3d5a", "#555555")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from socsched.cost.roofs import Point, Roof
-from socsched.reporting.svg import element, picture, table, text
+from socsched.reporting.markup import element, picture, table, text
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 400, 66, 20, 30, 46
 

@@ -9,7 +9,7 @@ from typing import Any
 from socsched.planning.plan import ChainResult, Plan
 from socsched.reporting import view_model
 from socsched.reporting.junit import lateness, violation_text
-from socsched.reporting.slack import Slack
+from socsched.reporting.plan_diff import Slack
 from socsched.reporting.why import headline, main_cause
 from socsched.trace.trace import Trace
 from socsched.trace.why import Why

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, Group, RenderableType, RenderHook, RenderResult
 from rich.markup import escape
+from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -15,9 +17,109 @@ from rich.text import Text
 from socsched.planning.plan import Plan, Violation
 from socsched.planning.search_report import IMPORTED
 from socsched.reporting import view_model
-from socsched.reporting.responsive_table import Sheet
 from socsched.text import printable
 from socsched.units import format_bandwidth, format_duration, format_power, format_size
+
+GAP = 2
+TORN = 20
+"""Words longer than this may be broken."""
+
+
+class Sheet:
+    """Plain cells under column headings; columns in `right` align right and never wrap."""
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        right: Sequence[int] = (),
+        below: Sequence[int] = (),
+    ) -> None:
+        self.columns, self.rows, self.below = list(columns), [list(row) for row in rows], list(below)
+        self.right = set(right)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Lay out the table for the available width."""
+        every = list(range(len(self.columns)))
+        filled = [i for i in every if any(row[i] for row in self.rows)] or every
+        in_row = [i for i in filled if i not in self.below]
+        for chosen in (every, filled, in_row) if self.below else (every, filled):
+            widths = self._widths(chosen, options.max_width)
+            if widths is not None:
+                yield from self._grid(chosen, widths, options.max_width)
+                return
+        yield from self._list()
+
+    def _natural(self, column: int) -> int:
+        return max([cell_len(self.columns[column]), *(self._longest(row[column]) for row in self.rows)])
+
+    def _longest(self, cell: str) -> int:
+        return max((cell_len(line) for line in cell.split("\n")), default=0)
+
+    def _least(self, column: int) -> int:
+        """Return the minimum width of a column: its longest word; numbers are not split."""
+        if column in self.right:
+            return self._natural(column)
+        cells = [row[column] for row in self.rows]
+        longest = max((cell_len(word) for cell in (self.columns[column], *cells) for word in cell.split()), default=0)
+        # sentences are hard to read in a column one word wide
+        sentence = 24 if any(cell.count(" ") > 3 for cell in cells) else 0
+        return max(min(longest, TORN), min(sentence, self._natural(column)))
+
+    def _widths(self, chosen: Sequence[int], room: int) -> list[int] | None:
+        """Return the column widths: natural if they fit, else with the widest columns narrowed; None if too many."""
+        widths, least = [self._natural(i) for i in chosen], [self._least(i) for i in chosen]
+        spare = room - GAP * (len(chosen) - 1)
+        if sum(least) > spare:
+            return None
+        while sum(widths) > spare:
+            gives = max((i for i in range(len(chosen)) if widths[i] > least[i]), key=lambda i: widths[i])
+            widths[gives] -= 1
+        return widths
+
+    def _grid(self, chosen: Sequence[int], widths: Sequence[int], room: int) -> Iterator[Table | Padding]:
+        under = [i for i in self.below if i not in chosen]
+
+        def table() -> Table:
+            grid = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
+            for index, width in zip(chosen, widths, strict=True):
+                grid.add_column(justify="right" if index in self.right else "left", width=width, overflow="fold")
+            return grid
+
+        part = table()
+        part.add_row(*(Text(self.columns[i], "dim") for i in chosen))
+        for row in self.rows:
+            part.add_row(*(Text(row[i]) for i in chosen))
+            details = self._told(row, under, room - 4)
+            if details:
+                yield part
+                yield Padding(Text(details, "dim"), (0, 0, 0, 4))
+                part = table()
+        if part.row_count:
+            yield part
+
+    def _told(self, row: Sequence[str], under: Sequence[int], room: int) -> str:
+        """Return the text below a row: a text alone, or figures, each on one line with its name."""
+        if len(under) == 1:
+            return row[under[0]]
+        lines: list[str] = []
+        for pair in (f"{self.columns[i]} {row[i]}" for i in under if row[i]):
+            if lines and cell_len(lines[-1]) + 3 + cell_len(pair) <= room:
+                lines[-1] += f"   {pair}"
+            else:
+                lines.append(pair)
+        return "\n".join(lines)
+
+    def _list(self) -> Iterator[Table | Text]:
+        for row in self.rows:
+            yield Text(f"{self.columns[0]} {row[0]}")
+            grid = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
+            grid.add_column(style="dim", min_width=6)
+            grid.add_column(overflow="fold")
+            for name, cell in zip(self.columns[1:], row[1:], strict=True):
+                if cell:
+                    grid.add_row(f"  {name}", Text(cell))
+            yield grid
 
 
 def console(width: int) -> Console:
@@ -352,7 +454,7 @@ def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:
     ]
     columns = ["task", "the plan's own", "tightest", "by", "other tests not applied because"]
     parts += [table("Bounds of tasks, from the nominal release", columns, rows, (1, 2)), Text("")]
-    parts += _spare(document)
+    parts += _margins(document)
     if plan.violations:
         parts += [Text(""), violations(plan)]
     return Group(*parts)
@@ -370,7 +472,7 @@ def _bound(value: int | None) -> str:
     return "none" if value is None else format_duration(value)
 
 
-def _spare(document: Mapping[str, Any]) -> list[RenderableType]:
+def _margins(document: Mapping[str, Any]) -> list[RenderableType]:
     """Return the margin for growth of each quantity, and the requirement that fails first beyond it."""
     margins = document["sensitivity"]
     if margins is None:

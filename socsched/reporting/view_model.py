@@ -10,7 +10,7 @@ from socsched.cost.power import Watts, at_wall
 from socsched.descriptor.platform import NATIVE, OWN, Supply
 from socsched.planning.necessity import BOUND, SEARCH
 from socsched.planning.plan import Plan, Task
-from socsched.reporting.worst import worst_frames
+from socsched.reporting.timeline import worst_frames
 from socsched.trace.trace import Trace
 from socsched.units import format_bandwidth, format_duration, format_power, format_size
 
@@ -183,7 +183,7 @@ def planned_quantile(task: Task, percent: int) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class StageTimes:
     """Predicted and measured percentiles of a stage's execution time (ns); None if not available."""
 
     stage: str
@@ -200,14 +200,14 @@ class Comparison:
         return self.p50_ns / self.predicted_p50_ns if self.p50_ns is not None and self.predicted_p50_ns else None
 
 
-def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> list[Comparison]:
+def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> list[StageTimes]:
     """Return the predicted and measured percentiles of every stage."""
     rows = []
     for task in plan.tasks:
         times = result.get("stages", {}).get(task.name, {}).get("exec_ns", {})
         p50, p99 = planned_quantile(task, 50), planned_quantile(task, 99)
         measured = (times.get(name) for name in ("p50", "p99", "max"))
-        rows.append(Comparison(task.name, evidence(task), p50, p99, *measured))
+        rows.append(StageTimes(task.name, evidence(task), p50, p99, *measured))
     return rows
 
 

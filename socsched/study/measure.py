@@ -24,8 +24,7 @@ from socsched.errors import MachineError, UsageError
 from socsched.planning.plan import Plan, Task
 from socsched.pool import Pool
 from socsched.study.store import Row, replace_file
-from socsched.study.summary import select_rows
-from socsched.study.sweep import Sweep
+from socsched.study.sweep import Sweep, select_rows
 
 _GRACE_S = 10
 

@@ -2,20 +2,190 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from itertools import combinations
 from typing import Any
 
 from socsched.descriptor.study import Study
-from socsched.reporting.page import wrap_page
-from socsched.reporting.svg import element, table
-from socsched.study import columns, figures
-from socsched.study.summary import Answers
-from socsched.study.sweep import rank
+from socsched.reporting.markup import element, fit, picture, table, text, ticks, wrap_page
+from socsched.study import columns
+from socsched.study.sweep import Answers, rank
 from socsched.units import format_duration, format_power
 
 Row = Mapping[str, Any]
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 760, 64, 190, 26, 42
+COLOURS = tuple(f"var(--c{number})" for number in (1, 2, 3, 4, 5, 6, 7, 0))
+MOST_CELLS, MOST_MARKS = 40, 4000
+AXES: dict[str, tuple[str, float]] = {
+    "latency_ns": ("expected latency of all chains [ms]", 1e6),
+    "planned_power_mw": ("expected power [W]", 1e3),
+    "tdp_mw": ("power cap of the mode, TDP [W]", 1e3),
+    "platform_tdp_mw": ("largest power cap of the module, TDP [W]", 1e3),
+    "energy_mj_per_round": ("simulated energy per longest period [mJ]", 1.0),
+    "price": ("price", 1.0),
+    "slack": ("slack of the tightest chain [%]", 0.01),
+    "misses_per_million": ("misses [per million frames]", 1.0),
+    "power_mw": ("simulated power [W]", 1e3),
+}
+"""Label and divisor of a column."""
+
+
+def pareto(rows: Sequence[Row], front: frozenset[int], axes: tuple[str, str], colour: str) -> str:
+    """Return one column against another: rows that hold are filled, the front is a line, `colour` sets the colours."""
+    known = [row for row in rows if all(row[axis] is not None for axis in axes)]
+    known = _thinned(known, front)
+    (y_name, x_name), height = axes, 360
+    x_label, x_unit = AXES[x_name]
+    y_label, y_unit = AXES[y_name]
+    right = max((row[x_name] / x_unit for row in known), default=1) * 1.06 or 1
+    top = max((row[y_name] / y_unit for row in known), default=1) * 1.06 or 1
+
+    def x(row: Row) -> float:
+        return LEFT + float(row[x_name]) / x_unit / right * (WIDTH - LEFT - RIGHT)
+
+    def y(row: Row) -> float:
+        return height - BOTTOM - float(row[y_name]) / y_unit / top * (height - TOP - BOTTOM)
+
+    body = _axes(right, top, x_label, y_label, height)
+    line = sorted((row for row in known if row["config"] in front), key=lambda row: (row[x_name], row[y_name]))
+    if len(line) > 1:
+        joined = " ".join(f"{x(row):.1f},{y(row):.1f}" for row in line)
+        body += element("polyline", points=joined, fill="none", stroke="var(--dim)", stroke_dasharray="4 3")
+    names = list(dict.fromkeys(str(row[colour]) for row in rows))
+    for row in sorted(known, key=lambda row: bool(row["holds"])):
+        paint = COLOURS[names.index(str(row[colour])) % len(COLOURS)]
+        title = element("title", escape(describe_row(row)))
+        fill = paint if row["holds"] else "none"
+        body += element("circle", title, cx=x(row), cy=y(row), r=5, fill=fill, stroke=paint, stroke_width=1.6)
+    for number, name in enumerate(names[:15]):
+        paint, at = COLOURS[number % len(COLOURS)], TOP + 12 + 18 * number
+        body += element("rect", x=WIDTH - RIGHT + 14, y=at - 9, width=10, height=10, fill=paint)
+        body += text(fit(name, RIGHT - 34), WIDTH - RIGHT + 30, at, class_="axis")
+    return picture(body, WIDTH, height, f"{y_label} against {x_label}", "chart")
+
+
+def _thinned(rows: Sequence[Row], front: frozenset[int]) -> list[Row]:
+    """Return the rows to show on a page: the front, and an even selection of the rest."""
+    step = max(len(rows) // MOST_MARKS, 1)
+    return [row for number, row in enumerate(rows) if row["config"] in front or number % step == 0]
+
+
+def describe_row(row: Row) -> str:
+    """Return a configuration in one line."""
+    latency = "" if row["latency_ns"] is None else f", {format_duration(row['latency_ns'])}"
+    power = "" if row["planned_power_mw"] is None else f", {format_power(row['planned_power_mw'])}"
+    verdict = {True: "holds", None: "open", False: "does not hold"}[row["holds"]]
+    return f"{row['config']}: {row['platform']} {row['mode']}, {row['objective']}{latency}{power}, {verdict}"
+
+
+def _axes(right: float, top: float, x_label: str, y_label: str, height: float) -> str:
+    base, parts = height - BOTTOM, []
+    for tick in ticks(0, right, 8):
+        x = LEFT + tick / right * (WIDTH - LEFT - RIGHT)
+        parts.append(element("line", x1=x, x2=x, y1=float(TOP), y2=float(base), class_="grid"))
+        parts.append(text(f"{tick:g}", x, base + 15, class_="axis mid"))
+    for tick in ticks(0, top, 6):
+        y = base - tick / top * (base - TOP)
+        parts.append(element("line", x1=float(LEFT), x2=float(WIDTH - RIGHT), y1=y, y2=y, class_="grid"))
+        parts.append(text(f"{tick:g}", LEFT - 6, y + 4, class_="axis end"))
+    parts.append(text(x_label, WIDTH - RIGHT, base + 32, class_="axis end"))
+    parts.append(text(y_label, 4, 14, class_="axis"))
+    return "".join(parts)
+
+
+def heat_map(rows: Sequence[Row], across: str, down: str) -> str:
+    """Return the share of configurations that hold for each pair of values of two parameters: green all, red none."""
+    columns, lines = (_levels(rows, name) for name in (across, down))
+    left, cell, line = 150, max(min((WIDTH - 170) // max(len(columns), 1), 145), 16), 26
+    height = 60 + line * len(lines)
+    body = text(f"{down} ↓   {across} →", 4, 14, class_="axis")
+    for number, column in enumerate(columns):
+        x = left + cell * number + cell / 2
+        body += text(fit(_short(column), cell - 2, 10), x, 36, class_="axis mid")
+    for number, name in enumerate(lines):
+        body += text(fit(_short(name), left - 10), left - 8, 48 + line * number + line / 2 + 4, class_="axis end")
+        for position, column in enumerate(columns):
+            inside = [row for row in rows if row[across] == column and row[down] == name]
+            if inside:
+                body += _cell(inside, left + cell * position, 48 + line * number, cell, line)
+    width = max(left + cell * len(columns) + 8, WIDTH // 2 + 110)
+    return picture(body, width, height, f"feasibility over {across} and {down}", "chart")
+
+
+def _cell(rows: Sequence[Row], x: float, y: float, width: float, height: float) -> str:
+    good = sum(row["holds"] is True for row in rows)
+    share = good / len(rows)
+    paint = "var(--ok)" if share >= 0.5 else "var(--bad)"
+    title = element("title", f"{good} of {len(rows)} configurations hold")
+    box = element(
+        "rect", title, x=x + 1.0, y=y + 1.0, width=width - 2.0, height=height - 2.0, fill=paint,
+        fill_opacity=0.15 + 0.6 * abs(2 * share - 1), stroke="var(--line)",
+    )  # fmt: skip
+    shown = f"{good}/{len(rows)}" if width >= 30 else ""
+    return box + text(shown, x + width / 2, y + height / 2 + 4, class_="mid", pointer_events="none")
+
+
+def _levels(rows: Sequence[Row], name: str) -> list[Any]:
+    levels = list(dict.fromkeys(row[name] for row in rows))
+    if all(isinstance(value, (int, float)) for value in levels):
+        levels.sort()
+    return levels[:MOST_CELLS]
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def tornado(rows: Sequence[Row], names: Sequence[str], metric: str) -> str:
+    """Return the range of a column's mean over the values of each parameter, averaged over all others."""
+    label, unit = AXES[metric]
+    spans = effects(rows, names, metric)
+    known = [row[metric] / unit for row in rows if row[metric] is not None]
+    if not spans or not known:
+        return ""
+    middle = sum(known) / len(known)
+    low = min(min(ends[0][0] for _, ends in spans) / unit, middle)
+    high = max(max(ends[1][0] for _, ends in spans) / unit, middle)
+    room, left = 420, 230
+    scale: Callable[[float], float] = lambda v: left + 30 + (v / unit - low) / ((high - low) or 1) * (room - 40)  # noqa: E731
+    height = 46 + 26 * len(spans)
+    body = text(f"mean {label}", 4, 14, class_="axis")
+    at = scale(middle * unit)
+    for number, (name, ((least, low_value), (most, high_value))) in enumerate(spans):
+        y = 26 + 26 * number
+        title = element("title", f"{name}: {least / unit:.4g} to {most / unit:.4g}")
+        width = max(scale(most) - scale(least), 1.0)
+        body += element("rect", title, x=scale(least), y=float(y), width=width, height=18, fill="var(--c1)")
+        body += text(fit(name, left - 100), left - 90, y + 13, class_="axis end")
+        body += text(fit(_short(low_value), 76, 10), scale(least) - 4, y + 13, class_="axis end")
+        body += text(fit(_short(high_value), 130, 10), scale(most) + 4, y + 13, class_="axis")
+    body += element("line", x1=at, x2=at, y1=20, y2=height - 18, class_="bound")
+    body += text(f"{middle:.4g}", at, height - 5, class_="axis mid")
+    return picture(body, WIDTH, height, f"sensitivity of {label}", "chart")
+
+
+def effects(
+    rows: Sequence[Row], names: Sequence[str], metric: str
+) -> list[tuple[str, tuple[tuple[float, Any], tuple[float, Any]]]]:
+    """Return the minimum and maximum mean of a column over the values of each parameter, widest range first.
+
+    These are main effects of the sample: means over all rows with a value, regardless of the other parameters.
+    """
+    rows_of_effects = []
+    for name in names:
+        groups: dict[Any, list[float]] = {}
+        for row in rows:
+            if row[metric] is not None:
+                groups.setdefault(row[name], []).append(row[metric])
+        means = [(sum(values) / len(values), value) for value, values in groups.items()]
+        if len(means) > 1:
+            least, most = min(means, key=lambda m: m[0]), max(means, key=lambda m: m[0])
+            if most[0] > least[0]:
+                rows_of_effects.append((name, (least, most)))
+    return sorted(rows_of_effects, key=lambda item: item[1][0][0] - item[1][1][0])
+
+
 MOST_ROWS, MOST_MAPS = 100, 4
 METRICS = ("slack", "latency_ns", "planned_power_mw", "misses_per_million")
 
@@ -76,7 +246,7 @@ def answer(study: Study, row: Row) -> str:
     """Return a human-readable configuration with its merits."""
     own = [name for name in columns.varying(study, [row]) if name not in ("platform", "mode")]
     parts = [f"{row['platform']} in {row['mode']}", f"{row['objective']} plan"]
-    parts += [f"{name} {figures._short(row[name])}" for name in own]
+    parts += [f"{name} {_short(row[name])}" for name in own]
     if row["tdp_mw"] is not None:
         parts.append(f"TDP {format_power(row['tdp_mw'])}")
     if row["price"] is not None:
@@ -111,7 +281,7 @@ def _tiles(rows: Sequence[Row], found: Answers) -> str:
 def _fronts(rows: Sequence[Row], found: Answers, varying: Sequence[str]) -> str:
     colour = "platform" if "platform" in varying else next((n for n in varying if n != "seed"), "platform")
     shown = [
-        figures.pareto(rows, configs, pair, colour)
+        pareto(rows, configs, pair, colour)
         for pair, configs in found.fronts.items()
         if any(row[pair[1]] is not None and row["latency_ns"] is not None for row in rows)
     ]
@@ -125,7 +295,7 @@ def _maps(rows: Sequence[Row], varying: Sequence[str]) -> str:
     if not pairs:
         return ""
     note = "Each cell: number of its configurations that hold; empty if the design has none."
-    maps = "".join(figures.heat_map(rows, *_ordered(rows, pair)) for pair in pairs)
+    maps = "".join(heat_map(rows, *_ordered(rows, pair)) for pair in pairs)
     return element("h2", "Feasibility over two parameters") + element("p", note, class_="dim") + maps
 
 
@@ -136,7 +306,7 @@ def _ordered(rows: Sequence[Row], pair: tuple[str, str]) -> tuple[str, str]:
 
 
 def _tornados(rows: Sequence[Row], varying: Sequence[str]) -> str:
-    drawn = [figures.tornado(rows, varying, metric) for metric in METRICS]
+    drawn = [tornado(rows, varying, metric) for metric in METRICS]
     shown = "".join(filter(None, drawn))
     note = "Lowest to highest mean over the values of a parameter, averaged over all others; line: overall mean."
     return element("h2", "Sensitivities") + element("p", note, class_="dim") + shown if shown else ""
@@ -149,7 +319,7 @@ def _rows(study: Study, rows: Sequence[Row], varying: Sequence[str]) -> str:
     names += ["misses_per_million", "misses_high_per_million", "runs"]
     if any(row["measured"] for row in rows):
         names += ["measured_ns", "measured_planned_ns"]
-    lines = [[str(row["config"]), *(_cell(name, row[name]) for name in names)] for row in best]
+    lines = [[str(row["config"]), *(_firm_cell(name, row[name]) for name in names)] for row in best]
     numeric = [0, *(i for i, n in enumerate(names, 1) if n not in ("platform", "mode", "holds", "verdict", *own))]
     head = element("h2", "Configurations" if len(rows) <= MOST_ROWS else f"The best {MOST_ROWS} of {len(rows):,}")
     failed = _failures(row for row in rows if row["error"])
@@ -167,7 +337,7 @@ def _failures(rows: Iterable[Row]) -> str:
     return element("div", element("p", "Without a result:") + element("ul", items), class_="note") if items else ""
 
 
-def _cell(name: str, value: Any) -> str:
+def _firm_cell(name: str, value: Any) -> str:
     return element("span", escape(format_cell(name, value)), class_="firm")
 
 

@@ -1,27 +1,23 @@
-"""Finished rows on disk: append-only parts, each line with a checksum, safe against kills and full disks.
-
-    parts/000001.rows   closed: written once, renamed when complete
-    parts/000002.open   open for appending; an incomplete line after a crash is ignored
-
-A line is the CRC-32 of its JSON in eight hexadecimal digits, a blank, and the JSON.  `add` returns when the rows are on
-disk (fsync).  Lines with a wrong checksum are ignored, and their configurations are computed again.
-"""
+"""Finished rows on disk, and as one Parquet table."""
 
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from socsched.bounded import read_bytes
 from socsched.descriptor.json_file import JsonFile
-from socsched.errors import DescriptorError, MachineError, UsageError
+from socsched.errors import DescriptorError, MachineError, UsageError, extra
 from socsched.files import sync_folder, write_file
+from socsched.study.columns import Column
 
 ROWS, OPEN = ".rows", ".open"
 PER_PART = 5000
@@ -188,3 +184,34 @@ def _key(row: Row) -> tuple[int, int]:
 
 def _second(row: Row) -> str:
     return "vehicle" if "vehicle" in row else "rung"
+
+
+def write(path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], about: Mapping[str, str]) -> None:
+    """Write rows to a Parquet file; `about` is added to its metadata next to the column descriptions."""
+    pa, pq = _arrow()
+    kinds = {"int": pa.int64(), "float": pa.float64(), "text": pa.string(), "bool": pa.bool_()}
+    fields = [pa.field(c.name, kinds[c.kind], metadata={"meaning": c.meaning}) for c in columns]
+    schema = pa.schema(fields, metadata=dict(about))
+    table = pa.Table.from_pydict({c.name: [row[c.name] for row in rows] for c in columns}, schema=schema)
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd", row_group_size=65_536)
+    replace_file(path, buffer.getvalue())
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a Parquet file."""
+    _, pq = _arrow()
+    rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    return rows
+
+
+def require() -> None:
+    """Raise MachineError if tables cannot be written."""
+    _arrow()
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise MachineError("sweeps write Parquet, but pyarrow is not installed", extra("sweep")) from None

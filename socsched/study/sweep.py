@@ -1,14 +1,11 @@
-"""A sweep: every configuration of a study is planned and simulated once, and rows are stored as they arrive.
-
-A plan is made once for all configurations that need the same one: the first job of such a group makes it, and the
-others reuse it.  Rounds of successive halving (Jamieson & Talwalkar, AISTATS 2016) run in sequence; within a round the
-order in which workers finish does not affect the result.
-"""
+"""A sweep: every configuration of a study is planned and simulated once, and rows are stored as they arrive."""
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +19,113 @@ from socsched.resources import is_path
 from socsched.study.design import Point, points
 from socsched.study.engines import Engine
 from socsched.study.inputs import Inputs, Opened
-from socsched.study.job_scheduler import do_jobs, plan_file
-from socsched.study.progress import Progress
-from socsched.study.store import Row, Store
+from socsched.study.store import Row, Store, replace_file
 from socsched.study.work import Job, Planned, open_inputs, plan_key, unpack
+
+_EVERY_S = 5.0
+_ON_A_TERMINAL_S = 0.2
+
+
+class Progress:
+    """Reports finished rows to `note`: updated in place on a terminal, otherwise one line every five seconds."""
+
+    def __init__(self, total: int, done: int, note: Callable[[str], None] | None, unit: str = "configurations") -> None:
+        self.total, self.done, self._first = total, done, done
+        self._note, self._unit = note, unit
+        self._started = self._told = time.monotonic()
+        self._terminal = note is not None and sys.stderr.isatty()
+
+    def add(self, count: int) -> None:
+        """Count finished rows, and report periodically."""
+        if not count:
+            return
+        self.done += count
+        now = time.monotonic()
+        if self._note and now - self._told >= (_ON_A_TERMINAL_S if self._terminal else _EVERY_S):
+            self._told = now
+            if self._terminal:
+                sys.stderr.write(f"\r\033[K{self.text()}")
+                sys.stderr.flush()
+            else:
+                self._note(self.text())
+
+    def found(self, count: int) -> None:
+        """Count rows of an earlier session, which do not enter the rate of this one."""
+        self.done += count
+        self._first += count
+
+    def end(self) -> None:
+        """End the progress line on a terminal."""
+        if self._terminal:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
+
+    def rate(self) -> float:
+        """Return the finished rows per second, excluding earlier sessions."""
+        return (self.done - self._first) / max(time.monotonic() - self._started, 1e-9)
+
+    def text(self) -> str:
+        """Return the line: rows, rate, remaining time."""
+        rate = self.rate()
+        left = f", {_span((self.total - self.done) / rate)} left" if rate > 0 and self.done < self.total else ""
+        return f"{self.done}/{self.total} {self._unit}, {rate:.3g}/s{left}"
+
+
+def _span(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+_WAIT_S = 0.5
+
+
+def do_jobs(
+    groups: Iterable[tuple[str, list[Job]]], folder: Path, store: Store, engine: Engine, progress: Progress
+) -> float:
+    """Execute jobs, store their rows, and return the processor time of the simulations (s).
+
+    The jobs of a group share the plan of its key, below `folder`; the first job makes it if it is missing.
+    """
+    busy = 0.0
+    ready: deque[tuple[Job, Any]] = deque()
+    behind: dict[str, list[Job]] = {}
+    for key, jobs in groups:
+        file = plan_file(folder, key)
+        if file.is_file():
+            handle = engine.share(file.read_bytes()) if len(jobs) > 1 else file
+            ready.extend((job, handle) for job in jobs)
+        else:
+            ready.append((jobs[0], None))
+            behind[key] = jobs[1:]
+    waiting = 0
+    while ready or waiting:
+        while ready and engine.room:
+            job, handle = ready.popleft()
+            engine.submit(job, engine.share(handle.read_bytes()) if isinstance(handle, Path) else handle)
+            waiting += 1
+        rows: list[Row] = []
+        for job, done in engine.finished(_WAIT_S):
+            waiting -= 1
+            rows += done.rows
+            busy += done.seconds
+            followers = behind.pop(job.key, [])
+            if done.plan is not None:
+                replace_file(plan_file(folder, job.key), done.plan)
+            if followers:
+                handle = engine.share(done.plan) if done.plan is not None else None
+                # jobs whose plan exists go first: fewer plans are in memory at a time
+                ready.extendleft((follower, handle) for follower in reversed(followers))
+        store.add(rows)
+        progress.add(len(rows))
+    return busy
+
+
+def plan_file(folder: Path, key: str) -> Path:
+    return folder / "plans" / f"{key}.json.gz"
+
 
 CHUNK = 16
 """Configurations per job: enough to amortise the cost of dispatch, few enough to lose little work."""
@@ -169,3 +269,83 @@ def rank(study: Study, row: Mapping[str, Any]) -> tuple[Any, ...]:
     if order == 0:
         return (order, row["verdict"] != "feasible", *sizes, misses, -slack, row["config"])
     return (order, row["verdict"] != "feasible", misses, *sizes, -slack, row["config"])
+
+
+FRONTS = (
+    ("latency_ns", "planned_power_mw"),
+    ("latency_ns", "tdp_mw"),
+    ("latency_ns", "energy_mj_per_round"),
+)
+"""Pairs of columns whose fronts are drawn; with prices, also latency against price."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """`best`: rows by the measure they are best at, among those that hold; `nearest`: the best of all if none holds.
+
+    `fronts`: Pareto-optimal configurations by pair of columns, among those that hold (or all if none does).
+    """
+
+    best: Mapping[str, Row]
+    nearest: Row | None
+    fronts: Mapping[tuple[str, str], frozenset[int]]
+    holding: int
+    open: int
+    failed: int
+
+
+def answers(study: Study, rows: Sequence[Row]) -> Answers:
+    """Return the answers from the rows of a study."""
+    holding = [row for row in rows if row["holds"]]
+    ordered = sorted(rows, key=lambda row: rank(study, row))
+    shown = holding or [row for row in rows if row["verdict"] != "error"]
+    pairs = [*FRONTS, ("latency_ns", "price")] if study.prices else list(FRONTS)
+    return Answers(
+        best=_best(study, holding),
+        nearest=None if holding or not ordered else ordered[0],
+        fronts={pair: frozenset(front(shown, pair)) for pair in pairs},
+        holding=len(holding),
+        open=sum(row["holds"] is None for row in rows),
+        failed=sum(row["verdict"] == "error" for row in rows),
+    )
+
+
+def front(rows: Sequence[Row], axes: tuple[str, str]) -> set[int]:
+    """Return the configurations not dominated in two columns (smaller is better), the first of equal ones."""
+    first: dict[tuple[float, float], int] = {}
+    for row in rows:
+        if row[axes[0]] is not None and row[axes[1]] is not None:
+            first.setdefault((row[axes[0]], row[axes[1]]), row["config"])
+    members, least = set(), float("inf")
+    for place in sorted(first):
+        if place[1] < least:
+            least = place[1]
+            members.add(first[place])
+    return members
+
+
+def _best(study: Study, holding: Sequence[Row]) -> dict[str, Row]:
+    if not holding:
+        return {}
+    best = {"smallest": min(holding, key=lambda row: rank(study, row))}
+    for name, column, sign in (
+        ("fastest", "latency_ns", 1),
+        ("most frugal", "planned_power_mw", 1),
+        ("most slack", "slack", -1),
+    ):
+        known = [row for row in holding if row[column] is not None]
+        if known:
+            best[name] = min(known, key=lambda row: (sign * row[column], rank(study, row)))
+    return best
+
+
+def select_rows(study: Study, rows: Sequence[Row], which: str) -> list[Row]:
+    """Return the rows to be measured: the ``best`` ones, those on a ``front``, or ``all`` with a plan."""
+    best = answers(study, rows)
+    if which == "all":
+        return [row for row in rows if row["verdict"] != "error"]
+    configs = {row["config"] for row in best.best.values()}
+    configs |= {best.nearest["config"]} if best.nearest else set()
+    if which == "front":
+        configs |= {config for configs_ in best.fronts.values() for config in configs_}
+    return [row for row in rows if row["config"] in configs and row["verdict"] != "error"]

@@ -1,18 +1,35 @@
-"""The page of a validation: scores, predicted against measured times per engine, the worst cells and the refusals."""
+"""The page of a validation, and its folder."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any, cast
 
-from socsched.reporting.page import wrap_page
-from socsched.reporting.scatter import Point, draw_scatter
-from socsched.reporting.svg import element, table
+from socsched.cost.measurements import Row
+from socsched.errors import unwritable
+from socsched.files import write_file
+from socsched.reporting.charts import Dot, draw_scatter
+from socsched.reporting.markup import element, table, wrap_page
 from socsched.text import one_line
-from socsched.validation.document import BarDocument, PowerDocument, RefusalDocument, ScoresDocument, ValidationDocument
-from socsched.validation.scores import Cell
+from socsched.validation.document import (
+    ADDED,
+    BarDocument,
+    PowerDocument,
+    RefusalDocument,
+    ScoresDocument,
+    ValidationDocument,
+)
+from socsched.validation.power import ADDED as POWER_ADDED
+from socsched.validation.power import PowerCell, PowerPrediction, PowerRow, PowerValidation
+from socsched.validation.power import is_inside as power_is_inside
+from socsched.validation.predict import Prediction
+from socsched.validation.scores import Cell, is_inside
 from socsched.validation.validate import Validation
 
 MOST_WORST, MOST_REFUSALS, LONGEST = 40, 40, 200
@@ -122,7 +139,7 @@ def _plots(cells: Sequence[Cell]) -> str:
 
 def _plot(cells: Sequence[Cell]) -> str:
     points = [
-        Point(cell.row.measured_ms, cell.prediction.predicted_ms, _COLOURS[cell.row.precision], _label(cell))
+        Dot(cell.row.measured_ms, cell.prediction.predicted_ms, _COLOURS[cell.row.precision], _label(cell))
         for cell in cells
     ]
     row = cells[0].row
@@ -186,3 +203,132 @@ def text_of(text: str) -> str:
 def code_of(text: str) -> str:
     """Return a text as code."""
     return element("code", text_of(text))
+
+
+_NOTE = (
+    "A cell is a platform, engines, precision, mode, clocks, share, network and meter; its measurement is the power of "
+    "its fastest unflagged run, or the median power where times are not stated. Inside: share of the cells measured "
+    "inside the predicted interval."
+)
+
+
+def power_page(found: PowerValidation) -> str:
+    """Return the whole page."""
+    document = found.document
+    title = f"Predicted power against {document['measurements']}"
+    rows = [["overall", "", "", *score_cells(document["overall"])]]
+    rows += [
+        [text_of(group["platform"]), text_of(group["meter"]), text_of(group["engine"]), *score_cells(group)]
+        for group in document["groups"]
+    ]
+    blocks = [
+        element("h1", text_of(title)),
+        element("p", text_of(headline(document)), class_="lead"),
+        bar_block(document["bar"]),
+        element("h2", "Scores") + element("p", _NOTE, class_="dim"),
+        table(["platform", "meter", "engines", *SCORES], rows, range(3, 10)),
+        _plots_power(found.cells),
+        _worst_power(found.cells),
+        refusal_table(document["refusals"]),
+        origin(document),
+    ]
+    return wrap_page(one_line(title), "".join(blocks))
+
+
+def _plots_power(cells: Sequence[PowerCell]) -> str:
+    places: dict[tuple[str, str], list[PowerCell]] = {}
+    for cell in cells:
+        places.setdefault((cell.row.platform, cell.row.meter), []).append(cell)
+    drawn = "".join(
+        element("figure", element("figcaption", text_of(f"{name}, {meter}, {len(own)} cells")) + _plot_power(own))
+        for (name, meter), own in sorted(places.items())
+    )
+    return element("h2", "Predicted against measured") + element("div", drawn, class_="pair") if drawn else ""
+
+
+def _plot_power(cells: Sequence[PowerCell]) -> str:
+    engines = sorted({cell.row.engine for cell in cells})
+    points = [
+        Dot(cell.measured, cell.predicted, 1 + engines.index(cell.row.engine) % 3, _label_power(cell)) for cell in cells
+    ]
+    name = f"{cells[0].row.platform}: predicted against measured power of {len(cells)} cells"
+    return draw_scatter(points, "measured [W]", "predicted [W]", name)
+
+
+def _label_power(cell: PowerCell) -> str:
+    row = cell.row
+    where = f"{row.network} {row.precision} on {row.engine}, {row.mode}"
+    return f"{where}: measured {cell.measured:.4g} W, predicted {cell.predicted:.4g} W"
+
+
+def _worst_power(cells: Sequence[PowerCell]) -> str:
+    worst = sorted(cells, key=lambda cell: (-abs(math.log(cell.predicted / cell.measured)), cell.row.line))
+    rows = [
+        [
+            *(text_of(text) for text in (cell.row.id, cell.row.platform, cell.row.meter, cell.row.engine)),
+            *(text_of(text) for text in (cell.row.precision, f"{cell.row.mode} {cell.row.clocks}", cell.row.network)),
+            f"{cell.measured:.4g}",
+            f"{cell.predicted:.4g}",
+            "yes" if cell.inside else "no",
+        ]
+        for cell in worst[:MOST_WORST]
+    ]
+    columns = [
+        "id",
+        "platform",
+        "meter",
+        "engines",
+        "precision",
+        "mode",
+        "network",
+        "measured W",
+        "predicted W",
+        "inside",
+    ]
+    return element("h2", "The worst cells") + table(columns, rows, (7, 8)) if rows else ""
+
+
+ROWS, SUMMARY, PAGE = "rows.csv", "summary.json", "index.html"
+
+
+def save(found: Validation | PowerValidation, folder: Path) -> None:
+    """Write the files of a validation into a folder, which is created; UsageError or MachineError if that fails."""
+    summary = json.dumps(found.document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    whole = page(found) if isinstance(found, Validation) else power_page(found)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in ((ROWS, rows_csv(found)), (SUMMARY, summary), (PAGE, whole)):
+            write_file(folder / name, content)
+    except OSError as error:
+        raise unwritable(folder, error) from None
+
+
+def rows_csv(found: Validation | PowerValidation) -> str:
+    """Return the input's columns and rows, each with its prediction; cells of the input are passed on unchanged."""
+    if isinstance(found, Validation):
+        rows = zip(found.measurements.rows, found.predictions, strict=True)
+        return _csv((*found.measurements.columns, *ADDED), ((*row.cells, *_time(row, one)) for row, one in rows))
+    powers = zip(found.table.rows, found.predictions, strict=True)
+    return _csv((*found.table.columns, *POWER_ADDED), ((*row.cells, *_power(row, one)) for row, one in powers))
+
+
+def _csv(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _time(row: Row, prediction: Prediction) -> list[str]:
+    if prediction.refused:
+        return ["", "", "", "", "", prediction.refused]
+    times = (f"{ms:.6f}" for ms in (prediction.predicted_ms, prediction.lo_ms, prediction.hi_ms))
+    return [*times, str(is_inside(row, prediction)).lower(), prediction.provenance, ""]
+
+
+def _power(row: PowerRow, prediction: PowerPrediction) -> list[str]:
+    if prediction.refused:
+        return ["", "", "", "", prediction.refused]
+    powers = (f"{watts:.4f}" for watts in (prediction.predicted_w, prediction.lo_w, prediction.hi_w))
+    return [*powers, str(power_is_inside(row, prediction)).lower(), ""]

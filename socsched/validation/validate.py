@@ -14,10 +14,9 @@ from socsched.descriptor.bar_file import load_bar
 from socsched.descriptor.catalog import find_platform, get_platform
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
-from socsched.validation.bar import failures
 from socsched.validation.document import ADDED, ValidationDocument
 from socsched.validation.predict import Prediction, predict
-from socsched.validation.scores import Cell, cells_of, comparable, groups, scores
+from socsched.validation.scores import Cell, cells_of, comparable, failures, groups, scores
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pytest
 import socsched as ss
 from socsched.api.planning import PlanOptions, plan_with
 from socsched.files import gzipped, sources_digest
-from socsched.reporting.diff import diff
+from socsched.reporting.plan_diff import diff
 
 BOARD, MODE = "jetson-agx-orin-64gb", "MAXN"
 FAST = {"solver": "heft", "refine": False, "explain": False}

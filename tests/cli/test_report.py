@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from socsched.cli.root import run
-from socsched.reporting.background import gather
+from socsched.reporting.report import gather
 from socsched.units import format_duration
 
 BOARD = "jetson-agx-orin-64gb"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from socsched.api.analysis import analyze
 from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.reporting import taskset_analysis
+from socsched.reporting.analysis import taskset_document, taskset_view
 from socsched.reporting.terminal import console
 from socsched.schedulability.assumptions import COMMON, SECTIONS, sections
 from socsched.schedulability.edf_holistic import NAME
@@ -38,11 +38,11 @@ def test_the_verdict_of_a_task_set_names_its_sections() -> None:
     rows = [{"period": 10, "wcet": 2, "prio": 0}, {"period": 20, "wcet": 3, "prio": 1}]
     data = {"policy": "NP-FP", "tasks": [row | {"arrivals": "sporadic"} for row in rows]}
     found = analyze(taskset_from_mapping(data, "two"))
-    document = taskset_analysis.document(found)
+    document = taskset_document(found)
     assert document["proofs"]["sections"] == [COMMON, "Fixed priorities, no preemption"]
     shown = console(200)
     with shown.capture() as text:
-        shown.print(taskset_analysis.view(found, document))
+        shown.print(taskset_view(found, document))
     assert "It rests on docs/proofs.md: Common model; Fixed priorities, no preemption." in text.get()
 
 

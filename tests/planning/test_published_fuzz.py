@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.reporting.taskset_analysis import document
+from socsched.reporting.analysis import taskset_document
 from socsched.schedulability.published.choose import analyse
 
 POLICIES = ("EDF", "FP", "RM", "DM", "FIFO", "NP-FP", "NP-EDF", "P_EDF", "P_RM", "P_NP-FP", "G_FP", "G_NP-FP")
@@ -65,4 +65,4 @@ def test_analysis_answers(seed: int) -> None:
     said = {outcome.answer.schedulable for outcome in analysis.outcomes if outcome.answer}
     partitioned = analysis.taskset.policy.scheme == "partitioned" and analysis.taskset.processors > 1
     assert not {True, False} <= said or partitioned
-    assert document(analysis)["verdict"] in ("feasible", "infeasible", "undecided")
+    assert taskset_document(analysis)["verdict"] in ("feasible", "infeasible", "undecided")

@@ -18,7 +18,7 @@ from socsched.planning.io import to_document
 from socsched.planning.necessity import Necessity, Proof
 from socsched.planning.plan import Plan
 from socsched.reporting import junit, summary
-from socsched.reporting.diff import diff
+from socsched.reporting.plan_diff import diff
 from socsched.reporting.terminal import console, plan_view
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from socsched.reporting.birdseye import BACKGROUND, BRIGHT, CLASS_COLOURS, View, draw, shade
+from socsched.reporting.pictures import BACKGROUND, BRIGHT, CLASS_COLOURS, View, draw, shade
 
 VIEW = View()
 CAR = [20.0, 5.0, -1.7, 1.6, 3.9, 1.5, -np.pi / 2]  # nose ahead

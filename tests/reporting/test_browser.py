@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 import report_samples
 
-from socsched.reporting.background import Background
-from socsched.reporting.html import Part, render
+from socsched.reporting.report import Background, Part, render
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test installs it")
 CHROMIUM = next(

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from socsched.cost.roofs import Point, Roof
-from socsched.reporting import charts, front, roofplot
+from socsched.reporting import charts, roofplot
+from socsched.reporting import pareto as front
 
 MS = 1_000_000
 

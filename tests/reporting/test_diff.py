@@ -15,9 +15,8 @@ from rich.console import Console
 
 from socsched.planning.evidence import Power
 from socsched.planning.plan import ChainResult, Plan
-from socsched.reporting.compare import compare
-from socsched.reporting.compare_view import markdown, view
-from socsched.reporting.diff import Move, diff, shares
+from socsched.reporting.compare import compare, markdown, view
+from socsched.reporting.plan_diff import Move, diff, shares
 
 MS = 1_000_000
 

@@ -12,7 +12,8 @@ import pytest
 from report_samples import MS, build_trace
 
 from socsched.planning.plan import Plan
-from socsched.reporting import gantt, gantt_data
+from socsched.reporting import timeline as gantt
+from socsched.reporting import timeline as gantt_data
 from socsched.trace.trace import Instant, Job, Slice, Trace
 
 

@@ -11,7 +11,7 @@ import pytest
 from report_samples import build_trace
 
 from socsched.planning.plan import Plan
-from socsched.reporting.html import Part, render
+from socsched.reporting.report import Part, render
 from socsched.trace.trace import Trace
 
 VOID = {"meta", "link", "img", "line", "rect", "path", "circle", "polyline", "br"}

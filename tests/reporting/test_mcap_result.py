@@ -19,7 +19,7 @@ from PIL import Image
 from socsched.models.pointpillars.nms import corners, footprints
 from socsched.planning.plan import Plan
 from socsched.reporting import foxglove
-from socsched.reporting.mcap_result import write_mcap
+from socsched.reporting.foxglove import write_mcap
 from socsched.runtime.frames import Frame
 from socsched.runtime.ros_messages import CLOUD, decode
 from socsched.trace.metrics import result

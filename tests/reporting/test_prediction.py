@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from socsched.cli import root
 from socsched.planning import io
 from socsched.planning.plan import Plan
-from socsched.reporting.prediction import Line, Tolerance, predict
+from socsched.reporting.compare import Line, Tolerance, predict
 
 
 def scaled(result: dict[str, Any], factor: float, figure: str | None = None) -> dict[str, Any]:

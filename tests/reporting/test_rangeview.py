@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from socsched.reporting.birdseye import BACKGROUND, BRIGHT, CLASS_COLOURS
-from socsched.reporting.rangeview import RangeView, draw_range, stack
+from socsched.reporting.pictures import BACKGROUND, BRIGHT, CLASS_COLOURS, RangeView, draw_range, stack
 
 CAR = np.array([20.0, 3.0, -1.7, 1.6, 4.0, 1.5, -np.pi / 2])
 

@@ -14,8 +14,7 @@ from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.planning.plan import Plan
 from socsched.planning.requirements import Requirement, requirements_of
-from socsched.reporting.diff import diff
-from socsched.reporting.requirement_changes import requirement_changes
+from socsched.reporting.plan_diff import diff, requirement_changes
 
 MS = 1_000_000
 CAMERA = Sensor("camera", "camera", 100 * MS, jitter_ns=MS, bytes_per_frame=1000, gap_ns=MS)

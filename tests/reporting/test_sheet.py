@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from socsched.reporting.responsive_table import Sheet
+from socsched.reporting.terminal import Sheet
 
 COLUMNS = ["stage", "time", "WCET", "engine", "why"]
 ROWS = [

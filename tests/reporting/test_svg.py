@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.reporting.svg import element, fit, text, ticks
+from socsched.reporting.markup import element, fit, text, ticks
 
 
 def test_attributes_and_text_are_escaped() -> None:

@@ -9,8 +9,7 @@ from dataclasses import replace
 from report_samples import MS, build_trace
 
 from socsched.planning.plan import Plan
-from socsched.reporting.timeline import timeline
-from socsched.reporting.worst import worst_frames
+from socsched.reporting.timeline import timeline, worst_frames
 from socsched.trace.trace import Trace
 
 

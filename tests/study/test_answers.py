@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.study.figures import effects
-from socsched.study.summary import front
+from socsched.study.report import effects
+from socsched.study.sweep import front
 
 AXES = ("latency_ns", "tdp_mw")
 

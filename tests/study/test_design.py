@@ -11,7 +11,7 @@ from study_files import Writer
 from socsched.descriptor.study_file import load_study
 from socsched.errors import UsageError
 from socsched.study.design import points
-from socsched.study.overrides import replace_fields, value_at
+from socsched.study.inputs import replace_fields, value_at
 from socsched.study.sweep import configurations, rungs
 
 MODES = {"jetson-agx-orin-64gb": ("MAXN", "MODE_30W")}

@@ -12,8 +12,9 @@ pytest.importorskip("pyarrow", reason="tables are Parquet")
 
 from socsched.cli.root import run
 from socsched.descriptor.study import Thermal
-from socsched.study import bounds, table
-from socsched.study.vary import scale_wcet, with_thermal_limit
+from socsched.study import bounds
+from socsched.study import store as table
+from socsched.study.runs import scale_wcet, with_thermal_limit
 
 FLEET = """schema_version: "1"
 name: small

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="tables are Parquet")
 
 from socsched.cli.root import run
-from socsched.study import table
+from socsched.study import store as table
 
 STUDY = """schema_version: "1"
 name: boards

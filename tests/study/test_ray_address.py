@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 LISTENING = """
 import json, os
 import ray
-from socsched.study.engines.ray import RayEngine
+from socsched.study.engines import RayEngine
 
 def children(pid):
     found = [pid]

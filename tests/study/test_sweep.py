@@ -13,7 +13,7 @@ from study_files import Writer
 pytest.importorskip("pyarrow", reason="tables are Parquet")
 
 from socsched.cli.root import run
-from socsched.study import table
+from socsched.study import store as table
 from socsched.study.store import encode
 
 LOADS = "  load: [1.0, 4.0]\n  seed: [0, 50]\n  policy: [edf, fifo]"

@@ -15,9 +15,8 @@ from socsched.cli.root import run
 from socsched.cost.power import Watts, at_wall
 from socsched.descriptor.catalog import get_platform
 from socsched.errors import SocschedError
-from socsched.validation.clocks import with_clocks
-from socsched.validation.power import PowerValidation, validate_power
-from socsched.validation.power_rows import COLUMNS, OPTIONAL
+from socsched.validation.power import COLUMNS, OPTIONAL, PowerValidation, validate_power
+from socsched.validation.predict import with_clocks
 from tests.validation.pairs import BOARD, folder
 
 NAMES = [*COLUMNS, *OPTIONAL]

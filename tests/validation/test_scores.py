@@ -9,10 +9,9 @@ import pytest
 from socsched.cost.measurements import Row
 from socsched.descriptor.bar_file import load_bar
 from socsched.errors import DescriptorError
-from socsched.validation.bar import failures
 from socsched.validation.document import GroupDocument
 from socsched.validation.predict import Prediction
-from socsched.validation.scores import cells_of, groups, scores, spearman
+from socsched.validation.scores import cells_of, failures, groups, scores, spearman
 
 
 def measured(ms: float, network: str = "a", flag: str = "", problem: str = "", mode: str = "M") -> Row:

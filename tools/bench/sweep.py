@@ -28,10 +28,8 @@ from socsched.descriptor.study_file import load_study
 from socsched.pool import cores
 from socsched.study.engines import engine
 from socsched.study.inputs import gather
-from socsched.study.job_scheduler import do_jobs
-from socsched.study.progress import Progress
 from socsched.study.store import create
-from socsched.study.sweep import configurations
+from socsched.study.sweep import Progress, configurations, do_jobs
 from socsched.study.work import Done, Job, open_inputs, perform, plan_key
 
 RATE = """schema_version: "1"

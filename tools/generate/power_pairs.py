@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from socsched.descriptor.catalog import find_platform
-from socsched.validation.power_rows import COLUMNS, OPTIONAL
+from socsched.validation.power import COLUMNS, OPTIONAL
 
 Row = Mapping[str, str]
 NETWORKS = {"resnet50": "resnet50", "ssd-resnet34": "ssd_resnet34_1200", "bert-99": "bert_large_384"}

@@ -42,7 +42,7 @@ from socsched.models.work import stage_work
 from socsched.planning import io
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
-from socsched.reporting.prediction import Tolerance, predict
+from socsched.reporting.compare import Tolerance, predict
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.executor import execute
 from socsched.runtime.options import PLAIN, Options

@@ -19,7 +19,7 @@ from rich.console import Group, RenderableType
 
 from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
 from socsched.progress import tell
-from socsched.reporting.svg import element, text, ticks
+from socsched.reporting.markup import element, text, ticks
 from socsched.reporting.terminal import table
 from socsched.schedulability.published.choose import problems
 from socsched.schedulability.published.model import SchedulabilityTest

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from socsched.literature.studies.policies import PLANNED, Cell, Study
-from socsched.reporting.svg import element, text, ticks
+from socsched.reporting.markup import element, text, ticks
 from socsched.reporting.terminal import table
 from socsched.units import format_duration
 

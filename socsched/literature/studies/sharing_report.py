@@ -9,7 +9,7 @@ from rich.text import Text
 
 from socsched.literature.studies.sharing import Row
 from socsched.literature.studies.sharing_sources import Source
-from socsched.reporting.svg import element, text, ticks
+from socsched.reporting.markup import element, text, ticks
 from socsched.reporting.terminal import table
 from socsched.units import format_duration
 

@@ -1,20 +1,104 @@
-"""The engine `ray`: tasks on a Ray cluster, either started here or set up with `ray start` on many hosts.
-
-The study with all files it references is put into Ray's object store once, and so is every plan that several jobs need;
-Ray transfers objects to each host once.  Ray retries a task whose worker or host dies.
-"""
+"""Engines that execute a study's jobs: this machine's cores (`local`), or a Ray cluster (`ray`)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from socsched.errors import MachineError, extra
+from socsched.pool import Pool, cores
 from socsched.study.inputs import Inputs
 from socsched.study.work import Done, Job, open_inputs, perform
+
+NAMES = ("local", "ray")
+
+
+class Engine(Protocol):
+    """Workers that execute jobs in any order; at most `room` are submitted before one is collected (back-pressure)."""
+
+    @property
+    def workers(self) -> int:
+        """Return the number of jobs executed at a time."""
+
+    @property
+    def restarts(self) -> int:
+        """Return the number of workers that died and were replaced."""
+
+    @property
+    def room(self) -> int:
+        """Return the number of further jobs that may be submitted now."""
+
+    def share(self, packed: bytes) -> Any:
+        """Return a handle to bytes that many jobs need; they are sent to each host once."""
+
+    def submit(self, job: Job, handle: Any) -> None:
+        """Submit a job, with its plan if available."""
+
+    def finished(self, timeout_s: float) -> Sequence[tuple[Job, Done]]:
+        """Return the jobs finished since the last call; wait for one if there is none yet."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Release all workers."""
+
+
+def engine(name: str, inputs: Inputs, folder: Path, workers: int | None, address: str | None = None) -> Engine:
+    """Return an engine by name; MachineError if it is not installed."""
+    if name == "ray":
+        return RayEngine(inputs, workers, address)
+
+    return LocalEngine(inputs, folder, workers)
+
+
+_Task = tuple[Job, "bytes | None"]
+
+
+class LocalEngine:
+    """`workers` processes (None: one per core) that read the inputs below `folder`."""
+
+    def __init__(self, inputs: Inputs, folder: Path, workers: int | None = None) -> None:
+        self.workers = workers or cores()
+        self._pool = Pool(_setup, (inputs, folder), self.workers)
+
+    @property
+    def restarts(self) -> int:
+        """Return the number of workers that died and were replaced."""
+        return self._pool.restarts
+
+    @property
+    def room(self) -> int:
+        """Return the number of further jobs that may be submitted now."""
+        return self._pool.room
+
+    def share(self, packed: bytes) -> bytes:
+        """Return the bytes unchanged: a pipe is the fastest transport."""
+        return packed
+
+    def submit(self, job: Job, handle: bytes | None) -> None:
+        """Submit a job to a process."""
+        self._pool.submit((job, handle))
+
+    def finished(self, timeout_s: float) -> Sequence[tuple[Job, Done]]:
+        """Return the jobs finished since the last call."""
+        return [(task[0], done) for task, done in self._pool.finished(timeout_s)]
+
+    def __enter__(self) -> LocalEngine:
+        self._pool.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._pool.__exit__(kind, error, at)
+
+
+def _setup(inputs: Inputs, folder: Path) -> Callable[[_Task], Done]:
+    opened = open_inputs(inputs, folder)
+    return lambda task: perform(opened, *task)
+
 
 _AHEAD = 2
 RETRIES = 5

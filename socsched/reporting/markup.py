@@ -1,10 +1,11 @@
-"""Drawing primitives of the report: elements as escaped text, round ticks, text fitting and tables."""
+"""Markup of pages and drawings: escaped elements, tables, text that fits, and the page around them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.resources import files
 
 
 def element(name: str, content: str = "", /, **attributes: object) -> str:
@@ -80,3 +81,13 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterabl
     head = element("thead", line([escape(h) for h in header], "th"))
     body = element("tbody", "".join(line(row, "td") for row in rows))
     return element("div", element("table", head + body), class_="scroll", tabindex=0, role="group")
+
+
+def wrap_page(title: str, body: str) -> str:
+    """Return a page with the report's style around a body."""
+    style = (files("socsched.reporting") / "assets" / "report.css").read_text(encoding="utf-8")
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{style}</style>"
+    )
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body><main>{body}</main></body></html>\n'

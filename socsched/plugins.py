@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
@@ -35,7 +34,7 @@ GROUPS = {
 
 
 SCANNED = {"socsched.schedulability": "socsched.schedulability.published"}
-"""Groups whose built-in objects are the `TEST` of a package's modules; entry points are for other packages only."""
+"""Groups whose built-in objects a package finds in its own modules; entry points are for other packages only."""
 
 
 @cache
@@ -70,11 +69,8 @@ def entries(group: str) -> dict[str, EntryPoint]:
 
 @cache
 def _scan(group: str) -> None:
-    package = import_module(SCANNED[group])
-    for info in iter_modules(package.__path__, f"{package.__name__}."):
-        if hasattr(import_module(info.name), "TEST"):
-            name = info.name.rpartition(".")[2].replace("_", "-")
-            _registered()[group][name] = EntryPoint(name, f"{info.name}:TEST", group)
+    for name, value in import_module(SCANNED[group]).built_in():
+        _registered()[group][name] = EntryPoint(name, value, group)
 
 
 def names(group: str, own: bool = False) -> list[str]:

@@ -67,7 +67,7 @@ def analyze_jobs(file: str | Path, processors: int = 1, precedence: str | Path |
     """
     from socsched.interchange.nptest import read_jobs
     from socsched.reporting.analysis import jobs_document
-    from socsched.schedulability.schedule_abstraction import decide
+    from socsched.schedulability.published.schedule_abstraction import decide
 
     found = read_jobs(Path(file), Path(precedence) if precedence is not None else None)
     verdict = decide(found.jobs, processors)

@@ -15,7 +15,7 @@ from pathlib import Path
 from socsched.bounded import read_text
 from socsched.errors import DescriptorError, Finding, InputError
 from socsched.interchange.taskset_import import MOST_BYTES
-from socsched.schedulability.schedule_abstraction import MOST_JOBS, Job
+from socsched.schedulability.published.schedule_abstraction import MOST_JOBS, Job
 
 HINT = "columns: task, job, release min and max, cost min and max, deadline, priority"
 _PRECEDENCE = "columns: task and job of the predecessor, task and job of the successor"

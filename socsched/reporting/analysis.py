@@ -15,7 +15,7 @@ from socsched.schedulability.compare_bounds import Resource, bounds, chain_bound
 from socsched.schedulability.miss_probability import SECTION, miss_probabilities
 from socsched.schedulability.published.choose import Analysis, Outcome
 from socsched.schedulability.published.model import VERDICTS
-from socsched.schedulability.schedule_abstraction import Job, Verdict
+from socsched.schedulability.published.schedule_abstraction import Job, Verdict
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

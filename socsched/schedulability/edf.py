@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from socsched.schedulability.edf_demand import DemandTask, Overload, gang_overload, overload
-from socsched.schedulability.rta_fp import ceil_div
 from socsched.schedulability.tasks import (
     Activation,
     Response,
     RtTask,
     activation,
+    ceil_div,
     components,
     single_resource,
     topological,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from socsched.schedulability.rta_fp import ceil_div
+from socsched.schedulability.tasks import ceil_div
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from socsched.schedulability.edf import ALLOWED, System
-from socsched.schedulability.published import edf_response
-from socsched.schedulability.published.model import Problem, Terms
+from socsched.schedulability.published import earliest_deadline_first
+from socsched.schedulability.published.model import Problem
 from socsched.schedulability.resource import resource
-from socsched.schedulability.tasks import Activation, Response, RtTask, activation, single_resource
+from socsched.schedulability.tasks import Activation, Response, RtTask, Terms, activation, single_resource
 
 ROUNDS = 30
 """Rounds after which the iteration is abandoned."""
@@ -153,5 +153,5 @@ def _bounds(
     problem = Problem(taskset, taskset.tasks, taskset.ranks, 1)
     return tuple(
         (value, tuple(term for term in terms if term[0] != "release jitter"))
-        for _, value, terms in edf_response.rows(problem, WORK)
+        for _, value, terms in earliest_deadline_first.response_rows(problem, WORK)
     )

@@ -2,8 +2,9 @@
 
 From then until no job is left, work that is not hard is dropped; jobs that have begun end.  Two tests:
 
-- AMC-rtb (`published.amc_rtb`; Baruah, Burns, Davis, RTSS 2011) where each task is alone with preemptive others of one
-  CPU lane under fixed priorities, with neither predecessor nor jitter, and its deadline is within its period.
+- AMC-rtb (Baruah, Burns, Davis, RTSS 2011, as in `published.mixed_criticality`) where each task is alone with
+  preemptive others of one CPU lane under fixed priorities, with neither predecessor nor jitter, and its deadline is
+  within its period.
 - Otherwise all work, hard tasks at their times of the high level: a level that drops work only removes interference.
   No theorem covers engines, gangs or chains more tightly, so that a plan which fails here is undecided.
 
@@ -19,9 +20,8 @@ from typing import Protocol
 from socsched.planning.plan import Plan, Task, Violation
 from socsched.schedulability.chains import Sources, data_age, reaction_time
 from socsched.schedulability.plan_analysis import respond
-from socsched.schedulability.published.amc_rtb import fixed_point
-from socsched.schedulability.rta_fp import ceil_div
-from socsched.schedulability.tasks import Response, RtTask, components, convert, rt_tasks, single_resource
+from socsched.schedulability.published.model import fixed_point
+from socsched.schedulability.tasks import Response, RtTask, ceil_div, components, convert, rt_tasks, single_resource
 
 AMC = "AMC-rtb"
 RESERVED = "all work at the times of the high level"
@@ -172,7 +172,7 @@ def _not_covered(plan: Plan, tasks: Mapping[str, RtTask]) -> str:
 
 
 def _adaptive(plan: Plan, tasks: Mapping[str, RtTask]) -> dict[str, Response]:
-    """Return the responses of hard tasks by AMC-rtb; each job above may cost a switch, as in `rta_fp`."""
+    """Return the responses of hard tasks by AMC-rtb; each job above may cost a switch, as in `response_times`."""
     hard = {task.name for task in plan.tasks if is_hard(task)}
     more = {task.name: wcet_high(task) - task.wcet_ns for task in plan.tasks}
     found: dict[str, Response] = {}

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from socsched.schedulability import rta_fp, rta_np
+from socsched.schedulability import response_times
 from socsched.schedulability.precedence import families, relatives
 from socsched.schedulability.tasks import (
     Response,
     RtTask,
+    Terms,
     activation,
     components,
     single_resource,
@@ -93,7 +94,7 @@ def _rough(
         task, at = tasks[name], activation(tasks[name], tasks, finish)
         rivals = [t for t in groups[name] if t.lanes & task.lanes and t.priority < task.priority]
         jitter = {t.name: activation(t, tasks, finish).jitter for t in rivals}
-        terms = rta_fp.response_terms(task, rta_fp.classic(rivals, jitter)(task.period), ("", 0), 0)
+        terms = response_times.with_own(task, response_times.classic(rivals, jitter)(task.period), ("", 0), 0)
         result[name] = Response(at.jitter + sum(value for _, value in terms), False, (*at.terms, *terms), at.via)
     return result
 
@@ -123,7 +124,7 @@ def _respond(
     jitter: Mapping[str, int],
     finish: Mapping[str, int],
     limit: int,
-) -> tuple[int, bool, rta_fp.Terms]:
+) -> tuple[int, bool, Terms]:
     """Return the smallest applicable bound: by busy period on one resource, by carry-in without relatives."""
     others = [t for t in group if t is not task]
     if not single_resource(group):
@@ -133,8 +134,8 @@ def _respond(
     if len(rivals) < len(others):
         blocking = _blocking(task, rivals)
         higher = [t for t in rivals if t.priority < task.priority]
-        inside = rta_fp.gang(task, higher, higher, finish)
-        other = rta_fp.response_time(task, inside, blocking, jitter[task.name], limit)
+        inside = response_times.gang(task, higher, higher, finish)
+        other = response_times.preemptive(task, inside, blocking, jitter[task.name], limit)
         found = min(found, other, key=lambda answer: (not answer[1], answer[0]))
     return found
 
@@ -146,25 +147,25 @@ def _by_carry_in(
     jitter: Mapping[str, int],
     finish: Mapping[str, int],
     limit: int,
-) -> tuple[int, bool, rta_fp.Terms]:
+) -> tuple[int, bool, Terms]:
     sharing = [t for t in rivals if t.lanes & task.lanes]
     if task.preemption != "full":
         # Without preemption a gang may lose its free lanes one after the other: every other task may go first.
-        inside = rta_fp.gang(task, sharing, others, finish)
+        inside = response_times.gang(task, sharing, others, finish)
     else:
         sharing = [t for t in sharing if t.priority < task.priority]
-        inside = rta_fp.gang(task, sharing, [t for t in others if t.priority < task.priority], finish)
-    return rta_fp.response_time(task, inside, ("", 0), jitter[task.name], limit)
+        inside = response_times.gang(task, sharing, [t for t in others if t.priority < task.priority], finish)
+    return response_times.preemptive(task, inside, ("", 0), jitter[task.name], limit)
 
 
 def _by_busy_period(
     task: RtTask, others: Sequence[RtTask], jitter: Mapping[str, int], limit: int
-) -> tuple[int, bool, rta_fp.Terms]:
+) -> tuple[int, bool, Terms]:
     higher = [t for t in others if t.priority < task.priority]
     blocking = _blocking(task, others)
     if task.preemption == "none":
-        return rta_np.response_time(task, higher, jitter, blocking, limit)
-    return rta_fp.response_time(task, rta_fp.classic(higher, jitter), blocking, jitter[task.name], limit)
+        return response_times.until_start(task, higher, jitter, blocking, limit, task.wcet)
+    return response_times.preemptive(task, response_times.classic(higher, jitter), blocking, jitter[task.name], limit)
 
 
 def _blocking(task: RtTask, others: Sequence[RtTask]) -> tuple[str, int]:

@@ -17,18 +17,9 @@ from numpy.typing import NDArray
 from socsched.compiler.native.shared_object import build_shared_object
 from socsched.descriptor.limits import Verdict
 from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
-from socsched.schedulability.published import (
-    edf_response,
-    edf_utilisation,
-    hyperbolic,
-    lehoczky,
-    liu_layland,
-    qpa,
-    rta,
-    utilisation,
-)
-from socsched.schedulability.published.choose import analyse
-from socsched.schedulability.published.registry import tests
+from socsched.schedulability.published import earliest_deadline_first, fixed_priorities
+from socsched.schedulability.published import utilisation as sums
+from socsched.schedulability.published.choose import analyse, tests
 
 Ints = NDArray[np.int64]
 LONGEST_NS = 2**38
@@ -36,8 +27,17 @@ LONGEST_NS = 2**38
 MOST_TASKS = 64
 _RULES = ("edf", "fp", "rm", "dm")
 _TESTS = tuple(
-    module.TEST.name
-    for module in (utilisation, liu_layland, hyperbolic, rta, lehoczky, edf_utilisation, qpa, edf_response)
+    test.name
+    for test in (
+        sums.utilisation,
+        sums.liu_layland,
+        sums.hyperbolic,
+        fixed_priorities.rta,
+        fixed_priorities.lehoczky,
+        sums.edf_utilisation,
+        earliest_deadline_first.qpa,
+        earliest_deadline_first.edf_response,
+    )
 )
 """Tests by their numbers in many_sets.c."""
 _VERDICTS: tuple[Verdict, ...] = ("feasible", "infeasible", "undecided")

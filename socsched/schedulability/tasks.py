@@ -10,6 +10,13 @@ from socsched.planning.plan import Plan, PlannedEngine, PlannedSensor, Task
 
 Lane = tuple[str, int]
 """Engine id and lane number."""
+Terms = tuple[tuple[str, int], ...]
+"""What a bound (ns) is the sum of."""
+
+
+def ceil_div(a: int, b: int) -> int:
+    """Return a / b rounded up."""
+    return -(-a // b)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 from socsched.descriptor.taskset_model import PeriodicTask, TaskSet
 from socsched.errors import UsageError
 from socsched.schedulability.published.choose import problems
-from socsched.schedulability.published.edf_vd import scaling
+from socsched.schedulability.published.mixed_criticality import scaling
 from socsched.schedulability.published.model import Problem
 
 MOST_JOBS = 2_000_000

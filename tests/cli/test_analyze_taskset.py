@@ -10,7 +10,7 @@ import pytest
 from datafiles import read
 
 from socsched.cli.root import run
-from socsched.schedulability.published.registry import tests as all_tests
+from socsched.schedulability.published.choose import tests as all_tests
 
 
 def analysed(path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.descriptor.taskset import taskset_from_mapping
+from socsched.schedulability import response_times
 from socsched.schedulability.chains import Sources
 from socsched.schedulability.published.choose import analyse
 from tools.verify import plan_runs, soundness
@@ -51,7 +52,7 @@ def test_the_search_sees_a_period_left_out(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.slow
 def test_every_built_in_test_is_checked() -> None:
     """A test no family draws systems for would be sound by silence."""
-    from socsched.schedulability.published.registry import tests
+    from socsched.schedulability.published.choose import tests
 
     checked: set[str] = set()
     for family, make in FAMILIES.items():
@@ -90,12 +91,8 @@ def test_suspension_as_jitter_of_its_length_is_refuted_and_jitter_of_r_minus_c_h
 @pytest.mark.slow
 def test_the_search_sees_an_unsound_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Suspension of higher priorities left out: the search has to notice."""
-    from socsched.schedulability.published import suspension_jitter
-
-    honest = suspension_jitter.rta_fp.classic
-    monkeypatch.setattr(
-        suspension_jitter.rta_fp, "classic", lambda higher, late: honest(higher, dict.fromkeys(late, 0))
-    )
+    honest = response_times.classic
+    monkeypatch.setattr(response_times, "classic", lambda higher, late: honest(higher, dict.fromkeys(late, 0)))
     found: list[str] = []
     for seed in range(60):
         found += soundness.check(FAMILIES["self-suspension"](Random(seed)), 8, seed).violations

@@ -14,8 +14,8 @@ from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.descriptor.taskset_model import Memory, PeriodicTask
 from socsched.planning.mapping.heft import heft
 from socsched.schedulability.published.choose import Analysis, analyse
-from socsched.schedulability.published.event_models import Activated, Stream, respond
-from socsched.schedulability.published.memory_accesses import with_accesses
+from socsched.schedulability.published.fixed_priorities import Activated, Stream, local_analysis
+from socsched.schedulability.published.memory import with_accesses
 from socsched.schedulability.published.model import VERDICTS
 
 Example = dict[str, Any]
@@ -111,10 +111,10 @@ def list_schedule(example: Example) -> None:
 def compositional(example: Example) -> None:
     # pyCPA's test_spp: T11 and T12 on one processor, T21 and T22 on another, T1x activates T2x
     t11, t12 = Activated(5, 10, Stream(30, 5)), Activated(1, 3, Stream(15, 6))
-    first, second = respond(t11, []), respond(t12, [t11])
+    first, second = local_analysis(t11, []), local_analysis(t12, [t11])
     assert first is not None and second is not None
     t21, t22 = Activated(2, 2, first.out), Activated(4, 9, second.out)
-    third, fourth = respond(t21, []), respond(t22, [t21])
+    third, fourth = local_analysis(t21, []), local_analysis(t22, [t21])
     assert third is not None and fourth is not None
     found = {"T11": first.worst, "T12": second.worst, "T21": third.worst, "T22": fourth.worst}
     assert {**found, "busy_T22": list(fourth.windows)} == example["expected"]

@@ -11,13 +11,13 @@ from socsched.reporting.terminal import console
 from socsched.schedulability.assumptions import COMMON, SECTIONS, sections
 from socsched.schedulability.edf_holistic import NAME
 from socsched.schedulability.plan_analysis import DEMAND, FIXED
-from socsched.schedulability.published import registry
+from socsched.schedulability.published import choose
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_every_built_in_analysis_has_a_section_of_the_page() -> None:
-    built_in = {test.name for test in registry.tests() if test.run.__module__.startswith("socsched.")} | {
+    built_in = {test.name for test in choose.tests() if test.run.__module__.startswith("socsched.")} | {
         DEMAND,
         FIXED,
         NAME,

@@ -12,8 +12,7 @@ import pytest
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.descriptor.taskset_model import PeriodicTask, TaskSet
 from socsched.errors import DescriptorError, UsageError
-from socsched.schedulability.priority_assignment import assign
-from socsched.schedulability.published import amc_max, amc_rtb, edf_vd
+from socsched.schedulability.published import mixed_criticality as published
 from socsched.schedulability.published.choose import analyse, problems
 from socsched.schedulability.published.model import Problem
 from socsched.sim.mixed_criticality import simulate
@@ -35,18 +34,18 @@ def test_amc_by_hand() -> None:
         {"period": 10, "wcet": 2, "prio": 1},
         {"period": 40, "wcet": 5, "wcets": [2, 5], "prio": 2},
     )
-    found = amc_rtb.TEST.run(problem(taskset))
+    found = published.amc_rtb.run(problem(taskset))
     assert (found.schedulable, [bound.value for bound in found.bounds.values()]) == (True, [4, 4, 15])
-    assert amc_max.TEST.run(problem(taskset)).bounds["t2"].value == 15
+    assert published.amc_max.run(problem(taskset)).bounds["t2"].value == 15
 
 
 def test_edf_vd_scales_deadlines_by_the_smallest_factor() -> None:
     """U_LO = 1/2, U_HI = 1/5 and 3/5: x = 1/5 / (1 - 1/2) = 2/5, and 2/5 * 1/2 + 3/5 = 4/5."""
     taskset = made("EDF", {"period": 10, "wcet": 5}, {"period": 10, "wcet": 6, "wcets": [2, 6]})
-    assert edf_vd.scaling(problem(taskset)) == Fraction(2, 5)
-    assert edf_vd.TEST.run(problem(taskset)).schedulable is True
+    assert published.scaling(problem(taskset)) == Fraction(2, 5)
+    assert published.edf_vd.run(problem(taskset)).schedulable is True
     heavy = made("EDF", {"period": 10, "wcet": 5}, {"period": 10, "wcet": 9, "wcets": [2, 9]})
-    assert edf_vd.TEST.run(problem(heavy)).schedulable is None
+    assert published.edf_vd.run(problem(heavy)).schedulable is None
 
 
 def test_what_the_tests_do_not_cover_is_undecided() -> None:
@@ -57,7 +56,7 @@ def test_what_the_tests_do_not_cover_is_undecided() -> None:
         {"period": 10, "wcet": 5, "degraded": {"wcet": 1, "period": 20}},
         {"period": 10, "wcet": 6, "wcets": [2, 6]},
     )
-    assert edf_vd.TEST.unmet(problem(served)) == "it drops low criticality, with no degraded service"
+    assert published.edf_vd.unmet(problem(served)) == "it drops low criticality, with no degraded service"
 
 
 def test_no_other_test_takes_a_set_with_levels() -> None:
@@ -145,16 +144,16 @@ def _answers(taskset: TaskSet) -> Any:
     from socsched.schedulability.published.choose import Outcome
 
     parts = problem(taskset)
-    for module in (amc_rtb, amc_max, edf_vd):
-        reason = module.TEST.unmet(parts)
-        yield Outcome(module.TEST, None if reason else module.TEST.run(parts), reason)
+    for test in (published.amc_rtb, published.amc_max, published.edf_vd):
+        reason = test.unmet(parts)
+        yield Outcome(test, None if reason else test.run(parts), reason)
 
 
 def test_audsley_finds_an_order_that_deadline_monotonic_misses() -> None:
     """The only order that fits is by name, not by deadline."""
     orders = {("b", ("a",)), ("a", ())}
-    assert assign(["b", "a"], lambda task, above: (task, tuple(sorted(above))) in orders) == ["a", "b"]
-    assert assign(["b", "a"], lambda task, above: False) is None
+    assert published.audsley_order(["b", "a"], lambda task, above: (task, tuple(sorted(above))) in orders) == ["a", "b"]
+    assert published.audsley_order(["b", "a"], lambda task, above: False) is None
 
 
 def test_amc_max_accepts_whatever_amc_rtb_accepts() -> None:
@@ -162,6 +161,6 @@ def test_amc_max_accepts_whatever_amc_rtb_accepts() -> None:
     for _ in range(200):
         tasks: tuple[PeriodicTask, ...] = _draw(random, "FP").tasks
         for index, task in enumerate(tasks):
-            loose = amc_rtb.response(task, tasks[:index])
-            tight = amc_rtb.response(task, tasks[:index], amc_max.after_overrun)
+            loose = published.adaptive_response(task, tasks[:index])
+            tight = published.adaptive_response(task, tasks[:index], published.over_each_overrun)
             assert loose is None or (tight is not None and tight <= loose)

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from socsched import plugins
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.descriptor.taskset_model import TaskSet
-from socsched.schedulability.published import edf_response, registry
+from socsched.schedulability.published import earliest_deadline_first
 from socsched.schedulability.published.choose import Analysis, analyse, problems
+from socsched.schedulability.published.choose import tests as all_tests
 from socsched.schedulability.published.model import Answer, Problem, SchedulabilityTest, Scope
-from socsched.schedulability.published.workload import settle
+from socsched.schedulability.published.several_processors import settle
 
 
 def of(rows: list[tuple[int, ...]], policy: str, **more: Any) -> TaskSet:
@@ -33,9 +34,9 @@ def says(analysis: Analysis) -> dict[str, bool | None]:
 
 
 def test_names_are_unique_and_sources_say_where() -> None:
-    tests = list(registry.tests())
-    assert len({test.name for test in tests}) == len(tests) >= 36
-    assert all(test.source and test.kind in ("task", "chain") for test in tests)
+    every = all_tests()
+    assert len({test.name for test in every}) == len(every) >= 36
+    assert all(test.source and test.kind in ("task", "chain") for test in every)
 
 
 def test_an_installed_test_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +47,8 @@ def test_an_installed_test_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
         def load(self) -> SchedulabilityTest:
             return mine
 
-    monkeypatch.setitem(plugins.entries(registry.GROUP), "mine", Entry("mine", "my_package:TEST", registry.GROUP))
+    group = "socsched.schedulability"
+    monkeypatch.setitem(plugins.entries(group), "mine", Entry("mine", "my_package:TEST", group))
     found = analyse(of([(1, 4)], "FP"))
     assert [o.answer.note for o in found.outcomes if o.test.name == "mine" and o.answer] == ["heard"]
 
@@ -169,7 +171,7 @@ def test_waters_2019_is_refused_for_the_reasons_published() -> None:
 
 
 def test_giving_up_is_not_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edf_response, "WORK", 1)
+    monkeypatch.setattr(earliest_deadline_first, "WORK", 1)
     analysis = analyse(of([(2, 4), (1, 5), (2, 10)], "EDF"))
     found = {o.test.name: o.answer for o in analysis.outcomes if o.answer}
     assert found["EDF response times"].schedulable is None and not found["EDF response times"].bounds

@@ -11,11 +11,11 @@ import pytest
 from datafiles import read
 
 from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.schedulability.published import np_edf_demand, np_edf_jeffay, np_fp
 from socsched.schedulability.published.choose import analyse, problems
+from socsched.schedulability.published.earliest_deadline_first import np_edf_demand, np_edf_jeffay
+from socsched.schedulability.published.fixed_priorities import np_fp
 from socsched.schedulability.published.model import VERDICTS
-from socsched.schedulability.published.schedule_abstraction import TEST
-from socsched.schedulability.schedule_abstraction import Job, by_task, decide, simulate
+from socsched.schedulability.published.schedule_abstraction import Job, by_task, decide, schedule_abstraction, simulate
 
 MOST = 3000
 
@@ -127,7 +127,7 @@ def test_sets_are_decided_as_their_jobs_over_many_hyperperiods() -> None:
         policy = f"{scheme}NP-{draw.choice(('EDF', 'RM'))}"
         found = taskset_from_mapping({"policy": policy, "processors": processors, "tasks": tasks}, "f.json")
         ((_, problem),) = problems(found)
-        answer = TEST.run(problem)
+        answer = schedule_abstraction.run(problem)
         answers[answer.schedulable] += 1
         jobs = []
         for index, task in enumerate(found.tasks):
@@ -155,11 +155,11 @@ def test_sporadic_tasks_are_decided_where_periodic_ones_are_not() -> None:
         tasks = [row | {"arrivals": arrivals} for row in rows]
         found = taskset_from_mapping({"policy": "NP-EDF", "tasks": tasks}, "f.json")
         ((_, problem),) = problems(found)
-        for test in (np_edf_jeffay.TEST, np_edf_demand.TEST):
+        for test in (np_edf_jeffay, np_edf_demand):
             assert test.run(problem).schedulable is verdict
-        assert bool(TEST.unmet(problem)) is (arrivals == "sporadic")
+        assert bool(schedule_abstraction.unmet(problem)) is (arrivals == "sporadic")
     tasks = [row | {"arrivals": "sporadic", "prio": n} for n, row in enumerate(rows)]
     ((_, problem),) = problems(taskset_from_mapping({"policy": "NP-FP", "tasks": tasks}, "f.json"))
-    assert np_fp.TEST.run(problem).schedulable is False
+    assert np_fp.run(problem).schedulable is False
     whole = analyse(taskset_from_mapping({"policy": "NP-FP", "tasks": tasks, "chain": [0, 1]}, "f.json"))
     assert whole.verdict == "infeasible" and not whole.chain  # nothing bounds how long a sporadic task stays away

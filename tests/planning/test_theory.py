@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.planning.mapping.heft import heft
-from socsched.schedulability import edf, rta_fp, rta_np
+from socsched.schedulability import edf, response_times
 from socsched.schedulability.edf_demand import DemandTask, demand, overload
 from socsched.schedulability.holistic import holistic
 from socsched.schedulability.tasks import RtTask
@@ -197,10 +197,10 @@ def test_no_schedule_exceeds_the_response_bound(
 
 def test_jitter_and_blocking_enter_as_the_equations_say() -> None:
     high, low = task("high", 2, 10, 10, 0), task("low", 3, 20, 20, 1)
-    inside = rta_fp.classic([high], {"high": 6 * SCALE})
-    value, bounded, terms = rta_fp.response_time(low, inside, ("lump", SCALE), 0, 10**6)
+    inside = response_times.classic([high], {"high": 6 * SCALE})
+    value, bounded, terms = response_times.preemptive(low, inside, ("lump", SCALE), 0, 10**6)
     # w = 1 + 3 + ceil((w + 6) / 10) 2: 8 with two jobs of the jittery task
     assert bounded and value == 8 * SCALE and sum(v for _, v in terms) == value
-    value, bounded, _ = rta_np.response_time(low, [high], {"low": 0, "high": 0}, ("lump", SCALE), 10**6)
+    value, bounded, _ = response_times.until_start(low, [high], {"low": 0, "high": 0}, ("lump", SCALE), 10**6, low.wcet)
     # starts after blocking 1 and one job of 2, then runs its 3 undisturbed
     assert bounded and value == 6 * SCALE

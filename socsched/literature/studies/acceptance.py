@@ -21,9 +21,8 @@ from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
 from socsched.progress import tell
 from socsched.reporting.markup import element, text, ticks
 from socsched.reporting.terminal import table
-from socsched.schedulability.published.choose import problems
+from socsched.schedulability.published.choose import problems, tests
 from socsched.schedulability.published.model import SchedulabilityTest
-from socsched.schedulability.published.registry import tests
 
 Tasks = Sequence[PeriodicTask]
 Draw = Callable[[Random, float], list[PeriodicTask]]

@@ -15,10 +15,16 @@ from random import Random
 
 from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
 from socsched.literature.studies.acceptance import BLUE, GREEN, GREY, ORANGE, RED, VIOLET, Curve, Panel, uunifast
-from socsched.schedulability.priority_assignment import assign
-from socsched.schedulability.published import amc_max, amc_rtb, edf_vd
-from socsched.schedulability.published.model import Problem
-from socsched.schedulability.rta_fp import ceil_div
+from socsched.schedulability.published.mixed_criticality import (
+    Over,
+    adaptive_response,
+    audsley_order,
+    over_any_overrun,
+    over_each_overrun,
+    scaling,
+)
+from socsched.schedulability.published.model import Problem, fixed_point
+from socsched.schedulability.tasks import ceil_div
 
 LOADS = tuple(x / 100 for x in range(30, 100, 5))
 Tasks = Sequence[PeriodicTask]
@@ -47,7 +53,7 @@ def _by_deadline(tasks: Tasks, wcet: Callable[[PeriodicTask], int]) -> bool:
 
 def _plain(task: PeriodicTask, above: Tasks, wcet: Callable[[PeriodicTask], int]) -> bool:
     own = wcet(task)
-    found = amc_rtb.fixed_point(
+    found = fixed_point(
         own, lambda length: own + sum(ceil_div(length, o.period_ns) * wcet(o) for o in above), task.deadline_ns
     )
     return found is not None
@@ -65,7 +71,7 @@ def static(tasks: Tasks) -> bool:
     def fits(task: PeriodicTask, above: Tasks) -> bool:
         return _plain(task, above, lambda other: other.wcet_at(task.level))
 
-    return assign(tasks, fits) is not None
+    return audsley_order(tasks, fits) is not None
 
 
 def monotonic(tasks: Tasks) -> bool:
@@ -77,14 +83,16 @@ def monotonic(tasks: Tasks) -> bool:
     )
 
 
-def adaptive(after: amc_rtb.After) -> Callable[[Tasks], bool]:
+def adaptive(over: Over) -> Callable[[Tasks], bool]:
     """Return the acceptance by an AMC test with the best priorities."""
-    return lambda tasks: assign(tasks, lambda task, above: amc_rtb.response(task, above, after) is not None) is not None
+    return lambda tasks: (
+        audsley_order(tasks, lambda task, above: adaptive_response(task, above, over) is not None) is not None
+    )
 
 
 def virtual(tasks: Tasks) -> bool:
     """Return whether EDF-VD accepts."""
-    return edf_vd.scaling(_problem(tasks)) is not None
+    return scaling(_problem(tasks)) is not None
 
 
 def reserved(tasks: Tasks) -> bool:
@@ -99,8 +107,8 @@ def _problem(tasks: Tasks) -> Problem:
 
 CURVES = (
     Curve("UB-H&L", upper_bound, GREY, "2 3"),
-    Curve("AMC-max", adaptive(amc_max.after_overrun), GREEN),
-    Curve("AMC-rtb", adaptive(amc_rtb.after_overrun), BLUE),
+    Curve("AMC-max", adaptive(over_each_overrun), GREEN),
+    Curve("AMC-rtb", adaptive(over_any_overrun), BLUE),
     Curve("SMC", static, ORANGE),
     Curve("CrMPO", monotonic, RED),
     Curve("EDF-VD", virtual, VIOLET),

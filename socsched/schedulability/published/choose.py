@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from socsched import plugins
 from socsched.descriptor.limits import Verdict
 from socsched.descriptor.taskset_model import TaskSet
 from socsched.schedulability.published.model import Answer, Bound, Problem, SchedulabilityTest
-from socsched.schedulability.published.registry import tests
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,12 @@ class Analysis:
     chain: Mapping[str, Best]
 
 
+def tests() -> list[SchedulabilityTest]:
+    """Return every test, built in or installed, by rank."""
+    group = "socsched.schedulability"
+    return sorted((plugins.load(group, name) for name in plugins.names(group)), key=lambda test: test.rank)
+
+
 def problems(taskset: TaskSet) -> list[tuple[int, Problem]]:
     """Return the groups of tasks that share processors, with the processor number for a partitioned set."""
     ranks = taskset.ranks
@@ -64,7 +70,7 @@ def problems(taskset: TaskSet) -> list[tuple[int, Problem]]:
 def analyse(taskset: TaskSet) -> Analysis:
     """Return the answers of all applicable tests, chain tests last, as they depend on the bounds of tasks."""
     parts, outcomes = problems(taskset), []
-    known = list(tests())
+    known = tests()
     for test in known:
         if test.kind != "chain":
             outcomes.append(_run(test, parts, taskset.policy.scheme == "partitioned"))

@@ -1,4 +1,8 @@
-"""Input, scope and answer of a published test."""
+"""A published test: a pure function from tasks that share processors to an answer, declared with its source and system.
+
+Times are integer ns and events happen at integer times, so a job that started before another was released did so at
+least 1 ns before.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,10 @@ from fractions import Fraction
 
 from socsched.descriptor.limits import Verdict
 from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
-from socsched.schedulability.tasks import RtTask
+from socsched.schedulability.tasks import RtTask, Terms
 
-Terms = tuple[tuple[str, int], ...]
+Row = tuple[PeriodicTask, int | None, Terms]
+"""A task, the bound of its response from its arrival (ns, None without one), and the terms of that."""
 VERDICTS: dict[bool | None, Verdict] = {True: "feasible", False: "infeasible", None: "undecided"}
 """Whether every deadline is met, None if that is open -> the verdict."""
 FEATURES = {
@@ -148,7 +153,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class SchedulabilityTest:
-    """A published test; `exact` if a predicted miss can occur (with tasks in any phase)."""
+    """A published test (`published` makes one of a function); `exact` if a predicted miss can occur in some phasing."""
 
     name: str
     source: str
@@ -169,15 +174,27 @@ class SchedulabilityTest:
         return self.scope.unmet(problem) or (self.also(problem) if self.also else "")
 
 
-def responses(
-    found: Iterable[tuple[PeriodicTask, int | None, Terms]], exact: bool, none_is_late: bool = False
-) -> Answer:
-    """Return response-time bounds as an answer; None marks a task without a bound.
+def published(
+    name: str,
+    source: str,
+    system: Scope,
+    *,
+    exact: bool = False,
+    kind: str = "task",
+    also: Callable[[Problem], str] | None = None,
+    rank: int = 100,
+) -> Callable[[Callable[[Problem], Answer]], SchedulabilityTest]:
+    """Declare a function as a published test: its name, source (paper and equation or section), and system."""
+    return lambda function: SchedulabilityTest(name, source, system, function, exact, kind, also, rank)
+
+
+def responses(rows: Iterable[Row], exact: bool = False, none_is_late: bool = False) -> Answer:
+    """Return response-time bounds as an answer.
 
     A response that an exact test finds too late is a miss if all tasks can be released at once; so is a missing
     response, if it can only mean lateness (`none_is_late`) and not an abandoned search.
     """
-    rows = list(found)
+    rows = list(rows)
     bounds = {task.name: Bound(value, terms) for task, value, terms in rows if value is not None}
     late = [task for task, value, _ in rows if value is None or value > task.deadline_ns]
     if not late:
@@ -186,6 +203,39 @@ def responses(
     miss = exact and bool(proved) and is_synchronous([task for task, _, _ in rows])
     names = ", ".join(task.name for task in late[:8]) + (", ..." if len(late) > 8 else "")
     return Answer(False if miss else None, bounds, note=f"late, or without a bound: {names}")
+
+
+def highest_first(
+    problem: Problem,
+    respond: Callable[[PeriodicTask, list[PeriodicTask], list[PeriodicTask], dict[str, int]], tuple[int | None, Terms]],
+) -> list[Row]:
+    """Return the row of every task from those above and below it and their responses; none below one without."""
+    known: dict[str, int] = {}
+    rows: list[Row] = []
+    for task, higher, lower in problem.by_rank():
+        ready = all(other.name in known for other in higher)
+        value, terms = respond(task, higher, lower, known) if ready else (None, ())
+        if value is not None:
+            known[task.name] = value
+        rows.append((task, value, terms))
+    return rows
+
+
+def for_tasks_of(problem: Problem, rows: Iterable[Row]) -> Answer:
+    """Return the bounds that a changed copy of a problem has (longer costs, other deadlines) as those of its tasks."""
+    by_name = {task.name: task for task in problem.tasks}
+    return responses((by_name[task.name], value, terms) for task, value, terms in rows)
+
+
+def fixed_point(start: int, longer: Callable[[int], int], limit: int) -> int | None:
+    """Return the least fixed point from `start`, None if it exceeds `limit` (ns)."""
+    length = start
+    while length <= limit:
+        following = longer(length)
+        if following <= length:
+            return length
+        length = following
+    return None
 
 
 def is_synchronous(tasks: Iterable[PeriodicTask]) -> bool:

@@ -1,4 +1,4 @@
-"""Fixed priorities: response times with release jitter, arbitrary deadlines and blocking; gangs on fixed lanes.
+"""Fixed priorities: response times of one task with release jitter, arbitrary deadlines and blocking; gangs.
 
 One processor: Joseph & Pandya, The Computer Journal 29(5) 1986; several jobs in a busy period, Lehoczky, RTSS 1990;
 release jitter, Tindell, Burns, Wellings, RTS 6(2) 1994; blocking by one segment of lower priority.  Gangs: a job waits
@@ -10,16 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from socsched.schedulability.tasks import RtTask
+from socsched.schedulability.tasks import RtTask, Terms, ceil_div
 
-Terms = tuple[tuple[str, int], ...]
 Interference = Callable[[int], Terms]
 """Window length (ns) -> the most other tasks execute in it, by task."""
-
-
-def ceil_div(a: int, b: int) -> int:
-    """Return a / b rounded up."""
-    return -(-a // b)
 
 
 def classic(higher: Sequence[RtTask], jitter: Mapping[str, int]) -> Interference:
@@ -54,7 +48,7 @@ def gang(
     return terms
 
 
-def response_time(
+def preemptive(
     task: RtTask, interference: Interference, blocking: tuple[str, int], jitter: int, limit: int
 ) -> tuple[int, bool, Terms]:
     """Return (response after the nominal release, whether it is a bound, terms that add up to it minus `jitter`).
@@ -67,9 +61,9 @@ def response_time(
         window, terms = _window(task, interference, blocking[1], frame, window, limit)
         value = jitter + window - frame * task.period
         if value > worst[0]:
-            worst = (value, True, response_terms(task, terms, blocking, frame))
+            worst = (value, True, with_own(task, terms, blocking, frame))
         if window > limit:
-            return value, False, response_terms(task, terms, blocking, frame)
+            return value, False, with_own(task, terms, blocking, frame)
         if window <= (frame + 1) * task.period - jitter:
             return worst
         frame += 1
@@ -87,7 +81,7 @@ def _window(
         window = longer
 
 
-def response_terms(task: RtTask, interference: Terms, blocking: tuple[str, int], frame: int) -> Terms:
+def with_own(task: RtTask, interference: Terms, blocking: tuple[str, int], frame: int) -> Terms:
     """Return the terms of the response of job `frame` of a busy period, without jitter; zeros are omitted."""
     own = [("wcet", task.wcet)]
     if frame:
@@ -95,3 +89,57 @@ def response_terms(task: RtTask, interference: Terms, blocking: tuple[str, int],
     if blocking[1]:
         own.append((f"blocking by {blocking[0]}", blocking[1]))
     return (*own, *((name, value) for name, value in interference if value))
+
+
+def until_start(
+    task: RtTask,
+    higher: Sequence[RtTask],
+    jitter: Mapping[str, int],
+    blocking: tuple[str, int],
+    limit: int,
+    last: int,
+) -> tuple[int, bool, Terms]:
+    """Return (response after the nominal release, whether it is a bound, terms that add up to it minus its jitter).
+
+    Every job of the busy period up to the start of its `last` part (ns), which nothing delays once begun (Davis, Burns,
+    Bril, Lukkien, "Controller Area Network (CAN) schedulability analysis: refuted, revisited and revised", Real-Time
+    Systems 35 2007).  `jitter` covers `task` and `higher`; unbounded if busy period or start exceeds `limit`.
+    """
+    busy = _busy_period(task, higher, jitter, blocking[1], limit)
+    frames = max(ceil_div(min(busy, limit) + jitter[task.name], task.period), 1)
+    worst: tuple[int, bool, Terms] = (-1, True, ())
+    start = 0
+    for frame in range(frames):
+        before = frame * task.wcet + task.wcet - last
+        start, terms = _start(before, higher, jitter, blocking[1], start, limit)
+        value = jitter[task.name] + start + last - frame * task.period
+        if value > worst[0]:
+            worst = (value, worst[1], with_own(task, terms, blocking, frame))
+        if start > limit:
+            return value, False, with_own(task, terms, blocking, frame)
+    return worst[0], busy <= limit, worst[2]
+
+
+def _busy_period(task: RtTask, higher: Sequence[RtTask], jitter: Mapping[str, int], blocking: int, limit: int) -> int:
+    length = blocking + task.wcet
+    while length <= limit:
+        longer = blocking + sum(ceil_div(length + jitter[t.name], t.period) * t.wcet for t in (*higher, task))
+        if longer <= length:
+            return longer
+        length = longer
+    return length
+
+
+def _start(
+    before: int, higher: Sequence[RtTask], jitter: Mapping[str, int], blocking: int, at: int, limit: int
+) -> tuple[int, Terms]:
+    start = max(at, blocking + before)
+    while True:
+        # A job of higher priority that arrives at the instant of the start still goes first.
+        terms = tuple(
+            (f"interference by {t.name}", ((start + jitter[t.name]) // t.period + 1) * t.wcet) for t in higher
+        )
+        later = blocking + before + sum(value for _, value in terms)
+        if later <= start or later > limit:
+            return later, terms
+        start = later

@@ -1,14 +1,13 @@
 """Compare the CUDA lowering with PyTorch on this machine's GPU, in fp16: right first, then how fast.
 
-    python -m tools.bench.gpu [--arch sm_90a] [--layers] [--repeats 40] [--autotune] [--xla] [--int8] [--only NAME]
+    python -m tools.bench.gpu [--arch sm_90a] [--layers] [--repeats 40] [--autotune] [--int8] [--only NAME]
 
 needs an NVIDIA GPU, its driver, nvcc, a C++ compiler and PyTorch.  Every stage of PointPillars and ResNet-50 is
 compared with PyTorch in fp32 (relative to the largest output, fresh random inputs).  Times are medians of CUDA graph
 replays after warm-up, each network one graph on either side; PyTorch runs channels last with cuDNN's benchmark mode.
 The ratio is to PyTorch as written (convolution, then ReLU in place); "fused" is the same with cuDNN's fused convolution
 and ReLU, "autotuned" (with --autotune; minutes) torch.compile's max-autotune, "mma.sync" ours without the instructions
-that only an architecture with an "a" has, "queued" ours with twenty replays in a row; "xla" (with --xla, which needs
-JAX) are twenty calls of the jitted network queued in a row, in fp16, channels last.  Host cost is the wall-clock time
+that only an architecture with an "a" has, "queued" ours with twenty replays in a row.  Host cost is the wall-clock time
 of a launch call.  Exit code 1 when a result is wrong or a bar is missed.  With --int8 both networks are timed in int8,
 in fp16 and in PyTorch instead, in turns; tools/verify/gpu_int8.py says whether int8 is right.
 """
@@ -33,7 +32,6 @@ from socsched.compiler.targets.cuda.lower import lower
 from socsched.compiler.targets.cuda.runtime import GpuStage
 from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network, scatter_network
 from tools.bench import gpu_common as bench
-from tools.bench.jax_networks import xla_milliseconds
 
 TOLERANCE = 1e-2
 BARS = {"pointpillars": 0.70, "resnet50": 1.0}
@@ -136,9 +134,7 @@ def host_cost(stage: Any, ready: Any, launches: int = 200) -> float:
     return statistics.median(found)
 
 
-def compare(
-    network: Any, arch: str, repeats: int, layers: bool, autotune: bool = False, xla: bool = False
-) -> dict[str, float]:
+def compare(network: Any, arch: str, repeats: int, layers: bool, autotune: bool = False) -> dict[str, float]:
     """Return times in ms of a network here and in PyTorch, and the host cost in µs."""
     weights = bench.random_weights(network)
     stages = {"ours": bench.stage_of(network, weights, arch)[0]}
@@ -166,11 +162,6 @@ def compare(
         for name, (graph, _) in graphs.items():
             found[name].append(bench.torch_milliseconds(graph, torch, repeats))
     times = {name: statistics.median(values) for name, values in found.items()}
-    if xla:
-        times["xla"], results = xla_milliseconds(network, weights, x)
-        worst = max(error(np.asarray(o), e) for o, e in zip(results, graphs["torch"][1](image), strict=True))
-        if not worst <= TOLERANCE:
-            raise SystemExit(f"{network.name}: XLA's results differ from PyTorch's by {worst:.2g}")
     _, ready, clock = captured["ours"]
     times["queued"] = clock.milliseconds(lambda: stage.launch(ready), 20, inner=20)
     if layers:
@@ -259,7 +250,6 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=40)
     parser.add_argument("--layers", action="store_true", help="print a line per kernel")
     parser.add_argument("--shares", action="store_true", help="also run on some of the SMs")
-    parser.add_argument("--xla", action="store_true", help="also compare with JAX")
     parser.add_argument("--int8", action="store_true", help="compare int8 with fp16 and PyTorch, nothing else")
     parser.add_argument("--autotune", action="store_true", help="also compare with torch.compile's max-autotune")
     parser.add_argument("--only", choices=tuple(BARS), help="compare one network and skip the checks")
@@ -289,13 +279,13 @@ def main() -> int:
     for name, bar in BARS.items():
         if args.only not in (None, name):
             continue
-        times = compare(networks[name], args.arch, args.repeats, args.layers, args.autotune, args.xla)
+        times = compare(networks[name], args.arch, args.repeats, args.layers, args.autotune)
         ratio = times["ours"] / times["torch"]
         failed += [f"{name}: ratio"] if ratio > bar else []
         failed += [f"{name}: host cost"] if times["host"] > HOST_US else []
         rows.append((name, times, ratio, bar))
     print(f"\n{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, fp16, batch 1, ms")
-    peers = [name for name in ("mma.sync", "queued", "torch", "fused", "autotuned", "xla") if name in rows[0][1]]
+    peers = [name for name in ("mma.sync", "queued", "torch", "fused", "autotuned") if name in rows[0][1]]
     print(f"{'network':14}{'ours':>10}" + "".join(f"{name:>11}" for name in peers) + "   ratio   bar /fused  host us")
     for name, t, ratio, bar in rows:
         line = "".join(f"{t[peer]:11.4f}" for peer in peers)

@@ -64,9 +64,9 @@ $(VENV)/.run: requirements/run.lock pyproject.toml tools/ci/preflight.sh tools/c
 	@sh tools/ci/install.sh "$(PYTHON)" $(VENV) requirements/run.lock "$(RUN_SIZE)"
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.lock pyproject.toml tools/ci/preflight.sh tools/ci/install.sh
+$(VENV)/.dev: requirements/dev.lock pyproject.toml socsched_literature/pyproject.toml tools/ci/preflight.sh tools/ci/install.sh
 	@sh tools/ci/preflight.sh "$(PYTHON)"
-	@sh tools/ci/install.sh "$(PYTHON)" $(VENV) requirements/dev.lock "$(DEV_SIZE)"
+	@sh tools/ci/install.sh "$(PYTHON)" $(VENV) requirements/dev.lock "$(DEV_SIZE)" ./socsched_literature
 	@touch $(VENV)/.run $@
 
 UV_COMPILE = uv pip compile --quiet --custom-compile-command "make lock" --universal --python-version 3.10 --generate-hashes --no-annotate --no-emit-index-url

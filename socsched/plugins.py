@@ -56,8 +56,19 @@ def _registered() -> Mapping[str, dict[str, EntryPoint]]:
 
 
 def is_own(entry: EntryPoint) -> bool:
-    """Return whether an entry is built in; built-in entries take precedence over others of the same name."""
-    return entry.value.partition(".")[0] == "socsched"
+    """Return whether an entry is of this project; these take precedence over others of the same name."""
+    return entry.value.partition(".")[0] in ("socsched", "socsched_literature")
+
+
+def literature_hint(group: str) -> str:
+    """Return how to get the policies, planners and studies of published systems; empty where they are installed."""
+    about = {"socsched.policies": "policies", "socsched.planners": "planners", "socsched.commands": "studies"}
+    if group not in about or "study" in entries("socsched.commands"):
+        return ""
+    return (
+        f"; {about[group]} of published systems come with a distribution of their own: "
+        "pip install '/path/to/socsched/socsched_literature'"
+    )
 
 
 def entries(group: str) -> dict[str, EntryPoint]:
@@ -87,7 +98,8 @@ def load(group: str, name: str, kind: type | None = None) -> Any:
     if name not in entries(group):
         near = nearest(name, names(group))
         meant = f"did you mean {' or '.join(near)}? " if near else ""
-        raise UsageError(f"no {GROUPS[group]} {name!r}", f"{meant}known: {', '.join(names(group))}")
+        known = ", ".join(names(group)) or "none"
+        raise UsageError(f"no {GROUPS[group]} {name!r}", f"{meant}known: {known}{literature_hint(group)}")
     entry = entries(group)[name]
     try:
         found = entry.load()

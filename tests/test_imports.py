@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "socsched"
+GUESTS = PACKAGE.with_name("socsched_literature")
 LOWEST = {
     "units",
     "errors",
@@ -66,7 +67,6 @@ ALLOWED: dict[str, set[str]] = {
     "study": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api"},
     "cli": {*UP_TO_FAULTS, "trace", "sim", "runtime", "executor", "reporting", "api", "validation", "lint", "study"}
     | {"modebook"},
-    "literature": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api", "study", "cli"},
 }
 """Part of socsched -> the parts it may import besides itself."""
 ONLY_IN = {
@@ -79,6 +79,7 @@ ONLY_IN = {
     "pandas": "api",
     "pyarrow": "study",
     "ray": "study",
+    "socsched_literature": "no part",
 }
 """Outside package -> the only part that may import it."""
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -124,6 +125,16 @@ def breaches(path: Path) -> Iterator[str]:
 def test_every_part_has_a_rule() -> None:
     parts = {part_of(path) for path in MODULES} - {"__init__", "__main__"}
     assert parts <= set(ALLOWED)
+
+
+def test_the_literature_imports_what_any_package_may_and_no_private_name() -> None:
+    public = {*UP_TO_FAULTS, "__init__", "trace", "sim", "runtime", "reporting", "api", "study", "cli"}
+    for path in GUESTS.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("socsched."):
+                assert node.module.split(".")[1] in public, path
+                assert not any(part.startswith("_") for part in node.module.split(".")), path
+                assert not any(alias.name.startswith("_") for alias in node.names), path
 
 
 def test_rules_have_no_circle() -> None:

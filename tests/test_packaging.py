@@ -32,11 +32,22 @@ def source(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Return the names in a wheel built from the copy."""
-    target = tmp_path_factory.mktemp("dist")
+    return wheel_of(source, tmp_path_factory.mktemp("dist"))
+
+
+def wheel_of(folder: Path, target: Path) -> list[str]:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return zipfile.ZipFile(next(target.glob("*.whl"))).namelist()
+
+
+def test_the_literature_is_a_wheel_of_its_own(source: Path, checkout: Path, tmp_path: Path) -> None:
+    names = wheel_of(source / "socsched_literature", tmp_path)
+    info = f"socsched_literature-{socsched.__version__}.dist-info"
+    assert {name.split("/")[0] for name in names} == {"socsched_literature", info}
+    code = [path.relative_to(checkout).as_posix() for path in (checkout / "socsched_literature").rglob("*.py")]
+    assert {*code, "socsched_literature/LICENSE", f"{info}/entry_points.txt"} <= {*names}
 
 
 def test_what_make_runs_is_in_the_source_distribution(source: Path, checkout: Path) -> None:
@@ -108,6 +119,7 @@ def test_one_run_of_pip_installs_a_lock_from_wheels_alone(checkout: Path, monkey
 
     (demo,), (tests,) = recipe(".run"), recipe(".dev")
     assert "requirements/run.lock" in demo and "requirements/dev.lock" in tests
+    assert "socsched_literature" in tests and "socsched_literature" not in demo
     # what is said before the download is what README says
     readme = (checkout / "README.md").read_text()
     for line, verb in ((demo, "make demo"), (tests, "make test")):
@@ -163,7 +175,7 @@ def test_no_page_and_no_message_installs_socsched_from_a_package_index(checkout:
         r"|(?<![/\w-])socsched\[[a-z]"  # an extra of its name
     )
     pages = [*checkout.glob("*.md"), checkout / "Makefile"]
-    for folder in ("docs", "socsched", "socsched_ros", "tests", "tools", "studies"):
+    for folder in ("docs", "socsched", "socsched_ros", "socsched_literature", "tests", "tools", "studies"):
         pages += [
             p for p in (checkout / folder).rglob("*") if p.suffix in (".py", ".md", ".sh", ".yml", ".yaml", ".txt")
         ]

@@ -70,7 +70,6 @@ ALLOWED = {
 PARTS = {
     "socsched/compiler/": "what was compiled is trusted, see SECURITY.md; manifests are checked by bundle_runner",
     "socsched/runtime/backends/": "what was compiled is trusted, see SECURITY.md",
-    "socsched/literature/": "data of the package",
 }
 
 

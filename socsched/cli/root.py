@@ -80,7 +80,8 @@ class LazyGroup(click.Group):
         if name and not name.startswith("-") and name not in VERBS and name not in verbs():
             near = difflib.get_close_matches(name, verbs(), n=3, cutoff=0.5)
             suggestion = f"did you mean {' or '.join(near)}?" if near else f"commands: {', '.join(verbs())}"
-            ctx.fail(f"unknown command {name!r}; {suggestion}")
+            hint = plugins.literature_hint("socsched.commands") if name == "study" else ""
+            ctx.fail(f"unknown command {name!r}; {suggestion}{hint}")
         return super().resolve_command(ctx, args)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from itertools import product
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import socsched as ss
+from socsched import plugins
 from socsched.cli.root import run
 from socsched.descriptor.catalog import pipeline_names
 from socsched.descriptor.study_file import load_study
@@ -87,7 +89,28 @@ def test_planning_and_simulating_import_no_compiler() -> None:
 
 
 def test_the_core_never_imports_the_literature() -> None:
-    core = Path(ss.__file__).parent
-    for file in core.rglob("*.py"):
-        if "literature" not in file.relative_to(core).parts:
-            assert "socsched.literature" not in file.read_text(encoding="utf-8"), file
+    for file in Path(ss.__file__).parent.rglob("*.py"):
+        assert not re.search(r"(import|from) socsched_literature", file.read_text(encoding="utf-8")), file
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["study", "policies"], "unknown command 'study'"),
+        (["plan", "pointpillars", "-p", "rk3588", "--planner", "ios"], "no planner 'ios'"),
+        (["simulate", "pointpillars", "-p", "rk3588", "--policy", "prema"], "unknown scheduling policy 'prema'"),
+    ],
+)
+def test_without_the_literature_its_names_say_how_to_get_it(
+    words: list[str], problem: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    core = {
+        group: {name: entry for name, entry in plugins.entries(group).items() if "_literature" not in entry.value}
+        for group in plugins.GROUPS
+    }
+    monkeypatch.setattr(plugins, "_registered", lambda: core)
+    assert run(words) == 2
+    errors = capsys.readouterr().err
+    assert problem in errors
+    assert "pip install '/path/to/socsched/socsched_literature'" in " ".join(errors.split())
+    assert run(["simulate", "--policies"]) == 0

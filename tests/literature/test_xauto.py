@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("ortools")
 
 from socsched.errors import UsageError
-from socsched.literature.xauto import Node, schedule
+from socsched_literature.xauto import Node, schedule
 
 
 def test_the_second_best_engine_where_the_best_is_taken() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from socsched.literature.mapping.search import solve
+from socsched_literature.mapping.search import solve
 from tools.literature import haxconn
 from tools.verify.boards import networks, schedules
 

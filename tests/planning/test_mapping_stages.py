@@ -29,8 +29,8 @@ def workload(pipeline: str, platform: str, mode: str | None = None) -> Workload:
     ("pipeline", "platform"), [("pointpillars", "jetson-agx-xavier"), ("waters2019", "jetson-tx2")]
 )
 def test_expected_latency_of_any_mapping_is_at_least_the_problem_s(pipeline: str, platform: str) -> None:
-    from socsched.literature.mapping.evaluate import Impossible, evaluate
-    from socsched.literature.mapping.lists import list_schedule
+    from socsched_literature.mapping.evaluate import Impossible, evaluate
+    from socsched_literature.mapping.lists import list_schedule
 
     work, rng = workload(pipeline, platform), Random(7)
     problem = stage_problem(work)

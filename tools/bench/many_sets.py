@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import socsched as ss
-from socsched.literature.studies.acceptance import uunifast
+from socsched_literature.studies.acceptance import uunifast
 
 Row = tuple[int, int, int]
 """Period, execution time, deadline."""

@@ -23,10 +23,10 @@ from typing import Any
 
 from socsched.cost.contention import demand, fair_shares, stretch
 from socsched.cost.cost import Segment
-from socsched.literature.mapping.evaluate import evaluate
-from socsched.literature.mapping.lists import list_schedule
-from socsched.literature.mapping.search import TOLERANCE, Result, solve
 from socsched.planning.mapping.problem import FREE, Edge, Group, Hop, Lanes, Option, Problem, alone_ns
+from socsched_literature.mapping.evaluate import evaluate
+from socsched_literature.mapping.lists import list_schedule
+from socsched_literature.mapping.search import TOLERANCE, Result, solve
 from tools.literature.haxconn import FOLDER, Artefact
 
 UNIT = 10_000

@@ -1,8 +1,10 @@
 #!/bin/sh
 # Makes the environment and installs a lock and this checkout into it: one run of pip, wheels only, with what it fetches.
-# usage: install.sh PYTHON VENV LOCK SIZE     (SIZE: what is to be downloaded, for people)
+# usage: install.sh PYTHON VENV LOCK SIZE [FOLDER ...]     (SIZE: what is to be downloaded, for people; FOLDER: of other
+# distributions of this checkout)
 set -eu
 python=$1 venv=$2 lock=$3 size=$4
+shift 4
 pip="$venv/bin/python -m pip --disable-pip-version-check --no-input"
 
 test -x "$venv/bin/python" || "$python" -m venv "$venv"
@@ -18,4 +20,4 @@ echo "installing $lock into $venv (once): about $size to download, less what pip
   }
   /^done$/ { good = 1 }
   END { if (count) printf "  %d wheels, %d MB\n", count, total; exit !good }' >&2
-$pip install --quiet --no-deps --no-build-isolation -e .
+for folder in . "$@"; do $pip install --quiet --no-deps --no-build-isolation -e "$folder"; done

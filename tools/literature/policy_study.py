@@ -13,10 +13,10 @@ import argparse
 import sys
 
 from socsched.descriptor.catalog import get_pipeline, get_platform
-from socsched.literature.studies import policy_report
-from socsched.literature.studies.policies import Study, study
 from socsched.models.work import stage_work
 from socsched.planning.planner import make_plan
+from socsched_literature.studies import policy_report
+from socsched_literature.studies.policies import Study, study
 from tools import ROOT
 
 PAGE, PICTURE = ROOT / "docs" / "policies.md", ROOT / "docs" / "figures" / "policies.svg"

@@ -18,7 +18,7 @@ from socsched.descriptor.taskset_model import (
     Request,
     TaskSet,
 )
-from socsched.literature.studies.acceptance import uunifast
+from socsched_literature.studies.acceptance import uunifast
 
 
 def plain(

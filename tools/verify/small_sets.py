@@ -8,8 +8,8 @@ from itertools import pairwise
 from random import Random
 
 from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
-from socsched.literature.studies.acceptance import uunifast
 from socsched.schedulability.published.choose import analyse
+from socsched_literature.studies.acceptance import uunifast
 from tools.verify.explorer import System, Task
 from tools.verify.random_systems import from_any_phase, taskset
 

@@ -60,7 +60,7 @@ def get_policy(name: str) -> Policy:
         return replace(apply_options(plugins.module_of(GROUP, base), base, options), name=name)
     if name not in plugins.names(GROUP):
         hint = f"known policies: {', '.join(list_policies())}, and np- before any of them"
-        raise UsageError(f"unknown scheduling policy {name!r}", hint=hint)
+        raise UsageError(f"unknown scheduling policy {name!r}", hint=hint + plugins.literature_hint(GROUP))
     found = plugins.load(GROUP, name)
     return found if isinstance(found, Policy) else Policy(name, found)
 

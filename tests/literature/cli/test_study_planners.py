@@ -12,8 +12,8 @@ from socsched.api.comparison import OURS, select_planners
 from socsched.cli.options import Output
 from socsched.cli.root import run as main
 from socsched.errors import UsageError
-from socsched.literature.cli.planners import command
 from socsched.planning.io import load_plan
+from socsched_literature.cli.planners import command
 
 
 @pytest.fixture(autouse=True)

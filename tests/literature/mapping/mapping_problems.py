@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from random import Random
 
 from socsched.cost.cost import Segment
-from socsched.literature.mapping.evaluate import Impossible, chosen_hops, evaluate, job_segments
 from socsched.planning.mapping.problem import (
     FREE,
     Edge,
@@ -21,6 +20,7 @@ from socsched.planning.mapping.problem import (
     Schedule,
 )
 from socsched.planning.plan import Plan, Task
+from socsched_literature.mapping.evaluate import Impossible, chosen_hops, evaluate, job_segments
 from tests.sim.builders import engine, plan, sensor, task
 
 

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
-from socsched.literature.mapping.evaluate import Impossible, evaluate
-from socsched.literature.mapping.lists import list_schedule
 from socsched.planning.mapping.problem import (
     Budget,
     Edge,
@@ -25,6 +23,8 @@ from socsched.planning.mapping.problem import (
     Schedule,
 )
 from socsched.sim.engine import simulate
+from socsched_literature.mapping.evaluate import Impossible, evaluate
+from socsched_literature.mapping.lists import list_schedule
 from tests.literature.mapping.mapping_problems import plan_of, random_problem, random_schedule
 
 

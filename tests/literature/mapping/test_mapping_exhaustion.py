@@ -9,13 +9,13 @@ from random import Random
 import pytest
 
 from socsched.cost.cost import Segment
-from socsched.literature.mapping.backwards import Backwards
-from socsched.literature.mapping.beam import enumerate_below
-from socsched.literature.mapping.destructive import exhaust, suitable
-from socsched.literature.mapping.evaluate import evaluate
-from socsched.literature.mapping.guided import rise, search
-from socsched.literature.mapping.relaxation import relax
 from socsched.planning.mapping.problem import FREE, Edge, Group, Hop, Lanes, Option, Problem, Requirement
+from socsched_literature.mapping.backwards import Backwards
+from socsched_literature.mapping.beam import enumerate_below
+from socsched_literature.mapping.destructive import exhaust, suitable
+from socsched_literature.mapping.evaluate import evaluate
+from socsched_literature.mapping.guided import rise, search
+from socsched_literature.mapping.relaxation import relax
 
 pytest.importorskip("ortools", reason="the bounds start from OR-Tools' linear programs")
 

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from socsched.cost.cost import Segment
 from socsched.errors import MachineError
-from socsched.literature.mapping.beam import beam_search, enumerate_below
-from socsched.literature.mapping.evaluate import evaluate
-from socsched.literature.mapping.lists import list_schedule
-from socsched.literature.mapping.relaxation import relax
-from socsched.literature.mapping.search import TOLERANCE, solve
-from socsched.literature.mapping.tables import chains, enumerable
 from socsched.planning.mapping.cpsat import Program
 from socsched.planning.mapping.limits import conflict
 from socsched.planning.mapping.problem import FREE, Budget, Edge, Group, Hop, Lanes, Option, Problem, Requirement
 from socsched.planning.mapping.solvers import linear
+from socsched_literature.mapping.beam import beam_search, enumerate_below
+from socsched_literature.mapping.evaluate import evaluate
+from socsched_literature.mapping.lists import list_schedule
+from socsched_literature.mapping.relaxation import relax
+from socsched_literature.mapping.search import TOLERANCE, solve
+from socsched_literature.mapping.tables import chains, enumerable
 from tests.literature.mapping.mapping_problems import brute_force, every_schedule, random_problem, random_schedule
 
 pytest.importorskip("ortools", reason="the exact solver needs OR-Tools")

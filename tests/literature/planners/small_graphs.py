@@ -9,10 +9,10 @@ from random import Random
 from socsched.cost.cost import Cost
 from socsched.descriptor.pipeline import Stage
 from socsched.graph.network import Network
-from socsched.literature.planners.line import Line
-from socsched.literature.planners.opgraph import Node, OpGraph
-from socsched.literature.planners.sharing import Kernel
 from socsched.planning.cutting.divisible import Place
+from socsched_literature.planners.line import Line
+from socsched_literature.planners.opgraph import Node, OpGraph
+from socsched_literature.planners.sharing import Kernel
 
 US = 1000
 

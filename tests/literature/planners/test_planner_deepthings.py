@@ -14,7 +14,6 @@ from socsched.errors import UsageError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.graph.tiles import Grid, Region, fusable, gather_network, images, regions, tile_network
-from socsched.literature.planners.deepthings import deal_tiles, work_sharing, work_stealing
 from socsched.models.registry import bindings
 from socsched.models.tiles import split_into_tiles
 from socsched.models.work import stage_work
@@ -24,6 +23,7 @@ from socsched.planning.planners import planner
 from socsched.planning.planners.propose import make_plan
 from socsched.sim.engine import run
 from socsched.trace.metrics import result
+from socsched_literature.planners.deepthings import deal_tiles, work_sharing, work_stealing
 from tests.compiler import references
 
 ORIN = "jetson-agx-orin-64gb"

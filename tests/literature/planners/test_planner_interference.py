@@ -12,9 +12,9 @@ from socsched.cost.cost import Cost, Segment
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.graph.taskgraph import task_graph
-from socsched.literature.planners.interference import Predictor, features, measure_slowdown, place, train
 from socsched.models.work import stage_work
 from socsched.planning.workload import Workload
+from socsched_literature.planners.interference import Predictor, features, measure_slowdown, place, train
 
 CAPACITY = 10e9
 

@@ -14,8 +14,6 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import Operator, TensorType
 from socsched.graph.partition import parse_part, take
-from socsched.literature.planners.ios import Stages, blocks, components, endings, greedy, search_schedule, sequential
-from socsched.literature.planners.sharing import Kernel, fills, group_ns, merge_convolutions, share_units
 from socsched.models.model import Model, Port
 from socsched.models.parts import part_of
 from socsched.models.work import stage_work
@@ -23,6 +21,8 @@ from socsched.planning.planners import planner
 from socsched.planning.planners.propose import make_plan
 from socsched.sim.engine import run
 from socsched.trace.metrics import result
+from socsched_literature.planners.ios import Stages, blocks, components, endings, greedy, search_schedule, sequential
+from socsched_literature.planners.sharing import Kernel, fills, group_ns, merge_convolutions, share_units
 from tests.literature.planners.small_graphs import graph, kernel, random_graph
 
 ORIN = "jetson-agx-orin-64gb"

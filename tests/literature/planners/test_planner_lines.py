@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from socsched.literature.mapping.evaluate import evaluate
-from socsched.literature.mapping.lists import list_schedule
-from socsched.literature.mapping.search import solve
-from socsched.literature.planners.axonn import fastest_within
-from socsched.literature.planners.h2h import computation_first, fetching, four_steps, resident
-from socsched.literature.planners.herald import assign_groups, layers_in_order, makespan_ns, postprocess
-from socsched.literature.planners.jedi import find_pipeline
-from socsched.literature.planners.line import Line, choices_of, problem_of
+from socsched_literature.mapping.evaluate import evaluate
+from socsched_literature.mapping.lists import list_schedule
+from socsched_literature.mapping.search import solve
+from socsched_literature.planners.axonn import fastest_within
+from socsched_literature.planners.h2h import computation_first, fetching, four_steps, resident
+from socsched_literature.planners.herald import assign_groups, layers_in_order, makespan_ns, postprocess
+from socsched_literature.planners.jedi import find_pipeline
+from socsched_literature.planners.line import Line, choices_of, problem_of
 from tests.literature.planners.small_graphs import line, random_line, ways
 
 

@@ -11,18 +11,18 @@ import pytest
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
-from socsched.literature.planners.runtime_aware import (
+from socsched.models.work import stage_work
+from socsched.planning.planners import planner
+from socsched.planning.planners.propose import make_plan
+from socsched.sim.engine import run
+from socsched.trace.metrics import result
+from socsched_literature.planners.runtime_aware import (
     Streams,
     coordinate_descent,
     equal_shares,
     random_search,
     search_pointers,
 )
-from socsched.models.work import stage_work
-from socsched.planning.planners import planner
-from socsched.planning.planners.propose import make_plan
-from socsched.sim.engine import run
-from socsched.trace.metrics import result
 from tests.literature.planners.small_graphs import graph, kernel, random_graph
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from socsched.cost.cost import Segment
 from socsched.errors import MachineError, UsageError
-from socsched.literature.policies import reef
 from socsched.planning.plan import Plan, Task
 from socsched.sim import policies
 from socsched.sim.build import load_kernel
@@ -17,6 +16,7 @@ from socsched.sim.engine import run
 from socsched.sim.policies import Policy, Term
 from socsched.sim.policies.mechanisms import Batch, CoRunning, PreemptionMechanism, Tokens
 from socsched.trace.trace import Trace
+from socsched_literature.policies import reef
 from tests.sim.builders import engine, plan, spans, task, times
 
 US = 1000

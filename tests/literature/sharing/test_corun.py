@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from socsched.errors import InputError
-from socsched.literature.sharing.corun import Active, Class, Client, Kernel, Policy, View, corun
-from socsched.literature.sharing.kernel_traces import read_client
-from socsched.literature.sharing.orion import Exclusive, Nobody, Orion, Streams, opposite
-from socsched.literature.sharing.padding import DynamicPadding, ElasticPadding, fitting
+from socsched_literature.sharing.corun import Active, Class, Client, Kernel, Policy, View, corun
+from socsched_literature.sharing.kernel_traces import read_client
+from socsched_literature.sharing.orion import Exclusive, Nobody, Orion, Streams, opposite
+from socsched_literature.sharing.padding import DynamicPadding, ElasticPadding, fitting
 
 US, MS = 1000, 1_000_000
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.literature.sharing.fission import Arrival, Task, serve
-from socsched.literature.sharing.networks import NETWORKS
-from socsched.literature.sharing.planaria import Planaria, need
-from socsched.literature.sharing.prema import Fcfs, Prema
-from socsched.literature.sharing.subarrays import Layer, Npu, Table, Tiles, run_undivided, table, tiles
+from socsched_literature.sharing.fission import Arrival, Task, serve
+from socsched_literature.sharing.networks import NETWORKS
+from socsched_literature.sharing.planaria import Planaria, need
+from socsched_literature.sharing.prema import Fcfs, Prema
+from socsched_literature.sharing.subarrays import Layer, Npu, Table, Tiles, run_undivided, table, tiles
 
 NPU = Npu()
 SMALL = Npu(subarrays=4)

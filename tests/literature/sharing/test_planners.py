@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.errors import UsageError
-from socsched.literature.sharing import gpulet, mig_serving, nexus
-from socsched.literature.sharing.compare import Scenario, System, capacity, trial, with_guests
-from socsched.literature.sharing.deployment import Demand, Deployment, Part
-from socsched.literature.sharing.interference import LinearInterference, NoInterference, Running
-from socsched.literature.sharing.mechanisms import mechanism
-from socsched.literature.sharing.mig import geometry
-from socsched.literature.sharing.mig_search import Search, search
-from socsched.literature.sharing.profile import Profile, Sample
-from socsched.literature.sharing.published import read_profiles
-from socsched.literature.sharing.transition import lay_out, transition
-from socsched.literature.sharing.workload import SECOND
+from socsched_literature.sharing import gpulet, mig_serving, nexus
+from socsched_literature.sharing.compare import Scenario, System, capacity, trial, with_guests
+from socsched_literature.sharing.deployment import Demand, Deployment, Part
+from socsched_literature.sharing.interference import LinearInterference, NoInterference, Running
+from socsched_literature.sharing.mechanisms import mechanism
+from socsched_literature.sharing.mig import geometry
+from socsched_literature.sharing.mig_search import Search, search
+from socsched_literature.sharing.profile import Profile, Sample
+from socsched_literature.sharing.published import read_profiles
+from socsched_literature.sharing.transition import lay_out, transition
+from socsched_literature.sharing.workload import SECOND
 
 MS = 1_000_000
 NO_SLACK = nexus.Options(slack=1.0)

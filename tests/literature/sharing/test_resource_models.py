@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from socsched.errors import InputError, UsageError
-from socsched.literature.sharing.interference import LinearInterference, NoInterference, Running
-from socsched.literature.sharing.mechanisms import MECHANISMS, mechanism
-from socsched.literature.sharing.mig import Placed, geometry, layouts, partitions, place
-from socsched.literature.sharing.profile import Profile, Sample, ShareLaw
-from socsched.literature.sharing.published import OBJECTIVES_MS, read_constants, read_profiles
+from socsched_literature.sharing.interference import LinearInterference, NoInterference, Running
+from socsched_literature.sharing.mechanisms import MECHANISMS, mechanism
+from socsched_literature.sharing.mig import Placed, geometry, layouts, partitions, place
+from socsched_literature.sharing.profile import Profile, Sample, ShareLaw
+from socsched_literature.sharing.published import OBJECTIVES_MS, read_constants, read_profiles
 
 MS = 1_000_000
 

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import pytest
 
 from socsched.cli.root import run
-from socsched.literature.studies import acceptance, mixed_criticality
-from socsched.literature.studies.acceptance import Panel, uunifast
+from socsched_literature.studies import acceptance, mixed_criticality
+from socsched_literature.studies.acceptance import Panel, uunifast
 
 DOMINATED = {
     "One processor, 10 tasks, D = T": [

@@ -12,9 +12,6 @@ import pytest
 
 from socsched.cli.root import run as command_line
 from socsched.errors import UsageError
-from socsched.literature.studies import learning
-from socsched.literature.studies.environment import Costs, Environment, rollout
-from socsched.literature.studies.variation import vary_plan
 from socsched.planning.io import save
 from socsched.planning.plan import Level, Plan
 from socsched.sim import policies
@@ -22,6 +19,9 @@ from socsched.sim.engine import SimulationRun, run
 from socsched.sim.policies import Policy, ReadyJob, Term, adaptive
 from socsched.sim.policies.controllers import View
 from socsched.sim.policies.slack_stealing import SlackStealer
+from socsched_literature.studies import learning
+from socsched_literature.studies.environment import Costs, Environment, rollout
+from socsched_literature.studies.variation import vary_plan
 from tests.sim.builders import MS, engine, plan, sensor, task
 
 

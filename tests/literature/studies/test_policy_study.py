@@ -11,11 +11,11 @@ import pytest
 
 from socsched.cli.root import run as command_line
 from socsched.errors import UsageError
-from socsched.literature.studies import multiprogram, policies, policy_report, variation
-from socsched.literature.studies.saved import save_study
 from socsched.planning.io import save
 from socsched.planning.plan import Plan
 from socsched.trace.summary import Histogram
+from socsched_literature.studies import multiprogram, policies, policy_report, variation
+from socsched_literature.studies.saved import save_study
 from tests.sim.builders import MS, chain, engine, plan, sensor, task
 
 

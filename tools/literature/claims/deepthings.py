@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from socsched.literature.planners.deepthings import deal_tiles, work_sharing, work_stealing
+from socsched_literature.planners.deepthings import deal_tiles, work_sharing, work_stealing
 from tools.literature.claims._networks import pipeline
 from tools.literature.claims._runs import planned
 from tools.literature.claims.claim import Claim

@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-from socsched.literature.sharing.deployment import Demand, Deployment, Part, Served
-from socsched.literature.sharing.gslice import Gslice, Options
-from socsched.literature.sharing.interference import Interference
-from socsched.literature.sharing.mechanisms import mechanism
-from socsched.literature.sharing.profile import ShareLaw
-from socsched.literature.sharing.published import read_constants, read_profiles
-from socsched.literature.sharing.serving import Simulation, whole
-from socsched.literature.sharing.workload import SECOND, requests
+from socsched_literature.sharing.deployment import Demand, Deployment, Part, Served
+from socsched_literature.sharing.gslice import Gslice, Options
+from socsched_literature.sharing.interference import Interference
+from socsched_literature.sharing.mechanisms import mechanism
+from socsched_literature.sharing.profile import ShareLaw
+from socsched_literature.sharing.published import read_constants, read_profiles
+from socsched_literature.sharing.serving import Simulation, whole
+from socsched_literature.sharing.workload import SECOND, requests
 from tools.literature.claims._published import data
 from tools.literature.claims.claim import Claim
 

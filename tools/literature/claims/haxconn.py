@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from socsched.literature.mapping.search import solve
+from socsched_literature.mapping.search import solve
 from tools.literature.claims._networks import pipeline
 from tools.literature.claims._runs import XAVIER, chains_ms, planned
 from tools.literature.claims.claim import Claim

@@ -8,11 +8,11 @@ from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.platform import Platform
 from socsched.graph.taskgraph import task_graph
-from socsched.literature.planners.interference import measure_slowdown, train
 from socsched.models.work import stage_work
 from socsched.planning.planners import planner
 from socsched.planning.planners.propose import make_plan
 from socsched.planning.workload import Workload
+from socsched_literature.planners.interference import measure_slowdown, train
 from tools.literature.claims._networks import pipeline
 from tools.literature.claims._runs import XAVIER, chains_ms
 from tools.literature.claims.claim import Claim

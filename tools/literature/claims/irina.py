@@ -6,9 +6,9 @@ from dataclasses import replace
 from random import Random
 
 from socsched.faults.model import Burst, Faults
-from socsched.literature.studies.multiprogram import interval
 from socsched.planning.plan import Plan, PlannedSensor
 from socsched.sim.engine import run
+from socsched_literature.studies.multiprogram import interval
 from tools.literature.claims._plans import SECOND, engine, kernels, plan, task
 from tools.literature.claims.claim import Claim
 

@@ -9,12 +9,12 @@ import time
 from collections import Counter
 from statistics import fmean
 
-from socsched.literature.sharing import mig_serving
-from socsched.literature.sharing.deployment import Demand
-from socsched.literature.sharing.mig_search import search
-from socsched.literature.sharing.profile import Profile, ShareLaw
-from socsched.literature.sharing.published import read_profiles
-from socsched.literature.sharing.transition import lay_out, transition
+from socsched_literature.sharing import mig_serving
+from socsched_literature.sharing.deployment import Demand
+from socsched_literature.sharing.mig_search import search
+from socsched_literature.sharing.profile import Profile, ShareLaw
+from socsched_literature.sharing.published import read_profiles
+from socsched_literature.sharing.transition import lay_out, transition
 from tools.literature.claims._published import data
 from tools.literature.claims.claim import Claim
 

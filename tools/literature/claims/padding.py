@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from statistics import fmean, geometric_mean
 
-from socsched.literature.sharing.corun import Client, CoRun, Policy, corun
-from socsched.literature.sharing.kernel_traces import UNITS, read_client
-from socsched.literature.sharing.orion import Exclusive, Nobody, Orion, Streams
-from socsched.literature.sharing.padding import DynamicPadding, ElasticPadding
+from socsched_literature.sharing.corun import Client, CoRun, Policy, corun
+from socsched_literature.sharing.kernel_traces import UNITS, read_client
+from socsched_literature.sharing.orion import Exclusive, Nobody, Orion, Streams
+from socsched_literature.sharing.padding import DynamicPadding, ElasticPadding
 from tools.literature.claims._published import data
 from tools.literature.claims.claim import Claim
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 import random
 from statistics import geometric_mean
 
-from socsched.literature.sharing.fission import Arrival, Scheduler, serve
-from socsched.literature.sharing.networks import NETWORKS
-from socsched.literature.sharing.planaria import Planaria
-from socsched.literature.sharing.prema import Fcfs, Prema
-from socsched.literature.sharing.subarrays import Npu, table
+from socsched_literature.sharing.fission import Arrival, Scheduler, serve
+from socsched_literature.sharing.networks import NETWORKS
+from socsched_literature.sharing.planaria import Planaria
+from socsched_literature.sharing.prema import Fcfs, Prema
+from socsched_literature.sharing.subarrays import Npu, table
 from tools.literature.claims.claim import Claim
 
 SYSTEM, PAPER = "Planaria", "Ghodrati et al., MICRO 2020"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from random import Random
 
-from socsched.literature.studies.multiprogram import antt, fairness, interval, stp
 from socsched.planning.plan import Plan
+from socsched_literature.studies.multiprogram import antt, fairness, interval, stp
 from tools.literature.claims._plans import NETWORKS, engine, kernels, mean_responses, plan, simulate, task
 from tools.literature.claims.claim import Claim
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from socsched.literature.studies.multiprogram import interval
-from socsched.literature.xauto import Node, schedule
 from socsched.planning.plan import ExecutionTimes, Plan, PlannedSensor
+from socsched_literature.studies.multiprogram import interval
+from socsched_literature.xauto import Node, schedule
 from tools.literature.claims._plans import engine, plan, simulate, tail, task
 from tools.literature.claims.claim import Claim
 

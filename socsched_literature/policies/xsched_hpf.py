@@ -1,0 +1,14 @@
+"""XSched's highest priority first: fixed priorities as planned, preemption at a level (XSched, OSDI 2025)."""
+
+from __future__ import annotations
+
+from socsched.sim.policies.terms import Policy, Term
+from socsched_literature.policies import xsched
+
+
+def make(*, level: int = 0, threshold: int = 8) -> Policy:
+    """Return the policy at a level of preemption, 0 for the engine's native one (`xsched`)."""
+    return Policy("xsched-hpf", (Term.PRIORITY, Term.ACTIVATION), preemption=xsched.level(level, threshold))
+
+
+POLICY = make()

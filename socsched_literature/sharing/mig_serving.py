@@ -1,0 +1,245 @@
+"""MIG-Serving: partition reconfigurable GPUs and assign services to instances, using the fewest GPUs.
+
+Tan et al., "Serving DNN models with multi-instance GPUs: a case of the reconfigurable machine scheduling problem",
+arXiv 2109.11067.  A configuration of a GPU is a legal partition and a service for each instance; its utility for a
+service is the fraction of the required rate it provides.  The fast algorithm (section 5.2) adds the configuration with
+the best score, sum (1 - c) u over services with c the completed fraction, until everything is completed.
+
+Details follow the abstract and reimplementations, as the full text was not available.  Options for open points:
+utilities beyond the remaining need of a service do not count (`clip`); at most `mix` different services per GPU, one
+more once hardly anything is missing (`last_mile`), since large configuration sets would otherwise be too expensive to
+search.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, combinations_with_replacement, product
+from math import ceil, floor
+
+import numpy as np
+import numpy.typing as npt
+
+from socsched.errors import UsageError
+from socsched_literature.sharing.deployment import Demand, Deployment, Part, Served
+from socsched_literature.sharing.mig import geometry, partitions
+
+Config = tuple[tuple[str, str], ...]
+"""Instances of a GPU as (profile, service), sorted; unneeded instances are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`mix` services per GPU, one more once less than `last_mile` of a GPU's worth is missing; `clip` utilities."""
+
+    mix: int = 3
+    last_mile: float = 0.5
+    clip: bool = True
+    slack: float = 1.1
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Services with rates on GPUs of a geometry; `batch` and `throughput` of an instance by (profile, service)."""
+
+    gpu: str
+    demands: tuple[Demand, ...]
+    options: Options = field(default_factory=Options)
+    throughput: Mapping[tuple[str, str], float] = field(default_factory=dict, repr=False)
+    batch: Mapping[tuple[str, str], int] = field(default_factory=dict, repr=False)
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """Return the names of the services."""
+        return tuple(one.profile.name for one in self.demands)
+
+    def utility(self, config: Config) -> tuple[float, ...]:
+        """Return by service the fraction of its rate provided by a GPU with this configuration."""
+        gained = Counter[str]()
+        for profile, service in config:
+            gained[service] += self.throughput[profile, service]  # type: ignore[assignment]
+        return tuple(gained[one.profile.name] / one.rate for one in self.demands)
+
+    def completed(self, configs: Sequence[Config]) -> tuple[float, ...]:
+        """Return by service the fraction of its rate provided by these GPUs."""
+        total = [0.0] * len(self.demands)
+        for config in configs:
+            total = [a + b for a, b in zip(total, self.utility(config), strict=True)]
+        return tuple(total)
+
+
+def share_of(gpu: str, profile: str) -> int:
+    """Return an instance's percentage of a GPU's compute, rounded down so that legal layouts never exceed 100."""
+    cut = geometry(gpu)
+    return floor(100 * cut.profile(profile).compute / cut.compute)
+
+
+def problem(gpu: str, demands: Sequence[Demand], options: Options = Options()) -> Problem:
+    """Return the problem; UsageError if a service is in time on no instance at all."""
+    throughput: dict[tuple[str, str], float] = {}
+    batch: dict[tuple[str, str], int] = {}
+    for one in demands:
+        for profile in geometry(gpu).profiles:
+            key = (profile.name, one.profile.name)
+            batch[key], throughput[key] = one.profile.saturated(share_of(gpu, profile.name), options.slack)
+        if not any(throughput[profile.name, one.profile.name] for profile in geometry(gpu).profiles):
+            raise UsageError(f"{one.profile.name} meets its objective on no part of a {gpu}")
+    return Problem(gpu, tuple(demands), options, throughput, batch)
+
+
+def configurations(given: Problem, mix: int) -> list[Config]:
+    """Return every configuration of a GPU with at most `mix` services, each instance with a service it can run."""
+    found: dict[Config, None] = {}
+    for count in range(1, mix + 1):
+        for services in combinations(given.services, count):
+            for partition in partitions(given.gpu):
+                sizes = sorted(Counter(partition).items())
+                ways = [_assigned(given, profile, number, services) for profile, number in sizes]
+                for way in product(*ways):
+                    config = tuple(sorted(pair for part in way for pair in part))
+                    if len({service for _, service in config}) == count:
+                        found[config] = None
+    return list(found)
+
+
+def _assigned(given: Problem, profile: str, number: int, services: tuple[str, ...]) -> list[Config]:
+    able = [service for service in services if given.throughput[profile, service] > 0]
+    if not able:
+        return [()]
+    return [tuple((profile, one) for one in chosen) for chosen in combinations_with_replacement(able, number)]
+
+
+def score(utility: Sequence[float], completed: Sequence[float], clip: bool) -> float:
+    """Return the score of a configuration: sum (1 - c) u, with `clip` counting no u beyond the missing fraction."""
+    total = 0.0
+    for u, c in zip(utility, completed, strict=True):
+        missing = max(0.0, 1.0 - c)
+        total += missing * (min(u, missing) if clip else u)
+    return total
+
+
+def is_complete(completed: Sequence[float]) -> bool:
+    """Return whether every service has its full rate."""
+    return all(c >= 1 - 1e-9 for c in completed)
+
+
+class Choices:
+    """The configurations of a problem with their utilities, ranked by the remaining need."""
+
+    def __init__(self, given: Problem) -> None:
+        self.given = given
+        services = len(given.services)
+        self._usual = _Table(given, configurations(given, min(given.options.mix, services)))
+        self._last = _Table(given, configurations(given, min(given.options.mix + 1, services)))
+        self._whole = float(self._usual.utilities.sum(axis=1).max())
+
+    def ranked(self, completed: Sequence[float], first: int = 1) -> list[tuple[Config, tuple[float, ...]]]:
+        """Return the `first` best configurations, fewest instances first among equals."""
+        missing = np.maximum(0.0, 1.0 - np.asarray(completed))
+        near = missing.sum() < self.given.options.last_mile * self._whole
+        return (self._last if near else self._usual).ranked(missing, first, self.given.options.clip)
+
+
+class _Table:
+    """Configurations, fewest instances first, each with a row of utilities."""
+
+    def __init__(self, given: Problem, configs: Sequence[Config]) -> None:
+        self.configs = sorted(configs, key=lambda config: (len(config), config))
+        self.rows = [given.utility(config) for config in self.configs]
+        self.utilities = np.array(self.rows)
+
+    def ranked(
+        self, missing: npt.NDArray[np.float64], first: int, clip: bool
+    ) -> list[tuple[Config, tuple[float, ...]]]:  # fmt: skip
+        """Return the best by `score`, rounded so that ties are identical on every machine."""
+        useful = np.minimum(self.utilities, missing) if clip else self.utilities
+        # Scale by the largest missing fraction: otherwise rounding would hide the last small remainder.
+        most = missing.max()
+        scores = np.round((useful / (most if clip else 1.0)) @ (missing / most), 10)
+        if first == 1:
+            best = [int(np.argmax(scores))]
+        else:
+            best = [int(i) for i in np.argsort(-scores, kind="stable")[:first]]
+        return [(self.configs[i], self.rows[i]) for i in best]
+
+
+def greedy(given: Problem, completed: Sequence[float] | None = None, choices: Choices | None = None) -> list[Config]:
+    """Return GPU configurations by the fast algorithm, in addition to the fractions already `completed`."""
+    choices = choices or Choices(given)
+    have = list(completed or [0.0] * len(given.demands))
+    chosen: list[Config] = []
+    while not is_complete(have):
+        config, utility = choices.ranked(have)[0]
+        chosen.append(config)
+        have = [a + b for a, b in zip(have, utility, strict=True)]
+    return trim(given, chosen)
+
+
+def trim(given: Problem, configs: Sequence[Config]) -> list[Config]:
+    """Return the configurations without unneeded instances and without GPUs left empty."""
+    kept = [list(config) for config in configs]
+    for config in sorted(kept, key=len):
+        for pair in sorted(config, key=lambda pair: given.throughput[pair]):
+            rest = [tuple(one) for one in kept if one is not config]
+            without = list(config)
+            without.remove(pair)
+            if is_complete(given.completed([*rest, tuple(without)])):
+                config.remove(pair)
+    return [tuple(config) for config in kept if config]
+
+
+def lower_bound(given: Problem) -> int:
+    """Return a lower bound on the number of GPUs: every service on its most efficient instance, without waste."""
+    cut = geometry(given.gpu)
+    needed = 0.0
+    for one in given.demands:
+        best = max(given.throughput[profile.name, one.profile.name] / profile.compute for profile in cut.profiles)
+        needed += one.rate / best / cut.compute
+    return ceil(needed - 1e-9)
+
+
+def static(given: Problem, partition: tuple[str, ...]) -> list[Config]:
+    """Return GPUs all cut as `partition`, each instance for the service most in need; UsageError if never enough.
+
+    With a single instance, the whole GPU, this is the static allocation of whole GPUs that MIG-Serving is compared
+    with.
+    """
+    have = Counter[str]()
+    rates = {one.profile.name: one.rate for one in given.demands}
+    for name in rates:
+        if not any(given.throughput[profile, name] for profile in partition):
+            raise UsageError(f"{name} meets its objective on no instance of {partition}")
+    chosen: list[Config] = []
+    while any(have[name] < rate * (1 - 1e-9) for name, rate in rates.items()):
+        config: list[tuple[str, str]] = []
+        for profile in partition:
+            able = [name for name in rates if given.throughput[profile, name] > 0 and have[name] < rates[name]]
+            if able:
+                name = max(able, key=lambda name: (1 - have[name] / rates[name], name))
+                have[name] += given.throughput[profile, name]  # type: ignore[assignment]
+                config.append((profile, name))
+        chosen.append(tuple(sorted(config)))
+    return chosen
+
+
+def deployment(given: Problem, configs: Sequence[Config]) -> Deployment:
+    """Return the parts to serve from; the rate of a service is divided among its instances by throughput."""
+    profiles = {one.profile.name: one.profile for one in given.demands}
+    rates = {one.profile.name: one.rate for one in given.demands}
+    whole = Counter[str]()
+    for profile, service in _pairs(configs):
+        whole[service] += given.throughput[profile, service]  # type: ignore[assignment]
+    parts = []
+    for device, config in enumerate(configs):
+        for pair in config:
+            rate = rates[pair[1]] * given.throughput[pair] / whole[pair[1]]
+            served = Served(profiles[pair[1]], given.batch[pair], rate)
+            parts.append(Part(device, share_of(given.gpu, pair[0]), (served,)))
+    return Deployment(tuple(parts))
+
+
+def _pairs(configs: Sequence[Config]) -> Iterator[tuple[str, str]]:
+    for config in configs:
+        yield from config

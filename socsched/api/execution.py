@@ -145,17 +145,17 @@ def list_inputs(given: Path | None) -> list[Path] | None:
 
 
 def scans_or_street(given: Path | None, folder: Path, frames: int, seed: int) -> list[Path]:
-    """Return the scan files of `given`, or write `frames` synthetic ones (a drive down a street) to `folder`/scans."""
+    """Return the scan files of `given`, or write `frames` shipped ones to `folder`/scans; `seed` chooses the first."""
     from socsched.models.pointpillars.scan import list_scans, write_bin
-    from socsched.models.pointpillars.scene import sequence
+    from socsched.models.street import scan
 
     if given is not None:
         return list(list_scans(given))
     target = folder / "scans"
     target.mkdir(parents=True, exist_ok=True)
     files = [target / f"{number:06d}.bin" for number in range(frames)]
-    for file, (_, points) in zip(files, sequence(seed, frames), strict=True):
-        write_bin(file, points)
+    for number, file in enumerate(files, seed):
+        write_bin(file, scan(number))
     return files
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from socsched.trace.trace import Trace
@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 def draw(trace: Trace, files: Sequence[Path], target: Path, street: int | None) -> None:
     """Draw the first frame with detected boxes, as a range image and from above, with the true boxes where known.
 
-    `street`: seed of the synthetic street that the scans show, None for other scans.
+    `street`: the shipped scan that is the first of `files`, None for other scans.
     """
     import tempfile
 
     import numpy as np
 
     from socsched.models.pointpillars.scan import read_scan
+    from socsched.models.street import boxes as boxes_in
     from socsched.reporting.pictures import draw as birdseye
     from socsched.reporting.pictures import draw_range, stack
 
@@ -31,18 +32,8 @@ def draw(trace: Trace, files: Sequence[Path], target: Path, street: int | None) 
     points = np.asarray(read_scan(files[numbers[name]], None))
     boxes = np.array([entry["box"] for entry in detections])
     labels, scores = ([entry[key] for entry in detections] for key in ("label", "score"))
-    truth = _truth(street, numbers[name]) if street is not None else None
+    truth = boxes_in(street + numbers[name]) if street is not None else None
     with tempfile.TemporaryDirectory() as scratch:
         above = birdseye(points, boxes, labels, scores, truth, Path(scratch) / "above.png", f"{name}, frame {frame}")
         ahead = draw_range(points, boxes, labels, scores, truth, Path(scratch) / "ahead.png")
         stack(ahead, above, target)
-
-
-def _truth(street: int, number: int) -> Any:
-    """Return the boxes of the road users the LiDAR can see in scan `number` of a synthetic street."""
-    from itertools import islice
-
-    from socsched.models.pointpillars.scene import sequence, visible
-
-    scene, points = next(islice(sequence(street, number + 1), number, None))
-    return scene.boxes[visible(scene, points)]

@@ -140,7 +140,7 @@ def mcap(folder: Path, file: Path, sources: Sources) -> None:
 def _shown(plan: Plan, trace: Trace, sources: Sources) -> tuple[dict[str, FrameSource], dict[str, str]]:
     """Return the sources of a run's frames by sensor, and the stage behind each kind of detections.
 
-    Frames are those of the files given, or the synthetic scenes of the run's seed; none for a simulation.
+    Frames are those of the files given, or the shipped scans, from the run's seed on; none for a simulation.
     """
     from socsched.descriptor.catalog import get_pipeline
     from socsched.models.registry import bindings

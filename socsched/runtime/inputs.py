@@ -1,4 +1,4 @@
-"""Sources of a run's frames: files in turn, a synthetic street scene, seeded camera images, or no data.
+"""Sources of a run's frames: files in turn, shipped scans of a synthetic street, seeded camera images, or no data.
 
 A source returns frame k as arrays by port name, or the reason it is unusable.  Frames are read ahead of their release,
 so that reading is not part of a response time.  If more frames than files are wanted, the files repeat; a run without
@@ -7,10 +7,9 @@ a number of frames ends with the last file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
@@ -19,36 +18,32 @@ from socsched.runtime.frames import Frame, FrameSource
 from socsched.runtime.input_files import MCAP, POINTS, InputFiles, of_files, require_used
 
 ALL_ROUND = frozenset(("centerpoint.voxelise",))
-"""Models that get the synthetic LiDAR's full 360 degrees; others get a front camera's field of view."""
-SCENES = 32
-"""Synthetic scenes kept in memory; longer runs repeat them."""
+"""Models that get as many points as a full turn has; others get a front camera's field of view."""
 _IMAGES = 4
 
 
 @dataclass(slots=True)
 class Scenes:
-    """A drive through the synthetic street, one scene per 100 ms; scenes are generated in turn and cached."""
+    """The shipped drive down a synthetic street, one scan per 100 ms, over and over; `seed` chooses the first scan."""
 
     seed: int
     all_round: bool = False
     count: int = 0
     made: list[Frame] = field(default_factory=list)
-    drive: Iterator[Any] | None = None
 
     def frame(self, number: int) -> Frame:
-        """Return the points of scene `number` modulo `SCENES`, as seen by the rotating-LiDAR model."""
-        self.preload(number % SCENES + 1)
-        return self.made[number % SCENES]
+        """Return the points of scene `number`, modulo the number of scans."""
+        from socsched.models.street import SCANS
+
+        self.preload(number % SCANS + 1)
+        return self.made[number % SCANS]
 
     def preload(self, frames: int) -> None:
-        """Generate the first `frames` scenes, at most `SCENES`."""
-        from socsched.models.lidar.sensor import KITTI_CAMERA
-        from socsched.models.pointpillars.scene import sequence
+        """Read the first `frames` scenes, at most all."""
+        from socsched.models import street
 
-        if self.drive is None:
-            self.drive = sequence(self.seed, SCENES, camera=None if self.all_round else KITTI_CAMERA)
-        while len(self.made) < min(frames, SCENES):
-            _, points = next(self.drive)
+        while len(self.made) < min(frames, street.SCANS):
+            points = street.scan(self.seed + len(self.made), self.all_round)
             self.made.append(Frame({"points": points}, f"scene {len(self.made)}"))
 
     def warm(self) -> Frame:

@@ -113,8 +113,8 @@ def test_the_boxes_of_the_demo_are_on_the_cars(demo: Path) -> None:
     import numpy as np
 
     from socsched.models.pointpillars.nms import footprints, iou
-    from socsched.models.pointpillars.scene import look_at, make_scene
-    from socsched.models.pointpillars.truth import truths_of
+    from tools.train.precision import truths_of
+    from tools.train.streets import look_at, make_scene
 
     frames = [json.loads(line) for line in (demo / "measured" / "frames.jsonl").read_text().splitlines()]
     first = next(frame for frame in frames if frame["input"] == "000000.bin")

@@ -53,9 +53,9 @@ def test_a_simulation_whose_every_frame_was_skipped_fails(
 def test_a_scan_of_other_columns_gives_the_same_boxes_or_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], checkout: Path
 ) -> None:
-    from socsched.models.pointpillars.scene import sequence
+    from socsched.models.street import scan
 
-    _, points = next(iter(sequence(7, 1)))
+    points = scan(7)
     ring = np.random.default_rng(1).integers(0, 64, (len(points), 1)).astype(np.float32)
     write_bin(tmp_path / "four.bin", points)
     write_bin(tmp_path / "five.bin", np.hstack([points, ring]))

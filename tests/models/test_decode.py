@@ -12,10 +12,10 @@ from socsched.models.pointpillars.anchors import anchors_at, map_shape
 from socsched.models.pointpillars.decode import Settings, decode, detect
 from socsched.models.pointpillars.grid import KITTI, Grid
 from socsched.models.pointpillars.nms import footprints, iou
-from socsched.models.pointpillars.scene import look_at, make_scene
-from socsched.models.pointpillars.truth import truths_of
 from socsched.models.registry import get_model
 from socsched.models.weights import load_weights
+from tools.train.precision import truths_of
+from tools.train.streets import look_at, make_scene
 
 SMALL = Grid((0.0, -1.6, -3.0), (3.2, 1.6, 1.0))  # 10 x 10 cells of the head's maps, 600 anchors
 

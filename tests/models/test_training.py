@@ -11,10 +11,10 @@ torch = pytest.importorskip("torch", reason="training needs PyTorch: .venv/bin/p
 from socsched.models.pointpillars.anchors import PER_CELL  # noqa: E402
 from socsched.models.pointpillars.decode import Settings, detect  # noqa: E402
 from socsched.models.pointpillars.nms import footprints, iou  # noqa: E402
-from socsched.models.pointpillars.scene import _inside  # noqa: E402
 from socsched.models.pointpillars.voxelise import voxelise  # noqa: E402
 from tools.train import training as pt  # noqa: E402
 from tools.train.pointpillars import example  # noqa: E402
+from tools.train.streets import _inside  # noqa: E402
 
 
 @pytest.fixture(scope="module")

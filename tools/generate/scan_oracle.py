@@ -149,7 +149,7 @@ def int8_network() -> tuple[onnx.ModelProto, Array]:
 
 def inputs() -> dict[str, bytes]:
     """Return the files oracles are computed from: scans of the scene generator, labels, the int8 network, its input."""
-    from socsched.models.pointpillars.scene import look_at, make_scene
+    from tools.train.streets import look_at, make_scene
 
     files = {f"{seed:06d}.xz": pack(look_at(make_scene(seed), seed).points) for seed in SEEDS}
     calibration, text = labels()

@@ -29,21 +29,25 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.anchors import CLASSES
 from socsched.models.pointpillars.decode import Detections, detect
-from socsched.models.pointpillars.precision import THRESHOLDS, Judged, Question, average_precision, recall
 from socsched.models.pointpillars.scan import read_scan
-from socsched.models.pointpillars.scene import look_at, make_scene
-from socsched.models.pointpillars.truth import (
-    LEVELS,
-    Calibration,
-    Truth,
-    calibration_of,
-    read_calibration,
-    read_labels,
-    truths_of,
-)
 from socsched.models.pointpillars.voxelise import voxelise
 from socsched.models.weights import load_weights
 from socsched.runtime.functional import as_simulated
+from tools.train.precision import (
+    LEVELS,
+    THRESHOLDS,
+    Calibration,
+    Judged,
+    Question,
+    Truth,
+    average_precision,
+    calibration_of,
+    read_calibration,
+    read_labels,
+    recall,
+    truths_of,
+)
+from tools.train.streets import look_at, make_scene
 
 Array = np.ndarray[Any, Any]
 STAGES = ("pfn", "scatter", "backbone", "head")

@@ -31,9 +31,9 @@ from socsched.descriptor.pipeline import Stage
 from socsched.errors import MachineError
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.decode import Detections, detect
-from socsched.models.pointpillars.precision import Judged
 from socsched.models.pointpillars.voxelise import voxelise
 from socsched.runtime.backends.vendor_sim import Simulated
+from tools.train.precision import Judged
 from tools.train.quality import SCORE, figures, recorded, synthetic
 
 Array = np.ndarray[Any, Any]

@@ -10,20 +10,24 @@ import pytest
 from recorded import Recorded
 
 from socsched.errors import InputError
-from socsched.models.lidar import actors
-from socsched.models.lidar.ground import Street
-from socsched.models.pointpillars.precision import Judged, Question, average_precision, overlaps, recall
-from socsched.models.pointpillars.scene import RoadUser, Scene, Thing, look_at, make_scene
-from socsched.models.pointpillars.truth import (
+from tools.train import actors
+from tools.train.lidar import Street
+from tools.train.precision import (
+    Judged,
+    Question,
     Truth,
+    average_precision,
     calibration_of,
     image_boxes,
+    overlaps,
     read_calibration,
     read_labels,
+    recall,
     truths_of,
     write_calibration,
     write_labels,
 )
+from tools.train.streets import RoadUser, Scene, Thing, look_at, make_scene
 
 CAL = calibration_of()
 ALONG = -np.pi / 2

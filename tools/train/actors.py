@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from socsched.models.lidar.solids import Cylinder, Ellipsoid, Frame, Material, Solid
+from tools.train.lidar import Cylinder, Ellipsoid, Frame, Material, Solid
 
 GLASS = Material(0.12, loss=0.6)
 RUBBER = Material(0.06, loss=0.2)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from socsched.planning.simulation_feedback import Observed
 
 
-EVALUATIONS = 6144
+EVALUATIONS = 768
 """Default budget of the longest search."""
 LEAST, FACTOR = 12, 8
 """The least budget of searches, and the ratio of one to the next in their series."""

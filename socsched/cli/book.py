@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from socsched.api.planning import EVALUATIONS, LEAST
+from socsched.api.planning import LEAST
 from socsched.cli.names import ENGINE
 from socsched.cli.options import (
     Number,
@@ -24,6 +24,9 @@ from socsched.cli.options import (
 
 if TYPE_CHECKING:
     from socsched.modebook.document import BookDocument
+
+CELL = 6144
+"""Default budget of the search of one cell."""
 
 
 @click.command("book", short_help="Plan every power mode, thermal state, lost unit and condition.")
@@ -53,7 +56,7 @@ if TYPE_CHECKING:
 @click.option(
     "--evaluations",
     type=click.IntRange(LEAST),
-    default=EVALUATIONS,
+    default=CELL,
     show_default=True,
     help="Budget of the search of one cell, in mappings analysed.",
 )
@@ -62,7 +65,7 @@ if TYPE_CHECKING:
     type=Number(0.1),
     help="Guard rail in seconds on the search of one cell; a plan that it cut off says so.  [default: none]",
 )
-@click.option("--workers", type=click.IntRange(LEAST), help="Number of cores to use; default: all.")
+@click.option("--workers", type=click.IntRange(1), help="Number of cores to use; default: all.")
 @click.option(
     "-o",
     "--output",

@@ -59,6 +59,17 @@ class _Choice:
 def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
     """Set deadlines and priorities and run the analysis; `thorough` spends more steps on tight EDF deadlines."""
     workload = deployment.workload
+    places = tuple((task.lanes, task.wcet_ns) for task in deployment.tasks)
+    key = (workload.key(), tuple(deployment.mapping.values()), places, thorough)
+    found = workload.results.once(key, lambda: _assess(deployment, thorough))
+    if workload.observed is NOTHING:
+        return found
+    seen = expected_latencies(workload.graph, found.tasks, workload.observed)
+    return replace(found, chains=tuple(replace(chain, expected_ns=seen[chain.name]) for chain in found.chains))
+
+
+def _assess(deployment: Deployment, thorough: bool) -> Assessment:
+    workload = deployment.workload
     graph, tasks = workload.graph, deployment.tasks
     rt = convert(tasks, workload.engines(), workload.sensors())
     needs = requirements(graph.pipeline, tasks)
@@ -80,9 +91,6 @@ def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
         for task in tasks
     )
     chains, ages = _chains(graph, tasks, responses, workload.policy)
-    if workload.observed is not NOTHING:
-        seen = expected_latencies(graph, tasks, workload.observed)
-        chains = tuple(replace(chain, expected_ns=seen[chain.name]) for chain in chains)
     return Assessment(tasks, responses, chains, ages, choice.overload)
 
 

@@ -10,11 +10,11 @@ import math
 from collections.abc import Mapping
 
 from socsched.cost.cost import Cost
-from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.clock import NO_CLOCK, THOROUGH, Clock, count
 from socsched.planning.costs_in_doubt import interval_ns, rescale_cost
 from socsched.planning.evidence import Condition
 from socsched.planning.infeasible_subset import Judge
-from socsched.planning.plan import Plan
+from socsched.planning.plan import Plan, Violation
 from socsched.planning.workload import Unconnectable, Workload
 
 FEASIBLE, UNPROVED = "feasible", "not proved"
@@ -74,9 +74,17 @@ def is_feasible(workload: Workload, mapping: Mapping[str, Cost], judge: Judge) -
             candidate = judge(workload, mapping, thorough)
             if not candidate.violations and all(chain.bound_ns is not None for chain in candidate.assessment.chains):
                 return True
+            if any(map(_whatever_the_analysis, candidate.violations)):
+                count(0 if thorough else THOROUGH)  # the budget does not depend on what is left out
+                return False
     except Unconnectable:
         pass
     return False
+
+
+def _whatever_the_analysis(violation: Violation) -> bool:
+    """Return whether a requirement is violated by the mapping itself, whatever bounds an analysis finds."""
+    return violation.unit in ("ns/s", "mW", "B/s", "B", "jobs") or violation.requirement == "accuracy loss"
 
 
 def upper(plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge) -> str | None:

@@ -12,6 +12,7 @@ from socsched.descriptor.platform import Platform, PowerMode
 from socsched.planning.cutting.divisible import Apart
 from socsched.planning.cutting.search import Divided
 from socsched.planning.cutting.work import Sliced
+from socsched.planning.workload import Results
 
 if TYPE_CHECKING:
     from socsched.cost.profile import Profile
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 class Known:
     """Costs, and networks in units, of one pipeline on one platform; computed once for each mode.
 
-    `apart`: stages as networks in units, without costs; `adjust`: changes every cost (`CostModel`).
+    `apart`: stages as networks in units, without costs; `adjust`: changes every cost (`CostModel`);
+    `results`: analyses of mappings.
     """
 
     platform: Platform
@@ -31,6 +33,7 @@ class Known:
     _divided: dict[str, Divided] = field(default_factory=dict)
     apart: dict[str, Apart | None] = field(default_factory=dict)
     adjust: Callable[[Cost], Cost] | None = None
+    results: Results = field(default_factory=Results)
 
     def __post_init__(self) -> None:
         """Let parts of a network share the analysis of the whole."""

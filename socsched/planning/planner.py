@@ -144,7 +144,7 @@ def draft_plan(
         model = known.model(option)
         left = 1 if solver == "restarts" else len(usable) - number
         mine = clock.part((1.0 if solver == "restarts" else PROVING if proving else SEARCH) / left)
-        workload = Workload.of(graph, model, policy, observed, limits)
+        workload = Workload.of(graph, model, policy, observed, limits, known.results)
         solution = solve(workload, goals, budget, mine.part(0.5) if cuts or proving else mine)
         cutter = cutter_of(pipeline, workload, goals, known.divided(option), mine, known.apart) if cuts else None
         if solver == "restarts":

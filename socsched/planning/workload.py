@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from socsched.cost.contention import ContentionModel, contention_model
 from socsched.cost.conversion import Hop, conversion_cost, converter, matching, visible_ns
@@ -17,6 +18,7 @@ from socsched.planning.engine_levels import levels
 from socsched.planning.plan import PlannedEngine, PlannedSensor, Task
 from socsched.planning.simulation_feedback import NOTHING, Observed
 
+T = TypeVar("T")
 Mapping_ = Mapping[str, Cost]
 """Stage -> the cost (engine, precision, share) chosen for it."""
 
@@ -36,12 +38,43 @@ class Limits:
 NO_LIMITS = Limits()
 
 
+MOST_RESULTS = 4096
+"""Analyses that are kept: about 200 MB."""
+
+
+@dataclass(slots=True)
+class Results:
+    """Analyses of mappings so far: searches with other budgets, or with observed times, come back to many of them."""
+
+    _graphs: dict[tuple[str, ...], list[TaskGraph]] = field(default_factory=dict)
+    _known: dict[Hashable, Any] = field(default_factory=dict)
+
+    def shared(self, graph: TaskGraph) -> TaskGraph:
+        """Return the first graph of a pipeline that equals this graph's."""
+        alike = self._graphs.setdefault(graph.order, [])
+        for other in alike:
+            if other.pipeline == graph.pipeline:
+                return other
+        alike.append(graph)
+        return graph
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return the analysis of this key, made if it is not known."""
+        if key in self._known:
+            known: T = self._known[key]
+            return known
+        made = make()
+        if len(self._known) < MOST_RESULTS:
+            self._known[key] = made
+        return made
+
+
 @dataclass(slots=True)
 class Workload:
     """The data that stay the same while mappings change: the graph, the cost model, and the edges between stages.
 
     `edges` lists (producer, consumer) stages; `observed`: times from a simulation; the remaining fields cache
-    results, `sizes` those of `planning.memory`.
+    results, `sizes` those of `planning.memory`, `results` those of `planning.assess`.
     """
 
     graph: TaskGraph
@@ -51,6 +84,8 @@ class Workload:
     observed: Observed = NOTHING
     limits: Limits = NO_LIMITS
     sizes: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    results: Results = field(default_factory=Results)
+    _shared: TaskGraph | None = None
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
     _conversions: dict[tuple[str, ...], Cost | None] = field(default_factory=dict)
     _outputs: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -60,14 +95,28 @@ class Workload:
 
     @staticmethod
     def of(
-        graph: TaskGraph, model: CostModel, policy: str, observed: Observed = NOTHING, limits: Limits = NO_LIMITS
+        graph: TaskGraph,
+        model: CostModel,
+        policy: str,
+        observed: Observed = NOTHING,
+        limits: Limits = NO_LIMITS,
+        results: Results | None = None,
     ) -> Workload:
-        """Return the workload of a graph under a cost model."""
-        return Workload(graph, model, policy, tuple(_edges(graph, model)), observed, limits)
+        """Return the workload of a graph under a cost model; `results`: of workloads with models of this platform."""
+        workload = Workload(graph, model, policy, tuple(_edges(graph, model)), observed, limits)
+        workload.results = workload.results if results is None else results
+        return workload
 
     def asking(self, graph: TaskGraph) -> Workload:
         """Return the same workload with another graph."""
-        return Workload.of(graph, self.model, self.policy, self.observed, self.limits)
+        return Workload.of(graph, self.model, self.policy, self.observed, self.limits, self.results)
+
+    def key(self) -> Hashable:
+        """Return what analyses depend on besides a deployment's tasks: equal for equal workloads that share results."""
+        if self._shared is None:
+            self._shared = self.results.shared(self.graph)
+        lanes = tuple((engine.lanes, engine.capacities) for engine in self.engines())
+        return id(self._shared), self.model.mode.name, self.policy, lanes
 
     def engines(self) -> tuple[PlannedEngine, ...]:
         """Return the powered engines as the plan shows them."""

@@ -102,19 +102,18 @@ class _Aligned:
 
 
 def _aligned_rival(system: System, path: Path, finish: Mapping[str, int], rival: Rival) -> _Aligned:
-    task = system.tasks[rival.name]
-    group = system.groups[rival.name]
-    one, full = system.single[rival.name], all(other.preemption == "full" for other in group)
-    hops = tuple(
-        (
-            index,
-            latest_release(system, task, [system.tasks[name]], path, True) if one or full else -NEVER,
-            ends(system, path, name, finish),
-        )
-        for index, name in enumerate(path.tasks)
-        if system.groups[name] is group and (one or system.tasks[name].lanes & task.lanes)
-    )
-    return _Aligned(rival, hops, not one, one and bool(task.segment))
+    key = rival.name, path
+    one = system.single[rival.name]
+    if key not in system.ahead:
+        task, group = system.tasks[rival.name], system.groups[rival.name]
+        full = all(other.preemption == "full" for other in group)
+        system.ahead[key] = [
+            (index, latest_release(system, task, [system.tasks[name]], path, True) if one or full else -NEVER, name)
+            for index, name in enumerate(path.tasks)
+            if system.groups[name] is group and (one or system.tasks[name].lanes & task.lanes)
+        ]
+    hops = tuple((index, latest, ends(system, path, name, finish)) for index, latest, name in system.ahead[key])
+    return _Aligned(rival, hops, not one, one and bool(system.tasks[rival.name].segment))
 
 
 def _aligned_jobs(rivals: Sequence[_Aligned], span: int) -> list[_Job]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import add
 
 from socsched.schedulability.tasks import Arrival, RtTask, components, single_resource
 
@@ -19,8 +20,9 @@ NEVER = -(1 << 62)
 class System:
     """Tasks with their resources, and the sources of every task; `deadlines` (ns) under EDF, None: fixed priorities.
 
-    `single`: whether the resource of a task is one processor, `single_resource`; `loads`: results of `_load` so far,
-    as windows of many paths meet the same rivals.
+    `single`: whether the resource of a task is one processor, `single_resource`; the rest keeps results: `loads` of
+    `_load`, as windows of many paths meet the same rivals, and what does not depend on finish times, which change from
+    one round of an iteration to the next: `paths` to a task, `views` of rivals, tasks that a rival goes `ahead` of.
     """
 
     tasks: Mapping[str, RtTask]
@@ -30,6 +32,9 @@ class System:
     sources: Mapping[str, str]
     later: Mapping[str, frozenset[str]]
     loads: dict[tuple[Rival, ...], dict[tuple[int, int], list[int]]] = field(default_factory=dict)
+    views: dict[tuple[Path, int], tuple[int, list[_View]]] = field(default_factory=dict)
+    paths: dict[str, list[Path]] = field(default_factory=dict)
+    ahead: dict[tuple[str, Path], list[tuple[int, int, str]]] = field(default_factory=dict)
 
     @staticmethod
     def of(tasks: Mapping[str, RtTask], deadlines: Mapping[str, int] | None) -> System:
@@ -122,39 +127,28 @@ class Window:
     aligned: list[Rival]
     loads: list[dict[tuple[int, int], list[int]]]
     _known: dict[int, list[int]] = field(default_factory=dict)
+    _blocked: dict[int, list[int]] = field(default_factory=dict)
+    _rest: int | None = None
 
     @staticmethod
     def of(system: System, path: Path, finish: Mapping[str, int], start: int = 0) -> Window | None:
         """Return the window of a path from its task `start` on, None if a rival has no bound."""
-        tasks = system.tasks
-        head, last = tasks[path.tasks[0]], tasks[path.tasks[-1]]
-        hops: dict[int, list[str]] = {}
-        for name in path.tasks[start:]:
-            hops.setdefault(id(system.groups[name]), []).append(name)
-        alone, run_of = path.source.jitter if path.late and not start else 0, _runs(system, path.tasks[start:])
+        key = path, start
+        if key not in system.views:
+            system.views[key] = _views(system, path, start)
+        alone, views = system.views[key]
         rivals: dict[str, list[Rival]] = {}
-        for names in hops.values():
-            group = system.groups[names[0]]
-            lanes = max(len(tasks[name].lanes) for name in names)
-            events = 1 if system.single[names[0]] else 2 * lanes
-            switch = max(task.switch for task in group)
-            alone += sum(tasks[name].wcet for name in names) + (len(names) - 1) * events * switch
-            for task in group:
-                if task.name not in finish:
-                    return None
-                same = system.sources[task.name] == system.sources[head.name] and task.period == head.period
-                fixed = same and (not task.sporadic or task.offset == head.offset)
-                loose = not fixed and (same or task.sporadic)
-                rival = _rival(system, task, path, names, run_of, finish, events * switch, fixed)
-                if rival.latest <= -rival.finish and not rival.blocks:
-                    continue  # its jobs have ended or yield
-                key = "" if fixed else f"task {task.name}" if loose else f"{system.sources[task.name]} {task.period}"
-                rivals.setdefault(key, []).append(rival)
+        for view in views:
+            end = finish.get(view.name)
+            if end is None:
+                return None
+            if view.latest > -end or view.blocks:  # else its jobs have ended or yield
+                rivals.setdefault(view.source, []).append(view.rival(system, path, finish))
         aligned = rivals.pop("", [])
         runs = 1 + max((run for rival in chain(aligned, *rivals.values()) for run, _, _ in rival.blocks), default=-1)
         foreign = [tuple(each) for each in rivals.values()]
         loads = [system.loads.setdefault(each, {}) for each in foreign]
-        origin = path.source.offset - last.offset if path.late else 0
+        origin = path.source.offset - system.tasks[path.tasks[-1]].offset if path.late else 0
         return Window(origin, path.later, alone, runs, foreign, aligned, loads)
 
     def end(self, limit: int) -> int | None:
@@ -175,29 +169,37 @@ class Window:
         Jobs of its own sources take `charged`, and those released within `span` may block it.
         """
         window = max(self.alone + charged, least)
+        blocking = self._blocking(span)
         for _ in range(STEPS):
             if window >= limit:
                 return None
-            longer = self.alone + charged + self._others(window, span)
+            longer = self.alone + charged + self._others(window, blocking)
             if longer <= window:
                 return window
             window = longer
         return None
 
-    def _others(self, window: int, span: int = 0) -> int:
+    def _blocking(self, span: int) -> list[int]:
+        """Return what jobs of the path's own sources released within a `span` block, for each set of runs."""
+        if span not in self._blocked:
+            self._blocked[span] = _at(self.aligned, span + self.later, min(self.runs, RUNS), False)
+        return self._blocked[span]
+
+    def _others(self, window: int, blocking: Sequence[int] = ()) -> int:
         """Return the most that other jobs can delay the path within a window: interference and blocking.
 
-        With a `span`, jobs of the path's own sources that are released within it only block.
+        Of the path's own sources, `blocking` counts in place of all jobs released within the window.
         """
         joint = min(self.runs, RUNS)
-        until = (span or window) + self.later
-        mine = _at(self.aligned, until, joint, not span)
-        best = _joined(self._foreign(window, joint), mine)
-        rest = 0
-        for run in range(joint, self.runs):
-            every = chain(self.aligned, *self.foreign)
-            rest += max((time for rival in every for number, time, _ in rival.blocks if number == run), default=0)
-        return best[-1] + rest
+        mine = blocking or _at(self.aligned, window + self.later, joint)
+        foreign = self._foreign(window, joint)
+        if self._rest is None:
+            every = [(number, time) for rival in chain(self.aligned, *self.foreign) for number, time, _ in rival.blocks]
+            runs = range(joint, self.runs)
+            self._rest = sum(max((time for number, time in every if number == run), default=0) for run in runs)
+        # only the set of all runs counts here
+        longest: int = max(map(add, reversed(foreign), mine))
+        return longest + self._rest
 
     def _foreign(self, window: int, joint: int) -> list[int]:
         """Return the most that sources of other phases delay the path, for each set of runs that they block."""
@@ -235,38 +237,84 @@ def _runs(system: System, path: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def _rival(
-    system: System,
-    task: RtTask,
-    path: Path,
-    names: Sequence[str],
-    run_of: Mapping[str, int],
-    finish: Mapping[str, int],
-    switch: int,
-    fixed: bool,
-) -> Rival:
-    """Return a task of a resource as the path's tasks `names` on it see it; `fixed`: its phase is the path's."""
-    group = system.groups[task.name]
+@dataclass(slots=True)
+class _View:
+    """A rival before finish times are known: fields as of `Rival`, blocks with the names of the tasks that they delay.
+
+    `source`: the group of sources of one phase that it belongs to, empty for the path's own.
+    """
+
+    name: str
+    source: str
+    wcet: int
+    switch: int
+    period: int
+    shift: int
+    latest: int
+    blocks: list[tuple[int, int, str]]
+    own: bool
+    first: int | None
+    _rivals: dict[tuple[int, ...], Rival] = field(default_factory=dict)
+
+    def rival(self, system: System, path: Path, finish: Mapping[str, int]) -> Rival:
+        """Return the rival with these finish times."""
+        begins = [-NEVER if self.source else ends(system, path, name, finish) for _, _, name in self.blocks]
+        key = (finish[self.name], *begins)
+        if key not in self._rivals:
+            blocks = tuple((run, time, begin) for (run, time, _), begin in zip(self.blocks, begins, strict=True))
+            ways = (self.wcet, self.switch, self.period, self.shift, key[0], self.latest)
+            self._rivals[key] = Rival(self.name, *ways, blocks, self.own, self.first)
+        return self._rivals[key]
+
+
+def _views(system: System, path: Path, start: int) -> tuple[int, list[_View]]:
+    """Return a path's own time (ns) from its task `start` on, and all tasks of the resources that it takes there."""
+    tasks = system.tasks
+    head = tasks[path.tasks[0]]
+    hops: dict[int, list[str]] = {}
+    for name in path.tasks[start:]:
+        hops.setdefault(id(system.groups[name]), []).append(name)
+    alone, run_of = path.source.jitter if path.late and not start else 0, _runs(system, path.tasks[start:])
+    found = []
+    for names in hops.values():
+        group = system.groups[names[0]]
+        lanes = max(len(tasks[name].lanes) for name in names)
+        events = 1 if system.single[names[0]] else 2 * lanes
+        switch = max(task.switch for task in group)
+        alone += sum(tasks[name].wcet for name in names) + (len(names) - 1) * events * switch
+        for task in group:
+            same = system.sources[task.name] == system.sources[head.name] and task.period == head.period
+            fixed = same and (not task.sporadic or task.offset == head.offset)
+            loose = not fixed and (same or task.sporadic)
+            key = "" if fixed else f"task {task.name}" if loose else f"{system.sources[task.name]} {task.period}"
+            found.append(_view(system, task, path, names, run_of, key, events * switch))
+    return alone, found
+
+
+def _view(
+    system: System, task: RtTask, path: Path, names: Sequence[str], run_of: Mapping[str, int], source: str, switch: int
+) -> _View:
+    """Return a task of a resource as the path's tasks `names` on it see it."""
+    group, fixed = system.groups[task.name], not source
     hops = [system.tasks[name] for name in names]
     one = system.single[task.name]
     near = hops if one else [hop for hop in hops if hop.lanes & task.lanes]
     ordered = one or all(other.preemption == "full" for other in group)
-    shift = task.offset - path.source.offset
     latest = latest_release(system, task, hops if one else near or hops, path, fixed) if ordered else -NEVER
-    blocks: dict[int, int] = {}
+    blocks: dict[int, str] = {}
     if one and task.segment:
         for hop in reversed([hop for hop in hops if hop.name in run_of]):
-            blocks[run_of[hop.name]] = ends(system, path, hop.name, finish) if fixed else -NEVER
+            blocks[run_of[hop.name]] = hop.name
     end = path.tasks[-1]
-    return Rival(
+    return _View(
         name=task.name,
+        source=source,
         wcet=task.wcet if near else 0,
         switch=switch,
         period=task.period,
-        shift=shift,
-        finish=finish[task.name],
+        shift=task.offset - path.source.offset,
         latest=latest,
-        blocks=tuple((run, task.segment + task.switch, begin) for run, begin in blocks.items()),
+        blocks=[(run, task.segment + task.switch, name) for run, name in blocks.items()],
         own=fixed and task.name in path.tasks,
         first=0 if fixed and (task.name == end or task.name in system.later[end]) else None,
     )

@@ -127,6 +127,12 @@ def bounds(response: Response) -> bool:
 
 def paths_to(system: System, name: str) -> list[Path]:
     """Return the paths from a source to a task, at most one more than `PATHS`."""
+    if name not in system.paths:
+        system.paths[name] = _paths_to(system, name)
+    return system.paths[name]
+
+
+def _paths_to(system: System, name: str) -> list[Path]:
     task = system.tasks[name]
     before = [other for other in task.after if other in system.tasks]
     arrivals = task.arrivals

@@ -24,7 +24,7 @@ from socsched.planning.cutting.segmentation import duration_ns, merge_neighbours
 from socsched.planning.mapping.mapper import Improved, Score, improve, transfer_ns
 from socsched.planning.simulation_feedback import NOTHING, Observed
 from socsched.planning.solution import Solution
-from socsched.planning.workload import NO_LIMITS, Limits, Unconnectable, Workload
+from socsched.planning.workload import NO_LIMITS, Limits, Results, Unconnectable, Workload
 from socsched.units import format_duration
 
 WORTH = 0.01
@@ -52,6 +52,7 @@ class Cutter:
     stages: dict[str, Divisible] = field(default_factory=dict)
     left: tuple[str, ...] = ()
     evaluated: int = 0
+    results: Results | None = None
     _workloads: dict[str, Workload] = field(default_factory=dict)
 
     def workload(self, cuts: Cuts) -> Workload:
@@ -60,7 +61,7 @@ class Cutter:
         if key not in self._workloads:
             parts = {name: self.stages[name].parts(legs) for name, legs in cuts.items()}
             graph = task_graph(cut_pipeline(self.pipeline, parts))
-            self._workloads[key] = Workload.of(graph, self.model, self.policy, self.observed, self.limits)
+            self._workloads[key] = Workload.of(graph, self.model, self.policy, self.observed, self.limits, self.results)
         return self._workloads[key]
 
     def mapping(self, whole: Mapping[str, Cost], cuts: Cuts) -> tuple[Workload, dict[str, Cost]] | None:
@@ -111,6 +112,7 @@ def cutter_of(
     apart = {} if apart is None else apart
     known = {} if known is None else known
     cutter = Cutter(pipeline, workload.model, workload.policy, goals, workload.observed, workload.limits)
+    cutter.results = workload.results
     for stage in pipeline.stages:
         if stage.name not in known:
             if clock.late():

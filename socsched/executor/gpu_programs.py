@@ -261,11 +261,7 @@ class _Builder:
             return
         arguments: list[dict[str, Any]] = []
         for argument in launch["arguments"]:
-            if "map" in argument:
-                tiles = argument["map"]
-                rest = {key: value for key, value in tiles.items() if key != "buffer"}
-                arguments.append({"map": {**places[tiles["buffer"]], **rest}})
-            elif "buffer" in argument:
+            if "buffer" in argument:
                 arguments.append(places[argument["buffer"]])
             else:
                 arguments.append({"value": evaluate(argument["value"], sizes)})

@@ -58,15 +58,12 @@ EQUAL(cuEventCreate);
 EQUAL(cuEventRecord);
 EQUAL(cuEventQuery);
 EQUAL(cuLaunchKernel);
-EQUAL(cuTensorMapEncodeTiled);
 
-static_assert(sizeof(socsched::cuda::TensorMap) == sizeof(CUtensorMap) && alignof(socsched::cuda::TensorMap) >= alignof(CUtensorMap));
 static_assert(socsched::cuda::MAJOR == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 static_assert(socsched::cuda::MINOR == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 static_assert(socsched::cuda::DYNAMIC_SHARED == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 static_assert(socsched::cuda::NON_BLOCKING == CU_STREAM_NON_BLOCKING);
 static_assert(socsched::cuda::THREAD_LOCAL == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 static_assert(socsched::cuda::NOT_READY == CUDA_ERROR_NOT_READY && socsched::cuda::DISABLE_TIMING == CU_EVENT_DISABLE_TIMING);
-static_assert(CU_TENSOR_MAP_DATA_TYPE_FLOAT16 == 6 && CU_TENSOR_MAP_DATA_TYPE_FLOAT32 == 7);
 
 }  // namespace

@@ -7,7 +7,6 @@ import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from socsched.compiler.artifact import Artifact
 from socsched.executor.gpu_programs import PROGRAM, stored_program
@@ -52,14 +51,8 @@ def noted(log: Path) -> list[str]:
 
 
 def kernels_of(source: str) -> dict[str, list[str]]:
-    """Return the types of the parameters of every kernel of a CUDA source: "pointer", "map" or the type's name."""
+    """Return the types of the parameters of every kernel of a CUDA source: "pointer" or "value"."""
     found: dict[str, list[str]] = {}
     for match in re.finditer(r"__global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(([^)]*)\)", source):
-        kinds: list[Any] = []
-        for parameter in match[2].split(","):
-            if "CUtensorMap" in parameter:
-                kinds.append("map")
-            else:
-                kinds.append("pointer" if "*" in parameter else "value")
-        found[match[1]] = kinds
+        found[match[1]] = ["pointer" if "*" in parameter else "value" for parameter in match[2].split(",")]
     return found

@@ -35,7 +35,7 @@ SCANS = 3
 
 def with_device(made: Plan, here: Platform, criticality: str = "hard") -> tuple[Plan, Platform]:
     """Return the plan with its networks on a device, conversions before and behind, and a platform that has it."""
-    engine = replace(here.engines[0], id="gpu", kind="gpu", units=1, target={"kind": "cuda", "arch": "sm_90a"})
+    engine = replace(here.engines[0], id="gpu", kind="gpu", units=1, target={"kind": "cuda", "arch": "sm_90"})
     planned = replace(made.engines[0], id="gpu", kind="gpu", lanes=1)
     tasks: list[Task] = []
     for task in made.tasks:

@@ -1,6 +1,6 @@
 """Compare the CUDA lowering with PyTorch on this machine's GPU, in fp16: right first, then how fast.
 
-    python -m tools.bench.gpu [--arch sm_90a] [--layers] [--repeats 40] [--autotune] [--int8] [--only NAME]
+    python -m tools.bench.gpu [--arch sm_90] [--layers] [--repeats 40] [--autotune] [--int8] [--only NAME]
 
 needs an NVIDIA GPU, its driver, nvcc, a C++ compiler and PyTorch.  Every stage of PointPillars and ResNet-50 is
 compared with PyTorch in fp32 (relative to the largest output, fresh random inputs).  Times are medians of CUDA graph
@@ -138,8 +138,6 @@ def compare(network: Any, arch: str, repeats: int, layers: bool, autotune: bool 
     """Return times in ms of a network here and in PyTorch, and the host cost in µs."""
     weights = bench.random_weights(network)
     stages = {"ours": bench.stage_of(network, weights, arch)[0]}
-    if arch.endswith("a"):
-        stages["mma.sync"] = bench.stage_of(network, weights, arch.rstrip("a"))[0]
     stage = stages["ours"]
     tensor = stage.inputs[0]
     n, c, h, w = tensor.shape
@@ -246,7 +244,7 @@ def check(networks: dict[str, Any], arch: str) -> list[tuple[str, float, str]]:
 def main() -> int:
     """Check, measure, and print the table last."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--repeats", type=int, default=40)
     parser.add_argument("--layers", action="store_true", help="print a line per kernel")
     parser.add_argument("--shares", action="store_true", help="also run on some of the SMs")

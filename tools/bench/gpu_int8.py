@@ -188,10 +188,8 @@ def difference(found: list[Array], wanted: list[Array]) -> Difference:
 
 
 def times(case: Case, artifact: Artifact, arch: str, repeats: int, torch: Any) -> dict[str, float]:
-    """Return ms of a network in int8 and in fp16 here, with and without wgmma, and in PyTorch, in turns."""
-    stages = {"int8": GpuStage(artifact)}
-    for name, form in (("fp16", arch), ("mma", arch.rstrip("a"))):
-        stages[name] = bench.stage_of(case.network, case.weights, form)[0]
+    """Return ms of a network in int8 and in fp16 here, and in PyTorch, in turns."""
+    stages = {"int8": GpuStage(artifact), "fp16": bench.stage_of(case.network, case.weights, arch)[0]}
     ready, given = {}, drawn(case.network, 9)
     for name, stage in stages.items():
         placed = [convert(given[n], plain(t), t) for n, t in zip(case.network.inputs, stage.inputs, strict=True)]
@@ -230,12 +228,12 @@ def compare(cases: list[tuple[Case, Artifact, float]], arch: str, repeats: int, 
             print(f"\n{case.name} in int8: kernels alone, twenty launches a graph")
             kernels_alone(case, artifact, arch)
     print(f"\n{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, batch 1, CUDA graphs, ms")
-    print(f"{'network':14}{'int8':>9}{'fp16':>9}{'mma.sync':>10}{'PyTorch':>9}{'/fp16':>8}{'/mma':>8}{'/PyTorch':>10}")
+    print(f"{'network':14}{'int8':>9}{'fp16':>9}{'PyTorch':>9}{'/fp16':>8}{'/PyTorch':>10}")
     for name, t in rows:
-        ratios = (t["int8"] / t[other] for other in ("fp16", "mma", "torch"))
+        ratios = (t["int8"] / t[other] for other in ("fp16", "torch"))
         print(
-            f"{name:14}{t['int8']:9.4f}{t['fp16']:9.4f}{t['mma']:10.4f}{t['torch']:9.4f}"
-            + "".join(f"{ratio:{width}.3f}" for ratio, width in zip(ratios, (8, 8, 10), strict=True))
+            f"{name:14}{t['int8']:9.4f}{t['fp16']:9.4f}{t['torch']:9.4f}"
+            + "".join(f"{ratio:{width}.3f}" for ratio, width in zip(ratios, (8, 10), strict=True))
         )
 
 

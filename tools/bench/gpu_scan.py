@@ -1,6 +1,6 @@
 """From scans to boxes on one GPU: latency, throughput and kernel times by stage, against PyTorch, in one run.
 
-    python -m tools.bench.gpu_scan --build FOLDER [--arch sm_90a] [--weights FILE.npz] [--scans FILE.bin ...]
+    python -m tools.bench.gpu_scan --build FOLDER [--arch sm_90] [--weights FILE.npz] [--scans FILE.bin ...]
     python -m tools.bench.gpu_scan --run FOLDER [--frames 600] [--depth 4]
 
 The first command needs nvcc and TVM, but no GPU: it compiles PointPillars, PointPillars-S and CenterPoint, and computes
@@ -359,7 +359,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path)
     parser.add_argument("--run", type=Path)
-    parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--scans", type=Path, nargs="*", default=[])
     parser.add_argument("--frames", type=int, default=600)

@@ -1,6 +1,6 @@
 """PointPillars frames pipelined across this machine's processor and its GPU: throughput, comparisons, disturbance.
 
-    python -m tools.bench.runtime [--weights FILE.npz] [--frames 300] [--rounds 3] [--arch sm_90a]
+    python -m tools.bench.runtime [--weights FILE.npz] [--frames 300] [--rounds 3] [--arch sm_90]
 
 Needs an NVIDIA GPU, nvcc, a C++ compiler and, for the comparison, PyTorch.  Voxelisation and decoding run on the
 processor, everything between in fp16 on the GPU, on synthetic scans.  Throughput: frames released as fast as they are
@@ -263,7 +263,7 @@ def _random() -> dict[str, Any]:
 def main() -> int:
     """Measure, and print what was required last."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--frames", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=5)

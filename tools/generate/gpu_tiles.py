@@ -1,6 +1,6 @@
 """Find the fastest tile for every matrix product of PointPillars and ResNet-50 on this machine's GPU.
 
-    python -m tools.generate.gpu_tiles [--arch sm_90a] [--tries 60] [--jobs 16] [--only SUBSTRING] [-o FILE]
+    python -m tools.generate.gpu_tiles [--arch sm_90] [--tries 60] [--jobs 16] [--only SUBSTRING] [-o FILE]
 
 builds the `tries` most promising tiles (by the model in `compiler.targets.cuda.tiles`) of each shape in parallel,
 checks that all give the same result on random data, times them as graphs of twenty launches, and rewrites the table:
@@ -24,22 +24,21 @@ import numpy as np
 from socsched.compiler.environment import tvm
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
-from socsched.compiler.targets.cuda import gemm, hopper, kernels
+from socsched.compiler.targets.cuda import gemm, kernels
 from socsched.compiler.targets.cuda.codegen import OPTIONS, tir_pipeline
 from socsched.compiler.targets.cuda.cuda_api import Stream
 from socsched.compiler.targets.cuda.device_code import supply_cubins
 from socsched.compiler.targets.cuda.lower import lower
 from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
-from socsched.compiler.targets.cuda.patch import Patch, patches
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile, round_up
-from socsched.compiler.targets.cuda.tile_table import PATCHES, TABLE
+from socsched.compiler.targets.cuda.tile_table import TABLE
 from socsched.compiler.targets.cuda.tiles import candidates, estimate, fastest_tile
 from tools import ROOT
 from tools.bench import gpu_common as bench
 
 TABLE_PATH = ROOT / "socsched/compiler/targets/cuda/tile_table.py"
-HEADER = '''"""Tiles (`shapes.Tile`) and patches (`patch.Patch`) by GPU and shape; by tools/generate/gpu_tiles.py."""
+HEADER = '''"""Measured tiles (`shapes.Tile`) by GPU and shape; by tools/generate/gpu_tiles.py."""
 
 from __future__ import annotations
 '''
@@ -57,16 +56,13 @@ def shapes(arch: str, networks: str) -> list[Convolution]:
     return list(found.values())
 
 
-def build(job: tuple[Convolution, Tile | Patch, str, str]) -> str:
+def build(job: tuple[Convolution, Tile, str, str]) -> str:
     """Compile one product with one tile to a library; return what went wrong, empty if nothing did."""
     shape, tile, arch, path = job
     try:
-        if isinstance(tile, Patch):
-            functions = {"multiply": hopper.convolution(shape, tile)}
-        else:
-            functions = {"multiply": schedule(gemm.convolution(shape, tile), tile)}
-            if tile.splits > 1:
-                functions["finish"] = kernels.spread(kernels.reduction(shape, tile.splits))
+        functions = {"multiply": schedule(gemm.convolution(shape, tile), tile)}
+        if tile.splits > 1:
+            functions["finish"] = kernels.spread(kernels.reduction(shape, tile.splits))
         module = tvm.IRModule({name: f.with_attr("global_symbol", name) for name, f in functions.items()})
         target = tvm.target.Target(bench.target(arch))
 
@@ -82,10 +78,10 @@ def build(job: tuple[Convolution, Tile | Patch, str, str]) -> str:
     return ""
 
 
-def tries(shape: Convolution, arch: str, count: int) -> list[Tile | Patch]:
-    """Return the tiles to build for a shape: the known one and its neighbours, the best by the model, every patch."""
+def tries(shape: Convolution, arch: str, count: int) -> list[Tile]:
+    """Return the tiles to build for a shape: the known one and its neighbours, the best by the model."""
     tiles = sorted(candidates(shape, arch), key=lambda tile: estimate(shape, tile, arch))
-    fields = TABLE.get(arch.rstrip("a"), {}).get(shape.key)
+    fields = TABLE.get(arch, {}).get(shape.key)
     near: list[Tile] = []
     if fields is not None:
         known = Tile(*fields)
@@ -95,7 +91,7 @@ def tries(shape: Convolution, arch: str, count: int) -> list[Tile | Patch]:
     if shape.planes:
         tiles, near = ([replace(tile, splits=1, store=2) for tile in group] for group in (tiles, near))
     near = [tile for tile in near if tile.fits(shape) and tile.stages > 0 and tile.shared_bytes <= 227 << 10]
-    return list(dict.fromkeys([*near, *spread(tiles, count), *(patches(shape) if arch.endswith("a") else ())]))
+    return list(dict.fromkeys([*near, *spread(tiles, count)]))
 
 
 class Bench:
@@ -120,18 +116,17 @@ class Bench:
             "R": put(generator.normal(size=(shape.pixels, total)), np.float16),
         }
 
-    def measure(self, shape: Convolution, tile: Tile | Patch, path: str, data: dict[str, Any]) -> tuple[float, Any]:
+    def measure(self, shape: Convolution, tile: Tile, path: str, data: dict[str, Any]) -> tuple[float, Any]:
         """Return (microseconds, result)."""
         import tvm_ffi
 
         module = tvm.runtime.load_module(path)
-        split = isinstance(tile, Tile) and tile.splits > 1
-        length = round_up(shape.k, tile.depth * tile.splits) if isinstance(tile, Tile) else shape.k
+        length = round_up(shape.k, tile.depth * tile.splits)
         weight = tvm.runtime.tensor(np.pad(data["W"], ((0, 0), (0, length - shape.k))), device=self.device)
         total = shape.total or shape.outputs
         result = tvm.runtime.tensor(np.full((shape.pixels, total), np.nan, np.float16), device=self.device)
         more = [data["R"]] if shape.residual else []
-        if split:
+        if tile.splits > 1:
             parts = tvm.runtime.empty((tile.splits, shape.m, shape.n), "float32", self.device)
             multiply, finish = module["multiply"], module["finish"]
 
@@ -170,35 +165,28 @@ def write(path: Path, header: str, tables: dict[str, Table]) -> None:
     path.write_text("".join(lines))
 
 
-def record(shape: Convolution, found: list[tuple[float, Any]], tables: tuple[Table, Table], arch: str) -> None:
-    """Print the fastest of a shape's times, and put them into the tables of tiles and of patches.
-
-    A tile must beat the model's choice by 1 %, a patch the fastest tile.
-    """
-    general = arch.rstrip("a")
-    found.sort(key=lambda pair: pair[0])
-    tiles = [pair for pair in found if isinstance(pair[1], Tile)]
-    patched = [pair for pair in found if isinstance(pair[1], Patch)]
+def record(shape: Convolution, tiles: list[tuple[float, Tile]], table: Table, arch: str) -> None:
+    """Print the fastest of a shape's times, and put the tile into the table if it beats the model's choice by 1 %."""
+    tiles.sort(key=lambda pair: pair[0])
     if not tiles:
         return
-    expected = fastest_tile(shape, general)
+    expected = fastest_tile(shape, arch)
     expected = replace(expected, splits=1, store=2) if shape.planes else expected
     default = next((us for us, tile in tiles if tile == expected), float("inf"))
-    rate = 2e-6 * shape.m * shape.n * shape.k / found[0][0]
-    print(f"{shape.key:32} {len(found)} tried, {rate:.0f} T/s, the model's tile {default:.2f} us", flush=True)
-    for microseconds, tile in (*tiles[:3], *patched[:3]):
+    rate = 2e-6 * shape.m * shape.n * shape.k / tiles[0][0]
+    print(f"{shape.key:32} {len(tiles)} tried, {rate:.0f} T/s, the model's tile {default:.2f} us", flush=True)
+    for microseconds, tile in tiles[:3]:
         print(f"    {microseconds:7.2f} us {tile}", flush=True)
-    for table, fastest, bar in ((tables[0], tiles, default), (tables[1], patched, tiles[0][0])):
-        entries = table.setdefault(general if fastest is tiles else arch, {})
-        entries.pop(shape.key, None)
-        if fastest and fastest[0][0] <= 0.99 * bar:
-            entries[shape.key] = astuple(fastest[0][1])
+    entries = table.setdefault(arch, {})
+    entries.pop(shape.key, None)
+    if tiles[0][0] <= 0.99 * default:
+        entries[shape.key] = astuple(tiles[0][1])
 
 
 def main() -> int:
     """Sweep and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--tries", type=int, default=60)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--networks", default="pointpillars,resnet50")
@@ -242,16 +230,13 @@ def spread(tiles: list[Tile], count: int) -> list[Tile]:
     return picked
 
 
-def tune(
-    chosen: list[Convolution], built: list[tuple[Convolution, Tile | Patch, str]], args: argparse.Namespace
-) -> None:
+def tune(chosen: list[Convolution], built: list[tuple[Convolution, Tile, str]], args: argparse.Namespace) -> None:
     """Measure what was built and write the tables."""
     clock = Bench()
     table = {arch: dict(entries) for arch, entries in TABLE.items()}
-    faster = {arch: dict(entries) for arch, entries in PATCHES.items()}
     for shape in chosen:
         data, wanted = clock.operands(shape), None
-        found: list[tuple[float, Tile | Patch]] = []
+        found: list[tuple[float, Tile]] = []
         for _, tile, path in (entry for entry in built if entry[0] == shape):
             microseconds, result = clock.measure(shape, tile, path, data)
             wanted = result if wanted is None else wanted
@@ -259,8 +244,8 @@ def tune(
                 print(f"{shape.key}: {tile} disagrees", flush=True)
                 continue
             found.append((microseconds, tile))
-        record(shape, found, (table, faster), args.arch)
-    write(args.output, HEADER, {"TABLE": table, "PATCHES": faster})
+        record(shape, found, table, args.arch)
+    write(args.output, HEADER, {"TABLE": table})
 
 
 if __name__ == "__main__":

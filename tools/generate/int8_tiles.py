@@ -1,11 +1,10 @@
 """Find the fastest tile for every int8 matrix product of PointPillars and ResNet-50 on this machine's GPU.
 
-    python -m tools.generate.int8_tiles [--arch sm_90a] [--tries 40] [--jobs 16] [--only SUBSTRING] [--seconds 200]
+    python -m tools.generate.int8_tiles [--arch sm_90] [--tries 40] [--jobs 16] [--only SUBSTRING] [--seconds 200]
                                          [-o FILE]
 
 does for int8 what gpu_tiles.py does for fp16: builds the most promising tiles of each shape in parallel, checks that
-all give the same bytes, times them as graphs of twenty launches, and rewrites the table of int8 tiles, and with sm_90a
-that of patches too.
+all give the same bytes, times them as graphs of twenty launches, and rewrites the table of int8 tiles.
 """
 
 from __future__ import annotations
@@ -29,14 +28,13 @@ from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import quantise
 from socsched.compiler.quantize.scales import Scales
-from socsched.compiler.targets.cuda import hopper, int8_gemm, kernels
+from socsched.compiler.targets.cuda import int8_gemm, kernels
 from socsched.compiler.targets.cuda.codegen import OPTIONS, tir_pipeline
 from socsched.compiler.targets.cuda.device_code import supply_cubins
 from socsched.compiler.targets.cuda.int8_gemm import Form
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
-from socsched.compiler.targets.cuda.int8_tile_table import INT8_PATCHES, INT8_TABLE
+from socsched.compiler.targets.cuda.int8_tile_table import INT8_TABLE
 from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
-from socsched.compiler.targets.cuda.patch import Patch, patches
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile, round_up
 from socsched.compiler.targets.cuda.tiles import candidates, estimate
@@ -45,7 +43,7 @@ from tools.bench import gpu_common as bench
 from tools.generate import gpu_tiles
 
 TABLE_PATH = ROOT / "socsched/compiler/targets/cuda/int8_tile_table.py"
-HEADER = '''"""Tiles (`shapes.Tile`) and patches (`patch.Patch`) of int8 products by GPU, in pairs; int8_tiles.py."""
+HEADER = '''"""Measured tiles (`shapes.Tile`) of int8 products by GPU, in pairs; by tools/generate/int8_tiles.py."""
 
 from __future__ import annotations
 '''
@@ -70,16 +68,13 @@ def form_of(shape: Convolution) -> Form:
     return Form(False, Epilogue(stored, 20 if added else 22, shape.relu, added), "uint8" if added else "")
 
 
-def build(job: tuple[Convolution, Tile | Patch, str, str]) -> str:
+def build(job: tuple[Convolution, Tile, str, str]) -> str:
     """Compile one product with one tile to a library; return what went wrong, empty if nothing did."""
     shape, tile, arch, path = job
     form = form_of(shape)
     try:
-        if isinstance(tile, Patch):
-            functions = {"multiply": hopper.convolution(shape, tile, form)}
-        else:
-            functions = {"multiply": schedule(int8_gemm.convolution(shape, tile, form), tile, form.family)}
-        if isinstance(tile, Tile) and tile.splits > 1:
+        functions = {"multiply": schedule(int8_gemm.convolution(shape, tile, form), tile, form.family)}
+        if tile.splits > 1:
             functions["finish"] = kernels.spread(int8_gemm.reduction(shape, tile.splits, form))
         module = tvm.IRModule({name: f.with_attr("global_symbol", name) for name, f in functions.items()})
         target = tvm.target.Target(bench.target(arch))
@@ -96,14 +91,14 @@ def build(job: tuple[Convolution, Tile | Patch, str, str]) -> str:
     return ""
 
 
-def tries(shape: Convolution, arch: str, count: int) -> list[Tile | Patch]:
+def tries(shape: Convolution, arch: str, count: int) -> list[Tile]:
     """Return the tiles to build for a shape: the known tile, the best by the model, every patch."""
-    known = INT8_TABLE.get(arch.rstrip("a"), {}).get(shape.key)
+    known = INT8_TABLE.get(arch, {}).get(shape.key)
     near = [Tile(*known)] if known else []
     tiles = sorted(candidates(shape, arch), key=lambda tile: estimate(shape, tile, arch))
     if shape.planes:
         tiles = [replace(tile, splits=1, store=2) for tile in tiles]
-    chosen = [*near, *gpu_tiles.spread(tiles, count), *(patches(shape) if arch.endswith("a") else ())]
+    chosen = [*near, *gpu_tiles.spread(tiles, count)]
     return [tile for tile in dict.fromkeys(chosen) if tile.fits(shape)]
 
 
@@ -137,8 +132,8 @@ class Bench(gpu_tiles.Bench):
         import tvm_ffi
 
         module, epilogue = tvm.runtime.load_module(path), form_of(shape).epilogue
-        splits = tile.splits if isinstance(tile, Tile) else 1
-        length = round_up(shape.k, tile.depth * splits) if isinstance(tile, Tile) else shape.k
+        splits = tile.splits
+        length = round_up(shape.k, tile.depth * splits)
         weight = tvm.runtime.tensor(np.pad(data["W"], ((0, 0), (0, length - shape.k))), device=self.device)
         empty = np.zeros((shape.pixels, shape.total or shape.outputs), epilogue.dtype)
         result = tvm.runtime.tensor(empty, device=self.device)
@@ -167,7 +162,7 @@ class Bench(gpu_tiles.Bench):
 def main() -> int:
     """Sweep and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--tries", type=int, default=40)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--networks", default="pointpillars,resnet50")
@@ -193,7 +188,6 @@ def main() -> int:
                 break
     print(f"{len(built)} of {len(jobs)} built in {time.time() - start:.0f} s", flush=True)
     tiles = {arch: dict(entries) for arch, entries in INT8_TABLE.items()}
-    faster = {arch: dict(entries) for arch, entries in INT8_PATCHES.items()}
     clock = Bench()
     for shape in chosen:
         data, wanted, found = clock.operands(shape), None, []
@@ -208,8 +202,8 @@ def main() -> int:
                 found.append((microseconds, tile))
             else:
                 print(f"{shape.key}: {tile} disagrees", flush=True)
-        gpu_tiles.record(shape, found, (tiles, faster), args.arch)
-    gpu_tiles.write(args.output, HEADER, {"INT8_TABLE": tiles, "INT8_PATCHES": faster})
+        gpu_tiles.record(shape, found, tiles, args.arch)
+    gpu_tiles.write(args.output, HEADER, {"INT8_TABLE": tiles})
     return 0
 
 

@@ -1,6 +1,6 @@
 """Run PointPillars on a GPU through the driver alone, and compare its detections with the processor's.
 
-    python -m tools.verify.cuda_driver prepare FOLDER [--arch sm_90a] [--frames 8]    with nvcc; no GPU needed
+    python -m tools.verify.cuda_driver prepare FOLDER [--arch sm_90] [--frames 8]    with nvcc; no GPU needed
     python3 tools/verify/cuda_driver.py check FOLDER [--seconds 4] [--keep FOLDER]    with a GPU; no socsched needed
 
 `prepare` compiles pointpillars-s in fp16 and what voxelises and decodes, writes the native executor, its settings and
@@ -425,7 +425,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", choices=("prepare", "check", "predict"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--frames", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--keep", type=Path, help="keep the executor's files of the runs with hard frames")

@@ -1,6 +1,6 @@
 """Compare LiDAR and camera functions on a GPU with numpy, on random scans, maps and frames.
 
-    python -m tools.verify.gpu_functions [--target opencl | cuda] [--arch sm_90a] [--cases 10000] [--seed 0]
+    python -m tools.verify.gpu_functions [--target opencl | cuda] [--arch sm_90] [--cases 10000] [--seed 0]
 
 opencl needs an OpenCL device (PoCL runs kernels on the processor), cuda an NVIDIA GPU and nvcc.  Scans are empty, one
 point, all in one pillar, above the limits of pillars and points, with NaN and infinities, with duplicate points; maps
@@ -168,7 +168,7 @@ def main() -> int:
     """Run the cases of every function and print a line each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", choices=("opencl", "cuda"), default="opencl")
-    parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--cases", type=int, default=10000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", choices=tuple(CASES))

@@ -1,6 +1,6 @@
 """Check the int8 CUDA lowering on this machine's GPU, bit by bit, and measure it against fp16 and PyTorch.
 
-    python -m tools.verify.gpu_int8 [--arch sm_90a] [--repeats 40] [--layers] [--only NAME]
+    python -m tools.verify.gpu_int8 [--arch sm_90] [--repeats 40] [--layers] [--only NAME]
 
 needs an NVIDIA GPU, its driver, nvcc and a C++ compiler, and PyTorch for the times.  Small networks that take every
 rule are compared with the numpy definition of the integer network, PointPillars and ResNet-50 at full size with this
@@ -24,7 +24,7 @@ IN_FP32 = {"resnet50": 1e-5}
 def main() -> int:
     """Check, measure, print the table last."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--repeats", type=int, default=40)
     parser.add_argument("--layers", action="store_true", help="print a line per kernel")
     parser.add_argument("--only", default="", help="part of a network's name")

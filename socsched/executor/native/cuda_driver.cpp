@@ -13,9 +13,9 @@ constexpr const char* LIBRARY = "libcuda.so.1";
 constexpr const char* HINT = "install the GPU's driver; on a Jetson it is part of JetPack";
 
 template <class F>
-void find(void* library, const char* name, F& function, bool required = true) {
+void find(void* library, const char* name, F& function) {
   function = reinterpret_cast<F>(dlsym(library, name));
-  if (!function && required) throw Failure(MACHINE, std::string(LIBRARY) + " lacks " + name, "install a driver of CUDA 11.4 or later");
+  if (!function) throw Failure(MACHINE, std::string(LIBRARY) + " lacks " + name, "install a driver of CUDA 11.4 or later");
 }
 
 }  // namespace
@@ -56,7 +56,6 @@ Device::Device() {
   SOCSCHED_FIND(cuEventRecord);
   SOCSCHED_FIND(cuEventQuery);
   SOCSCHED_FIND(cuLaunchKernel);
-  find(library, "cuTensorMapEncodeTiled", driver_.cuTensorMapEncodeTiled, false);
   int device = 0, major = 0, minor = 0;
   check(driver_.cuInit(0), "starting the driver");
   check(driver_.cuDriverGetVersion(&version_), "asking for the driver's version");

@@ -1,5 +1,5 @@
 // The part of CUDA's driver API that launch lists need, loaded at run time: no toolkit, no libcudart, any JetPack.
-// Declarations follow "CUDA Driver API"; every function is there from CUDA 11.4 on, tensor maps from CUDA 12 on.
+// Declarations follow "CUDA Driver API"; every function is there from CUDA 11.4 on.
 #pragma once
 
 #include <array>
@@ -18,10 +18,6 @@ struct Stream;
 struct Event;
 struct Graph;
 struct Executable;
-
-struct alignas(128) TensorMap {
-  uint64_t words[16];
-};
 
 // The driver's functions, with the names of their latest binary interface.
 struct Driver {
@@ -56,8 +52,6 @@ struct Driver {
   int (*cuEventRecord)(Event*, Stream*);
   int (*cuEventQuery)(Event*);
   int (*cuLaunchKernel)(Function*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream*, void**, void**);
-  int (*cuTensorMapEncodeTiled)(TensorMap*, int, uint32_t, void*, const uint64_t*, const uint64_t*, const uint32_t*, const uint32_t*, int, int,
-                                int, int);  // null before CUDA 12
 };
 
 // Values of the API's enumerations.
@@ -83,7 +77,7 @@ class Device {
   void check(int status, const char* what) const;
   std::string error(int status, const char* what) const;
 
-  // Whether code for an architecture ("sm_87", "sm_90a") can run here: the same major number, and a minor one not above.
+  // Whether code for an architecture ("sm_87", "sm_90") can run here: the same major number, and a minor one not above.
   bool runs(const std::string& architecture) const;
 
   // A stream: hard stages (2) have the highest priority, soft ones (0) the lowest.

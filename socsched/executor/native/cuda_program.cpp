@@ -35,13 +35,6 @@ std::array<unsigned, N> read_sizes(const JsonField& from) {
   return sizes;
 }
 
-template <class T>
-void read_numbers(const JsonField& from, size_t count, int64_t least, T& out) {
-  const std::vector<JsonField> items = from.items(5);
-  if (items.size() != count) from.fail("expected " + std::to_string(count) + " numbers");
-  for (size_t i = 0; i < count; i++) out[i] = static_cast<typename T::value_type>(items[i].integer(least, MOST_BYTES));
-}
-
 // The version of CUDA that made a program's code, 13000 for 13.0; 0 if its file does not tell.
 int made_by(const std::string& file) {
   const JsonFile json(file);
@@ -150,25 +143,8 @@ Program::Argument Program::read_argument(const JsonField& from, const std::array
     argument.bits = static_cast<uint64_t>(from["value"].integer(INT64_MIN, INT64_MAX));
     return argument;
   }
-  if (!from.has("map")) {
-    argument.kind = Argument::place;
-    argument.where = read_place(from, room);
-    return argument;
-  }
-  const JsonField map = from["map"];
-  argument.kind = Argument::map;
-  argument.where = read_place(map, room);
-  Map& tiles = argument.tiles;
-  const std::vector<std::string> types = {"uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32"};  // as CUtensorMapDataType
-  const std::string type = map["dtype"].one_of(types);
-  while (types[static_cast<size_t>(tiles.dtype)] != type) tiles.dtype++;
-  tiles.rank = static_cast<uint32_t>(map["sizes"].items(5).size());
-  if (!tiles.rank) map["sizes"].fail("expected one to five sizes");
-  read_numbers(map["sizes"], tiles.rank, 1, tiles.sizes);
-  read_numbers(map["strides"], tiles.rank - 1, 1, tiles.strides);
-  read_numbers(map["box"], tiles.rank, 1, tiles.box);
-  read_numbers(map["steps"], tiles.rank, 1, tiles.steps);
-  read_numbers(map["modes"], 4, 0, tiles.modes);
+  argument.kind = Argument::place;
+  argument.where = read_place(from, room);
   return argument;
 }
 
@@ -176,30 +152,16 @@ Address Program::address(const Place& place, Address results) const {
   return (place.space == Place::memory ? memory_ : place.space == Place::constants ? constants_ : results) + place.offset;
 }
 
-TensorMap Program::encode(const Device& device, const Argument& argument, Address results) const {
-  if (!device.driver().cuTensorMapEncodeTiled) throw Failure(MACHINE, "this driver has no tensor maps", "install a driver of CUDA 12 or later");
-  TensorMap map{};
-  const Map& t = argument.tiles;
-  device.check(device.driver().cuTensorMapEncodeTiled(&map, t.dtype, t.rank, reinterpret_cast<void*>(address(argument.where, results)), t.sizes.data(),
-                                                      t.strides.data(), t.box.data(), t.steps.data(), t.modes[0], t.modes[1], t.modes[2], t.modes[3]),
-               "making a tensor map");
-  return map;
-}
-
 void Program::queue(const Device& device, Stream* stream, Address results, size_t first, size_t last) const {
   for (size_t i = first; i < last; i++) {
     const Launch& launch = launches_[i];
     const size_t count = launch.arguments.size();
     std::vector<uint64_t> words(count);
-    std::vector<TensorMap> maps(count);
     std::vector<void*> pointers(count);
     for (size_t k = 0; k < count; k++) {
       const Argument& argument = launch.arguments[k];
       words[k] = argument.kind == Argument::value ? argument.bits : address(argument.where, results);
       pointers[k] = &words[k];
-      if (argument.kind != Argument::map) continue;
-      maps[k] = encode(device, argument, results);
-      pointers[k] = &maps[k];
     }
     device.check(device.driver().cuLaunchKernel(launch.function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1],
                                                 launch.block[2], launch.shared, stream, pointers.data(), nullptr),

@@ -44,19 +44,10 @@ class Program {
   void queue(const Device& device, Stream* stream, Address results, size_t first, size_t last) const;
 
  private:
-  struct Map {
-    int dtype = 0;
-    uint32_t rank = 0;
-    std::array<uint64_t, 5> sizes{}, strides{};
-    std::array<uint32_t, 5> box{}, steps{};
-    std::array<int, 4> modes{};
-  };
-
   struct Argument {
-    enum Kind { place, value, map } kind = value;
+    enum Kind { place, value } kind = value;
     Place where;
     uint64_t bits = 0;                // of a value, in the machine's byte order
-    Map tiles;
   };
 
   struct Launch {
@@ -73,7 +64,6 @@ class Program {
   void read(const JsonField& root, const std::string& file, std::vector<std::string>& code, std::string& constants, uint64_t& bytes);
   static Place read_place(const JsonField& from, const std::array<uint64_t, 3>& room);
   static Argument read_argument(const JsonField& from, const std::array<uint64_t, 3>& room);
-  TensorMap encode(const Device& device, const Argument& argument, Address results) const;
 
   uint64_t memory_bytes_ = 0, constants_bytes_ = 0, results_bytes_ = 0;
   Address memory_ = 0, constants_ = 0;

@@ -31,10 +31,6 @@ typedef struct CUevent_st* CUevent;
 typedef struct CUgraph_st* CUgraph;
 typedef struct CUgraphExec_st* CUgraphExec;
 typedef unsigned long long CUdeviceptr;
-typedef uint32_t cuuint32_t;
-typedef uint64_t cuuint64_t;
-typedef int CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill;
-struct alignas(128) CUtensorMap { cuuint64_t opaque[16]; };
 #define cuMemAlloc cuMemAlloc_v2
 #define cuMemHostRegister cuMemHostRegister_v2
 #define cuMemcpyHtoD cuMemcpyHtoD_v2
@@ -334,14 +330,6 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction handle, unsigned x, unsigned y, unsig
     note("kernel %s %u %u %u of %u %u, %u shared", function->name.c_str(), x, y, z, width, height, shared);
     return function->launch ? function->launch(int(x), int(y), int(z), int(width), int(height), operands.data()) ? 700 : 0 : 0;
   });
-}
-
-CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* sizes,
-                                        const cuuint64_t*, const cuuint32_t* box, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
-                                        CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
-  note("tensor map of type %d, rank %u, %zu first, box %u", static_cast<int>(type), rank, static_cast<size_t>(sizes[0]), box[0]);
-  std::memset(map, 0, sizeof *map);
-  return done(on_device(reinterpret_cast<uint64_t>(address), 1) && rank && rank <= 5 ? 0 : WRONG);
 }
 
 }  // extern "C"

@@ -10,9 +10,6 @@ from socsched.compiler.environment import relax, tirx, tvm
 OPTIONS = {"tirx.use_async_copy": 1, "tirx.disable_cse_tir": True}
 """Pass configuration: asynchronous copies become cp.async; common subexpressions are left to nvcc."""
 
-TILE_PROGRAM = "socsched.tile_program"
-"""Attribute of functions written as programs of a block of threads, not as scheduled loops."""
-
 _WARP_BUFFERS = 8  # upper bound; the rules use two operands and the sums
 
 
@@ -62,38 +59,19 @@ def _general_schedules() -> list[Any]:
 
 
 def tir_pipeline() -> Any:
-    """Return TVM's pipeline for scheduled functions, with repeated lowering of warp buffers, and for tile programs.
+    """Return TVM's pipeline for scheduled functions, with repeated lowering of warp buffers.
 
     One pass of LowerWarpMemory turns only the first warp buffer of a sequence of statements into registers; the others
     stay arrays indexed by the lane.
     """
     from tvm.s_tir.pipeline import default_s_tir_pipeline
-    from tvm.tirx.compilation_pipeline import PIPELINE_MAP, tirx_pipeline
+    from tvm.tirx.compilation_pipeline import PIPELINE_MAP
 
     def make() -> Any:
-        scheduled, host, _ = default_s_tir_pipeline()
-        programs, _, _ = tirx_pipeline()
-
-        @tvm.transform.module_pass(opt_level=0, name="socsched.Lower")  # type: ignore[untyped-decorator]
-        def lower(module: Any, context: Any) -> Any:
-            found = scheduled(_part(module, programs=False))
-            written = _part(module, programs=True)
-            if written.functions:
-                found.update(programs(written))
-            return found
-
+        lower, host, _ = default_s_tir_pipeline()
         passes = [tirx.transform.LowerWarpMemory() for _ in range(_WARP_BUFFERS)]
         device = [tirx.transform.StmtSimplify(), tirx.transform.LowerIntrin()]
         return lower, host, lambda: tvm.ir.transform.Sequential([*passes, *device])
 
     PIPELINE_MAP["socsched_cuda"] = make
     return "socsched_cuda"
-
-
-def _part(module: Any, programs: bool) -> Any:
-    chosen = {
-        name: function
-        for name, function in module.functions.items()
-        if bool(function.attrs and TILE_PROGRAM in function.attrs) == programs
-    }
-    return tvm.IRModule(chosen, attrs=module.attrs)

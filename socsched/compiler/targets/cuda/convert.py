@@ -67,7 +67,7 @@ PAIR(f, float, h, __half) PAIR(h, __half, f, float) PAIR(f, float, f, float) PAI
 
 
 def code(arch: str) -> Path:
-    """Return a file with the kernels as machine code for an architecture ("sm_90a"), built on first use."""
+    """Return a file with the kernels as machine code for an architecture ("sm_87"), built on first use."""
     digest = hashlib.sha256((SOURCE + arch).encode()).hexdigest()[:20]
     file = cache_dir() / f"convert-{digest}.cubin"
     if not file.is_file():

@@ -17,14 +17,13 @@ from socsched.compiler.passes.relax_import import DTYPES
 from socsched.compiler.quantize.epilogue import Epilogue
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array
 from socsched.compiler.quantize.network import CONVOLUTIONS, QuantisedGraph, Step
-from socsched.compiler.targets.cuda import hopper, int8_gemm, int8_kernels
+from socsched.compiler.targets.cuda import int8_gemm, int8_kernels
 from socsched.compiler.targets.cuda.int8_gemm import Form
 from socsched.compiler.targets.cuda.int8_kernels import Operand
 from socsched.compiler.targets.cuda.int8_pack import channel_table, kernel_matrix, window_of
 from socsched.compiler.targets.cuda.int8_plan import planned_siblings, planned_slices
 from socsched.compiler.targets.cuda.int8_tiles import int8_tile
 from socsched.compiler.targets.cuda.int8_values import Image, Int8Values
-from socsched.compiler.targets.cuda.patch import Patch
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, round_up
 from socsched.compiler.targets.cuda.values import Lowered
@@ -49,7 +48,7 @@ class _Lowering(Int8Values):
         self.slices = planned_slices(quantised)
         self.siblings = planned_siblings(quantised, self.slices)
         self.merged = {step.output for members in self.siblings.values() for step in members[1:]}
-        self.products: list[tuple[Convolution, Tile | Patch]] = []
+        self.products: list[tuple[Convolution, Tile]] = []
 
     def run(self) -> Lowered:
         inputs = tuple(self.at_border(name) for name in self.graph.inputs)
@@ -98,12 +97,10 @@ class _Lowering(Int8Values):
         added = self.image_of(step.residual) if step.residual else None
         epilogue = Epilogue(stored, step.shift, step.relu, residual)
         form = Form(source.dtype == "int8", epilogue, added.dtype if added else "")
-        # Tile programs run only on GPUs.
-        tile = int8_tile(shape, self.arch if self.bound else self.arch.rstrip("a"))
+        tile = int8_tile(shape, self.arch)
         self.products.append((shape, tile))
         layers = [(member, member.layer) for member in members if member.layer is not None]
-        length = round_up(shape.k, tile.depth * tile.splits) if isinstance(tile, Tile) else shape.k
-        matrix = kernel_matrix(layers, shape, length)
+        matrix = kernel_matrix(layers, shape, round_up(shape.k, tile.depth * tile.splits))
         scale = None if leaves else self.q.scales[step.output]
         table = channel_table(layers, scale, shape.outputs)
         pixels = self.viewed(source.var, (source.pixels, pairs), "float16")
@@ -139,7 +136,7 @@ class _Lowering(Int8Values):
         return (*counts, rest) if rest else tuple(counts)
 
     def product(
-        self, shape: Convolution, tile: Tile | Patch, form: Form, operands: list[Any], added: Image | None, concat: str
+        self, shape: Convolution, tile: Tile, form: Form, operands: list[Any], added: Image | None, concat: str
     ) -> Any:
         pixels, matrix, table = operands
         weight, entries = relax.const(matrix, "float16"), relax.const(table, "int32")
@@ -147,12 +144,10 @@ class _Lowering(Int8Values):
         name = f"conv_{shape.key.replace(' ', '_').replace('-', '_')}"
 
         def make() -> Any:
-            if isinstance(tile, Patch):
-                return hopper.convolution(shape, tile, form)
             function = int8_gemm.convolution(shape, tile, form)
             return schedule(function, tile, form.family) if self.bound else function
 
-        if isinstance(tile, Tile) and tile.splits > 1:
+        if tile.splits > 1:
             # parts depend only on the source's form
             kernel = self.kernel((int8_gemm.convolution, replace(shape, relu=False), tile, form.signed), name, make)
             parts = relax.TensorType((tile.splits, shape.m, shape.n), "int32")

@@ -1,4 +1,4 @@
-"""Tiles (`shapes.Tile`) and patches (`patch.Patch`) of int8 products by GPU, in pairs; int8_tiles.py."""
+"""Measured tiles (`shapes.Tile`) of int8 products by GPU, in pairs; by tools/generate/int8_tiles.py."""
 
 from __future__ import annotations
 
@@ -34,19 +34,5 @@ INT8_TABLE: dict[str, dict[str, tuple[int, ...]]] = {
         "7x7x1024-512 1x1s1p0u1": (64, 32, 32, 32, 16, 3, 8, 4),
         "7x7x256-2048 1x1s1p0u1": (32, 32, 64, 16, 16, 4, 1, 4),
         "7x7x256-512 3x3s1p1u1": (32, 64, 64, 32, 16, 3, 12, 4),
-    },
-}
-
-INT8_PATCHES: dict[str, dict[str, tuple[int, ...]]] = {
-    "sm_90a": {
-        "124x108x64-128 1x1s1p0u2": (1, 128, 64, 2),
-        "124x108x64-128 3x3s1p1u1": (16, 8, 128, 4),
-        "124x108x64-256 3x3s2p1u1": (2, 64, 64, 8),
-        "248x216x192-80 1x1s1p0u1": (1, 128, 80, 2),
-        "248x216x32-128 3x3s2p1u1": (16, 16, 64, 5),
-        "248x216x32-64 3x3s1p1u1": (16, 16, 64, 3),
-        "496x432x32-64 3x3s2p1u1": (8, 32, 64, 3),
-        "62x54x128-128 1x1s1p0u4": (1, 128, 128, 2),
-        "62x54x128-256 3x3s1p1u1": (4, 16, 128, 6),
     },
 }

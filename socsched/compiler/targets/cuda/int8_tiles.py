@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from socsched.compiler.targets.cuda.int8_tile_table import INT8_PATCHES, INT8_TABLE
-from socsched.compiler.targets.cuda.patch import Patch
+from socsched.compiler.targets.cuda.int8_tile_table import INT8_TABLE
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile
 from socsched.compiler.targets.cuda.tiles import fastest_tile
 
 
-def int8_tile(shape: Convolution, arch: str) -> Tile | Patch:
+def int8_tile(shape: Convolution, arch: str) -> Tile:
     """Return the tile of an int8 product, whose `shape` counts pairs: from the architecture's table, else from the
-    model; a patch where it was faster.
+    model.
 
     Results in planes are written in pairs, by one kernel.
     """
-    faster = INT8_PATCHES.get(arch, {}).get(shape.key)
-    if faster is not None and Patch(*faster).fits(shape):
-        return Patch(*faster)
     plain = arch.rstrip("a")
     measured = INT8_TABLE.get(plain, {}).get(shape.key)
     tile = Tile(*measured) if measured is not None else fastest_tile(shape, plain)

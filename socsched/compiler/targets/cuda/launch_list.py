@@ -1,8 +1,7 @@
 """The launch list of a CUDA network, so that it runs through the driver alone: TVM's host code is not needed.
 
-A launch list is a launch plan (`opencl.launch_plan`) with three additions: `shared` of a launch, its dynamic shared
-memory in bytes; arguments {map}, tensor maps of Hopper's copy engine; and parts that are views of another buffer, which
-outputs may be, too.
+A launch list is a launch plan (`opencl.launch_plan`) with two additions: `shared` of a launch, its dynamic shared
+memory in bytes; and parts that are views of another buffer, which outputs may be, too.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from socsched.errors import CompileError
 FORMAT = "socsched-cuda-1"
 LIST, CONSTANTS = "launches.json", "constants.bin"
 _SHARED = "tirx.use_dyn_shared_memory"
-_MAP = "runtime.cuTensorMapEncodeTiled"
 
 
 def write_list(compilation: Compilation, front: Sequence[Any], tir: str, source: str) -> tuple[str, ...]:
@@ -87,11 +85,6 @@ class ListRecorder(Recorder):
             return self.call_inplace(name, expression)
         return super().value(name, expression)
 
-    def operands(self, launch: dict[str, Any]) -> list[int]:
-        """Return the buffers that a launch reads or writes, through tensor maps too."""
-        arguments = [argument.get("map", argument) for argument in launch["arguments"]]
-        return [argument["buffer"] for argument in arguments if "buffer" in argument]
-
     def view(self, name: str, call: Any, offset: int | str) -> int:
         """Add a part of a buffer."""
         source = self.value(f"{name}.of", call.args[0])
@@ -113,38 +106,7 @@ class ListRecorder(Recorder):
 
 
 class _Host(HostCode):
-    """Host code that also makes tensor maps."""
-
-    maps: dict[Any, dict[str, Any]]
-
-    def evaluate(self, call: Any) -> None:
-        arguments = list(getattr(call, "args", ()))
-        if arguments and str(getattr(arguments[0], "value", "")) == _MAP:
-            self.tensor_map(arguments[1:])
-        else:
-            super().evaluate(call)
-
-    def tensor_map(self, arguments: Sequence[Any]) -> None:
-        """Record a map: (map, dtype, rank, data, sizes, strides in bytes, box, steps, modes of the copy engine)."""
-        variable, dtype, rank, data, *rest = arguments
-        axes = int(rank)
-        numbers = [size_of(value, {}) for value in rest]
-        if len(numbers) != 4 * axes + 3 or not all(isinstance(number, int) for number in numbers):
-            raise self.unknown("a tensor map of varying size")
-        cuts = (axes, 2 * axes - 1, 3 * axes - 1, 4 * axes - 1)
-        self.__dict__.setdefault("maps", {})[variable] = {
-            **self.argument(data),
-            "dtype": str(dtype.value),
-            "sizes": numbers[: cuts[0]],
-            "strides": numbers[cuts[0] : cuts[1]],
-            "box": numbers[cuts[1] : cuts[2]],
-            "steps": numbers[cuts[2] : cuts[3]],
-            "modes": numbers[cuts[3] :],
-        }
-
-    def argument(self, expression: Any) -> dict[str, Any]:
-        found = self.__dict__.get("maps", {}).get(expression)
-        return {"map": found} if found is not None else super().argument(expression)
+    """Host code whose launches may have dynamic shared memory."""
 
     def special(self, parameter: str, size: Any) -> dict[str, Any]:
         return {"shared": size} if parameter == _SHARED else super().special(parameter, size)

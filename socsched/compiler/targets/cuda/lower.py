@@ -19,7 +19,6 @@ from socsched.compiler.layouts import padded
 from socsched.compiler.passes import unruled as generic
 from socsched.compiler.targets.cuda import (
     gemm,
-    hopper,
     image_kernels,
     kernels,
     pillar_kernels,
@@ -30,7 +29,6 @@ from socsched.compiler.targets.cuda import (
 from socsched.compiler.targets.cuda.activation import beyond_relu
 from socsched.compiler.targets.cuda.fuse import activation, fuse, with_numbers
 from socsched.compiler.targets.cuda.image_kernels import Window
-from socsched.compiler.targets.cuda.patch import Patch
 from socsched.compiler.targets.cuda.resize_tables import axis_table
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, round_up
@@ -73,7 +71,7 @@ class _Lowering(Values):
         self.sums = rules.sums(graph, self.slices, gone)
         joined = (member for members in self.siblings.values() for member in members[1:])
         self.merged = {group.output for group in (*joined, *self.sums.values())}
-        self.products: list[tuple[Convolution, Tile | Patch]] = []
+        self.products: list[tuple[Convolution, Tile]] = []
 
     def run(self) -> Lowered:
         inputs = tuple(self.at_border(name) for name in self.graph.inputs)
@@ -232,16 +230,15 @@ class _Lowering(Values):
         into = self.slices.get(group.output)
         if into is not None:
             shape = replace(shape, first=into[1], total=self.graph.values[into[0].output].shape[1])
-        # Tile programs run only on GPUs.
-        tile = tile_for(shape, self.arch if self.bound else self.arch.rstrip("a"), self.sms)
-        if isinstance(tile, Tile) and shape.planes:
+        tile = tile_for(shape, self.arch, self.sms)
+        if shape.planes:
             tile = replace(tile, splits=1, store=2)
         self.products.append((shape, tile))
-        packed = padded(weight, (1, round_up(shape.k, tile.depth * tile.splits) if isinstance(tile, Tile) else shape.k))
+        packed = padded(weight, (1, round_up(shape.k, tile.depth * tile.splits)))
         bias = padded(np.concatenate([self.bias(member) for member in members]), (0, shape.outputs))
         source, *others = operands
         constants = [relax.const(packed.astype(np.float16), "float16"), relax.const(bias.astype(np.float32), "float32")]
-        if isinstance(tile, Tile) and tile.splits > 1:
+        if tile.splits > 1:
             parts = relax.TensorType((tile.splits, shape.m, shape.n), "float32")
             part = self.builder.emit(relax.call_tir(self.multiplying(shape, tile), [source, constants[0]], parts))
             make = lambda: self.spread(kernels.reduction(shape, tile.splits))  # noqa: E731
@@ -259,10 +256,8 @@ class _Lowering(Values):
             self.partial[into[0].output] = var
         return var
 
-    def multiplying(self, shape: Convolution, tile: Tile | Patch) -> Any:
+    def multiplying(self, shape: Convolution, tile: Tile) -> Any:
         def make() -> Any:
-            if isinstance(tile, Patch):
-                return hopper.convolution(shape, tile)
             function = gemm.convolution(shape, tile)
             return schedule(function, tile) if self.bound else function
 

@@ -1,4 +1,4 @@
-"""Tiles (`shapes.Tile`) and patches (`patch.Patch`) by GPU and shape; by tools/generate/gpu_tiles.py."""
+"""Measured tiles (`shapes.Tile`) by GPU and shape; by tools/generate/gpu_tiles.py."""
 
 from __future__ import annotations
 
@@ -38,23 +38,5 @@ TABLE: dict[str, dict[str, tuple[int, ...]]] = {
         "7x7x2048-512 1x1s1p0u1": (32, 32, 64, 16, 32, 3, 12, 4),
         "7x7x512-2048 1x1s1p0u1": (32, 32, 128, 16, 16, 3, 1, 4),
         "7x7x512-512 3x3s1p1u1": (32, 128, 64, 32, 16, 4, 16, 4),
-    },
-}
-
-PATCHES: dict[str, dict[str, tuple[int, ...]]] = {
-    "sm_90a": {
-        "124x108x128-128 1x1s1p0u2": (1, 64, 128, 2),
-        "124x108x128-128 3x3s1p1u1": (8, 16, 128, 4),
-        "124x108x128-256 3x3s2p1u1": (4, 16, 128, 5),
-        "14x14x1024-512 1x1s1p0u1": (1, 64, 64, 6),
-        "248x216x384-80 1x1s1p0u1": (1, 64, 80, 3),
-        "248x216x64-128 1x1s1p0u1": (1, 128, 64, 2),
-        "248x216x64-128 3x3s2p1u1": (16, 8, 128, 4),
-        "248x216x64-64 3x3s1p1u1": (16, 8, 64, 2),
-        "496x432x64-64 3x3s2p1u1": (16, 8, 64, 2),
-        "56x56x64-256 1x1s1p0u1": (1, 64, 64, 2),
-        "56x56x64-64 3x3s1p1u1": (16, 4, 64, 8),
-        "62x54x256-128 1x1s1p0u4": (1, 128, 128, 3),
-        "62x54x256-256 3x3s1p1u1": (8, 8, 128, 8),
     },
 }

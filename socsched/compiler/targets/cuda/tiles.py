@@ -8,9 +8,8 @@ from functools import cache
 from itertools import product
 from math import ceil, sqrt
 
-from socsched.compiler.targets.cuda.patch import Patch
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile
-from socsched.compiler.targets.cuda.tile_table import PATCHES, TABLE
+from socsched.compiler.targets.cuda.tile_table import TABLE
 from socsched.errors import CompileError
 
 
@@ -51,18 +50,14 @@ def gpu(arch: str) -> Gpu:
     return GPUS[max((known for known in GPUS if known <= number), default=80)]
 
 
-def tile_for(shape: Convolution, arch: str, sms: int = 0) -> Tile | Patch:
-    """Return the tile for a shape: from the table of the architecture, else by `estimate`; a patch where it was faster.
+def tile_for(shape: Convolution, arch: str, sms: int = 0) -> Tile:
+    """Return the tile for a shape: from the table of the architecture, else by `estimate`.
 
     `sms`: multiprocessors the code will run on (0: all).  The tables, measured on all of them, do not apply to a part:
-    a tile that fills 132 gives a share of them too few or too many waves (Spatial-Tune, arXiv 2008.03602).  Patches are
-    for architectures with an "a" (sm_90a), whose instructions plain sm_90 lacks.
+    a tile that fills 132 gives a share of them too few or too many waves (Spatial-Tune, arXiv 2008.03602).
     """
     if 0 < sms < gpu(arch).sms:
         return fastest_tile(shape, arch, sms)
-    faster = PATCHES.get(arch, {}).get(shape.key)
-    if faster is not None and Patch(*faster).fits(shape):
-        return Patch(*faster)
     measured = TABLE.get(arch.rstrip("a"), {}).get(shape.key)
     if measured is not None:
         return Tile(*measured)

@@ -31,8 +31,6 @@ _RENAMED = (13, 0), "sm_101", "sm_110"
 """From this release on, Thor's architecture has the second name."""
 _FOR_NVRTC = "-DINFINITY=__int_as_float(0x7f800000)", "-default-device"
 """What math.h defines, which NVRTC has not; device code without __device__, as nvcc takes constant expressions."""
-_TENSOR_MAP = "struct alignas(64) CUtensorMap { unsigned long long opaque[16]; };\n"
-"""As cuda.h has it, which NVRTC does not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +63,7 @@ class Toolkit:
 
     def _by_nvrtc(self, source: str, arch: str, options: Sequence[str]) -> bytes:
         library, program = _library(self.program), ctypes.c_void_p()
-        given = (_TENSOR_MAP if "CUtensorMap" in source else "") + source
-        library.nvrtcCreateProgram(ctypes.byref(program), given.encode(), b"stage.cu", 0, None, None)
+        library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"stage.cu", 0, None, None)
         flags = [f"-arch={arch}", *_FOR_NVRTC, *(f"-I{folder}" for folder in self.include), *options]
         texts = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
         refused = library.nvrtcCompileProgram(program, len(flags), texts)

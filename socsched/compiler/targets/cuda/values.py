@@ -11,7 +11,6 @@ from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import physical_shape
 from socsched.compiler.targets.cuda import image_kernels, kernels, rules
 from socsched.compiler.targets.cuda.emitter import Emitter
-from socsched.compiler.targets.cuda.patch import Patch
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import TensorType
@@ -49,7 +48,7 @@ class Lowered:
     module: Any
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
-    products: tuple[tuple[Convolution, Tile | Patch], ...]
+    products: tuple[tuple[Convolution, Tile], ...]
     general: tuple[str, ...] = ()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,14 @@ from cuda_sources import needs_nvcc, report, source_of
 
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
-from socsched.compiler.quantize.epilogue import Epilogue, Stored
-from socsched.compiler.targets.cuda import gemm, hopper, intrinsics, kernels, sequence_lower, sequence_rules
-from socsched.compiler.targets.cuda.int8_gemm import Form
+from socsched.compiler.targets.cuda import gemm, intrinsics, kernels, sequence_lower, sequence_rules
 from socsched.compiler.targets.cuda.lower import _EMITTERS, lower
 from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.passes import build_executable
-from socsched.compiler.targets.cuda.patch import Patch
 from socsched.compiler.targets.cuda.rules import GATES, KINDS, unsupported_reason
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile
-from socsched.compiler.targets.cuda.tile_table import PATCHES, TABLE
+from socsched.compiler.targets.cuda.tile_table import TABLE
 from socsched.compiler.targets.cuda.tiles import candidates, gpu, tile_for
 from socsched.errors import CompileError
 from socsched.graph.network import Layer, Network
@@ -58,62 +54,6 @@ def test_products_use_tensor_cores_and_asynchronous_copies_and_no_stack(tmp_path
     assert found.count("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads") == len(SHAPES)
 
 
-PATCHED = {
-    "3x3 stride 2": (Convolution(20, 24, 64, 128, 3, 3, 2, 1, relu=True), Patch(4, 16, 128, 3)),
-    "upsampling into a slice": (Convolution(6, 5, 64, 64, scale=2, first=64, total=192), Patch(1, 64, 64, 2)),
-    "planes": (Convolution(8, 8, 128, 80, planes=(18, 42, 12, 8)), Patch(1, 128, 80, 2)),
-}
-
-
-@needs_nvcc
-@pytest.mark.slow
-def test_patches_use_warpgroup_products_and_tensor_copies_and_no_stack(tmp_path: Path) -> None:
-    assert all(patch.fits(shape) for shape, patch in PATCHED.values())
-    functions = {f"product{i}": hopper.convolution(*pair) for i, pair in enumerate(PATCHED.values())}
-    source = source_of(functions, "sm_90a")
-    for width in (128, 64, 80):
-        assert f"wgmma.mma_async.sync.aligned.m64n{width}k16.f32.f16.f16" in source
-    assert "cp.async.bulk.tensor.3d" in source and "cp.async.bulk.tensor.2d" in source
-    found = report(source, tmp_path, "sm_90a")
-    assert found.count("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads") == len(PATCHED)
-    assert "serialized" not in found, "products must stay in flight"
-
-
-SIGNED = Form(True, Epilogue(None, 22, False), "")
-UNSIGNED = Form(False, Epilogue(Stored("uint8", 0), 22, True), "")
-IN_BYTES = {
-    "3x3, 64 channels": (Convolution(20, 24, 32, 128, 3, 3, 2, 1, relu=True), Patch(4, 16, 128, 3), UNSIGNED),
-    "into a slice, 128 channels": (
-        Convolution(6, 5, 64, 64, scale=2, first=64, total=192),
-        Patch(1, 64, 64, 2),
-        UNSIGNED,
-    ),
-    "planes of sums": (Convolution(8, 8, 64, 80, planes=(18, 42, 12, 8)), Patch(1, 128, 80, 2), SIGNED),
-}
-"""Products of bytes: channels count pairs."""
-
-
-@needs_nvcc
-@pytest.mark.slow
-def test_patches_of_bytes_use_integer_warpgroup_products(tmp_path: Path) -> None:
-    assert all(patch.fits(shape) for shape, patch, _ in IN_BYTES.values())
-    functions = {f"product{i}": hopper.convolution(*given) for i, given in enumerate(IN_BYTES.values())}
-    source = source_of(functions, "sm_90a")
-    for width, signs in ((128, "u8.s8"), (64, "u8.s8"), (80, "s8.s8")):
-        assert f"wgmma.mma_async.sync.aligned.m64n{width}k32.s32.{signs}" in source
-    found = report(source, tmp_path, "sm_90a")
-    assert found.count("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads") == len(IN_BYTES)
-    assert "serialized" not in found, "products must stay in flight"
-
-
-def test_patches_are_for_the_architecture_that_has_them() -> None:
-    shape = Convolution(124, 108, 128, 128, 3, 3, 1, 1)
-    assert isinstance(tile_for(shape, "sm_90a"), Patch)
-    assert isinstance(tile_for(shape, "sm_90"), Tile) and isinstance(tile_for(shape, "sm_87"), Tile)
-    added = replace(shape, residual=True)
-    assert isinstance(tile_for(added, "sm_90a"), Tile), "patches have no addition"
-
-
 @needs_nvcc
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", "sm_87", "sm_90"])
@@ -143,10 +83,6 @@ def test_the_table_holds_tiles_that_fit() -> None:
             assert Tile(*fields).fits(shape), (arch, key)
             assert Tile(*fields).shared_bytes <= gpu(arch).shared
             assert tile_for(shape, arch) == Tile(*fields)
-    for arch, entries in PATCHES.items():
-        for key, fields in entries.items():
-            shape = Convolution(*(int(n) for n in re.fullmatch(pattern, key).groups()))  # type: ignore[union-attr]
-            assert Patch(*fields).fits(shape) and tile_for(shape, arch) == Patch(*fields)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_87", "sm_90"])

@@ -26,10 +26,10 @@ from socsched.compiler.quantize.scales import FILE, read_scales
 from socsched.compiler.targets.cuda import int8_gemm, int8_kernels, kernels
 from socsched.compiler.targets.cuda.int8_gemm import Form
 from socsched.compiler.targets.cuda.int8_kernels import Operand
+from socsched.compiler.targets.cuda.int8_tile_table import INT8_TABLE
 from socsched.compiler.targets.cuda.int8_tiles import int8_tile
 from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.passes import build_executable
-from socsched.compiler.targets.cuda.patch import Patch
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile, round_up
 from socsched.compiler.targets.cuda.tiles import candidates
@@ -235,7 +235,7 @@ def test_whole_networks_are_accepted(name: str, arch: str, tmp_path: Path) -> No
     assert all(line.strip().startswith("0 bytes") for line in found.splitlines() if "stack frame" in line)
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_87", "sm_90", "sm_90a"])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_87", "sm_90"])
 @pytest.mark.parametrize(
     "shape",
     [
@@ -250,11 +250,8 @@ def test_whole_networks_are_accepted(name: str, arch: str, tmp_path: Path) -> No
 def test_any_shape_gets_a_tile(shape: Convolution, arch: str) -> None:
     tile = int8_tile(shape, arch)
     assert tile.fits(shape)
-    if isinstance(tile, Patch):
-        assert arch == "sm_90a"
-        return
     assert tile.shared_bytes <= 227 << 10
-    assert tile in set(candidates(shape, arch.rstrip("a"))) or arch.startswith("sm_90")
+    assert tile in set(candidates(shape, arch)) or shape.key in INT8_TABLE.get(arch, {})
 
 
 ORIN = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,15 @@ from socsched.compiler.layouts import convert
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import bind_weights, import_network
-from socsched.compiler.targets.cuda import hopper, image_kernels, kernels, rules
+from socsched.compiler.targets.cuda import image_kernels, kernels, rules
 from socsched.compiler.targets.cuda.batched_gemm import PADDED, Product, product, tile_of
 from socsched.compiler.targets.cuda.fuse import fuse, with_numbers
 from socsched.compiler.targets.cuda.image_kernels import Window
 from socsched.compiler.targets.cuda.lower import lower
 from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.passes import build_executable
-from socsched.compiler.targets.cuda.patch import Patch
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.sequence_kernels import by_rows, layer_norm, softmax
-from socsched.compiler.targets.cuda.shapes import Convolution
 from socsched.compiler.targets.llvm.processor import native_target
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
@@ -280,13 +277,3 @@ def test_kernels_read_and_write_sixteen_bytes(tmp_path: Path) -> None:
     source = source_of({name: kernels.spread(function) for name, function in functions.items()})
     assert source.count("uint4") >= 2 * len(functions)
     assert report(source, tmp_path).count("0 bytes stack frame, 0 bytes spill stores") == len(functions)
-
-
-@needs_nvcc
-@pytest.mark.slow
-def test_patches_end_in_any_activation(tmp_path: Path) -> None:
-    shape = Convolution(20, 24, 64, 128, 3, 3, 2, 1, activation=("silu",))
-    source = source_of({"product": hopper.convolution(shape, Patch(4, 16, 128, 3))}, "sm_90a")
-    assert "exp" in source
-    assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in report(source, tmp_path, "sm_90a")
-    assert not Patch(4, 16, 128, 3).fits(replace(shape, dilation=2, pad=2))

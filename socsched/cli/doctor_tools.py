@@ -1,4 +1,4 @@
-"""Optional tools of socsched: the single list shared by `doctor`, `make help` and README."""
+"""Optional tools of socsched: the single list shared by `doctor`, `make help` and docs/optional.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optional dependencies: one list for `doctor`, `make help` and README; the output of `doctor` for any missing tool."""
+"""Optional dependencies: one list for `doctor`, `make help` and docs/optional.md; what `doctor` prints for a missing tool."""
 
 from __future__ import annotations
 
@@ -155,8 +155,8 @@ def test_every_extra_of_the_package_is_in_the_list(checkout: Path) -> None:
     assert listed == set(extras) - {"test", "dev"}
 
 
-def test_the_readme_lists_the_same(checkout: Path) -> None:
-    text = (checkout / "README.md").read_text(encoding="utf-8")
+def test_the_page_lists_the_same(checkout: Path) -> None:
+    text = (checkout / "docs" / "optional.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", text.split("<!-- optional -->")[1], re.MULTILINE)
     rows = rows[: rows.index(next(row for row in rows if row[0] == list(OPTIONAL)[-1])) + 1]
     plain = [tuple(cell.replace("`", "").replace("\\|", "|") for cell in row) for row in rows[1:]]
@@ -169,6 +169,6 @@ def test_make_help_lists_the_same_and_what_preflight_asks_for(checkout: Path, mo
     words = " ".join(done.stdout.split())
     assert f"optional: {', '.join(OPTIONAL)} (socsched doctor" in words
     preflight = (checkout / "tools" / "ci" / "preflight.sh").read_text(encoding="utf-8")
-    readme = (checkout / "README.md").read_text(encoding="utf-8").split("<!-- optional -->")[0]
+    readme = (checkout / "README.md").read_text(encoding="utf-8")
     for package in ("python3-venv", "build-essential"):
         assert package in preflight and package in words and package in readme

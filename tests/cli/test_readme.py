@@ -1,4 +1,4 @@
-"""The README's commands work as written, and what it names exists."""
+"""README and the pages it was split into: commands work as written, what is shown is what is printed, links lead on."""
 
 from __future__ import annotations
 
@@ -7,53 +7,63 @@ import shlex
 from pathlib import Path
 
 import pytest
+from test_docs import assert_printed
 
 from socsched.cli.root import run, verbs
 
-
-@pytest.fixture(scope="module")
-def blocks(checkout: Path) -> list[list[str]]:
-    """Return the command lines of each shell block."""
-    text = (checkout / "README.md").read_text(encoding="utf-8")
-    found = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-    return [[line.split("#")[0].strip() for line in block.splitlines() if line.strip()] for block in found]
+WIDTH = 118
+"""Columns of the output that README and docs/demo.md show."""
 
 
-def test_it_opens_with_the_two_commands(blocks: list[list[str]]) -> None:
-    assert blocks[0] == ["make demo", "make test"]
+def read(checkout: Path, page: str) -> str:
+    return (checkout / page).read_text(encoding="utf-8")
 
 
-def test_commands_that_need_no_machine_work_in_order(
-    blocks: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def marked(text: str, mark: str) -> list[str]:
+    """The lines of the block of text between a mark's two comments."""
+    inside = text.split(f"<!-- {mark} -->")[1].split(f"<!-- /{mark} -->")[0]
+    return inside.split("```text\n")[1].split("```")[0].splitlines()
+
+
+def test_it_opens_with_the_two_commands(checkout: Path) -> None:
+    first = re.findall(r"```sh\n(.*?)```", read(checkout, "README.md"), re.DOTALL)[0]
+    assert [line.split("#")[0].strip() for line in first.splitlines()] == ["make demo", "make test"]
+
+
+def test_a_stranger_reads_it_at_one_sitting(checkout: Path) -> None:
+    assert len(read(checkout, "README.md").encode()) < 8_500
+
+
+def test_what_it_and_the_page_of_the_demo_show_is_what_is_printed(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert len(blocks[1]) > 5
-    for line in blocks[1]:
-        assert run([*shlex.split(line)[1:], "-q"]) == 0, line
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    (command,) = re.findall(r"^`socsched (.*?)`, the first half", read(checkout, "README.md"), re.MULTILINE)
+    assert run(shlex.split(command)) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert_printed(marked(read(checkout, "README.md"), "plan"), printed)
+    demo = marked(read(checkout, "docs/demo.md"), "demo")
+    start = next(number for number, line in enumerate(demo) if line.startswith("SIMULATED")) + 1
+    assert_printed(demo[start : start + len(printed)], printed)
+    assert any(line.startswith("MEASURED") for line in demo[start + len(printed) :])
 
 
-def test_every_command_names_a_verb_and_options_that_exist(
-    blocks: list[list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    for line in [line for block in blocks[1:] for line in block]:
+def test_every_command_names_a_verb_and_options_that_exist(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```sh[^\n]*\n(.*?)```", read(checkout, "docs/verbs.md"), re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line.strip()]
+    assert {shlex.split(line)[1] for line in lines} >= set(verbs()) - {
+        "book", "fit", "lint", "validate", "fleet", "demo", "plugins", "completion",
+    }  # fmt: skip
+    for line in lines:
         program, verb, *rest = shlex.split(line)
-        assert program == "socsched"
-        assert verb in verbs()
-        capsys.readouterr()
+        assert program == "socsched" and verb in verbs()
         group = [rest[0]] if verb in ("platforms", "pipelines", "weights", "study") else []
         run([verb, *group, "--help"])
-        known = capsys.readouterr().out
+        shown = capsys.readouterr().out
         for option in [word for word in rest if word.startswith("-")]:
-            assert option in known, line
-
-
-def test_the_demo_output_is_pasted_in(checkout: Path) -> None:
-    shown = (checkout / "README.md").read_text(encoding="utf-8").split("<!-- demo -->")[1].split("<!-- /demo -->")[0]
-    for text in ("SIMULATED", "MEASURED", "measured/predicted", "lidar-detection", "of 60 W cap", "report.html"):
-        assert text in shown
+            assert option in shown, line
 
 
 def test_files_it_links_to_exist(checkout: Path) -> None:
-    text = (checkout / "README.md").read_text(encoding="utf-8")
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", read(checkout, "README.md")):
         assert (checkout / target).exists(), target

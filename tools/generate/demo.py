@@ -1,6 +1,6 @@
-"""Run `socsched demo` on this machine and write its output into README.md between the demo marks.
+"""Run `socsched demo` on this machine and write its output into docs/demo.md between the marks.
 
-usage: python -m tools.generate.readme        (on an otherwise idle machine)
+usage: python -m tools.generate.demo        (on an otherwise idle machine)
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import tempfile
 
 from tools import ROOT
 
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "demo.md"
 START, END = "<!-- demo -->", "<!-- /demo -->"
 
 
 def main() -> None:
-    """Run the demo in a scratch folder and rewrite the README."""
+    """Run the demo in a scratch folder and rewrite the PAGE."""
     with tempfile.TemporaryDirectory() as scratch:
         done = subprocess.run(
             [sys.executable, "-m", "socsched", "demo"],
@@ -28,10 +28,10 @@ def main() -> None:
             check=True,
         )
     shown = "\n".join(line.rstrip() for line in done.stdout.splitlines())
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     before, rest = text.split(START)
     after = rest.split(END)[1]
-    README.write_text(f"{before}{START}\n```text\n{shown}\n```\n{END}{after}", encoding="utf-8")
+    PAGE.write_text(f"{before}{START}\n```text\n{shown}\n```\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

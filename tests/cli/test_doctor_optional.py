@@ -1,4 +1,4 @@
-"""Optional dependencies: one list for `doctor`, `make help` and docs/optional.md; what `doctor` prints without a tool."""
+"""Optional dependencies: one list for `doctor`, `make help` and docs; what `doctor` prints without a tool."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import inspect
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, get_args, get_origin
 
@@ -70,16 +71,29 @@ def command_line() -> str:
     parts = ["# Command line", NOTE, prose(cli.help), prose(cli.epilog), ""]
     parts.append("All verbs take `--json`, `-q`/`--quiet`, `-v`/`--verbose` and `-h`/`--help`. Options can be set as")
     parts.append("`SOCSCHED_VERB_OPTION`, those with a variable of their own by that too.")
-    for words, command in commands(cli, ("socsched",)):
+    verbs = list(commands(cli, ("socsched",)))
+    counts = Counter(row for _, command in verbs for row in set(_options(command)))
+    shared = [row for row, count in counts.items() if count > 1]
+    parts += ["", "Options that several verbs have:", "", rows(OPTION_HEAD, sorted(shared))]
+    for words, command in verbs:
         parts += ["", f"## {' '.join(words)}", "", "```text", _usage(words, command), "```", "", prose(command.help)]
-        found = [
-            (f"`{_flags(option)}`", _value(option), _default(option), option.help or "")
-            for option in command.params
-            if isinstance(option, click.Option) and option.name not in ("json", "quiet", "verbose")
-        ]
-        if found:
-            parts += ["", rows(("option", "value", "default", "meaning"), found)]
+        options = _options(command)
+        if own := [row for row in options if row not in shared]:
+            parts += ["", rows(OPTION_HEAD, own)]
+        if common := [row[0] for row in options if row in shared]:
+            parts += ["", f"And {', '.join(common)}."]
     return "\n".join(parts).rstrip() + "\n"
+
+
+OPTION_HEAD = ("option", "value", "default", "meaning")
+
+
+def _options(command: click.Command) -> list[tuple[object, ...]]:
+    return [
+        (f"`{_flags(option)}`", _value(option), _default(option), option.help or "")
+        for option in command.params
+        if isinstance(option, click.Option) and option.name not in ("json", "quiet", "verbose")
+    ]
 
 
 def _usage(words: tuple[str, ...], command: click.Command) -> str:
@@ -115,6 +129,8 @@ def schema_page() -> str:
     parts = ["# Descriptor files", NOTE, "How to write them: [descriptors.md](../descriptors.md). Editors complete"]
     parts.append("against the schemas in `schemas/`.")
     for file in sorted((ROOT / "schemas").glob("*.schema.json")):
+        if file.name in ("plan.schema.json", "result.schema.json"):
+            continue  # have pages of their own
         schema = json.loads(file.read_text(encoding="utf-8"))
         parts += ["", f"## {file.name}", "", prose(schema.get("description"))]
         groups = {"": schema, **schema.get("$defs", {})}
@@ -123,11 +139,17 @@ def schema_page() -> str:
                 continue
             parts += ["", f"### {name}", "", prose(group.get("description"))] if name else [""]
             required = set(group.get("required", ()))
-            found = [
-                (f"`{key}`", _type(value), "yes" if key in required else "", value.get("description", ""))
-                for key, value in group["properties"].items()
+            fields = group["properties"].items()
+            explained = [
+                (f"`{key}`{' (required)' if key in required else ''}", _type(value), value["description"])
+                for key, value in fields
+                if value.get("description")
             ]
-            parts += ["", rows(("field", "type", "required", "meaning"), found)]
+            plain = [f"`{key}` ({_type(value)})" for key, value in fields if not value.get("description")]
+            if explained:
+                parts += ["", rows(("field", "type", "meaning"), explained)]
+            if plain:
+                parts += ["", f"{'Also' if explained else 'Fields:'} {', '.join(plain)}."]
     return "\n".join(parts).rstrip() + "\n"
 
 

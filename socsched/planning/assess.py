@@ -17,12 +17,11 @@ from socsched.planning.deployment import Deployment
 from socsched.planning.expected import expected_latencies, expected_latency
 from socsched.planning.plan import ChainResult, Task
 from socsched.planning.simulation_feedback import NOTHING
-from socsched.schedulability import audsley, edf, edf_holistic, path_windows
+from socsched.schedulability import edf, path_windows
 from socsched.schedulability.chains import Sources, data_age, reaction_time
-from socsched.schedulability.corunning import Corunning
-from socsched.schedulability.edf_demand import Overload
-from socsched.schedulability.holistic import holistic
-from socsched.schedulability.plan_analysis import DEMAND, FIXED, Quieter, shorten
+from socsched.schedulability.holistic import assign_priorities, holistic
+from socsched.schedulability.plan_analysis import DEMAND, FIXED, Corunning, Quieter, shorten
+from socsched.schedulability.published.earliest_deadline_first import Overload
 from socsched.schedulability.tasks import Response, RtTask, convert, timer_jitter
 
 
@@ -132,7 +131,7 @@ def _fp(
         for turn in range(_TURNS):
             for weights in options if turn == 0 else [_own(best.responses, tasks)]:
                 deadlines = local_deadlines(tasks, needs, weights)
-                found = _better(None, tasks, needs, deadlines, audsley.assign(tasks, deadlines), True, quieter)
+                found = _better(None, tasks, needs, deadlines, assign_priorities(tasks, deadlines), True, quieter)
                 plain = _better(found, tasks, needs, deadlines, priorities(deadlines), True, quieter)
                 best = min(best, plain, key=_by_load)
             if best.load <= 1:
@@ -270,7 +269,7 @@ def _respond(
 ) -> _Picked:
     """Return the shorter of local deadlines, where these hold, and responses, with the load on the requirements."""
     own = edf.responses(system, deadlines, holds)
-    found = edf_holistic.responses(system, deadlines, own) if holds or movable else own
+    found = edf.holistic_responses(system, deadlines, own) if holds or movable else own
     return _Picked(deadlines, *_windows(system.tasks, deadlines, found, needs, thorough, quieter))
 
 
@@ -326,4 +325,4 @@ def _test(policy: str, response: Response) -> str:
         return path_windows.NAME
     if policy != "edf":
         return FIXED
-    return DEMAND if any(term == edf.ALLOWED for term, _ in response.terms) else edf_holistic.NAME
+    return DEMAND if any(term == edf.ALLOWED for term, _ in response.terms) else edf.HOLISTIC

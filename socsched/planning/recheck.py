@@ -17,10 +17,9 @@ from socsched.planning.lanes import with_wcet
 from socsched.planning.necessity import Necessity, Proof, Theorem
 from socsched.planning.plan import ChainResult, Plan, Task, Violation
 from socsched.schedulability.chains import data_age, path_terms, reaction_time
-from socsched.schedulability.corunning import Corunning
 from socsched.schedulability.coverage import outside, sources
 from socsched.schedulability.high_level import judge_high_level
-from socsched.schedulability.plan_analysis import Whole, respond, stretches, without_contradictions
+from socsched.schedulability.plan_analysis import Corunning, Whole, respond, stretches, without_contradictions
 from socsched.schedulability.tasks import Response, rt_tasks
 
 SECOND = 10**9

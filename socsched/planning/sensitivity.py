@@ -15,8 +15,7 @@ from socsched.planning.lanes import with_wcet
 from socsched.planning.plan import Plan
 from socsched.schedulability import edf
 from socsched.schedulability.chains import data_age, reaction_time
-from socsched.schedulability.corunning import Corunning
-from socsched.schedulability.plan_analysis import respond, stretches, unmet
+from socsched.schedulability.plan_analysis import Corunning, respond, stretches, unmet
 from socsched.schedulability.tasks import RtTask, components, rt_tasks, single_resource
 
 LARGEST = 64.0

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any
 from socsched.planning.plan import Plan
 from socsched.planning.recheck import UNCHECKED, Recheck
 from socsched.planning.sensitivity import Spare, co_runner, spare
-from socsched.schedulability.applicable import applicable_tests
-from socsched.schedulability.assumptions import PAGE, chain_sections, sections, taskset_sections, union
-from socsched.schedulability.compare_bounds import Resource, bounds, chain_bound
+from socsched.schedulability.explain_bounds import (
+    PAGE,
+    Resource,
+    applicable_tests,
+    bounds,
+    chain_bound,
+    chain_sections,
+    sections,
+    taskset_sections,
+    union,
+)
 from socsched.schedulability.miss_probability import SECTION, miss_probabilities
 from socsched.schedulability.published.choose import Analysis, Outcome
 from socsched.schedulability.published.model import VERDICTS

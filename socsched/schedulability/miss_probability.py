@@ -19,11 +19,9 @@ import numpy as np
 from socsched.planning.plan import ChainResult, Plan
 from socsched.planning.task import Task
 from socsched.schedulability.chains import Stretch, reaction_time
-from socsched.schedulability.corunning import Corunning
 from socsched.schedulability.coverage import outside
-from socsched.schedulability.path_rivals import NEVER, Path, Rival, System, Window, frames
-from socsched.schedulability.path_windows import paths_to
-from socsched.schedulability.plan_analysis import respond, stretches
+from socsched.schedulability.path_windows import NEVER, Path, PathSystem, Rival, Window, frames, paths_to
+from socsched.schedulability.plan_analysis import Corunning, respond, stretches
 from socsched.schedulability.tasks import Response, RtTask, rt_tasks
 
 SECTION = "Probability of misses"
@@ -67,7 +65,7 @@ def _probability(
         return None
     if worst <= chain.deadline_ns:
         return 0.0
-    system = System.of(tasks, {name: t.deadline for name, t in tasks.items()} if plan.policy == "edf" else None)
+    system = PathSystem.of(tasks, {name: t.deadline for name, t in tasks.items()} if plan.policy == "edf" else None)
     finish = {name: response.value for name, response in responses.items()}
     found = []
     for part in (part for part in parts if part.last):
@@ -87,7 +85,7 @@ def _in_time(parts: Sequence[Stretch], responses: Mapping[str, Response], name: 
 
 
 def _path(
-    system: System,
+    system: PathSystem,
     path: Path,
     finish: Mapping[str, int],
     left: int,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from socsched.cost.cost import Segment
+from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
 from socsched.planning.plan import Plan, PlannedEngine, PlannedSensor, Task
 
 Lane = tuple[str, int]
@@ -261,3 +262,64 @@ def longest_segment(task: Task, preemption: str, in_flight: int = 1) -> int:
 
 def _longest(segments: Sequence[Segment], count: int) -> int:
     return sum(sorted((segment.time_ns for segment in segments), reverse=True)[:count])
+
+
+def as_taskset(
+    policy: str, group: Sequence[RtTask], jitter: Mapping[str, int], deadlines: Mapping[str, int] | None = None
+) -> TaskSet:
+    """Return the tasks of one resource, under ``edf`` or ``fp``, in the form of published tests.
+
+    `jitter`: latest activation of each task after its nominal release (ns), so that delay by predecessors is release
+    jitter (Tindell & Clark, "Holistic schedulability analysis for distributed hard real-time systems", Microprocessing
+    and Microprogramming 40 1994); `deadlines` (ns) override the tasks' own.
+    """
+    tasks = tuple(
+        PeriodicTask(
+            id=index,
+            name=task.name,
+            period_ns=task.period,
+            deadline_ns=(deadlines[task.name] if deadlines else task.deadline) + task.release_jitter,
+            wcet_ns=task.wcet + task.switch,  # each arrival is charged one preemption, to the preempting task
+            bcet_ns=0,
+            offset_ns=task.offset,
+            jitter_ns=jitter[task.name],
+            cpu=0,
+            prio=task.priority,
+            longest_region_ns=task.segment + task.switch if task.preemption == "segment" else 0,
+        )
+        for index, task in enumerate(group)
+    )
+    whole = all(task.preemption == "none" for task in group)
+    rule = Policy("edf" if policy == "edf" else "fp", "partitioned", not whole)
+    return TaskSet("resource", 1, rule, 1, None, tasks, ())
+
+
+def relatives(tasks: Mapping[str, RtTask]) -> dict[str, frozenset[str]]:
+    """Return, for every task, its trigger ancestors and descendants.
+
+    They process the same frame one after the other; as long as a frame is finished before the next is released, they
+    cannot interfere with or block each other.
+    """
+    later = descendants(tasks)
+    return {name: later[name] | {other for other in tasks if name in later[other]} for name in tasks}
+
+
+def descendants(tasks: Mapping[str, RtTask]) -> dict[str, frozenset[str]]:
+    """Return, for every task, those that it triggers, directly or not."""
+    later: dict[str, frozenset[str]] = {}
+    for name in reversed(topological(tasks)):
+        direct = [other for other, task in tasks.items() if name in task.after]
+        later[name] = frozenset(direct).union(*(later[other] for other in direct))
+    return later
+
+
+def families(tasks: Mapping[str, RtTask]) -> list[frozenset[str]]:
+    """Group tasks that trigger each other, directly or not."""
+    groups: list[set[str]] = []
+    for name, task in tasks.items():
+        joined = {name, *(n for n in task.after if n in tasks)}
+        for group in [g for g in groups if g & joined]:
+            joined |= group
+            groups.remove(group)
+        groups.append(joined)
+    return [frozenset(group) for group in groups]

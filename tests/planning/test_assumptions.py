@@ -8,8 +8,8 @@ from socsched.api.analysis import analyze
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.reporting.analysis import taskset_document, taskset_view
 from socsched.reporting.terminal import console
-from socsched.schedulability.assumptions import COMMON, SECTIONS, sections
-from socsched.schedulability.edf_holistic import NAME
+from socsched.schedulability.edf import HOLISTIC
+from socsched.schedulability.explain_bounds import COMMON, SECTIONS, sections
 from socsched.schedulability.plan_analysis import DEMAND, FIXED
 from socsched.schedulability.published import choose
 
@@ -20,7 +20,7 @@ def test_every_built_in_analysis_has_a_section_of_the_page() -> None:
     built_in = {test.name for test in choose.tests() if test.run.__module__.startswith("socsched.")} | {
         DEMAND,
         FIXED,
-        NAME,
+        HOLISTIC,
     }
     listed = [name for names in SECTIONS.values() for name in names]
     assert built_in <= set(listed)

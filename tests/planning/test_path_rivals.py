@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from socsched.schedulability.path_rivals import NEVER, Rival, _at, frames
+from socsched.schedulability.path_windows import NEVER, Rival, _at, frames
 
 
 def rival(draw: Random) -> Rival:

@@ -7,10 +7,9 @@ from random import Random
 
 import pytest
 
-from socsched.schedulability import path_last_delay, path_windows
-from socsched.schedulability.corunning import Corunning
+from socsched.schedulability import path_windows
 from socsched.schedulability.holistic import holistic
-from socsched.schedulability.plan_analysis import respond
+from socsched.schedulability.plan_analysis import Corunning, respond
 from socsched.schedulability.tasks import RtTask, rt_tasks
 from tools.verify.exhaustive import compare
 from tools.verify.small_plans import plan_bounds, plan_system
@@ -65,7 +64,7 @@ def test_a_job_that_precedes_the_last_task_of_a_path_may_block_its_first() -> No
 def test_a_window_of_too_many_jobs_keeps_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Examined one by one, hundreds of jobs of a source that is late by many periods took minutes."""
     examined = {seed: bound(rt_tasks(plan_system("fp", "pipeline", Random(seed)).plan)) for seed in range(40)}
-    monkeypatch.setattr(path_last_delay, "JOBS", 0)
+    monkeypatch.setattr(path_windows, "OWN_JOBS", 0)
     kept = {seed: bound(rt_tasks(plan_system("fp", "pipeline", Random(seed)).plan)) for seed in range(40)}
     assert all(kept[seed][name] >= value for seed, found in examined.items() for name, value in found.items())
     assert kept != examined

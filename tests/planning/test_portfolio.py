@@ -12,8 +12,7 @@ from socsched.api.portfolio import members
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.pipeline import PER_COST, High
 from socsched.errors import UsageError
-from socsched.schedulability import audsley
-from socsched.schedulability.holistic import holistic
+from socsched.schedulability.holistic import assign_priorities, holistic
 from socsched.schedulability.tasks import RtTask
 
 
@@ -25,7 +24,7 @@ def task(name: str, wcet: int, period: int, deadline: int, segment: int = 0) -> 
 def test_audsley_finds_priorities_that_deadline_order_misses() -> None:
     """With deadlines beyond the period, deadline-monotonic priorities are not optimal."""
     tasks = {t.name: t for t in (task("a", 52, 100, 110), task("b", 52, 140, 154))}  # Lehoczky 1990
-    rank = audsley.assign(tasks, {"a": 110, "b": 154})
+    rank = assign_priorities(tasks, {"a": 110, "b": 154})
     ranked = {n: RtTask(**{**_fields(t), "priority": rank[n]}) for n, t in tasks.items()}
     answers = holistic(ranked)
     best = [answers[n].value <= tasks[n].deadline for n in tasks]

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from socsched.planning.mapping.heft import heft
 from socsched.schedulability import edf, response_times
-from socsched.schedulability.edf_demand import DemandTask, demand, overload
 from socsched.schedulability.holistic import holistic
+from socsched.schedulability.published.earliest_deadline_first import DemandTask, demand, overload
 from socsched.schedulability.tasks import RtTask
 
 LANE = frozenset({("cpu", 0)})

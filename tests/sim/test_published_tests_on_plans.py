@@ -9,8 +9,8 @@ from toy_platform import MS, platform, shaken, workloads
 from socsched.descriptor.pipeline import Pipeline
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
-from socsched.schedulability import edf_holistic, path_windows
-from socsched.schedulability.compare_bounds import OWN, chain_bound, task_bounds
+from socsched.schedulability import edf, path_windows
+from socsched.schedulability.explain_bounds import OWN, chain_bound, task_bounds
 from socsched.schedulability.plan_analysis import DEMAND, stretches
 from socsched.schedulability.tasks import rt_tasks
 from socsched.sim.engine import simulate
@@ -63,7 +63,7 @@ def test_published_tests_tighten_shipped_plans() -> None:
     board = get_platform("jetson-agx-orin-64gb")
     plan = make_plan(get_pipeline("perception-stack"), board, "MAXN", policy="edf", work=stage_work, budget=20)
     bounds = task_bounds(plan)
-    holistic = {edf_holistic.NAME, path_windows.NAME}
+    holistic = {edf.HOLISTIC, path_windows.NAME}
     assert any(row.test in holistic and (row.bound or 0) < (row.own or 0) for row in bounds)
     own = {row.task: row.own or 0 for row in bounds}
     assert any(chain.test in holistic for chain in plan.chains)

@@ -24,8 +24,7 @@ from socsched.api.simulation import simulate_plan
 from socsched.descriptor.catalog import get_platform
 from socsched.planning.plan import ExecutionTimes, Plan, Task
 from socsched.planning.recheck import recheck
-from socsched.schedulability.corunning import Corunning
-from socsched.schedulability.plan_analysis import chain_bounds, respond
+from socsched.schedulability.plan_analysis import Corunning, chain_bounds, respond
 from socsched.schedulability.tasks import rt_tasks
 from tools.bench.planner_finds import MODE, PLATFORM, instance
 from tools.verify.plan_runs import shifted, sources

@@ -25,8 +25,7 @@ from socsched.schedulability.coverage import sources as sources_of
 from socsched.schedulability.high_level import high_level, is_mixed
 from socsched.schedulability.high_level import unmet as unmet_high
 from socsched.schedulability.plan_analysis import stretches
-from socsched.schedulability.precedence import families
-from socsched.schedulability.tasks import Response, rt_tasks
+from socsched.schedulability.tasks import Response, families, rt_tasks
 from socsched.sim.build import load_kernel
 from socsched.sim.engine import simulate
 from socsched.trace.chains import Record

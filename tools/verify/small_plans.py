@@ -14,9 +14,8 @@ from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSens
 from socsched.planning.search_report import SearchReport
 from socsched.planning.task import Task as PlannedTask
 from socsched.schedulability.chains import data_age, reaction_time
-from socsched.schedulability.compare_bounds import bounds
-from socsched.schedulability.corunning import Corunning
-from socsched.schedulability.plan_analysis import respond, stretches
+from socsched.schedulability.explain_bounds import bounds
+from socsched.schedulability.plan_analysis import Corunning, respond, stretches
 from socsched.schedulability.tasks import rt_tasks
 from tools.verify import explorer
 

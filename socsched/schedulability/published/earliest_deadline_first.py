@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import merge
 from math import lcm
 from typing import NamedTuple
 
 from socsched.descriptor.taskset_model import PeriodicTask
-from socsched.schedulability.edf_demand import DemandTask, overload
 from socsched.schedulability.published.model import (
     Answer,
     Problem,
@@ -24,6 +23,130 @@ from socsched.schedulability.published.model import (
     with_jitter,
 )
 from socsched.schedulability.tasks import Terms, ceil_div
+
+# The demand bound function dbf and QPA, for whole plans as well (`schedulability.edf`).  Baruah, Rosier, Howell,
+# Real-Time Systems 2 1990 (demand bound); Zhang & Burns, IEEE TC 58(9) 2009 (QPA); release jitter shortens a task's
+# window (Spuri, INRIA RR-2772 1996); blocking by a segment whose job is due later (Baker, RTS 3 1991; George, Rivierre,
+# Spuri, INRIA RR-2966 1996).
+
+
+@dataclass(frozen=True, slots=True)
+class DemandTask:
+    """A task as EDF sees it (ns): demand per job, period, `window` from latest activation to deadline, `deadline`.
+
+    `segment` is the longest non-preemptive stretch, `release_jitter` the largest amount by which the distance of two
+    deadlines can fall short of the period.
+    """
+
+    name: str
+    wcet: int
+    period: int
+    window: int
+    deadline: int
+    segment: int = 0
+    release_jitter: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """An interval (ns) whose demand exceeds it, with the terms that add up to the demand."""
+
+    interval: int
+    demand: int
+    terms: tuple[tuple[str, int], ...]
+
+
+def jobs_within(task: DemandTask, interval: int) -> int:
+    """Return the number of jobs that can be both activated and due within an interval."""
+    return max(0, (interval - task.window) // task.period + 1)
+
+
+def demand(tasks: Sequence[DemandTask], interval: int) -> int:
+    """Return the demand bound function dbf(interval)."""
+    return sum(jobs_within(task, interval) * task.wcet for task in tasks)
+
+
+def blocking(tasks: Sequence[DemandTask], interval: int) -> tuple[str, int]:
+    """Return the longest segment of a job that is due after an interval it started before."""
+    late = ((task.name, task.segment) for task in tasks if task.deadline > interval and task.segment)
+    return max(late, key=lambda pair: pair[1], default=("", 0))
+
+
+def _ended_busy_period(tasks: Sequence[DemandTask]) -> int | None:
+    """Return the longest busy period (ns), None if utilisation is too high for it to end."""
+    if sum(task.wcet / task.period for task in tasks) > 1 - 1e-9:
+        return None
+    start = max((task.segment for task in tasks), default=0)
+    length = max(start + sum(task.wcet for task in tasks), 1)
+    for _ in range(100_000):
+        longer = start + sum(
+            ceil_div(length + max(task.deadline - task.window, 0), task.period) * task.wcet for task in tasks
+        )
+        if longer <= length:
+            return longer
+        length = longer
+    return None
+
+
+def overload(tasks: Sequence[DemandTask], longest: int | None = None) -> Overload | None:
+    """Return an interval exceeded by its demand and blocking, None if EDF meets every deadline.
+
+    `longest` is the longest busy period (ns) if known, which makes a fully utilised processor decidable.  Blocking
+    changes only at deadlines, so QPA runs once between consecutive ones.
+    """
+    for task in tasks:
+        if task.window < task.wcet:
+            return Overload(task.window, task.wcet, ((task.name, task.wcet),))
+    horizon = longest if longest is not None else _ended_busy_period(tasks) if tasks else 0
+    if horizon is None:
+        return _describe(tasks, _overfull_interval(tasks))
+    steps = sorted({0, *(task.deadline for task in tasks if task.segment and task.deadline <= horizon), horizon + 1})
+    for low, high in zip(reversed(steps[:-1]), reversed(steps[1:]), strict=True):
+        found = _qpa(tasks, low, high - 1, blocking(tasks, low)[1])
+        if found is not None:
+            return _describe(tasks, found)
+    return None
+
+
+def _qpa(tasks: Sequence[DemandTask], low: int, high: int, blocked: int) -> int | None:
+    """Return an overfull interval in [low, high], where the blocking is `blocked`, else None."""
+    interval = _last_due(tasks, high + 1)
+    while interval is not None and interval >= low:
+        need = demand(tasks, interval) + blocked
+        if need > interval:
+            return interval
+        interval = _last_due(tasks, interval) if need == interval else _due_by(tasks, need)
+    return None
+
+
+def _due_by(tasks: Sequence[DemandTask], interval: int) -> int | None:
+    return _last_due(tasks, interval + 1)
+
+
+def _last_due(tasks: Sequence[DemandTask], before: int) -> int | None:
+    """Return the largest interval below `before` at which the demand steps."""
+    steps = [t.window + (before - 1 - t.window) // t.period * t.period for t in tasks if t.window < before]
+    return max(steps, default=None)
+
+
+def _overfull_interval(tasks: Sequence[DemandTask]) -> int:
+    """Return an interval that a utilisation of at least 1 overfills, or the longest one examined."""
+    interval = max(max(task.window, task.period) for task in tasks)
+    for _ in range(24):
+        if demand(tasks, interval) > interval:
+            return interval
+        interval *= 2
+    return interval
+
+
+def _describe(tasks: Sequence[DemandTask], interval: int) -> Overload:
+    terms = [(task.name, jobs_within(task, interval) * task.wcet) for task in tasks]
+    name, value = blocking(tasks, interval)
+    if value:
+        terms.append((f"blocking by {name}", value))
+    terms = [term for term in terms if term[1]]
+    return Overload(interval, sum(value for _, value in terms), tuple(terms))
+
 
 _STEPS = 50_000
 """Steps after which the search for the end of a busy period is abandoned."""

@@ -72,7 +72,7 @@ def command(
     from socsched.cli.plan_argument import plan_from
     from socsched.errors import EXIT_OK
     from socsched_literature.studies import learning
-    from socsched_literature.studies.environment import Costs, Environment
+    from socsched_literature.studies.learning import Costs, Environment
     from socsched_literature.studies.saved import save_study
 
     output: Output = ctx.obj

@@ -34,9 +34,9 @@ def command(output: Output, sets: int, tasks: int, factor: float, share: float, 
     -o writes mixed-criticality.json, .csv and .svg.  Exit code 0: compared.
     """
     from socsched.errors import UsageError
-    from socsched_literature.studies import acceptance, mixed_criticality
+    from socsched_literature.studies import acceptance
 
     if share > 1:
         raise UsageError(f"--share must be at most 100%, got {share:.0%}")
-    panel = mixed_criticality.panel(tasks, factor, share)
+    panel = acceptance.mixed_criticality_panel(tasks, factor, share)
     return show(output, lambda: acceptance.study("mixed-criticality", [panel], sets, seed), folder)

@@ -81,7 +81,6 @@ def command(
     from socsched.cli.plan_argument import plan_from
     from socsched.errors import EXIT_OK, UsageError
     from socsched_literature.studies import policies as studied
-    from socsched_literature.studies import policy_report, variation
     from socsched_literature.studies.saved import save_study
 
     output: Output = ctx.obj
@@ -89,20 +88,20 @@ def command(
         raise UsageError(f"--spread must be below 100%, got {spread:.0%}")
     wanted = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
     if wanted is not None:
-        variation.needs(wanted)
+        studied.needs(wanted)
     ready_to_write(folder=folder)
     loaded = plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
     if not loaded.tasks:
         return outcomes.show_refusal(output, loaded)
     found = studied.study(loaded, wanted, loads, seeds, duration, spread, sla, output.note)
     if folder:
-        for path in save_study(folder, "policies", studied.document(found), policy_report.figure(found)):
+        for path in save_study(folder, "policies", studied.document(found), studied.figure(found)):
             output.note(f"wrote {path}")
 
     def show() -> None:
         from socsched.reporting.terminal import console
 
-        console(terminal_width()).print(policy_report.view(found))
+        console(terminal_width()).print(studied.view(found))
 
     output.result(studied.document(found), show)
     return EXIT_OK

@@ -22,7 +22,7 @@ from socsched.cli.options import (
 
 if TYPE_CHECKING:
     from socsched_literature.sharing.profile import ShareLaw
-    from socsched_literature.studies.sharing_sources import Source
+    from socsched_literature.studies.sharing import Source
 
 
 @click.command("sharing", short_help="Compare ways to share an accelerator.")
@@ -82,9 +82,9 @@ def command(
     writes sharing.json and sharing.svg.  Exit code 0: compared.
     """
     from socsched.errors import EXIT_OK, UsageError
-    from socsched_literature.sharing.mechanisms import mechanism as known_mechanism
-    from socsched_literature.sharing.mig import geometry
-    from socsched_literature.studies import sharing, sharing_report
+    from socsched_literature.sharing.deployment import mechanism as known_mechanism
+    from socsched_literature.sharing.mig_serving import geometry
+    from socsched_literature.studies import sharing
     from socsched_literature.studies.saved import save_study
 
     if (pipeline is None) == (profiles is None):
@@ -106,14 +106,14 @@ def command(
     setting = sharing.Setting(devices, mechanism, mig)
     rows = sharing.study(source, names, loads, seeds, duration, setting, output.note)
     if folder:
-        picture = sharing_report.figure(source, rows)
+        picture = sharing.figure(source, rows)
         for path in save_study(folder, "sharing", sharing.document(source, rows), picture):
             output.note(f"wrote {path}")
 
     def show() -> None:
         from socsched.reporting.terminal import console
 
-        console(terminal_width()).print(sharing_report.view(source, rows))
+        console(terminal_width()).print(sharing.view(source, rows))
 
     output.result(sharing.document(source, rows), show)
     return EXIT_OK
@@ -122,7 +122,7 @@ def command(
 def _measured(profiles: Path, constants: Path | None, rates: tuple[str, ...], law: ShareLaw) -> Source:
     from socsched.errors import UsageError
     from socsched.units import parse_number
-    from socsched_literature.studies import sharing_sources
+    from socsched_literature.studies import sharing
 
     asked: dict[str, float] = {}
     for text in rates:
@@ -131,18 +131,18 @@ def _measured(profiles: Path, constants: Path | None, rates: tuple[str, ...], la
             asked[name] = parse_number(number)
         except ValueError:
             raise UsageError(f"--rate {text}: expected NETWORK=1/S, such as resnet50=60") from None
-    return sharing_sources.from_profiles(profiles, constants, asked, law)
+    return sharing.from_profiles(profiles, constants, asked, law)
 
 
 def _planned(pipeline: str, platform: str | None, mode: str | None, engine: str) -> Source:
     from socsched.api.planning import get_mode
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.errors import UsageError
-    from socsched_literature.studies import sharing_sources
+    from socsched_literature.studies import sharing
 
     if platform is None:
         raise UsageError("a pipeline needs a platform", "name one with -p")
     board = get_platform(platform)
-    return sharing_sources.from_pipeline(
+    return sharing.from_pipeline(
         get_pipeline(pipeline), board, get_mode(board, None if mode == "auto" else mode), engine
     )

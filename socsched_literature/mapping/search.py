@@ -1,42 +1,191 @@
-"""Solve a mapping problem: a list schedule first, a beam search, then proof by exhaustion, enumeration or CP-SAT.
+"""Solve a mapping problem: a list schedule first, a bound by linear relaxation, then the core's constraint program.
 
-Every schedule is judged by its exact evaluation, contention included.  Bounds come from the relaxation and from CP-SAT.
-For networks that are chains they also come from exhaustion of rising limits (`destructive` without contention, `guided`
-with it) and from enumeration of every state whose bound is below the best makespan.
-
-"optimal" means that no schedule is better by more than `TOLERANCE` of the value.  The bounds of the relaxation, of
-CP-SAT and of exhaustion without contention hold for every real execution.  Enumeration, guided or not, covers every
-choice and order in which jobs start as soon as they can or at the end of another job; with contention, starts at other
-instants can be better still (CP-SAT considers them).
+Every schedule is judged by its exact evaluation, contention included.  "optimal" means that no schedule is better by
+more than `TOLERANCE` of the value; both bounds hold for every real execution.  Where contention slows more than two
+engines, or more pairs than the program models, its bound need not be reached: the status is then feasible, with a gap.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from socsched.planning.mapping.cpsat import Program
-from socsched.planning.mapping.overlaps import PAIRS
-from socsched.planning.mapping.problem import JobKey, Problem, Schedule
+from socsched.planning.mapping.problem import Problem, Schedule, alone_ns
 from socsched.planning.mapping.solvers import available, linear
-from socsched_literature.mapping.beam import beam_search, enumerate_below
-from socsched_literature.mapping.destructive import exhaust, suitable
 from socsched_literature.mapping.evaluate import Evaluation, Impossible, evaluate
-from socsched_literature.mapping.guided import rise
-from socsched_literature.mapping.guided import search as guided_search
 from socsched_literature.mapping.lists import list_schedule
-from socsched_literature.mapping.relaxation import Relaxed, relax
-from socsched_literature.mapping.tables import chains, enumerable
+
+# A lower bound from a linear program: options and hand-overs as fractions, engines as mere capacities.
+#
+# Constraints kept: one option per group, hand-overs consistent with the options at both ends (flows between them),
+# load of every engine, traffic against the bandwidth, path lengths, budgets.  Dropped: order and integrality.
+# Contention only lengthens jobs, and total traffic never exceeds the bandwidth, so the bound also holds with
+# contention.
+
+
+_SAFE = 1e-7
+"""Fraction of a bound subtracted to cover the solver's floating-point tolerance."""
+
+
+class _Program:
+    def __init__(self, problem: Problem, linear: Any) -> None:
+        self.problem = problem
+        self.solver = linear.Solver.CreateSolver("GLOP")
+        number = self.solver.NumVar
+        self.options = [[number(0, 1, "") for _ in group.options] for group in problem.groups]
+        self.flows = [[[number(0, 1 if hop else 0, "") for hop in row] for row in edge.hops] for edge in problem.edges]
+        # With hundreds of thousands of terms, Python expressions would take seconds: coefficients are set one by one.
+        for row in self.options:
+            self._row(1, 1, [(x, 1) for x in row])
+        for edge, flow in zip(problem.edges, self.flows, strict=True):
+            sources, sinks = (self.options[problem.index[name]] for name in (edge.source, edge.sink))
+            for i, x in enumerate(sources):
+                self._row(0, 0, [*((y, 1) for y in flow[i]), (x, -1)])
+            for j, x in enumerate(sinks):
+                self._row(0, 0, [*((row[j], 1) for row in flow), (x, -1)])
+        self.ends = [number(0, math.inf, "") for _ in problem.groups]
+        self._paths()
+        for budget in problem.budgets:
+            self._row(-math.inf, budget.limit, self._drawn(budget.name))
+
+    def _row(self, low: float, high: float, terms: Sequence[tuple[Any, float]]) -> Any:
+        row = self.solver.Constraint(low, high)
+        for variable, factor in terms:
+            row.SetCoefficient(variable, row.GetCoefficient(variable) + factor)
+        return row
+
+    def _hops(self) -> list[tuple[Any, Any, int, int]]:
+        return [
+            (y, hop, self.problem.index[edge.source], self.problem.index[edge.sink])
+            for edge, flow in zip(self.problem.edges, self.flows, strict=True)
+            for ys, hops in zip(flow, edge.hops, strict=True)
+            for y, hop in zip(ys, hops, strict=True)
+            if hop
+        ]
+
+    def _paths(self) -> None:
+        problem = self.problem
+        for index, group in enumerate(problem.groups):
+            work = [
+                (x, -alone_ns(option, problem.bandwidth))
+                for x, option in zip(self.options[index], group.options, strict=True)
+            ]
+            self._row(group.release_ns, math.inf, [(self.ends[index], 1), *work])
+            for number in problem.before[index]:
+                edge, flow = problem.edges[number], self.flows[number]
+                cost = [
+                    (y, -hop.way_ns)
+                    for ys, hops in zip(flow, edge.hops, strict=True)
+                    for y, hop in zip(ys, hops, strict=True)
+                    if hop and hop.way_ns
+                ]
+                terms = [(self.ends[index], 1), (self.ends[problem.index[edge.source]], -1), *work, *cost]
+                self._row(0, math.inf, terms)
+
+    def _drawn(self, name: str) -> list[tuple[Any, float]]:
+        terms = [
+            (x, amount)
+            for group, xs in zip(self.problem.groups, self.options, strict=True)
+            for x, option in zip(xs, group.options, strict=True)
+            for key, amount in option.draws
+            if key == name
+        ]
+        return terms + [(y, amount) for y, hop, _, _ in self._hops() for key, amount in hop.draws if key == name]
+
+    def loads(self) -> dict[str, list[tuple[Any, float]]]:
+        """Return the busy time of every engine over all frames; hand-overs count only for groups with one reader."""
+        found: dict[str, list[tuple[Any, float]]] = {engine.id: [] for engine in self.problem.engines}
+        for group, xs in zip(self.problem.groups, self.options, strict=True):
+            for x, option in zip(xs, group.options, strict=True):
+                found[option.engine].append((x, alone_ns(option, self.problem.bandwidth) * option.share * group.frames))
+        for edge, flow in zip(self.problem.edges, self.flows, strict=True):
+            source, sink = (self.problem.index[name] for name in (edge.source, edge.sink))
+            givers, takers = self.problem.groups[source], self.problem.groups[sink]
+            for giver, ys, hops in zip(givers.options, flow, edge.hops, strict=True):
+                for taker, y, hop in zip(takers.options, ys, hops, strict=True):
+                    if hop and hop.engine:
+                        found[hop.engine].append((y, hop.time_ns * givers.frames))
+                    if hop and hop.pickup_ns:
+                        found[taker.engine].append((y, hop.pickup_ns * taker.share * takers.frames))
+                    if hop and hop.handoff_ns and len(self.problem.after[source]) == 1:
+                        found[giver.engine].append((y, hop.handoff_ns * giver.share * givers.frames))
+        return found
+
+    def traffic(self) -> list[tuple[Any, float]]:
+        """Return the bytes moved over all frames."""
+        terms: list[tuple[Any, float]] = []
+        for group, xs in zip(self.problem.groups, self.options, strict=True):
+            for x, option in zip(xs, group.options, strict=True):
+                size = sum(segment.bytes for segment in option.segments)
+                terms += [(x, size * group.frames)] if size else []
+        for y, hop, source, _ in self._hops():
+            size = sum(segment.bytes for segment in hop.segments)
+            terms += [(y, size * self.problem.groups[source].frames)] if size else []
+        return terms
+
+    def minimum(self, objective: str) -> int:
+        """Return the minimum of an objective in this relaxation, 0 where the solver finds none."""
+        problem, solver = self.problem, self.solver
+        top = solver.NumVar(0, math.inf, "")
+        solver.Minimize(top)
+        if objective == "makespan":
+            first = min(group.release_ns for group in problem.groups)
+            for engine, terms in self.loads().items():
+                lanes = problem.lanes(engine)
+                self._row(first, math.inf, [(top, 1), *((x, -c / lanes) for x, c in terms)])
+            if problem.bandwidth:
+                scale = 1e9 / problem.bandwidth
+                self._row(first, math.inf, [(top, 1), *((x, -c * scale) for x, c in self.traffic())])
+            for end, group in zip(self.ends, problem.groups, strict=True):
+                self._row((group.frames - 1) * group.period_ns, math.inf, [(top, 1), (end, -1)])
+        elif objective == "interval":
+            frames = max(group.frames for group in problem.groups)
+            for engine, terms in self.loads().items():
+                lanes = problem.lanes(engine) * frames
+                self._row(0, math.inf, [(top, 1), *((x, -c / lanes) for x, c in terms)])
+        elif objective == "energy":
+            terms = [
+                (x, -option.energy_uj * group.frames)
+                for group, xs in zip(problem.groups, self.options, strict=True)
+                for x, option in zip(xs, group.options, strict=True)
+            ]
+            terms += [(y, -hop.energy_uj * problem.groups[s].frames) for y, hop, s, _ in self._hops() if hop.energy_uj]
+            self._row(0, math.inf, [(top, 1), *terms])
+        else:
+            self._requirements(top, objective)
+        if solver.Solve() != solver.OPTIMAL:
+            return 0
+        bound: int = math.ceil(solver.Objective().Value() * (1 - _SAFE))
+        return bound
+
+    def _requirements(self, top: Any, objective: str) -> None:
+        problem, total, constant = self.problem, [], 0
+        for need in problem.requirements:
+            ends = [problem.index[name] for name in need.ends]
+            fixed = need.sampling_ns - sum(problem.groups[end].release_ns for end in ends)
+            total += [(self.ends[end], -need.weight) for end in ends]
+            constant += need.weight * fixed
+            if objective == "slack" and need.limit_ns:
+                scale = 1e6 / need.limit_ns
+                self._row(fixed * scale, math.inf, [(top, 1), *((self.ends[end], -scale) for end in ends)])
+        if objective == "latency":
+            self._row(constant, math.inf, [(top, 1), *total])
+
+
+def relax(problem: Problem, objective: str, linear: Any) -> int:
+    """Return the bound for one objective; `linear` is the linear-solver module of OR-Tools.
+
+    Source of the flow formulation: Ahuja, Magnanti, Orlin, Network Flows, 1993, chapter 9 (the linear program of a path
+    has integral vertices, so for one chain the bound equals that of Lagrangian relaxation of the engine capacities).
+    """
+    return _Program(problem, linear).minimum(objective)
+
 
 TOLERANCE = 5e-4
-STATES = ((10_000, True), (60_000, False), (500_000, True))
-"""Enumerations tried in sequence: maximum states per step, and whether lanes may wait."""
-HUGE = 20_000
-"""Pairs of groups of different networks beyond which enumeration and CP-SAT proved nothing in a minute."""
-WIDTHS = 3
-"""Number of beams guided by the schedule suffixes, each four times as wide as the previous one."""
 ROUNDS = 4
 """Rounds of solving, evaluating and increasing durations, used if the program cannot model all overlaps."""
 
@@ -94,8 +243,8 @@ class _Best:
 def solve(problem: Problem, solver: str = "auto", time_limit: float = 10.0, workers: int = 1, seed: int = 0) -> Result:
     """Return the best schedule found within `time_limit` seconds; raises MachineError for `cpsat` without OR-Tools.
 
-    auto: CP-SAT if OR-Tools is installed, else the list schedule and its descent.  The same input gives the same result
-    unless the wall clock ends the search early.  Raises Impossible if groups cannot be connected at all.
+    auto: CP-SAT if OR-Tools is installed, else the list schedule.  The same input gives the same result unless the
+    wall clock ends the search early.  Raises Impossible if groups cannot be connected at all.
     """
     started = time.monotonic()
     first = list_schedule(problem)
@@ -103,99 +252,10 @@ def solve(problem: Problem, solver: str = "auto", time_limit: float = 10.0, work
     bounds = dict.fromkeys(problem.objectives, 0)
     if solver == "heft" or (solver == "auto" and not available()):
         return _result(best, bounds, "feasible", started)
-    relaxed = {name: relax(problem, name, linear()) for name in problem.objectives}
-    bounds = {name: found.bound for name, found in relaxed.items()}
-    main = problem.objectives[0]
-    if main in ("makespan", "latency") and chains(problem):
-        prices = relaxed["makespan"] if "makespan" in relaxed else relax(problem, "makespan", linear())
-        # For problems too large for the program only the beam improves anything.  Otherwise it leaves half of the
-        # time to the other solvers, or more if exhaustion can prove a bound and guide beams better.
-        huge = _pairs(problem) > HUGE
-        share = 0.9 if huge else 0.1 if _exhaustible(problem, prices) else 0.5
-        _beams(best, prices, started + time_limit * share, bounds)
-        if huge:
-            return _result(best, bounds, "optimal" if _proven(best, bounds) else "feasible", started)
-    until = started + time_limit
-    if (
-        problem.objectives == ("makespan",)
-        and not any(n.limit_ns for n in problem.requirements)
-        and enumerable(problem)
-    ):
-        if _exhaustible(problem, relaxed["makespan"]) and not _proven(best, bounds):
-            _exhausted(best, relaxed["makespan"], (started + time_limit * 0.5, started + time_limit * 0.95), bounds)
-        for states, waiting in STATES[:1] if _pairs(problem) <= PAIRS else STATES:
-            if not _proven(best, bounds):
-                _enumerated(best, relaxed["makespan"], states, waiting, until, bounds)
+    bounds = {name: relax(problem, name, linear()) for name in problem.objectives}
     if _proven(best, bounds):
         return _result(best, bounds, "optimal", started)
     return _exact(best, bounds, started, time_limit, workers, seed)
-
-
-def _exhaustible(problem: Problem, relaxed: Relaxed) -> bool:
-    """Return whether exhaustion without contention is promising: not if memory bandwidth is the bottleneck."""
-    if problem.objectives != ("makespan",) or any(need.limit_ns for need in problem.requirements):
-        return False
-    return _pairs(problem) > PAIRS and relaxed.memory_price < 1e-9 and suitable(problem)
-
-
-def _pairs(problem: Problem) -> int:
-    sizes = [len(chain) for chain in chains(problem) or ()]
-    return (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
-
-
-def _exhausted(best: _Best, relaxed: Relaxed, until: tuple[float, float], bounds: dict[str, int]) -> None:
-    """Raise the bound by exhaustion: without contention until the first instant, with contention until the second.
-
-    A schedule found without contention may also be the best with contention.
-    """
-    problem = best.problem
-    plain = replace(problem, bandwidth=0)
-    upper = math.floor(best.evaluation.makespan_ns * (1 - TOLERANCE))
-    first = until[0] if problem.bandwidth else until[1]
-    result = exhaust(plain, relax(plain, "makespan", linear()), upper, TOLERANCE, first, exact=not problem.bandwidth)
-    best.offer(result.schedule, "exhaustion")
-    bounds["makespan"] = max(bounds["makespan"], result.bound)
-    if result.ends is None or not problem.bandwidth:
-        return
-    for step in range(WIDTHS):
-        best.offer(guided_search(problem, relaxed, result.ends, 256 << (2 * step)), "guided beam")
-    while not _proven(best, bounds):
-        upper = math.floor(best.evaluation.makespan_ns * (1 - TOLERANCE))
-        found, reached = rise(problem, relaxed, result.ends, bounds["makespan"], upper, TOLERANCE, until[1])
-        bounds["makespan"] = max(bounds["makespan"], reached)
-        before = best.evaluation.makespan_ns
-        best.offer(found, "exhaustion")
-        if best.evaluation.makespan_ns >= before:
-            return
-
-
-def _enumerated(
-    best: _Best, relaxed: Relaxed, states: int, waiting: bool, until: float, bounds: dict[str, int]
-) -> None:
-    """Enumerate potentially better schedules until none is left or coverage is incomplete."""
-    while True:
-        limit = math.floor(best.evaluation.makespan_ns * (1 - TOLERANCE))
-        found, complete = enumerate_below(best.problem, relaxed, limit, states, until, waiting)
-        before = best.evaluation.makespan_ns
-        best.offer(found, "enumeration")
-        if complete:
-            # The schedule found need not be the shortest: pruning used the limit of the previous best schedule.
-            bounds["makespan"] = max(bounds["makespan"], min(limit, best.evaluation.makespan_ns))
-            return
-        if best.evaluation.makespan_ns >= before:
-            return
-
-
-def _beams(best: _Best, prices: Relaxed, until: float, bounds: Mapping[str, int]) -> None:
-    """Search with ever more states; each width takes at least twice the time of the previous one."""
-    took = 0.0
-    # With few pairs, enumeration is faster than wide beams.
-    for width in (16 << step for step in range(3 if _pairs(best.problem) <= PAIRS else 10)):
-        begun = time.monotonic()
-        if begun + took * 2.5 > until or _proven(best, bounds):
-            return
-        best.offer(beam_search(best.problem, prices, width), f"beam {width}")
-        took = time.monotonic() - begun
 
 
 def _proven(best: _Best, bounds: Mapping[str, int]) -> bool:
@@ -271,8 +331,3 @@ def _result(
         status = "undecided"
     seconds = time.monotonic() - started
     return Result(status, best.solver, best.schedule, best.evaluation, values, dict(bounds), gap, seconds, model_value)
-
-
-def starts(evaluation: Evaluation) -> dict[JobKey, int]:
-    """Return the start of every job."""
-    return {span.key: span.start_ns for span in evaluation.spans}

@@ -1,7 +1,7 @@
 """XAuto's run-time policy: fixed priorities from an offline schedule, preemptive on every engine (arXiv 2508.09503).
 
-Priorities are the order in which stages finish in the offline program (`planning.xauto`); any other plan keeps its own
-priorities.  Preemption takes `gpu` (channel groups, 275 us on an AGX Orin) and `dla` (queue of cuDLA, 132 us).
+The offline program, which assigns engines and priorities in the order of ends, is not part of this package: priorities
+are the plan's.  Preemption takes `gpu` (channel groups, 275 us on an AGX Orin) and `dla` (queue of cuDLA, 132 us).
 """
 
 from __future__ import annotations

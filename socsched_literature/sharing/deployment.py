@@ -2,9 +2,100 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import heapq
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Literal
 
+from socsched.errors import UsageError
 from socsched_literature.sharing.profile import Profile
+
+# Ways to share an accelerator as data: the kind of partition, the isolation of parts, and the cost of changing them.
+#
+# Table II of Yu et al., "A survey of multi-tenant deep learning inference on GPU", arXiv 2203.09040, distinguishes
+# streams, MPS and MIG by exactly these properties; time slicing and green contexts are described by the same ones.
+# Planners and the serving simulation depend on the properties only, not on names.
+
+
+MS = 1_000_000
+
+Partition = Literal["none", "time", "logical", "physical"]
+When = Literal["any", "start", "idle"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """A way to share an accelerator.
+
+    `partition`: nothing is partitioned, or time, or units by convention, or the hardware.  `most`: parts at a time, 0
+    for any number.  `grain`: percent of which a share is a multiple.  `compute_isolated`: the compute speed of a part
+    is independent of the others; `bandwidth_isolated`: so are caches and memory.  `switch_ns`: time lost when the
+    engine switches between parts of a time-shared one, every `slice_ns`.  A share changes `when`: at any instant, by
+    starting a new process, or once the whole accelerator is idle; it takes `reconfigure_ns`, of which `downtime_ns`
+    unavailable with a standby process.  `qos`: the guarantees for a part according to the survey.
+    """
+
+    name: str
+    partition: Partition
+    most: int
+    grain: int
+    compute_isolated: bool
+    bandwidth_isolated: bool
+    qos: Literal["no", "partly", "yes"]
+    when: When
+    reconfigure_ns: int
+    downtime_ns: int = 0
+    slice_ns: int = 0
+    switch_ns: int = 0
+    source: str = ""
+
+    @property
+    def concurrent(self) -> bool:
+        """Return whether several parts compute at the same instant."""
+        return self.partition != "time"
+
+    def admits(self, shares: tuple[int, ...]) -> bool:
+        """Return whether parts of these percentages may exist on one accelerator at a time."""
+        if self.most and len(shares) > self.most:
+            return False
+        if not self.compute_isolated:
+            return all(share == 100 for share in shares)
+        return sum(shares) <= 100 and all(share > 0 and share % self.grain == 0 for share in shares)
+
+
+_SURVEY = "Yu et al., arXiv 2203.09040, Table II"
+MECHANISMS: dict[str, Mechanism] = {
+    one.name: one
+    for one in (
+        Mechanism("streams", "none", 0, 100, False, False, "no", "any", 0, source=_SURVEY),
+        Mechanism(
+            "time-slicing", "time", 0, 100, False, False, "no", "any", 0, slice_ns=2 * MS, switch_ns=100_000,
+            source="assumed: default time slice of the driver about 2 ms, a context switch some 0.1 ms",
+        ),
+        Mechanism(
+            "mps", "logical", 48, 1, True, False, "partly", "start", 10_000 * MS, downtime_ns=100_000,
+            source=f"{_SURVEY}; start of a serving process some 10 s, downtime with a standby below 100 us (GSLICE)",
+        ),
+        Mechanism(
+            "green-contexts", "logical", 0, 1, True, False, "partly", "any", 1 * MS,
+            source="assumed: CUDA 12.4 contexts of SMs, created in about 1 ms in a running process; allocation in "
+            "groups of SMs (8 on Hopper, 4 on Orin) is not modelled",
+        ),
+        Mechanism(
+            "mig", "physical", 7, 1, True, True, "yes", "idle", 1_000 * MS,
+            source=f"{_SURVEY}: only when idle, tens of ms to seconds; 1 s taken",
+        ),
+    )
+}  # fmt: skip
+
+
+def mechanism(name: str) -> Mechanism:
+    """Return the mechanism of this name; UsageError naming the known ones if there is none."""
+    if name not in MECHANISMS:
+        raise UsageError(f"unknown way to share {name!r}", hint=f"known: {', '.join(MECHANISMS)}")
+    return MECHANISMS[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +144,116 @@ class Deployment:
     def complete(self) -> bool:
         """Return whether all demands are served."""
         return not self.unserved
+
+
+# Requests: arrival times by network, drawn from a seed.
+
+
+SECOND = 1_000_000_000
+Arrivals = Literal["poisson", "periodic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request of a network, at `arrival_ns`."""
+
+    arrival_ns: int
+    model: str
+
+
+def one_source(rate: float, duration_ns: int, arrivals: Arrivals, seed: str) -> Iterator[int]:
+    """Return the instants (ns) before `duration_ns` at which a source of `rate` requests per second issues requests.
+
+    `periodic` starts at a random phase within the first period; each source draws from a separate stream.
+    """
+    if rate <= 0:
+        return
+    draw = random.Random(seed)
+    now = draw.random() * SECOND / rate if arrivals == "periodic" else draw.expovariate(rate) * SECOND
+    while now < duration_ns:
+        yield round(now)
+        now += SECOND / rate if arrivals == "periodic" else draw.expovariate(rate) * SECOND
+
+
+def requests(
+    rates: Mapping[str, float], duration_ns: int, arrivals: Arrivals = "poisson", seed: int = 0
+) -> list[Request]:
+    """Return all requests of networks with `rates` requests per second, in order of arrival."""
+    sources = [
+        [Request(at, name) for at in one_source(rate, duration_ns, arrivals, f"{seed}/{name}")]
+        for name, rate in sorted(rates.items())
+    ]
+    return list(heapq.merge(*sources, key=lambda one: one.arrival_ns))
+
+
+def merge_streams(streams: Sequence[Sequence[Request]]) -> list[Request]:
+    """Return several streams of requests as one, in order of arrival."""
+    return list(heapq.merge(*streams, key=lambda one: one.arrival_ns))
+
+
+# Outcome of requests, per network and in total.
+
+
+@dataclass(slots=True)
+class ModelOutcome:
+    """Counts of a network's requests, the latencies (ns) of those answered, and the time their batches ran."""
+
+    name: str
+    slo_ns: int
+    arrived: int = 0
+    dropped: int = 0
+    within: int = 0
+    batches: int = 0
+    busy_ns: int = 0
+    latencies: list[int] = field(default_factory=list)
+
+    def answer(self, latency_ns: int) -> None:
+        """Count an answer."""
+        self.latencies.append(latency_ns)
+        self.within += latency_ns <= self.slo_ns
+
+    @property
+    def mean_ns(self) -> float:
+        """Return the mean latency, 0 without answers."""
+        return sum(self.latencies) / len(self.latencies) if self.latencies else 0.0
+
+    def percentile(self, share: float) -> int:
+        """Return the smallest latency that `share` (0 to 1) of the answers do not exceed, 0 without answers."""
+        ranked = sorted(self.latencies)
+        return ranked[max(0, ceil(share * len(ranked)) - 1)] if ranked else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A run: time in which requests arrived, time of the last answer; busy ns by accelerator and part."""
+
+    duration_ns: int
+    end_ns: int
+    models: tuple[ModelOutcome, ...]
+    busy_ns: Mapping[tuple[int, int], int]
+    changes: int = 0
+
+    @property
+    def arrived(self) -> int:
+        """Return the number of requests that arrived."""
+        return sum(one.arrived for one in self.models)
+
+    @property
+    def within(self) -> int:
+        """Return the number of requests answered within their objective."""
+        return sum(one.within for one in self.models)
+
+    @property
+    def satisfaction(self) -> float:
+        """Return the share of requests answered within their objective, 1 if none arrived."""
+        return self.within / self.arrived if self.arrived else 1.0
+
+    @property
+    def worst(self) -> float:
+        """Return the lowest satisfaction of any network."""
+        return min((one.within / one.arrived for one in self.models if one.arrived), default=1.0)
+
+    @property
+    def goodput(self) -> float:
+        """Return requests per second answered within their objective."""
+        return self.within * 1e9 / self.duration_ns

@@ -21,8 +21,7 @@ from typing import Literal
 
 from socsched_literature.sharing import nexus
 from socsched_literature.sharing.deployment import Demand, Deployment, Part, Served
-from socsched_literature.sharing.interference import Interference, NoInterference, Running
-from socsched_literature.sharing.profile import Profile
+from socsched_literature.sharing.profile import Interference, NoInterference, Profile, Running
 
 
 @dataclass(frozen=True, slots=True)

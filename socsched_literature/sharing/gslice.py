@@ -24,8 +24,7 @@ from dataclasses import dataclass, field
 from math import ceil, floor
 from typing import Literal
 
-from socsched_literature.sharing.deployment import Demand, Deployment, Part, Served
-from socsched_literature.sharing.outcome import ModelOutcome
+from socsched_literature.sharing.deployment import Demand, Deployment, ModelOutcome, Part, Served
 from socsched_literature.sharing.serving import Simulation
 
 

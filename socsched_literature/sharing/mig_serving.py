@@ -13,18 +13,159 @@ search.
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import combinations, combinations_with_replacement, product
-from math import ceil, floor
+from math import ceil, floor, log, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
 from socsched.errors import UsageError
 from socsched_literature.sharing.deployment import Demand, Deployment, Part, Served
-from socsched_literature.sharing.mig import geometry, partitions
+
+# Multi-instance GPUs: profiles, legal positions of instances, and every legal layout.
+#
+# An instance occupies memory slices (eight on A100 and H100) from one of the starts its profile allows, and compute
+# slices (seven); instances must not overlap.  NVIDIA MIG user guide, "Supported MIG profiles", and the placements
+# printed by ``nvidia-smi mig -lgipp``.  A 3g instance takes half the memory, which is why 3g + 3g leaves a compute
+# slice unused.
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceProfile:
+    """A kind of instance: compute and memory slices it takes, and memory slices at which it may start."""
+
+    name: str
+    compute: int
+    memory: int
+    starts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Placed:
+    """An instance: its start, its profile's name, and its compute slices."""
+
+    start: int
+    profile: str
+    compute: int
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """The possible partitions of a GPU model."""
+
+    name: str
+    compute: int
+    memory: int
+    profiles: tuple[InstanceProfile, ...]
+
+    def profile(self, name: str) -> InstanceProfile:
+        """Return the profile of this name; UsageError naming the known ones if there is none."""
+        found = next((one for one in self.profiles if one.name == name), None)
+        if found is None:
+            known = ", ".join(one.name for one in self.profiles)
+            raise UsageError(f"{self.name} has no MIG profile {name!r}", hint=f"known: {known}")
+        return found
+
+    def legal(self, layout: tuple[Placed, ...]) -> bool:
+        """Return whether these instances may coexist."""
+        taken: set[int] = set()
+        for one in layout:
+            profile = self.profile(one.profile)
+            cells = set(range(one.start, one.start + profile.memory))
+            if one.start not in profile.starts or one.compute != profile.compute or cells & taken:
+                return False
+            taken |= cells
+        return sum(one.compute for one in layout) <= self.compute
+
+
+def _profiles(unit: int, compute_gb: int) -> tuple[InstanceProfile, ...]:
+    whole = unit * 8
+    return (
+        InstanceProfile(f"1g.{compute_gb}gb", 1, 1, (0, 1, 2, 3, 4, 5, 6)),
+        InstanceProfile(f"2g.{2 * unit}gb", 2, 2, (0, 2, 4)),
+        InstanceProfile(f"3g.{4 * unit}gb", 3, 4, (0, 4)),
+        InstanceProfile(f"4g.{4 * unit}gb", 4, 4, (0,)),
+        InstanceProfile(f"7g.{whole}gb", 7, 8, (0,)),
+    )
+
+
+GEOMETRIES: dict[str, Geometry] = {
+    "a100-40gb": Geometry("a100-40gb", 7, 8, _profiles(5, 5)),
+    "a100-80gb": Geometry("a100-80gb", 7, 8, _profiles(10, 10)),
+    "h100-80gb": Geometry(
+        "h100-80gb", 7, 8, (*_profiles(10, 10), InstanceProfile("1g.20gb", 1, 2, (0, 2, 4, 6)))
+    ),
+    "a30-24gb": Geometry(
+        "a30-24gb", 4, 4,
+        (
+            InstanceProfile("1g.6gb", 1, 1, (0, 1, 2, 3)),
+            InstanceProfile("2g.12gb", 2, 2, (0, 2)),
+            InstanceProfile("4g.24gb", 4, 4, (0,)),
+        ),
+    ),
+}  # fmt: skip
+
+
+def geometry(name: str) -> Geometry:
+    """Return the geometry of this GPU; UsageError naming the known ones if there is none."""
+    if name not in GEOMETRIES:
+        raise UsageError(f"no MIG geometry of {name!r}", hint=f"known: {', '.join(GEOMETRIES)}")
+    return GEOMETRIES[name]
+
+
+@cache
+def layouts(name: str) -> tuple[tuple[Placed, ...], ...]:
+    """Return every maximal legal layout of a GPU, the largest compute instance first."""
+    cut = geometry(name)
+    spots = [
+        Placed(start, profile.name, profile.compute)
+        for profile in sorted(cut.profiles, key=lambda one: (-one.compute, -one.memory))
+        for start in profile.starts
+    ]
+    found: set[tuple[Placed, ...]] = set()
+
+    def grow(layout: tuple[Placed, ...], first: int) -> None:
+        more = [i for i in range(len(spots)) if cut.legal((*layout, spots[i]))]
+        if not more:
+            found.add(tuple(sorted(layout)))
+        for i in more:
+            if i >= first:
+                grow((*layout, spots[i]), i + 1)
+
+    grow((), 0)
+    return tuple(sorted(found, key=lambda layout: (sorted(-one.compute for one in layout), layout)))
+
+
+@cache
+def partitions(name: str) -> tuple[tuple[str, ...], ...]:
+    """Return the distinct multisets of profiles among the layouts: positions do not matter to a service."""
+    unique = {tuple(sorted((one.profile for one in layout), reverse=True)): None for layout in layouts(name)}
+    return tuple(unique)
+
+
+def place(name: str, profiles: tuple[str, ...]) -> tuple[Placed, ...] | None:
+    """Return positions for instances of these profiles on one GPU, None if they do not fit."""
+    cut = geometry(name)
+    order = sorted((cut.profile(one) for one in profiles), key=lambda one: (-one.memory, -one.compute))
+
+    def put(layout: tuple[Placed, ...], rest: int) -> tuple[Placed, ...] | None:
+        if rest == len(order):
+            return tuple(sorted(layout))
+        for start in order[rest].starts:
+            grown = (*layout, Placed(start, order[rest].name, order[rest].compute))
+            if cut.legal(grown):
+                found = put(grown, rest + 1)
+                if found is not None:
+                    return found
+        return None
+
+    return put((), 0)
+
 
 Config = tuple[tuple[str, str], ...]
 """Instances of a GPU as (profile, service), sorted; unneeded instances are left out."""
@@ -243,3 +384,141 @@ def deployment(given: Problem, configs: Sequence[Config]) -> Deployment:
 def _pairs(configs: Sequence[Config]) -> Iterator[tuple[str, str]]:
     for config in configs:
         yield from config
+
+
+# MIG-Serving's slow algorithm: a genetic algorithm whose crossover erases GPUs and refills them by tree search.
+#
+# Tan et al., arXiv 2109.11067, section 5.3: individuals are deployments; mutation swaps services between instances of
+# one size, which only affects what a later crossover can erase; crossover erases some GPUs at random and fills the
+# missing demand by Monte Carlo tree search, customised: children are the best-scored configurations only, a rollout
+# continues greedily and is memoised by the missing demand (rounded to a percent).  The best deployment never gets
+# worse.
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Limits: `rounds` of the genetic algorithm, `population`, `erased` share of GPUs, `visits` and `children`."""
+
+    rounds: int = 12
+    population: int = 4
+    erased: float = 0.5
+    visits: int = 40
+    children: int = 6
+    exploration: float = 1.0
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class _Node:
+    completed: tuple[float, ...]
+    path: tuple[Config, ...]
+    visits: int = 0
+    reward: float = 0.0
+    children: list[_Node] | None = None
+
+
+@dataclass(slots=True)
+class Mcts:
+    """Tree search for the fewest configurations that complete the missing demand."""
+
+    choices: Choices
+    search: Search
+    draw: random.Random
+    known: dict[tuple[int, ...], list[Config]] = field(default_factory=dict)
+
+    def solve(self, completed: Sequence[float]) -> list[Config]:
+        """Return configurations that complete the rest; the greedy ones if no better were found."""
+        root = _Node(tuple(completed), ())
+        best = self._rollout(root.completed)
+        if not best:
+            return []
+        scale = len(best)
+        for _ in range(self.search.visits):
+            trail, node = [root], root
+            while node.children:
+                node = self._choose(node)
+                trail.append(node)
+            if not is_complete(node.completed) and node.visits:
+                node.children = [
+                    _Node(
+                        tuple(min(1.0, a + b) for a, b in zip(node.completed, utility, strict=True)),
+                        (*node.path, config),
+                    )
+                    for config, utility in self.choices.ranked(node.completed, self.search.children)
+                ]
+                node = node.children[self.draw.randrange(len(node.children))]
+                trail.append(node)
+            found = [*node.path, *self._rollout(node.completed)]
+            if len(found) < len(best):
+                best = found
+            for one in trail:
+                one.visits += 1
+                one.reward += scale / max(1, len(found))
+        return best
+
+    def _choose(self, node: _Node) -> _Node:
+        children = node.children or []
+        fresh = [child for child in children if not child.visits]
+        if fresh:
+            return fresh[0]
+        pull = self.search.exploration * sqrt(log(node.visits))
+        return max(children, key=lambda one: one.reward / one.visits + pull / sqrt(one.visits))
+
+    def _rollout(self, completed: tuple[float, ...]) -> list[Config]:
+        if is_complete(completed):
+            return []
+        # Rounded down: every state sharing an entry misses no more than the state the entry was computed for.
+        key = tuple(int(min(1.0, c) * 100 + 1e-9) for c in completed)
+        if key not in self.known:
+            self.known[key] = _grown(self.choices, [c / 100 for c in key])
+        return self.known[key]
+
+
+def _grown(choices: Choices, completed: Sequence[float]) -> list[Config]:
+    have, chosen = list(completed), []
+    while not is_complete(have):
+        config, utility = choices.ranked(have)[0]
+        chosen.append(config)
+        have = [a + b for a, b in zip(have, utility, strict=True)]
+    return chosen
+
+
+def search(given: Problem, limits: Search = Search()) -> list[Config]:
+    """Return GPU configurations by the slow algorithm: never more than from the fast one."""
+    draw = random.Random(limits.seed)
+    choices = Choices(given)
+    mcts = Mcts(choices, limits, draw)
+    first = greedy(given, choices=choices)
+    least = lower_bound(given)
+    people = [first]
+    for _ in range(limits.rounds):
+        if len(people[0]) <= least:
+            break
+        born = []
+        for parent in people:
+            for _ in range(max(1, limits.population // len(people))):
+                mutant = swap_services(parent, draw)
+                kept = [config for config in mutant if draw.random() >= limits.erased]
+                child = trim(given, [*kept, *mcts.solve(given.completed(kept))])
+                born.append(child)
+        people = sorted([*people, *born], key=lambda one: (len(one), _instances(one), one))[: limits.population]
+    return people[0]
+
+
+def _instances(configs: Sequence[Config]) -> int:
+    return sum(len(config) for config in configs)
+
+
+def swap_services(configs: Sequence[Config], draw: random.Random) -> list[Config]:
+    """Return the deployment with services exchanged between two equal-sized instances on two GPUs, if possible."""
+    changed = [list(config) for config in configs]
+    places = [(i, j) for i, config in enumerate(changed) for j in range(len(config))]
+    draw.shuffle(places)
+    for a in range(len(places)):
+        i, j = places[a]
+        for k, m in places[a + 1 :]:
+            (one, mine), (other, yours) = changed[i][j], changed[k][m]
+            if i != k and one == other and mine != yours:
+                changed[i][j], changed[k][m] = (one, yours), (other, mine)
+                return [tuple(sorted(config)) for config in changed]
+    return [tuple(config) for config in configs]

@@ -75,7 +75,7 @@ def test_results_on_the_page_are_whole() -> None:
     """Every system of tools/literature/claims is there, in the tool's order; rewriting keeps what is not named."""
     text = PAGE.read_text()
     shown = re.findall(r"<!-- system (\w+) -->", text)
-    assert {"prema", "reef", "xsched", "irina", "xauto"} <= set(shown) and shown == sorted(shown)
+    assert {"prema", "reef", "xsched", "irina"} <= set(shown) and shown == sorted(shown)
     known = literature.systems()
     assert set(shown) <= set(known)
     assert literature.rewritten(text, {}, known) == text

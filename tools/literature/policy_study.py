@@ -15,7 +15,7 @@ import sys
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.models.work import stage_work
 from socsched.planning.planner import make_plan
-from socsched_literature.studies import policy_report
+from socsched_literature.studies import policies
 from socsched_literature.studies.policies import Study, study
 from tools import ROOT
 
@@ -42,7 +42,7 @@ def main() -> None:
         page = PAGE.read_text(encoding="utf-8")
         before, rest = page.split(START)
         PAGE.write_text(f"{before}{START}\n{text}\n{END}{rest.split(END)[1]}", encoding="utf-8")
-        PICTURE.write_text(policy_report.figure(found) + "\n", encoding="utf-8")
+        PICTURE.write_text(policies.figure(found) + "\n", encoding="utf-8")
 
 
 def section(found: Study) -> str:
@@ -55,7 +55,7 @@ def section(found: Study) -> str:
     left = "; ".join(f"`{name}` {why}" for name, why in found.left_out.items())
     return (
         f"{found.seeds} seeds of {found.duration_ns // 10**9} s each; of misses and energy, {'; '.join(verdicts)}. "
-        f"Left out: {left}.\n\n{policy_report.markdown(found)}"
+        f"Left out: {left}.\n\n{policies.markdown(found)}"
     )
 
 

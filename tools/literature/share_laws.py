@@ -15,10 +15,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from statistics import fmean, median
 
-from socsched_literature.sharing import measured
-from socsched_literature.sharing.interference import Interference, SharedBandwidth
-from socsched_literature.sharing.profile import Profile, ShareLaw
-from socsched_literature.sharing.published import read_constants, read_profiles
+from socsched_literature.sharing import profile as measured
+from socsched_literature.sharing.profile import (
+    Interference,
+    Profile,
+    SharedBandwidth,
+    ShareLaw,
+    read_constants,
+    read_profiles,
+)
 from tools.literature.claims._published import data
 
 LAWS: tuple[ShareLaw, ...] = ("amdahl", "fixed", "fill", "measured")

@@ -16,12 +16,9 @@ from socsched.planning.mapping.cpsat import Program
 from socsched.planning.mapping.limits import conflict
 from socsched.planning.mapping.problem import FREE, Budget, Edge, Group, Hop, Lanes, Option, Problem, Requirement
 from socsched.planning.mapping.solvers import linear
-from socsched_literature.mapping.beam import beam_search, enumerate_below
 from socsched_literature.mapping.evaluate import evaluate
 from socsched_literature.mapping.lists import list_schedule
-from socsched_literature.mapping.relaxation import relax
-from socsched_literature.mapping.search import TOLERANCE, solve
-from socsched_literature.mapping.tables import chains, enumerable
+from socsched_literature.mapping.search import TOLERANCE, relax, solve
 from tests.literature.mapping.mapping_problems import brute_force, every_schedule, random_problem, random_schedule
 
 pytest.importorskip("ortools", reason="the exact solver needs OR-Tools")
@@ -33,7 +30,7 @@ def single(time: int, size: int = 0) -> tuple[Segment, ...]:
 
 
 def chain_problem(rng: Random, networks: int, groups: int, engines: int, bandwidth: int) -> Problem:
-    """Return chains as `enumerable` wants them: single segments, hand-overs picked up or waited for."""
+    """Return chains of single segments, hand-overs picked up or waited for."""
     names = [f"e{i}" for i in range(engines)]
     made: list[Group] = []
     edges: list[Edge] = []
@@ -63,16 +60,15 @@ def test_without_contention_the_optimum_is_that_of_brute_force(seed: int, size: 
 
 @given(st.integers(0, 2**32), st.sampled_from([(2, 2, 2), (3, 1, 2), (1, 4, 2), (2, 2, 3), (3, 1, 3)]))
 @settings(max_examples=25, deadline=None)
-def test_with_contention_the_optimum_is_that_of_brute_force(seed: int, size: tuple[int, int, int]) -> None:
+def test_with_contention_bounds_hold_and_what_is_called_optimal_is(seed: int, size: tuple[int, int, int]) -> None:
     rng = Random(seed)
     problem = chain_problem(rng, *size, rng.choice([9, 14]))
-    assert enumerable(problem)
-    found, least = solve(problem, "cpsat", time_limit=20), brute_force(problem)
-    assert found.status == "optimal"
-    assert found.bounds["makespan"] <= found.evaluation.makespan_ns <= least / (1 - TOLERANCE) + 1
-    for _ in range(200):
-        held = evaluate(problem, random_schedule(rng, problem)).makespan_ns
-        assert found.evaluation.makespan_ns * (1 - TOLERANCE) <= held + 1
+    found, least = solve(problem, "cpsat", time_limit=3), brute_force(problem)
+    assert found.bounds["makespan"] <= min(least, found.evaluation.makespan_ns)
+    assert found.evaluation.makespan_ns <= evaluate(problem, list_schedule(problem)).makespan_ns
+    if found.status == "optimal":
+        shown = found.evaluation.makespan_ns * (1 - TOLERANCE)
+        assert all(shown <= evaluate(problem, random_schedule(rng, problem)).makespan_ns + 1 for _ in range(200))
 
 
 @given(st.integers(0, 2**32), SIZES, st.sampled_from([8, 14]))
@@ -105,7 +101,7 @@ def test_relaxations_bound_every_objective(seed: int) -> None:
     problem = random_problem(Random(seed), 2, 2, 2, bandwidth=12)
     values = [evaluate(problem, schedule) for schedule in every_schedule(problem)]
     for name in ("makespan", "latency", "energy", "interval"):
-        assert relax(problem, name, linear()).bound <= min(value.value(name) for value in values)
+        assert relax(problem, name, linear()) <= min(value.value(name) for value in values)
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["latency", "energy"]))
@@ -129,30 +125,15 @@ def test_the_interval_is_what_the_busiest_engine_needs_a_frame() -> None:
 
 
 def test_the_same_input_gives_the_same_answer() -> None:
-    problem = chain_problem(Random(5), 3, 4, 3, 14)
+    problem = chain_problem(Random(5), 2, 3, 2, 14)
     first, second = (solve(problem, "cpsat", time_limit=20) for _ in range(2))
     assert (first.schedule, first.status, first.bounds) == (second.schedule, second.status, second.bounds)
 
 
-def test_enumeration_says_when_it_did_not_see_everything() -> None:
-    problem = chain_problem(Random(1), 3, 4, 3, 14)
-    relaxed = relax(problem, "makespan", linear())
-    first = beam_search(problem, relaxed, 4)
-    assert first is not None
-    value = evaluate(problem, first).makespan_ns
-    assert enumerate_below(problem, relaxed, value * 2, 3, float("inf"))[1] is False
-    assert enumerate_below(problem, relaxed, value, 10**6, 0.0)[1] is False
-    problem = chain_problem(Random(1), 2, 3, 2, 14)
-    found, complete = enumerate_below(problem, relax(problem, "makespan", linear()), 60_000, 10**6, float("inf"))
-    assert complete and found is not None
-    assert evaluate(problem, found).makespan_ns <= evaluate(problem, list_schedule(problem)).makespan_ns
-
-
-def test_what_is_no_chain_is_left_to_the_program() -> None:
+def test_what_is_no_chain_is_solved() -> None:
     groups = tuple(Group(name, (Option("a", single(10)), Option("b", single(10)))) for name in "xyz")
     free = ((FREE, FREE), (FREE, FREE))
     problem = Problem((Lanes("a"), Lanes("b")), groups, (Edge("x", "z", free), Edge("y", "z", free)))
-    assert chains(problem) is None and not enumerable(problem)
     assert solve(problem, "cpsat", time_limit=10).values == {"makespan": 20}
 
 

@@ -6,13 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched_literature.sharing.deployment import Demand, Deployment, Part, Served
+from socsched_literature.sharing.deployment import (
+    SECOND,
+    Demand,
+    Deployment,
+    ModelOutcome,
+    Part,
+    Served,
+    mechanism,
+    requests,
+)
 from socsched_literature.sharing.gslice import Gslice, Measured, Options, fair, measure, next_batch, next_share
-from socsched_literature.sharing.mechanisms import mechanism
-from socsched_literature.sharing.outcome import ModelOutcome
 from socsched_literature.sharing.profile import Profile, Sample
 from socsched_literature.sharing.serving import Simulation
-from socsched_literature.sharing.workload import SECOND, requests
 
 MS = 1_000_000
 AS_WRITTEN = Options(threshold=0.1, careful=False, largest_change=1.0)

@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from socsched.errors import InputError, UsageError
-from socsched_literature.sharing import measured
-from socsched_literature.sharing.interference import LinearInterference
-from socsched_literature.sharing.profile import Curve, Profile, Sample
-from socsched_literature.sharing.published import read_profiles
-from socsched_literature.studies.sharing_sources import from_profiles
+from socsched_literature.sharing import profile as measured
+from socsched_literature.sharing.profile import Curve, LinearInterference, Profile, Sample, read_profiles
+from socsched_literature.studies.sharing import from_profiles
 
 MS = 1_000_000
 KNOWN = [(name, batch) for name, each in measured.measurements().ms.items() for batch in each]

@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 
 from socsched.errors import UsageError
 from socsched_literature.sharing import gpulet, mig_serving, nexus
-from socsched_literature.sharing.compare import Scenario, System, capacity, trial, with_guests
-from socsched_literature.sharing.deployment import Demand, Deployment, Part
-from socsched_literature.sharing.interference import LinearInterference, NoInterference, Running
-from socsched_literature.sharing.mechanisms import mechanism
-from socsched_literature.sharing.mig import geometry
-from socsched_literature.sharing.mig_search import Search, search
-from socsched_literature.sharing.profile import Profile, Sample
-from socsched_literature.sharing.published import read_profiles
-from socsched_literature.sharing.transition import lay_out, transition
-from socsched_literature.sharing.workload import SECOND
+from socsched_literature.sharing.deployment import SECOND, Demand, Deployment, Part, mechanism
+from socsched_literature.sharing.mig_serving import Search, geometry, place, search
+from socsched_literature.sharing.profile import (
+    LinearInterference,
+    NoInterference,
+    Profile,
+    Running,
+    Sample,
+    read_profiles,
+)
+from socsched_literature.sharing.serving import Scenario, System, capacity, trial, with_guests
 
 MS = 1_000_000
 NO_SLACK = nexus.Options(slack=1.0)
@@ -230,7 +231,7 @@ def test_search_is_between_the_bound_and_greedy_and_serves_what_is_asked(seed: i
     for configs in (fast, slow):
         assert mig_serving.is_complete(given_one.completed(configs))
         for config in configs:
-            assert geometry("a100-40gb").legal(tuple(lay_out("a100-40gb", config)))
+            assert geometry("a100-40gb").legal(tuple(place("a100-40gb", tuple(profile for profile, _ in config)) or ()))
     assert search(given_one, Search(rounds=4)) == slow
 
 
@@ -261,46 +262,6 @@ def capacity_of(given_one: mig_serving.Problem, gpus: dict[int, dict[object, str
         for placed, service in have.items():
             total[service] += given_one.throughput[placed.profile, service]  # type: ignore[attr-defined, assignment]
     return total
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_a_transition_never_serves_less_and_ends_at_the_target(seed: int) -> None:
-    before, after = drawn_problem(seed, 3), drawn_problem(seed + 100, 3)
-    # The same services at other rates.
-    draw = random.Random(seed)
-    after = mig_serving.problem(
-        "a100-40gb", [Demand(one.profile, one.rate * draw.uniform(0.3, 2)) for one in before.demands]
-    )
-    now, target = mig_serving.greedy(before), search(after, Search(rounds=3))
-    steps = transition("a100-40gb", now, target)
-    gpus: dict[int, dict[object, str]] = {i: dict(lay_out("a100-40gb", config)) for i, config in enumerate(now)}
-    least = capacity_of(before, gpus)
-    goal = {i: dict(lay_out("a100-40gb", config)) for i, config in enumerate(target)}
-    for service, value in capacity_of(after, goal).items():  # type: ignore[arg-type]
-        least[service] = min(least[service], value)
-    cut = geometry("a100-40gb")
-    for action in steps.actions:
-        have = gpus.setdefault(action.gpu, {})
-        if action.kind == "make":
-            have[action.placed] = action.service
-            assert cut.legal(tuple(have))  # type: ignore[arg-type]
-        else:
-            assert have.pop(action.placed) == action.service
-        total = capacity_of(before, gpus)
-        assert all(total[service] >= value - 1e-6 for service, value in least.items())
-        assert sum(bool(one) for one in gpus.values()) <= steps.peak
-
-    def shapes(layouts: list[dict[object, str]]) -> list[list[tuple[str, str]]]:
-        return sorted(sorted((one.profile, who) for one, who in have.items()) for have in layouts if have)  # type: ignore[attr-defined]
-
-    assert shapes(list(gpus.values())) == sorted(sorted(config) for config in target)
-    assert shapes([dict(one) for one in steps.final]) == shapes(list(gpus.values()))
-
-
-def test_nothing_moves_where_nothing_changes() -> None:
-    configs = search(drawn_problem(3), Search(rounds=2))
-    steps = transition("a100-40gb", configs, list(reversed(configs)))
-    assert steps.actions == () and steps.peak == len(configs)
 
 
 def test_a_deployment_on_instances_is_served_in_time() -> None:

@@ -9,11 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from socsched.errors import InputError, UsageError
-from socsched_literature.sharing.interference import LinearInterference, NoInterference, Running
-from socsched_literature.sharing.mechanisms import MECHANISMS, mechanism
-from socsched_literature.sharing.mig import Placed, geometry, layouts, partitions, place
-from socsched_literature.sharing.profile import Profile, Sample, ShareLaw
-from socsched_literature.sharing.published import OBJECTIVES_MS, read_constants, read_profiles
+from socsched_literature.sharing.deployment import MECHANISMS, mechanism
+from socsched_literature.sharing.mig_serving import Placed, geometry, layouts, partitions, place
+from socsched_literature.sharing.profile import (
+    OBJECTIVES_MS,
+    LinearInterference,
+    NoInterference,
+    Profile,
+    Running,
+    Sample,
+    ShareLaw,
+    read_constants,
+    read_profiles,
+)
 
 MS = 1_000_000
 

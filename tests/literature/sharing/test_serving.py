@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.errors import UsageError
 from socsched.sim.tasksets import simulate_taskset
-from socsched_literature.sharing.deployment import Deployment, Part, Served
-from socsched_literature.sharing.interference import LinearInterference
-from socsched_literature.sharing.mechanisms import mechanism
-from socsched_literature.sharing.profile import Profile, Sample
+from socsched_literature.sharing.deployment import SECOND, Deployment, Part, Request, Served, mechanism, requests
+from socsched_literature.sharing.profile import LinearInterference, Profile, Sample
 from socsched_literature.sharing.serving import Simulation, whole
-from socsched_literature.sharing.workload import SECOND, Request, requests
 
 MS = 1_000_000
 FAR = 10**15

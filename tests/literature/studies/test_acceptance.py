@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from socsched.cli.root import run
-from socsched_literature.studies import acceptance, mixed_criticality
+from socsched_literature.studies import acceptance
 from socsched_literature.studies.acceptance import Panel, uunifast
 
 DOMINATED = {
@@ -43,7 +43,7 @@ def test_tests_dominate_each_other_set_by_set_as_proved(panel: Panel) -> None:
 
 
 def test_schemes_of_mixed_criticality_dominate_each_other_as_proved() -> None:
-    panel = mixed_criticality.panel(8, 2, 0.5)
+    panel = acceptance.mixed_criticality_panel(8, 2, 0.5)
     accepted = 0
     for load in panel.loads:
         for number in range(6):

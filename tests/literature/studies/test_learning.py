@@ -20,8 +20,8 @@ from socsched.sim.policies import Policy, ReadyJob, Term, adaptive
 from socsched.sim.policies.controllers import View
 from socsched.sim.policies.slack_stealing import SlackStealer
 from socsched_literature.studies import learning
-from socsched_literature.studies.environment import Costs, Environment, rollout
-from socsched_literature.studies.variation import vary_plan
+from socsched_literature.studies.learning import Costs, Environment, rollout
+from socsched_literature.studies.policies import vary_plan
 from tests.sim.builders import MS, engine, plan, sensor, task
 
 

@@ -14,7 +14,7 @@ from socsched.errors import UsageError
 from socsched.planning.io import save
 from socsched.planning.plan import Plan
 from socsched.trace.summary import Histogram
-from socsched_literature.studies import multiprogram, policies, policy_report, variation
+from socsched_literature.studies import policies
 from socsched_literature.studies.saved import save_study
 from tests.sim.builders import MS, chain, engine, plan, sensor, task
 
@@ -22,25 +22,25 @@ from tests.sim.builders import MS, chain, engine, plan, sensor, task
 def test_turnaround_and_throughput_of_two_programs() -> None:
     """Alone 10 and 20; together 30 and 40: slowed down by 3 and 2, progress of 1/3 and 1/2."""
     together, alone = [30.0, 40.0], [10.0, 20.0]
-    assert multiprogram.antt(together, alone) == 2.5
-    assert multiprogram.stp(together, alone) == pytest.approx(5 / 6)
+    assert policies.antt(together, alone) == 2.5
+    assert policies.stp(together, alone) == pytest.approx(5 / 6)
     # of equal priority 1/3 to 1/2; where the slower one counts three times as much, 4/9 to 2
-    assert multiprogram.fairness(together, alone, [1, 1]) == pytest.approx(2 / 3)
-    assert multiprogram.fairness(together, alone, [3, 1]) == pytest.approx((1 / 9) / (1 / 2))
-    assert multiprogram.fairness(together, alone, [2, 3]) == pytest.approx(1)
+    assert policies.fairness(together, alone, [1, 1]) == pytest.approx(2 / 3)
+    assert policies.fairness(together, alone, [3, 1]) == pytest.approx((1 / 9) / (1 / 2))
+    assert policies.fairness(together, alone, [2, 3]) == pytest.approx(1)
 
 
 def test_agreements_count_jobs_within_a_multiple_of_the_time_alone() -> None:
     seen = Histogram.of(np.array([100, 200, 400, 401], np.int64))
-    assert [multiprogram.satisfaction(seen, 100, m) for m in (1, 2, 4, 5)] == [0.25, 0.5, 0.75, 1.0]
-    assert multiprogram.satisfaction(Histogram(), 100, 4) == 1.0
+    assert [policies.satisfaction(seen, 100, m) for m in (1, 2, 4, 5)] == [0.25, 0.5, 0.75, 1.0]
+    assert policies.satisfaction(Histogram(), 100, 4) == 1.0
 
 
 def test_intervals_are_students() -> None:
     """2, 4 and 6: mean 4, deviation 2, and 4.303 for two degrees of freedom."""
-    mean, half = multiprogram.interval([2.0, 4.0, 6.0])
+    mean, half = policies.interval([2.0, 4.0, 6.0])
     assert (mean, half) == (4.0, pytest.approx(4.303 * 2 / math.sqrt(3)))
-    assert multiprogram.interval([7.0]) == (7.0, 0.0)
+    assert policies.interval([7.0]) == (7.0, 0.0)
 
 
 def small() -> Plan:
@@ -55,19 +55,19 @@ def small() -> Plan:
 
 
 def test_a_load_makes_sources_faster_and_leaves_deadlines() -> None:
-    double = variation.scale_rates(small(), 2)
+    double = policies.scale_rates(small(), 2)
     assert [s.period_ns for s in double.sensors] == [5 * MS]
     assert [(t.period_ns, t.deadline_ns) for t in double.tasks] == [(5 * MS, 10 * MS), (4 * MS, 4 * MS)]
     with pytest.raises(UsageError, match="above 0"):
-        variation.scale_rates(small(), 0)
+        policies.scale_rates(small(), 0)
 
 
 def test_a_seed_draws_phases_and_times_that_never_exceed_the_plan() -> None:
-    a, b = (variation.vary_plan(small(), seed, 0.3) for seed in (1, 2))
-    assert a == variation.vary_plan(small(), 1, 0.3) != b
+    a, b = (policies.vary_plan(small(), seed, 0.3) for seed in (1, 2))
+    assert a == policies.vary_plan(small(), 1, 0.3) != b
     assert 0 <= a.sensors[0].offset_ns < 10 * MS and a.sensors[0].offset_ns != b.sensors[0].offset_ns
     assert [t.times.values_ns for t in a.tasks if t.times] == [(2_800_000, 4 * MS), (1_400_000, 2 * MS)]
-    assert all(t.times is None for t in variation.vary_plan(small(), 1, 0).tasks)
+    assert all(t.times is None for t in policies.vary_plan(small(), 1, 0).tasks)
 
 
 def test_a_chain_alone_keeps_the_tasks_it_needs() -> None:
@@ -76,9 +76,9 @@ def test_a_chain_alone_keeps_the_tasks_it_needs() -> None:
         [*made.tasks, task("end", 1, engine="gpu", reads=("see",))], made.engines, sensors=made.sensors,
         chains=(chain("whole", ("cam", "see", "end"), 10 * MS),),
     )  # fmt: skip
-    assert [t.name for t in variation.alone(reading, reading.chains[0]).tasks] == ["see", "end"]
-    assert [c.name for c in variation.programs(plan(made.tasks))] == ["see", "act"]
-    assert variation.importance(made, made.chains[0]) == 1 and variation.importance(made, made.chains[1]) == 9
+    assert [t.name for t in policies.alone(reading, reading.chains[0]).tasks] == ["see", "end"]
+    assert [c.name for c in policies.programs(plan(made.tasks))] == ["see", "act"]
+    assert policies.importance(made, made.chains[0]) == 1 and policies.importance(made, made.chains[1]) == 9
 
 
 def test_policies_that_change_nothing_are_left_out_with_the_reason() -> None:
@@ -116,11 +116,11 @@ def test_one_cell_beats_another_only_beyond_what_seeds_leave_open() -> None:
 
 def test_the_picture_and_the_tables_show_every_policy(tmp_path: Path) -> None:
     found = policies.study(small(), ["fp", "edf"], (1.0, 1.3), 2, 50 * MS)
-    paths = save_study(tmp_path / "new", "policies", policies.document(found), policy_report.figure(found))
+    paths = save_study(tmp_path / "new", "policies", policies.document(found), policies.figure(found))
     assert [path.name for path in paths] == ["policies.json", "policies.svg"]
     picture = paths[1].read_text()
     assert picture.count("<rect") == 1 + 2 + 3 * 3 * 2 and "as planned" in picture
-    assert policy_report.markdown(found).count("| `fp` |") == 2
+    assert policies.markdown(found).count("| `fp` |") == 2
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,8 @@ import pytest
 from socsched.cli.root import run
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import UsageError
-from socsched_literature.sharing.interference import Running, SharedBandwidth
-from socsched_literature.sharing.profile import Profile, Sample
-from socsched_literature.studies.sharing import SYSTEMS, Setting, study
-from socsched_literature.studies.sharing_report import figure
-from socsched_literature.studies.sharing_sources import Source, from_pipeline, from_profiles
+from socsched_literature.sharing.profile import Profile, Running, Sample, SharedBandwidth
+from socsched_literature.studies.sharing import SYSTEMS, Setting, Source, figure, from_pipeline, from_profiles, study
 
 ORIN = "jetson-agx-orin-64gb"
 SVG = "{http://www.w3.org/2000/svg}"

@@ -9,14 +9,19 @@ from dataclasses import replace
 from itertools import product
 from statistics import geometric_mean
 
-from socsched_literature.sharing import gpulet, measured, nexus
-from socsched_literature.sharing.compare import Scenario, System, capacity, trial, with_guests
-from socsched_literature.sharing.deployment import Demand
-from socsched_literature.sharing.interference import Interference
-from socsched_literature.sharing.mechanisms import mechanism
-from socsched_literature.sharing.profile import Profile, ShareLaw
-from socsched_literature.sharing.published import MS, OBJECTIVES_MS, read_constants, read_profiles
-from socsched_literature.sharing.workload import SECOND
+from socsched_literature.sharing import gpulet, nexus
+from socsched_literature.sharing import profile as measured
+from socsched_literature.sharing.deployment import SECOND, Demand, mechanism
+from socsched_literature.sharing.profile import (
+    MS,
+    OBJECTIVES_MS,
+    Interference,
+    Profile,
+    ShareLaw,
+    read_constants,
+    read_profiles,
+)
+from socsched_literature.sharing.serving import Scenario, System, capacity, trial, with_guests
 from tools.literature.claims._published import data
 from tools.literature.claims.claim import Claim
 

@@ -4,14 +4,10 @@
 
 from __future__ import annotations
 
-from socsched_literature.sharing.deployment import Demand, Deployment, Part, Served
+from socsched_literature.sharing.deployment import SECOND, Demand, Deployment, Part, Served, mechanism, requests
 from socsched_literature.sharing.gslice import Gslice, Options
-from socsched_literature.sharing.interference import Interference
-from socsched_literature.sharing.mechanisms import mechanism
-from socsched_literature.sharing.profile import ShareLaw
-from socsched_literature.sharing.published import read_constants, read_profiles
+from socsched_literature.sharing.profile import Interference, ShareLaw, read_constants, read_profiles
 from socsched_literature.sharing.serving import Simulation, whole
-from socsched_literature.sharing.workload import SECOND, requests
 from tools.literature.claims._published import data
 from tools.literature.claims.claim import Claim
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from random import Random
 
 from socsched.planning.plan import Plan
-from socsched_literature.studies.multiprogram import antt, fairness, interval, stp
+from socsched_literature.studies.policies import antt, fairness, interval, stp
 from tools.literature.claims._plans import NETWORKS, engine, kernels, mean_responses, plan, simulate, task
 from tools.literature.claims.claim import Claim
 

@@ -101,6 +101,7 @@ NEEDS = {
         lambda: (Path(sysconfig.get_path("include")) / "Python.h").exists(), "sudo apt-get install -y python3-dev"
     ),
     "real-time threads": Need(can_schedule, "sudo make test"),
+    "systemd": Need(program("systemd-analyze"), "sudo apt-get install -y systemd"),
     "babeltrace2": Need(can_decode, "sudo apt-get install -y python3-bt2"),
     "mounting": Need(can_mount, "sudo make test"),
     "KITTI": Need(lambda: os.environ.get("SOCSCHED_SHARED"), "SOCSCHED_SHARED=DIR make test (scans in DIR/data)"),

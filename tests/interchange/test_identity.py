@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from mutations import changed, same_when_read_back
 
@@ -126,8 +126,7 @@ def test_btf(made: Plan) -> None:
     for job in trace.jobs:
         jobs.setdefault(job.task, []).append(job)
     seen = {name for name, mine in jobs.items() if len(mine) > 1 and any(j.status == "done" for j in mine)}
-    if not seen:
-        return
+    assume(seen)
     found = back("btf", btf.text(trace))
     assert {s.name for s in found.stages} == seen
     for t in made.tasks:

@@ -14,6 +14,7 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from socsched.api.analysis import Analysis, analyze
     from socsched.api.batches import analyze_many, simulate_many
+    from socsched.api.books import book
     from socsched.api.deployment import compile
     from socsched.api.execution import Run, run
     from socsched.api.folders import report
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from socsched.api.tasksets import TaskSetSimulation
     from socsched.descriptor.limits import Verdict
     from socsched.modebook.book import Book, load_book
-    from socsched.modebook.make import book
     from socsched.planning.plan import Plan
     from socsched.sim.policies import Policy
 
@@ -43,7 +43,7 @@ _HOMES = {
     "socsched.api.tasksets": ("TaskSetSimulation",),
     "socsched.descriptor.limits": ("Verdict",),
     "socsched.modebook.book": ("Book", "load_book"),
-    "socsched.modebook.make": ("book",),
+    "socsched.api.books": ("book",),
     "socsched.planning.plan": ("Plan",),
     "socsched.sim.policies": ("Policy",),
 }

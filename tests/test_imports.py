@@ -6,7 +6,7 @@ import ast
 import importlib.metadata
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -60,8 +60,8 @@ ALLOWED: dict[str, set[str]] = {
     "executor": {*UP_TO_FAULTS, "trace", "sim", "runtime"},
     "interchange": {*UP_TO_FAULTS, "trace", "runtime"},
     "reporting": {*UP_TO_FAULTS, "trace", "sim", "runtime"},
-    "api": {*UP_TO_FAULTS, "trace", "sim", "runtime", "executor", "interchange", "reporting"},
-    "modebook": {*UP_TO_FAULTS, "trace", "sim", "reporting", "api"},
+    "modebook": {*UP_TO_FAULTS, "trace", "sim", "reporting"},
+    "api": {*UP_TO_FAULTS, "trace", "sim", "runtime", "executor", "interchange", "reporting", "modebook"},
     "validation": {*UP_TO_PLAN, "reporting"},
     "lint": {*UP_TO_PLAN, "api"},
     "study": {*UP_TO_FAULTS, "trace", "sim", "runtime", "reporting", "api"},
@@ -109,6 +109,69 @@ def imported(path: Path) -> Iterator[tuple[int, str]]:
             yield from (
                 (node.lineno, f"{module}.{alias.name}" if module in packages else module) for alias in node.names
             )
+
+
+CIRCLES = {
+    frozenset({"descriptor.operating_points", "descriptor.platform", "descriptor.thermal"}),
+    frozenset({"trace.convert", "trace.trace"}),
+    frozenset({"trace.perfetto", "trace.perfetto_events"}),
+    frozenset({f"interchange.{name}" for name in ("partsim", "rtapp", "simso", "taskset_import")}),
+    frozenset({"api.interchange", "api.loading"}),
+    frozenset({"api.planners", "api.planning", "api.stamp"}),
+    frozenset({f"study.{name}" for name in ("engines", "fleet", "sweep", "work")}),
+}
+"""Modules that import each other in a circle, hidden by imports inside functions: no others may."""
+
+
+def runtime_imports(name: str, path: Path, modules: Collection[str]) -> set[str]:
+    """The modules that a module imports when it is loaded or run, so not for type checks alone."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    found: set[str] = set()
+    pending: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            pending += node.orelse
+            continue
+        pending += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            inside = {f"{module}.{alias.name}" for alias in node.names}
+            found |= {one if one in modules else module for one in inside}
+    return found & set(modules) - {name}
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[frozenset[str]]:
+    """The largest sets of modules that reach each other."""
+    reached: dict[str, set[str]] = {}
+    for name in graph:
+        pending, seen = list(graph[name]), set[str]()
+        while pending:
+            other = pending.pop()
+            if other not in seen:
+                seen.add(other)
+                pending += graph[other]
+        reached[name] = seen
+    groups = (frozenset(other for other in reached[name] if name in reached[other]) for name in graph)
+    return sorted({group for group in groups if group}, key=sorted)
+
+
+def test_no_circle_of_modules() -> None:
+    """Imports inside functions count; `socsched/__init__.py` does not, which imports nothing and names the verbs."""
+    names = {".".join(["socsched", *path.relative_to(PACKAGE).with_suffix("").parts]): path for path in MODULES}
+    paths = {name.removesuffix(".__init__"): path for name, path in names.items() if name != "socsched.__init__"}
+    found = circles({name: runtime_imports(name, path, paths) for name, path in paths.items()})
+    assert {frozenset(name.removeprefix("socsched.") for name in circle) for circle in found} <= CIRCLES
+
+
+def test_circles_are_seen(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text("if TYPE_CHECKING:\n    import p.c\ndef f():\n    from p import b\n")
+    assert runtime_imports("p.a", path, {"p.a", "p.b", "p.c"}) == {"p.b"}
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [frozenset("abc")]
 
 
 def breaches(path: Path) -> Iterator[str]:

@@ -23,7 +23,7 @@ from socsched.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from socsched.modebook.document import BookDocument
+    from socsched.modebook.book import BookDocument
 
 CELL = 6144
 """Default budget of the search of one cell."""
@@ -99,8 +99,8 @@ def command(
 
     Exit code 0: every cell has a feasible plan, 1: some have none, 4: some are undecided, none infeasible.
     """
-    from socsched.modebook.document import plain
-    from socsched.modebook.make import book
+    from socsched.api.books import book
+    from socsched.modebook.book import plain
     from socsched.pool import cores
 
     started = time.monotonic()

@@ -22,9 +22,8 @@ def simulate(
     """Simulate the book in a folder through a drive, or through `count` random switches; return the exit code."""
     from socsched.faults.file import load_faults
     from socsched.files import write_file
-    from socsched.modebook.book import load_book
-    from socsched.modebook.drive import random_drive, read_drive
-    from socsched.modebook.result_view import view
+    from socsched.modebook.book import load_book, random_drive, read_drive
+    from socsched.modebook.view import simulated
 
     if drive_file and count:
         raise UsageError("--drive and --switches exclude each other", "omit one of them")
@@ -44,7 +43,7 @@ def simulate(
     def show() -> None:
         from socsched.reporting.terminal import console
 
-        console(terminal_width()).print(view(done))
+        console(terminal_width()).print(simulated(done))
 
     output.result(document, show)
     return int(not done.met)

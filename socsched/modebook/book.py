@@ -1,29 +1,21 @@
-"""A book of plans in memory, made from a pipeline and a platform or read from its folder."""
+"""A book of plans: book.json and its plans, made from planned cells or read from a folder, and drives through it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from random import Random
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from socsched.bounded import read_bytes
 from socsched.descriptor.json_file import MAX_BYTES, JsonFile
+from socsched.descriptor.limits import Amount, Bytes, Count, Line, LongLine, NoName, Ns, PlanName, Rows, Verdict
 from socsched.errors import InputError, UsageError, unwritable
 from socsched.files import write_file
-from socsched.modebook.cells import NONE, Cell, Surroundings
-from socsched.modebook.document import (
-    ArtefactEntry,
-    BookDocument,
-    CellEntry,
-    ChainEntry,
-    PlacementEntry,
-    SwitchEntry,
-    faults,
-    plain,
-)
-from socsched.modebook.sharing import Placed, placement
+from socsched.modebook.build import Placed, placement
+from socsched.modebook.cells import NONE, Cell, CellContext
 from socsched.planning import io as plan_io
 from socsched.planning.memory import WEIGHTS, capacity, weights_of
 
@@ -31,7 +23,6 @@ if TYPE_CHECKING:
     from socsched.faults.model import Faults
     from socsched.modebook.build import Entry
     from socsched.modebook.cells import Axes
-    from socsched.modebook.drive import Drive
     from socsched.modebook.simulate import BookSimulation
     from socsched.modebook.transitions import Switch
     from socsched.planning.plan import Plan
@@ -40,6 +31,123 @@ BOOK, PLANS, PICTURE, TABLE = "book.json", "plans", "book.svg", "book.html"
 PROTOCOL = "idle time (Tindell & Alonso 1996; Real & Crespo 2004)"
 _HINT = "write it again with `socsched book PIPELINE -p PLATFORM -o FOLDER`"
 _MOST = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ChainEntry:
+    """A chain in a cell: its bound (None: none exists) and its deadline, in ns."""
+
+    name: PlanName
+    bound_ns: Amount | None
+    deadline_ns: Ns
+
+
+@dataclass(frozen=True, slots=True)
+class CellEntry:
+    """A cell: its plan's file (empty where a stage has no engine), its placement, and how the plan was made.
+
+    `made`: searched, shared or dominated; `of`: the cell that the plan or the verdict comes from.  `why`: the unmet
+    requirements.
+    """
+
+    mode: PlanName
+    thermal: PlanName
+    loss: PlanName
+    condition: PlanName
+    verdict: Verdict
+    plan: NoName
+    placement: NoName
+    made: Line
+    of: Line
+    why: tuple[LongLine, ...]
+    power_mw: Amount | None
+    chains: tuple[ChainEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementEntry:
+    """A placement: stage -> engine and data type, in words, and the bytes of the weights it needs."""
+
+    id: PlanName
+    stages: Mapping[Line, Line]
+    weights_bytes: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ArtefactEntry:
+    """A compiled stage: its weights and the placements that use it; it is built and loaded once for all of them."""
+
+    stage: PlanName
+    cut: Line
+    engine: PlanName
+    precision: NoName
+    lanes: Count
+    weights_bytes: Bytes
+    placements: tuple[PlanName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchEntry:
+    """A switch between two cells, by their numbers from 0; times in ns from the request, bounds.
+
+    `drain_ns`: until the last frame of the old plan has ended, by `drain_by`; `switch_ns`: until the new plan runs;
+    `held`: source -> the most frames that neither plan serves; `first_ns`: chain -> the new plan's first output.
+    `why`: the reason why there is no switch while the board runs, empty if there is one.  `unpaired`: source -> the
+    most frames that the old plan begins and that no join completes, because the frame they need with them is held.
+    """
+
+    source: Count
+    target: Count
+    drain_ns: Ns | None
+    drain_by: Line
+    setup_ns: Ns
+    switch_ns: Ns | None
+    held: Mapping[Line, Count]
+    first_ns: Mapping[Line, Amount | None]
+    why: LongLine
+    unpaired: Mapping[Line, Count] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BookDocument:
+    """A whole book.
+
+    `resident_bytes`: memory with the artefacts of all placements loaded and the largest plan running; more than
+    `capacity_bytes` leaves no switch between placements, since switches load nothing.
+    """
+
+    schema_version: Literal["1"]
+    kind: Literal["book"]
+    pipeline: PlanName
+    platform: PlanName
+    modes: tuple[PlanName, ...]
+    thermal: Mapping[Line, float]
+    losses: tuple[PlanName, ...]
+    conditions: tuple[PlanName, ...]
+    protocol: Line
+    cells: Annotated[tuple[CellEntry, ...], Rows]
+    placements: Annotated[tuple[PlacementEntry, ...], Rows] = ()
+    artefacts: Annotated[tuple[ArtefactEntry, ...], Rows] = ()
+    switches: Annotated[tuple[SwitchEntry, ...], Rows] = ()
+    inputs: Mapping[Line, Line] = field(default_factory=dict)
+    resident_bytes: Bytes = 0
+    capacity_bytes: Bytes = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change to another cell, requested at an instant (ns)."""
+
+    at_ns: int
+    target: Cell
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """The first cell, and the changes in order of time."""
+
+    start: Cell
+    changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +201,6 @@ class Book:
     ) -> BookSimulation:
         """Simulate the plans and switches of the book through a drive (or its file) for a duration (text or ns)."""
         from socsched.faults.file import load_faults
-        from socsched.modebook.drive import read_drive
         from socsched.modebook.simulate import simulate_book
         from socsched.units import parse_duration
 
@@ -139,7 +246,7 @@ def load_book(folder: str | Path) -> Book:
     place = Path(folder)
     source = JsonFile(read_bytes(place / BOOK, "book", _HINT, MAX_BYTES), str(place / BOOK), _HINT, _MOST)
     document: BookDocument = source.load(BookDocument)
-    source.check(faults(document))
+    source.check(_faults(document))
     plans = {}
     for entry in document.cells:
         if entry.plan:
@@ -154,7 +261,7 @@ def load_book(folder: str | Path) -> Book:
     return Book(document, plans)
 
 
-def make_book(entries: list[Entry], switches: list[Switch], axes: Axes, around: Surroundings) -> Book:
+def make_book(entries: list[Entry], switches: list[Switch], axes: Axes, context: CellContext) -> Book:
     """Return a book of planned cells and their switches."""
     ids: dict[frozenset[Placed], str] = {}
     weights: dict[Placed, int] = {}
@@ -163,18 +270,18 @@ def make_book(entries: list[Entry], switches: list[Switch], axes: Axes, around: 
         placed = placement(entry.plan)
         if placed:
             ids.setdefault(placed, f"P{len(ids) + 1:02d}")
-            _weigh(weights, entry, around)
+            _weigh(weights, entry, context)
         cells.append(_cell(entry, ids.get(placed, "")))
     artefacts = tuple(_artefacts(ids, weights))
     resident = _resident(entries, artefacts)
-    room = capacity(around.platform)
+    room = capacity(context.platform)
     numbers = {entry.cell: number for number, entry in enumerate(entries)}
-    states = {state.name: state.clocks.value for state in around.platform.thermal_states}
+    states = {state.name: state.clocks.value for state in context.platform.thermal_states}
     document = BookDocument(
         "1",
         "book",
-        around.pipeline.name,
-        around.platform.name,
+        context.pipeline.name,
+        context.platform.name,
         axes.modes,
         {name: states.get(name, 1.0) for name in axes.thermal},
         axes.losses,
@@ -214,15 +321,15 @@ def _cell(entry: Entry, placed: str) -> CellEntry:
     )
 
 
-def _weigh(weights: dict[Placed, int], entry: Entry, around: Surroundings) -> None:
+def _weigh(weights: dict[Placed, int], entry: Entry, context: CellContext) -> None:
     """Add the bytes of the weights of an entry's stages that are not known yet."""
     from socsched.planning.cutting.restore import as_planned
 
     missing = [one for one in placement(entry.plan) if one not in weights]
     if not missing:
         return
-    cut = as_planned(around.workload(entry.cell), entry.plan)
-    model = around.known(entry.cell).model(around.mode(entry.cell))
+    cut = as_planned(context.workload(entry.cell), entry.plan)
+    model = context.known(entry.cell).model(context.mode(entry.cell))
     for one in missing:
         work = model.work_of(cut.stage(one[0]), one[3])
         weights[one] = weights_of(work) if work else 0
@@ -262,3 +369,91 @@ def _switch(one: Switch, numbers: Mapping[Cell, int], cells: list[CellEntry], fu
         why,
         one.unpaired,
     )
+
+
+def _faults(book: BookDocument) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield the path of every wrong reference in a book, and what was expected there."""
+    axes = (book.modes, tuple(book.thermal), book.losses, book.conditions)
+    ids = {one.id for one in book.placements}
+    seen = set()
+    for number, cell in enumerate(book.cells):
+        place = (cell.mode, cell.thermal, cell.loss, cell.condition)
+        for name, value, known in zip(("mode", "thermal", "loss", "condition"), place, axes, strict=True):
+            if value not in known:
+                yield ("cells", number, name), f"expected one of {', '.join(known)}, got {value!r}"
+        if place in seen:
+            yield ("cells", number), "expected each cell once"
+        seen.add(place)
+        if cell.placement and cell.placement not in ids:
+            yield ("cells", number, "placement"), "expected the id of a placement"
+        if cell.verdict == "feasible" and not cell.plan:
+            yield ("cells", number, "plan"), "expected the file of a feasible cell's plan"
+    for number, switch in enumerate(book.switches):
+        for name in ("source", "target"):
+            if getattr(switch, name) >= len(book.cells):
+                yield ("switches", number, name), f"expected the number of a cell, below {len(book.cells)}"
+        if not switch.why and switch.switch_ns is None:
+            yield ("switches", number, "switch_ns"), "expected a bound for a switch that the board can make"
+
+
+def plain(value: Any) -> Any:
+    """Return dataclasses as plain data."""
+    if is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+_SHORTEST = 100_000_000
+
+
+def first_cell(book: Book) -> Cell:
+    """Return the first feasible cell of a book; UsageError if there is none."""
+    for entry in book.document.cells:
+        if entry.verdict == "feasible":
+            return cell_of(entry)
+    raise UsageError("no cell of the book has a feasible plan", "book.html lists the reasons")
+
+
+def read_drive(path: str | Path, book: Book) -> Drive:
+    """Return the drive of a file (YAML or JSON); DescriptorError with every finding."""
+    from socsched.descriptor.drive_file import AXES, load_drive
+
+    document = book.document
+    axes = {
+        "mode": document.modes,
+        "thermal": tuple(document.thermal),
+        "loss": document.losses,
+        "condition": document.conditions,
+    }
+    file = load_drive(path, axes)
+    start = Cell(*(getattr(file.start, axis) or axes[axis][0] for axis in AXES))
+    changes, cell = [], start
+    for event in file.events:
+        changed = {axis: value for axis in AXES if (value := getattr(event, axis)) is not None}
+        cell = replace(cell, **changed)
+        changes.append(Change(event.at, cell))
+    return Drive(start, tuple(changes))
+
+
+def random_drive(book: Book, count: int, until_ns: int, seed: int = 0) -> Drive:
+    """Return a walk of up to `count` changes until an instant (ns), along switches that the board can make."""
+    draw = Random(f"{seed}:drive").getrandbits
+    cells = [cell_of(entry) for entry in book.document.cells]
+    ways: dict[int, list[int]] = {}
+    for switch in book.document.switches:
+        if not switch.why:
+            ways.setdefault(switch.source, []).append(switch.target)
+    here = cells.index(first_cell(book))
+    start = cells[here]
+    changes: list[Change] = []
+    step = max(until_ns // (count + 1), _SHORTEST)
+    at = step
+    while len(changes) < count and at < until_ns and here in ways:
+        here = ways[here][draw(62) % len(ways[here])]
+        changes.append(Change(at + draw(62) % (step // 2 + 1), cells[here]))
+        at += step
+    return Drive(start, tuple(changes))

@@ -4,32 +4,50 @@ Cells are visited from the strongest to the weakest.  A placement that is in the
 requirement in the next cell is taken over, the best of them by the objective.  Otherwise the cell is searched, unless
 the search of a stronger cell (the same engines or more, none slower) found nothing.  Such a cell is infeasible if lower
 bounds prove it, else undecided: a search of its own might still find a plan.  Processes search further cells ahead, of
-which this order then uses those that it comes to.
+which this order then uses those that it comes to; plans that are not asked for in the end are given up, so that the
+book does not depend on what was searched ahead, unless a time limit cuts a search off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Protocol
 
-from socsched.api.planning import PlanOptions
-from socsched.api.stamp import stamped
+from socsched.cost.cost import Cost
 from socsched.graph.taskgraph import task_graph
-from socsched.modebook.cells import NONE, Axes, Cell, Surroundings
-from socsched.modebook.searches import Searches, search
-from socsched.modebook.sharing import Placed, placement, plan_of, rank, transplant
-from socsched.planning.candidate import Candidate
+from socsched.modebook.cells import NONE, Axes, Cell, CellContext
+from socsched.models.parts import part_of
+from socsched.planning.candidate import Candidate, judge, objectives, score
+from socsched.planning.cutting.restore import as_planned
+from socsched.planning.mapping.mapper import Improved
 from socsched.planning.necessity import BOUND, Proof
 from socsched.planning.plan import Plan
+from socsched.planning.plan_writer import write_plan
 from socsched.planning.refutation import by_bounds, told
+from socsched.planning.search_report import SearchReport
+from socsched.planning.solution import Solution
 from socsched.planning.unplaceable import unmappable_stages
-from socsched.planning.workload import Workload
+from socsched.planning.workload import Unconnectable, Workload
+from socsched.pool import Pool
 from socsched.progress import tell
 from socsched.reporting.view_model import formatter
 
-QUICK = 500
-"""Budget (evaluations) of the search for a plan that only shows what is unmet."""
 SEARCHED, SHARED, DOMINATED = "searched", "shared", "dominated"
+
+
+class CellPlanner(Protocol):
+    """How the plan of a cell is searched for, and what a finished one says of its making; sent to other processes."""
+
+    @property
+    def objective(self) -> str: ...
+
+    def search(self, cell: Cell, context: CellContext, quick: bool = False) -> Plan:
+        """Return the plan of a cell by a search of its own; `quick`: one that only shows what is unmet."""
+
+    def stamped(self, plan: Plan, cell: Cell, context: CellContext) -> Plan:
+        """Return a plan with its inputs and options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +65,20 @@ class Entry:
     why: tuple[str, ...]
 
 
-def build_entries(axes: Axes, options: PlanOptions, around: Surroundings, workers: int = 1) -> list[Entry]:
-    """Return the plans of all cells, in the order of `Axes.cells`; `options` apply to every search, by `workers`."""
+def build_entries(axes: Axes, planner: CellPlanner, context: CellContext, workers: int = 1) -> list[Entry]:
+    """Return the plans of all cells, in the order of `Axes.cells`; `workers` processes search."""
     cells = list(axes.cells())
-    order = sorted(cells, key=lambda one: (one.condition, -around.strength(one)))
-    with Searches(around, options, min(workers, len(cells))) as searches:
-        builder = _Builder(around, options, searches)
+    order = sorted(cells, key=lambda one: (one.condition, -context.strength(one)))
+    with _Searches(context, planner, min(workers, len(cells))) as searches:
+        builder = _Builder(context, planner, searches)
         for number, cell in enumerate(order):
             tell("planning cells", number, len(cells), "cells")
             builder.add(cell, order[number + 1 :])
     return [builder.made[cell] for cell in cells]
 
 
+Placed = tuple[str, str, str, str, int]
+"""A stage, its cut if it is a part of a network, its engine, data type and number of lanes."""
 Placing = tuple[frozenset[Placed], str]
 """A placement and its policy."""
 
@@ -67,9 +87,9 @@ Placing = tuple[frozenset[Placed], str]
 class _Builder:
     """Entries made so far, and the plans among them whose placements differ."""
 
-    around: Surroundings
-    options: PlanOptions
-    searches: Searches
+    context: CellContext
+    planner: CellPlanner
+    searches: _Searches
     made: dict[Cell, Entry] = field(default_factory=dict)
     _donors: dict[Placing, Entry] = field(default_factory=dict)
     _judged: dict[Cell, dict[Placing, Candidate | None]] = field(default_factory=dict)
@@ -87,23 +107,23 @@ class _Builder:
         judged = self._judged.setdefault(cell, {})
         for key, donor in self._donors.items():
             if key not in judged:
-                judged[key] = transplant(donor.plan, cell, self.around)
+                judged[key] = transplant(donor.plan, cell, self.context)
         found = [(one, self._donors[key]) for key in self._donors if (one := judged[key]) is not None]
-        return min(found, default=None, key=lambda one: rank(one[0], self.options.objective))
+        return min(found, default=None, key=lambda one: rank(one[0], self.planner.objective))
 
     def _lacking(self, cell: Cell) -> bool:
-        graph = task_graph(self.around.workload(cell))
-        return bool(unmappable_stages(graph, self.around.known(cell).model(self.around.mode(cell))))
+        graph = task_graph(self.context.workload(cell))
+        return bool(unmappable_stages(graph, self.context.known(cell).model(self.context.mode(cell))))
 
     def _stronger(self, cell: Cell) -> Entry | None:
         """Return the entry of a stronger cell whose search found nothing, if there is one."""
-        return next((entry for entry in self.made.values() if _settles(entry, cell, self.around)), None)
+        return next((entry for entry in self.made.values() if _settles(entry, cell, self.context)), None)
 
     def _likely(self, cell: Cell, following: Sequence[Cell]) -> Iterator[Cell]:
         """Yield cells to search, whatever the searches of `cell` and of those yielded find, as far as can be seen."""
         pending = [cell]
         for other in following:
-            if any(self.around.stronger(one, other) for one in pending) or self._lacking(other):
+            if any(self.context.stronger(one, other) for one in pending) or self._lacking(other):
                 continue
             nearest = self._nearest(other)
             if (nearest is None or nearest[0].verdict != "feasible") and self._stronger(other) is None:
@@ -111,28 +131,29 @@ class _Builder:
                 yield other
 
     def _entry(self, cell: Cell, following: Sequence[Cell]) -> Entry:
-        around, options, best = self.around, self.options, self._nearest(cell)
+        context, best = self.context, self._nearest(cell)
         if best is not None and best[0].verdict == "feasible":
             return Entry(cell, self._taken(best, cell), SHARED, str(best[1].cell), ())
         lacking, stronger = self._lacking(cell), self._stronger(cell)
         if stronger is not None and not lacking:
             if best is None:  # no placement of the book runs here: the nearest one of a quick search
-                quick = replace(options, solver="heft", refine=False, cuts=False, explain=False, evaluations=QUICK)
-                plan = search(cell, around, quick)
+                plan = self.planner.search(cell, context, quick=True)
             else:
                 plan = self._taken(best, cell)
-            plan = _refuted(plan, stronger, cell, around)
+            plan = _refuted(plan, stronger, cell, context)
             return Entry(cell, plan, DOMINATED, str(stronger.cell), _reasons(plan, cell))
-        plan = search(cell, around, options) if lacking else self.searches.plan(cell, self._likely(cell, following))
+        plan = (
+            self.planner.search(cell, context) if lacking else self.searches.plan(cell, self._likely(cell, following))
+        )
         return Entry(cell, plan, SEARCHED, "", _reasons(plan, cell))
 
     def _taken(self, best: tuple[Candidate, Entry], cell: Cell) -> Plan:
-        around = self.around
-        plan = plan_of(best[0], cell, around, self.options.objective, str(best[1].cell))
-        return stamped(plan, around.workload(cell), around.board(cell.loss), around.mode(cell).name, self.options)
+        context = self.context
+        plan = plan_of(best[0], cell, context, self.planner.objective, str(best[1].cell))
+        return self.planner.stamped(plan, cell, context)
 
 
-def _settles(entry: Entry, cell: Cell, around: Surroundings) -> bool:
+def _settles(entry: Entry, cell: Cell, context: CellContext) -> bool:
     """Return whether an entry without a feasible plan shows that searching a weaker cell is in vain."""
     plan = entry.plan
     return (
@@ -140,11 +161,11 @@ def _settles(entry: Entry, cell: Cell, around: Surroundings) -> bool:
         and plan.verdict != "feasible"
         and bool(plan.tasks)
         and not any(violation.requirement == "mean power" for violation in plan.violations)
-        and around.stronger(entry.cell, cell)
+        and context.stronger(entry.cell, cell)
     )
 
 
-def _refuted(plan: Plan, stronger: Entry, cell: Cell, around: Surroundings) -> Plan:
+def _refuted(plan: Plan, stronger: Entry, cell: Cell, context: CellContext) -> Plan:
     """Return the plan of a dominated cell with its verdict: infeasible with a proof, here or in the stronger cell."""
     proof = stronger.plan.solver.proof
     if stronger.plan.verdict == "infeasible" and proof is not None and proof.method == BOUND:
@@ -154,8 +175,8 @@ def _refuted(plan: Plan, stronger: Entry, cell: Cell, around: Surroundings) -> P
             text = f"{told(kept[0])}; shown for {stronger.cell}, which is at least as fast"
             proof = Proof(BOUND, text, kept)
             return replace(plan, verdict="infeasible", solver=replace(plan.solver, proof=proof))
-    graph = task_graph(around.workload(cell))
-    workload = Workload.of(graph, around.known(cell).model(around.mode(cell)), plan.policy, limits=around.limits)
+    graph = task_graph(context.workload(cell))
+    workload = Workload.of(graph, context.known(cell).model(context.mode(cell)), plan.policy, limits=context.limits)
     # Networks may be cut, and costs of cuts were not computed here: bounds that count on whole stages prove nothing.
     found = by_bounds(workload, {}, tuple(name for name in graph.order if graph.stage(name).modelled))
     if found is not None:
@@ -180,3 +201,113 @@ def _reasons(plan: Plan, cell: Cell) -> tuple[str, ...]:
     if not plan.violations:
         lines.append("no bound exists for some response time")
     return tuple(lines)
+
+
+_WAIT = 0.2
+"""Seconds to wait for a plan before further cells are searched ahead."""
+
+
+@dataclass(slots=True)
+class _Searches:
+    """_Searches by `workers` processes, a context; by this process if it is one."""
+
+    context: CellContext
+    planner: CellPlanner
+    workers: int = 1
+    _pool: Pool | None = None
+    _asked: set[Cell] = field(default_factory=set)
+    _plans: dict[Cell, Plan] = field(default_factory=dict)
+
+    def __enter__(self) -> _Searches:
+        if self.workers > 1:
+            fresh = replace(self.context, _boards={}, _pipelines={}, _known={})  # costs are not worth a transfer
+            self._pool = Pool(_setup_search, (fresh, self.planner), self.workers)
+            self._pool.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._pool is not None:
+            self._pool.__exit__(kind, error, at)
+
+    def plan(self, cell: Cell, likely: Iterator[Cell]) -> Plan:
+        """Return the plan of a cell; processes without work meanwhile search cells `likely` to be asked for."""
+        if self._pool is None:
+            return self.planner.search(cell, self.context)
+        self._submit(self._pool, cell)
+        left = True
+        while cell not in self._plans:
+            if left and self._pool.outstanding < self.workers:
+                following = next(likely, None)
+                left = following is not None
+                if following is not None:
+                    self._submit(self._pool, following)
+                continue
+            self._plans.update(self._pool.finished(_WAIT))
+        return self._plans.pop(cell)
+
+    def _submit(self, pool: Pool, cell: Cell) -> None:
+        if cell not in self._asked:
+            self._asked.add(cell)
+            pool.submit(cell)
+
+
+def _setup_search(context: CellContext, planner: CellPlanner) -> Callable[[Cell], Plan]:
+    return lambda cell: planner.search(cell, context)
+
+
+def placement(plan: Plan) -> frozenset[Placed]:
+    """Return where a plan runs its stages; plans with equal placements run the same compiled artefacts."""
+    return frozenset(
+        (task.name, part.cut if (part := part_of(task.params)) else "", task.engine, task.precision, len(task.lanes))
+        for task in plan.tasks
+        if task.kind == "stage"
+    )
+
+
+def transplant(donor: Plan, cell: Cell, context: CellContext) -> Candidate | None:
+    """Return a plan's placement judged in another cell, None where an engine lacks or refuses it."""
+    board, mode = context.board(cell.loss), context.mode(cell)
+    engines = {engine.id: engine for engine in board.engines}
+    graph = task_graph(as_planned(context.workload(cell), donor))
+    model = context.known(cell).model(mode)
+    mapping: dict[str, Cost] = {}
+    for task in donor.tasks:
+        if task.kind != "stage":
+            continue
+        engine = engines.get(task.engine)
+        if engine is None or mode.engines[engine.id].units < (len(task.lanes) if engine.shares == "unit" else 1):
+            return None
+        share = len(task.lanes) if engine.shares == "unit" else mode.engines[engine.id].units
+        cost = model.at(graph.stage(task.name), task.engine, task.precision, share)
+        if cost is None:
+            return None
+        mapping[task.name] = cost
+    if set(mapping) != set(graph.order):
+        return None
+    try:
+        return judge(Workload.of(graph, model, donor.policy, limits=context.limits), mapping)
+    except Unconnectable:
+        return None
+
+
+def rank(candidate: Candidate, objective: str) -> tuple[float, ...]:
+    """Return the order of candidates: feasible ones first, then by unmet requirements and objectives."""
+    return (float(candidate.verdict != "feasible"), *score(candidate, objectives(objective)))
+
+
+def plan_of(candidate: Candidate, cell: Cell, context: CellContext, objective: str, of: str) -> Plan:
+    """Return a judged placement as the plan of its cell; `of`: the cell that it was found for."""
+    goals = objectives(objective)
+    value = score(candidate, goals)
+    found = Solution(candidate, Improved(dict(candidate.deployment.mapping), value, 1, True), value)
+    plan = write_plan(found, [found], goals, None, context.workload(cell))
+    report = SearchReport(
+        name="book",
+        status=f"placement of {of}",
+        objective=goals,
+        value=plan.solver.value,
+        overrun=plan.solver.overrun,
+        evaluated=1,
+        modes=plan.solver.modes,
+    )
+    return replace(plan, solver=report)

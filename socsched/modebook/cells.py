@@ -100,7 +100,7 @@ def _mode(platform: Platform, name: str) -> str:
 
 
 @dataclass(slots=True)
-class Surroundings:
+class CellContext:
     """The platform and pipeline in each cell; costs are shared between cells as far as they are equal."""
 
     pipeline: Pipeline

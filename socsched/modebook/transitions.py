@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from socsched.modebook.cells import NONE, Axes, Cell, Surroundings
+from socsched.modebook.cells import NONE, Axes, Cell, CellContext
 from socsched.planning.plan import Plan
 from socsched.schedulability.plan_analysis import respond
 from socsched.schedulability.tasks import Response, RtTask, rt_tasks
@@ -75,7 +75,7 @@ class Switch:
         return (self.drain.ns if self.drain else 0) + self.setup_ns
 
 
-def switches(entries: list[Entry], axes: Axes, around: Surroundings, setup_ns: int) -> list[Switch]:
+def switches(entries: list[Entry], axes: Axes, context: CellContext, setup_ns: int) -> list[Switch]:
     """Return the transitions between cells that differ in one coordinate, from cells with a feasible plan.
 
     A thermal state changes to its neighbours, a loss to and from none.
@@ -88,10 +88,10 @@ def switches(entries: list[Entry], axes: Axes, around: Surroundings, setup_ns: i
             continue
         for target in neighbours(entry.cell, axes):
             lost = target.loss if entry.cell.loss == NONE else NONE
-            key = (entry.cell, slowdown(entry.cell, target, around), lost)
+            key = (entry.cell, slowdown(entry.cell, target, context), lost)
             if key not in drains:
                 drains[key] = drain(entry.plan, key[1], lost)
-            found.append(_switch(entry, by_cell[target], drains[key], setup_ns, around))
+            found.append(_switch(entry, by_cell[target], drains[key], setup_ns, context))
     return found
 
 
@@ -112,11 +112,11 @@ def neighbours(cell: Cell, axes: Axes) -> Iterator[Cell]:
             yield replace(cell, condition=condition)
 
 
-def slowdown(source: Cell, target: Cell, around: Surroundings) -> Fraction:
+def slowdown(source: Cell, target: Cell, context: CellContext) -> Fraction:
     """Return the largest factor by which the old plan's jobs slow down at the request: only heat slows them."""
     if source.thermal == target.thermal:
         return Fraction(1)
-    here, there = around.mode(source), around.mode(replace(source, thermal=target.thermal))
+    here, there = context.mode(source), context.mode(replace(source, thermal=target.thermal))
     return (
         max(
             (
@@ -205,13 +205,13 @@ def _work_conserving(plan: Plan) -> bool:
     )
 
 
-def _switch(entry: Entry, to: Entry, drained: Drain | None, setup_ns: int, around: Surroundings) -> Switch:
+def _switch(entry: Entry, to: Entry, drained: Drain | None, setup_ns: int, context: CellContext) -> Switch:
     def refused(why: str) -> Switch:
         return Switch(entry.cell, to.cell, drained, setup_ns, {}, {}, why)
 
     if to.plan.verdict != "feasible":
         return refused(f"no feasible plan: {to.plan.verdict}")
-    if fixed := _gated(entry.cell, to.cell, around):
+    if fixed := _gated(entry.cell, to.cell, context):
         return refused(f"needs a restart of the board, which sets the units of {', '.join(fixed)} once")
     if drained is None:
         return refused("the drain of the old plan has no bound")
@@ -226,12 +226,12 @@ def _switch(entry: Entry, to: Entry, drained: Drain | None, setup_ns: int, aroun
     return Switch(entry.cell, to.cell, drained, setup_ns, held, first, unpaired=unpaired(entry.plan))
 
 
-def _gated(source: Cell, target: Cell, around: Surroundings) -> list[str]:
+def _gated(source: Cell, target: Cell, context: CellContext) -> list[str]:
     """Return the engines whose units change by power gating, which boards apply when they start."""
-    here, there = around.mode(source).engines, around.mode(target).engines
+    here, there = context.mode(source).engines, context.mode(target).engines
     return [
         e.id
-        for e in around.platform.engines
+        for e in context.platform.engines
         if e.gating and source.loss == target.loss and here[e.id].units != there[e.id].units
     ]
 

@@ -1,19 +1,23 @@
-"""A book as a table for terminals, a picture and a page."""
+"""A book, and a simulated one, as tables for terminals, a picture and a page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from socsched.modebook.cells import NONE
-from socsched.modebook.document import BookDocument, CellEntry, SwitchEntry
+from socsched.modebook.simulate import FATES, BookSimulation, SwitchRecord
 from socsched.reporting.markup import element, fit, text, wrap_page
 from socsched.reporting.markup import table as html_table
 from socsched.reporting.terminal import table
 from socsched.units import format_duration, format_power, format_size
+
+if TYPE_CHECKING:
+    from socsched.modebook.book import BookDocument, CellEntry, SwitchEntry
 
 COLOURS = {"feasible": "#2f7d4f", "undecided": "#b8860b", "infeasible": "#c8553d"}
 SHADES = {"searched": 1.0, "shared": 0.75, "dominated": 0.75}
@@ -208,3 +212,56 @@ def _switches(book: BookDocument) -> list[Sequence[str]]:
         times = [format_duration(one.drain_ns or 0), escape(one.drain_by), format_duration(one.switch_ns or 0)]
         rows.append([*names, *times, *map(escape, counts)])
     return rows
+
+
+_MOST_SWITCHES = 40
+"""Switches listed; the rest are in result.json."""
+
+
+def simulated(done: BookSimulation) -> RenderableType:
+    """Return the switches, the accounts of frames and the chains of a simulated book."""
+    made = [one for one in done.switches if not one.why]
+    switches = table(
+        "Switches: simulated / bound",
+        ["at", "from", "to", "drain", "switch", "held", "unpaired", "within"],
+        [_switch_row(one) for one in done.switches[:_MOST_SWITCHES]],
+        (3, 4, 5, 6),
+    )
+    used = [fate for fate in FATES if any(count[fate] for count in done.frames.values())]
+    frames = table(
+        "Frames by fate",
+        ["source", "released", *used],
+        [[name, str(count.total()), *(str(count[fate]) for fate in used)] for name, count in done.frames.items()],
+        tuple(range(1, len(used) + 2)),
+    )
+    chains = table(
+        "Chains",
+        ["chain", "answered", "late", "longest"],
+        [
+            [name, str(done.completed[name]), str(done.late[name]), format_duration(longest)]
+            for name, longest in done.longest_ns.items()
+        ],
+        (1, 2, 3),
+    )
+    outside = sum(not one.within for one in made)
+    line = (
+        f"{len(made)} switches, {outside} outside their bounds; {done.unaccounted} frames unaccounted for; "
+        f"{done.late.total()} late"
+    )
+    return Group(*((switches, Text("")) if done.switches else ()), frames, Text(""), chains, Text(""), Text(line))
+
+
+def _switch_row(one: SwitchRecord) -> list[str]:
+    at = format_duration(one.requested_ns)
+    if one.why:
+        return [at, str(one.source), str(one.target), "", "", "", "", f"refused: {one.why}"]
+    return [
+        at,
+        str(one.source),
+        str(one.target),
+        f"{format_duration(one.drain_ns)} / {format_duration(one.drain_bound_ns)}",
+        f"{format_duration(one.switch_ns)} / {format_duration(one.switch_bound_ns)}",
+        f"{one.held.total()} / {sum(one.held_bound.values())}",
+        f"{one.unpaired.total()} / {sum(one.unpaired_bound.values())}",
+        "yes" if one.within else "no",
+    ]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from socsched.api.books import book
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.modebook.book import Book
-from socsched.modebook.make import book
 
 
 def cost(engine: str, time: str, units: int = 1) -> dict[str, Any]:

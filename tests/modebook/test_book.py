@@ -13,9 +13,8 @@ import socsched as ss
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Figure
 from socsched.errors import DescriptorError, InputError, UsageError
-from socsched.modebook.book import Book, cell_of, load_book
+from socsched.modebook.book import Book, cell_of, load_book, plain
 from socsched.modebook.cells import Cell, axes_of
-from socsched.modebook.document import plain
 
 ORIN = "jetson-agx-orin-64gb"
 

@@ -8,16 +8,14 @@ from typing import Any
 
 import pytest
 
+from socsched.api.books import book
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.executor.settings import RunSettings
 from socsched.executor.virtual import run_reference
 from socsched.faults.model import Delay, Faults
-from socsched.modebook.accounts import account
-from socsched.modebook.book import Book
+from socsched.modebook.book import Book, Change, Drive
 from socsched.modebook.cells import Cell
-from socsched.modebook.drive import Change, Drive
-from socsched.modebook.make import book
-from socsched.modebook.simulate import simulate_book
+from socsched.modebook.simulate import account, simulate_book
 from socsched.sim.engine import simulate
 from tests.modebook.conftest import cost
 from tools.verify.books import Tally, delicate_drive, random_book

@@ -13,11 +13,9 @@ from socsched.errors import DescriptorError, UsageError
 from socsched.executor.settings import RunSettings
 from socsched.executor.virtual import run_reference
 from socsched.faults.model import Dropout, Faults
-from socsched.modebook.accounts import UNACCOUNTED, account
-from socsched.modebook.book import Book, cell_of
+from socsched.modebook.book import Book, Change, Drive, cell_of, random_drive, read_drive
 from socsched.modebook.cells import Cell
-from socsched.modebook.drive import Change, Drive, random_drive, read_drive
-from socsched.modebook.simulate import simulate_book
+from socsched.modebook.simulate import UNACCOUNTED, account, simulate_book
 from socsched.modebook.transitions import RESPONSES, WORK, drain
 from socsched.sim.engine import simulate
 

@@ -19,7 +19,7 @@ from socsched.descriptor.pipeline_file import PipelineFile
 from socsched.descriptor.platform_file import PlatformFile
 from socsched.descriptor.study_file import StudyFile
 from socsched.descriptor.taskset import TaskSetFile
-from socsched.modebook.document import BookDocument
+from socsched.modebook.book import BookDocument
 from socsched.planning.plan import Plan
 from socsched.trace.document import ResultDocument
 from socsched.validation.document import PowerDocument, ValidationDocument

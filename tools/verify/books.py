@@ -23,11 +23,10 @@ from fractions import Fraction
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from socsched.api.books import book as make
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.faults.random_faults import random_faults
-from socsched.modebook.book import Book, cell_of, load_book
-from socsched.modebook.drive import Change, Drive, first_cell, random_drive
-from socsched.modebook.make import book as make
+from socsched.modebook.book import Book, Change, Drive, cell_of, first_cell, load_book, random_drive
 from socsched.modebook.simulate import BookSimulation, first_frames, phased, simulate_book
 from socsched.sim.engine import simulate
 

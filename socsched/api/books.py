@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from socsched.api.loading import load_pipeline, load_platform
-from socsched.api.planning import options_of, pin_stages, set_deadlines
+from socsched.api.planning import PlanOptions, options_of, pin_stages, plan_with, set_deadlines
+from socsched.api.stamp import stamped
 from socsched.modebook.book import Book, make_book
 from socsched.modebook.build import build_entries
-from socsched.modebook.cells import Surroundings, axes_of
+from socsched.modebook.cells import Cell, CellContext, axes_of
 from socsched.modebook.transitions import switches
 from socsched.planning.workload import Limits
 from socsched.units import parse_duration
@@ -19,9 +20,34 @@ from socsched.units import parse_duration
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform
+    from socsched.planning.plan import Plan
 
+QUICK = 500
+"""Budget (evaluations) of the search for a plan that only shows what is unmet."""
 SETUP = "10 ms"
 """Default time in which the board changes clocks and workers change plans; assumed, no figure is published."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CellPlanner:
+    """The searches of a book's cells, with the same options."""
+
+    options: PlanOptions
+
+    @property
+    def objective(self) -> str:
+        return self.options.objective
+
+    def search(self, cell: Cell, context: CellContext, quick: bool = False) -> Plan:
+        options = self.options
+        if quick:
+            options = replace(options, solver="heft", refine=False, cuts=False, explain=False, evaluations=QUICK)
+        board, mode = context.board(cell.loss), context.mode(cell).name
+        return plan_with(context.workload(cell), board, mode, options, context.known(cell))
+
+    def stamped(self, plan: Plan, cell: Cell, context: CellContext) -> Plan:
+        mode = context.mode(cell).name
+        return stamped(plan, context.workload(cell), context.board(cell.loss), mode, self.options)
 
 
 def book(
@@ -49,6 +75,6 @@ def book(
     board = load_platform(platform)
     work = pin_stages(set_deadlines(load_pipeline(pipeline), chosen.deadlines), board, chosen.pins)
     axes = axes_of(work, board, modes, thermal, losses, conditions)
-    around = Surroundings(work, board, Limits(chosen.power_cap, chosen.bandwidth_cap))
-    entries = build_entries(axes, replace(chosen, pins=(), deadlines=()), around, workers)
-    return make_book(entries, switches(entries, axes, around, setup_ns), axes, around)
+    context = CellContext(work, board, Limits(chosen.power_cap, chosen.bandwidth_cap))
+    entries = build_entries(axes, _CellPlanner(replace(chosen, pins=(), deadlines=())), context, workers)
+    return make_book(entries, switches(entries, axes, context, setup_ns), axes, context)

@@ -220,7 +220,7 @@ def test_a_disk_that_fills_up_while_results_are_written(
 
 WHERE_INTERRUPTED = {
     "plan": ("socsched.api.planning.plan_with", f"plan pointpillars -p {BOARD}"),
-    "book": ("socsched.modebook.make.book", f"book pointpillars -p {BOARD}"),
+    "book": ("socsched.api.books.book", f"book pointpillars -p {BOARD}"),
     "analyze": ("socsched.api.loading.load_plan", "analyze {root}/plan.json"),
     "simulate": ("socsched.api.simulation.run", "simulate {root}/plan.json"),
     "run": ("socsched.api.execution.run", "run {root}/plan.json"),

@@ -80,7 +80,7 @@ def pipeline_of(plan: Plan, given: str | Path | Pipeline | None, warn: Note) -> 
     Warns if the file has changed since.
     """
     from socsched.descriptor.catalog import pipeline_hashes
-    from socsched.planning.cutting.restore import as_planned
+    from socsched.planning.cutting.pipelines import as_planned
 
     try:
         pipeline = load_pipeline(given or plan.pipeline)

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform, PowerMode
     from socsched.planning.clock import Clock
+    from socsched.planning.cost_cache import Known
     from socsched.planning.draft import Draft
-    from socsched.planning.known import Known
     from socsched.planning.plan import Plan
-    from socsched.planning.simulation_feedback import Observed
+    from socsched.planning.workload import Observed
 
 
 EVALUATIONS = 768
@@ -206,12 +206,11 @@ def _searched(
     from socsched.api.portfolio import Member, first_feasible, members
     from socsched.models.work import stage_work
     from socsched.planning.planner import draft_plan
-    from socsched.planning.simulation_feedback import NOTHING
-    from socsched.planning.workload import Limits
+    from socsched.planning.workload import NOTHING, Limits
 
     profile = known.profile
     if options.prefers:
-        from socsched.planning.cutting.prefer import with_preferences
+        from socsched.planning.cutting.pipelines import with_preferences
 
         chosen = get_mode(board, None if mode == "auto" else mode)
         preferences = dict(stage_and_engines("--prefer", text, pipeline, board) for text in options.prefers)
@@ -286,8 +285,8 @@ def _searched(
 def known_costs(board: Platform, options: PlanOptions) -> Known:
     """Return the costs of a platform to plan with."""
     from socsched.models.work import stage_work
-    from socsched.planning.costs_in_doubt import at_upper_end
-    from socsched.planning.known import Known
+    from socsched.planning.cost_cache import Known
+    from socsched.planning.uncertainty import at_upper_end
 
     adjust = at_upper_end if options.robust else None
     return Known(board, stage_work, profile_of(options), adjust=adjust)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from socsched.planning.clock import Clock
-from socsched.planning.mapping.solvers import available
+from socsched.planning.mapping.program import available
 from socsched.planning.plan_writer import SPENT
 from socsched.schedulability.high_level import is_mixed
 

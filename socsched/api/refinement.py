@@ -11,11 +11,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from socsched.planning.assess import expected_latency
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.expected import expected_latency
-from socsched.planning.plan import Plan
-from socsched.planning.search_report import gap
-from socsched.planning.simulation_feedback import NOTHING, Observed
+from socsched.planning.plan import Plan, gap
+from socsched.planning.workload import NOTHING, Observed
 from socsched.schedulability.chains import Sources
 from socsched.sim.engine import run
 from socsched.trace.columns import DONE

@@ -87,7 +87,7 @@ def apply_policy(plan: Plan, policy: str | Policy | Key | None = None, governor:
 
         plan = with_policy(plan, name_of(policy))
     if governor != "static":
-        from socsched.planning.engine_levels import apply_governor
+        from socsched.planning.workload import apply_governor
 
         plan = apply_governor(plan, governor)
     return plan

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from socsched import __version__
 from socsched.files import file_digest, sources_digest
-from socsched.planning.plan import SOURCES
-from socsched.planning.requirements import AUTO, PIPELINE, PLATFORM, Requirement, requirements_of
+from socsched.planning.plan import AUTO, PIPELINE, PLATFORM, SOURCES, Requirement, requirements_of
 
 if TYPE_CHECKING:
     from socsched.api.planning import PlanOptions

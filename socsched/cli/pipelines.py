@@ -13,7 +13,7 @@ from socsched.cli.options import NameOrPath, Output, Pair, output_options, ready
 
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline, Stage
-    from socsched.planning.unmappable import RefusedOperator
+    from socsched.planning.feasibility.infeasible_plan import RefusedOperator
 
 
 @click.group("pipelines", invoke_without_command=True, short_help="List, show and check pipeline descriptors.")
@@ -125,7 +125,7 @@ def check_pipeline(output: Output, file: str, platform: str | None, strict: bool
         from dataclasses import asdict
 
         from socsched.models.work import stage_work
-        from socsched.planning.unmappable import refused_operators, require_engines
+        from socsched.planning.feasibility.infeasible_plan import refused_operators, require_engines
 
         board = get_platform(platform)
         require_engines(pipeline, board, stage_work)

@@ -22,9 +22,7 @@ from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
 from socsched.interchange.costs import Imported
 from socsched.interchange.profile_model import Section
-from socsched.planning.evidence import Bandwidth, Power
-from socsched.planning.plan import ChainResult, Plan, PlannedEngine
-from socsched.planning.search_report import IMPORTED, SearchReport
+from socsched.planning.plan import IMPORTED, Bandwidth, ChainResult, Plan, PlannedEngine, Power, SearchReport
 from socsched.planning.task import ExecutionTimes, Task
 from socsched.runtime.profile import quantiles
 from socsched.text import one_line

@@ -17,7 +17,7 @@ from socsched.files import write_file
 from socsched.modebook.build import Placed, placement
 from socsched.modebook.cells import NONE, Cell, CellContext
 from socsched.planning import io as plan_io
-from socsched.planning.memory import WEIGHTS, capacity, weights_of
+from socsched.planning.deployment import WEIGHTS, capacity, weights_of
 
 if TYPE_CHECKING:
     from socsched.faults.model import Faults
@@ -323,7 +323,7 @@ def _cell(entry: Entry, placed: str) -> CellEntry:
 
 def _weigh(weights: dict[Placed, int], entry: Entry, context: CellContext) -> None:
     """Add the bytes of the weights of an entry's stages that are not known yet."""
-    from socsched.planning.cutting.restore import as_planned
+    from socsched.planning.cutting.pipelines import as_planned
 
     missing = [one for one in placement(entry.plan) if one not in weights]
     if not missing:

@@ -11,7 +11,7 @@ from socsched.descriptor.conditions import BASE, under_condition
 from socsched.descriptor.thermal import NOMINAL, mode_in_state
 from socsched.errors import UsageError
 from socsched.models.work import stage_work
-from socsched.planning.known import Known
+from socsched.planning.cost_cache import Known
 from socsched.planning.workload import NO_LIMITS, Limits
 
 if TYPE_CHECKING:

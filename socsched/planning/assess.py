@@ -1,28 +1,156 @@
-"""Analyse a deployment under a policy: deadlines, priorities, responses, chain bounds."""
+"""Analyse a deployment under a policy: deadlines, priorities, responses, bounds and expected latencies of chains.
+
+Local deadlines divide a chain's deadline in proportion to weights along the longest path through a task (Kao &
+Garcia-Molina, IEEE TPDS 8(12) 1997, "proportional" subtask deadlines); priorities are deadline monotonic (Leung &
+Whitehead 1982).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from socsched.descriptor.pipeline import Pipeline
 from socsched.graph.taskgraph import TaskGraph
-from socsched.planning.deadlines import (
-    Requirement,
-    local_deadlines,
-    priorities,
-    requirements,
-    weightings,
-)
 from socsched.planning.deployment import Deployment
-from socsched.planning.expected import expected_latencies, expected_latency
 from socsched.planning.plan import ChainResult, Task
-from socsched.planning.simulation_feedback import NOTHING
+from socsched.planning.workload import NOTHING, Observed
 from socsched.schedulability import edf, path_windows
-from socsched.schedulability.chains import Sources, data_age, reaction_time
+from socsched.schedulability.chains import Sources, Stretch, data_age, reaction_time
 from socsched.schedulability.holistic import assign_priorities, holistic
 from socsched.schedulability.plan_analysis import DEMAND, FIXED, Corunning, Quieter, shorten
 from socsched.schedulability.published.earliest_deadline_first import Overload
-from socsched.schedulability.tasks import Response, RtTask, convert, timer_jitter
+from socsched.schedulability.tasks import Response, RtTask, convert, timer_jitter, topological
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A limit (ns) on the summed responses, after nominal releases, of tasks that end data-triggered stretches."""
+
+    ends: tuple[str, ...]
+    budget: int
+
+
+def requirements(pipeline: Pipeline, tasks: Sequence[Task]) -> list[Requirement]:
+    """Return the requirements on responses: those of every chain, and that no task's queue overflows.
+
+    They order deployments; a chain's own bound, which may be shorter, decides whether it meets its requirements.
+    """
+    sources, result = Sources.of(tasks, pipeline.sensors), []
+    for chain in pipeline.chains:
+        parts = sources.stretches(chain.path)
+        ends = tuple(part.last for part in parts if part.last)
+        begun = sum(part.lead for part in parts)
+        waits = sum(part.period for part in parts[1:])
+        result.append(Requirement(ends, chain.deadline_ns - waits + begun + parts[0].jitter * bool(parts[0].last)))
+        for index in range(1, len(parts)):  # the first samplings may wait for a timer that begins late
+            first = parts[index].begin - parts[0].begin
+            if first > sum(part.period for part in parts[1 : index + 1]):
+                rest = first + sum(part.period for part in parts[index + 1 :])
+                later = sum(part.lead for part in parts[index:])
+                result.append(Requirement(ends[-len(parts) + index :], chain.deadline_ns - rest + later))
+        if chain.max_age_ns is not None:
+            kept = sum(part.period for part in parts[:-1]) + (0 if parts[0].last else parts[0].jitter)
+            arrived = parts[0].jitter if len(parts) == 1 else 0
+            result.append(Requirement(ends, chain.max_age_ns - kept + begun + arrived))
+    return [*result, *(Requirement((task.name,), sources.room(task)) for task in tasks)]
+
+
+def local_deadlines(
+    tasks: Mapping[str, RtTask], needs: Sequence[Requirement], weights: Mapping[str, int]
+) -> dict[str, int]:
+    """Divide every requirement in proportion to `weights`; the tightest share of a task counts."""
+    order = topological(tasks)
+    before = _longest_before(tasks, order, weights)
+    result = {name: 64 * task.period for name, task in tasks.items()}
+    for need in needs:
+        total = sum(before[end] for end in need.ends)
+        after = need.budget - sum(tasks[end].release_jitter for end in need.ends)  # from the latest releases
+        for end in need.ends:
+            budget = max(after, total) * before[end] // max(total, 1)
+            for name, behind in _ancestors(tasks, end, weights).items():
+                way = before[name] + behind
+                result[name] = min(result[name], max(budget * before[name] // max(way, 1), 1))
+    return result
+
+
+def _longest_before(tasks: Mapping[str, RtTask], order: Sequence[str], weights: Mapping[str, int]) -> dict[str, int]:
+    longest: dict[str, int] = {}
+    for name in order:
+        longest[name] = weights[name] + max((longest[p] for p in tasks[name].after if p in tasks), default=0)
+    return longest
+
+
+def _ancestors(tasks: Mapping[str, RtTask], end: str, weights: Mapping[str, int]) -> dict[str, int]:
+    """Return `end` and the tasks that trigger it, each with the weight of the longest path that follows it."""
+    behind = {end: 0}
+    queue = [end]
+    while queue:
+        name = queue.pop(0)
+        for before in tasks[name].after:
+            if before in tasks and behind[name] + weights[name] > behind.get(before, -1):
+                behind[before] = behind[name] + weights[name]
+                queue.append(before)
+    return behind
+
+
+def weightings(tasks: Mapping[str, RtTask]) -> list[dict[str, int]]:
+    """Return the weightings of tasks: by WCET; and by WCET plus the longest segment that can block them."""
+    blocked = {
+        name: max((t.segment for t in tasks.values() if t.name != name and t.lanes & task.lanes), default=0)
+        for name, task in tasks.items()
+    }
+    return [
+        {name: task.wcet for name, task in tasks.items()},
+        {name: task.wcet + blocked[name] for name, task in tasks.items()},
+    ]
+
+
+def priorities(deadlines: Mapping[str, int]) -> dict[str, int]:
+    """Return unique priorities, 0 highest, by local deadline (ties in the given order)."""
+    ranked = sorted(deadlines, key=lambda name: deadlines[name])
+    return {name: index for index, name in enumerate(ranked)}
+
+
+def expected_latencies(graph: TaskGraph, tasks: Sequence[Task], observed: Observed = NOTHING) -> dict[str, int]:
+    """Return the latency (ns) of every chain: without interference, except for what was observed."""
+    sources = Sources.of(tasks, graph.pipeline.sensors)
+    known: dict[str, int] = {}
+    return {
+        chain.name: expected_latency(sources.stretches(chain.path), sources, known, observed)
+        + observed.offset_ns.get(chain.name, 0)
+        for chain in graph.pipeline.chains
+    }
+
+
+def expected_latency(
+    parts: Sequence[Stretch], sources: Sources, known: dict[str, int], observed: Observed = NOTHING
+) -> int:
+    """Return the latency (ns): critical paths, plus half a period wherever data are sampled.
+
+    `known` caches the results of `expected_end`.
+    """
+    total = 0
+    for index, part in enumerate(parts):
+        total += part.period // 2 if index else 0
+        total += expected_end(part.last, sources, known, observed) - part.begin if part.last else 0
+    return total
+
+
+def expected_end(name: str, sources: Sources, known: dict[str, int], observed: Observed = NOTHING) -> int:
+    """Return when the first frame of a task ends (ns) if it never waits: offsets and costs along the longest path.
+
+    `known` caches results: in a network cut into parts, the number of paths multiplies.
+    """
+    if name not in known:
+        task = sources.tasks[name]
+        before = [
+            expected_end(n, sources, known, observed) if n in sources.tasks else sources.sensors[n].offset_ns
+            for n in task.after
+        ]
+        begin = task.offset_ns if task.timer else max(before)
+        known[name] = begin + task.cost_ns + observed.extra_ns.get((name, task.engine), 0)
+    return known[name]
 
 
 @dataclass(frozen=True, slots=True)

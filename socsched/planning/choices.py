@@ -18,9 +18,9 @@ from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import part_of
 from socsched.planning.candidate import Candidate, judge, score
 from socsched.planning.deployment import Deployment
+from socsched.planning.feasibility.refutation import meet_requirements
+from socsched.planning.mapping.local_search import Solution
 from socsched.planning.plan import Violation
-from socsched.planning.refutation import meet_requirements
-from socsched.planning.solution import Solution
 from socsched.planning.workload import Workload
 
 DEPTHS = (1, 2, 4, 8)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from socsched.descriptor.limits import Objective
 from socsched.planning.candidate import judge
 from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.mapping.local_search import Solution
 from socsched.planning.plan import Plan
-from socsched.planning.solution import Solution
 from socsched.planning.uncertainty import uncertainty
 
 

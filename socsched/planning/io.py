@@ -13,9 +13,8 @@ from socsched.descriptor.json_file import MAX_BYTES, JsonFile
 from socsched.errors import unwritable
 from socsched.files import write_file
 from socsched.models.parts import part_of
-from socsched.planning import ranges, references
-from socsched.planning.plan import SCHEMA_VERSION, Plan, Task, Transition
-from socsched.planning.search_report import SearchReport
+from socsched.planning.checks import inconsistencies, out_of_range
+from socsched.planning.plan import SCHEMA_VERSION, Plan, SearchReport, Task, Transition
 from socsched.planning.task import FILE_ORDER
 
 _PARTS = ("power", "bandwidth", "solver", "contention", "provenance", "uncertainty", "memory")
@@ -123,8 +122,8 @@ def _checked(raw: bytes, file: str) -> Plan:
             document["solver"].pop("proof", None)
         source = JsonFile(_text(document).encode(), file, _HINT)
     plan: Plan = source.load(Plan)
-    source.check(references.faults(plan))
-    source.check(ranges.faults(plan))
+    source.check(inconsistencies(plan))
+    source.check(out_of_range(plan))
     return plan
 
 

@@ -1,40 +1,377 @@
-"""The plan: everything a simulator, an executor or a reader needs, so that nothing has to be derived again."""
+"""The plan: everything a simulator, an executor or a reader needs, so that nothing has to be derived again.
+
+From top to bottom: necessary conditions and the proofs resting on them; figures and their evidence; what was asked for;
+the report of the search; the plan itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from socsched.descriptor.contention import ContentionChoice
 from socsched.descriptor.limits import (
     Amount,
     Bytes,
+    Json,
     Lanes,
     Line,
+    LongLine,
     Milliwatts,
     NoName,
+    NonNegative,
     Ns,
+    Number,
+    Objective,
+    Objectives,
     PerSecond,
     PlanName,
     Positive,
     Preempts,
     Rows,
+    Setting,
     SomeNs,
     Verdict,
 )
-from socsched.planning.evidence import Bandwidth, Memory, Power, Provenance, Uncertainty
-from socsched.planning.requirements import Requirement
-from socsched.planning.search_report import SearchReport
-from socsched.planning.task import ExecutionTimes, Task
+from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
+from socsched.planning.task import ExecutionTimes as ExecutionTimes
+from socsched.planning.task import Task as Task
+
+Theorem = Literal[
+    "capacity", "joint capacity", "period", "path", "traffic", "power", "memory", "accuracy", "resident jobs",
+    "no engine",
+]  # fmt: skip
+THEOREMS: tuple[Theorem, ...] = get_args(Theorem)
+PAGE = "docs/proofs.md"
+BOUND, SEARCH = "lower bound", "all mappings"
+"""Methods of proofs: bounds that hold for every mapping, and a search that finds each mapping excluded by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Necessity:
+    """A necessary condition that does not hold: every schedule needs `demand`, which exceeds `bound`.
+
+    `terms` add up to the demand; `theorem`: why nothing can need less.  ValueError for a condition that holds.
+    """
+
+    theorem: Theorem
+    requirement: Line
+    demand: Amount
+    bound: Amount
+    unit: Line
+    terms: tuple[tuple[Line, Amount], ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what is no violated condition."""
+        if self.demand <= self.bound:
+            raise ValueError(f"{self.requirement}: a demand of {self.demand} is within {self.bound}")
+
+    @property
+    def section(self) -> str:
+        """Return the place of the theorem in the documentation."""
+        return f"{PAGE}#{anchor(self.theorem)}"
+
+
+def anchor(theorem: Theorem) -> str:
+    """Return the anchor of a theorem's heading in docs/proofs.md."""
+    return f"infeasible-{theorem.replace(' ', '-')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The proof that no mapping meets every requirement: the `method`, the argument in words, and what it rests on.
+
+    With `BOUND`, every mapping violates each necessity; with `SEARCH`, every mapping violates one of them, of which the
+    least demands are listed.  ValueError without any necessity.
+    """
+
+    method: Line
+    text: LongLine
+    necessities: tuple[Necessity, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse a proof of nothing."""
+        if not self.necessities:
+            raise ValueError("a proof rests on at least one necessity")
+
+
+Terms = Annotated[tuple[tuple[Line, Number], ...], Rows]
+"""The parts of a sum by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """Expected mean power and the cap of the mode or the user (mW); None if unknown, or without a cap.
+
+    `terms`: base, idle, dynamic and DRAM power, which add up to the mean.
+    """
+
+    expected_mw: NonNegative | None = None
+    cap_mw: NonNegative | None = None
+    terms: Terms = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """Expected mean DRAM traffic and its limit (GB/s), None if unknown; `terms`: the traffic of tasks and sensors."""
+
+    expected_gbps: NonNegative | None = None
+    cap_gbps: NonNegative | None = None
+    terms: Terms = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes that a plan keeps in main memory, and those it may have; None if unknown.
+
+    `terms`: weights, activations and buffers by stage and sensor, which add up to `needed_bytes`.
+    """
+
+    needed_bytes: NonNegative | None = None
+    capacity_bytes: NonNegative | None = None
+    terms: Terms = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """The figures behind the time on the chains' critical paths.
+
+    `critical_path`: the share of that time by kind of figure (0 to 1); `error`: its relative error.  None if unknown.
+    """
+
+    critical_path: Mapping[Line, NonNegative] | None = None
+    error: NonNegative | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """A place for a stage that is better or worse than the planned one by less than the error of the costs.
+
+    `difference` and `error` have the unit of the objective: ns, mW for energy, a share for throughput.
+    """
+
+    stage: Line
+    instead: Line
+    difference: Number
+    error: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The cost to measure first: its estimate and interval (ns), and the effect that measuring it may have.
+
+    `verdict_flips`: chance that it overturns the verdict (0 to 1); `gain`: otherwise, the expected gain in the
+    objective.
+    """
+
+    stage: Line
+    engine: Line
+    precision: Line
+    estimate_ns: Number
+    low_ns: Number
+    high_ns: Number
+    verdict_flips: Number
+    gain: Number
+    why: Line
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """The break-even of a chain: the mapping is feasible while `stage` takes at most `factor` times its stated cost.
+
+    `stage` is the one on the chain's path whose interval reaches furthest (ns); it ends at `interval` times the cost.
+    Factors are rounded down, and beyond them some requirement of the plan is not proved.
+    """
+
+    chain: Line
+    stage: Line
+    factor: Number
+    interval: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """Choices that the errors of costs leave open under an objective, None if they were not examined.
+
+    Of a feasible plan: the `conditions` of its proof, one for every chain, and `upper`, the verdict with all costs at
+    the upper ends of their intervals at once; local deadlines and priorities are set anew for other costs.
+    `unchanged`: what no single cost, measured anywhere within its interval, would change: the ``verdict`` (of a plan
+    that is not feasible, with one stage at any place and the others as planned), the ``choice`` of places under the
+    objective.  Neither is listed if not all costs were examined.
+    """
+
+    objective: Objective | None = None
+    ties: Annotated[tuple[Tie, ...], Rows] = ()
+    measure: Measurement | None = None
+    conditions: Annotated[tuple[Condition, ...], Rows] = ()
+    upper: Line | None = None
+    unchanged: tuple[Line, ...] = ()
+
+
+AUTO = "auto"
+"""The mode that a plan was asked for where every mode may be chosen."""
+PLATFORM, PIPELINE = "platform", "pipeline"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One requirement: `kind` of a `subject` ("deadline" of "chain detection"), as a number or as names.
+
+    `value` is in ns, bytes, mW, bytes/s, or 1/`PER_POINT` points, None where `names` state it.  A requirement that is
+    not stated is not listed.
+    """
+
+    subject: Line
+    kind: Line
+    value: Amount | None = None
+    names: tuple[PlanName, ...] = ()
+
+
+def requirements_of(pipeline: Pipeline) -> tuple[Requirement, ...]:
+    """Return the requirements that a pipeline states."""
+    found = [one for chain in pipeline.chains for one in of_chain(chain)]
+    found += [one for sensor in pipeline.sensors for one in _of_sensor(sensor)]
+    found += [one for stage in pipeline.stages for one in _of_stage(stage)]
+    if pipeline.accuracy_budget is not None:
+        found.append(Requirement(PIPELINE, "accuracy budget", pipeline.accuracy_budget))
+    return tuple(found)
+
+
+def of_chain(chain: Chain) -> Iterator[Requirement]:
+    """Yield what a chain requires."""
+    subject = f"chain {chain.name}"
+    yield Requirement(subject, "path", names=chain.path)
+    yield Requirement(subject, "deadline", chain.deadline_ns)
+    if chain.max_age_ns is not None:
+        yield Requirement(subject, "max age", chain.max_age_ns)
+    yield Requirement(subject, "criticality", names=(chain.criticality,))
+
+
+def _of_sensor(sensor: Sensor) -> Iterator[Requirement]:
+    subject = f"sensor {sensor.name}"
+    yield Requirement(subject, "period", sensor.period_ns)
+    for kind, value in (
+        ("offset", sensor.offset_ns),
+        ("jitter", sensor.jitter_ns),
+        ("sporadic", sensor.gap_ns),
+        ("frame size", sensor.bytes_per_frame),
+    ):
+        if value:
+            yield Requirement(subject, kind, value)
+
+
+def _of_stage(stage: Stage) -> Iterator[Requirement]:
+    subject = f"stage {stage.name}"
+    yield Requirement(subject, "precisions", names=stage.precisions)
+    yield Requirement(subject, "criticality", names=(stage.criticality,))
+    if stage.on_late != "continue":
+        yield Requirement(subject, "on late", names=(stage.on_late,))
+    if not stage.open_queue:
+        yield Requirement(subject, "queue", stage.queue)
+    if stage.overflow != "newest":
+        yield Requirement(subject, "overflow", names=(stage.overflow,))
+    if stage.engines:
+        yield Requirement(subject, "engines", names=stage.engines)
+    for kind, value in (("period", stage.period_ns), ("offset", stage.offset_ns), ("jitter", stage.jitter_ns)):
+        if value:
+            yield Requirement(subject, kind, value)
+    for precision, loss in stage.losses.items():
+        yield Requirement(subject, f"accuracy loss in {precision}", loss)
+
+
+TIME_LIMIT = "time limit"
+"""Status of a search that a limit on time ended."""
+IMPORTED = "imported"
+"""`SearchReport.name` of a plan that describes a recording: nothing was searched for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModeResult:
+    """The verdict and objective value of the best plan in a power mode."""
+
+    verdict: Line | None = None
+    value: Number | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequirement:
+    """A requirement of an undecided plan: the `demand` of the best mapping found, and the `bound` it exceeds.
+
+    `least`: what no mapping is below, None if unknown; between it and `bound` another mapping may lie.
+    """
+
+    requirement: Line
+    demand: Number
+    least: Number | None
+    bound: Number
+    unit: Line
+
+
+@dataclass(frozen=True, slots=True)
+class SearchReport:
+    """The planner or solver, how it ended, and the value of the plan in the unit of the first objective.
+
+    The unit is ns for latency and longest, mW for energy, a share for throughput and slack.  `bound`: a lower bound of
+    the value, None if unknown; `gap`: the share of the value above it, None for a plan that does not meet every
+    requirement; `overrun`: the share by which requirements are exceeded, summed over them.  `evaluated`: mappings
+    tried; `modes`: the outcome in each power mode; `notes`: stage -> the reason why it is cut as it is, or whole.
+
+    Of a CP-SAT search: `proposed` mappings, `conflict`, the requirements it cannot meet together; where networks may be
+    cut, the `scope` of its proof and its status for `whole_stages`.  Of an infeasible plan: the `proof`.  Of a
+    planner other than the built-in search: its `source`, `options` and `facts`.  Of a refined plan: the number of
+    `rounds`, and whether they reached a `fixed_point`.  Of the best of several planners: `compared_latency_ns`, the
+    simulated latency (ns) of each.  Where the first search of a portfolio found no feasible plan: `portfolio`, the
+    searches tried in order, and `found_by`, the one that found this plan, if any.  Of an undecided plan: the `open`
+    requirements, and what would decide them (`decide`), a line each.  `chosen`: what the planner chose beyond the
+    mapping, where the pipeline states nothing (`planning.choices`), by stage.  What does not apply is None.
+
+    `cut_off`: true where a limit on time ended the search before its budget of evaluations did, so that another run may
+    give another plan; absent otherwise.
+    """
+
+    name: Line = ""
+    status: Line | None = None
+    objective: Objectives = ()
+    value: Number | None = None
+    bound: Number | None = None
+    gap: Number | None = None
+    overrun: Number | None = None
+    evaluated: Amount | None = None
+    modes: Mapping[Line, ModeResult] = field(default_factory=dict)
+    notes: Mapping[Line, Line] | None = None
+    proposed: Amount | None = None
+    conflict: tuple[Line, ...] | None = None
+    scope: Line | None = None
+    whole_stages: Line | None = None
+    proof: Proof | None = None
+    source: Line | None = None
+    options: Mapping[Line, Setting] | None = None
+    facts: Mapping[str, Json] | None = None
+    rounds: Amount | None = None
+    fixed_point: bool | None = None
+    compared_latency_ns: Mapping[Line, Amount] | None = None
+    portfolio: tuple[Line, ...] | None = None
+    found_by: Line | None = None
+    open: tuple[OpenRequirement, ...] | None = None
+    decide: tuple[LongLine, ...] | None = None
+    chosen: Mapping[Line, Mapping[Line, Amount]] | None = None
+    cut_off: bool | None = None
+
+    @property
+    def cut_short(self) -> bool:
+        """Return whether a limit on time ended the search, as plans of versions before 0.2 say by their `status`."""
+        return bool(self.cut_off) or self.status == TIME_LIMIT
+
+
+def gap(value: float | None, bound: float | None) -> float | None:
+    """Return the share of a value that lies above its lower bound, None without a bound or for a value of 0."""
+    return None if bound is None or not value else round(max(value - bound, 0) / value, 6)
+
 
 SCHEMA_VERSION = "1"
 SOURCES = "socsched"
 """The input that stands for the program itself: its cost model, analyses and searches."""
-__all__ = [
-    "SCHEMA_VERSION", "SOURCES", "ChainResult", "Conflict", "ExecutionTimes", "Level", "Plan", "PlannedEngine",
-    "PlannedSensor", "Task", "Throttle", "Transition", "Violation",
-]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

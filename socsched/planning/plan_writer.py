@@ -1,10 +1,11 @@
-"""A solution as a plan: bounds, power, memory and traffic with their limits, levers, and the report of the search."""
+"""A solution as a plan: bounds, power, memory and traffic with limits, reasons, levers, the report of the search."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from socsched.cost.cost import Cost
 from socsched.descriptor.catalog import input_hashes
 from socsched.descriptor.contention import contention_of
 from socsched.descriptor.limits import Objective
@@ -13,19 +14,70 @@ from socsched.descriptor.platform import PROVENANCE, VENDOR_MODEL
 from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import part_of
 from socsched.planning.assess import Assessment
-from socsched.planning.candidate import judge
+from socsched.planning.candidate import judge, overrun
 from socsched.planning.choices import chosen
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.evidence import Bandwidth, Memory, Power, Provenance
-from socsched.planning.explain import reasons
-from socsched.planning.levers import verify_levers
-from socsched.planning.necessity import Proof
-from socsched.planning.plan import SCHEMA_VERSION, Plan, Task
-from socsched.planning.search_report import TIME_LIMIT, ModeResult, OpenRequirement, SearchReport, gap
-from socsched.planning.solution import Solution
-from socsched.planning.verdict import overrun
+from socsched.planning.deployment import Deployment
+from socsched.planning.feasibility.remedies import verify_levers
+from socsched.planning.mapping.local_search import Solution
+from socsched.planning.plan import (
+    SCHEMA_VERSION,
+    TIME_LIMIT,
+    Bandwidth,
+    Memory,
+    ModeResult,
+    OpenRequirement,
+    Plan,
+    Power,
+    Proof,
+    Provenance,
+    SearchReport,
+    Task,
+    gap,
+)
 from socsched.planning.workload import Workload
 from socsched.schedulability.high_level import judge_high_level
+from socsched.units import format_duration
+
+
+def reasons(deployment: Deployment) -> list[Task]:
+    """Return the tasks with `why` filled in."""
+    model, graph = deployment.workload.model, deployment.workload.graph
+    result = []
+    for task in deployment.tasks:
+        if task.kind == "stage":
+            options = model.candidates(graph.stage(task.name))
+            hops = [t for t in deployment.transitions if t.sink == task.name and t.task]
+            task = replace(
+                task, why=_why(deployment.mapping[task.name], options, [(h.source, h.cost_ns) for h in hops])
+            )
+        result.append(task)
+    return result
+
+
+def _why(chosen: Cost, options: Sequence[Cost], conversions: Sequence[tuple[str, int]]) -> str:
+    others = sorted((c for c in options if not _same(c, chosen)), key=lambda c: c.time_ns)
+    text = f"{_name(chosen)} {format_duration(chosen.time_ns, 2)}"
+    if not others:
+        text = f"the only candidate: {text}"
+    elif chosen.time_ns <= others[0].time_ns:
+        text = f"fastest of {len(others) + 1} candidates: {text}, next {_name(others[0])} "
+        text += format_duration(others[0].time_ns, 2)
+    else:
+        text = f"{text} gives a better plan than the fastest of {len(others) + 1} candidates, "
+        text += f"{_name(others[0])} {format_duration(others[0].time_ns, 2)}"
+    for source, cost in conversions:
+        text += f"; conversion from {source} {format_duration(cost, 2)}"
+    return text
+
+
+def _same(a: Cost, b: Cost) -> bool:
+    return (a.engine, a.precision, a.share) == (b.engine, b.precision, b.share)
+
+
+def _name(cost: Cost) -> str:
+    return f"{cost.engine} {cost.precision}" + (f" x{cost.share}" if cost.share > 1 else "")
+
 
 SPENT = "budget used up"
 """Status of a search that its budget ended."""

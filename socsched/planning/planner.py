@@ -15,24 +15,21 @@ from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.planning.candidate import OBJECTIVES, Candidate, judge, objective_value, objectives, score
 from socsched.planning.choices import deepened, may_be_deeper, settled, sliced
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.cutting.required import RequiredCuts, cut_unmappable
+from socsched.planning.cost_cache import Known
+from socsched.planning.cutting.pipelines import RequiredCuts, cut_unmappable
 from socsched.planning.cutting.search import Cutter, cut_further, cutter_of
 from socsched.planning.draft import Draft
-from socsched.planning.impossible import least_latencies
-from socsched.planning.infeasible_subset import Search, conflict
-from socsched.planning.known import Known
-from socsched.planning.levers import find_helpful_move
-from socsched.planning.mapping.solvers import SOLVERS, available, require
-from socsched.planning.necessity import BOUND, Necessity
-from socsched.planning.plan import Conflict, Plan, Violation
+from socsched.planning.feasibility.conflicts import Search, conflict
+from socsched.planning.feasibility.energy_tradeoffs import refusals
+from socsched.planning.feasibility.infeasible_plan import no_engine, unmappable_stages, unplaceable
+from socsched.planning.feasibility.lower_bounds import least_latencies
+from socsched.planning.feasibility.refutation import by_bounds, by_search, meet_requirements
+from socsched.planning.feasibility.remedies import find_helpful_move
+from socsched.planning.mapping.local_search import Solution, mend, restart, solve
+from socsched.planning.mapping.program import SOLVERS, available, require
+from socsched.planning.plan import BOUND, Conflict, Necessity, Plan, Violation
 from socsched.planning.plan_writer import write_plan
-from socsched.planning.refutation import by_bounds, by_search, meet_requirements
-from socsched.planning.rejected_options import refusals
-from socsched.planning.restarts import restart
-from socsched.planning.simulation_feedback import NOTHING, Observed
-from socsched.planning.solution import Solution, mend, solve
-from socsched.planning.unplaceable import no_engine, unmappable_stages, unplaceable
-from socsched.planning.workload import NO_LIMITS, Limits, Workload
+from socsched.planning.workload import NO_LIMITS, NOTHING, Limits, Observed, Workload
 
 if TYPE_CHECKING:
     from socsched.cost.profile import Profile
@@ -155,7 +152,7 @@ def draft_plan(
         if cutter is not None:
             solution = cut_further(solution, cutter, budget, mine.part(0.5) if proving else mine)
         if proving and goals[0] == "latency":
-            from socsched.planning.exact_search import prove
+            from socsched.planning.mapping.exact import prove
 
             solution = prove(solution, workload, goals, mine if mine.limited else mine.next(PROOF), cutter)
         if solution.candidate.verdict != "feasible" and solver != "restarts":

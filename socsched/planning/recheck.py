@@ -12,10 +12,8 @@ from dataclasses import dataclass, field, replace
 from socsched.cost.contention import contention_model
 from socsched.cost.cost import Segment
 from socsched.descriptor.limits import Verdict
-from socsched.planning.execution import slowed_by_lanes
-from socsched.planning.lanes import with_wcet
-from socsched.planning.necessity import Necessity, Proof, Theorem
-from socsched.planning.plan import ChainResult, Plan, Task, Violation
+from socsched.planning.execution import slowed_by_lanes, with_wcet
+from socsched.planning.plan import ChainResult, Necessity, Plan, Proof, Task, Theorem, Violation
 from socsched.schedulability.chains import data_age, path_terms, reaction_time
 from socsched.schedulability.coverage import outside, sources
 from socsched.schedulability.high_level import judge_high_level

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from socsched.cost.contention import ContentionModel, Rival, contention_model
-from socsched.planning.execution import slowed_by_lanes
-from socsched.planning.lanes import with_wcet
+from socsched.planning.execution import slowed_by_lanes, with_wcet
 from socsched.planning.plan import Plan
 from socsched.schedulability import edf
 from socsched.schedulability.chains import data_age, reaction_time

@@ -5,25 +5,131 @@ independent, except for costs of a stage that rest on the same figures: these er
 of a measurement is the expected gain of the plan when it may be chosen again afterwards (Howard, "Information value
 theory", IEEE Trans. SSC 2(1), 1966); a measurement that may overturn the verdict comes before any that only changes the
 objective.
+
+The interval of a cost, and the cost at another time within it.
+
+The costs on which a proof rests: how far the most uncertain stage of every chain may slow down.
+
+Bisection on one cost (Bini, Di Natale, Buttazzo, RTS 39, 2008).  The mapping stays, and local deadlines and priorities
+are set anew for each cost: they are chosen as tight as the stated costs allow, which would leave no room.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from socsched.cost.cost import Cost
 from socsched.descriptor.limits import Objective
-from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.conditions import break_even, conditions, is_feasible, upper
-from socsched.planning.costs_in_doubt import interval_ns, rescale_cost
+from socsched.planning.assess import expected_latencies
+from socsched.planning.candidate import balance, utilisations
+from socsched.planning.clock import NO_CLOCK, THOROUGH, Clock, count
 from socsched.planning.deployment import Outline, outlined, placed
-from socsched.planning.evidence import Measurement, Tie, Uncertainty
-from socsched.planning.expected import expected_latencies
-from socsched.planning.infeasible_subset import Judge
-from socsched.planning.plan import Plan
-from socsched.planning.verdict import balance, utilisations
+from socsched.planning.feasibility.conflicts import Judge
+from socsched.planning.plan import Condition, Measurement, Plan, Tie, Uncertainty, Violation
 from socsched.planning.workload import Unconnectable, Workload
+
+
+def interval_ns(cost: Cost) -> tuple[int, int]:
+    """Return the least and the greatest time of a cost (ns)."""
+    return max(round(cost.time_ns * (1 - min(cost.error, 1.0))), 1), round(cost.time_ns * (1 + cost.error))
+
+
+def at_upper_end(cost: Cost) -> Cost:
+    """Return a cost at the upper end of its interval, which leaves no error; the energy grows in proportion."""
+    longer = rescale_cost(cost, interval_ns(cost)[1])
+    energy = cost.energy_uj * longer.time_ns // max(cost.time_ns, 1)
+    return replace(longer, energy_uj=energy, error=0.0)
+
+
+def rescale_cost(cost: Cost, time_ns: int) -> Cost:
+    """Return a cost that takes `time_ns`, with every segment in proportion."""
+    factor = time_ns / max(cost.time_ns, 1)
+    parts = tuple(
+        replace(s, time_ns=max(round(s.time_ns * factor), 1), fixed_ns=min(s.fixed_ns, round(s.time_ns * factor)))
+        for s in cost.segments
+    )
+    return replace(cost, segments=parts, time_ns=sum(s.time_ns for s in parts))
+
+
+FEASIBLE, UNPROVED = "feasible", "not proved"
+LARGEST_FACTOR = 4.0
+"""Largest factor that is distinguished from larger ones."""
+ACCURACY = 0.02
+"""Largest error of a factor, which is never too large."""
+
+
+def conditions(
+    plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge, clock: Clock = NO_CLOCK
+) -> tuple[Condition, ...]:
+    """Return the condition of every chain of a feasible plan that has an uncertain stage; () for any other plan.
+
+    Chains whose stage was not bisected before the `clock` runs out are left out.
+    """
+    if plan.verdict != "feasible":
+        return ()
+    factors: dict[str, float] = {}
+    result = []
+    for chain in plan.chains:
+        path = [mapping[name] for name in chain.path if name in mapping and mapping[name].error]
+        if not path:
+            continue
+        cost = max(path, key=lambda cost: cost.time_ns * cost.error)
+        if cost.stage not in factors:
+            if clock.over():
+                continue
+            factors[cost.stage] = break_even(workload, mapping, judge, cost)
+        factor = math.floor(factors[cost.stage] * 100) / 100
+        result.append(Condition(chain.name, cost.stage, factor, round(1 + cost.error, 4)))
+    return tuple(result)
+
+
+def break_even(workload: Workload, mapping: Mapping[str, Cost], judge: Judge, cost: Cost) -> float:
+    """Return the largest factor on a cost of a feasible mapping with which it is feasible, at most `LARGEST_FACTOR`."""
+
+    def holds(factor: float) -> bool:
+        slower = rescale_cost(cost, round(cost.time_ns * factor))
+        return is_feasible(workload, {**mapping, cost.stage: slower}, judge)
+
+    low, high = 1.0, min(1 + cost.error, LARGEST_FACTOR)
+    if holds(high):  # the interval's end is the figure of interest
+        if high == LARGEST_FACTOR or holds(LARGEST_FACTOR):
+            return LARGEST_FACTOR
+        low, high = high, LARGEST_FACTOR
+    while high - low > ACCURACY * low:
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def is_feasible(workload: Workload, mapping: Mapping[str, Cost], judge: Judge) -> bool:
+    """Return whether a mapping is proved feasible, with deadlines and priorities set for its costs."""
+    try:
+        for thorough in (False, True):
+            candidate = judge(workload, mapping, thorough)
+            if not candidate.violations and all(chain.bound_ns is not None for chain in candidate.assessment.chains):
+                return True
+            if any(map(_whatever_the_analysis, candidate.violations)):
+                count(0 if thorough else THOROUGH)  # the budget does not depend on what is left out
+                return False
+    except Unconnectable:
+        pass
+    return False
+
+
+def _whatever_the_analysis(violation: Violation) -> bool:
+    """Return whether a requirement is violated by the mapping itself, whatever bounds an analysis finds."""
+    return violation.unit in ("ns/s", "mW", "B/s", "B", "jobs") or violation.requirement == "accuracy loss"
+
+
+def upper(plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge) -> str | None:
+    """Return the verdict on a feasible plan's mapping with all costs at their upper ends, None for any other plan."""
+    if plan.verdict != "feasible":
+        return None
+    slower = {name: rescale_cost(cost, interval_ns(cost)[1]) for name, cost in mapping.items()}
+    return FEASIBLE if is_feasible(workload, slower, judge) else UNPROVED
+
 
 RESERVED = 300
 """Evaluations with which the costs that may overturn the verdict are examined, even if a search took all there was."""

@@ -11,12 +11,65 @@ from socsched.cost.conversion import Hop, conversion_cost, converter, matching, 
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
 from socsched.descriptor.contention import contention_of
-from socsched.descriptor.platform import Figure
+from socsched.descriptor.operating_points import dynamic_power
+from socsched.descriptor.platform import Engine, EngineMode, Figure
+from socsched.errors import UsageError
 from socsched.graph.operators import tensor_bytes
 from socsched.graph.taskgraph import TaskGraph
-from socsched.planning.engine_levels import levels
-from socsched.planning.plan import PlannedEngine, PlannedSensor, Task
-from socsched.planning.simulation_feedback import NOTHING, Observed
+from socsched.planning.plan import Level, Plan, PlannedEngine, PlannedSensor, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Mean times (ns) in excess of those expected without interference.
+
+    `extra_ns` by (task, engine): waiting and the effect of other traffic, from activation to completion; nothing is
+    known of a task on other engines.  `offset_ns` by chain: deviation of sampling delays from half a period, due to
+    their phases.
+    """
+
+    extra_ns: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    offset_ns: Mapping[str, int] = field(default_factory=dict)
+
+
+NOTHING = Observed()
+
+
+GOVERNORS = ("static", "ccedf")
+
+
+def levels(engine: Engine, state: EngineMode) -> tuple[Level, ...]:
+    """Return the operating points of an engine up to its planned clock, slowest first; () if there is no choice.
+
+    Power is that of all online units by the mode's power model; a slower point that would draw more than the planned
+    one is left out.
+    """
+    if engine.points is None or state.units <= 0:
+        return ()
+    top = round(state.dynamic_mw.value)
+    slower = [point.clock_hz for point in engine.points.points if point.clock_hz < state.clock_hz]
+    found = [Level(clock, round(dynamic_power(engine, state.units, clock).value)) for clock in slower]
+    kept = [level for level in found if level.dynamic_mw <= top]
+    return (*kept, Level(state.clock_hz, top)) if kept else ()
+
+
+def governable(engine: PlannedEngine) -> bool:
+    """Return whether a governor can serve an engine: it has a choice of clocks."""
+    return len(engine.levels) > 1
+
+
+def apply_governor(plan: Plan, governor: str) -> Plan:
+    """Return the plan with a governor on every engine it can serve; UsageError if there is none."""
+    if governor not in GOVERNORS:
+        raise UsageError(f"unknown governor {governor!r}", f"one of {', '.join(GOVERNORS)}")
+    if governor != "static" and not any(map(governable, plan.engines)):
+        raise UsageError(
+            f"governor {governor}: no engine of the plan has operating points to choose from",
+            "give engines of the platform operating_points, and plan again",
+        )
+    engines = (replace(e, governor=governor) if governable(e) else e for e in plan.engines)
+    return replace(plan, engines=tuple(engines))
+
 
 T = TypeVar("T")
 Mapping_ = Mapping[str, Cost]

@@ -9,9 +9,19 @@ from typing import Any, Literal
 
 from socsched.descriptor.pipeline import PER_POINT, Chain
 from socsched.models.parts import uncut
-from socsched.planning.evidence import Bandwidth, Power
-from socsched.planning.plan import SOURCES, ChainResult, Plan, Task
-from socsched.planning.requirements import AUTO, PIPELINE, PLATFORM, Requirement, of_chain
+from socsched.planning.plan import (
+    AUTO,
+    PIPELINE,
+    PLATFORM,
+    SOURCES,
+    Bandwidth,
+    ChainResult,
+    Plan,
+    Power,
+    Requirement,
+    Task,
+    of_chain,
+)
 from socsched.reporting import view_model
 from socsched.units import format_bandwidth, format_duration, format_power, format_size
 

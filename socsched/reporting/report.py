@@ -16,8 +16,7 @@ from socsched.cost.roofs import Point, Roof
 from socsched.descriptor.json_file import JsonFile
 from socsched.descriptor.platform import Supply
 from socsched.errors import SocschedError
-from socsched.planning.plan import ChainResult, Plan, Violation
-from socsched.planning.search_report import IMPORTED
+from socsched.planning.plan import IMPORTED, ChainResult, Plan, Violation
 from socsched.reporting import charts, diagram, roofplot, timeline, view_model
 from socsched.reporting import pareto as front
 from socsched.reporting.markup import element, table
@@ -82,7 +81,7 @@ def _rooflines(
 ) -> tuple[tuple[Roof, ...], tuple[Point, ...], Supply | None, str]:
     from socsched.cost.roofs import PRECISIONS, roofs
     from socsched.descriptor.catalog import get_pipeline, get_platform, input_hashes
-    from socsched.planning.cutting.restore import as_planned
+    from socsched.planning.cutting.pipelines import as_planned
 
     if not plan.tasks:
         return (), (), None, "No stage is mapped: no rooflines to draw."

@@ -14,8 +14,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from socsched.planning.plan import Plan, Violation
-from socsched.planning.search_report import IMPORTED
+from socsched.planning.plan import IMPORTED, Plan, Violation
 from socsched.reporting import view_model
 from socsched.text import printable
 from socsched.units import format_bandwidth, format_duration, format_power, format_size

@@ -8,8 +8,7 @@ from typing import Any
 
 from socsched.cost.power import Watts, at_wall
 from socsched.descriptor.platform import NATIVE, OWN, Supply
-from socsched.planning.necessity import BOUND, SEARCH
-from socsched.planning.plan import Plan, Task
+from socsched.planning.plan import BOUND, SEARCH, Plan, Task
 from socsched.reporting.timeline import worst_frames
 from socsched.trace.trace import Trace
 from socsched.units import format_bandwidth, format_duration, format_power, format_size

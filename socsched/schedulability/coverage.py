@@ -11,8 +11,16 @@ from itertools import pairwise
 
 from socsched.cost.cost import Segment
 from socsched.descriptor.contention import ContentionChoice
-from socsched.planning.plan import ChainResult, Level, Plan, PlannedEngine, PlannedSensor, Throttle, Transition
-from socsched.planning.requirements import Requirement
+from socsched.planning.plan import (
+    ChainResult,
+    Level,
+    Plan,
+    PlannedEngine,
+    PlannedSensor,
+    Requirement,
+    Throttle,
+    Transition,
+)
 from socsched.planning.task import ExecutionTimes, Task
 from socsched.schedulability.tasks import components, rt_tasks, timer_jitter
 

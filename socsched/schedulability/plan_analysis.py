@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from socsched.cost.contention import ContentionModel, contention_model
-from socsched.planning.execution import slowed_by_lanes
-from socsched.planning.lanes import with_wcet
+from socsched.planning.execution import slowed_by_lanes, with_wcet
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, Task, Violation
 from socsched.schedulability import edf, path_windows
 from socsched.schedulability.chains import Sources, Stretch, data_age, reaction_time

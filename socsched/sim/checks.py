@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from socsched.errors import UsageError
+from socsched.planning.checks import Where, out_of_range
 from socsched.planning.plan import Plan, Task
-from socsched.planning.ranges import faults
-from socsched.planning.references import Where
 
 LATE = {"continue": 0, "skip": 1, "abort": 2, "degrade": 3}
 CRITICALITY = {"hard": 0, "firm": 1, "soft": 2}
@@ -15,7 +14,7 @@ CRITICALITY = {"hard": 0, "firm": 1, "soft": 2}
 
 def check_plan(plan: Plan) -> None:
     """Raise UsageError unless every number is in range, every name is unique, and every chain has tasks."""
-    wrong = next(faults(plan), None)
+    wrong = next(out_of_range(plan), None)
     if wrong is not None:
         path, expected = wrong
         raise UsageError(f"plan: {_describe_path(plan, path)}: {expected}", hint="docs/simulator.md has the limits")

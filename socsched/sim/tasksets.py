@@ -15,9 +15,16 @@ from socsched.descriptor.limits import PLAN_NAME_PATTERN
 from socsched.descriptor.taskset import PeriodicTask, TaskSet
 from socsched.errors import UsageError
 from socsched.limits import MOST_CHAINS
-from socsched.planning.evidence import Bandwidth, Power
-from socsched.planning.plan import ChainResult, ExecutionTimes, Plan, PlannedEngine, Task
-from socsched.planning.search_report import SearchReport
+from socsched.planning.plan import (
+    Bandwidth,
+    ChainResult,
+    ExecutionTimes,
+    Plan,
+    PlannedEngine,
+    Power,
+    SearchReport,
+    Task,
+)
 from socsched.sim.engine import SimulationRun, run
 from socsched.trace.trace import Job
 

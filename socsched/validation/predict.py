@@ -22,7 +22,7 @@ from socsched.errors import SocschedError, of_machine
 from socsched.graph.operators import StageWork
 from socsched.models.onnx_skim import PACKED
 from socsched.models.work import stage_work
-from socsched.planning.costs_in_doubt import interval_ns
+from socsched.planning.uncertainty import interval_ns
 from socsched.progress import tell
 from socsched.text import one_line
 

@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from socsched.planning.mapping.cpsat import Program
 from socsched.planning.mapping.problem import Problem, Schedule, alone_ns
-from socsched.planning.mapping.solvers import available, linear
+from socsched.planning.mapping.program import Program, available, linear
 from socsched_literature.mapping.evaluate import Evaluation, Impossible, evaluate
 from socsched_literature.mapping.lists import list_schedule
 

@@ -25,8 +25,8 @@ from socsched.graph.taskgraph import task_graph
 from socsched.graph.tiles import Grid, fusable, largest_bytes, regions
 from socsched.models.registry import get_model
 from socsched.models.tiles import TileOf, split_into_tiles
-from socsched.planning.mapping.mapper import transfer_ns
-from socsched.planning.planners.base import Ask, Option, Planner, Proposal
+from socsched.planning.mapping.local_search import transfer_ns
+from socsched.planning.planners import Ask, Option, Planner, Proposal
 
 Worker = tuple[str, int]
 """Engine and lane."""

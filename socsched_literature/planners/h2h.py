@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from socsched.planning.planners.base import Ask, Option, Planner, Proposal, cut_proposal
+from socsched.planning.planners import Ask, Option, Planner, Proposal, cut_proposal
 from socsched_literature.mapping.lists import list_schedule
 from socsched_literature.planners.herald import layers_in_order, makespan_ns
 from socsched_literature.planners.line import Line, choices_of, line_of, problem_of

@@ -13,7 +13,7 @@ networks are mapped by our search.
 
 from __future__ import annotations
 
-from socsched.planning.planners.base import Ask, Option, Planner, Proposal, cut_proposal
+from socsched.planning.planners import Ask, Option, Planner, Proposal, cut_proposal
 from socsched_literature.mapping.search import solve
 from socsched_literature.planners.line import choices_of, line_of, problem_of
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from socsched.errors import UsageError
 from socsched.planning.mapping.problem import Problem
-from socsched.planning.planners.base import Ask, Option, Planner, Proposal, cut_proposal
+from socsched.planning.planners import Ask, Option, Planner, Proposal, cut_proposal
 from socsched_literature.mapping.evaluate import Impossible, chosen_hops, evaluate
 from socsched_literature.mapping.lists import list_schedule
 from socsched_literature.planners.line import Line, chosen_of, line_of, problem_of

@@ -23,8 +23,8 @@ import numpy as np
 
 from socsched.cost.contention import ContentionModel, draw
 from socsched.cost.cost import Cost, Segment
-from socsched.planning.mapping.mapper import transfer_ns
-from socsched.planning.planners.base import Ask, Option, Planner, Proposal
+from socsched.planning.mapping.local_search import transfer_ns
+from socsched.planning.planners import Ask, Option, Planner, Proposal
 from socsched.planning.workload import Workload
 
 Array = np.ndarray[Any, Any]

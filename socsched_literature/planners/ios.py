@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from socsched.descriptor.limits import Json
 from socsched.errors import UsageError
-from socsched.planning.planners.base import Ask, Option, Planner, Proposal
+from socsched.planning.planners import Ask, Option, Planner, Proposal
 from socsched_literature.planners.opgraph import (
     OpGraph,
     Slot,

@@ -17,7 +17,7 @@ from __future__ import annotations
 from functools import cache
 
 from socsched.errors import UsageError
-from socsched.planning.planners.base import Ask, Option, Planner, Proposal, cut_proposal
+from socsched.planning.planners import Ask, Option, Planner, Proposal, cut_proposal
 from socsched_literature.planners.axonn import select_network
 from socsched_literature.planners.line import Line, line_of
 

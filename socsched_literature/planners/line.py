@@ -15,7 +15,7 @@ from socsched.models.parts import cut_pipeline
 from socsched.planning.cutting.divisible import SLOW, Divisible, Leg, Legs, Place
 from socsched.planning.cutting.segmentation import merge_neighbours
 from socsched.planning.mapping.problem import FREE, Budget, Edge, Group, Hop, Lanes, Option, Problem, Requirement
-from socsched.planning.planners.base import Ask
+from socsched.planning.planners import Ask
 
 Change = Callable[[int, int, int], tuple[int, int] | None]
 """(border, place before, place after) -> time (ns) and energy (uJ) of the change there, None if impossible."""

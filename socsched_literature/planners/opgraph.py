@@ -21,8 +21,8 @@ from socsched.graph.partition import Part, take, units
 from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import PartOf, cut_pipeline
 from socsched.models.registry import get_model
-from socsched.planning.cutting.work import owners
-from socsched.planning.planners.base import Ask, Proposal
+from socsched.planning.cutting.divisible import owners
+from socsched.planning.planners import Ask, Proposal
 from socsched.planning.workload import Workload
 from socsched_literature.planners.sharing import Kernel, fills, merge_convolutions, share_units
 

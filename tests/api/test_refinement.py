@@ -9,10 +9,9 @@ from socsched.api.refinement import refine, steady_ns
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.models.work import stage_work
 from socsched.planning import draft
-from socsched.planning.evidence import Uncertainty
-from socsched.planning.plan import Plan
+from socsched.planning.plan import Plan, Uncertainty
 from socsched.planning.planner import make_plan
-from socsched.planning.simulation_feedback import Observed
+from socsched.planning.workload import Observed
 from socsched.sim.engine import run
 from socsched.trace.metrics import result
 

@@ -11,7 +11,7 @@ from socsched.cli.options import Number, Numbers, Percentage, Quantity, Slack
 from socsched.cli.root import cli
 from socsched.cli.search_options import NAMES
 from socsched.errors import UsageError
-from socsched.planning.planners.base import Option
+from socsched.planning.planners import Option
 from socsched.units import UNITS, parse_number
 
 NUMERIC = (Number, Numbers, Percentage, Quantity, Slack, click.IntRange, type(click.INT))

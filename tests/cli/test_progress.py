@@ -142,7 +142,7 @@ def test_it_is_shown_on_terminals_unless_quiet(flags: list[str], env: dict[str, 
 @pytest.mark.slow
 def test_solving_reports_its_gap_and_is_not_changed_by_it() -> None:
     pytest.importorskip("ortools")
-    from socsched.planning.mapping.cpsat import Program
+    from socsched.planning.mapping.program import Program
     from tests.literature.mapping.mapping_problems import random_problem
 
     problem, heard = random_problem(Random(5), 2, 3, 2), list[Step]()

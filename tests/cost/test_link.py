@@ -58,7 +58,7 @@ def test_what_does_not_fit_crosses_the_link_for_every_job() -> None:
 
 
 def test_a_plan_needs_no_main_memory_for_weights_behind_a_link(tmp_path: Path, checkout: Path) -> None:
-    from socsched.planning.memory import least_weights
+    from socsched.planning.deployment import least_weights
 
     stage = get_pipeline("camera-detection").stage("detect")
     engines = tuple(behind() if engine.id == "npu0" else engine for engine in BOARD.engines)

@@ -9,9 +9,7 @@ from typing import Any
 from socsched.cost.cost import Segment
 from socsched.executor.settings import RunSettings
 from socsched.faults.model import Dropout, Faults
-from socsched.planning.evidence import Bandwidth, Power
-from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
-from socsched.planning.search_report import SearchReport
+from socsched.planning.plan import Bandwidth, ChainResult, Plan, PlannedEngine, PlannedSensor, Power, SearchReport, Task
 from socsched.planning.task import ExecutionTimes
 from socsched.runtime.overload import CRITICALITIES, Policies, StagePolicy
 from socsched.sim.engine import simulate

@@ -17,7 +17,7 @@ from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import PartOf, cut_pipeline, part_of, parts_of, whole_stage
 from socsched.models.registry import bindings, get_model
 from socsched.models.work import stage_work
-from socsched.planning.cutting.work import Sliced
+from socsched.planning.cutting.divisible import Sliced
 
 
 def network_of(pipeline: Pipeline, stage: str) -> Network:

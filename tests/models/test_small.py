@@ -15,7 +15,7 @@ from socsched.descriptor.catalog import get_pipeline
 from socsched.models.pointpillars import small
 from socsched.models.registry import get_model
 from socsched.models.weights import load_weights
-from socsched.planning.accuracy import losses
+from socsched.planning.candidate import losses
 
 CHECKOUT = Path(__file__).parents[2]
 CLASSES = ("Car", "Cyclist", "Pedestrian")

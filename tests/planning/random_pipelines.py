@@ -11,9 +11,9 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.graph.taskgraph import task_graph
 from socsched.planning.candidate import judge
+from socsched.planning.feasibility.infeasible_plan import unmappable_stages
+from socsched.planning.mapping.local_search import solve
 from socsched.planning.plan import Plan
-from socsched.planning.solution import solve
-from socsched.planning.unplaceable import unmappable_stages
 from socsched.planning.workload import Unconnectable, Workload
 
 PLATFORMS = (("jetson-agx-orin-64gb", "MODE_30W"), ("rk3588", "performance"), ("qcs8550", "performance"))

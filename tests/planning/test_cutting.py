@@ -12,7 +12,7 @@ from socsched.descriptor.pipeline import Anchor
 from socsched.descriptor.platform import Figure, Platform
 from socsched.models.registry import bindings
 from socsched.models.work import stage_work
-from socsched.planning.cutting.restore import as_planned
+from socsched.planning.cutting.pipelines import as_planned
 from socsched.planning.io import from_document, to_document
 from socsched.planning.pareto import cuts, shares
 from socsched.planning.plan import Plan

@@ -15,11 +15,11 @@ import yaml
 
 from socsched.descriptor.json_file import MAX_BYTES, MAX_VALUES, positions
 from socsched.errors import DescriptorError, InputError
+from socsched.planning.checks import inconsistencies
 from socsched.planning.export.linux import linux
 from socsched.planning.export.stm import stm
 from socsched.planning.io import load, save, to_document
 from socsched.planning.plan import Plan
-from socsched.planning.references import faults
 from tests.sim.rich_plan import rich_plan
 
 EVIL = ("$(touch PWNED)", "`touch PWNED`", "'; touch PWNED; '", '"; touch PWNED; "', "x\ntouch PWNED\n", "a\r\x1b[2J")
@@ -182,7 +182,7 @@ def test_a_circle_is_reported_at_a_task_in_it_not_at_one_that_follows_it() -> No
     plan = rich_plan()
     after = {"decode": ("net",), "net": ("seg",), "seg": ("lanes", "net")}
     changed = replace(plan, tasks=tuple(replace(t, after=after.get(t.name, t.after)) for t in plan.tasks))
-    (found,) = [where for where, text in faults(changed) if "without a cycle" in text]
+    (found,) = [where for where, text in inconsistencies(changed) if "without a cycle" in text]
     assert plan.tasks[0].name == "decode" and found == ("tasks", 1, "after")
 
 
@@ -204,4 +204,4 @@ def test_positions_are_those_of_the_text() -> None:
 def test_a_chain_has_a_path() -> None:
     made = rich_plan()
     empty = replace(made, chains=(replace(made.chains[0], path=()), *made.chains[1:]))
-    assert list(faults(empty)) == [(("chains", 0, "path"), "expected a path of at least one task")]
+    assert list(inconsistencies(empty)) == [(("chains", 0, "path"), "expected a path of at least one task")]

@@ -11,12 +11,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.descriptor.contention import ContentionChoice
-from socsched.planning.evidence import Bandwidth, Condition, Measurement, Memory, Power, Provenance, Tie, Uncertainty
 from socsched.planning.io import from_document, load, save, to_document
-from socsched.planning.necessity import Necessity, Proof
-from socsched.planning.plan import ChainResult, Conflict, Plan, Throttle, Transition, Violation
-from socsched.planning.requirements import Requirement
-from socsched.planning.search_report import ModeResult, OpenRequirement, SearchReport
+from socsched.planning.plan import (
+    Bandwidth,
+    ChainResult,
+    Condition,
+    Conflict,
+    Measurement,
+    Memory,
+    ModeResult,
+    Necessity,
+    OpenRequirement,
+    Plan,
+    Power,
+    Proof,
+    Provenance,
+    Requirement,
+    SearchReport,
+    Throttle,
+    Tie,
+    Transition,
+    Uncertainty,
+    Violation,
+)
 from socsched.planning.task import FILE_ORDER, Task
 from socsched.sim.engine import run
 from tests.sim.random_plans import HORIZON, plans

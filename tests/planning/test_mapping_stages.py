@@ -12,7 +12,7 @@ from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
 from socsched.planning.clock import Clock
-from socsched.planning.mapping.stages import Exact, exact_mapping, stage_problem
+from socsched.planning.mapping.exact import Exact, exact_mapping, stage_problem
 from socsched.planning.planner import judge, make_plan, objective_value
 from socsched.planning.workload import Unconnectable, Workload
 
@@ -108,8 +108,7 @@ def test_the_exact_search_cuts_networks_and_proves_what_the_local_search_finds()
 
 def test_units_in_one_place_take_no_longer_than_the_whole() -> None:
     """What makes the problem with units a relaxation: a network in one place is worth what it costs, at most."""
-    from socsched.planning.cutting.divisible import divisible
-    from socsched.planning.cutting.work import Sliced
+    from socsched.planning.cutting.divisible import Sliced, divisible
 
     board, pipeline = get_platform("jetson-agx-orin-64gb"), get_pipeline("perception-stack")
     for mode in ("MAXN", "15W"):

@@ -10,8 +10,8 @@ import pytest
 import socsched as ss
 from socsched.descriptor.platform import Figure, Platform
 from socsched.models.work import stage_work
+from socsched.planning.deployment import CAPACITY, capacity
 from socsched.planning.io import from_document, to_document
-from socsched.planning.memory import CAPACITY, capacity
 from socsched.planning.plan import Plan
 
 ORIN = "jetson-agx-orin-64gb"

@@ -19,14 +19,13 @@ from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
 from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.cost_cache import Known
 from socsched.planning.cutting.search import cutter_of
-from socsched.planning.impossible import impossible
+from socsched.planning.feasibility.lower_bounds import impossible
+from socsched.planning.feasibility.refutation import by_bounds, by_search
 from socsched.planning.io import from_document, to_document
-from socsched.planning.known import Known
-from socsched.planning.necessity import THEOREMS, Necessity, Proof, anchor
-from socsched.planning.plan import Plan
+from socsched.planning.plan import THEOREMS, Necessity, Plan, Proof, anchor
 from socsched.planning.planner import make_plan
-from socsched.planning.refutation import by_bounds, by_search
 from socsched.planning.workload import Limits, Workload
 from tools.verify.verdicts import INFEASIBLE, Writer, check_feasible, check_infeasible
 

@@ -13,9 +13,9 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.graph.partition import units
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
-from socsched.planning.cutting.branches import Branch, branches
+from socsched.planning.cost_cache import Known
 from socsched.planning.cutting.divisible import divisible
-from socsched.planning.known import Known
+from socsched.planning.cutting.segmentation import Branch, branches
 from tests.models.onnx_files import Builder
 
 ORIN = "jetson-agx-orin-64gb"

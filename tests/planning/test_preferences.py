@@ -10,8 +10,8 @@ from socsched.cli import root
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import UsageError
 from socsched.models.work import stage_work
-from socsched.planning.cutting.prefer import PARTS, with_preferences
-from socsched.planning.known import Known
+from socsched.planning.cost_cache import Known
+from socsched.planning.cutting.pipelines import PARTS, with_preferences
 from socsched.planning.planner import make_plan
 from tests.models.onnx_files import Builder
 

@@ -14,11 +14,19 @@ import pytest
 from socsched.api.analysis import analyze
 from socsched.api.simulation import simulate_plan
 from socsched.cost.cost import Segment
-from socsched.planning.necessity import Necessity, Proof
-from socsched.planning.plan import ChainResult, Level, Plan, PlannedEngine, PlannedSensor, Throttle
+from socsched.planning.plan import (
+    ChainResult,
+    Level,
+    Necessity,
+    Plan,
+    PlannedEngine,
+    PlannedSensor,
+    Proof,
+    Requirement,
+    SearchReport,
+    Throttle,
+)
 from socsched.planning.recheck import recheck
-from socsched.planning.requirements import Requirement
-from socsched.planning.search_report import SearchReport
 from socsched.planning.task import ExecutionTimes, Task
 from socsched.schedulability.coverage import CHECKED, FIELDS, NO_EFFECT, outside
 from socsched.sim.engine import simulate

@@ -9,7 +9,7 @@ import pytest
 from socsched.cli.root import run
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.models.work import stage_work
-from socsched.planning.unmappable import refused_operators
+from socsched.planning.feasibility.infeasible_plan import refused_operators
 
 BOARD = "jetson-agx-orin-64gb"
 

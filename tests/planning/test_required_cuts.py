@@ -16,9 +16,9 @@ from socsched.lint.check import check_pipeline
 from socsched.lint.diagnostic import NO_ENGINE, Place
 from socsched.models.parts import uncut
 from socsched.models.work import stage_work
-from socsched.planning.known import Known
+from socsched.planning.cost_cache import Known
+from socsched.planning.feasibility.infeasible_plan import require_engines
 from socsched.planning.plan import Plan, Task
-from socsched.planning.unmappable import require_engines
 from tests.models.onnx_files import Builder
 
 ORIN = "jetson-agx-orin-64gb"

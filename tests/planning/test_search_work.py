@@ -15,8 +15,7 @@ import socsched as ss
 from socsched.planning import clock
 from socsched.planning.clock import Clock, count
 from socsched.planning.io import to_document
-from socsched.planning.necessity import Necessity, Proof
-from socsched.planning.plan import Plan
+from socsched.planning.plan import Necessity, Plan, Proof
 from socsched.reporting import junit, summary
 from socsched.reporting.plan_diff import diff
 from socsched.reporting.terminal import console, plan_view

@@ -10,10 +10,8 @@ from socsched.cost.cost import Segment
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Figure
 from socsched.faults.model import Faults, Hog
-from socsched.planning.evidence import Bandwidth, Power
-from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
+from socsched.planning.plan import Bandwidth, ChainResult, Plan, PlannedEngine, PlannedSensor, Power, SearchReport, Task
 from socsched.planning.planner import make_plan
-from socsched.planning.search_report import SearchReport
 from socsched.planning.sensitivity import (
     ACCURACY,
     LARGEST,

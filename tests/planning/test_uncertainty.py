@@ -11,7 +11,7 @@ from socsched.descriptor.platform import Figure
 from socsched.planning.candidate import judge
 from socsched.planning.clock import Clock
 from socsched.planning.draft import Draft
-from socsched.planning.levers import verify_levers
+from socsched.planning.feasibility.remedies import verify_levers
 from socsched.planning.plan import Plan
 from socsched.planning.planner import draft_plan
 from socsched.planning.uncertainty import _expected

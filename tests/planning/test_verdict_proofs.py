@@ -14,7 +14,7 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.models.work import stage_work
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.known import Known
+from socsched.planning.cost_cache import Known
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
 from socsched.planning.workload import NO_LIMITS, Limits

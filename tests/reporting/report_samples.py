@@ -6,10 +6,20 @@ from dataclasses import replace
 from typing import Any
 
 from socsched.cost.cost import Segment
-from socsched.planning.evidence import Bandwidth, Power
-from socsched.planning.necessity import Necessity, Proof
-from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task, Transition, Violation
-from socsched.planning.search_report import SearchReport
+from socsched.planning.plan import (
+    Bandwidth,
+    ChainResult,
+    Necessity,
+    Plan,
+    PlannedEngine,
+    PlannedSensor,
+    Power,
+    Proof,
+    SearchReport,
+    Task,
+    Transition,
+    Violation,
+)
 from socsched.trace.trace import Instant, Job, Slice, Trace
 
 MS = 1_000_000

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from report_samples import refuted
 from rich.console import Console
 
-from socsched.planning.evidence import Power
-from socsched.planning.plan import ChainResult, Plan
+from socsched.planning.plan import ChainResult, Plan, Power
 from socsched.reporting.compare import compare, markdown, view
 from socsched.reporting.plan_diff import Move, diff, shares
 

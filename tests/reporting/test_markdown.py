@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from socsched.planning.plan import Plan
-from socsched.planning.search_report import OpenRequirement
+from socsched.planning.plan import OpenRequirement, Plan
 from socsched.reporting import summary, why
 from socsched.trace.trace import Trace
 from socsched.trace.why import Why

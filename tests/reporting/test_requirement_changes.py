@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
-from socsched.planning.plan import Plan
-from socsched.planning.requirements import Requirement, requirements_of
+from socsched.planning.plan import Plan, Requirement, requirements_of
 from socsched.reporting.plan_diff import diff, requirement_changes
 
 MS = 1_000_000

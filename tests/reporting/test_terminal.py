@@ -9,8 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from socsched.cli.outcomes import outcome_code
-from socsched.planning.evidence import Power
-from socsched.planning.plan import ExecutionTimes, Plan
+from socsched.planning.plan import ExecutionTimes, Plan, Power
 from socsched.reporting import terminal, view_model
 
 

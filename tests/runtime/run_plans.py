@@ -13,9 +13,7 @@ from socsched.descriptor import host
 from socsched.descriptor.host_probe import HostFacts
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Platform
-from socsched.planning.evidence import Bandwidth, Power
-from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
-from socsched.planning.search_report import SearchReport
+from socsched.planning.plan import Bandwidth, ChainResult, Plan, PlannedEngine, PlannedSensor, Power, SearchReport, Task
 from socsched.runtime.backends.base import Call, Outputs, Setting
 from socsched.runtime.executor import execute
 from socsched.trace.trace import Trace

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from socsched.cost.cost import Segment
-from socsched.planning.evidence import Bandwidth, Power
-from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
-from socsched.planning.search_report import SearchReport
+from socsched.planning.plan import Bandwidth, ChainResult, Plan, PlannedEngine, PlannedSensor, Power, SearchReport, Task
 from socsched.trace.trace import Trace
 
 MS = 1_000_000

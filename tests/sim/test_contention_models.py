@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from socsched.cost.contention import contention_model
 from socsched.cost.cost import Segment
 from socsched.descriptor.contention import ContentionChoice
-from socsched.planning.lanes import with_wcet
+from socsched.planning.execution import with_wcet
 from socsched.planning.plan import Plan
 from socsched.sim.engine import simulate
 from socsched.trace.trace import Trace

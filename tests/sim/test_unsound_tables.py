@@ -23,8 +23,8 @@ from socsched.cost.cost import Segment
 from socsched.errors import SocschedError, UsageError
 from socsched.faults.model import Burst, Faults, Hog, Overrun, Slowdown
 from socsched.limits import HORIZON_NS, LONGEST_NS, MOST_LANES, MOST_QUEUE
+from socsched.planning.checks import out_of_range
 from socsched.planning.plan import Level, Plan, Throttle
-from socsched.planning.ranges import faults
 from socsched.sim.engine import run
 from socsched.sim.invariants import check_tables
 from socsched.sim.lower import lower
@@ -85,7 +85,8 @@ def test_numbers_out_of_range_are_refused_by_name(made: Plan, said: str) -> None
     assert said in str(error.value)
     if "expected from" in str(error.value):
         named = [
-            "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path) for path, _ in faults(made)
+            "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+            for path, _ in out_of_range(made)
         ]
         assert any(said.split(" ")[0] in path for path in named)
 

@@ -32,9 +32,7 @@ from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.executor.build import find_executor
 from socsched.executor.outcome import read_outcome
 from socsched.executor.settings import RunSettings, write_settings
-from socsched.planning.evidence import Bandwidth, Power
-from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task
-from socsched.planning.search_report import SearchReport
+from socsched.planning.plan import Bandwidth, ChainResult, Plan, PlannedEngine, PlannedSensor, Power, SearchReport, Task
 from socsched.runtime.executor import execute
 from socsched.runtime.options import Options
 from socsched.runtime.overheads import RELEASE, dispatch_waits, summary

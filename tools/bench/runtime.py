@@ -33,9 +33,17 @@ from socsched.faults.model import Dropout, Faults
 from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network
 from socsched.models.registry import get_model
 from socsched.models.weights import load_weights
-from socsched.planning.evidence import Bandwidth, Power
-from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor, Task, Transition
-from socsched.planning.search_report import SearchReport
+from socsched.planning.plan import (
+    Bandwidth,
+    ChainResult,
+    Plan,
+    PlannedEngine,
+    PlannedSensor,
+    Power,
+    SearchReport,
+    Task,
+    Transition,
+)
 from socsched.runtime.dispatch_policy import EXECUTORS
 from socsched.runtime.executor import execute
 from socsched.runtime.inputs import Scenes

@@ -26,9 +26,7 @@ from pathlib import Path
 from random import Random
 
 from socsched.cost.cost import Segment
-from socsched.planning.evidence import Bandwidth, Power
-from socsched.planning.plan import Plan, PlannedEngine, Task
-from socsched.planning.search_report import SearchReport
+from socsched.planning.plan import Bandwidth, Plan, PlannedEngine, Power, SearchReport, Task
 from socsched.sim.build import explain_interpreted, load_kernel
 from socsched.sim.engine import SimulationRun, run
 from tools import ROOT

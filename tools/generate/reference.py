@@ -20,7 +20,6 @@ from socsched.cli.root import cli
 from socsched.cost.cost import Segment
 from socsched.descriptor import limits
 from socsched.descriptor.contention import ContentionChoice
-from socsched.planning import evidence, search_report
 from socsched.planning import plan as plans
 from socsched.planning import task as tasks
 from socsched.reporting.compare import Comparison, Row
@@ -191,9 +190,9 @@ def _initial(field: dataclasses.Field[Any]) -> str:
 PLAN = (
     plans.Plan, plans.PlannedEngine, plans.Level, plans.PlannedSensor, plans.Task, tasks.Activation, tasks.Placement,
     tasks.Execution, tasks.Scheduling, Segment, plans.ExecutionTimes, plans.Transition, plans.ChainResult,
-    plans.Violation, plans.Conflict, plans.Throttle, evidence.Power, evidence.Bandwidth, search_report.SearchReport,
-    search_report.ModeResult, search_report.Proof, ContentionChoice, evidence.Provenance, evidence.Uncertainty,
-    evidence.Tie, evidence.Measurement,
+    plans.Violation, plans.Conflict, plans.Throttle, plans.Power, plans.Bandwidth, plans.SearchReport,
+    plans.ModeResult, plans.Proof, ContentionChoice, plans.Provenance, plans.Uncertainty,
+    plans.Tie, plans.Measurement,
 )  # fmt: skip
 
 
@@ -269,7 +268,7 @@ def _smallest() -> tuple[Any, plans.Plan]:
     engine = plans.PlannedEngine("ENGINE", "cpu", 1, "full", 0, "edf", 0, 1, 1)
     chain = plans.ChainResult("CHAIN", ("STAGE",), 100, 10, 10, None, ())
     names = ("x", "x", "x", "feasible", "edf")
-    parts = (evidence.Power(), evidence.Bandwidth(), search_report.SearchReport())
+    parts = (plans.Power(), plans.Bandwidth(), plans.SearchReport())
     plan = plans.Plan(*names, (engine,), (), (task,), (), (chain,), (), *parts, {})
     return simulate(plan, 1000), plan
 

@@ -20,10 +20,9 @@ from socsched.descriptor.platform_file import platform_from_mapping
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
 from socsched.planning.candidate import judge, score
-from socsched.planning.mapping.mapper import Improved, initial_mapping
+from socsched.planning.mapping.local_search import Improved, Solution, initial_mapping
 from socsched.planning.plan import ExecutionTimes, Plan, Task
 from socsched.planning.plan_writer import write_plan
-from socsched.planning.solution import Solution
 from socsched.planning.workload import Workload
 
 Json = dict[str, Any]

@@ -8,10 +8,8 @@ from typing import Any
 
 from socsched.cost.contention.max_min import MaxMin
 from socsched.cost.cost import Segment
-from socsched.planning.evidence import Bandwidth, Power
-from socsched.planning.lanes import with_wcet
-from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor
-from socsched.planning.search_report import SearchReport
+from socsched.planning.execution import with_wcet
+from socsched.planning.plan import Bandwidth, ChainResult, Plan, PlannedEngine, PlannedSensor, Power, SearchReport
 from socsched.planning.task import Task as PlannedTask
 from socsched.schedulability.chains import data_age, reaction_time
 from socsched.schedulability.explain_bounds import bounds

@@ -16,15 +16,19 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import cut_pipeline
-from socsched.planning.candidate import Candidate, better, judge, make_improvement_test, score
+from socsched.planning.candidate import Candidate, Score, better, judge, make_improvement_test, score
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.cutting.branches import parallel_cuts
 from socsched.planning.cutting.divisible import Apart, Divisible, Leg, Legs, Place, priced, taken_apart
-from socsched.planning.cutting.segmentation import duration_ns, merge_neighbours, segmentations, shift_borders, twins
-from socsched.planning.mapping.mapper import Improved, Score, improve, transfer_ns
-from socsched.planning.simulation_feedback import NOTHING, Observed
-from socsched.planning.solution import Solution
-from socsched.planning.workload import NO_LIMITS, Limits, Results, Unconnectable, Workload
+from socsched.planning.cutting.segmentation import (
+    duration_ns,
+    merge_neighbours,
+    parallel_cuts,
+    segmentations,
+    shift_borders,
+    twins,
+)
+from socsched.planning.mapping.local_search import Improved, Solution, improve, transfer_ns
+from socsched.planning.workload import NO_LIMITS, NOTHING, Limits, Observed, Results, Unconnectable, Workload
 from socsched.units import format_duration
 
 WORTH = 0.01

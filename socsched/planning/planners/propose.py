@@ -14,18 +14,16 @@ from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.models.tiles import TILE
 from socsched.planning.candidate import assess_deployment, objectives, score
 from socsched.planning.clock import NO_CLOCK, Clock
+from socsched.planning.cutting.divisible import Sliced
 from socsched.planning.cutting.search import cutter_of
-from socsched.planning.cutting.work import Sliced
 from socsched.planning.deployment import Deployment, deploy
-from socsched.planning.execution import slowed_by_lanes
-from socsched.planning.lanes import with_wcet
-from socsched.planning.mapping.mapper import Improved
+from socsched.planning.execution import slowed_by_lanes, with_wcet
+from socsched.planning.feasibility.infeasible_plan import no_engine, unmappable_stages, unplaceable
+from socsched.planning.feasibility.refutation import by_bounds
+from socsched.planning.mapping.local_search import Improved, Solution
 from socsched.planning.plan import Plan
 from socsched.planning.planner import POLICIES, modes_of, write_plan
-from socsched.planning.planners.base import Ask, Planner, Proposal
-from socsched.planning.refutation import by_bounds
-from socsched.planning.solution import Solution
-from socsched.planning.unplaceable import no_engine, unmappable_stages, unplaceable
+from socsched.planning.planners import Ask, Planner, Proposal
 from socsched.planning.workload import NO_LIMITS, Limits, Unconnectable, Workload
 
 MOST = 60.0

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from socsched.cost.cost import Segment
 from socsched.errors import MachineError
-from socsched.planning.mapping.cpsat import Program
-from socsched.planning.mapping.limits import conflict
 from socsched.planning.mapping.problem import FREE, Budget, Edge, Group, Hop, Lanes, Option, Problem, Requirement
-from socsched.planning.mapping.solvers import linear
+from socsched.planning.mapping.program import Program, conflict, linear
 from socsched_literature.mapping.evaluate import evaluate
 from socsched_literature.mapping.lists import list_schedule
 from socsched_literature.mapping.search import TOLERANCE, relax, solve

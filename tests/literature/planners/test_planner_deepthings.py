@@ -17,7 +17,7 @@ from socsched.graph.tiles import Grid, Region, fusable, gather_network, images, 
 from socsched.models.registry import bindings
 from socsched.models.tiles import split_into_tiles
 from socsched.models.work import stage_work
-from socsched.planning.cutting.restore import as_planned
+from socsched.planning.cutting.pipelines import as_planned
 from socsched.planning.io import from_document, to_document
 from socsched.planning.planners import planner
 from socsched.planning.planners.propose import make_plan

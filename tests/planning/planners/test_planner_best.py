@@ -18,12 +18,11 @@ from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
 from socsched.planning import planner as ours
 from socsched.planning.candidate import judge, least_score, objective_value
+from socsched.planning.mapping.local_search import solve
 from socsched.planning.plan import Plan
 from socsched.planning.planners import planner
 from socsched.planning.planners.propose import make_plan
-from socsched.planning.simulation_feedback import NOTHING, Observed
-from socsched.planning.solution import solve
-from socsched.planning.workload import Workload
+from socsched.planning.workload import NOTHING, Observed, Workload
 
 XAVIER = "jetson-agx-xavier"
 

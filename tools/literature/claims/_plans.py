@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from socsched.cost.cost import Segment
-from socsched.planning.evidence import Bandwidth, Power
-from socsched.planning.plan import Plan, PlannedEngine, Task
-from socsched.planning.search_report import SearchReport
+from socsched.planning.plan import Bandwidth, Plan, PlannedEngine, Power, SearchReport, Task
 from socsched.sim.engine import SimulationRun, run
 from tools.literature.claims._published import data
 

@@ -1,9 +1,13 @@
-"""The planner's own decision as a mapping problem: engine, precision and share of every stage, without an order.
+"""Constraint programming for a better mapping, or a proof that there is none; latency only.
 
-`verdict` judges a mapping by analysis, whatever the order; so lanes count as unlimited here, and every engine has a
-utilisation budget instead.  The effects that analysis adds (blocking, contention, unevenly filled lanes) only make a
-mapping worse: the problem is a relaxation, its bound holds, and mappings are generated in the order of their expected
-latency.
+The planner's decision is a mapping problem: engine, precision and share of every stage, without an order.  Analysis
+judges a mapping whatever the order; so lanes count as unlimited here, and engines have budgets of utilisation instead.
+The effects that analysis adds (blocking, contention, unevenly filled lanes) only make a mapping worse: the problem is a
+relaxation, its bound holds, and mappings are generated in the order of their expected latency.
+
+A network that may be cut is a group per unit, as far as parts follow each other: a unit takes its time within any part,
+a change of place costs the hand-over to the very next unit and the new part's own overhead, and conversions of tensors
+read later are left out.
 """
 
 from __future__ import annotations
@@ -13,12 +17,12 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from socsched.cost.cost import Cost, Segment
+from socsched.planning.candidate import Candidate, judge, objective_value, score
 from socsched.planning.clock import Clock
-from socsched.planning.cutting.divisible import Divisible, Leg, Legs
+from socsched.planning.cutting.divisible import Divisible, Leg, Legs, Place
+from socsched.planning.cutting.search import Cutter
 from socsched.planning.cutting.segmentation import merge_neighbours
-from socsched.planning.mapping.cpsat import Program
-from socsched.planning.mapping.inside import Inside, unit_name
-from socsched.planning.mapping.limits import conflict
+from socsched.planning.mapping.local_search import Solution
 from socsched.planning.mapping.problem import (
     FREE,
     Amounts,
@@ -32,9 +36,82 @@ from socsched.planning.mapping.problem import (
     Requirement,
     Schedule,
 )
+from socsched.planning.mapping.program import Program, conflict
 from socsched.planning.workload import Mapping_, Unconnectable, Workload
 
 _PPM = 1_000_000
+
+
+def unit_name(stage: str, unit: int) -> str:
+    """Return the name of a unit's group."""
+    return f"{stage}#{unit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The groups of a stage's units in order, and the edges between them."""
+
+    groups: tuple[Group, ...]
+    edges: tuple[Edge, ...]
+
+    @staticmethod
+    def of(workload: Workload, stage: Divisible, ways: Sequence[Cost]) -> Inside:
+        """Return a stage's units; options are its places, in the order of `ways`."""
+        name = stage.stage.name
+        period = workload.graph.period_ns[name]
+        groups = tuple(
+            Group(unit_name(name, unit), tuple(_unit_options(workload, stage, unit, period)), period_ns=period)
+            for unit in range(stage.units)
+        )
+        edges = tuple(
+            Edge(groups[unit].name, groups[unit + 1].name, _unit_hops(workload, stage, unit, period))
+            for unit in range(stage.units - 1)
+        )
+        return Inside(groups, edges)
+
+
+def _unit_options(workload: Workload, stage: Divisible, unit: int, period: int) -> list[Option]:
+    found = []
+    for number, place in enumerate(stage.places):
+        time = stage.time_ns[unit][number]
+        if time is None:  # no hop leads here
+            found.append(Option(place.engine, (Segment("refused", 0, 0, 0),)))
+            continue
+        least = 0 if stage.free[unit] else max(time - 1, 0)  # a part is rounded up once, its units individually
+        entry = stage.entry_ns[number] if unit == 0 else 0
+        first: Amounts = ((f"resident jobs on {place.engine}", 1),) if unit == 0 else ()
+        segment = Segment(unit_name(stage.stage.name, unit), least + entry, 0, 0)
+        drawn = ((f"utilisation of {place.engine}", _used(workload, place, least + entry, period)), *first)
+        found.append(Option(place.engine, (segment,), 1, place.precision, 0, drawn))
+    return found
+
+
+def _used(workload: Workload, place: Place, time: int, period: int) -> int:
+    lanes = workload.lanes(place.engine)
+    return time * (min(place.share, lanes) if lanes > 1 else 1) * _PPM // period
+
+
+def _unit_hops(workload: Workload, stage: Divisible, unit: int, period: int) -> tuple[tuple[Hop | None, ...], ...]:
+    count = range(len(stage.places))
+    return tuple(tuple(_unit_hop(workload, stage, unit, a, b, period) for b in count) for a in count)
+
+
+def _unit_hop(workload: Workload, stage: Divisible, unit: int, source: int, sink: int, period: int) -> Hop | None:
+    if stage.time_ns[unit + 1][sink] is None or stage.time_ns[unit][source] is None:
+        return None
+    if source == sink:
+        return FREE
+    change = stage.forced(unit, source, sink)
+    if change is None:
+        return None
+    entry, place = stage.entry_ns[sink], stage.places[sink]
+    drawn = (
+        (f"utilisation of {place.engine}", _used(workload, place, entry, period)),
+        (f"resident jobs on {place.engine}", 1),
+    )
+    return Hop(delay_ns=change[0] + entry, draws=drawn)
+
+
 _ACCURACY = "accuracy loss"
 Options = Mapping[str, Sequence[Cost]]
 _NO_WORK = (Segment("stand-in", 0, 0, 0),)
@@ -234,3 +311,47 @@ def _ways(candidates: Sequence[Cost], stage: Divisible | None) -> list[Cost]:
         return list(candidates)
     like = candidates[0]
     return [replace(like, engine=p.engine, precision=p.precision, share=p.share) for p in stage.places]
+
+
+WHOLE = 0.3
+"""Share of the evaluations spent on mappings of whole stages, whose proof is much easier."""
+
+
+def prove(
+    solution: Solution, workload: Workload, goals: Sequence[str], clock: Clock, cutter: Cutter | None = None
+) -> Solution:
+    """Search for a better mapping with CP-SAT and bound all others; only for latency as the first objective.
+
+    With a `cutter`, mappings of its stages in parts that follow each other are tried as well, after those of whole
+    stages; `whole` is the status of the latter.
+    """
+    if cutter is None or not cutter.stages:
+        return _proved(solution, workload, goals, clock, None)
+    first = _proved(solution, workload, goals, clock.part(WHOLE), None)
+    status = first.exact.status if first.exact else ""
+    return replace(_proved(first, workload, goals, clock, cutter), whole=status)
+
+
+def _proved(
+    solution: Solution, workload: Workload, goals: Sequence[str], clock: Clock, cutter: Cutter | None
+) -> Solution:
+    def judged(mapping: Mapping[str, Cost], cuts: Mapping[str, Legs]) -> tuple[int, Candidate] | None:
+        mapped = cutter.mapping(mapping, cuts) if cutter and cuts else (workload, mapping)
+        if mapped is None:
+            return None
+        try:
+            candidate = judge(*mapped)
+        except Unconnectable:
+            return None
+        feasible = candidate.verdict == "feasible"
+        return (int(objective_value(candidate, goals[0])), candidate) if feasible else None
+
+    feasible = solution.candidate.verdict == "feasible"
+    known = int(solution.score[1]) if feasible else None
+    exact = exact_mapping(workload, judged, known, clock, divided=cutter.stages if cutter else None)
+    if exact.best is None:
+        return replace(solution, exact=exact)
+    found = score(exact.best, goals)
+    if feasible and found >= solution.score:
+        return replace(solution, exact=exact)
+    return replace(solution, candidate=exact.best, score=found, exact=exact)

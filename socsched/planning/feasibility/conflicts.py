@@ -15,12 +15,11 @@ from typing import Protocol
 from socsched.cost.cost import Cost
 from socsched.graph.taskgraph import task_graph
 from socsched.planning.assess import Assessment
+from socsched.planning.candidate import Balance, Score, overrun, violations
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.deployment import Deployment
-from socsched.planning.mapping.mapper import Score, improve, initial_mapping
-from socsched.planning.memory import CAPACITY
+from socsched.planning.deployment import CAPACITY, Deployment
+from socsched.planning.mapping.local_search import improve, initial_mapping
 from socsched.planning.plan import Conflict, Violation
-from socsched.planning.verdict import Balance, overrun, violations
 from socsched.planning.workload import Unconnectable, Workload
 
 FAR = 10**15

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel, WorkOf
 from socsched.descriptor.platform import Platform, PowerMode
-from socsched.planning.cutting.divisible import Apart
+from socsched.planning.cutting.divisible import Apart, Sliced
 from socsched.planning.cutting.search import Divided
-from socsched.planning.cutting.work import Sliced
 from socsched.planning.workload import Results
 
 if TYPE_CHECKING:

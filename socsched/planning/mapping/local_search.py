@@ -1,23 +1,34 @@
-"""Map stages to engines: HEFT order and insertion over one round of frames, then improvement by single moves."""
+"""Local search for a mapping: HEFT order and insertion over one round of frames, single moves, and restarts.
+
+Restarts: Lourenço, Martin, Stützle, "Iterated Local Search", Handbook of Metaheuristics, 2003.  A local search by
+single moves stops where two or three stages would have to move together; a perturbation moves that many at random,
+most of them stages that violations name.  The random numbers are seeded and the rounds counted, so that equal inputs
+give equal mappings unless the clock ends the search.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from socsched.cost.cost import Cost
+from socsched.errors import UsageError
+from socsched.planning.candidate import Beats, Candidate, Score, judge, make_improvement_test, score
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.mapping.heft import earliest_slot, upward_ranks
 from socsched.planning.workload import Unconnectable, Workload
 from socsched.progress import tell
 
-Score = tuple[float, ...]
-"""(overrun of requirements, first objective, second objective, ...); smaller is better, compared in this order."""
+if TYPE_CHECKING:
+    from socsched.planning.mapping.exact import Exact
+    from socsched.planning.plan import Proof
+
+
 FRAMES = 100
 """Maximum number of frames laid out for a stage; a much faster stage repeats its pattern long before."""
-Beats = Callable[[Mapping[str, Cost], Score], Score | None]
-"""Function that returns the score of a mapping if it is below the given one."""
 
 
 @dataclass(slots=True)
@@ -189,3 +200,112 @@ def _moves(names: Sequence[str], options: Mapping[str, Sequence[Cost]]) -> list[
         if (first.engine, first.precision) == (second.engine, second.precision)
     ]
     return single + pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The best solution found in one mode.
+
+    `floors`: least time (ns) of stages that may be cut, whatever the cuts; `notes`: why some of them are whole;
+    `whole`: status of the proof for whole stages; `proof`: that no mapping meets every requirement, if that is known;
+    `least`: what no mapping is below (ns), by requirement, if neither a plan nor a proof was found.
+    """
+
+    candidate: Candidate
+    search: Improved
+    score: Score
+    exact: Exact[Candidate] | None = None
+    floors: Mapping[str, int] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    whole: str = ""
+    proof: Proof | None = None
+    least: Mapping[str, int] = field(default_factory=dict)
+
+
+def solve(workload: Workload, goals: Sequence[str], budget: int = 400, clock: Clock = NO_CLOCK) -> Solution:
+    """Map by HEFT, then improve; UsageError if neighbours cannot be connected whatever the mapping."""
+
+    search = improve(
+        initial_mapping(workload), workload.options(), make_improvement_test(workload, goals), budget, clock
+    )
+    try:
+        candidate = judge(workload, search.mapping)
+    except Unconnectable as error:
+        raise UsageError(str(error), "let an engine of the platform declare `converts: true`") from None
+    return Solution(candidate, search, score(candidate, goals))
+
+
+def mend(solution: Solution, goals: Sequence[str], budget: int, clock: Clock) -> Solution:
+    """Return a solution that meets every requirement if moving stages one by one leads to one, else the given one.
+
+    Moves are judged by the full analysis, while the preceding search spends less on each.
+    """
+    deployment = solution.candidate.deployment
+    workload, mapping = deployment.workload, dict(deployment.mapping)
+    found = improve(mapping, workload.options(), make_improvement_test(workload, goals, thorough=True), budget, clock)
+    counted = replace(solution.search, evaluated=solution.search.evaluated + found.evaluated)
+    candidate = judge(workload, found.mapping)
+    if score(candidate, goals) >= solution.score:
+        return replace(solution, search=counted)
+    return replace(solution, candidate=candidate, score=score(candidate, goals), search=counted)
+
+
+ROUNDS = 60
+"""Local searches at most."""
+BUDGET = 120
+"""Mappings evaluated by each."""
+_MOVED = (2, 3, 4)
+"""Stages that a perturbation moves."""
+_INVOLVED = 0.7
+"""Chance that a stage to move is one that a violation names."""
+_BACK = 6
+"""Rounds without a better mapping after which the search returns to the best one."""
+
+
+def restart(solution: Solution, workload: Workload, goals: Sequence[str], clock: Clock) -> Solution:
+    """Return a solution that meets every requirement if one of the searches finds one, else the best one seen."""
+    options, draws = workload.options(), random.Random(0)
+    movable = [name for name in workload.graph.order if len(options[name]) > 1]
+    start = dict(solution.candidate.deployment.mapping)
+    if not movable or set(start) != set(options):
+        return solution
+    best, here, idle, evaluated = solution.candidate, solution.candidate, 0, 0
+    for _ in range(ROUNDS):
+        if clock.over() or best.verdict == "feasible":
+            break
+        mapping = _perturbed(here, options, movable, draws)
+        found = improve(mapping, options, make_improvement_test(workload, goals), BUDGET, clock, enough=0.0)
+        evaluated += found.evaluated
+        try:
+            candidate = judge(workload, found.mapping)
+        except Unconnectable:
+            continue
+        here = candidate if score(candidate, goals) < score(here, goals) or not idle else here
+        if score(candidate, goals) < score(best, goals):
+            best, here, idle = candidate, candidate, 0
+        else:
+            idle += 1
+            if idle % _BACK == 0:
+                here = best
+    if best.verdict == "feasible" and not clock.over():
+        mapping = dict(best.deployment.mapping)
+        found = improve(mapping, options, make_improvement_test(workload, goals), BUDGET, clock)
+        evaluated += found.evaluated
+        candidate = judge(workload, found.mapping)
+        if score(candidate, goals) < score(best, goals):
+            best = candidate
+    counted = replace(solution.search, evaluated=solution.search.evaluated + evaluated)
+    return replace(solution, candidate=best, score=score(best, goals), search=counted)
+
+
+def _perturbed(
+    candidate: Candidate, options: Mapping[str, Sequence[Cost]], movable: Sequence[str], draws: random.Random
+) -> dict[str, Cost]:
+    named = {term.split(":")[0] for violation in candidate.violations for term, _ in violation.terms}
+    involved = [name for name in movable if name in named]
+    mapping = dict(candidate.deployment.mapping)
+    for _ in range(draws.choice(_MOVED)):
+        names = involved if involved and draws.random() < _INVOLVED else movable
+        name = draws.choice(names)
+        mapping[name] = draws.choice(options[name])
+    return mapping

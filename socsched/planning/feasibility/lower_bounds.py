@@ -18,11 +18,11 @@ from socsched.cost.cost import Cost
 from socsched.cost.power import power_terms
 from socsched.descriptor.pipeline import PER_COST, Chain, Stage
 from socsched.graph.taskgraph import TaskGraph, task_graph
-from socsched.planning.accuracy import losses
+from socsched.planning.candidate import losses
 from socsched.planning.cutting.divisible import Divisible
+from socsched.planning.deployment import CAPACITY, capacity, least_weights, stage_bytes
 from socsched.planning.execution import degraded_segments, execution_times
-from socsched.planning.memory import CAPACITY, capacity, least_weights, stage_bytes
-from socsched.planning.necessity import Necessity, Theorem
+from socsched.planning.plan import Necessity, Theorem
 from socsched.planning.workload import Workload
 
 _SECOND = 10**9

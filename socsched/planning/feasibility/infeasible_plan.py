@@ -1,24 +1,37 @@
-"""The plan of a pipeline with a stage that no engine of the platform can run: a verdict with the reasons, no tasks."""
+"""Stages that no engine can run: the plan that says so, with the reasons and no tasks, and the operators refused."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from socsched.cost.model import CostModel
+from socsched.cost.model import CostModel, WorkOf
 from socsched.descriptor.catalog import input_hashes
 from socsched.descriptor.contention import contention_of
 from socsched.descriptor.limits import Objective
-from socsched.descriptor.pipeline import Stage
+from socsched.descriptor.pipeline import Pipeline, Stage
+from socsched.descriptor.platform import Platform
+from socsched.descriptor.source import read
+from socsched.descriptor.validation import Tree
 from socsched.errors import CompileError
 from socsched.graph.operators import StageWork
 from socsched.graph.rules import decide
 from socsched.graph.taskgraph import TaskGraph
 from socsched.models.parts import PART
 from socsched.models.registry import get_model
-from socsched.planning.evidence import Bandwidth, Power, Provenance
-from socsched.planning.necessity import BOUND, Necessity, Proof
-from socsched.planning.plan import SCHEMA_VERSION, Plan, Violation
-from socsched.planning.search_report import SearchReport
+from socsched.planning.cutting.pipelines import cut_unmappable
+from socsched.planning.plan import (
+    BOUND,
+    SCHEMA_VERSION,
+    Bandwidth,
+    Necessity,
+    Plan,
+    Power,
+    Proof,
+    Provenance,
+    SearchReport,
+    Violation,
+)
 from socsched.planning.workload import Workload
 
 
@@ -128,3 +141,56 @@ def _levers(name: str, graph: TaskGraph, model: CostModel) -> Iterator[str]:
         yield f"not on {', '.join(refusing)} in {reason}"
     if not stage.modelled:
         yield "add a known execution time (costs) for an engine of this platform or one of the same kind elsewhere"
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedOperator:
+    """Operators of a stage that engines with operator rules refuse in a data type, with the sources of the rules."""
+
+    stage: str
+    engines: tuple[str, ...]
+    precision: str
+    operators: tuple[str, ...]
+    reason: str
+    sources: tuple[str, ...]
+
+
+def refused_operators(pipeline: Pipeline, platform: Platform, work: WorkOf) -> list[RefusedOperator]:
+    """Return the operators of a pipeline that engines with operator rules refuse, a row per stage, type and reason.
+
+    Equal engines share a row.  Only data types common to stage and engine are checked, and stages restricted to named
+    engines are checked on those only.
+    """
+    found: dict[tuple[str, str, str, tuple[str, ...]], tuple[dict[str, None], dict[str, None]]] = {}
+    for stage in pipeline.stages:
+        for engine in platform.engines:
+            named = not stage.engines or {engine.id, engine.kind} & set(stage.engines)
+            if engine.operators.allowed is None or stage.model is None or not named:
+                continue
+            for precision in (p for p in stage.precisions if p in engine.precisions):
+                for operator in work(stage, precision).operators:
+                    decision = decide(operator, engine)
+                    for reason in decision.reasons:
+                        key = (stage.name, precision, reason, decision.sources)
+                        engines, operators = found.setdefault(key, ({}, {}))
+                        engines[engine.id] = operators[operator.name] = None
+    return [
+        RefusedOperator(stage, tuple(engines), precision, tuple(operators), reason, sources)
+        for (stage, precision, reason, sources), (engines, operators) in found.items()
+    ]
+
+
+def require_engines(pipeline: Pipeline, platform: Platform, work: WorkOf) -> None:
+    """Raise DescriptorError for every stage that no engine can run in any mode, even in parts, with their reasons."""
+    document = read(pipeline.file)
+    models = [CostModel(platform, mode, work) for mode in platform.modes]
+    left = {stage.name for stage in cut_unmappable(pipeline, models).pipeline.stages}
+    for stage in pipeline.stages:
+        if stage.name not in left or any(model.candidates(stage) for model in models):
+            continue
+        against = dict.fromkeys(str(r) for model in models for r in model.refused(stage) if " off in " not in str(r))
+        reasons = "; ".join(against)
+        Tree(document, ("stages", stage.name), None).report(
+            f"no engine of {platform.name} can run this: {reasons}", key=True
+        )
+    document.check()

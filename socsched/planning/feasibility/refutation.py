@@ -11,14 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from socsched.cost.cost import Cost
-from socsched.planning.candidate import Candidate, judge
+from socsched.planning.candidate import Candidate, balance, judge
 from socsched.planning.clock import Clock, count
 from socsched.planning.cutting.divisible import Divisible
 from socsched.planning.deployment import Deployment, deploy
-from socsched.planning.impossible import Options, all_costs, impossible, late, path_terms, shortest_ns, violated
-from socsched.planning.necessity import BOUND, SEARCH, Necessity, Proof
+from socsched.planning.feasibility.lower_bounds import (
+    Options,
+    all_costs,
+    impossible,
+    late,
+    path_terms,
+    shortest_ns,
+    violated,
+)
+from socsched.planning.plan import BOUND, SEARCH, Necessity, Proof
 from socsched.planning.task import Task
-from socsched.planning.verdict import balance
 from socsched.planning.workload import Unconnectable, Workload
 from socsched.units import format_bandwidth, format_duration, format_power
 

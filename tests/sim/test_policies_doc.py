@@ -15,8 +15,6 @@ from socsched import plugins
 from socsched.sim import policies
 from socsched.sim.engine import run, simulate
 from socsched.trace.metrics import result
-from tools.literature import policies as literature
-from tools.literature.claims.claim import Claim
 
 PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
 MADE = plan([task("short", 2 * MS, period_ns=20 * MS), task("long", 9 * MS, period_ns=19 * MS)])
@@ -69,23 +67,3 @@ def test_the_environment_of_the_page_runs() -> None:
     found: dict[str, object] = {}
     exec(compile(code, str(PAGE), "exec"), found)
     assert found["over"] is True
-
-
-def test_results_on_the_page_are_whole() -> None:
-    """Every system of tools/literature/claims is there, in the tool's order; rewriting keeps what is not named."""
-    text = PAGE.read_text()
-    shown = re.findall(r"<!-- system (\w+) -->", text)
-    assert {"prema", "reef", "xsched", "irina"} <= set(shown) and shown == sorted(shown)
-    known = literature.systems()
-    assert set(shown) <= set(known)
-    assert literature.rewritten(text, {}, known) == text
-    changed = literature.rewritten(text, {"prema": "**PREMA** rewritten\n\n"}, known)
-    assert changed.count("<!-- system reef -->") == 1 and "rewritten" in changed
-    assert "<!-- system irina -->" not in literature.rewritten(text, {}, ["prema"])
-
-
-def test_a_claim_that_fails_says_why() -> None:
-    with pytest.raises(ValueError, match="no reason is given"):
-        Claim("A", "B", "c", "d", "e", "f", False)
-    with pytest.raises(ValueError, match="one line"):
-        Claim("A", "B", "c | d", "d", "e", "f", True)

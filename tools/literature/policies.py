@@ -1,4 +1,4 @@
-"""Compare the claims of every paper with the results here, and write the results section of docs/policies.md.
+"""Compare the claims of every paper with the results here, and write that section of socsched_literature/README.md.
 
     python -m tools.literature.policies [--list] [--print] [SYSTEM ...]
 
@@ -20,7 +20,7 @@ from tools import ROOT
 from tools.literature import claims
 from tools.literature.claims.claim import Claim
 
-PAGE = ROOT / "docs" / "policies.md"
+PAGE = ROOT / "socsched_literature" / "README.md"
 START, END = "<!-- policy-results -->", "<!-- /policy-results -->"
 _BLOCK = re.compile(r"<!-- system (\w+) -->\n(.*?)<!-- /system -->\n", re.S)
 

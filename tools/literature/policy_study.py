@@ -1,9 +1,9 @@
-"""Compare all policies that apply to perception-stack on a Jetson AGX Orin, and write that into docs/policies.md.
+"""Compare all policies that apply to perception-stack on a Jetson AGX Orin; write a section of the claims page.
 
     python -m tools.literature.policy_study [--seeds 20] [--duration 10] [--print]
 
 The same as `socsched study policies perception-stack -p jetson-agx-orin-64gb --mode MAXN --loads 1,1.75,2.5`; the
-picture goes to docs/figures/policies.svg.  Load 1 is as planned; above 1.78 the camera's preprocessing needs more than
+picture goes to socsched_literature/policies.svg.  Load 1 is as planned; above 1.78 the camera preprocessing needs over
 its core.
 """
 
@@ -19,7 +19,7 @@ from socsched_literature.studies import policies
 from socsched_literature.studies.policies import Study, study
 from tools import ROOT
 
-PAGE, PICTURE = ROOT / "docs" / "policies.md", ROOT / "docs" / "figures" / "policies.svg"
+PAGE, PICTURE = ROOT / "socsched_literature" / "README.md", ROOT / "socsched_literature" / "policies.svg"
 START, END = "<!-- policy-study -->", "<!-- /policy-study -->"
 LOADS = (1.0, 1.75, 2.5)
 

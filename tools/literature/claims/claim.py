@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One row of the results section of docs/policies.md.
+    """One row of the results section of socsched_literature/README.md.
 
     `system` and `paper` ("PREMA", "Choi & Rhu, HPCA 2020"); `statement`: what the paper says holds; `workload`: how it
     was built here after the paper, in one sentence; `theirs` and `ours`: the figures, with units.  `holds`: whether the

@@ -1,0 +1,33 @@
+"""The page of claims of published systems: whole, in order, with a reason wherever one does not hold."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tools.literature import policies as literature
+from tools.literature.claims.claim import Claim
+
+PAGE = Path(__file__).parents[2] / "socsched_literature" / "README.md"
+
+
+def test_results_on_the_page_are_whole() -> None:
+    """Every system of tools/literature/claims is there, in the tool's order; rewriting keeps what is not named."""
+    text = PAGE.read_text()
+    shown = re.findall(r"<!-- system (\w+) -->", text)
+    assert {"prema", "reef", "xsched", "irina"} <= set(shown) and shown == sorted(shown)
+    known = literature.systems()
+    assert set(shown) <= set(known)
+    assert literature.rewritten(text, {}, known) == text
+    changed = literature.rewritten(text, {"prema": "**PREMA** rewritten\n\n"}, known)
+    assert changed.count("<!-- system reef -->") == 1 and "rewritten" in changed
+    assert "<!-- system irina -->" not in literature.rewritten(text, {}, ["prema"])
+
+
+def test_a_claim_that_fails_says_why() -> None:
+    with pytest.raises(ValueError, match="no reason is given"):
+        Claim("A", "B", "c", "d", "e", "f", False)
+    with pytest.raises(ValueError, match="one line"):
+        Claim("A", "B", "c | d", "d", "e", "f", True)

@@ -39,7 +39,6 @@ ALLOWED = {
     "socsched/reporting/pictures.py": "pictures drawn just before",
     "socsched/descriptor/skeleton.py": "files of the package",
     "socsched/sim/build.py": "sources of the package",
-    "socsched/sim/merge.py": "sources of the package",
     "socsched/executor/application.py": "the program built just before",
     "socsched/executor/frames.py": "writes",
     "socsched/executor/references.py": "writes",

@@ -37,7 +37,7 @@ _VALUES: dict[Term, Value] = {
     Term.COST: lambda job, task: _cost(task),
     Term.BEST_EFFORT: lambda job, task: int(task.criticality == "soft"),
 }
-"""The terms that do not change while a job waits, as the kernel computes them (`sim.kernel.orders`)."""
+"""The terms that do not change while a job waits, as the kernel computes them (`sim.kernel.kernel`)."""
 
 
 def declared_terms(name: str) -> Terms:

@@ -133,7 +133,7 @@ class Overrun:
     def jobs(self, seed: int) -> Iterator[bool]:
         """Yield for every job of the stage, in the order they are begun, whether it overruns.
 
-        The simulation kernel takes the same numbers (`sim.kernel.jobs`).
+        The simulation kernel takes the same numbers (`sim.kernel.kernel`).
         """
         rng, chance = Random(self.stream(seed)), self.chance
         while True:

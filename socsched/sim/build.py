@@ -1,8 +1,8 @@
 """The simulation kernel, compiled once per machine and cached; interpreted where compilation is not possible.
 
-The kernel is Python that Cython understands (`sim.kernel`).  Its modules are merged into one (`sim.merge`), translated
-and compiled once; a file that differs from what was built, or that other users could have changed, is never loaded
-(function `library` of `compiler.store`).
+The kernel is Python that Cython understands (`sim.kernel`), translated and compiled once as one C file, so that the
+compiler sees every call: between extension modules each would go through a table.  A file that differs from what was
+built, or that other users could have changed, is never loaded (function `library` of `compiler.store`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from socsched.progress import notice
-from socsched.sim.merge import merge_layers
 
 MODULE, KIND = "socsched_kernel", "kernel"
-MODULES = (
-    "codes", "arithmetic", "columns", "events", "contention", "records", "totals", "tables", "job_pool", "state",
-    "accounting", "reservations", "fair_share", "progress", "orders", "slots", "jobs", "queues", "corunning",
-    "dispatching", "slack_stealing", "controllers", "kernel",
-)  # fmt: skip
 # -O2 and -O3 give no faster kernel and take more than twice as long to compile.
 _FLAGS = (
     "-O1", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off", "-fno-plt", "-finline-limit=200", "-fvisibility=hidden",
@@ -125,7 +119,16 @@ class _Variant(NamedTuple):
     @property
     def flags(self) -> tuple[str, ...]:
         """Return the flags for the C compiler."""
-        return (*(_CHECKED if self.checked else _FLAGS), f"-DSOCSCHED_WORDS={self.words}")
+        return (*(_CHECKED if self.checked else _FLAGS), f"-DSOCSCHED_WORDS={self.words}", *_numbers())
+
+
+@cache
+def _numbers() -> tuple[str, ...]:
+    """Return the named numbers of the kernel as macros: compiled, a name read from memory would be no constant."""
+    from socsched.sim.kernel import values
+
+    named = {name: value for name, value in vars(values).items() if name.isupper() and name != "WORDS"}
+    return tuple(f"-DSOCSCHED_{name}={value}LL" for name, value in named.items())
 
 
 _expected: dict[_Variant, int] = {}
@@ -163,7 +166,7 @@ def _digest(variant: _Variant) -> str:
     seen = hashlib.sha256(
         f"{cython}{sys.implementation.cache_tag}{sysconfig.get_platform()}{variant.flags}{_DIRECTIVES}".encode()
     )
-    for path in (*sorted(_sources().glob("*.p[yx]*")), Path(__file__).with_name("merge.py")):
+    for path in sorted(_sources().glob("*.p[yx]*")):
         seen.update(path.name.encode() + path.read_bytes())
     return seen.hexdigest()[:24]
 
@@ -200,8 +203,11 @@ def _build(folder: Path, variant: _Variant) -> None:
         raise _Impossible("there is no C compiler")
     if not (headers / "Python.h").exists():
         raise _Impossible(f"Python's headers are not installed ({headers / 'Python.h'})")
-    for text, suffix in zip(merge_layers(_sources(), MODULES), (".py", ".pxd"), strict=True):
-        (folder / variant.module).with_suffix(suffix).write_text(text, encoding="utf-8")
+    texts = [(_sources() / f"{name}.py").read_text(encoding="utf-8") for name in ("stores", "kernel")]
+    whole = "".join(text.replace("from __future__ import annotations\n", "") for text in texts)
+    (folder / f"{variant.module}.py").write_text(whole, encoding="utf-8")
+    declared = (_sources() / "kernel.pxd").read_text(encoding="utf-8")
+    (folder / f"{variant.module}.pxd").write_text(declared, encoding="utf-8")
     print("compiling the simulation kernel (once)", file=sys.stderr)
     command = [sys.executable, "-m", "cython", "-3", f"{variant.module}.py"]
     for key, value in _DIRECTIVES.items():

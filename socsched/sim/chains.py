@@ -16,7 +16,7 @@ NO_LIMIT = 1 << 62
 
 
 def make_chain_tables(plan: Plan, sources: Sequence[str]) -> dict[str, array[int]]:
-    """Return the tables `kernel.totals.Chains` reads; the columns are documented there."""
+    """Return the tables `kernel.stores.Chains` reads; the columns are documented there."""
     names = [task.name for task in plan.tasks]
     number = {name: index for index, name in enumerate(names)}
     reads = {task.name: set(task.reads) for task in plan.tasks}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _PAGE, _PAGES = 1024, 44
-"""Bins per page of a histogram, and the most pages it may have (`kernel.totals`)."""
+"""Bins per page of a histogram, and the most pages it may have (`kernel.stores`)."""
 
 
 class KernelResult:

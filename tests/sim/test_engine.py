@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from builders import MS, engine, plan, sensor, task
@@ -12,6 +14,7 @@ from socsched.errors import UsageError
 from socsched.faults.model import Dropout, Faults, Overrun, Slowdown
 from socsched.planning.plan import Plan
 from socsched.sim.engine import simulate
+from socsched.sim.kernel import values
 from socsched.sim.policies import get_policy
 from socsched.trace.metrics import result
 from socsched.trace.trace import Trace
@@ -215,3 +218,12 @@ def test_policies_by_name() -> None:
 def test_a_plan_that_makes_no_sense_is_refused(changes: dict[str, object], problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
         simulate(plan([task("t", 1, **changes)]), 100)
+
+
+def test_the_compiled_kernel_is_told_every_named_number_and_function() -> None:
+    """What the interpreted kernel takes from values.py is C in the compiled one: declared in kernel.pxd, each once."""
+    declared = Path(values.__file__).with_name("kernel.pxd").read_text()
+    numbers = [name for name in vars(values) if name.isupper()]
+    assert sorted(re.findall(r'(\w+) "SOCSCHED_\1"', declared)) == sorted(numbers)
+    functions = [name for name, value in vars(values).items() if callable(value) and name.islower()]
+    assert functions and all(re.search(rf'\b{name} "(?i:SOCSCHED_)\w+" \(', declared) for name in functions)

@@ -7,7 +7,7 @@ upper bound that is exact at every such deadline (Albers & Slomka, ECRTS 2004), 
 the next frames need to be checked.  Times are worst cases; frames arrive as early as possible.  The guarantee holds for
 slots that jobs always take all together, and for given arrivals of data: other units have no slack here.
 
-The compiled kernel performs the same computation (`kernel.slack_stealing`) for declared controllers.
+The compiled kernel performs the same computation (`sim.kernel`) for declared controllers.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ MIB = 2**20
         ("2 million instructions", "models.torch_file.MOST_INSTRUCTIONS", 2_000_000),
         ("| 2 GiB, 20,000 nodes;", "models.onnx_file.MOST_BYTES", 2**31),
         ("| 2 GiB, 20,000 nodes;", "models.onnx_file.MOST_NODES", 20_000),
-        ("folded for 12,000 nodes", "models.onnx_fold.MOST_FOLDED", 12_000),
+        ("folded for 12,000 nodes", "models.onnx_graph.MOST_FOLDED", 12_000),
         ("| 256 MiB, finite numbers; 1 GiB of pixels |", "models.pointpillars.scan.MOST_BYTES", 256 * MIB),
         ("| 256 MiB of text and JSON", "interchange.recording.MOST_BYTES", 256 * MIB),
         ("5 million messages", "runtime.mcap_file.MOST_MESSAGES", 5_000_000),

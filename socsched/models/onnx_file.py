@@ -1,22 +1,28 @@
-"""ONNX files as protocol buffers: bounded, with weights in files next to the model.
+"""ONNX files as protocol buffers: bounded, with weights in files next to the model, and without functions of their own.
 
 External data (`.onnx.data`, as current exporters write) is looked up in the model's folder, whatever the working
 directory.  A location that is absolute, has `..` in it, or leads out of the folder through a link is refused.
+
+Shapes are all that planning needs, and weights are most of a file: `skim` reads the encoding as a stream and skips the
+payload of every large float initialiser, so memory does not grow with the weights.  Files may be compressed
+(`.onnx.xz`): weights of zeros then take no space either.
+
+Functions are expanded by onnx's own inliner, after their expansion is known to stay small: functions that call each
+other grow exponentially with their number.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from socsched.bounded import SLACK, read_bytes
+from socsched.bounded import SLACK, allowance, open_file, read_bytes
 from socsched.errors import InputError
-from socsched.models.onnx_inline import expanded_nodes, inlined
-from socsched.models.onnx_skim import PACKED, skim
 
 Array = np.ndarray[Any, Any]
 MOST_BYTES = 2**31
@@ -31,7 +37,7 @@ _SCALARS = {"Clip": (1, 2), "Pad": (2,), "Range": (0, 1, 2)}
 class OnnxFile:
     """A model and the arrays of its initialisers by name; InputError for an unusable file.
 
-    Without `values`, large weights are not read (`onnx_skim`): their arrays have shape and type only.
+    Without `values`, large weights are not read (`skim`): their arrays have shape and type only.
     """
 
     def __init__(self, path: Path, values: bool = True) -> None:
@@ -201,3 +207,309 @@ def _put_padding(graph: Any) -> None:
 def first_line(error: Exception) -> str:
     """Return an error's message as one line."""
     return re.sub(r"\s+", " ", str(error)).strip()[:200] or type(error).__name__
+
+
+PACKED = ".xz"
+_LARGE = 16384
+"""Bytes from which on a payload is skipped; shapes depend on smaller tensors only."""
+_CHUNK = 2**20
+_MOST_FIELDS = 500_000
+"""Fields looked into, several times those of the largest model that is read."""
+_MOST_MEMORY = 2**28
+"""Bytes that decompression may use for its dictionary."""
+_GRAPH, _INITIALISER = 7, 5
+_DIMS, _DATA_TYPE, _FLOATS, _RAW, _DOUBLES = 1, 2, 4, 9, 10
+_FLOAT_SIZES = {1: 4, 10: 2, 11: 8, 16: 2}
+"""Bytes of an element by the data type of a tensor: float, float16, double, bfloat16."""
+
+
+class _Source(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class _Stream:
+    """Bytes of a source in order: taken, which counts against `room`, or skipped; ValueError past the end or `most`."""
+
+    def __init__(self, source: _Source, room: int, most: int) -> None:
+        self.source, self.room, self.most = source, room, most
+        self.position = self.fields = 0
+        self._ahead = b""
+
+    def take(self, size: int) -> bytes:
+        self.room -= size
+        if self.room < 0:
+            raise ValueError("far larger than its file, weights aside")
+        return b"".join(self._chunks(size))
+
+    def skip(self, size: int) -> None:
+        for _ in self._chunks(size):
+            pass
+
+    def _chunks(self, size: int) -> Iterator[bytes]:
+        self.position += size
+        if self.position > self.most:
+            raise ValueError(f"larger than the {self.most // 2**20} MiB an ONNX file may have")
+        while size:
+            chunk = self.source.read(min(size, _CHUNK))
+            if not chunk:
+                raise ValueError("it breaks off")
+            size -= len(chunk)
+            yield chunk
+
+    def ended(self) -> bool:
+        """Return whether the source is at its end; if not, its next byte is kept for the next field."""
+        self._ahead = self.source.read(1)
+        return not self._ahead
+
+    def key(self) -> tuple[int, int, bytes]:
+        """Return number and wire type of the field whose first byte `ended` has read, and its encoded key."""
+        self.position += 1
+        return self.field(self._ahead)
+
+    def varint(self, first: bytes = b"") -> tuple[int, bytes]:
+        """Return a variable-length number and its encoding."""
+        raw = first or self.take(1)
+        while raw[-1] & 0x80:
+            if len(raw) == 10:
+                raise ValueError("a number in it is too long")
+            raw += self.take(1)
+        return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(raw)), raw
+
+    def field(self, first: bytes = b"") -> tuple[int, int, bytes]:
+        """Return number, wire type and encoded key of the next field."""
+        self.fields += 1
+        if self.fields > _MOST_FIELDS:
+            raise ValueError(f"more than {_MOST_FIELDS} fields")
+        number, raw = self.varint(first)
+        return number >> 3, number & 7, raw
+
+    def value(self, wire: int) -> bytes:
+        """Return the encoded value of a field of a wire type."""
+        if wire == 0:
+            return self.varint()[1]
+        if wire in (1, 5):
+            return self.take(8 if wire == 1 else 4)
+        if wire != 2:
+            raise ValueError(f"a field in it has the unknown wire type {wire}")
+        size, raw = self.varint()
+        return raw + self.take(size)
+
+
+def skim(path: Path, most: int) -> tuple[bytes, dict[int, int], int]:
+    """Return a model's encoding without large weights, the bytes left out by index of initialiser, and the whole size.
+
+    What is kept of a compressed file is bounded by its size on disk.  Raises OSError, and ValueError for a file that is
+    damaged or expands to more than `most` bytes.
+    """
+    size = path.stat().st_size
+    with _opened(path) as source:
+        room = allowance(size) if path.suffix == PACKED else most
+        stream = _Stream(source, room, most)
+        parts = bytearray()
+        left_out: dict[int, int] = {}
+        count = 0
+        while not stream.ended():
+            number, wire, key = stream.key()
+            if (number, wire) != (_GRAPH, 2):
+                parts += key + stream.value(wire)
+                continue
+            graph = bytearray()
+            length, _ = stream.varint()
+            end = stream.position + length
+            while stream.position < end:
+                number, wire, raw = stream.field()
+                if (number, wire) != (_INITIALISER, 2):
+                    graph += raw + stream.value(wire)
+                    continue
+                tensor, skipped = _tensor(stream)
+                graph += raw + _encoded(len(tensor)) + tensor
+                if skipped:
+                    left_out[count] = skipped
+                count += 1
+            if stream.position != end:
+                raise ValueError("a message in it ends inside a field")
+            parts += key + _encoded(len(graph)) + graph
+        return bytes(parts), left_out, stream.position
+
+
+def _tensor(stream: _Stream) -> tuple[bytes, int]:
+    """Return the encoding of the tensor that follows without a large float payload, and the bytes left out."""
+    length, _ = stream.varint()
+    if length < _LARGE:
+        return stream.take(length), 0
+    end, kept, skipped, count, kind = stream.position + length, bytearray(), 0, 1, 0
+    while stream.position < end:
+        number, wire, key = stream.field()
+        if wire == 2 and number in (_FLOATS, _RAW, _DOUBLES) and not skipped and kind in _FLOAT_SIZES:
+            size, raw = stream.varint()
+            if size >= _LARGE and size == count * _FLOAT_SIZES[kind]:
+                stream.skip(size)
+                skipped = size
+                continue
+            kept += key + raw + stream.take(size)
+            continue
+        value = stream.value(wire)
+        kept += key + value
+        if number == _DIMS:
+            for side in _numbers(value, wire):
+                count *= side
+        elif number == _DATA_TYPE and wire == 0:
+            kind = _numbers(value, wire)[0]
+    if stream.position != end:
+        raise ValueError("a tensor in it ends inside a field")
+    return bytes(kept), skipped
+
+
+def _numbers(value: bytes, wire: int) -> list[int]:
+    """Return the numbers of a field of variable-length numbers, one or packed."""
+    found, number, place = [], 0, 0
+    raw = value
+    if wire == 2:  # the length comes first
+        start = next((index for index, byte in enumerate(raw) if byte < 0x80), len(raw) - 1) + 1
+        raw = raw[start:]
+    for byte in raw:
+        number |= (byte & 0x7F) << place
+        place += 7
+        if byte < 0x80:
+            found.append(number)
+            number = place = 0
+    return found
+
+
+def _encoded(number: int) -> bytes:
+    raw = bytearray()
+    while number > 0x7F:
+        raw.append(number & 0x7F | 0x80)
+        number >>= 7
+    raw.append(number)
+    return bytes(raw)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_Source]:
+    with open_file(path, "ONNX file", "check the path") as file:
+        yield _Xz(file) if path.suffix == PACKED else file
+
+
+class _Xz:
+    """The content of an .xz file as a source; ValueError if it is damaged."""
+
+    def __init__(self, file: Any) -> None:
+        import lzma
+
+        self.file, self.error = file, lzma.LZMAError
+        self.stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, _MOST_MEMORY)
+        self.ready, self.at = b"", 0
+
+    def read(self, size: int, /) -> bytes:
+        if self.at == len(self.ready):
+            self.ready, self.at = self._more(), 0
+        chunk = self.ready[self.at : self.at + size]
+        self.at += len(chunk)
+        return chunk
+
+    def _more(self) -> bytes:
+        while not self.stream.eof:
+            raw = self.file.read(_CHUNK) if self.stream.needs_input else b""
+            if self.stream.needs_input and not raw:
+                raise ValueError("damaged xz: it breaks off")
+            try:
+                found = self.stream.decompress(raw, _CHUNK)
+            except self.error as error:
+                raise ValueError(f"damaged xz: {error}") from None
+            if found:
+                return found
+        return b""
+
+
+Key = tuple[str, str, str]
+
+
+def expanded_nodes(model: Any, most: int) -> int:
+    """Return the nodes of a model with its functions written out, `most` + 1 if there are more.
+
+    Raises ValueError for functions that call themselves.
+    """
+    functions: dict[Key, Any] = {_key(item.domain, item.name, item): item for item in model.functions}
+    counts: dict[Key, int] = {}
+    active: list[Key] = []
+
+    def count(nodes: Iterable[Any]) -> int:
+        total = 0
+        for node in nodes:
+            total += 1 + sum(count(graph.node) for graph in subgraphs(node))
+            key = _key(node.domain, node.op_type, node)
+            if key in functions:
+                total += of(key)
+            if total > most:
+                return most + 1
+        return total
+
+    def of(key: Key) -> int:
+        if key in active:
+            raise ValueError(f"function {key[1]!r} calls itself")
+        if key not in counts:
+            active.append(key)
+            counts[key] = count(functions[key].node)
+            active.pop()
+        return counts[key]
+
+    return count(model.graph.node)
+
+
+def inlined(model: Any) -> Any:
+    """Return a model without local functions: each is written out in place of the nodes that call it."""
+    from onnx import inliner
+
+    return inliner.inline_local_functions(model) if model.functions else model
+
+
+def subgraphs(node: Any) -> list[Any]:
+    """Return the graphs that a node holds as attributes: the branches of an If, the body of a Loop."""
+    found = [item.g for item in node.attribute if item.type == item.GRAPH]
+    return found + [graph for item in node.attribute if item.type == item.GRAPHS for graph in item.graphs]
+
+
+def branch(node: Any, taken: bool, prefix: str) -> tuple[list[Any], list[Any]]:
+    """Return the nodes and initialisers of a branch of an If, with its results under the names of the If's outputs.
+
+    Names that the branch defines get a prefix, since the other nodes of the file may use them too.
+    """
+    wanted = "then_branch" if taken else "else_branch"
+    graph = next(item.g for item in node.attribute if item.name == wanted)
+    own = [*(item.name for item in graph.initializer), *(name for one in graph.node for name in one.output if name)]
+    names = {name: prefix + name for name in own}
+    results = [item.name for item in graph.output]
+    if len(results) != len(node.output):
+        raise ValueError(f"a branch of {len(results)} results for {len(node.output)} outputs")
+    nodes, tensors = [], []
+    for tensor in graph.initializer:
+        tensors.append(type(tensor).FromString(tensor.SerializeToString()))
+        tensors[-1].name = names[tensor.name]
+    for one in graph.node:
+        nodes.append(type(one).FromString(one.SerializeToString()))
+        _rename(nodes[-1], names)
+        nodes[-1].name = f"{node.name or 'If'}/{one.name or one.op_type}"
+    for result, output in zip(results, node.output, strict=True):
+        if output:
+            nodes.append(type(node)(op_type="Identity", input=[names.get(result, result)], output=[output]))
+    return nodes, tensors
+
+
+def _rename(node: Any, names: Mapping[str, str]) -> None:
+    """Replace the names of values in a node and in the graphs that it holds, but for those defined in there."""
+    for index, name in enumerate(node.input):
+        node.input[index] = names.get(name, name)
+    for index, name in enumerate(node.output):
+        node.output[index] = names.get(name, name)
+    for graph in subgraphs(node):
+        own = {item.name for item in (*graph.input, *graph.initializer)} | {n for one in graph.node for n in one.output}
+        outside = {name: new for name, new in names.items() if name not in own}
+        for one in graph.node:
+            _rename(one, outside)
+        for item in graph.output:
+            item.name = outside.get(item.name, item.name)
+
+
+def _key(domain: str, name: str, item: Any) -> Key:
+    return ("" if domain == "ai.onnx" else domain, name, getattr(item, "overload", ""))

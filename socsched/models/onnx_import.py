@@ -22,7 +22,7 @@ from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model, Port, Quantisation
 from socsched.models.onnx_graph import OnnxGraph, read
-from socsched.models.onnx_layers import translate
+from socsched.models.onnx_operators import translate
 from socsched.models.weights import Weights
 
 _PARAMS = ("file", "inputs", "outputs", "shapes", "sha256")

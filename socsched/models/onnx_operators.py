@@ -1,49 +1,257 @@
-"""Translation of every ONNX operator: one small function per operator, which emits layers into a translation.
+"""ONNX graphs as networks: operators become layers one by one, batch norm is folded into the convolution before it.
 
-Operators that move, choose or reduce values are in `onnx_shape_operators`.
+One small function per operator emits its layers into a `Translation`; the remedies for operators that have none are at
+the end.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from socsched.models.onnx_composed import (
-    depth_to_space,
-    einsum,
-    lp_normalization,
-    lrn,
-    mish,
-    over_rows,
-    prelu,
-    reduce_l2,
-    space_to_depth,
-    swish,
-)
-from socsched.models.onnx_graph import Node
-from socsched.models.onnx_repeats import concat, gather_elements, repeat
-from socsched.models.onnx_shape_operators import (
-    Handler,
-    argmax,
-    gather,
-    grid_sample,
-    pad,
-    reduce,
-    reshape,
-    resize,
-    same,
-    scalar,
-    scatter_nd,
-    slice_,
-    split,
-    topk,
-    transpose,
-)
+from socsched.errors import InputError
+from socsched.graph.network import Layer, Network
+from socsched.models.model import Quantisation
+from socsched.models.onnx_graph import Array, Node, OnnxGraph
+
+Handler = Callable[["Translation", Node], Any]
+HANDLERS: dict[str, Handler] = {}
+"""Translation of each ONNX operator."""
+
+
+def _translates(*operators: str) -> Callable[[Handler], Handler]:
+    """Register the translation of operators."""
+
+    def register(handler: Handler) -> Handler:
+        HANDLERS.update(dict.fromkeys(operators, handler))
+        return handler
+
+    return register
+
+
+def translate(graph: OnnxGraph, values: bool = True) -> tuple[Network, dict[str, Array], Quantisation | None]:
+    """Return the network of a graph, its weights by parameter name, and the scales that the file states, if any.
+
+    InputError for an unsupported operator.
+
+    Without `values`, weights have their shape only, and take no memory.
+    """
+    translation = Translation(graph, values)
+    network, weights = translation.run()
+    return network, weights, translation.quantisation()
+
+
+def operator_name(op: str) -> str:
+    """Return the name under which operator rules list an ONNX operator of their own, such as hard_swish."""
+    words = re.sub(r"Normalization$", "Norm", op)
+    return {"PRelu": "prelu", "LRN": "lrn", "TopK": "topk"}.get(op) or re.sub(
+        r"(?<=[a-z0-9])(?=[A-Z])", "_", words
+    ).lower()
+
+
+class Translation:
+    """Translation state: layers and weights so far, and the value of every ONNX name."""
+
+    def __init__(self, graph: OnnxGraph, values: bool = True) -> None:
+        self.graph = graph
+        self.hollow = not values
+        self.layers: list[Layer] = []
+        self.weights: dict[str, Array] = {}
+        self.values: dict[str, str] = {}
+        self.names: set[str] = set()
+        self.scales: dict[str, tuple[float, bool]] = {}
+        """ONNX value -> its step and whether it is signed, as a QuantizeLinear states it."""
+        self.steps: dict[str, tuple[float, ...]] = {}
+        """Weight -> the steps of its output channels, where the file stores integers."""
+        self.repeated: dict[str, str] = {}
+        """ONNX value of repeated places -> the value that it repeats."""
+        self.node: Node | None = None
+
+    def run(self) -> tuple[Network, dict[str, Array]]:
+        inputs = {f"input{i}": self.graph.tensor(name) for i, name in enumerate(self.graph.inputs)}
+        self.values = dict(zip(self.graph.inputs, inputs, strict=True))
+        self.require_known()
+        for node in self.graph.nodes:
+            self.node = node
+            try:
+                HANDLERS[node.op](self, node)
+            except InputError:
+                raise
+            except (ArithmeticError, AssertionError, IndexError, KeyError, TypeError, ValueError) as error:
+                detail = f": {error}" if str(error) else ""
+                raise self.refused(f"a form of {node.op} that is not understood{detail}") from error
+        self.fold_batch_norm()
+        missing = [name for name in self.graph.outputs if name not in self.values]
+        if missing:
+            raise self.graph.error(f"output {missing[0]!r} is a constant")
+        outputs = tuple(self.values[name] for name in self.graph.outputs)
+        if len(set(outputs)) < len(outputs) or any(name in inputs for name in outputs):
+            raise self.graph.error("an output is an input, or the same value as another output")
+        params = {name: tuple(array.shape) for name, array in self.weights.items()}
+        name = f"onnx.{self.graph.path.stem}"
+        return Network(name, inputs, tuple(self.layers), outputs, params), self.weights
+
+    def require_known(self) -> None:
+        """Refuse all unknown operators in one error, each with the first node that uses it."""
+        first: dict[tuple[str, str], Node] = {}
+        for node in self.graph.nodes:
+            if node.domain or node.op not in HANDLERS:
+                first.setdefault((node.domain, node.op), node)
+        if not first:
+            return
+        node, *others = first.values()
+        more = f"; nor are {', '.join(f'{other.op} ({other.name})' for other in others)}" if others else ""
+        if node.domain:
+            hint = f"export with ONNX's own operators in place of those of {node.domain}"
+        else:
+            hint = "; ".join(dict.fromkeys(HELP[one.op] for one in first.values() if one.op in HELP))
+            hint = hint or f"known are {', '.join(sorted(HANDLERS))}"
+        raise self.graph.refused(node, f"operator {node.op} is not known{more}", hint)
+
+    # Interface for handlers.
+
+    def refused(self, problem: str, hint: str = "") -> InputError:
+        assert self.node is not None
+        return self.graph.refused(self.node, problem, hint)
+
+    def source(self, name: str) -> str:
+        """Return the layer or input behind an ONNX value."""
+        if name in self.values:
+            return self.values[name]
+        if name in self.graph.constants:
+            raise self.refused(
+                f"{name!r} is a constant where a computed value was expected", "fold constants (onnxsim) on export"
+            )
+        if name in self.repeated:
+            hint = "leave it out: operators broadcast by themselves"
+            raise self.refused(f"repeating computed values is not known: {name!r}", hint)
+        raise self.refused(f"{name!r} is not defined before")
+
+    def constant(self, node: Node, index: int, what: str) -> Array | None:
+        """Return an optional constant input; InputError when it is computed at run time."""
+        if index >= len(node.inputs) or not node.inputs[index]:
+            return None
+        found = self.graph.constants.get(node.inputs[index])
+        if found is None:
+            raise self.refused(
+                f"{what} must be a constant, {node.inputs[index]!r} is computed", "export weights as initialisers"
+            )
+        return found
+
+    def param(self, array: Array) -> str:
+        name = f"w{len(self.weights)}"
+        self.weights[name] = (
+            np.broadcast_to(np.float32(0), array.shape) if self.hollow else np.asarray(array, np.float32)
+        )
+        return name
+
+    def emit(self, node: Node, op: str, inputs: list[str], output: int = 0, **attrs: Any) -> str:
+        weights = attrs.pop("weights", {})
+        name = self.named(node, op)
+        self.layers.append(Layer(name, op, tuple(inputs), weights, attrs, operator_name(node.op)))
+        self.values[node.outputs[output]] = name
+        return name
+
+    def with_constant(self, node: Node, op: str, source: str, value: Any, **attrs: Any) -> str:
+        """Emit a binary operator of a layer and a constant."""
+        return self.emit(node, op, [source], weights={"constant": self.param(np.asarray(value, np.float32))}, **attrs)
+
+    def named(self, node: Node, op: str) -> str:
+        """Return a layer name: the node's, in letters, digits, _ and . (scopes), with a number if already taken.
+
+        Compilers and scales refer to layers with _ for dots, so names are unique in that form too.
+        """
+        plain = re.sub(r"[^A-Za-z0-9_.]+", "_", node.name.strip("/").replace("/", ".")).strip("._")[:60]
+        if not plain or not plain[0].isalpha() or plain == "main" or re.fullmatch(r"(input|w)\d+", plain):
+            plain = f"n{len(self.layers)}_{op}" if not plain else f"n_{plain}"
+        name, number = plain, 1
+        while name.replace(".", "_") in self.names:
+            number += 1
+            name = f"{plain}_{number}"
+        self.names.add(name.replace(".", "_"))
+        return name
+
+    def rank(self, name: str) -> int:
+        return len(self.graph.tensor(name).shape)
+
+    def axis(self, node: Node, default: int) -> int:
+        axis, rank = int(node.attrs.get("axis", default)), self.rank(node.inputs[0])
+        if not -rank <= axis <= rank:
+            raise self.refused(f"there is no axis {axis} among {rank}", "check the file with onnx.checker")
+        return axis + rank if axis < 0 else axis
+
+    def quantisation(self) -> Quantisation | None:
+        """Return the scales that the file states, by layer and weight; None for a network in floats."""
+        if not self.scales:
+            return None
+        found: dict[str, tuple[float, bool]] = {}
+        for name, scale in self.scales.items():
+            layer = self.values[name]
+            if found.setdefault(layer, scale) != scale:
+                raise self.graph.error(
+                    f"{name}: quantised with a step of {scale[0]:g} and elsewhere of {found[layer][0]:g}",
+                    "give every value one scale",
+                )
+        return Quantisation(found, {name: steps for name, steps in self.steps.items() if name in self.weights})
+
+    # Batch norm.
+
+    def fold_batch_norm(self) -> None:
+        """Fold every scale-and-shift that follows a convolution used nowhere else into the convolution's weights."""
+        uses: dict[str, int] = {}
+        for layer in self.layers:
+            for name in layer.inputs:
+                uses[name] = uses.get(name, 0) + 1
+        by_name = {layer.name: layer for layer in self.layers}
+        kept: list[Layer] = []
+        outputs = {self.values.get(name) for name in self.graph.outputs}
+        renamed: dict[str, str] = {}
+        for layer in self.layers:
+            inputs = tuple(renamed.get(name, name) for name in layer.inputs)
+            before = by_name.get(layer.inputs[0]) if layer.inputs else None
+            folds = (
+                layer.op == "batch_norm"
+                and before is not None
+                and before.op in ("conv2d", "conv2d_transpose")
+                and uses[before.name] == 1
+                and before.name not in outputs
+            )
+            if folds and before is not None:
+                self.scale(before, layer)
+                renamed[layer.name] = renamed.get(before.name, before.name)
+                continue
+            kept.append(replace(layer, inputs=inputs))
+        self.layers = kept
+        used = {name for layer in kept for name in layer.weights.values()}
+        self.weights = {name: array for name, array in self.weights.items() if name in used}
+        self.values = {name: renamed.get(layer, layer) for name, layer in self.values.items()}
+
+    def scale(self, conv: Layer, norm: Layer) -> None:
+        scale, shift = (self.weights[norm.weights[role]].reshape(-1) for role in ("scale", "shift"))
+        weight = self.weights[conv.weights["weight"]]
+        if self.hollow:
+            return
+        groups = int(conv.attrs.get("groups", 1))
+        if conv.op == "conv2d":
+            weight = weight * scale[:, None, None, None]
+        else:  # [in, out / groups, h, w]: every group has its own slice of the output channels
+            per = scale.reshape(groups, 1, -1, 1, 1)
+            weight = (weight.reshape(groups, -1, *weight.shape[1:]) * per).reshape(weight.shape)
+        self.weights[conv.weights["weight"]] = weight.astype(np.float32)
+        if conv.weights["weight"] in self.steps:
+            stated = np.asarray(self.steps[conv.weights["weight"]]) * np.abs(scale)
+            self.steps[conv.weights["weight"]] = tuple(float(step) for step in stated)
+        bias = self.weights[conv.weights["bias"]]
+        self.weights[conv.weights["bias"]] = (bias * scale + shift).astype(np.float32)
+
 
 if TYPE_CHECKING:
-    from socsched.models.onnx_layers import Translation
+    from socsched.models.onnx_operators import Translation
 
 
 def _pads(t: Translation, node: Node, kernel: list[int], stride: list[int], dilation: list[int]) -> Any:
@@ -69,14 +277,14 @@ def _pads(t: Translation, node: Node, kernel: list[int], stride: list[int], dila
 
 
 def _pair(values: Any, default: int = 1) -> list[int]:
-    found = [int(v) for v in values] if values else [default, default]
-    return found
+    return [int(v) for v in values] if values else [default, default]
 
 
 def _one(values: list[int]) -> Any:
     return values[0] if values[0] == values[1] else tuple(values)
 
 
+@_translates("Conv", "ConvTranspose")
 def _conv(t: Translation, node: Node) -> None:
     weight = t.constant(node, 1, "the weight")
     bias = t.constant(node, 2, "the bias")
@@ -130,6 +338,7 @@ def _stated_steps(t: Translation, node: Node, weight: str, axis: int, channels: 
     t.steps[weight] = stored.steps * channels if stored.axis < 0 else stored.steps
 
 
+@_translates("QuantizeLinear", "DequantizeLinear")
 def _quantise(t: Translation, node: Node) -> None:
     """Note the scale of a value; its integers stand for the value itself."""
     step, zero = t.constant(node, 1, "the scale"), t.constant(node, 2, "the zero point")
@@ -151,13 +360,14 @@ def _quantise(t: Translation, node: Node) -> None:
     if node.op == "DequantizeLinear" and node.inputs[0] in t.graph.inputs:
         raise t.refused("an input that is already quantised is not read", "begin with QuantizeLinear")
     scale = (scalar(step.reshape(-1)), int(point[0]) - least == 128)
-    same(t, node)
+    _same(t, node)
     name = node.inputs[0] if node.op == "QuantizeLinear" else node.outputs[0]
     t.scales.setdefault(node.outputs[0], scale)
     if t.scales.setdefault(name, scale) != scale:
         raise t.refused(f"{name!r} has two scales", "give every value one scale")
 
 
+@_translates("Gemm")
 def _gemm(t: Translation, node: Node) -> None:
     if node.attrs.get("transA", 0) or float(node.attrs.get("alpha", 1.0)) != 1.0:
         raise t.refused("Gemm with transA or alpha is not known", "fold alpha into the weight; transpose A before")
@@ -173,6 +383,7 @@ def _gemm(t: Translation, node: Node) -> None:
     t.emit(node, "dense", [t.source(node.inputs[0])], weights=params)
 
 
+@_translates("MatMul")
 def _matmul(t: Translation, node: Node) -> None:
     weight = t.graph.constants.get(node.inputs[1])
     if weight is not None and weight.ndim == 2:
@@ -181,6 +392,7 @@ def _matmul(t: Translation, node: Node) -> None:
         t.emit(node, "matmul", [t.source(name) for name in node.inputs])
 
 
+@_translates("BatchNormalization")
 def _batch_norm(t: Translation, node: Node) -> None:
     scale, shift, mean, variance = (t.constant(node, i, "a batch norm's statistics") for i in range(1, 5))
     assert scale is not None and shift is not None and mean is not None and variance is not None
@@ -190,6 +402,7 @@ def _batch_norm(t: Translation, node: Node) -> None:
     t.emit(node, "batch_norm", [t.source(node.inputs[0])], weights=params)
 
 
+@_translates("LayerNormalization")
 def _layer_norm(t: Translation, node: Node) -> None:
     axis = t.axis(node, -1)
     scale, shift = t.constant(node, 1, "the scale"), t.constant(node, 2, "the bias")
@@ -202,6 +415,7 @@ def _layer_norm(t: Translation, node: Node) -> None:
     t.emit(node, "layer_norm", [t.source(node.inputs[0])], weights=params, axis=axis, epsilon=epsilon)
 
 
+@_translates("GroupNormalization", "InstanceNormalization")
 def _group_norm(t: Translation, node: Node) -> None:
     shape = t.graph.tensor(node.inputs[0]).shape
     scale, shift = t.constant(node, 1, "the scale"), t.constant(node, 2, "the bias")
@@ -218,32 +432,31 @@ def _group_norm(t: Translation, node: Node) -> None:
     t.emit(node, "group_norm", [t.source(node.inputs[0])], weights=params, groups=groups, epsilon=epsilon)
 
 
+@_translates("Neg")
 def _neg(t: Translation, node: Node) -> None:
-    t.emit(node, "multiply", [t.source(node.inputs[0])], weights={"constant": t.param(np.float32(-1))})
+    t.with_constant(node, "multiply", t.source(node.inputs[0]), -1)
 
 
+@_translates("Reciprocal")
 def _reciprocal(t: Translation, node: Node) -> None:
-    weights = {"constant": t.param(np.float32(1))}
-    t.emit(node, "divide", [t.source(node.inputs[0])], weights=weights, swapped=True)
+    t.with_constant(node, "divide", t.source(node.inputs[0]), 1, swapped=True)
 
 
+@_translates("Gelu")
 def _gelu(t: Translation, node: Node) -> None:
     """Emit x / 2 (1 + erf(x / sqrt 2)), or its approximation by tanh."""
-
-    def with_constant(op: str, source: str, value: float) -> str:
-        return t.emit(node, op, [source], weights={"constant": t.param(np.float32(value))})
-
     x = t.source(node.inputs[0])
     if node.attrs.get("approximate", "none") == "tanh":
         cube = t.emit(node, "multiply", [t.emit(node, "multiply", [x, x]), x])
-        bent = t.emit(node, "add", [x, with_constant("multiply", cube, 0.044715)])
-        gate = t.emit(node, "tanh", [with_constant("multiply", bent, np.sqrt(2 / np.pi))])
+        bent = t.emit(node, "add", [x, t.with_constant(node, "multiply", cube, 0.044715)])
+        gate = t.emit(node, "tanh", [t.with_constant(node, "multiply", bent, np.sqrt(2 / np.pi))])
     else:
-        gate = t.emit(node, "erf", [with_constant("multiply", x, np.sqrt(0.5))])
-    both = t.emit(node, "multiply", [x, with_constant("add", gate, 1.0)])
-    with_constant("multiply", both, 0.5)
+        gate = t.emit(node, "erf", [t.with_constant(node, "multiply", x, np.sqrt(0.5))])
+    both = t.emit(node, "multiply", [x, t.with_constant(node, "add", gate, 1.0)])
+    t.with_constant(node, "multiply", both, 0.5)
 
 
+@_translates("Pow")
 def _pow(t: Translation, node: Node) -> None:
     exponent = t.constant(node, 1, "the exponent")
     value = scalar(exponent) if exponent is not None and exponent.size == 1 else 0.0
@@ -258,6 +471,7 @@ def _pow(t: Translation, node: Node) -> None:
         raise t.refused("only powers of 0.5, 2 and 3 are known", "write other powers with Exp and Mul")
 
 
+@_translates("Cast")
 def _cast(t: Translation, node: Node) -> None:
     types = [t.graph.tensor(name).dtype for name in (node.inputs[0], node.outputs[0])]
     if types[0] in ("uint8", "int8", "int32", "int64") and types[1] in ("fp32", "fp16"):
@@ -265,7 +479,7 @@ def _cast(t: Translation, node: Node) -> None:
         return
     if types[0] != types[1] and not all(dtype in ("fp32", "fp16") for dtype in types):
         raise t.refused(f"a conversion of {types[0]} to {types[1]} is not known", "export in fp32 throughout")
-    same(t, node)  # the planner chooses the precision
+    _same(t, node)  # the planner chooses the precision
 
 
 def _unary(op: str, **defaults: float) -> Handler:
@@ -276,6 +490,7 @@ def _unary(op: str, **defaults: float) -> Handler:
     return handle
 
 
+@_translates("Clip")
 def _clip(t: Translation, node: Node) -> None:
     bounds = []
     for index, name, default in ((1, "min", -3.4e38), (2, "max", 3.4e38)):
@@ -300,6 +515,7 @@ def _binary(op: str) -> Handler:
     return handle
 
 
+@_translates("MaxPool", "AveragePool")
 def _pool(t: Translation, node: Node) -> None:
     kernel, stride = _pair(node.attrs["kernel_shape"]), _pair(node.attrs.get("strides"))
     dilation = _pair(node.attrs.get("dilations"))
@@ -316,81 +532,477 @@ def _pool(t: Translation, node: Node) -> None:
     t.emit(node, "max_pool" if node.op == "MaxPool" else "avg_pool", [t.source(node.inputs[0])], **attrs)
 
 
+@_translates("Softmax")
 def _softmax(t: Translation, node: Node) -> None:
     t.emit(node, "softmax", [t.source(node.inputs[0])], axis=t.axis(node, -1))
 
 
-HANDLERS: dict[str, Handler] = {
-    "Conv": _conv,
-    "ConvTranspose": _conv,
-    "Gemm": _gemm,
-    "MatMul": _matmul,
-    "BatchNormalization": _batch_norm,
+if TYPE_CHECKING:
+    from socsched.models.onnx_operators import Translation
+
+
+def scalar(array: Any) -> float:
+    """Return the only value of a constant, of shape [] or [1]."""
+    return float(np.asarray(array).reshape(()))
+
+
+@_translates("Identity", "Dropout")
+def _same(t: Translation, node: Node) -> None:
+    """Give the output the value of the first input."""
+    t.values[node.outputs[0]] = t.source(node.inputs[0])
+
+
+@_translates("ArgMax")
+def _argmax(t: Translation, node: Node) -> None:
+    if node.attrs.get("select_last_index", 0):
+        raise t.refused("the last of several maxima is not known", "export with select_last_index = 0")
+    axis, keep = t.axis(node, 0), bool(node.attrs.get("keepdims", 1))
+    t.emit(node, "argmax", [t.source(node.inputs[0])], axis=axis, keepdims=keep)
+
+
+@_translates("TopK")
+def _topk(t: Translation, node: Node) -> None:
+    """Emit TopK, a layer for each output in use."""
+    count, axis = t.constant(node, 1, "the number of places"), t.axis(node, -1)
+    size = t.graph.tensor(node.inputs[0]).shape[axis]
+    k = int(scalar(count)) if count is not None else int(node.attrs["k"])
+    if not 0 < k <= size:
+        raise t.refused(f"{k} of {size} values", "check it with onnx.checker")
+    attrs = {"axis": axis, "k": k, "largest": bool(node.attrs.get("largest", 1))}
+    for output, (name, result) in enumerate(zip(node.outputs, ("values", "indices"), strict=False)):
+        if name:
+            t.emit(node, "topk", [t.source(node.inputs[0])], output, **attrs, result=result)
+
+
+@_translates("GridSample")
+def _grid_sample(t: Translation, node: Node) -> None:
+    mode = {"linear": "bilinear", "cubic": "bicubic"}.get(found := node.attrs.get("mode", "bilinear"), found)
+    padding = node.attrs.get("padding_mode", "zeros")
+    if mode not in ("bilinear", "nearest") or padding not in ("zeros", "border", "reflection"):
+        raise t.refused(f"sampling in mode {mode} with padding {padding} is not known", "use bilinear or nearest")
+    if t.rank(node.inputs[0]) != 4:
+        raise t.refused("only images are sampled", "fold other dimensions into the batch")
+    sources = [t.source(name) for name in node.inputs]
+    t.emit(node, "grid_sample", sources, mode=mode, padding=padding, align=bool(node.attrs.get("align_corners", 0)))
+
+
+@_translates("ScatterND")
+def _scatter_nd(t: Translation, node: Node) -> None:
+    if node.attrs.get("reduction", "none") != "none":
+        raise t.refused("scattering with a reduction is not known", "write it as Add of two tensors")
+    t.emit(node, "scatter_nd", [t.source(name) for name in node.inputs])
+
+
+@_translates("Gather")
+def _gather(t: Translation, node: Node) -> None:
+    """Emit Gather: a table lookup, a slice, or a choice of constant places."""
+    table = t.graph.constants.get(node.inputs[0])
+    if table is not None:
+        axis = int(node.attrs.get("axis", 0)) % table.ndim
+        t.emit(node, "gather", [t.source(node.inputs[1])], weights={"table": t.param(table)}, axis=axis)
+        return
+    axis = t.axis(node, 0)
+    if node.inputs[1] in t.values:
+        t.emit(node, "gather", [t.source(name) for name in node.inputs], axis=axis)
+        return
+    indices = t.constant(node, 1, "the index")
+    assert indices is not None, "no indices"
+    x, size = t.source(node.inputs[0]), t.graph.tensor(node.inputs[0]).shape[axis]
+    places = [int(place) for place in indices.reshape(-1)]
+    if not places or not all(-size <= place < size for place in places):
+        raise t.refused(f"an index is outside of -{size} to {size - 1}", "check the file with onnx.checker")
+    places = [place % size for place in places]
+    step = places[1] - places[0] if len(places) > 1 else 1
+    if step > 0 and places == list(range(places[0], places[-1] + 1, step)):
+        x = t.emit(node, "slice", [x], axes=(axis,), begin=(places[0],), end=(places[-1] + 1,), step=(step,))
+    else:
+        x = t.emit(node, "gather", [x], axis=axis, indices=tuple(places))
+    if indices.ndim != 1:
+        t.emit(node, "reshape", [x], shape=t.graph.tensor(node.outputs[0]).shape)
+
+
+def _reduce(op: str) -> Handler:
+    """Return the handler of a reduction."""
+
+    def handle(t: Translation, node: Node) -> None:
+        reduction(t, node, op, t.source(node.inputs[0]))
+
+    return handle
+
+
+def reduction(t: Translation, node: Node, op: str, source: str) -> str:
+    """Emit the reduction of a layer over the axes that a node states, and return its name."""
+    axes = t.constant(node, 1, "the axes")
+    given = [int(a) for a in axes] if axes is not None else [int(a) for a in node.attrs.get("axes", [])]
+    rank = t.rank(node.inputs[0])
+    axis = tuple(a % rank for a in given) or tuple(range(rank))
+    keep = bool(node.attrs.get("keepdims", 1))
+    return t.emit(node, op, [source], axis=axis[0] if len(axis) == 1 and not keep else axis, keepdims=keep)
+
+
+@_translates("Split")
+def _split(t: Translation, node: Node) -> None:
+    """Emit Split as one slice per output."""
+    axis = t.axis(node, 0)
+    begin = 0
+    for output, name in enumerate(node.outputs):
+        end = begin + t.graph.tensor(name).shape[axis]
+        t.emit(node, "slice", [t.source(node.inputs[0])], output, axes=(axis,), begin=(begin,), end=(end,), step=(1,))
+        begin = end
+
+
+@_translates("Slice")
+def _slice(t: Translation, node: Node) -> None:
+
+    def given(index: int, name: str) -> list[int] | None:
+        found = t.constant(node, index, f"the {name}")
+        return [int(v) for v in found] if found is not None else node.attrs.get(name)
+
+    shape = t.graph.tensor(node.inputs[0]).shape
+    starts, ends = given(1, "starts"), given(2, "ends")
+    assert starts is not None and ends is not None
+    axes = [a % len(shape) for a in given(3, "axes") or range(len(starts))]
+    steps = given(4, "steps") or [1] * len(starts)
+    if any(step < 1 for step in steps):
+        raise t.refused("slices that run backwards are not known", "flip the weights of the next layer instead")
+    ranges = [slice(s, e).indices(shape[a])[:2] for s, e, a in zip(starts, ends, axes, strict=True)]
+    begin, end = tuple(r[0] for r in ranges), tuple(r[1] for r in ranges)
+    t.emit(node, "slice", [t.source(node.inputs[0])], axes=tuple(axes), begin=begin, end=end, step=tuple(steps))
+
+
+@_translates("Resize", "Upsample")
+def _resize(t: Translation, node: Node) -> None:
+    mode = node.attrs.get("mode", "nearest")
+    where = node.attrs.get("coordinate_transformation_mode", "asymmetric" if node.op == "Upsample" else "half_pixel")
+    if mode not in ("nearest", "linear") or where not in (
+        "asymmetric",
+        "half_pixel",
+        "align_corners",
+        "pytorch_half_pixel",
+    ):
+        raise t.refused(
+            f"resizing in mode {mode} with {where} is not known", "use nearest or linear, asymmetric or half_pixel"
+        )
+    rounding = node.attrs.get("nearest_mode", "floor" if node.op == "Upsample" else "round_prefer_floor")
+    source, target = t.graph.tensor(node.inputs[0]).shape, t.graph.tensor(node.outputs[0]).shape
+    if len(source) != 4 or source[:2] != target[:2]:
+        raise t.refused("only height and width of images are resized", "keep batch and channels as they are")
+    attrs = {"size": target[2:], "bilinear": mode == "linear", "coordinates": where, "rounding": rounding}
+    t.emit(node, "resize2d", [t.source(node.inputs[0])], **attrs)
+
+
+@_translates("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+def _reshape(t: Translation, node: Node) -> None:
+    """Emit an operator that changes the shape alone."""
+    t.emit(node, "reshape", [t.source(node.inputs[0])], shape=t.graph.tensor(node.outputs[0]).shape)
+
+
+@_translates("Transpose")
+def _transpose(t: Translation, node: Node) -> None:
+    order = tuple(node.attrs.get("perm") or reversed(range(t.rank(node.inputs[0]))))
+    t.emit(node, "transpose", [t.source(node.inputs[0])], order=order)
+
+
+@_translates("Pad")
+def _pad(t: Translation, node: Node) -> None:
+    if node.attrs.get("mode", "constant") != "constant":
+        raise t.refused("only padding with a constant is known", "pad with zeros, or inside the convolution")
+    given = t.constant(node, 1, "the padding")
+    pads = tuple(int(p) for p in (given if given is not None else node.attrs["pads"]))
+    value = t.constant(node, 2, "the padding's value")
+    filler = scalar(value) if value is not None else float(node.attrs.get("value", 0.0))
+    t.emit(node, "pad", [t.source(node.inputs[0])], pads=pads, value=filler)
+
+
+if TYPE_CHECKING:
+    from socsched.models.onnx_operators import Translation
+
+MOST_JOINED = 2**24
+"""Values of a tensor that is joined from constants and computed values, or of zeros that repeat a value."""
+
+
+@_translates("Expand", "Tile")
+def _repeat(t: Translation, node: Node) -> None:
+    """Emit an Expand or a Tile of single rows as an addition of zeros; repeated places are only noted.
+
+    GatherElements, which alone takes repeated places, needs them once.
+    """
+    before, after = (t.graph.tensor(name) for name in (node.inputs[0], node.outputs[0]))
+    if before.shape == after.shape and node.inputs[0] not in t.repeated:
+        t.values[node.outputs[0]] = t.source(node.inputs[0])
+    elif after.dtype in ("int32", "int64") and len(before.shape) == len(after.shape):
+        t.repeated[node.outputs[0]] = t.repeated.get(node.inputs[0], node.inputs[0])
+    else:
+        _repeat_rows(t, node, before.shape, after.shape)
+
+
+def _repeat_rows(t: Translation, node: Node, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+    aligned = (1,) * (len(after) - len(before)) + before
+    if len(after) < len(before) or any(one not in (1, size) for one, size in zip(aligned, after, strict=True)):
+        raise t.refused("only sides of 1 are repeated", "write it as Concat of the value with itself")
+    x = t.source(node.inputs[0])
+    if aligned != before:
+        x = t.emit(node, "reshape", [x], shape=aligned)
+    sides = [1 if one == size else size for one, size in zip(aligned, after, strict=True)]
+    if prod(sides) > MOST_JOINED:
+        raise t.refused(f"a value is repeated more than {MOST_JOINED} times", "operators broadcast by themselves")
+    t.with_constant(node, "add", x, np.zeros(sides, np.float32))
+
+
+@_translates("GatherElements")
+def _gather_elements(t: Translation, node: Node) -> None:
+    """Emit GatherElements whose places are the same along every other axis: whole slices at computed places."""
+    if node.inputs[1] in t.graph.constants:
+        raise t.refused("constant places are not known", "write them as Gather, Slice or a 1x1 convolution")
+    data, index = (t.graph.tensor(name).shape for name in node.inputs)
+    axis = t.axis(node, 0)
+    source = t.repeated.get(node.inputs[1], node.inputs[1])
+    places = t.graph.tensor(source).shape
+    whole = all(
+        one == other and (one == 1 or source != node.inputs[1])
+        for place, (one, other) in enumerate(zip(data, index, strict=True))
+        if place != axis
+    )
+    if not whole or prod(places) != places[axis] or places[axis] != index[axis]:
+        raise t.refused("only places that are the same along every other axis are known", "choose whole rows by Gather")
+    flat = t.emit(node, "reshape", [t.source(source)], shape=(places[axis],))
+    t.emit(node, "gather", [t.source(node.inputs[0]), flat], axis=axis)
+
+
+@_translates("Concat")
+def _concat(t: Translation, node: Node) -> None:
+    """Emit Concat; constants among its operands are added to a result that has zeros in their places."""
+    result = t.graph.tensor(node.outputs[0])
+    rank = len(result.shape)
+    axis = int(node.attrs.get("axis", 1)) % rank
+    constants = t.graph.constants
+    computed = [name for name in node.inputs if name not in constants]
+    if len(computed) == len(node.inputs) or result.dtype not in ("fp32", "fp16") or not computed:
+        t.emit(node, "concat", [t.source(name) for name in node.inputs], axis=axis)
+        return
+    if prod(result.shape) > MOST_JOINED:
+        raise t.refused(f"more than {MOST_JOINED} values are joined with a constant", "give the constant as an input")
+    filled = np.broadcast_to(np.float32(0), result.shape) if t.hollow else np.zeros(result.shape, np.float32)
+    pads = {name: [0] * (2 * rank) for name in computed}
+    place, last = 0, ""
+    for name in node.inputs:
+        if name not in constants:
+            last = name
+            place += t.graph.tensor(name).shape[axis]
+            continue
+        size = constants[name].shape[axis]
+        if not t.hollow:
+            filled[(slice(None),) * axis + (slice(place, place + size),)] = constants[name]
+        pads[last or computed[0]][axis + rank if last else axis] += size
+        place += size
+    if len(computed) != len(pads):
+        raise t.refused("an operand that is joined twice", "copy it by Identity")
+    parts = [
+        t.emit(node, "pad", [t.source(name)], pads=tuple(pads[name]), value=0.0) if any(pads[name]) else t.source(name)
+        for name in computed
+    ]
+    joined = parts[0] if len(parts) == 1 else t.emit(node, "concat", parts, axis=axis)
+    t.with_constant(node, "add", joined, filled)
+
+
+if TYPE_CHECKING:
+    from socsched.models.onnx_operators import Translation
+
+_CHECK = "check the file with onnx.checker"
+
+
+@_translates("DepthToSpace")
+def _depth_to_space(t: Translation, node: Node) -> None:
+    """Emit DepthToSpace, in either order of the channels."""
+    batch, channels, height, width = t.graph.tensor(node.inputs[0]).shape
+    size = int(node.attrs["blocksize"])
+    kept, rest = divmod(channels, size * size)
+    if rest or size < 0:
+        raise t.refused(f"{channels} channels are not blocks of {size} x {size} pixels", _CHECK)
+    if node.attrs.get("mode", "DCR") == "CRD":
+        split, order = (batch, kept, size, size, height, width), (0, 1, 4, 2, 5, 3)
+    else:
+        split, order = (batch, size, size, kept, height, width), (0, 3, 4, 1, 5, 2)
+    _rearrange(t, node, split, order, (batch, kept, height * size, width * size))
+
+
+@_translates("SpaceToDepth")
+def _space_to_depth(t: Translation, node: Node) -> None:
+    batch, channels, height, width = t.graph.tensor(node.inputs[0]).shape
+    size = int(node.attrs["blocksize"])
+    (high, low), (wide, side) = divmod(height, size), divmod(width, size)
+    if low or side or size < 0:
+        raise t.refused(f"{height} x {width} pixels are not blocks of {size} x {size}", _CHECK)
+    result = (batch, channels * size * size, high, wide)
+    _rearrange(t, node, (batch, channels, high, size, wide, size), (0, 3, 5, 1, 2, 4), result)
+
+
+def _rearrange(t: Translation, node: Node, split: Sequence[int], order: Sequence[int], result: Sequence[int]) -> None:
+    x = t.emit(node, "reshape", [t.source(node.inputs[0])], shape=tuple(split))
+    x = t.emit(node, "transpose", [x], order=tuple(order))
+    t.emit(node, "reshape", [x], shape=tuple(result))
+
+
+@_translates("PRelu")
+def _prelu(t: Translation, node: Node) -> None:
+    """Emit PRelu: max(x, 0) + slope min(x, 0)."""
+    slope, x = t.constant(node, 1, "the slope"), t.source(node.inputs[0])
+    assert slope is not None, "no slope"
+    if slope.size == 1:
+        t.emit(node, "leaky_relu", [x], alpha=float(slope.reshape(())))
+        return
+    positive = t.emit(node, "relu", [x])
+    negative = t.emit(node, "subtract", [x, positive])
+    scaled = t.with_constant(node, "multiply", negative, slope)
+    t.emit(node, "add", [positive, scaled])
+
+
+@_translates("Mish")
+def _mish(t: Translation, node: Node) -> None:
+    """Emit Mish: x tanh(ln(1 + exp x))."""
+    x = t.source(node.inputs[0])
+    t.emit(node, "multiply", [x, t.emit(node, "tanh", [t.emit(node, "softplus", [x])])])
+
+
+@_translates("Swish")
+def _swish(t: Translation, node: Node) -> None:
+    """Emit Swish: x / (1 + exp(-alpha x))."""
+    x, alpha = t.source(node.inputs[0]), float(node.attrs.get("alpha", 1.0))
+    steep = x if alpha == 1 else t.with_constant(node, "multiply", x, alpha)
+    t.emit(node, "multiply", [x, t.emit(node, "sigmoid", [steep])])
+
+
+@_translates("ReduceL2")
+def _reduce_l2(t: Translation, node: Node) -> None:
+    """Emit ReduceL2: the root of the sum of squares."""
+    x = t.source(node.inputs[0])
+    t.emit(node, "sqrt", [reduction(t, node, "reduce_sum", t.emit(node, "multiply", [x, x]))])
+
+
+@_translates("LpNormalization")
+def _lp_normalization(t: Translation, node: Node) -> None:
+    """Emit LpNormalization with p = 2: x over its length."""
+    if int(node.attrs.get("p", 2)) != 2:
+        raise t.refused("only lengths by squares are known", "export with p = 2")
+    x = t.source(node.inputs[0])
+    squares = t.emit(node, "multiply", [x, x])
+    total = t.emit(node, "reduce_sum", [squares], axis=(t.axis(node, -1),), keepdims=True)
+    t.emit(node, "divide", [x, t.emit(node, "sqrt", [total])])
+
+
+@_translates("LRN")
+def _lrn(t: Translation, node: Node) -> None:
+    """Emit LRN across channels: x / (bias + alpha * mean of squares in a window)^(3/4)."""
+    size, beta = int(node.attrs["size"]), float(node.attrs.get("beta", 0.75))
+    if size % 2 == 0 or beta != 0.75:
+        raise t.refused("only odd windows and a beta of 0.75 are known", "export with batch normalisation instead")
+    x, (batch, channels, height, width) = t.source(node.inputs[0]), t.graph.tensor(node.inputs[0]).shape
+    if not 0 < size < 2 * channels:
+        raise t.refused(f"a window of {size} over {channels} channels is not known", "no wider than all channels")
+    squares = t.emit(node, "multiply", [x, x])
+    rows = t.emit(node, "reshape", [squares], shape=(batch, 1, channels, height * width))
+    side = (size - 1) // 2
+    mean = t.emit(node, "avg_pool", [rows], kernel=(size, 1), stride=1, padding=(side, 0, side, 0), count_padding=True)
+    mean = t.emit(node, "reshape", [mean], shape=(batch, channels, height, width))
+    alpha, bias = float(node.attrs.get("alpha", 1e-4)), float(node.attrs.get("bias", 1.0))
+    scaled = t.with_constant(node, "multiply", mean, alpha)
+    root = t.emit(node, "sqrt", [t.with_constant(node, "add", scaled, bias)])
+    power = t.emit(node, "multiply", [root, t.emit(node, "sqrt", [root])])
+    t.emit(node, "divide", [x, power])
+
+
+@_translates("Einsum")
+def _einsum(t: Translation, node: Node) -> None:
+    """Emit Einsum of two computed values as one product of matrices between transposes."""
+    terms, arrow, result = str(node.attrs["equation"]).replace(" ", "").partition("->")
+    given = terms.split(",")
+    if len(given) != 2 or not arrow or any(not term.isalpha() or len(set(term)) < len(term) for term in given):
+        raise t.refused(f"Einsum of {terms} is not known", "write it as several MatMul and Transpose")
+    left, right = given
+    sides: dict[str, int] = {}
+    for term, name in zip(given, node.inputs, strict=True):
+        for letter, side in zip(term, t.graph.tensor(name).shape, strict=True):
+            if sides.setdefault(letter, side) != side:
+                raise t.refused(f"{letter} of {terms} is {sides[letter]} and {side}", _CHECK)
+    both = [one for one in left if one in right]
+    batch, inner = [one for one in both if one in result], [one for one in both if one not in result]
+    rows = [one for one in left if one not in both]
+    columns = [one for one in right if one not in both]
+    if sorted(result) != sorted([*batch, *rows, *columns]):
+        raise t.refused(f"Einsum of {terms} to {result} is not known", "write it as several MatMul and Transpose")
+    outer = [sides[one] for one in batch]
+    a = _matrices(t, node, 0, left, [*batch, *rows, *inner], [*outer, _size(rows, sides), _size(inner, sides)])
+    b = _matrices(t, node, 1, right, [*batch, *inner, *columns], [*outer, _size(inner, sides), _size(columns, sides)])
+    x = t.emit(node, "matmul", [a, b])
+    made = [*batch, *rows, *columns]
+    x = t.emit(node, "reshape", [x], shape=tuple(sides[one] for one in made))
+    if list(result) != made:
+        t.emit(node, "transpose", [x], order=tuple(made.index(one) for one in result))
+
+
+def _matrices(t: Translation, node: Node, index: int, term: str, order: list[str], shape: list[int]) -> str:
+    x = t.source(node.inputs[index])
+    if list(term) != order:
+        x = t.emit(node, "transpose", [x], order=tuple(term.index(one) for one in order))
+    return t.emit(node, "reshape", [x], shape=tuple(shape))
+
+
+def _size(letters: Sequence[str], sides: dict[str, int]) -> int:
+    return prod(sides[one] for one in letters)
+
+
+def over_rows(t: Translation, node: Node, op: str, weights: dict[str, Any], **attrs: Any) -> None:
+    """Emit a one-dimensional convolution as one of images that are one row high."""
+    batch, channels, length = t.graph.tensor(node.inputs[0]).shape
+    x = t.emit(node, "reshape", [t.source(node.inputs[0])], shape=(batch, channels, 1, length))
+    x = t.emit(node, op, [x], weights=weights, **attrs)
+    t.emit(node, "reshape", [x], shape=t.graph.tensor(node.outputs[0]).shape)
+
+
+HANDLERS |= {
     "Relu": _unary("relu"),
     "Sigmoid": _unary("sigmoid"),
     "Tanh": _unary("tanh"),
     "Exp": _unary("exp"),
     "Sqrt": _unary("sqrt"),
     "Erf": _unary("erf"),
-    "Gelu": _gelu,
-    "Pow": _pow,
-    "LayerNormalization": _layer_norm,
-    "Gather": gather,
     "LeakyRelu": _unary("leaky_relu", alpha=0.01),
     "HardSigmoid": _unary("hard_sigmoid", alpha=0.2, beta=0.5),
     "HardSwish": _unary("hard_swish"),
-    "PRelu": prelu,
-    "Mish": mish,
-    "Swish": swish,
-    "DepthToSpace": depth_to_space,
-    "SpaceToDepth": space_to_depth,
-    "Einsum": einsum,
-    "ReduceL2": reduce_l2,
-    "LpNormalization": lp_normalization,
-    "LRN": lrn,
     "Elu": _unary("elu", alpha=1.0),
     "Softplus": _unary("softplus"),
     "Log": _unary("log"),
     "Abs": _unary("abs"),
-    "Neg": _neg,
-    "Reciprocal": _reciprocal,
-    "GroupNormalization": _group_norm,
-    "InstanceNormalization": _group_norm,
-    "ArgMax": argmax,
-    "TopK": topk,
-    "GridSample": grid_sample,
-    "ScatterND": scatter_nd,
-    "Clip": _clip,
     "Add": _binary("add"),
     "Sub": _binary("subtract"),
     "Mul": _binary("multiply"),
     "Div": _binary("divide"),
     "Max": _binary("maximum"),
     "Min": _binary("minimum"),
-    "MaxPool": _pool,
-    "AveragePool": _pool,
     "GlobalAveragePool": _unary("global_avg_pool"),
-    "ReduceMean": reduce("reduce_mean"),
-    "ReduceMax": reduce("reduce_max"),
-    "ReduceSum": reduce("reduce_sum"),
-    "Concat": concat,
-    "Split": split,
-    "Slice": slice_,
-    "Resize": resize,
-    "Upsample": resize,
-    "Softmax": _softmax,
-    "Reshape": reshape,
-    "Flatten": reshape,
-    "Squeeze": reshape,
-    "Unsqueeze": reshape,
-    "Transpose": transpose,
-    "Pad": pad,
-    "Expand": repeat,
-    "Tile": repeat,
-    "GatherElements": gather_elements,
-    "Cast": _cast,
-    "QuantizeLinear": _quantise,
-    "DequantizeLinear": _quantise,
-    "Identity": same,
-    "Dropout": same,
+    "ReduceMean": _reduce("reduce_mean"),
+    "ReduceMax": _reduce("reduce_max"),
+    "ReduceSum": _reduce("reduce_sum"),
 }
+
+_CUT = "cut the file before it (onnx.utils.extract_model): decoding runs as host code after the network"
+_NORM = "use batch normalisation, which folds into convolutions, or spell it out: ReduceMean, Sub, Mul, Sqrt, Div"
+_CONTROL = "export by tracing, so that control flow is unrolled for the fixed shapes"
+_GATHER = "indices known beforehand can be written as Slice, Split or a 1x1 convolution; others belong into host code"
+_KINDS: dict[str, tuple[str, ...]] = {
+    _CUT: ("NonMaxSuppression", "NonZero", "ArgMin", "Unique", "RoiAlign", "MaxRoiPool"),
+    _NORM: ("MeanVarianceNormalization",),
+    _CONTROL: ("If", "Loop", "Scan", "SequenceEmpty", "SequenceInsert", "SequenceAt", "ConcatFromSequence"),
+    _GATHER: ("GatherND", "ScatterElements", "OneHot"),
+    "unroll it into MatMul, Add, Sigmoid and Tanh for the fixed length": ("LSTM", "GRU", "RNN"),
+    "write it with Exp, Mul and Div, or retrain with LeakyRelu, HardSwish or Sigmoid": (
+        "Selu", "Celu", "Softsign", "ThresholdedRelu",
+    ),
+    "fix the shapes on export, so that it folds to a constant": (
+        "Shape", "ConstantOfShape", "Range", "Size", "EyeLike",
+    ),
+    "export in fp32 throughout": ("CastLike",),
+    "train and export without it": ("RandomNormal", "RandomUniform", "RandomNormalLike", "Bernoulli"),
+}  # fmt: skip
+HELP = {op: text for text, ops in _KINDS.items() for op in ops}
+"""Unsupported operator -> what the exporter of the file can do."""

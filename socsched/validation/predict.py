@@ -20,7 +20,7 @@ from socsched.descriptor.platform import Engine, EngineMode, Figure, Platform, P
 from socsched.descriptor.validation import suggest
 from socsched.errors import SocschedError, of_machine
 from socsched.graph.operators import StageWork
-from socsched.models.onnx_skim import PACKED
+from socsched.models.onnx_file import PACKED
 from socsched.models.work import stage_work
 from socsched.planning.uncertainty import interval_ns
 from socsched.progress import tell

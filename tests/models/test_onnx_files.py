@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_files import Builder
 
 from socsched.errors import InputError
-from socsched.models.onnx_fold import MOST_FOLDED
+from socsched.models.onnx_graph import MOST_FOLDED
 from socsched.models.onnx_import import load
 
 

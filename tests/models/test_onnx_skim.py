@@ -14,8 +14,8 @@ pytest.importorskip("onnx", reason="the onnx package is not installed")
 from onnx_files import FILES, Builder
 
 from socsched.errors import InputError
+from socsched.models.onnx_file import skim
 from socsched.models.onnx_import import _load, _stamp, model
-from socsched.models.onnx_skim import skim
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -22,8 +22,8 @@ from socsched.errors import InputError, SocschedError, UsageError, of_machine
 from socsched.graph.expand import fuse_network
 from socsched.graph.operators import Pass
 from socsched.graph.passes import passes
+from socsched.models.onnx_file import PACKED
 from socsched.models.onnx_import import model
-from socsched.models.onnx_skim import PACKED
 
 MAX_TEXT = 500
 COLUMNS = (

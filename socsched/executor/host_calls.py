@@ -34,7 +34,7 @@ class _Found(Exception):
 
 
 class _Asked:
-    """Takes the place of compiled stages (`models.compiled`): keeps the call instead of computing."""
+    """Takes the place of compiled stages (`models.host`): keeps the call instead of computing."""
 
     def voxelise(
         self, points: Any, max_pillars: int, max_points: int, grid: Any, clear_fourth: bool = False

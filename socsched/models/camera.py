@@ -12,11 +12,26 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from socsched.errors import UsageError
+import numpy as np
+
+from socsched.errors import InputError, UsageError
 from socsched.graph.network import Layer, Network
-from socsched.graph.operators import Operator, TensorType
-from socsched.models.camera_image import FITS, FORMATS, LAYOUTS, PRECISIONS, Image, Target, prepare
-from socsched.models.compiled import CompiledStages
+from socsched.graph.operators import DTYPE_BYTES, Operator, TensorType
+from socsched.models.camera_image import (
+    FITS,
+    FORMATS,
+    LAYOUTS,
+    MEAN,
+    PRECISIONS,
+    STD,
+    Image,
+    Target,
+    blend_columns,
+    checked_planes,
+    prepare,
+    taps,
+)
+from socsched.models.host import CompiledStages
 from socsched.models.model import Model, Port
 
 HEIGHT, WIDTH = 384, 640
@@ -51,38 +66,20 @@ def preprocess(params: Mapping[str, Any]) -> Model:
 
     `format` is "rgb" (uint8 [1, 3, H, W] or [H, W, 3]), "bgr" (the same) or "nv12" ([H * 3 / 2, W]), `fit` "stretch" or
     "letterbox", `precision` "fp32" or "fp16" and `layout` "NCHW" or "NHWC".  The param `steps` selects one of the two
-    steps of an RGB image as a stage of its own (`models.camera_steps`).
+    steps of an RGB image as a stage of its own (`STEPS`).
     """
     if "steps" in params:
-        from socsched.models.camera_steps import step
-
-        return step(params["steps"], _checked({name: value for name, value in params.items() if name != "steps"}))
+        return _step(params["steps"], _checked({name: value for name, value in params.items() if name != "steps"}))
     chosen = _checked({name: value for name, value in params.items() if name not in _CHOICES}, _CHOICES)
     options = {name: _choice(name, params.get(name, values[0])) for name, values in _CHOICES.items()}
     height, width = chosen["input_height"], chosen["input_width"]
     source = _source(options["format"], chosen["height"], chosen["width"])
     target = Target(height, width, **options)
-    size = {"fp32": 4, "fp16": 2}[target.precision]
     shape = (1, 3, height, width) if target.layout == "NCHW" else (1, height, width, 3)
     output = TensorType(shape, target.precision, target.layout if target.layout == "NCHW" else "")
     # Rows first, then columns, three operations each; two for the normalisation.
     flops = 3 * (3 * height * chosen["width"] + 3 * height * width + 2 * height * width)
-    work = Operator(
-        "preprocess",
-        "function",
-        "fp32",
-        (source,),
-        (output,),
-        flops,
-        read_bytes=math.prod(source.shape),
-        write_bytes=size * 3 * height * width,
-        attrs={
-            "input_pixels": chosen["height"] * chosen["width"],
-            "output_pixels": height * width,
-            "scale_h": height / chosen["height"],
-            "scale_w": width / chosen["width"],
-        },
-    )
+    work = _work("preprocess", source, output, flops, (chosen["height"], chosen["width"]), (height, width))
     return Model(
         "camera.preprocess",
         (Port("image", source),),
@@ -167,3 +164,76 @@ class _Builder:
             source = self.conv(f"{name}.downsample", source, inputs, outputs, 1, stride, relu=False)
         self.layers += [Layer(f"{name}.add", "add", (second, source)), Layer(name, "relu", (f"{name}.add",))]
         return name
+
+
+STEPS = ("resize", "normalise")
+"""The steps of preprocessing as stages of their own.
+
+Fixed-function engines such as Jetson's VIC and Rockchip's RGA resize images but produce no floating-point numbers, so
+only the first step can run there.  Rounding in between moves a value by at most half of one of 255 levels.
+"""
+
+
+def _step(steps: object, sizes: dict[str, int]) -> Model:
+    """Return the stage for one of `STEPS`; `sizes` as the params of camera.preprocess."""
+    if steps not in STEPS:
+        raise UsageError(f"camera: steps is {steps!r}", f"one of {', '.join(STEPS)}; omit it for both in one stage")
+    height, width = sizes["input_height"], sizes["input_width"]
+    small = TensorType((1, 3, height, width), "uint8", "NCHW")
+    if steps == "normalise":
+        whole = TensorType(small.shape, "fp32", "NCHW")
+        return _stage("normalise", Port("camera_resized", small), Port("camera_input", whole), 2, normalise)
+    source = TensorType((1, 3, sizes["height"], sizes["width"]), "uint8", "NCHW")
+
+    def function(image: Image) -> tuple[Image, ...]:
+        return (resize(image, height, width),)
+
+    return _stage("resize", Port("image", source), Port("camera_resized", small), 7, function)
+
+
+def resize(image: Image, height: int, width: int) -> Image:
+    """Return `image` as uint8 [1, 3, height, width], resized bilinearly with pixel centres at half integers."""
+    planes = checked_planes(image)
+    top, bottom, y = taps(planes.shape[1], height)
+    left, right, x = taps(planes.shape[2], width)
+    result = np.empty((1, 3, height, width), np.uint8)
+    for plane, target in zip(planes, result[0], strict=True):
+        above = blend_columns(plane[top], left, right, x)
+        below = blend_columns(plane[bottom], left, right, x)
+        target[:] = above + (below - above) * y[:, None] + np.float32(0.5)
+    return result
+
+
+def normalise(image: Image) -> tuple[Image, ...]:
+    """Return uint8 [1, 3, H, W] as fp32 with the mean and deviation of the network's training data."""
+    if image.dtype != np.uint8 or image.ndim != 4 or image.shape[:2] != (1, 3):
+        raise InputError(f"camera_resized: expected uint8 [1, 3, H, W], got {image.dtype} {list(image.shape)}")
+    scale, shift = 1 / (255 * STD), MEAN / STD
+    return (image * scale[:, None, None] - shift[:, None, None],)
+
+
+def _stage(name: str, source: Port, target: Port, flops: int, function: Any) -> Model:
+    """Return the stage; `flops` operations for every value of the result."""
+    seen, made = source.type.shape[2:], target.type.shape[2:]
+    work = _work(name, source.type, target.type, flops * math.prod(target.type.shape), seen, made)
+    ports = ((source,), (target,))
+    return Model("camera.preprocess", *ports, function=function, operators=(work,), device=f"camera-{name}")
+
+
+def _work(
+    name: str, source: TensorType, target: TensorType, flops: int, seen: tuple[int, ...], made: tuple[int, ...]
+) -> Operator:
+    """Return the work of making an image of `made` rows and columns from one of `seen`."""
+    (tall, wide), (height, width) = seen, made
+    sizes = {"input_pixels": tall * wide, "output_pixels": height * width}
+    return Operator(
+        name,
+        "function",
+        "fp32",
+        (source,),
+        (target,),
+        flops,
+        read_bytes=math.prod(source.shape),
+        write_bytes=DTYPE_BYTES[target.dtype] * math.prod(target.shape),
+        attrs={**sizes, "scale_h": height / tall, "scale_w": width / wide},
+    )

@@ -20,12 +20,11 @@ from socsched.errors import UsageError
 from socsched.graph.operators import Operator, TensorType
 from socsched.models.camera import ANCHORS, CLASSES, HEIGHT, OUTPUTS, WIDTH
 from socsched.models.camera_image import FITS, Target
-from socsched.models.compiled import CompiledStages
-from socsched.models.elementary import exponential
+from socsched.models.elementary import exponential, sigmoid
+from socsched.models.host import CompiledStages
 from socsched.models.model import Model, Port
+from socsched.models.pointpillars.boxes import suppress
 from socsched.models.pointpillars.grid import check_params
-from socsched.models.pointpillars.nms import suppress
-from socsched.models.scores import sigmoid
 
 NAME = "camera.decode"
 SIZES = ((0.57273, 0.677385), (1.87446, 2.06253), (3.33843, 5.47434), (7.88282, 3.52778), (9.77052, 9.16828))

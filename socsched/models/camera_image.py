@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from socsched.errors import InputError
-from socsched.models.compiled import CompiledStages
+from socsched.models.host import CompiledStages
 
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 STD = np.array([0.229, 0.224, 0.225], np.float32)

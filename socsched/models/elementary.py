@@ -3,6 +3,7 @@
 numpy's own depend on the processor's vector units and the C library's on its version, by a unit in the last place.  C
 code of the same operations (compiler/native/stages/elementary.h) gives the same results, so that a threshold or a tie
 falls the same way everywhere.  Errors are below two units in the last place of float64 for arguments a detector meets.
+All decoders take their scores from here.
 """
 
 from __future__ import annotations
@@ -88,3 +89,23 @@ def length_of(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> npt.NDA
     wide = [part.astype(np.float64) for part in (x, y)]
     with np.errstate(all="ignore"):
         return np.sqrt(wide[0] * wide[0] + wide[1] * wide[1]).astype(np.float32)
+
+
+def sigmoid(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """Return 1 / (1 + exp(-logits)) in double precision; 0 and 1 where that over- or underflows."""
+    scores: npt.NDArray[np.float64] = 1 / (1 + exponential(-logits.astype(np.float64)))
+    return scores
+
+
+def logit(score: float) -> float:
+    """Return the logit whose sigmoid is `score`, infinite for 1."""
+    if score >= 1:
+        return math.inf
+    # below -745 the score is 0 in double precision, which is not above a threshold of 0
+    return math.log(score / (1 - score)) if score > 0 else -745.0
+
+
+def kth_largest(values: npt.NDArray[np.floating], floor: float, k: int) -> float:
+    """Return the k-th largest of the values not below `floor`, -inf when there are fewer."""
+    above = values[values >= floor]
+    return float(np.partition(above, len(above) - k)[len(above) - k]) if len(above) >= k else -math.inf

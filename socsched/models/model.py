@@ -35,7 +35,7 @@ class Model:
     compiler's IR. `classes` names the labels a detector's last stage gives.  `weights` returns the weights contained in
     the network's file, None for a network without; `trained` those socsched ships for a built-in network, used where
     the user names no weights file, and `scales` the file of int8 scales that belongs to them.  `compiled`: the function
-    accepts compiled stages under that name (`models.compiled`).  `whole` is the network this one is a part of, if any:
+    accepts compiled stages under that name (`models.host`).  `whole` is the network this one is a part of, if any:
     seeded weights are drawn for it, so that the parts compute the same as the whole.  `device` names the device
     implementation of a function (voxelise, anchor-decode, ...): engines other than CPUs take it if they declare it.
     `quantised` returns the scales stated in the network's own file, None for a network without.  `open_batch` names the

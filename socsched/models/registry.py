@@ -13,8 +13,7 @@ from socsched import plugins
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.models.model import Model
-from socsched.models.parts import part_model, part_of
-from socsched.models.tiles import tile_model, tile_of
+from socsched.models.parts import part_model, part_of, tile_model, tile_of
 
 GROUP = "socsched.models"
 
@@ -22,7 +21,7 @@ GROUP = "socsched.models"
 def get_model(name: str, params: Mapping[str, Any] | None = None) -> Model:
     """Return the built-in model `name` for `params`; UsageError for an unknown name or an invalid param.
 
-    The param `part` selects a part of the network (`models.parts`), `tile` a tile (`models.tiles`).
+    The param `part` selects a part of the network, `tile` a tile (`models.parts`).
     """
     if name not in plugins.names(GROUP):
         raise UsageError(f"no built-in model {name!r}", f"built-in models: {', '.join(plugins.names(GROUP))}")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from socsched.models.arrays import aligned_zeros
+from socsched.models.host import aligned_zeros
 
 SCANS = 10
 FILE = Path(__file__).with_name("street.npz")

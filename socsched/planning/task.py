@@ -135,7 +135,7 @@ class Task(Activation, Placement, Execution, Scheduling):
     """One schedulable task of the plan: a stage, or a conversion on a transition (`kind`).
 
     `model` and `params`: the stage's model and the parameters it was given, plain data that the model checks; a part or
-    tile of a network has one more (`models.parts`, `models.tiles`).  `why`: the reason for its placement.
+    tile of a network has one more (`models.parts`).  `why`: the reason for its placement.
     """
 
     name: PlanName

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from socsched.models.pointpillars.anchors import CLASSES
-from socsched.models.pointpillars.nms import corners, footprints
+from socsched.models.pointpillars.boxes import CLASSES, corners, footprints
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from socsched.descriptor.json_file import JsonFile
 from socsched.errors import DescriptorError
-from socsched.models.arrays import aligned_zeros
+from socsched.models.host import aligned_zeros
 
 CLOUD, IMAGE, COMPRESSED = "points", "image", "compressed image"
 TYPES = {

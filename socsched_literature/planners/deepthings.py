@@ -23,8 +23,8 @@ from socsched.errors import UsageError
 from socsched.graph.network import Network
 from socsched.graph.taskgraph import task_graph
 from socsched.graph.tiles import Grid, fusable, largest_bytes, regions
+from socsched.models.parts import TileOf, split_into_tiles
 from socsched.models.registry import get_model
-from socsched.models.tiles import TileOf, split_into_tiles
 from socsched.planning.mapping.local_search import transfer_ns
 from socsched.planning.planners import Ask, Option, Planner, Proposal
 

@@ -112,7 +112,7 @@ def test_weights_choose_the_network_they_fit(recorded: Recorded, tmp_path: Path)
 def test_the_boxes_of_the_demo_are_on_the_cars(demo: Path) -> None:
     import numpy as np
 
-    from socsched.models.pointpillars.nms import footprints, iou
+    from socsched.models.pointpillars.boxes import footprints, iou
     from tools.train.precision import truths_of
     from tools.train.streets import look_at, make_scene
 

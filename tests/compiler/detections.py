@@ -14,8 +14,8 @@ from socsched.compiler.loading.stages import CompiledStage, load
 from socsched.compiler.quantize.scales import Scales
 from socsched.descriptor.platform import Engine
 from socsched.graph.operators import TensorType
+from socsched.models.pointpillars.boxes import footprints, iou_matrix
 from socsched.models.pointpillars.decode import Detections, detect
-from socsched.models.pointpillars.nms import footprints, iou_matrix
 from socsched.models.pointpillars.voxelise import voxelise
 from socsched.models.weights import Weights
 

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
 from socsched.models.centerpoint.decode import Settings, decode, detect
-from socsched.models.centerpoint.grid import AUTOWARE
-from socsched.models.centerpoint.network import CLASSES, MAPS, backbone_network, head_network
+from socsched.models.centerpoint.network import AUTOWARE, CLASSES, MAPS, backbone_network, head_network
 from socsched.models.centerpoint.voxelise import voxelise
 from socsched.models.pointpillars import voxelise as pillars
+from socsched.models.pointpillars.boxes import footprints, iou
 from socsched.models.pointpillars.grid import Grid
-from socsched.models.pointpillars.nms import footprints, iou
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 

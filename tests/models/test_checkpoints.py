@@ -16,7 +16,7 @@ from checkpoint_files import save
 from socsched.cli.root import run
 from socsched.errors import InputError, UsageError
 from socsched.models.pointpillars import checkpoints
-from socsched.models.pointpillars.anchors import PER_CELL, anchors_at, decode_boxes
+from socsched.models.pointpillars.boxes import PER_CELL, anchors_at, decode_boxes
 from socsched.models.pointpillars.decode import Settings, detect
 from socsched.models.pointpillars.small import networks
 from socsched.models.torch_file import load, read_checkpoint

@@ -8,10 +8,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from socsched.errors import UsageError
-from socsched.models.pointpillars.anchors import anchors_at, map_shape
+from socsched.models.pointpillars.boxes import anchors_at, footprints, iou, map_shape
 from socsched.models.pointpillars.decode import Settings, decode, detect
 from socsched.models.pointpillars.grid import KITTI, Grid
-from socsched.models.pointpillars.nms import footprints, iou
 from socsched.models.registry import get_model
 from socsched.models.weights import load_weights
 from tools.train.precision import truths_of

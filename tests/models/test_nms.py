@@ -4,7 +4,7 @@ import reference_pointpillars
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from socsched.models.pointpillars.nms import corners, footprints, intersection, iou, iou_matrix, suppress
+from socsched.models.pointpillars.boxes import corners, footprints, intersection, iou, iou_matrix, suppress
 
 SIZE = st.floats(0.3, 12)
 PLACE = st.floats(-8, 8)

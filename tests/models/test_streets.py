@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from socsched.models import street
-from socsched.models.pointpillars.nms import corners, footprints, iou_matrix
+from socsched.models.pointpillars.boxes import corners, footprints, iou_matrix
 from socsched.models.pointpillars.voxelise import voxelise
 from tools.train import actors
 from tools.train.lidar import HDL_64E, KITTI_CAMERA, Convex, Cylinder, Ellipsoid, Frame, Material, Street

@@ -8,9 +8,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs PyTorch: .venv/bin/pip install torch")
 
 
-from socsched.models.pointpillars.anchors import PER_CELL  # noqa: E402
+from socsched.models.pointpillars.boxes import (  # noqa: E402
+    PER_CELL,
+    footprints,
+    iou,
+)
 from socsched.models.pointpillars.decode import Settings, detect  # noqa: E402
-from socsched.models.pointpillars.nms import footprints, iou  # noqa: E402
 from socsched.models.pointpillars.voxelise import voxelise  # noqa: E402
 from tools.train import training as pt  # noqa: E402
 from tools.train.pointpillars import example  # noqa: E402

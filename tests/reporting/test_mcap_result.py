@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from socsched.models.pointpillars.nms import corners, footprints
+from socsched.models.pointpillars.boxes import corners, footprints
 from socsched.planning.plan import Plan
 from socsched.reporting import foxglove
 from socsched.reporting.foxglove import write_mcap

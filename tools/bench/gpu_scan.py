@@ -284,7 +284,7 @@ def run(args: argparse.Namespace) -> int:
             failed += [f"{name}: boxes"] if got < of else []
         used = scans
         if name == "centerpoint":
-            from socsched.models.centerpoint.grid import AUTOWARE
+            from socsched.models.centerpoint.network import AUTOWARE
             from tools.bench.host_stages import FULL_PILLARS, FULL_POINTS, synthetic_scan
 
             used = [synthetic_scan(FULL_POINTS, FULL_PILLARS, seed, AUTOWARE) for seed in (1, 2, 3)]

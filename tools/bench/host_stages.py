@@ -24,8 +24,7 @@ import numpy as np
 
 from socsched.compiler.native.host_stages import compiled_stages
 from socsched.models.camera_image import BIAS, GAIN, GREY
-from socsched.models.centerpoint.grid import AUTOWARE
-from socsched.models.centerpoint.network import MAPS
+from socsched.models.centerpoint.network import AUTOWARE, MAPS
 from socsched.models.pointpillars.grid import KITTI, Grid
 from socsched.models.registry import get_model
 

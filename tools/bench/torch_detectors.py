@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.native.host_stages import compiled_stages
-from socsched.models.pointpillars.anchors import PER_CELL, anchor_tables
+from socsched.models.pointpillars.boxes import PER_CELL, anchor_tables
 from socsched.models.pointpillars.decode import decode
 from socsched.models.pointpillars.grid import KITTI
 from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from socsched.models.arrays import aligned_zeros
+from socsched.models.host import aligned_zeros
 
 Floats = npt.NDArray[np.float64]
 

@@ -32,7 +32,7 @@ LEAST = 5
 
 def example(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return points [N, 4], boxes [n, 7] and labels [n] of a synthetic scene as training takes them."""
-    from socsched.models.pointpillars.anchors import CLASSES
+    from socsched.models.pointpillars.boxes import CLASSES
     from tools.train.streets import look_at, make_scene
 
     scene = make_scene(seed)

@@ -26,8 +26,7 @@ import numpy.typing as npt
 from socsched.bounded import read_text
 from socsched.errors import InputError
 from socsched.files import write_file
-from socsched.models.pointpillars.anchors import CLASSES
-from socsched.models.pointpillars.nms import corners, footprints, intersection
+from socsched.models.pointpillars.boxes import CLASSES, corners, footprints, intersection
 from tools.train.lidar import KITTI_CAMERA, Camera, Survey
 from tools.train.streets import Scene
 

@@ -27,7 +27,7 @@ from socsched.compiler.loading.stages import CompiledStage, load
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.graph.operators import TensorType
-from socsched.models.pointpillars.anchors import CLASSES
+from socsched.models.pointpillars.boxes import CLASSES
 from socsched.models.pointpillars.decode import Detections, detect
 from socsched.models.pointpillars.scan import read_scan
 from socsched.models.pointpillars.voxelise import voxelise

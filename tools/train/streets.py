@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from socsched.models.pointpillars.anchors import CLASSES
-from socsched.models.pointpillars.nms import iou_matrix, suppress
+from socsched.models.pointpillars.boxes import CLASSES, iou_matrix, suppress
 from tools.train import actors
 from tools.train.lidar import HDL_64E, KITTI_CAMERA, Camera, Frame, Lidar, Solid, Street, Survey, survey
 

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from socsched.graph.network import Network
-from socsched.models.pointpillars.anchors import PER_CELL, ROTATIONS, SIZES, STRIDE, map_shape
+from socsched.models.pointpillars.boxes import PER_CELL, ROTATIONS, SIZES, STRIDE, map_shape
 from socsched.models.pointpillars.grid import KITTI
 
 NX, NY, _ = KITTI.cells

@@ -1,4 +1,4 @@
-"""Host stages compiled from stages/*.c, as `models.compiled` describes them."""
+"""Host stages compiled from stages/*.c, as `models.host` describes them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from socsched.compiler.native.shared_object import build_shared_object
 from socsched.models.camera import CLASSES, OUTPUTS
 from socsched.models.camera_image import PRECISIONS, is_nv12, planes_of
 from socsched.models.centerpoint.network import MAPS
-from socsched.models.compiled import CompiledStages, Floats, Ints
-from socsched.models.pointpillars.anchors import PER_CELL, map_shape
+from socsched.models.host import CompiledStages, Floats, Ints
+from socsched.models.pointpillars.boxes import PER_CELL, map_shape
 
 SOURCES = tuple(sorted(Path(__file__).with_name("stages").glob("*.[ch]")))
 STAGES = ("voxelise", "decode_anchors", "decode_centres", "decode_image_boxes", "preprocess")

@@ -12,10 +12,10 @@ import numpy as np
 
 from socsched.models import camera_decode, camera_image
 from socsched.models.centerpoint import decode as centres
-from socsched.models.pointpillars import anchors as boxes
+from socsched.models.elementary import logit
+from socsched.models.pointpillars import boxes as boxes
 from socsched.models.pointpillars.decode import Settings as AnchorSettings
 from socsched.models.pointpillars.grid import Grid
-from socsched.models.scores import logit
 
 LARGEST = 2**31 - 1
 FORMATS = {"rgb": 0, "bgr": 1, "planar": 2, "nv12": 3}

@@ -20,8 +20,7 @@ from socsched.descriptor.json_file import MAX_BYTES, JsonFile
 from socsched.descriptor.limits import Line, Real, Rows, Step
 from socsched.descriptor.pipeline import Stage
 from socsched.graph.network import Network
-from socsched.models.parts import part_of
-from socsched.models.tiles import tile_of
+from socsched.models.parts import part_of, tile_of
 
 _ANEW = "calibrate the network again"
 FILE = "scales.json"

@@ -20,14 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from socsched.graph.operators import Operator, TensorType
-from socsched.models.centerpoint.grid import AUTOWARE, settle
-from socsched.models.centerpoint.network import CLASSES, MAPS
-from socsched.models.compiled import CompiledStages
-from socsched.models.elementary import angle_of, exponential, length_of
+from socsched.models.centerpoint.network import AUTOWARE, CLASSES, MAPS, settle
+from socsched.models.elementary import angle_of, exponential, kth_largest, length_of, logit, sigmoid
+from socsched.models.host import CompiledStages
 from socsched.models.model import Model, Port
+from socsched.models.pointpillars.boxes import footprints, iou_matrix, suppress
 from socsched.models.pointpillars.grid import Grid
-from socsched.models.pointpillars.nms import footprints, iou_matrix, suppress
-from socsched.models.scores import kth_largest, logit, sigmoid
 
 NAME = "centerpoint.decode"
 DEVICE = "center-decode"

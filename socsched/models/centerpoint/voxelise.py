@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from socsched.models.centerpoint.grid import AUTOWARE, MAX_PILLARS, MAX_POINTS, settle
-from socsched.models.compiled import CompiledStages
+from socsched.models.centerpoint.network import AUTOWARE, MAX_PILLARS, MAX_POINTS, settle
+from socsched.models.host import CompiledStages
 from socsched.models.model import Model
 from socsched.models.pointpillars import voxelise as pillars
 from socsched.models.pointpillars.grid import Grid

@@ -14,12 +14,20 @@ import numpy.typing as npt
 
 from socsched.errors import UsageError
 from socsched.graph.operators import Operator, TensorType
-from socsched.models.compiled import CompiledStages
+from socsched.models.elementary import kth_largest, logit, sigmoid
+from socsched.models.host import CompiledStages
 from socsched.models.model import Model, Port
-from socsched.models.pointpillars.anchors import CLASSES, PER_CELL, anchors_at, decode_boxes, map_shape
+from socsched.models.pointpillars.boxes import (
+    CLASSES,
+    PER_CELL,
+    anchors_at,
+    decode_boxes,
+    footprints,
+    iou_matrix,
+    map_shape,
+    suppress,
+)
 from socsched.models.pointpillars.grid import KITTI, Grid, check_params, grid_of
-from socsched.models.pointpillars.nms import footprints, iou_matrix, suppress
-from socsched.models.scores import kth_largest, logit, sigmoid
 
 NAME = "pointpillars.decode"
 DEVICE = "anchor-decode"

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from socsched.bounded import read_bytes
 from socsched.errors import InputError
 from socsched.files import write_file
-from socsched.models.arrays import aligned_zeros
+from socsched.models.host import aligned_zeros
 
 Points = npt.NDArray[np.float32]
 ROWS, ARRAY, PCD = ".bin", ".npy", ".pcd"

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from socsched.graph.operators import Operator, TensorType
-from socsched.models.arrays import aligned_zeros
-from socsched.models.compiled import CompiledStages
+from socsched.models.host import CompiledStages, aligned_zeros
 from socsched.models.model import Model, Port
 from socsched.models.pointpillars.grid import KITTI, Grid, check_params, grid_of
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.errors import UsageError
-from socsched.models.parts import PartOf, cut_pipeline, part_of, parts_of
-from socsched.models.tiles import split_into_tiles, tile_of
+from socsched.models.parts import PartOf, cut_pipeline, part_of, parts_of, split_into_tiles, tile_of
 from socsched.planning.cutting.divisible import Divisible, Legs, divisible
 from socsched.planning.cutting.segmentation import duration_ns, segmentations
 from socsched.planning.plan import Plan

@@ -11,7 +11,7 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
-from socsched.models.tiles import TILE
+from socsched.models.parts import TILE
 from socsched.planning.candidate import assess_deployment, objectives, score
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.cutting.divisible import Sliced

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from socsched.models.centerpoint.network import MAPS
-from socsched.models.compiled import CompiledStages
+from socsched.models.host import CompiledStages
 from socsched.models.model import Model
 from socsched.models.pointpillars.grid import Grid
 from socsched.models.registry import get_model

@@ -15,7 +15,7 @@ from socsched.compiler.native import stage_params
 from socsched.compiler.native.host_stages import SOURCES, NativeStages, compiled_stages
 from socsched.models.camera_image import Target, prepare
 from socsched.models.elementary import angle_of, exponential, sine_cosine
-from socsched.models.pointpillars.anchors import anchor_tables
+from socsched.models.pointpillars.boxes import anchor_tables
 from socsched.models.pointpillars.decode import decode
 from socsched.models.pointpillars.grid import KITTI, Grid
 from socsched.models.pointpillars.voxelise import voxelise

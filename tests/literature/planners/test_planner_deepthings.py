@@ -14,8 +14,8 @@ from socsched.errors import UsageError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.graph.tiles import Grid, Region, fusable, gather_network, images, regions, tile_network
+from socsched.models.parts import split_into_tiles
 from socsched.models.registry import bindings
-from socsched.models.tiles import split_into_tiles
 from socsched.models.work import stage_work
 from socsched.planning.cutting.pipelines import as_planned
 from socsched.planning.io import from_document, to_document

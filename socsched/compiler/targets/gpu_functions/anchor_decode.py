@@ -7,9 +7,8 @@ import numpy as np
 from socsched.compiler.targets.gpu_functions import tables
 from socsched.compiler.targets.gpu_functions.program import Program, map_defines
 from socsched.compiler.targets.gpu_functions.request import Request
-from socsched.models.elementary import length_of
-from socsched.models.pointpillars.anchors import CLASSES, PER_CELL, anchor_tables, map_shape
-from socsched.models.scores import logit
+from socsched.models.elementary import length_of, logit
+from socsched.models.pointpillars.boxes import CLASSES, PER_CELL, anchor_tables, map_shape
 
 
 def build(asked: Request) -> Program:

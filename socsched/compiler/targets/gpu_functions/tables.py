@@ -9,13 +9,13 @@ import numpy as np
 
 from socsched.compiler.targets.gpu_functions.program import Program
 from socsched.errors import CompileError
-from socsched.models.scores import sigmoid
+from socsched.models.elementary import sigmoid
 
 BINS, BIN_SHIFT = 4096, 20
 ROOM = 2048
 """Candidates that fit into a group's local memory."""
 SATURATED = np.float32(20)
-"""Up to this logit different float32 logits have different scores in double precision (`models.scores`)."""
+"""Up to this logit different float32 logits have different scores in double precision (`models.elementary`)."""
 _CERTAIN = 37.0
 """Above this logit every score is 1."""
 PI: dict[str, object] = {"PI": math.pi, "HALF_PI": math.pi / 2, "PI_FLOAT": np.float32(np.pi)}

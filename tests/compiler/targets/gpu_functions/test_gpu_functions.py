@@ -19,8 +19,8 @@ from socsched.compiler.targets.opencl.run import OpenClStage
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, UsageError
+from socsched.models.elementary import sigmoid
 from socsched.models.registry import get_model
-from socsched.models.scores import sigmoid
 from tools.verify import gpu_functions as verify
 from tools.verify.gpu_code import Kernel
 

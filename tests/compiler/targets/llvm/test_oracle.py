@@ -15,7 +15,7 @@ from socsched.compiler.layouts import convert
 from socsched.compiler.loading.stages import CompiledStage, load
 from socsched.descriptor.platform import Engine
 from socsched.graph.operators import TensorType
-from socsched.models.pointpillars.anchors import CLASSES
+from socsched.models.pointpillars.boxes import CLASSES
 from socsched.models.pointpillars.decode import detect
 from socsched.models.weights import load_weights
 

@@ -1,24 +1,40 @@
-"""Interface of host stages compiled as C functions; numpy is the reference and the fallback.
+"""Host stages compiled as C functions: arrays aligned to 64 bytes as they require, and their interface.
 
-A stage in numpy releases and reacquires the interpreter lock dozens of times per frame while other threads contend for
-it, and passes over its data again and again; a compiled stage does neither.  Results are bit-identical.  Every method
-returns None for arrays or settings that it does not take.
+numpy is the reference and the fallback.  A stage in numpy releases and reacquires the interpreter lock dozens of times
+per frame while other threads contend for it, and passes over its data again and again; a compiled stage does neither.
+Results are bit-identical.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+ALIGNMENT = 64
+
+
+def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
+    """Return a C-contiguous zeroed array of `shape` and `dtype` aligned to 64 bytes."""
+    kind = np.dtype(dtype)
+    size = math.prod(shape) * kind.itemsize
+    raw = np.zeros(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size].view(kind).reshape(shape)
+
+
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
 
 
 class CompiledStages(Protocol):
-    """The compiled stages; arguments and results are those of the functions named."""
+    """The compiled stages; arguments and results are those of the functions named.
+
+    Every method returns None for arrays or settings that it does not take.
+    """
 
     def voxelise(
         self, points: Floats, max_pillars: int, max_points: int, grid: Any, clear_fourth: bool = False

@@ -20,20 +20,23 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.artifact import Artifact
-from socsched.compiler.builder import compile_stage, network_of, precisions, shipped_scales
+from socsched.compiler.builder import compile_stage, network_of, precisions, shipped_scales, weights_for
 from socsched.compiler.functions import border_precision, is_device_function
 from socsched.compiler.packaging import bundle
-from socsched.compiler.packaging.qdq import write_qdq
-from socsched.compiler.quantize.scales import Scales, of_stage
+from socsched.compiler.quantize.network import quantise
+from socsched.compiler.quantize.scales import FILE, Scales, of_stage, read_scales
 from socsched.compiler.target import target_of
 from socsched.compiler.toolchains import hand_over as vendor
 from socsched.compiler.toolchains.hand_over import require_all
+from socsched.compiler.toolchains.package import QUANTISED
+from socsched.compiler.toolchains.qdq import to_qdq
 from socsched.compiler.versions import PINNED
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine, Platform
 from socsched.errors import CompileError, MachineError, UsageError
 from socsched.files import digests, file_digest, put_in_place, scratch
-from socsched.graph.partition import Part
+from socsched.graph.expand import fuse_network, layer_types
+from socsched.graph.partition import Part, take
 from socsched.graph.rules import check_operators
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
@@ -42,6 +45,8 @@ from socsched.progress import tell
 SCHEMA_VERSION = "1"
 MANIFEST = "manifest.json"
 
+Given = Mapping[str, np.ndarray[Any, Any]] | None
+"""Weights that a user gives."""
 Placement = Mapping[str, tuple[str, str]]
 """Stage name -> (engine id, precision), as assigned by a plan."""
 
@@ -73,28 +78,12 @@ class Request:
         return self.runtimes.get(stage.name, "") if planned else ""
 
 
-def compile_pipeline(
-    pipeline: Pipeline,
-    platform: Platform,
-    placement: Placement | str | None,
-    out_dir: Path,
-    stage: str | None = None,
-    engine: str | None = None,
-    weights: Mapping[str, np.ndarray[Any, Any]] | None = None,
-    note: Callable[[str], None] = lambda message: None,
-    scales: Mapping[str, Scales] | None = None,
-) -> dict[str, Any]:
-    """Compile network stages into `out_dir` and return the manifest; see `compile_bundle`."""
-    request = Request(placement, stage, engine, scales=scales or {})
-    return compile_bundle(pipeline, platform, request, out_dir, weights, note)
-
-
 def compile_bundle(
     pipeline: Pipeline,
     platform: Platform,
     request: Request,
     out_dir: Path,
-    weights: Mapping[str, np.ndarray[Any, Any]] | None = None,
+    weights: Given = None,
     note: Callable[[str], None] = lambda message: None,
 ) -> dict[str, Any]:
     """Compile stages into `out_dir`, one folder per stage and engine, and return the manifest written there.
@@ -130,7 +119,7 @@ def _make(
     platform: Platform,
     request: Request,
     choices: Sequence[tuple[Stage, Engine, str]],
-    weights: Mapping[str, np.ndarray[Any, Any]] | None,
+    weights: Given,
     note: Callable[[str], None],
 ) -> dict[str, Any]:
     """Write a bundle except its manifest into `made`, and return the manifest."""
@@ -152,8 +141,9 @@ def _make(
         note(f"{chosen.name} for {target.id} in {precision}")
         artifacts.append(_place(artifact, made, folder))
         if request.qdq and precision == "int8":
-            name = write_qdq(made / folder, chosen, artifact, weights, request.part)
-            artifacts[-1]["qdq"] = (folder / name).as_posix()
+            model = _with_qdq(chosen, artifact, weights, request.part)
+            (made / folder / QUANTISED).write_bytes(model.SerializeToString())
+            artifacts[-1]["qdq"] = (folder / QUANTISED).as_posix()
     if request.plan is not None:
         (made / "plan.json").write_text(json.dumps(request.plan, indent=1, sort_keys=True), encoding="utf-8")
     manifest = {
@@ -174,7 +164,22 @@ def _make(
     return {**manifest, "files": digests(made)}
 
 
-def _shipped(stage: Stage, weights: Mapping[str, np.ndarray[Any, Any]] | None) -> Scales | None:
+def _with_qdq(stage: Stage, artifact: Artifact, weights: Given, part: Part | None) -> Any:
+    """Return an int8 artefact's network as an ONNX model with Q/DQ: the integers of the compiled code.
+
+    Inputs and outputs are fp32 and have the network's names.  Bytes are int8: with uint8, ONNX Runtime adds pairs of
+    products in 16 bits on x86 processors without VNNI, which saturate.  CompileError for a layer without ONNX operator,
+    MachineError when the package onnx is missing.
+    """
+    model, network = network_of(stage)
+    if part:
+        network = take(network, part, layer_types(network))
+    chosen, _ = weights_for(model, network, weights)
+    integers = quantise(fuse_network(network), chosen, read_scales(artifact.folder / FILE))
+    return to_qdq(integers, chosen, signed=True)
+
+
+def _shipped(stage: Stage, weights: Given) -> Scales | None:
     """Return the int8 scales shipped with a stage's weights, None if other weights are given."""
     return shipped_scales(network_of(stage)[0]) if weights is None else None
 
@@ -271,7 +276,7 @@ class _Choices:
         pipeline: Pipeline,
         platform: Platform,
         request: Request,
-        weights: Mapping[str, np.ndarray[Any, Any]] | None,
+        weights: Given,
         note: Callable[[str], None],
     ) -> None:
         self.pipeline, self.platform = pipeline, platform

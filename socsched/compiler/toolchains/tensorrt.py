@@ -34,7 +34,7 @@ import numpy as np
 
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.toolchains.package import MODEL, Package, Toolchain
-from socsched.compiler.toolchains.qdq import quantised
+from socsched.compiler.toolchains.qdq import bytes_at_borders, quantised
 from socsched.descriptor.operator_rules import version_key
 from socsched.errors import UsageError
 from socsched.graph.network import Network
@@ -158,37 +158,9 @@ def typed_model(package: Package, model: Any) -> Any:
     if package.precision == "int8":
         steps = shared(package.network, package.scales)
         scales = {name: Scale(step, True) for name, step in steps.items()}
-        return _bytes_at_borders(quantised(model, scales, unsigned=False))
+        # DIRECT_IO allows no conversion at the borders
+        return bytes_at_borders(quantised(model, scales, unsigned=False))
     return _half(model)
-
-
-def _bytes_at_borders(model: Any) -> Any:
-    """Return a model with Q/DQ whose inputs and outputs are the int8 tensors: DIRECT_IO allows no conversion there."""
-    from onnx import TensorProto
-
-    graph = model.graph
-    inputs, outputs = {value.name for value in graph.input}, {value.name for value in graph.output}
-    kept = []
-    for node in graph.node:
-        if node.op_type == "QuantizeLinear" and node.input[0] in inputs:
-            continue
-        if node.op_type == "QuantizeLinear" and node.output[0].removesuffix(".bytes") in outputs:
-            node.output[0] = node.output[0].removesuffix(".bytes")
-        elif node.op_type == "DequantizeLinear" and node.output[0] in outputs:
-            node.input[0], node.output[0] = node.output[0], f"{node.output[0]}.inner"
-        elif node.op_type == "DequantizeLinear" and node.input[0].removesuffix(".bytes") in inputs:
-            node.input[0] = node.input[0].removesuffix(".bytes")
-        else:
-            for place, name in enumerate(node.input):
-                node.input[place] = f"{name}.inner" if name in outputs else name
-        kept.append(node)
-    read = {name for node in kept for name in node.input}
-    del graph.node[:]
-    graph.node.extend(node for node in kept if not node.output[0].endswith(".inner") or node.output[0] in read)
-    for value in (*graph.input, *graph.output):
-        if value.type.tensor_type.elem_type == TensorProto.FLOAT:
-            value.type.tensor_type.elem_type = TensorProto.INT8
-    return model
 
 
 def _half(model: Any) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from socsched.compiler.packaging.deploy import compile_pipeline, placement
+from socsched.compiler.packaging.deploy import Request, compile_bundle, placement
 from socsched.descriptor.functions import FunctionCost
 from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
 from socsched.descriptor.pipeline import Pipeline, Sensor, Stage
@@ -39,7 +39,7 @@ def platform(make_engine: Callable[..., Engine]) -> Platform:
 @pytest.mark.slow
 def test_every_engine_that_can(pipeline: Pipeline, platform: Platform, tmp_path: Path) -> None:
     notes: list[str] = []
-    manifest = compile_pipeline(pipeline, platform, None, tmp_path, note=notes.append)
+    manifest = compile_bundle(pipeline, platform, Request(None), tmp_path, note=notes.append)
     found = [(a["stage"], a["engine"], a["precision"]) for a in manifest["artifacts"]]
     assert found == [("pfn", "cpu", "fp32"), ("head", "cpu", "fp32"), ("head", "dla", "int8")]
     assert notes.pop(0) == "dla cannot run pfn: features: operator pillar_features is not supported"
@@ -52,9 +52,9 @@ def test_a_plan_s_choice_or_a_named_engine(pipeline: Pipeline, platform: Platfor
     class Task:
         kind, name, engine, precision = "stage", "head", "dla", "fp16"
 
-    by_plan = compile_pipeline(pipeline, platform, placement([Task]), tmp_path / "a")
+    by_plan = compile_bundle(pipeline, platform, Request(placement([Task])), tmp_path / "a")
     assert [(a["stage"], a["engine"]) for a in by_plan["artifacts"]] == [("head", "dla")]
-    by_name = compile_pipeline(pipeline, platform, "cpu", tmp_path / "b", stage="head")
+    by_name = compile_bundle(pipeline, platform, Request("cpu", stage="head"), tmp_path / "b")
     assert [(a["stage"], a["engine"], a["precision"]) for a in by_name["artifacts"]] == [("head", "cpu", "fp32")]
 
 
@@ -71,19 +71,21 @@ def test_functions_that_a_plan_places_on_an_engine_with_code_for_them(
     )
     made = Pipeline("demo", "demo", (Sensor("lidar", "lidar", 10**8),), stages, ())
     placed = {"voxelise": ("gpu", "fp32"), "pfn": ("gpu", "fp16")}
-    manifest = compile_pipeline(made, board, placed, tmp_path / "a", stage="voxelise")
+    manifest = compile_bundle(made, board, Request(placed, stage="voxelise"), tmp_path / "a")
     (voxelise,) = manifest["artifacts"]
     assert (voxelise["engine"], voxelise["outputs"][0]["dtype"]) == ("gpu", "fp16"), "as the pillar net takes them"
     assert (tmp_path / "a" / "voxelise" / "gpu-fp16" / "stage.cl").is_file()
     assert manifest["stages"][0]["sort"] == "function" and manifest["stages"][0]["artifacts"] == [0]
-    on_host = compile_pipeline(made, board, {**placed, "voxelise": ("cpu", "fp32")}, tmp_path / "b", stage="voxelise")
+    on_host = compile_bundle(
+        made, board, Request({**placed, "voxelise": ("cpu", "fp32")}, stage="voxelise"), tmp_path / "b"
+    )
     assert on_host["artifacts"] == [] and on_host["host_stages"] == ["voxelise"]
     with pytest.raises(CompileError, match="no code of 'voxelise' for that target"):
-        compile_pipeline(made, board, {**placed, "voxelise": ("dla", "fp16")}, tmp_path / "c", stage="voxelise")
+        compile_bundle(made, board, Request({**placed, "voxelise": ("dla", "fp16")}, stage="voxelise"), tmp_path / "c")
 
 
 def test_unknown_names(pipeline: Pipeline, platform: Platform, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no stage 'x'"):
-        compile_pipeline(pipeline, platform, None, tmp_path, stage="x")
+        compile_bundle(pipeline, platform, Request(None, stage="x"), tmp_path)
     with pytest.raises(UsageError, match="has no engine 'npu'"):
-        compile_pipeline(pipeline, platform, None, tmp_path, engine="npu")
+        compile_bundle(pipeline, platform, Request(None, engine="npu"), tmp_path)

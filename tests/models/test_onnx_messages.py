@@ -15,6 +15,7 @@ from onnx_files import Builder  # noqa: E402
 
 from socsched.errors import InputError  # noqa: E402
 from socsched.models.onnx_import import load  # noqa: E402
+from socsched.models.onnx_operators import HANDLERS, HELP  # noqa: E402
 
 IMAGE = [1, 4, 8, 8]
 

@@ -19,7 +19,6 @@ from socsched.compiler.loading.stages import load
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.pipeline import compile_network
-from socsched.compiler.quantize import reference
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
 from socsched.compiler.quantize.network import quantise
 from socsched.compiler.quantize.scales import FILE, Scales, read_scales
@@ -31,6 +30,7 @@ from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.network import CHANNELS, NX, NY, scatter_network
 from tests.compiler import gpu_networks, int8_networks
+from tests.compiler import int8_reference as reference
 from tools.bench import gpu_common as bench
 
 Array = np.ndarray[Any, Any]

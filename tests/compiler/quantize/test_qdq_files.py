@@ -10,13 +10,13 @@ import pytest
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
+from int8_reference import compute, outputs  # noqa: E402
 from qdq_networks import SOURCES  # noqa: E402
 
 from socsched.compiler.builder import compile_stage, shipped_scales  # noqa: E402
 from socsched.compiler.layouts import convert  # noqa: E402
 from socsched.compiler.loading.stages import load as load_stage  # noqa: E402
 from socsched.compiler.quantize.network import QuantisedGraph, quantise  # noqa: E402
-from socsched.compiler.quantize.reference import compute, outputs  # noqa: E402
 from socsched.compiler.quantize.scales import read_scales, write_scales  # noqa: E402
 from socsched.compiler.toolchains.qdq import to_qdq  # noqa: E402
 from socsched.descriptor.catalog import get_platform  # noqa: E402

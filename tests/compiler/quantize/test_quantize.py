@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.layouts import convert
 from socsched.compiler.loading.stages import load
-from socsched.compiler.quantize.calibrate import Observer, calibrate, calibrate_pipeline, seeded_samples
+from socsched.compiler.quantize.calibrate import Histogram, Observer, calibrate, calibrate_pipeline, seeded_samples
 from socsched.compiler.quantize.fixed_point import (
     LARGEST_MULTIPLIER,
     SHIFT,
@@ -25,7 +25,6 @@ from socsched.compiler.quantize.fixed_point import (
     quantise,
     requantise,
 )
-from socsched.compiler.quantize.histogram import Histogram
 from socsched.compiler.quantize.scales import (
     FILE,
     Means,
@@ -135,9 +134,10 @@ def test_bias_correction_removes_a_systematic_error() -> None:
 
 
 def _errors(network: Network, weights: dict[str, Array], scales: Scales, x: Array) -> float:
+    import int8_reference as reference
+
     from socsched.compiler.passes.fusion import read
     from socsched.compiler.passes.relax_import import import_network
-    from socsched.compiler.quantize import reference
     from socsched.compiler.quantize.network import quantise
 
     graph = read(import_network(network), network)

@@ -11,11 +11,11 @@ import pytest
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
+from int8_reference import compute  # noqa: E402
 from qdq_networks import SOURCES, Source  # noqa: E402
 
 from socsched.compiler.quantize.fixed_point import Scale  # noqa: E402
 from socsched.compiler.quantize.network import QuantisedGraph, quantise  # noqa: E402
-from socsched.compiler.quantize.reference import compute  # noqa: E402
 from socsched.compiler.quantize.scales import Scales, key_of, per_tensor  # noqa: E402
 from socsched.compiler.toolchains.onnx_model import to_onnx  # noqa: E402
 from socsched.compiler.toolchains.package import Package  # noqa: E402

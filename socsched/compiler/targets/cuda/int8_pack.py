@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from socsched.compiler.quantize import phases
+from socsched.compiler.quantize import epilogue as phases
 from socsched.compiler.quantize.epilogue import Stored
 from socsched.compiler.quantize.fixed_point import Array, Scale
 from socsched.compiler.quantize.network import Layer, Step

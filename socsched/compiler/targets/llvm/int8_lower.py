@@ -18,7 +18,7 @@ from socsched.compiler import script
 from socsched.compiler.environment import relax
 from socsched.compiler.layouts import physical_shape
 from socsched.compiler.passes.relax_import import DTYPES
-from socsched.compiler.quantize import phases
+from socsched.compiler.quantize import epilogue as phases
 from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array
 from socsched.compiler.quantize.network import CONVOLUTIONS, QuantisedGraph, Step

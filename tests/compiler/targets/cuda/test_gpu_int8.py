@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import gpu_networks
+import int8_reference as reference
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,7 +19,6 @@ from socsched.compiler.layouts import convert
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
-from socsched.compiler.quantize import reference
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import QuantisedGraph, quantise

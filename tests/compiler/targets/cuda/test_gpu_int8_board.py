@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import gpu_networks
+import int8_reference as reference
 import numpy as np
 import pytest
 from int8_networks import conv, full_range, residual_block, scales_of, transposed, weights_of
@@ -16,7 +17,6 @@ from socsched.compiler.layouts import convert
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.pipeline import compile_network
-from socsched.compiler.quantize import reference
 from socsched.compiler.quantize.network import quantise
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.target import Build, resolve

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import int8_reference as reference
 import numpy as np
 import pytest
 
@@ -13,7 +14,6 @@ from socsched.compiler.environment import relax, tvm
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.link import write_library
 from socsched.compiler.passes.relax_import import import_network
-from socsched.compiler.quantize import reference
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
 from socsched.compiler.quantize.network import QuantisedGraph, quantise
 from socsched.compiler.target import TargetSpec, resolve

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import int8_reference as reference
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +17,6 @@ from socsched.compiler.layouts import convert
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
 from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.relax_import import import_network
-from socsched.compiler.quantize import reference
 from socsched.compiler.quantize.calibrate import Observer, calibrate, seeded_samples
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import QuantisedGraph, quantise

@@ -16,7 +16,7 @@ LONGEST_NS = 10 * 10**9
 
 def preview(plan: Plan) -> Trace:
     """Return a simulation of a plan for one hyperperiod, or for two of its longest periods if that is longer."""
-    from socsched.planning.export.stm import hyperperiod_ns
+    from socsched.planning.export.accelerators import hyperperiod_ns
     from socsched.sim.engine import simulate as traced
 
     if not plan.tasks:

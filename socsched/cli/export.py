@@ -12,13 +12,13 @@ from socsched.errors import UsageError, unwritable
 from socsched.files import write_file
 
 if TYPE_CHECKING:
-    from socsched.planning.export.threads import Request
+    from socsched.planning.export.linux import ExportRequest
     from socsched.planning.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: `write` ("module:function") takes a `Request` and returns the text, or path -> content for a `folder`.
+    """A format: `write` ("module:function") takes an `ExportRequest`, returns text or, for a `folder`, path -> content.
 
     `templates`: identifiers are taken from a file of the target; `named`: --map renames tasks; `board`: it holds Linux
     CPU numbers, which are those of the platform.
@@ -35,32 +35,35 @@ class Format:
 
 _OWN = "socsched.planning.export"
 FORMATS: Mapping[str, Format] = {
-    "stm": Format("YAML for NVIDIA's System Task Manager", "socsched.cli.export:_stm", board=False),
-    "linux": Format("a shell script for Linux", "socsched.cli.export:_linux", executable=True),
+    "stm": Format("YAML for NVIDIA's System Task Manager", f"{_OWN}.accelerators:stm", board=False),
+    "linux": Format("a shell script for Linux", f"{_OWN}.linux:linux", executable=True),
     "perfetto": Format("a Perfetto trace of the plan", "", board=False),
     "autoware": Format(
         "YAML for Autoware's callback isolated executor", f"{_OWN}.autoware:write", templates=True, named=True
     ),
-    "rclcpp": Format("thread attributes of ROS 2 executors (REP-2017)", f"{_OWN}.rclcpp:write", named=True),
+    "rclcpp": Format("thread attributes of ROS 2 executors (REP-2017)", f"{_OWN}.linux:rclcpp", named=True),
     "cyberrt": Format("the scheduler configuration of Apollo CyberRT", f"{_OWN}.cyberrt:write", named=True),
-    "cyberrt-dag": Format("a DAG file of Apollo CyberRT", f"{_OWN}.cyberrt_dag:write", named=True, board=False),
+    "cyberrt-dag": Format("a DAG file of Apollo CyberRT", f"{_OWN}.cyberrt:write_dag", named=True, board=False),
     "amalthea": Format("an AMALTHEA model (.amxmi) of the plan", f"{_OWN}.amalthea:write", board=False),
-    "systemd": Format("a folder of systemd drop-ins", f"{_OWN}.systemd:write", folder=True, named=True),
+    "systemd": Format("a folder of systemd drop-ins", f"{_OWN}.linux:systemd", folder=True, named=True),
     "btf": Format("a BTF trace of the plan", "socsched.cli.export:_btf", board=False),
     "onnxruntime": Format(
         "a folder of annotated models and sessions of ONNX Runtime",
-        f"{_OWN}.onnxruntime:write",
+        f"{_OWN}.runtimes:onnxruntime",
         folder=True,
         board=False,
     ),
     "openvino": Format(
-        "a folder of models with affinities for OpenVINO's HETERO", f"{_OWN}.openvino:write", folder=True, board=False
+        "a folder of models with affinities for OpenVINO's HETERO",
+        f"{_OWN}.runtimes:openvino",
+        folder=True,
+        board=False,
     ),
-    "executorch": Format("a Python module of ExecuTorch's partitioners", f"{_OWN}.executorch:write", board=False),
+    "executorch": Format("a Python module of ExecuTorch's partitioners", f"{_OWN}.runtimes:executorch", board=False),
     "iree": Format(
-        "a folder of modules with device affinities for IREE", f"{_OWN}.iree:write", folder=True, board=False
+        "a folder of modules with device affinities for IREE", f"{_OWN}.runtimes:iree", folder=True, board=False
     ),
-    "xsched": Format("a folder of hints for XSched", f"{_OWN}.xsched:write", folder=True, board=False),
+    "xsched": Format("a folder of hints for XSched", f"{_OWN}.accelerators:xsched", folder=True, board=False),
 }
 """Name of every format, in the order of the documentation."""
 
@@ -100,12 +103,12 @@ def _with(option: str) -> str:
     return ", ".join(name for name, form in FORMATS.items() if getattr(form, option))
 
 
-def _request(plan: Plan, form: Format, template: Path | None, names: Mapping[str, str]) -> Request:
+def _request(plan: Plan, form: Format, template: Path | None, names: Mapping[str, str]) -> ExportRequest:
     from socsched.descriptor.catalog import get_platform
-    from socsched.planning.export.threads import Request
+    from socsched.planning.export.linux import ExportRequest
 
     if not form.board:
-        return Request(plan, template=template, names=names)
+        return ExportRequest(plan, template=template, names=names)
     platform = get_platform(plan.platform)
     first, processors = 0, dict[str, Sequence[int]]()
     for engine in platform.engines:
@@ -114,19 +117,7 @@ def _request(plan: Plan, form: Format, template: Path | None, names: Mapping[str
             first += engine.units
     mode = platform.mode(plan.mode)
     jetson = any("nvpmodel" in key for key in platform.sources)
-    return Request(plan, processors, mode.id if jetson else None, template, names)
-
-
-def _stm(request: Request) -> str:
-    from socsched.planning.export.stm import stm
-
-    return stm(request.plan)
-
-
-def _linux(request: Request) -> str:
-    from socsched.planning.export.linux import linux
-
-    return linux(request.plan, request.mode_id, request.processors)
+    return ExportRequest(plan, processors, mode.id if jetson else None, template, names)
 
 
 def _perfetto(plan: Plan, file: Path) -> None:
@@ -136,7 +127,7 @@ def _perfetto(plan: Plan, file: Path) -> None:
     write_perfetto(preview(plan), plan, file, "planned")
 
 
-def _btf(request: Request) -> str:
+def _btf(request: ExportRequest) -> str:
     from socsched.api.preview import preview
     from socsched.trace.btf import text
 

@@ -13,7 +13,7 @@ from typing import Any
 from socsched.errors import InputError
 from socsched.interchange.pipeline_text import ImportedPipeline, Names, duration, stage_name, unstated_cost
 from socsched.planning.export import autoware
-from socsched.planning.export.threads import Thread
+from socsched.planning.export.linux import Thread
 from socsched.text import one_line
 
 _SOURCE = "configuration"

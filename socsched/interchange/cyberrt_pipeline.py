@@ -15,8 +15,8 @@ from typing import Any
 from socsched.errors import InputError, UsageError
 from socsched.interchange.pipeline_text import ImportedPipeline, Names, duration, stage_name, unstated_cost
 from socsched.limits import LONGEST_NS
-from socsched.planning.export import cyberrt, textproto
-from socsched.planning.export.threads import Thread
+from socsched.planning.export import cyberrt
+from socsched.planning.export.linux import Thread
 from socsched.text import one_line
 from socsched.units import parse_duration
 
@@ -37,7 +37,7 @@ class Component:
 def components(path: Path) -> list[Component]:
     """Return the components of a DAG file; DescriptorError with a position for a fault."""
     found = []
-    for module in textproto.read(path, "DAG").messages("module_config"):
+    for module in cyberrt.read_message(path, "DAG").messages("module_config"):
         for component in module.messages("components"):
             config = component.message("config")
             readers = tuple(reader.text("channel") for reader in config.messages("readers"))

@@ -122,7 +122,10 @@ def _test_gangs(group: Sequence[RtTask], deadlines: Deadlines, jitter: Mapping[s
 
 
 def gang_overload(task: DemandTask, sharing: Sequence[DemandTask], switches: int) -> Overload | None:
-    """Return the interval of a job of `task` if it can be overfull, else None.
+    """Return the interval of a job of a gang `task` if it can be overfull, else None.
+
+    The interval of each job holds the demand of every task that shares a lane with it (after Bertogna, Cirinei, Lipari,
+    ECRTS 2005, with intersecting lanes instead of all processors).
 
     `sharing` are the tasks that can keep it from a lane; `switches` (ns) all context switches in the interval.  A job
     due within the interval counts with its whole demand, the earliest one with the part that fits after its start.

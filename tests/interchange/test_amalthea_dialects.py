@@ -15,7 +15,7 @@ from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import DescriptorError
 from socsched.interchange.amalthea import import_amalthea
 from socsched.planning.export import amalthea as export
-from socsched.planning.export.threads import Request
+from socsched.planning.export.linux import ExportRequest
 from tests.planning.test_exports import MS, small
 from tests.sim.builders import chain, engine, plan, task
 
@@ -290,7 +290,7 @@ def test_numbers_and_graphs_that_no_pipeline_holds_are_refused_in_the_model(
 def test_exports_are_imported_whatever_joins_and_forks_they_have(tmp_path: Path) -> None:
     for number, given in enumerate((small(), small("edf"), *(_random_plan(Random(seed)) for seed in range(20)))):
         file = tmp_path / f"{number}.amxmi"
-        file.write_text(export.write(Request(given)))
+        file.write_text(export.write(ExportRequest(given)))
         out = tmp_path / f"{number}.yaml"
         assert run(["pipelines", "import", "amalthea", str(file), "-q", "-o", str(out)]) == 0
         stages = {stage.name: stage for stage in load_pipeline(out).stages}

@@ -19,8 +19,8 @@ from socsched.cli.root import run
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import SocschedError, UsageError
 from socsched.interchange.ros2 import _Architecture
-from socsched.planning.export import amalthea, autoware, cyberrt, cyberrt_dag
-from socsched.planning.export.threads import Request, threads
+from socsched.planning.export import amalthea, autoware, cyberrt
+from socsched.planning.export.linux import ExportRequest, threads
 from socsched.planning.io import load
 from socsched.planning.plan import Plan
 from socsched.trace import btf
@@ -75,7 +75,7 @@ def back(form: str, text: str, **more: Any) -> Pipeline:
 @quick
 @given(plans())
 def test_amalthea(made: Plan) -> None:
-    found = back("amalthea", amalthea.write(Request(made)))
+    found = back("amalthea", amalthea.write(ExportRequest(made)))
     assert {s.name for s in found.stages} == {t.name for t in made.tasks}
     for t in made.tasks:
         stage = found.stage(t.name)
@@ -89,9 +89,9 @@ def test_amalthea(made: Plan) -> None:
 @quick
 @given(plans(joins=False))
 def test_cyberrt(made: Plan) -> None:
-    cpus = {t.name: t for t in threads(Request(made)) if not t.worker}
-    conf = {"conf": cyberrt.write(Request(made))} if cpus else {}
-    found = back("cyberrt", cyberrt_dag.write(Request(made)), **conf)
+    cpus = {t.name: t for t in threads(ExportRequest(made)) if not t.worker}
+    conf = {"conf": cyberrt.write(ExportRequest(made))} if cpus else {}
+    found = back("cyberrt", cyberrt.write_dag(ExportRequest(made)), **conf)
     assert {s.name for s in found.stages} == {t.name for t in made.tasks}
     for t in made.tasks:
         stage = found.stage(t.name)
@@ -104,12 +104,12 @@ def test_cyberrt(made: Plan) -> None:
 @quick
 @given(plans("edf"))
 def test_autoware(made: Plan) -> None:
-    own = [t for t in threads(Request(made)) if not t.worker]
+    own = [t for t in threads(ExportRequest(made)) if not t.worker]
     if not own:
         with pytest.raises(SocschedError, match="no thread has a period"):
-            back("autoware", autoware.write(Request(made)))
+            back("autoware", autoware.write(ExportRequest(made)))
         return
-    found = back("autoware", autoware.write(Request(made)))
+    found = back("autoware", autoware.write(ExportRequest(made)))
     carried = {
         (s.name, s.period_ns, s.share, s.costs[0].time_ns.value, c.deadline_ns)
         for s, c in ((found.stage(c.path[0]), c) for c in found.chains)
@@ -143,7 +143,7 @@ def test_btf(made: Plan) -> None:
 def test_the_amalthea_export_uses_classes_and_references_of_the_metamodel() -> None:
     """Every reference names an element of its type, and every class is one that WATERS 2019's own model uses too."""
     tasks = [task("a", MS), task("b c&d", MS, after=("a",), reads=()), task("e", MS, after=("a", "b c&d"))]
-    root = ET.fromstring(amalthea.write(Request(plan(tasks, chains=(chain("x", ("a", "e"), 9 * MS),)))))
+    root = ET.fromstring(amalthea.write(ExportRequest(plan(tasks, chains=(chain("x", ("a", "e"), 9 * MS),)))))
     kind = f"{{{amalthea.XSI}}}type"
     tags = {e: e[0].upper() + e[1:-1] for e in ("tasks", "runnables", "labels", "eventChains", "taskSchedulers")}
     tags |= {e: e[0].upper() + e[1:-1] for e in ("schedulerDefinitions", "schedulingParameterDefinitions")}
@@ -168,9 +168,9 @@ def test_the_amalthea_export_uses_classes_and_references_of_the_metamodel() -> N
 def test_what_a_dag_cannot_state_is_an_error() -> None:
     joined = plan([task("a", MS), task("b", MS), task("c", MS, after=("a", "b"))])
     with pytest.raises(UsageError, match="c waits for a, b"):
-        cyberrt_dag.write(Request(joined))
+        cyberrt.write_dag(ExportRequest(joined))
     with pytest.raises(UsageError, match="no whole number of milliseconds"):
-        cyberrt_dag.write(Request(plan([task("a", MS, period_ns=10 * MS + 1)])))
+        cyberrt.write_dag(ExportRequest(plan([task("a", MS, period_ns=10 * MS + 1)])))
 
 
 DAG = """
@@ -242,8 +242,8 @@ def test_a_btf_trace_becomes_a_result_folder(tmp_path: Path, capsys: pytest.Capt
 def test_damaged_exports_end_in_one_error_or_a_pipeline_that_reads_back(form: str, tmp_path: Path) -> None:
     made = plan([task("a", 2 * MS), task("b", 4 * MS, priority=1, after=("a",))])
     made = plan(made.tasks, chains=(chain("c", ("a", "b"), 9 * MS),))
-    seeds = {"amalthea": amalthea.write, "autoware": autoware.write, "cyberrt": cyberrt_dag.write}
-    text = btf.text(preview(made)) if form == "btf" else seeds[form](Request(made))
+    seeds = {"amalthea": amalthea.write, "autoware": autoware.write, "cyberrt": cyberrt.write_dag}
+    text = btf.text(preview(made)) if form == "btf" else seeds[form](ExportRequest(made))
     rng, file = random.Random(5), tmp_path / "m.x"
     for _ in range(60):
         file.write_bytes(changed(text.encode(), rng))

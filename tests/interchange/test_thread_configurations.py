@@ -16,8 +16,7 @@ from socsched.errors import SocschedError
 from socsched.interchange.autoware_pipeline import import_autoware
 from socsched.interchange.cyberrt_pipeline import import_cyberrt
 from socsched.planning.export import autoware, cyberrt
-from socsched.planning.export.linux import MOST_PERIOD_NS, entries, linux, refused
-from socsched.planning.export.threads import Request, Thread
+from socsched.planning.export.linux import MOST_PERIOD_NS, ExportRequest, Thread, entries, linux, refused
 from tests.sim.builders import engine, plan, task
 
 MS = 1_000_000
@@ -129,17 +128,17 @@ def test_exported_budgets_are_ones_the_kernel_takes(tmp_path: Path) -> None:
         (found,) = entries(given)
         assert refused(found.runtime_ns, found.deadline_ns, found.period_ns) is None, (number, period, due, work)
         assert found.runtime_ns >= work and found.deadline_ns <= max(due, 1024) and found.period_ns <= max(period, due)
-        (tmp_path / "a.yaml").write_text(autoware.write(Request(given)))
+        (tmp_path / "a.yaml").write_text(autoware.write(ExportRequest(given)))
         import_autoware(tmp_path / "a.yaml")
     fast = plan([task("t", 9_000, period_ns=50_000, deadline_ns=50_000)], [engine("cpu", policy="edf")], policy="edf")
-    assert "NOT ACCEPTED by the kernel: period of t" in linux(fast, None, {})
+    assert "NOT ACCEPTED by the kernel: period of t" in linux(ExportRequest(fast))
 
 
 def test_a_template_with_an_id_in_two_domains_keeps_both(tmp_path: Path) -> None:
     rows = [entry("/t@Timer(20000000)", f"domain_id: {n}, policy: SCHED_OTHER, nice: {n}") for n in (1, 2)]
     (tmp_path / "t.yaml").write_text("callback_groups:\n" + "".join(rows))
     given = plan([task("t", MS, period_ns=20 * MS)], [engine("cpu", policy="fp")], policy="fp")
-    made = yaml.safe_load(autoware.write(Request(given, template=tmp_path / "t.yaml")))["callback_groups"]
+    made = yaml.safe_load(autoware.write(ExportRequest(given, template=tmp_path / "t.yaml")))["callback_groups"]
     assert [(row["domain_id"], row["policy"]) for row in made] == [(1, "SCHED_FIFO"), (2, "SCHED_OTHER")]
 
 

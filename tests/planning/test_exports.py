@@ -12,9 +12,8 @@ import yaml
 from socsched.cli import root
 from socsched.cli.export import FORMATS
 from socsched.errors import SocschedError, UsageError
-from socsched.planning.export import autoware, cyberrt, rclcpp, systemd
-from socsched.planning.export.linux import entries
-from socsched.planning.export.threads import Request, Thread, threads
+from socsched.planning.export import autoware, cyberrt
+from socsched.planning.export.linux import ExportRequest, Thread, entries, escape, rclcpp, systemd, threads
 from socsched.planning.io import save
 from socsched.planning.plan import Plan
 from tests.planning.test_hostile_plans import EVIL
@@ -35,8 +34,8 @@ def small(policy: str = "fp", name: str = "track") -> Plan:
     return plan(tasks, [cores, gpu], chains=(chain("all", ("sense", "net", name), 60 * MS),), policy=policy)
 
 
-def request_of(policy: str = "fp", name: str = "track", **more: object) -> Request:
-    return Request(small(policy, name), {"cpu": (4, 5, 6)}, **more)  # type: ignore[arg-type]
+def request_of(policy: str = "fp", name: str = "track", **more: object) -> ExportRequest:
+    return ExportRequest(small(policy, name), {"cpu": (4, 5, 6)}, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("policy", ["fp", "edf"])
@@ -96,27 +95,27 @@ def test_cyberrt_is_text_that_protobuf_parses_by_the_schema_of_apollo() -> None:
 
 def test_rclcpp_has_the_keys_and_values_of_rep_2017() -> None:
     asked = request_of(names={"sense": "front camera"})
-    rows = yaml.safe_load(rclcpp.write(asked))
+    rows = yaml.safe_load(rclcpp(asked))
     assert all(set(row) == {"name", "scheduling_policy", "priority", "core_affinity"} for row in rows)
     assert [row["name"] for row in rows] == ["front camera", "track", "track/1"]
     assert [(row["priority"], tuple(row["core_affinity"])) for row in rows] == [
         (thread.priority, thread.processors) for thread in threads(asked)
     ]
     with pytest.raises(UsageError, match="no budgets"):
-        rclcpp.write(request_of("edf"))
+        rclcpp(request_of("edf"))
 
 
 def test_systemd_drop_ins_have_names_of_their_own(tmp_path: Path) -> None:
-    found = systemd.write(request_of(name="a-b>c"))
+    found = systemd(request_of(name="a-b>c"))
     assert list(found) == ["sense.service.d/50-socsched.conf", r"a\x2db\x3ec.service.d/50-socsched.conf"]
     assert "CPUAffinity=4 5\nCPUSchedulingPolicy=fifo\n" in found[r"a\x2db\x3ec.service.d/50-socsched.conf"]
     for name, escaped in ((".x", r"\x2ex"), ("é", r"\xc3\xa9"), ("a/b", "a-b")):
-        assert systemd.escape(name) == escaped
+        assert escape(name) == escaped
 
 
 @pytest.mark.needs("systemd")
 def test_systemd_accepts_its_drop_ins(tmp_path: Path) -> None:
-    found = systemd.write(request_of(name="a-b>c"))
+    found = systemd(request_of(name="a-b>c"))
     for path, text in found.items():
         unit = tmp_path / path.partition(".d/")[0]
         (tmp_path / path).parent.mkdir()
@@ -202,10 +201,10 @@ def test_no_name_of_a_plan_adds_to_an_export(name: str, tmp_path: Path) -> None:
     asked = request_of(name=name)
     made = yaml.safe_load(autoware.write(asked))
     assert [group["id"] for group in made["callback_groups"]] == ["sense", name]
-    assert [row["name"] for row in yaml.safe_load(rclcpp.write(asked))] == ["sense", name, f"{name}/1"]
+    assert [row["name"] for row in yaml.safe_load(rclcpp(asked))] == ["sense", name, f"{name}/1"]
     (tmp_path / "c.conf").write_text(cyberrt.write(asked))
     assert [thread.name for thread in cyberrt.load(tmp_path / "c.conf")] == ["sense", name, f"{name}/1"]
-    for path, text in systemd.write(asked).items():
+    for path, text in systemd(asked).items():
         assert path.count("/") == 1 and path.isascii() and "\n" not in path
         assert next(line for line in text.splitlines() if not line.startswith("#")) == "[Service]"
         assert sum(not line.startswith("#") for line in text.splitlines()) == 5
@@ -291,7 +290,7 @@ def test_the_command_line_writes_every_format(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize("form", ["autoware", "linux"])
 def test_the_kernel_reads_back_what_was_exported(form: str, tmp_path: Path) -> None:
     made = applied.two_tasks(10)
-    listed = threads(Request(made))
+    listed = threads(ExportRequest(made))
     running = applied.Running(applied.compiled(tmp_path), made, 10 * MS)
     try:
         {"autoware": applied.by_autoware, "linux": applied.by_linux}[form](made, listed, running.tids, tmp_path)
@@ -303,7 +302,7 @@ def test_the_kernel_reads_back_what_was_exported(form: str, tmp_path: Path) -> N
 @pytest.mark.needs("real-time threads")
 def test_the_kernel_admits_the_exported_budgets(tmp_path: Path) -> None:
     made = applied.two_tasks(10, "edf")
-    listed = threads(Request(made))
+    listed = threads(ExportRequest(made))
     running = applied.Running(applied.compiled(tmp_path), made, 10 * MS)
     try:
         applied.by_autoware(made, listed, running.tids, tmp_path)

@@ -12,8 +12,8 @@ import yaml
 from socsched.cli import root
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.models.work import stage_work
-from socsched.planning.export.linux import SHARE, admission, entries
-from socsched.planning.export.stm import name, resource, stm
+from socsched.planning.export.accelerators import identifier, resource, stm
+from socsched.planning.export.linux import SHARE, ExportRequest, admission, entries
 from socsched.planning.io import save
 from socsched.planning.plan import Plan
 from socsched.planning.planner import make_plan
@@ -69,14 +69,14 @@ def test_the_compute_graph_holds_every_task_once_in_the_epoch_of_its_period(plan
             assert "." not in runnable and runnable not in found
             found[runnable] = (period, body)
     lanes = {engine.id: engine.lanes for engine in plan.engines}
-    assert set(found) == {name(task.name) for task in plan.tasks}
+    assert set(found) == {identifier(task.name) for task in plan.tasks}
     for task in plan.tasks:
-        period, body = found[name(task.name)]
+        period, body = found[identifier(task.name)]
         assert (period, body["WCET"]) == (task.period_ns, f"{task.wcet_ns}ns")
         assert body["Resources"] == [resource(task.engine, lane, lanes[task.engine]) for lane in task.lanes]
         tasks = {other.name for other in plan.tasks}
-        assert body["Dependencies"] == [f"socsched.{name(other)}" for other in task.after if other in tasks]
-    assert "Unchecked" in stm(plan) and "does not preempt" in stm(plan)
+        assert body["Dependencies"] == [f"socsched.{identifier(other)}" for other in task.after if other in tasks]
+    assert "Unchecked" in stm(ExportRequest(plan)) and "does not preempt" in stm(ExportRequest(plan))
 
 
 @pytest.mark.parametrize("policy", ["edf", "fp"])
@@ -121,12 +121,12 @@ def test_reservations_the_kernel_refuses_are_reported(plans: dict[str, Plan]) ->
 
     plan = plans["edf"]
     assert all(used <= SHARE for used in admission(entries(plan)).values())
-    assert "NOT ADMITTED" not in linux(plan, 0, {})
+    assert "NOT ADMITTED" not in linux(ExportRequest(plan, mode_id=0))
     task = next(t for t in plan.tasks if t.name == "plan")
     full = replace(
         plan, tasks=tuple(replace(t, wcet_ns=t.period_ns * 97 // 100) if t == task else t for t in plan.tasks)
     )
-    assert "NOT ADMITTED" in linux(full, 0, {})
+    assert "NOT ADMITTED" in linux(ExportRequest(full, mode_id=0))
 
 
 @pytest.mark.slow

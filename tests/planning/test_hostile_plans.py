@@ -16,8 +16,8 @@ import yaml
 from socsched.descriptor.json_file import MAX_BYTES, MAX_VALUES, positions
 from socsched.errors import DescriptorError, InputError
 from socsched.planning.checks import inconsistencies
-from socsched.planning.export.linux import linux
-from socsched.planning.export.stm import stm
+from socsched.planning.export.accelerators import stm
+from socsched.planning.export.linux import ExportRequest, linux
 from socsched.planning.io import load, save, to_document
 from socsched.planning.plan import Plan
 from tests.sim.rich_plan import rich_plan
@@ -41,7 +41,7 @@ def test_no_name_of_a_plan_is_executed_by_its_script(name: str, tmp_path: Path) 
     plan = renamed(rich_plan(), name)
     environment = {**os.environ, "RUN": "echo"}
     for mode in (3, None):
-        (tmp_path / "plan.sh").write_text(linux(plan, mode, {}))
+        (tmp_path / "plan.sh").write_text(linux(ExportRequest(plan, mode_id=mode)))
         for verb in (["show"], ["prepare"], ["apply", plan.tasks[0].name, "1", "2", "3", "4"]):
             done = subprocess.run(
                 ["sh", "plan.sh", *verb], cwd=tmp_path, capture_output=True, text=True, env=environment
@@ -54,7 +54,11 @@ def test_no_name_of_a_plan_is_executed_by_its_script(name: str, tmp_path: Path) 
 @pytest.mark.parametrize("name", [*EVIL, "\x85- evil", "\u2028- evil"])
 def test_no_name_of_a_plan_adds_to_the_compute_graph(name: str) -> None:
     plan = rich_plan()
-    assert len(yaml.safe_load(stm(renamed(plan, name)))) == len(yaml.safe_load(stm(plan))) == 2
+    assert (
+        len(yaml.safe_load(stm(ExportRequest(renamed(plan, name)))))
+        == len(yaml.safe_load(stm(ExportRequest(plan))))
+        == 2
+    )
 
 
 def test_engines_of_like_names_keep_their_own_processors() -> None:
@@ -63,7 +67,7 @@ def test_engines_of_like_names_keep_their_own_processors() -> None:
     twin = replace(plan.tasks[0], name="twin", engine="c.u")
     engines = (replace(one, id="c.u"), replace(one, id="c-u"), *plan.engines)
     made = replace(plan, engines=engines, tasks=(twin, replace(twin, name="other", engine="c-u"), *plan.tasks))
-    text = linux(made, None, {"c.u": [7, 8, 9, 10], "c-u": [11, 12, 13, 14]})
+    text = linux(ExportRequest(made, {"c.u": [7, 8, 9, 10], "c-u": [11, 12, 13, 14]}))
     assert 'units_c_u="7 8 9 10"' in text and 'units_c_u_1="11 12 13 14"' in text
 
 

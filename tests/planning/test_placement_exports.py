@@ -28,10 +28,10 @@ from socsched.graph.expand import layer_types
 from socsched.graph.partition import prefixes
 from socsched.models.parts import cut_pipeline, parts_of
 from socsched.models.registry import get_model
-from socsched.planning.export import executorch, iree, openvino, xsched
-from socsched.planning.export import onnxruntime as ort_export
+from socsched.planning.export import runtimes
+from socsched.planning.export.accelerators import xsched
+from socsched.planning.export.linux import ExportRequest
 from socsched.planning.export.networks import networks
-from socsched.planning.export.threads import Request
 from socsched.planning.plan import Plan
 
 CPU, QNN = "CPUExecutionProvider", "QNNExecutionProvider"
@@ -77,7 +77,7 @@ def test_every_layer_is_in_one_part_and_every_node_has_its_owner(on_qcs: Plan) -
 def test_onnx_runtime_gets_annotations_options_and_parts(on_qcs: Plan, tmp_path: Path) -> None:
     export(on_qcs, "onnxruntime", tmp_path)
     document = json.loads((tmp_path / "detect" / "session.json").read_text())
-    assert document["config"] == {ort_export.OPTION: f"{QNN}(=npu); {CPU}(=x3)"}
+    assert document["config"] == {runtimes.OPTION: f"{QNN}(=npu); {CPU}(=x3)"}
     assert [name for name, _ in document["providers"]] == [QNN, CPU] and document["providers"][0][1]["htp_arch"] == "73"
     whole = onnx.load(tmp_path / "detect" / "model.onnx")
     engine = {p.value for node in whole.graph.node for p in node.metadata_props if p.key == "layer_ann"}
@@ -108,10 +108,10 @@ def test_this_onnx_runtime_reads_the_annotations(on_qcs: Plan, tmp_path: Path) -
     export(on_qcs, "onnxruntime", tmp_path)
     document = json.loads((tmp_path / "detect" / "session.json").read_text())
     options = onnxruntime.SessionOptions()
-    options.add_session_config_entry(ort_export.OPTION, document["config"][ort_export.OPTION])
+    options.add_session_config_entry(runtimes.OPTION, document["config"][runtimes.OPTION])
     onnxruntime.InferenceSession(str(tmp_path / "detect" / "model.onnx"), options, providers=[CPU])
     broken = onnxruntime.SessionOptions()
-    broken.add_session_config_entry(ort_export.OPTION, "CPUExecutionProvider=x3")
+    broken.add_session_config_entry(runtimes.OPTION, "CPUExecutionProvider=x3")
     with pytest.raises(Exception, match="Invalid layering config"):
         onnxruntime.InferenceSession(str(tmp_path / "detect" / "model.onnx"), broken, providers=[CPU])
 
@@ -163,7 +163,7 @@ def test_openvino_takes_the_affinities(pipe: Pipeline, tmp_path: Path) -> None:
 
 
 def test_iree_gets_devices_promises_and_transfers(pipe: Pipeline) -> None:
-    files = iree.write(Request(planned(pipe, "qcs8550", "x3", "gpu", "x3")))
+    files = runtimes.iree(ExportRequest(planned(pipe, "qcs8550", "x3", "gpu", "x3")))
     text = files["detect/main.mlir"]
     assert isinstance(text, str) and text.count("flow.tensor.transfer") >= 2
     assert "to #hal.device.promise<@device_gpu>" in text and text.count("call @detect_") == 3
@@ -195,7 +195,7 @@ def test_executorch_gets_partitioners_in_order(on_qcs: Plan, tmp_path: Path, mon
     assert set(entry["layers"].values()) == {"QnnPartitioner", "XnnpackPartitioner"}
     made = type(sys)("made")
     made.XnnpackPartitioner = lambda: "xnnpack"  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, executorch.XNNPACK.rpartition(".")[0], made)
+    monkeypatch.setitem(sys.modules, runtimes.XNNPACK.rpartition(".")[0], made)
     assert spaces["make"](entry["partitioners"][1], set(), set()) == "xnnpack"
 
 
@@ -223,19 +223,19 @@ def test_xsched_gets_priorities_or_deadlines(pipe: Pipeline, tmp_path: Path) -> 
 
 def test_what_a_runtime_lacks_is_left_out_by_name_or_refused(pipe: Pipeline, tmp_path: Path) -> None:
     made = plan("perception-stack", "qcs8550", explain=False, refine=False, cuts=False, pins=("backbone=npu",))
-    files = ort_export.write(Request(made))
+    files = runtimes.onnxruntime(ExportRequest(made))
     omitted = files["omitted.txt"]
     assert isinstance(omitted, str) and omitted.startswith("pfn: ") and "backbone/session.json" in files
     orin = planned(pipe, "jetson-agx-orin-64gb", "gpu", "gpu", "gpu")
     with pytest.raises(UsageError, match=r"OpenVINO has nothing that runs on gpu, where detect\.1 is planned"):
-        openvino.write(Request(orin))
-    session = json.loads(str(ort_export.write(Request(orin))["detect/session.json"]))
+        runtimes.openvino(ExportRequest(orin))
+    session = json.loads(str(runtimes.onnxruntime(ExportRequest(orin))["detect/session.json"]))
     assert (
         session["providers"][0][0] == "TensorrtExecutionProvider"
         and session["parts"][0]["planned_runtime"] == "tensorrt"
     )
     with pytest.raises(UsageError, match="XSched has no policy"):
-        xsched.write(Request(replace(orin, policy="llf")))
+        xsched(ExportRequest(replace(orin, policy="llf")))
     functions = replace(orin, tasks=tuple(t for t in orin.tasks if not t.name.startswith("detect.")))
     with pytest.raises(UsageError, match="no stage of the plan is a network"):
         networks(functions)

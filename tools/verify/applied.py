@@ -21,8 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from socsched.planning.export import autoware
-from socsched.planning.export.linux import linux
-from socsched.planning.export.threads import Request, Thread, threads
+from socsched.planning.export.linux import ExportRequest, Thread, linux, threads
 from socsched.planning.plan import Plan
 from socsched.sim.engine import simulate
 from tests.sim.builders import engine, plan, task
@@ -81,7 +80,7 @@ class Running:
 def by_autoware(made: Plan, listed: Sequence[Thread], tids: dict[str, int], folder: Path) -> None:
     """Apply the exported YAML as its configurator does; a deadline thread stays unpinned."""
     file = folder / "threads.yaml"
-    file.write_text(autoware.write(Request(made)))
+    file.write_text(autoware.write(ExportRequest(made)))
     for thread in autoware.load(file):
         tid = str(tids[thread.name])
         if thread.policy == "deadline":
@@ -95,7 +94,7 @@ def by_autoware(made: Plan, listed: Sequence[Thread], tids: dict[str, int], fold
 def by_linux(made: Plan, listed: Sequence[Thread], tids: dict[str, int], folder: Path) -> None:
     """Apply the exported shell script task by task."""
     script = folder / "deploy.sh"
-    script.write_text(linux(made, None, {}))
+    script.write_text(linux(ExportRequest(made)))
     for name, tid in tids.items():
         _call("sh", str(script), "apply", name, str(tid))
 
@@ -143,7 +142,7 @@ def main() -> int:
         binary = compiled(Path(place))
         for low in (10, 20):
             made = two_tasks(low)
-            listed = threads(Request(made))
+            listed = threads(ExportRequest(made))
             for form, apply in (("autoware", by_autoware), ("linux", by_linux)):
                 running = Running(binary, made, length)
                 try:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from urllib.parse import quote_plus
 
-from socsched.planning.export.threads import Request
+from socsched.planning.export.linux import ExportRequest
 from socsched.planning.plan import Plan, PlannedEngine, Task
 
 AM = "http://app4mc.eclipse.org/amalthea/2.0.0"
@@ -24,7 +24,7 @@ _TYPE = f"{{{XSI}}}type"
 _KINDS = {"cpu": "CPU", "gpu": "GPU"}
 
 
-def write(request: Request) -> str:
+def write(request: ExportRequest) -> str:
     """Return the model."""
     plan = request.plan
     for prefix, space in (("am", AM), ("xsi", XSI), ("xmi", XMI)):

@@ -17,8 +17,17 @@ from typing import Any
 from socsched.bounded import read_plain
 from socsched.descriptor.source import Document, kind_of, parse, read
 from socsched.errors import UsageError
-from socsched.planning.export.linux import refused
-from socsched.planning.export.threads import Request, Thread, crowded, proof, quoted, remarks, spare, threads
+from socsched.planning.export.linux import (
+    ExportRequest,
+    Thread,
+    crowded,
+    proof,
+    quoted,
+    refused,
+    remarks,
+    spare,
+    threads,
+)
 
 POLICIES = {
     "deadline": "SCHED_DEADLINE",
@@ -38,7 +47,7 @@ TIMER = re.compile(r"@Timer\((\d{1,17})\)")
 _TIMES = ("runtime", "deadline", "period")
 
 
-def write(request: Request) -> str:
+def write(request: ExportRequest) -> str:
     """Return the YAML; with a template, its callback groups, interrupts and kernel threads that the plan leaves alone.
 
     Raises UsageError if a task has no callback group in the template, or several.
@@ -195,7 +204,7 @@ def _entry(names: dict[str, str], thread: Thread, domain: object = None) -> list
     return [*lines, f"    affinity: {list(thread.processors)}"]
 
 
-def _ids(request: Request, listed: Sequence[Thread], groups: Sequence[dict[str, Any]]) -> dict[str, str]:
+def _ids(request: ExportRequest, listed: Sequence[Thread], groups: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Return the id of every task in the template: the one given, or that of the node with the task's name.
 
     Empty for a task that the user leaves out (`TASK=`).
@@ -268,7 +277,7 @@ def _scalar(value: Any) -> str:
     return str(value) if isinstance(value, int | float) else quoted(str(value))
 
 
-def _away(document: dict[str, Any], request: Request, listed: Sequence[Thread]) -> list[str]:
+def _away(document: dict[str, Any], request: ExportRequest, listed: Sequence[Thread]) -> list[str]:
     """Return the interrupts and kernel threads of the template, moved off the plan's CPUs where others are left."""
     taken = {cpu for thread in listed for cpu in thread.processors}
     free = spare(request, listed)

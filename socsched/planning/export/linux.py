@@ -1,5 +1,6 @@
-"""A plan as Linux settings: power mode, affinity, and SCHED_DEADLINE or SCHED_FIFO parameters, in a script to review.
+"""A plan for Linux: the threads of its tasks, as a script to review, as drop-ins of systemd, and for ROS 2 executors.
 
+A task has a thread on each of its lanes: the first runs the callback, the others are its workers (`task/1`, `task/2`).
 Documentation/scheduler/sched-deadline.rst of the kernel: runtime <= deadline <= period, 1024 ns of runtime at least,
 and the sum of runtime / period at most rt_runtime / rt_period (0.95) of the processors of a root domain.  A deadline
 thread may not be pinned within its root domain, so each lane becomes one (a partition of cgroup v2's cpuset).
@@ -7,11 +8,14 @@ thread may not be pinned within its root domain, so each lane becomes one (a par
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
+from socsched.errors import UsageError
 from socsched.planning.plan import Plan, PlannedEngine, Task
 from socsched.text import one_line
 
@@ -73,12 +77,13 @@ def admission(listed: Sequence[Entry]) -> dict[tuple[str, int], float]:
     return used
 
 
-def linux(plan: Plan, mode_id: int | None, processors: Mapping[str, Sequence[int]]) -> str:
-    """Return the script; `processors`: Linux numbers of each engine's units, `mode_id`: that of nvpmodel."""
+def linux(request: ExportRequest) -> str:
+    """Return a script to review: power mode, affinity, and SCHED_DEADLINE or SCHED_FIFO parameters."""
+    plan, mode_id, processors = request.plan, request.mode_id, request.processors
     listed = entries(plan)
     lines = [
         "#!/bin/sh",
-        *(f"# {one_line(line)}" for line in _remarks(plan, listed)),
+        *(f"# {one_line(line)}" for line in _script_remarks(plan, listed)),
         "set -eu",
         'RUN="${RUN:-}" # RUN=echo only prints the commands',
     ]
@@ -176,7 +181,7 @@ def _here(plan: Plan, task: Task) -> bool:
     return _engine(plan, task).preemption == "full"
 
 
-def _remarks(plan: Plan, listed: Sequence[Entry]) -> list[str]:
+def _script_remarks(plan: Plan, listed: Sequence[Entry]) -> list[str]:
     remarks = [
         f"{plan.pipeline} on {plan.platform} in {plan.mode}, as planned by socsched: {plan.verdict}. Read before use.",
         "show: the table; prepare: power mode and processors; apply TASK PROCESS...: one process for each lane.",
@@ -201,3 +206,188 @@ def _remarks(plan: Plan, listed: Sequence[Entry]) -> list[str]:
     if gangs:
         remarks.append(f"Linux does not start the lanes of a task together, as the bounds assume: {', '.join(gangs)}.")
     return remarks
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """Scheduling of one thread: `policy` deadline (times in ns), fifo, rr (`priority`), other, batch or idle (`nice`).
+
+    `processors`: Linux CPU numbers it may run on; none: all.  `scope`: where its name holds, such as a ROS domain.
+    """
+
+    name: str
+    policy: str
+    processors: tuple[int, ...] = ()
+    runtime_ns: int = 0
+    deadline_ns: int = 0
+    period_ns: int = 0
+    priority: int = 0
+    nice: int = 0
+    scope: str = ""
+
+    @property
+    def task(self) -> str:
+        """Return the task the thread belongs to."""
+        return self.name.partition("/")[0]
+
+    @property
+    def worker(self) -> bool:
+        """Return whether the thread only helps the one that runs the callback."""
+        return "/" in self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """A plan to export; `processors`: Linux CPU numbers of the lanes of each engine, `mode_id`: that of nvpmodel.
+
+    `template`: a file of the target whose identifiers are kept; `names`: task -> identifier given by the user.
+    """
+
+    plan: Plan
+    processors: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    mode_id: int | None = None
+    template: Path | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def cpu(self, engine: str, lane: int) -> int:
+        """Return the Linux CPU number of a lane."""
+        numbers = self.processors.get(engine, ())
+        return numbers[lane] if lane < len(numbers) else lane
+
+
+def threads(request: ExportRequest) -> list[Thread]:
+    """Return the threads of all tasks that Linux schedules, those of a task in the order of its lanes."""
+    found, seen = list[Thread](), dict[str, int]()
+    for entry in entries(request.plan):
+        number = seen[entry.task] = seen.get(entry.task, -1) + 1
+        name = f"{entry.task}/{number}" if number else entry.task
+        cpus = (request.cpu(entry.engine, entry.lane),)
+        times = (entry.runtime_ns, entry.deadline_ns, entry.period_ns)
+        found.append(Thread(name, entry.kind, cpus, *times, entry.priority))
+    return found
+
+
+def fixed_priorities(request: ExportRequest, target: str) -> list[Thread]:
+    """Return the threads for a target without SCHED_DEADLINE; UsageError if the plan is one of EDF."""
+    if request.plan.policy == "edf":
+        raise UsageError(
+            f"{target} has no budgets and periods, which this plan (policy edf) needs for its bounds",
+            "plan with --policy fp, or export as autoware or linux, which have SCHED_DEADLINE",
+        )
+    return threads(request)
+
+
+def spare(request: ExportRequest, listed: Sequence[Thread]) -> list[int]:
+    """Return the CPU numbers of the plan's cores on which no thread of the plan runs."""
+    taken = {cpu for thread in listed for cpu in thread.processors}
+    cores = [engine for engine in request.plan.engines if engine.preemption == "full"]
+    every = {request.cpu(engine.id, lane) for engine in cores for lane in range(engine.lanes)}
+    return sorted(every - taken)
+
+
+def crowded(request: ExportRequest, listed: Sequence[Thread]) -> list[int]:
+    """Return the CPU numbers whose threads need more than Linux grants real-time threads by default (`SHARE`)."""
+    used: dict[int, float] = {}
+    tasks = {task.name: task for task in request.plan.tasks}
+    for thread in listed:
+        task = tasks[thread.task]
+        for cpu in thread.processors:
+            used[cpu] = used.get(cpu, 0.0) + task.wcet_ns / task.period_ns
+    return sorted(cpu for cpu, share in used.items() if share > SHARE)
+
+
+def remarks(request: ExportRequest, listed: Sequence[Thread]) -> list[str]:
+    """Return what a reader of the export must know: verdict, bounds, and what the target does not carry."""
+    plan = request.plan
+    lines = [
+        f"{plan.pipeline} on {plan.platform} in {plan.mode}, as planned by socsched: {plan.verdict}. Read before use.",
+        f"Bounds hold for policy {plan.policy}, the CPU numbers below and the WCETs given per task:",
+    ]
+    for chain in plan.chains:
+        bound = f"at most {chain.bound_ns} ns" if chain.bound_ns is not None else "no bound"
+        lines.append(f"  chain {chain.name}: {bound}, deadline {chain.deadline_ns} ns ({chain.test or 'no test'})")
+    here = {thread.task for thread in listed}
+    elsewhere = [f"{task.name} on {task.engine}" for task in plan.tasks if task.name not in here]
+    if elsewhere:
+        lines.append(f"Not scheduled by Linux, and not listed: {', '.join(elsewhere)}.")
+    gangs = [task.name for task in plan.tasks if task.name in here and len(task.lanes) > 1]
+    if gangs:
+        lines.append(f"Linux does not start the lanes of a task together, as the bounds assume: {', '.join(gangs)}.")
+    return [one_line(line) for line in lines]
+
+
+def proof(request: ExportRequest, task: str) -> str:
+    """Return the comment on a task: its WCET and period, and the chains with bounds that it is part of."""
+    found = next(t for t in request.plan.tasks if t.name == task)
+    parts = [f"wcet {found.wcet_ns} ns, period {found.period_ns} ns"]
+    for chain in request.plan.chains:
+        if task in chain.path and chain.bound_ns is not None:
+            parts.append(f"{chain.name} <= {chain.bound_ns} ns")
+    return one_line(f"{task}: {'; '.join(parts)}")
+
+
+def quoted(text: str) -> str:
+    """Return text as a double-quoted scalar that YAML and JSON readers take back unchanged; ASCII only."""
+    return "".join(f"\\U{ord(char):08x}" if ord(char) > 0xFFFF else json.dumps(char)[1:-1] for char in text).join('""')
+
+
+DROP_IN = "50-socsched.conf"
+LONGEST_UNIT = 200
+"""Bytes of an escaped name; systemd allows 255 with the suffix."""
+
+
+def escape(text: str) -> str:
+    """Return text as part of a unit's name, as systemd-escape does: reversible, so that names stay different."""
+    body = re.sub(
+        rb"[^A-Za-z0-9:_.]", lambda m: b"-" if m[0] == b"/" else b"\\x%02x" % m[0][0], text.encode("utf-8", "replace")
+    ).decode("ascii")
+    return "\\x2e" + body[1:] if body.startswith(".") else body
+
+
+def systemd(request: ExportRequest) -> dict[str, str]:
+    """Return relative path -> text of a drop-in for each task's service (systemd.exec(5)), of scheduling alone.
+
+    The service keeps its own command, and all its threads inherit the settings.  UsageError for a plan of EDF, as
+    systemd has no SCHED_DEADLINE.
+    """
+    listed = fixed_priorities(request, "systemd")
+    tasks: dict[str, list[Thread]] = {}
+    for thread in listed:
+        tasks.setdefault(thread.task, []).append(thread)
+    found: dict[str, str] = {}
+    for task, mine in tasks.items():
+        name = request.names.get(task, escape(task))
+        if "/" in name or "\0" in name or not name or len(name) > LONGEST_UNIT:
+            raise UsageError(f"task {task}: {name[:60]!r} is no name of a service", f"give one: --map '{task}=SERVICE'")
+        path = f"{name.removesuffix('.service')}.service.d/{DROP_IN}"
+        if path in found:
+            raise UsageError(f"two tasks have the service {name}", "give each its own: --map TASK=SERVICE")
+        cpus = " ".join(str(cpu) for thread in mine for cpu in thread.processors)
+        lines = [f"# {line}" for line in (*remarks(request, listed), proof(request, task))]
+        lines += ["[Service]", f"CPUAffinity={cpus}", "CPUSchedulingPolicy=fifo"]
+        lines += [f"CPUSchedulingPriority={mine[0].priority}", f"LimitRTPRIO={mine[0].priority}"]
+        found[path] = "\n".join(lines) + "\n"
+    return found
+
+
+POLICY = "FIFO"
+
+
+def rclcpp(request: ExportRequest) -> str:
+    """Return the thread attributes that REP-2017 (ros-infrastructure/rep#385) reads from YAML.
+
+    Keys as in its prototype parser: name, core_affinity, scheduling_policy, priority; unknown keys are refused there.
+    `EventsCBGExecutor::DedicatedThreadOptions` (ros2/rclcpp#3247, a draft) is set in C++ and takes the same values.
+    UsageError for a plan of EDF, since the format has no budgets.
+    """
+    listed = fixed_priorities(request, "rclcpp")
+    lines = [f"# {line}" for line in remarks(request, listed)]
+    lines += [
+        "# REP-2017 (a draft): export ROS_THREAD_ATTRS_FILE=THIS_FILE. DedicatedThreadOptions of rclcpp#3247, a draft:",
+        "# name, SchedulingPolicy::Fifo, priority and cpu_affinity = core_affinity of the same thread.",
+    ]
+    for thread in listed:
+        name = request.names.get(thread.task, thread.task) + thread.name.removeprefix(thread.task)
+        lines += [f"# {proof(request, thread.task)}", f"- name: {quoted(name)}", f"  scheduling_policy: {POLICY}"]
+        lines += [f"  priority: {thread.priority}", f"  core_affinity: {list(thread.processors)}"]
+    return "\n".join(lines) + "\n"

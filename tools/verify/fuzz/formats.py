@@ -49,10 +49,9 @@ def _rich() -> Any:
 def _plan(file: Path) -> None:
     from socsched.cli.options import Output  # noqa: F401
     from socsched.errors import UsageError
-    from socsched.planning.export import autoware, cyberrt, rclcpp, systemd
-    from socsched.planning.export.linux import linux
-    from socsched.planning.export.stm import stm
-    from socsched.planning.export.threads import Request
+    from socsched.planning.export import autoware, cyberrt
+    from socsched.planning.export.accelerators import stm
+    from socsched.planning.export.linux import ExportRequest, linux, rclcpp, systemd
     from socsched.planning.io import load, to_document
     from socsched.reporting.junit import render
     from socsched.reporting.terminal import console, plan_view
@@ -60,11 +59,11 @@ def _plan(file: Path) -> None:
     plan = load(file)
     _no_negative(to_document(plan))
     if plan.tasks:
-        linux(plan, 1, {})
-        stm(plan)
-        for form in (autoware, rclcpp, cyberrt, systemd):
+        linux(ExportRequest(plan, mode_id=1))
+        stm(ExportRequest(plan))
+        for write in (autoware.write, rclcpp, cyberrt.write, systemd):
             with suppress(UsageError):  # a plan of EDF, or without a task that Linux schedules
-                form.write(Request(plan))
+                write(ExportRequest(plan))
     _valid_xml(render(plan, {}))
     console(100).print(plan_view(plan))
 

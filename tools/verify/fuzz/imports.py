@@ -54,8 +54,8 @@ _PARTS: dict[str, tuple[str, str, Mutate]] = {
 
 def make(folder: Path) -> dict[str, bytes]:
     """Return seeds by FORMAT/NAME; `folder` is for files on the way."""
-    from socsched.planning.export import amalthea, autoware, cyberrt_dag
-    from socsched.planning.export.threads import Request
+    from socsched.planning.export import amalthea, autoware, cyberrt
+    from socsched.planning.export.linux import ExportRequest
     from socsched.sim.engine import simulate
     from socsched.trace import btf
     from tests import mcap_recordings
@@ -92,10 +92,10 @@ def make(folder: Path) -> dict[str, bytes]:
         "board/tegrastats": (_TEGRASTATS * 3).encode(),
         "events/tracecmd": samples.TRACE_CMD.encode(),
         "events/perf": b"\n".join(events.split(b"\n")[:200]),
-        "amalthea/export": amalthea.write(Request(made)).encode(),
+        "amalthea/export": amalthea.write(ExportRequest(made)).encode(),
         "amalthea/waters": amalthea_writer.waters(waters).encode(),
-        "autoware/threads": autoware.write(Request(replace(made, policy="edf"))).encode(),
-        "cyberrt/dag": cyberrt_dag.write(Request(made)).encode(),
+        "autoware/threads": autoware.write(ExportRequest(replace(made, policy="edf"))).encode(),
+        "cyberrt/dag": cyberrt.write_dag(ExportRequest(made)).encode(),
         "btf/run": btf.text(simulate(made, 100 * ms, 1)).encode(),
         "mcap/imu": recording.read_bytes(),
         "ctfmeta/chain": (trace / "metadata").read_bytes(),

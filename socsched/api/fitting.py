@@ -12,9 +12,9 @@ from socsched.cost.measurements import STEM, Row
 from socsched.cost.profile import load_profile
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import UsageError
+from socsched.graph.accelerator_kernels import passes
 from socsched.graph.expand import fuse_network
 from socsched.graph.operators import Pass
-from socsched.graph.passes import passes
 from socsched.models.registry import get_model
 from socsched.units import parse_duration
 

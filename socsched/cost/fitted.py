@@ -18,8 +18,8 @@ from socsched.cost.roofline import Estimate, launches_per_operator
 from socsched.cost.roofline import estimate as roofline_estimate
 from socsched.descriptor.fit import Fit, Parameters, choose_fit
 from socsched.descriptor.platform import Engine, EngineMode, Platform, PowerMode, Precision
+from socsched.graph.accelerator_kernels import pass_class
 from socsched.graph.operators import Pass, StageWork
-from socsched.graph.passes import pass_class
 
 SHARPNESS = 4.0
 """Exponent p that rounds the corner between arithmetic and traffic: 4 adds at most 19 % where both are equal."""

@@ -24,8 +24,8 @@ from socsched.descriptor.fit import Fit, choose_fit
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import NATIVE, OWN, Engine, EngineMode, Figure, Platform, PowerMode, Runtime
 from socsched.errors import CompileError
+from socsched.graph.accelerator_kernels import pass_class
 from socsched.graph.operators import Operator, StageWork
-from socsched.graph.passes import pass_class
 from socsched.graph.rules import check_operators
 from socsched.models.parts import PART, whole_stage
 

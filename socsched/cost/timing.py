@@ -25,8 +25,8 @@ from socsched.cost.fitted import Nominal as Nominal
 from socsched.descriptor.fit import NAMES as NAMES
 from socsched.descriptor.fit import PASS_KINDS as KINDS
 from socsched.descriptor.fit import Parameters as Parameters
+from socsched.graph.accelerator_kernels import pass_class
 from socsched.graph.operators import Pass
-from socsched.graph.passes import pass_class
 
 Array = NDArray[Any]
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 PASS_KINDS = ("conv", "pointwise", "winograd", "depthwise", "grouped", "gemm", "matmul", "pool", "eltwise", "copy",
               "transpose", "softmax", "resize", "pillars", "scatter")  # fmt: skip
-"""Classes of passes (`graph.passes`)."""
+"""Classes of passes (`graph.accelerator_kernels`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ FACTS = frozenset(
     ("operands", "rank", "out_rank", "batch", "width", "broadcast", "low", "high", "step", "fraction", "moves",
      "first_axis", "counts_padding", "in_gelu", "in_norm")
 )  # fmt: skip
-"""What rules can ask of the graph around an operator (`graph.facts`)."""
+"""What rules can ask of the graph around an operator (`graph.counting.Facts`)."""
 OPERATOR_ATTRS = frozenset(
     (
         *("kernel_h", "kernel_w", "stride_h", "stride_w", "pad", "pad_h", "pad_w", "dilation"),
@@ -17,7 +17,7 @@ OPERATOR_ATTRS = frozenset(
         *FACTS,
     )
 )
-"""Attributes of operators that rules can name (`graph.operators.Operator.attrs`, `graph.facts`)."""
+"""Attributes of operators that rules can name (`graph.operators.Operator.attrs`, `graph.counting.Facts`)."""
 
 
 OPERATORS = frozenset(

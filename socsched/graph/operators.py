@@ -1,4 +1,4 @@
-"""Tensors, operators and passes for planning; counted by `graph.counting` and `graph.passes`."""
+"""Tensors, operators and passes for planning; counted by `graph.counting` and `graph.accelerator_kernels`."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class StageWork:
     """Computation and data movement of one job of a stage, in one precision.
 
     `inputs` and `outputs` are the tensors that cross the stage border, logical shapes at nominal size.  `passes` are
-    the kernels of an accelerator's runtime (`graph.passes`), empty where they are not known.
+    the kernels of an accelerator's runtime (`graph.accelerator_kernels`), empty where they are not known.
     """
 
     stage: str

@@ -16,8 +16,7 @@ from socsched.descriptor.pipeline import Chain, Pipeline, Stage
 from socsched.errors import UsageError
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
-from socsched.graph.partition import Part, parse_part, take
-from socsched.graph.tiles import Grid, gather_network, tile_network, tile_types
+from socsched.graph.partition import Grid, Part, gather_network, parse_part, take, tile_network, tile_types
 from socsched.models.model import Model, Port
 
 PART = "part"

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import CompileError
+from socsched.graph.accelerator_kernels import passes
 from socsched.graph.counting import at_nominal, at_precision, operators
 from socsched.graph.expand import fuse_network, layer_types
 from socsched.graph.network import Network
 from socsched.graph.operators import StageWork, TensorType
 from socsched.graph.partition import Part, take
-from socsched.graph.passes import passes
 from socsched.models.model import Model
 from socsched.models.registry import get_model
 

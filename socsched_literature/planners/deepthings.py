@@ -1,7 +1,7 @@
 """DeepThings: the first layers of a network in fused tiles, spread over CPU cores by work stealing.
 
 Zhao, Barijough, Gerstlauer, "DeepThings: Distributed Adaptive Deep Learning Inference on Resource-Constrained IoT Edge
-Clusters", IEEE TCAD 37(11) 2018: fused tile partitioning with exact receptive fields (`graph.tiles`) and distributed
+Clusters", IEEE TCAD 37(11) 2018: fused tile partitioning with exact receptive fields (`graph.partition`) and distributed
 work stealing.  Every worker has a queue of tiles; a worker whose queue is empty steals the last tile of the longest
 queue.
 
@@ -21,8 +21,8 @@ from socsched.descriptor.limits import Json
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
 from socsched.graph.network import Network
+from socsched.graph.partition import Grid, fusable, largest_bytes, regions
 from socsched.graph.taskgraph import task_graph
-from socsched.graph.tiles import Grid, fusable, largest_bytes, regions
 from socsched.models.parts import TileOf, split_into_tiles
 from socsched.models.registry import get_model
 from socsched.planning.mapping.local_search import transfer_ns

@@ -17,9 +17,9 @@ from socsched.cost.timing import from_logs, job_times, padded, slopes, table
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.fit import NAMES, PASS_KINDS, Fit, Host, Parameters, choose_fit
 from socsched.descriptor.platform import Engine, Platform, PowerMode
+from socsched.graph.accelerator_kernels import pass_class, passes, restricted
 from socsched.graph.expand import fuse_network
 from socsched.graph.operators import Pass, StageWork
-from socsched.graph.passes import pass_class, passes, restricted
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 

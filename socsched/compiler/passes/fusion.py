@@ -10,9 +10,9 @@ from socsched.compiler.passes.relax_import import DTYPES
 from socsched.compiler.target import Compilation
 from socsched.errors import CompileError
 from socsched.graph import fusion
+from socsched.graph.expand import reduction
 from socsched.graph.fusion import Graph, Operation
 from socsched.graph.network import Network
-from socsched.graph.operator_shapes import reduction
 from socsched.graph.operators import TensorType
 
 _NAMES = {name: dtype for dtype, name in DTYPES.items()}

@@ -19,9 +19,9 @@ from socsched.cost.measurements import NEEDED, Row, read_measurements
 from socsched.cost.timing import table
 from socsched.descriptor.platform import Platform
 from socsched.errors import InputError, SocschedError, UsageError, of_machine
+from socsched.graph.accelerator_kernels import passes
 from socsched.graph.expand import fuse_network
 from socsched.graph.operators import Pass
-from socsched.graph.passes import passes
 from socsched.models.onnx_file import PACKED
 from socsched.models.onnx_import import model
 

@@ -18,12 +18,12 @@ from socsched.cost.power import job_energy_uj
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, UsageError
+from socsched.graph.accelerator_kernels import RIDERS, passes, restricted
 from socsched.graph.expand import fuse_network, layer_types
 from socsched.graph.fusion import Graph
 from socsched.graph.network import Network
 from socsched.graph.operators import DTYPE_BYTES, Operator, Pass, StageWork, TensorType, tensor_bytes
 from socsched.graph.partition import prefixes, units
-from socsched.graph.passes import RIDERS, passes, restricted
 from socsched.models.model import Model
 from socsched.models.parts import PART, PartOf, cut_pipeline, part_of, parts_of, whole_stage, without_part
 from socsched.models.registry import get_model

@@ -13,7 +13,7 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import UsageError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
-from socsched.graph.tiles import Grid, Region, fusable, gather_network, images, regions, tile_network
+from socsched.graph.partition import Grid, Region, fusable, gather_network, images, regions, tile_network
 from socsched.models.parts import split_into_tiles
 from socsched.models.registry import bindings
 from socsched.models.work import stage_work

@@ -18,6 +18,7 @@ from socsched.models.model import Model
 from socsched.models.pointpillars.grid import Grid
 from socsched.models.pointpillars.network import (
     HEADS,
+    SecondFpn,
     check_params,
     head_network,
     image,
@@ -45,7 +46,7 @@ def scatter(params: Mapping[str, Any]) -> Model:
 
 
 def backbone(params: Mapping[str, Any]) -> Model:
-    network = lambda: second_fpn("tiny.backbone", NY, NX, CHANNELS, blocks=BLOCKS, up_channels=UP)  # noqa: E731
+    network = lambda: second_fpn("tiny.backbone", NY, NX, SecondFpn(CHANNELS, blocks=BLOCKS, up_channels=UP))  # noqa: E731
     return network_model("tiny.backbone", network, {"neck": image(3 * UP, NY // 2, NX // 2)}, _pillars(params))
 
 

@@ -20,6 +20,14 @@ ELEMENTWISE = frozenset(
      "leaky_relu", "log", "abs", "cast")
 )  # fmt: skip
 """Operators with one operation per element of their result."""
+_PER_ELEMENT = {
+    **dict.fromkeys(ELEMENTWISE, 1),
+    "softmax": 4,
+    "layer_norm": 6,  # sum, sum of squares, scale, shift
+    "group_norm": 6,
+    "grid_sample": 8,  # four products and the weights of the four neighbours
+}
+"""Operations per element of a result."""
 _UNTYPED = ("uint8", "int32", "int64", "bool")
 
 
@@ -115,18 +123,12 @@ def _flops(group: Group, inputs: tuple[TensorType, ...], output: TensorType, wei
             return prod(inputs[0].shape)
         case "concat" | "scatter" | "scatter_nd" | "slice" | "gather" | "reshape" | "transpose" | "pad":
             return 0
-        case "softmax":
-            return 4 * elements
-        case "layer_norm" | "group_norm":  # sum, sum of squares, scale, shift
-            return 6 * elements
         case "argmax" | "topk":  # comparisons: one per element for every place that is kept
             return prod(inputs[0].shape) * max(int(group.attrs.get("kept", 1)).bit_length(), 1)
-        case "grid_sample":  # four products and the weights of the four neighbours
-            return elements * 8
         case "resize2d":
             return elements * (6 if group.attrs["bilinear"] else 0)
-        case kind if kind in ELEMENTWISE:
-            return elements
+        case kind if kind in _PER_ELEMENT:
+            return _PER_ELEMENT[kind] * elements
     raise CompileError(f"{group.name}: no operation count for {group.kind}")
 
 

@@ -2,8 +2,8 @@
 
 Zhao, Barijough, Gerstlauer, "DeepThings: Distributed Adaptive Deep Learning Inference on Resource-Constrained IoT Edge
 Clusters", IEEE TCAD 37(11) 2018: fused tile partitioning with exact receptive fields (`graph.partition`) and
-distributed work stealing.  Every worker has a queue of tiles; a worker whose queue is empty steals the last tile of the longest
-queue.
+distributed work stealing.  Every worker has a queue of tiles; a worker whose queue is empty steals the last tile of the
+longest queue.
 
 The workers of the paper are boards in a network, here they are cores of an SoC, and the cost of a steal is an option
 (`steal`).  Execution times are the planned ones, so stealing is simulated once and the plan fixes the core of every

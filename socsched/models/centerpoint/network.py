@@ -26,7 +26,14 @@ from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model, Port
 from socsched.models.pointpillars.grid import Grid, check_params, grid_of
-from socsched.models.pointpillars.network import BLOCKS, UP_CHANNELS, pillar_network, scatter_network, second_fpn
+from socsched.models.pointpillars.network import (
+    BLOCKS,
+    UP_CHANNELS,
+    SecondFpn,
+    pillar_network,
+    scatter_network,
+    second_fpn,
+)
 
 AUTOWARE = Grid((-76.8, -76.8, -4.0), (76.8, 76.8, 6.0), (0.32, 0.32, 10.0))
 """480 x 480 pillars all around the vehicle (autowarefoundation/autoware.universe at b81ec45,
@@ -96,7 +103,7 @@ def backbone(params: Mapping[str, Any]) -> Model:
 
 def backbone_network(ny: int, nx: int) -> Network:
     """Return the backbone with its neck on a canvas of `ny` x `nx` (multiples of 4)."""
-    return second_fpn("centerpoint.backbone", ny, nx, CHANNELS, STRIDES, pointwise=True)
+    return second_fpn("centerpoint.backbone", ny, nx, SecondFpn(CHANNELS, STRIDES, pointwise=True))
 
 
 def head(params: Mapping[str, Any]) -> Model:

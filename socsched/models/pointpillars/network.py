@@ -17,6 +17,7 @@ weights come from.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from socsched.errors import UsageError
@@ -143,27 +144,29 @@ def backbone_network(taps: bool = False, ny: int = NY, nx: int = NX) -> Network:
     return second_fpn("pointpillars.backbone", ny, nx, taps=taps)
 
 
-def second_fpn(
-    name: str,
-    ny: int,
-    nx: int,
-    channels: int = CHANNELS,
-    strides: tuple[int, int, int] = STRIDES,
-    pointwise: bool = False,
-    taps: bool = False,
-    blocks: tuple[tuple[int, int], ...] = BLOCKS,
-    up_channels: int = UP_CHANNELS,
-) -> Network:
-    """Return the SECOND backbone with its FPN neck on a canvas of `channels` x `ny` x `nx`.
+@dataclass(frozen=True, slots=True)
+class SecondFpn:
+    """The widths of a SECOND backbone with its FPN neck: channels of the canvas, of each block and of each scale.
 
     `blocks` are convolutions and channels of each block, `up_channels` those of each upsampled scale; `strides` are
-    those of the blocks' first convolutions; with `pointwise` a scale that is not upsampled goes through a
-    1x1 convolution rather than a transposed one of stride 1, which is the same function with its weights transposed.
+    those of the blocks' first convolutions; with `pointwise` a scale that is not upsampled goes through a 1x1
+    convolution rather than a transposed one of stride 1, which is the same function with its weights transposed.
     """
+
+    channels: int = CHANNELS
+    strides: tuple[int, int, int] = STRIDES
+    blocks: tuple[tuple[int, int], ...] = BLOCKS
+    up_channels: int = UP_CHANNELS
+    pointwise: bool = False
+
+
+def second_fpn(name: str, ny: int, nx: int, widths: SecondFpn | None = None, taps: bool = False) -> Network:
+    """Return the backbone with its neck on a canvas of `ny` x `nx`; with `taps` the blocks' results are outputs too."""
+    w = widths or SecondFpn()
     layers: list[Layer] = []
     shapes: dict[str, tuple[int, ...]] = {}
-    previous, width, ends = "canvas", channels, []
-    for block, ((count, wide), stride) in enumerate(zip(blocks, strides, strict=True)):
+    previous, width, ends = "canvas", w.channels, []
+    for block, ((count, wide), stride) in enumerate(zip(w.blocks, w.strides, strict=True)):
         for index in range(count):
             layer = f"blocks.{block}.{index}"
             shapes |= {f"{layer}.weight": (wide, width, 3, 3), f"{layer}.bias": (wide,)}
@@ -173,16 +176,16 @@ def second_fpn(
     ups = []
     for block, ((source, wide), stride) in enumerate(zip(ends, UPSAMPLE, strict=True)):
         layer = f"de.{block}"
-        shapes[f"{layer}.weight"] = (wide, up_channels, stride, stride)
+        shapes[f"{layer}.weight"] = (wide, w.up_channels, stride, stride)
         op, attrs = "conv2d_transpose", {"stride": stride}
-        if pointwise and stride == 1:
-            shapes[f"{layer}.weight"] = (up_channels, wide, 1, 1)
+        if w.pointwise and stride == 1:
+            shapes[f"{layer}.weight"] = (w.up_channels, wide, 1, 1)
             op, attrs = "conv2d", {"stride": 1, "padding": 0}
-        shapes[f"{layer}.bias"] = (up_channels,)
+        shapes[f"{layer}.bias"] = (w.up_channels,)
         ups.append(_conv_relu(layers, layer, op, source, attrs))
     layers.append(Layer("neck", "concat", tuple(ups), attrs={"axis": 1}))
     outputs = ("neck", *(source for source, _ in ends)) if taps else ("neck",)
-    return Network(name, {"canvas": image(channels, ny, nx)}, tuple(layers), outputs, shapes)
+    return Network(name, {"canvas": image(w.channels, ny, nx)}, tuple(layers), outputs, shapes)
 
 
 def _conv_relu(layers: list[Layer], name: str, op: str, source: str, attrs: Mapping[str, Any]) -> str:

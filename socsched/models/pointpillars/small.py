@@ -20,6 +20,7 @@ from socsched.models.pointpillars.network import (
     HEADS,
     NX,
     NY,
+    SecondFpn,
     check_params,
     head_network,
     image,
@@ -33,6 +34,7 @@ from socsched.models.weights import Weights, load_weights
 CHANNELS = 32
 BLOCKS = ((4, 32), (5, 64), (3, 96))
 UP_CHANNELS = 64
+WIDTHS = SecondFpn(CHANNELS, blocks=BLOCKS, up_channels=UP_CHANNELS)
 NECK = (1, UP_CHANNELS * len(BLOCKS), NY // 2, NX // 2)
 FILE = Path(__file__).parents[2] / "trained" / "pointpillars-s.npz"
 """Trained weights, fp16, batch norm folded."""
@@ -62,9 +64,7 @@ def pfn_network(slots: int = 32) -> Network:
 
 def backbone_network(ny: int = NY, nx: int = NX, taps: bool = False) -> Network:
     """Return the backbone with its neck on a canvas of `ny` x `nx` (multiples of 8)."""
-    return second_fpn(
-        "pointpillars-s.backbone", ny, nx, CHANNELS, taps=taps, blocks=BLOCKS, up_channels=UP_CHANNELS
-    )  # fmt: skip
+    return second_fpn("pointpillars-s.backbone", ny, nx, WIDTHS, taps)
 
 
 def small_head_network(height: int = NECK[2], width: int = NECK[3]) -> Network:

@@ -37,7 +37,7 @@ ALLOWED = {
     "socsched/reporting/markup.py": "files of the package",
     "socsched/reporting/report.py": "files of the package",
     "socsched/reporting/pictures.py": "pictures drawn just before",
-    "socsched/descriptor/skeleton.py": "files of the package",
+    "socsched/descriptor/platform_file.py": "files of the package",
     "socsched/sim/build.py": "sources of the package",
     "socsched/executor/application.py": "the program built just before",
     "socsched/executor/frames.py": "writes",
@@ -61,7 +61,7 @@ ALLOWED = {
     "socsched/runtime/ros_messages.py": "pictures within messages",
     # the machine itself
     "socsched/cli/doctor_machine.py": "/proc and /sys",
-    "socsched/descriptor/host_probe.py": "/proc and /sys",
+    "socsched/descriptor/host.py": "/proc and /sys",
     "socsched/runtime/telemetry.py": "/sys",
     "socsched/runtime/background_load.py": "/proc",
     "socsched/runtime/boards/base.py": "/proc and /sys",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
     from socsched.descriptor.limits import Verdict
-    from socsched.descriptor.taskset_model import TaskSet
+    from socsched.descriptor.taskset import TaskSet
     from socsched.planning.plan import Plan
     from socsched.schedulability.published.choose import Analysis as TaskSetAnalysis
 
@@ -38,7 +38,7 @@ def analyze(subject: str | Path | Plan | TaskSet) -> Analysis | TaskSetAnalysis:
 
     The verdict of a plan is computed anew: undecided where it states anything that no analysis covers.
     """
-    from socsched.descriptor.taskset_model import TaskSet
+    from socsched.descriptor.taskset import TaskSet
 
     if isinstance(subject, TaskSet):
         from socsched.schedulability.published.choose import analyse

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from socsched.errors import UsageError
 
 if TYPE_CHECKING:
-    from socsched.descriptor.taskset_model import Policy as Scheme
-    from socsched.descriptor.taskset_model import TaskSet
+    from socsched.descriptor.taskset import Policy as Scheme
+    from socsched.descriptor.taskset import TaskSet
     from socsched.schedulability.many_sets import PlainSets
     from socsched.sim.policies import Key, Policy
 
@@ -27,8 +27,7 @@ class _Drawn:
     """Task sets given as arrays: whole ns by name, sets along the first axis, `there` where there is a task."""
 
     def __init__(self, given: Mapping[str, ArrayLike], policy: str | None, processors: int, time_unit: str) -> None:
-        from socsched.descriptor.taskset import taskset_from_mapping
-        from socsched.descriptor.taskset_checks import UNITS
+        from socsched.descriptor.taskset import UNITS, taskset_from_mapping
 
         unknown = [name for name in given if name not in FIELDS]
         if unknown or "period" not in given or "wcet" not in given:
@@ -95,7 +94,7 @@ class _Drawn:
 
     def set(self, row: int) -> TaskSet:
         """Return one of the sets; tasks are numbered by their columns."""
-        from socsched.descriptor.taskset_model import PeriodicTask, TaskSet
+        from socsched.descriptor.taskset import PeriodicTask, TaskSet
 
         cells = {name: values[row].tolist() for name, values in self.values.items()}
         tasks = tuple(
@@ -215,7 +214,7 @@ def simulate_many(
 
     _check_rows(by)
     if isinstance(sets, Mapping):
-        from socsched.descriptor.taskset_checks import POLICY
+        from socsched.descriptor.taskset import POLICY
 
         stated = policy if isinstance(policy, str) and POLICY.fullmatch(policy) else None
         drawn = _Drawn(sets, stated, processors, time_unit)

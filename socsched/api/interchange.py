@@ -12,7 +12,7 @@ from socsched.files import write_file
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform
-    from socsched.descriptor.taskset_model import TaskSet
+    from socsched.descriptor.taskset import TaskSet
     from socsched.graph.network import Network
     from socsched.interchange.costs import Imported
     from socsched.interchange.pipeline_text import ImportedPipeline

@@ -11,7 +11,7 @@ from socsched.errors import UsageError
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform
-    from socsched.descriptor.taskset_model import TaskSet
+    from socsched.descriptor.taskset import TaskSet
     from socsched.planning.plan import Plan
 
 Note = Callable[[str], None]

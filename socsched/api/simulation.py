@@ -11,7 +11,7 @@ from socsched.errors import UsageError
 
 if TYPE_CHECKING:
     from socsched.api.tasksets import TaskSetSimulation
-    from socsched.descriptor.taskset_model import TaskSet
+    from socsched.descriptor.taskset import TaskSet
     from socsched.faults.model import Faults
     from socsched.planning.plan import Plan
     from socsched.sim.engine import SimulationRun
@@ -48,7 +48,7 @@ def simulate(
 
     Raises UsageError for a plan without tasks, or a policy, governor or duration that cannot be simulated.
     """
-    from socsched.descriptor.taskset_model import TaskSet
+    from socsched.descriptor.taskset import TaskSet
 
     length = duration_ns(duration)
     if isinstance(subject, TaskSet):

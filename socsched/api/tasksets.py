@@ -9,7 +9,7 @@ from socsched.api import tables
 from socsched.api.tables import Columns, Rows, Tables
 
 if TYPE_CHECKING:
-    from socsched.descriptor.taskset_model import TaskSet
+    from socsched.descriptor.taskset import TaskSet
     from socsched.sim.engine import SimulationRun
     from socsched.sim.policies import Key, Policy
 

@@ -100,7 +100,7 @@ def realtime() -> Check:
 
 def power() -> Check:
     """Return the power sensors this user may read."""
-    from socsched.descriptor.host_probe import rapl_domains
+    from socsched.descriptor.host import rapl_domains
     from socsched.runtime.meters import Nvml, ina3221_rails
 
     tool = OPTIONAL["power sensors"]

@@ -48,7 +48,7 @@ def command(
 
     Exit code 0: no frame of any vehicle late or dropped, 1: some were.
     """
-    from socsched.descriptor.study_file import load_study
+    from socsched.descriptor.study import load_study
     from socsched.study import store as table
     from socsched.study.engines import engine as chosen_engine
     from socsched.study.fleet import drive, fleet_of

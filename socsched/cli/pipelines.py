@@ -111,7 +111,7 @@ def check_pipeline(output: Output, file: str, platform: str | None, strict: bool
     """
     from socsched.cli.checks import grounds, say
     from socsched.descriptor.catalog import get_pipeline, get_platform
-    from socsched.descriptor.places import check_places
+    from socsched.descriptor.catalog import check_places
     from socsched.models.registry import bindings
 
     pipeline = get_pipeline(file)

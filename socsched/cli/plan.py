@@ -87,7 +87,7 @@ def command(
     from socsched.api import loading
     from socsched.api.planning import plan_with
     from socsched.cli import outcomes
-    from socsched.descriptor.rates import seldom_repeats
+    from socsched.descriptor.fields import seldom_repeats
 
     started = time.monotonic()
     if form and not file:

@@ -137,7 +137,7 @@ def _yes(runs: bool | None) -> str:
 def _engine(platform: Platform, name: str | None, version: str | None) -> Engine:
     from dataclasses import replace
 
-    from socsched.descriptor.operator_rules_file import find_rules, load_rules
+    from socsched.descriptor.operator_rules import find_rules, load_rules
     from socsched.errors import UsageError
 
     known = {engine.id: engine for engine in platform.engines}
@@ -158,11 +158,11 @@ def _engine(platform: Platform, name: str | None, version: str | None) -> Engine
         raise UsageError(f"--runtime-version: expected numbers such as 8.6.2, got {version!r}") from None
     if gap is not None:
         raise UsageError(f"{rules.runtime} {version} does not support {engine.id}: {gap.note}")
-    return replace(engine, operators=rules.lower(version))
+    return replace(engine, operators=rules.of_version(version))
 
 
 def _numbers(attributes: tuple[str, ...]) -> dict[str, float]:
-    from socsched.descriptor.rule_checks import OPERATOR_ATTRS
+    from socsched.descriptor.operator_rules import OPERATOR_ATTRS
     from socsched.descriptor.validation import suggest
     from socsched.errors import UsageError
     from socsched.units import parse_number

@@ -149,7 +149,7 @@ command.add_command(rules)
 @click.pass_obj
 def new_platform(output: Output, name: str, file: Path | None) -> None:
     """Write a commented platform file to fill in; it passes `check --strict`, its figures are placeholders."""
-    from socsched.descriptor.skeleton import write_skeleton
+    from socsched.descriptor.platform_file import write_skeleton
 
     written = write_skeleton(name, file or Path("platforms") / f"{name}.yaml")
     show = f"wrote {written}: replace the placeholders, then: socsched platforms check {written} --strict"

@@ -55,7 +55,7 @@ def command(
 
     Exit code 0: a configuration meets every requirement, 1: none does, 4: none so far, but some are open.
     """
-    from socsched.descriptor.study_file import load_study
+    from socsched.descriptor.study import load_study
     from socsched.study import store as table
     from socsched.study.engines import engine as chosen_engine
     from socsched.study.inputs import gather

@@ -12,7 +12,7 @@ from socsched.descriptor import source
 from socsched.errors import SocschedError
 
 if TYPE_CHECKING:
-    from socsched.descriptor.taskset_model import TaskSet
+    from socsched.descriptor.taskset import TaskSet
 
 
 def is_taskset(file: Path) -> bool:

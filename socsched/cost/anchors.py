@@ -10,8 +10,9 @@ from socsched.cost.cost import TRANSFER_ERROR, error_of, weakest
 from socsched.cost.fitted import estimate
 from socsched.cost.power import dram_capacity
 from socsched.cost.sources import ANCHORS, CostSource, Known, Reference, Request
+from socsched.descriptor.fields import PROVENANCE
 from socsched.descriptor.pipeline import Anchor, Stage
-from socsched.descriptor.platform import PROVENANCE, Engine, Platform, PowerMode
+from socsched.descriptor.platform import Engine, Platform, PowerMode
 from socsched.graph.operators import StageWork
 
 

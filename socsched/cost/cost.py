@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from socsched.descriptor.fields import PROVENANCE
 from socsched.descriptor.limits import Bytes, Lane, Line, NoName, Ns
-from socsched.descriptor.platform import PROVENANCE, Figure
+from socsched.descriptor.platform import Figure
 
 UNSTATED_ERROR = {
     "measured": 0.05,

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 
 from socsched.cost.cost import CARRIES, TRANSFER_ERROR, Segment, error_of, weakest
 from socsched.cost.roofline import Estimate, launches_per_operator
-from socsched.descriptor.functions import FunctionCost
-from socsched.descriptor.platform import Engine, EngineMode, Figure
+from socsched.descriptor.platform import Engine, EngineMode, Figure, FunctionCost
 from socsched.graph.operators import Operator, StageWork
 
 LEAST = 0.1

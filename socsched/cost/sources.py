@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 from socsched import plugins
 from socsched.cost.fitted import estimate
 from socsched.cost.roofline import Estimate
+from socsched.descriptor.fields import PROVENANCE
 from socsched.descriptor.pipeline import Stage
-from socsched.descriptor.platform import PROVENANCE, Engine, Platform, PowerMode
+from socsched.descriptor.platform import Engine, Platform, PowerMode
 from socsched.errors import MachineError, UsageError
 from socsched.graph.operators import StageWork
 

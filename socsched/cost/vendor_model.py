@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from socsched.cost.roofline import Estimate
 from socsched.cost.sources import ANCHORS, ROOFLINE, CostSource, Known, Request
-from socsched.descriptor.platform import VENDOR_MODEL
+from socsched.descriptor.fields import VENDOR_MODEL
 
 
 def cost(request: Request) -> Known | Estimate | None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import os
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from socsched import resources
-from socsched.descriptor.pipeline import Pipeline
-from socsched.descriptor.platform import Platform
 from socsched.errors import DescriptorError
 from socsched.files import file_digest
+
+if TYPE_CHECKING:  # completions of names load no models
+    from socsched.descriptor.pipeline import Pipeline
+    from socsched.descriptor.platform import Platform
+    from socsched.descriptor.validation import Tree
 
 HOST = "host"
 """Name of the platform detected on this machine rather than read from a file."""
@@ -56,11 +61,49 @@ def get_pipeline(name_or_path: str) -> Pipeline:
     Raises UsageError for an unknown name, DescriptorError for an invalid file.
     """
     if name_or_path.lower().endswith(".onnx"):
-        from socsched.descriptor.onnx_pipeline import onnx_pipeline
+        from socsched.descriptor.pipeline_file import onnx_pipeline
 
         return onnx_pipeline(Path(name_or_path).expanduser())
     path = resources.find("pipelines", name_or_path)
     return _pipeline(path, _stamp(path))
+
+
+def check_places(file: str) -> None:
+    """Raise DescriptorError for costs that name an engine or a mode their platform does not have.
+
+    A platform that no file describes may be any text; a near-miss of a described name is reported.
+    """
+    from socsched.descriptor.source import read
+    from socsched.descriptor.validation import Tree
+
+    document = read(file)
+    root = Tree(document, (), document.data)
+    for stage in root.at("stages").items():
+        for cost in stage.at("costs").items():
+            platform = find_platform(cost.at("platform").text)
+            if platform is None:
+                _check_spelling(cost.at("platform"))
+            else:
+                _check_place(cost, platform)
+    document.check()
+
+
+def _check_spelling(name: Tree) -> None:
+    """Report a name within a letter or two of a known platform; any other name means undescribed hardware."""
+    near = difflib.get_close_matches(name.text, platform_names(), n=1, cutoff=0.9)
+    if near and name.text not in platform_names():
+        name.report(f"no platform is called {name.text!r}; did you mean {near[0]!r}?")
+
+
+def _check_place(cost: Tree, platform: Platform) -> None:
+    engines = {name for engine in platform.engines for name in (engine.id, engine.kind)}
+    engine, mode = cost.at("engine"), cost.at("mode")
+    if engine.text not in engines:
+        engine.unknown(f"engine of {platform.name}", engines)
+    try:
+        platform.mode(mode.text)
+    except KeyError:
+        mode.unknown(f"power mode of {platform.name}", [m.name for m in platform.modes])
 
 
 def input_hashes(platform: Platform, pipeline: Pipeline) -> dict[str, str]:
@@ -75,7 +118,7 @@ def input_hashes(platform: Platform, pipeline: Pipeline) -> dict[str, str]:
 
 def platform_hashes(platform: Platform) -> dict[str, str]:
     """Return the digests of a platform and of the rule files that its engines name."""
-    from socsched.descriptor.operator_rules_file import find_rules
+    from socsched.descriptor.operator_rules import find_rules
 
     hashes = {_key("platforms", platform.name, platform.file): _digest(platform.file, platform)}
     for name in sorted({engine.operators.name for engine in platform.engines} - {""}):

@@ -1,26 +1,180 @@
-"""Field types of descriptor files: quantities with a unit, and figures with their provenance."""
+"""Field types of descriptor files, and frozen dataclasses that are read from them.
+
+A class of the model says once what a file may hold and what the rest of socsched works with.  It is a dataclass that
+inherits from `Entry`; its fields with a description are those of the file, under their alias.  Pydantic validates a
+mapping against a form made of these fields, so that all faults of a file are found at once; the checked values make
+the dataclass, which itself checks nothing: the planner makes figures by the thousand.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from fractions import Fraction
+from functools import cache
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, create_model
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
 from socsched import units
-from socsched.descriptor.platform import Figure, Source
 from socsched.limits import LARGEST
 from socsched.text import LINE_PATTERN
 
 _EXACT = ("energy per byte", "temperature")
 """Dimensions whose base unit is too coarse for rounding to integers."""
+NEAR = 1e-6
+"""Largest relative change of a stated period made so that all rates share a hyperperiod."""
+LONG = 1000
+"""Number of longest periods in a hyperperiod above which a warning is given."""
+VENDOR_MODEL = "vendor model"
+PROVENANCE = ("measured", "published", "fitted", VENDOR_MODEL, "derived", "assumed")
+"""Kinds of figure, from most to least trusted."""
+Item = TypeVar("Item")
 
 
 class FileModel(BaseModel):
     """A mapping of a descriptor file: no unknown fields, no conversion between kinds of value."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Entry:
+    """A frozen dataclass that is read from a mapping of a file.
+
+    A class whose file differs from it overrides `of_file`, which may raise ValueError, and lists fields that only the
+    file has in a class `File`.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of_file(cls, values: dict[str, Any]) -> Any:
+        """Return the entry of checked values; those that the file leaves out, and the class has a default for, lack."""
+        return cls(**values)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        kind: Any = cls
+        form = _form(kind)
+        return core_schema.no_info_after_validator_function(
+            lambda checked: cls.of_file(form.values(checked)), handler.generate_schema(form.model)
+        )
+
+
+def doc(description: str, key: str | None = None, **limits: Any) -> Any:
+    """Return the annotation that makes a field one of the file, where `key` is its name if that differs."""
+    return Field(alias=key, description=description, **limits)
+
+
+OR_NULL = object()
+"""Annotation of a field that the file may give as null, which stands for the class's default."""
+REQUIRED = object()
+"""Annotation of a field that the file has to give, although the class has a default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Annotation of a tuple (or mapping) of entries that are a mapping in the file: `name` holds an entry's key."""
+
+    name: str = "name"
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How a class is read: the model of its mapping, values that are converted, and names without a default."""
+
+    model: type[FileModel]
+    convert: Mapping[str, Callable[[Any], Any]]
+    nullable: frozenset[str]
+    needed: frozenset[str]
+
+    def values(self, checked: BaseModel) -> dict[str, Any]:
+        """Return the arguments of the class; names that its holder sets later are empty."""
+        values: dict[str, Any] = dict.fromkeys(self.needed, "")
+        for name in self.model.model_fields:
+            value = getattr(checked, name)
+            absent = value is None and name in self.nullable
+            if not absent and (name in checked.model_fields_set or name in self.needed):
+                values[name] = self.convert[name](value) if name in self.convert else value
+        return values
+
+
+def form_of(cls: Any) -> type[FileModel]:
+    """Return the model of the mapping that a class is read from."""
+    return _form(cls).model
+
+
+@cache
+def _form(cls: Any) -> _Form:
+    own: dict[str, Any] = {field.name: field for field in fields(cls)}
+    hints = get_type_hints(cls, include_extras=True)
+    extra = getattr(cls, "File", None)
+    in_file = get_type_hints(extra, include_extras=True) if extra else {}
+    hints |= in_file
+    model: dict[str, Any] = {}
+    convert: dict[str, Callable[[Any], Any]] = {}
+    nullable = set()
+    for name, hint in hints.items():
+        base, *notes = get_args(hint) if get_origin(hint) is Annotated else [hint]
+        if not any(isinstance(note, FieldInfo) and note.description for note in notes):
+            continue
+        default = getattr(extra, name, MISSING) if name in in_file else own[name].default
+        if name not in in_file and own[name].default_factory is not MISSING:
+            default = ()
+        for place, note in enumerate(notes):
+            if isinstance(note, _ListType):
+                base, convert[name] = list[get_args(base)[0]], tuple  # type: ignore[misc]
+            elif isinstance(note, Keyed):
+                base, convert[name] = _keyed(base, note.name)
+            elif note is OR_NULL:
+                base, notes = annotated(base, notes[:place]) | None, [None] * (place + 1) + notes[place + 1 :]
+                nullable.add(name)
+                default = None
+            elif note is REQUIRED:
+                default = MISSING
+        kept = [note for note in notes if note not in (None, REQUIRED) and not isinstance(note, Keyed | _ListType)]
+        model[name] = _defaulted(annotated(base, kept), default, kept)
+    needed = frozenset(n for n, f in own.items() if f.default is MISSING and f.default_factory is MISSING)
+    summary = (cls.__doc__ or "").split("\n\n")[0]
+    made = create_model(cls.__name__, __base__=FileModel, __doc__=summary, **model)
+    return _Form(made, convert, frozenset(nullable), needed)
+
+
+def annotated(base: Any, notes: Sequence[Any]) -> Any:
+    """Return a type with annotations, of which there may be none."""
+    parts = (base, *notes)
+    return Annotated[parts] if notes else base
+
+
+def _defaulted(annotation: Any, default: Any, notes: Sequence[Any]) -> Any:
+    if default in ((), [], {}):  # not shown in schemas
+        return annotation, Field(default_factory=tuple)
+    if default is not MISSING:
+        return annotation, default
+    stated = any(isinstance(note, FieldInfo) and not note.is_required() for note in notes)
+    return annotation if stated else (annotation, ...)
+
+
+def _keyed(kind: Any, name: str) -> tuple[Any, Callable[[Any], Any]]:
+    """Return the type in the file of entries that hold their key, and the conversion to the type of the class."""
+    if get_origin(kind) is tuple:
+        item = get_args(kind)[0]
+        entries = dict[Name, item]  # type: ignore[valid-type]
+        return entries, lambda read: tuple(replace(one, **{name: key}) for key, one in dict(read).items())
+    return kind, lambda read: {key: replace(one, **{name: key}) for key, one in dict(read).items()}
+
+
+class OneOf:
+    """Annotation of text that is one of the names."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.literal_schema(list(self.names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,131 +227,97 @@ LAYOUT_PATTERN = r"^N(CHW|HWC)([1-9][0-9]{0,2}[hwc])*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=64)]
 Title = Annotated[str, Field(min_length=1, max_length=300, pattern=LINE_PATTERN)]
 """One line of text, safe in scripts and tables."""
-PrecisionName = Literal["fp32", "fp16", "int8"]
+PrecisionName = Annotated[str, OneOf("fp32", "fp16", "int8")]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
-class SourceFile(FileModel):
+class _ListType:
+    """Annotation of a list in a file, a tuple once read."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        item = get_args(source)[0]
+        listed = handler.generate_schema(list[item])  # type: ignore[valid-type]
+        return core_schema.no_info_after_validator_function(tuple, listed)
+
+
+Listed = Annotated[tuple[Item, ...], _ListType()]
+
+
+class _PairType:
+    """Annotation of a list of two in a file, a tuple once read."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        item = get_args(source)[0]
+        pair = handler.generate_schema(
+            Annotated[list[item], Field(min_length=2, max_length=2)]  # type: ignore[valid-type]
+        )
+        return core_schema.no_info_after_validator_function(tuple, pair)
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Entry):
     """Where figures come from."""
 
-    title: Title = Field(description="title of the publication, file or measurement")
-    where: str = Field("", description="address, file in a repository, or date of a measurement")
-
-    def lower(self) -> Source:
-        """Return the internal `Source`."""
-        return Source(self.title, self.where)
+    title: Annotated[Title, doc("title of the publication, file or measurement")]
+    where: Annotated[str, doc("address, file in a repository, or date of a measurement")] = ""
 
 
-class Grounded(FileModel):
-    """A mapping of plain numbers that says once where they are from."""
+Limit = Annotated[tuple[float, float], _PairType()]
+"""The smallest and the largest value."""
+SourceKey = Annotated[str, doc("key of sources: the origin of the plain numbers here")]
+Assumed = Annotated[str, doc("reasoning behind plain numbers without a published source, instead of source")]
 
-    source: str = Field("", description="key of sources: the origin of the plain numbers here")
-    assumed: str = Field("", description="reasoning behind plain numbers without a published source, instead of source")
+
+@dataclass(frozen=True, slots=True)
+class Cycle(Quantity):
+    """Annotation of a period written as a duration or as a rate: 100 ms, 10 Hz."""
+
+    def read(self, text: object) -> Any:
+        """Return the period (ns), a fraction if the rate has no whole one; raise ValueError with the expected form."""
+        try:
+            rate = units.parse_exact(text, "frequency")
+        except ValueError:
+            return Quantity.read(self, text)
+        if rate <= 0 or rate > 10**9:
+            raise ValueError(f"expected a rate above zero, of 1 GHz at most, got {str(text)!r}")
+        period = 10**9 / rate
+        return int(period) if period.denominator == 1 else period
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        names = "|".join([*units.UNITS["duration"], *units.UNITS["frequency"]])
+        number = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+        examples = [units.EXAMPLES["duration"], "30 Hz"]
+        return {"type": "string", "pattern": rf"^\s*\+?{number}\s*(?:{names})\s*$", "examples": examples}
 
 
-class FigureFile(FileModel):
-    """A number, or a range, and why it may be believed; subclasses give `value` and `range` their dimension."""
+Timer = Annotated[int, Cycle("duration", positive=True)]
 
-    kind: Literal["measured", "published", "fitted", "vendor model", "derived", "assumed"] = Field(
-        description="measured, published, fitted and vendor model name their source; derived and assumed give their "
-        "reasoning in note"
+
+def whole_periods(stated: Sequence[Fraction | int]) -> list[int]:
+    """Return periods in whole nanoseconds that repeat together as the stated ones do.
+
+    Whole periods stay unchanged unless another period is fractional: then all become divisors of one hyperperiod,
+    provided that changes each by at most a millionth.
+    """
+    exact = [Fraction(period) for period in stated]
+    if all(period.denominator == 1 for period in exact):
+        return [int(period) for period in exact]
+    hyper = Fraction(math.lcm(*(p.numerator for p in exact)), math.gcd(*(p.denominator for p in exact)))
+    counts = [int(hyper / period) for period in exact]
+    step = math.lcm(*counts)
+    length = round(hyper / step) * step
+    found = [length // count for count in counts]
+    if all(abs(new - old) <= NEAR * old for new, old in zip(found, exact, strict=True)):
+        return found
+    return [max(round(period), 1) for period in exact]
+
+
+def seldom_repeats(periods: Sequence[int]) -> str:
+    """Return a warning if the hyperperiod of all periods is very long, "" otherwise."""
+    length = math.lcm(*periods) if periods else 0
+    if length <= LONG * max(periods, default=0):
+        return ""
+    return (
+        f"the schedule repeats after {units.format_duration(length)} only, longer than a simulation or timeline "
+        "shows: write rates in Hz (30 Hz), or periods that divide each other"
     )
-    source: str = Field("", description="key of sources")
-    note: str = Field("", description="formula of a derived, reasoning of an assumed figure, remarks on others")
-    error: float = Field(0.0, ge=0.0, le=100.0, description="relative uncertainty, 0.2 = within 20 %; 0 = none stated")
-
-    @model_validator(mode="after")
-    def _stated(self) -> FigureFile:
-        value, interval = self._number(), self._interval()
-        if value is None and interval is None:
-            raise ValueError("expected value, or range where only limits are known")
-        if interval and not interval[0] <= interval[1]:
-            raise ValueError("expected range as [lowest, highest]")
-        if interval and value is not None and not interval[0] <= value <= interval[1]:
-            raise ValueError("expected value within range")
-        return self
-
-    def _number(self) -> float | None:
-        number: float | None = getattr(self, "value")  # noqa: B009  (declared by every subclass, with its own type)
-        return number
-
-    def _interval(self) -> tuple[float, float] | None:
-        ends: list[float] | None = getattr(self, "range")  # noqa: B009
-        return (ends[0], ends[1]) if ends else None
-
-    def lower(self) -> Figure:
-        """Return the internal `Figure`; a range alone becomes its middle with half its width as error."""
-        value, interval, error = self._number(), self._interval(), self.error
-        if interval is not None:
-            middle = sum(interval) / 2 if value is None else value
-            value = middle
-            error = error or max(interval[1] - middle, middle - interval[0]) / (abs(middle) or 1.0)
-        assert value is not None
-        return Figure(value, self.kind, self.source, self.note, error, interval)
-
-
-def _range(description: str) -> Any:
-    return Field(None, min_length=2, max_length=2, description=f"[lowest, highest] {description}")
-
-
-class DurationFigure(FigureFile):
-    """A time."""
-
-    value: Duration | None = Field(None, description="time with unit")
-    range: list[Duration] | None = _range("time with unit")
-
-
-class BandwidthFigure(FigureFile):
-    """A rate of bytes."""
-
-    value: Bandwidth | None = Field(None, description="bytes per second with unit")
-    range: list[Bandwidth] | None = _range("bytes per second with unit")
-
-
-class FrequencyFigure(FigureFile):
-    """A clock."""
-
-    value: Frequency | None = Field(None, description="frequency with unit")
-    range: list[Frequency] | None = _range("frequency with unit")
-
-
-class SizeFigure(FigureFile):
-    """An amount of memory."""
-
-    value: Size | None = Field(None, description="size with unit")
-    range: list[Size] | None = _range("size with unit")
-
-
-class PowerFigure(FigureFile):
-    """A power."""
-
-    value: Power | None = Field(None, description="power with unit")
-    range: list[Power] | None = _range("power with unit")
-
-
-class TemperatureFigure(FigureFile):
-    """A temperature."""
-
-    value: Temperature | None = Field(None, description="temperature with unit")
-    range: list[Temperature] | None = _range("temperature with unit")
-
-
-class EnergyPerByteFigure(FigureFile):
-    """Energy spent per byte moved."""
-
-    value: EnergyPerByte | None = Field(None, description="energy per byte with unit")
-    range: list[EnergyPerByte] | None = _range("energy per byte with unit")
-
-
-class RateFigure(FigureFile):
-    """A plain positive number, such as operations per cycle."""
-
-    value: Rate | None = Field(None, description="number without unit")
-    range: list[Rate] | None = _range("number without unit")
-
-
-class ShareFigure(FigureFile):
-    """A part of a whole."""
-
-    value: Share | None = Field(None, description="share between 0 and 1")
-    range: list[Share] | None = _range("share between 0 and 1")

@@ -1,43 +1,69 @@
-"""Parameters of the cost model that were fitted to measurements of an engine, with what they were fitted to."""
+"""Parameters of the cost model that were fitted to measurements of an engine, with what they were fitted to.
+
+In platform files they are the section `fitted` of a precision.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import date
 from fnmatch import fnmatchcase
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from socsched.descriptor.fields import (
+    OR_NULL,
+    REQUIRED,
+    Duration,
+    Entry,
+    Listed,
+    Name,
+    OneOf,
+    Quantity,
+    Rate,
+    Share,
+    doc,
+)
 
 PASS_KINDS = ("conv", "pointwise", "winograd", "depthwise", "grouped", "gemm", "matmul", "pool", "eltwise", "copy",
               "transpose", "softmax", "resize", "pillars", "scatter")  # fmt: skip
-"""Classes of passes (`graph.accelerator_kernels`)."""
+"""Classes of passes (`graph.passes`)."""
+Ratio = Annotated[float, REQUIRED, Field(gt=0, le=1000)]
+Globs = Listed[Annotated[str, Field(min_length=1, max_length=200)]]
+
+
+def _day(value: Any) -> str:
+    try:
+        return date.fromisoformat(str(value)).isoformat()
+    except ValueError:
+        raise ValueError(f"expected a day such as 2026-11-23, got {value!r}") from None
 
 
 @dataclass(frozen=True, slots=True)
-class Parameters:
-    """Fitted constants of an engine in one precision; all positive, so that fits work on their logarithms.
+class Parameters(Entry):
+    """Fitted ratios of an engine's rates and overheads to the nominal ones.
 
-    `conv`: share of the peak that a large convolution reaches; `pointwise`, `winograd`, `grouped`, `gemm`, `matmul`:
-    the rates of these classes relative to that; `vector`: operations of the vector unit per peak multiply-add, where
-    depthwise layers, pooling and element-wise functions run; `exp`: its operations for one exp-like function;
-    `onchip`, `spill`, `weights`: bandwidth for activations that fit on chip, for others and for weights, relative to
-    the memory's peak; `fill`: outputs (thousands a unit) at which a layer reaches half of its rate; `layer`, `job`:
-    fixed costs of a pass and of a job over the engine's stated launch and submission.
+    All are positive, so that fits work on their logarithms.  Depthwise layers, pooling and element-wise functions run
+    on the vector unit.
     """
 
-    conv: float = 0.5
-    pointwise: float = 1.0
-    winograd: float = 1.0
-    grouped: float = 0.5
-    gemm: float = 1.0
-    matmul: float = 0.5
-    vector: float = 0.01
-    exp: float = 5.0
-    onchip: float = 1.0
-    spill: float = 0.6
-    weights: float = 0.6
-    fill: float = 1.0
-    layer: float = 1.0
-    job: float = 1.0
+    conv: Annotated[Ratio, doc("share of the peak that a large convolution reaches")] = 0.5
+    pointwise: Annotated[Ratio, doc("rate of 1x1 convolutions over that of convolutions")] = 1.0
+    winograd: Annotated[Ratio, doc("rate of 3x3 convolutions of stride 1 over that of convolutions")] = 1.0
+    grouped: Annotated[Ratio, doc("rate of grouped convolutions over that of convolutions")] = 0.5
+    gemm: Annotated[Ratio, doc("rate of dense layers over that of convolutions")] = 1.0
+    matmul: Annotated[Ratio, doc("rate of products of two computed operands over that of convolutions")] = 0.5
+    vector: Annotated[Ratio, doc("operations of the vector unit per multiply-add of the peak")] = 0.01
+    exp: Annotated[Ratio, doc("operations of the vector unit for an exp-like function")] = 5.0
+    onchip: Annotated[Ratio, doc("bandwidth of activations that fit on chip over that of the memory")] = 1.0
+    spill: Annotated[Ratio, doc("bandwidth of other activations over that of the memory")] = 0.6
+    weights: Annotated[Ratio, doc("bandwidth of weights over that of the memory")] = 0.6
+    fill: Annotated[Ratio, doc("thousands of outputs a unit at which a layer reaches half of its rate")] = 1.0
+    layer: Annotated[Ratio, doc("fixed cost of a pass over launch")] = 1.0
+    job: Annotated[Ratio, doc("fixed cost of a job over submit")] = 1.0
 
     def logs(self) -> tuple[float, ...]:
         """Return the logarithms in the order of `NAMES`."""
@@ -52,54 +78,64 @@ NAMES = tuple(item.name for item in fields(Parameters))
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
-    """Costs (ns) of a pass and of a job at the highest clock under host programs that fit one of `runtimes` (globs)."""
+class Host(Entry):
+    """Costs under other host programs than the one that plans stand for."""
 
-    runtimes: tuple[str, ...]
-    launch_ns: int
-    submit_ns: int
+    runtimes: Annotated[Globs, doc("names of the programs, as globs", min_length=1)]
+    launch_ns: Annotated[Duration, doc("nominal overhead of a pass at the highest clock", "launch")]
+    submit_ns: Annotated[Duration, doc("nominal overhead of a job at the highest clock", "submit")]
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
-    """Parameters of an engine in a precision, the nominal figures they are ratios to, and their evidence.
+class Fit(Entry):
+    """Cost model fitted to measurements of this engine in this precision.
 
-    Nominal: `block` channels an operator is padded to; `launch_ns` of a pass and `submit_ns` of a job at the highest
-    clock; `sram` (bytes kept on chip between passes); `ops_per_cycle` (0: the precision's own); `memory` (bytes/s one
-    unit reaches alone, 0: the memory's peak in the mode); `taps`: cost of a further row of a depthwise window over that
-    of the row before; `copies`: concatenations and slices of tensors with other readers are kernels; `resident`:
-    weights that fit on chip stay there between jobs.  `units` the fit was made with, 0: any number.  `joined`: engines
-    whose units work on a network together; empty: this engine alone.  `runtimes` (globs) of the measured programs,
-    empty where they are not stated; `hosts`: those of them whose costs of a pass and a job are others; `varied`
-    (globs): those that compute sequences at their own length, without padding.
-
-    Evidence: `source` (key of `Platform.sources`) of the measurements of so many `networks`, the `date` of the fit, its
-    mean absolute `error` on networks left out, the half width of the `interval` that holds most of them (relative), and
-    the `classes` of passes that these networks have.
+    Parameters, the nominal figures they are ratios to, and their evidence: `ops_per_cycle` 0 is the precision's own,
+    `memory` 0 the memory's peak in the mode, `units` 0 any number.
     """
 
-    parameters: Parameters
-    block: int
-    launch_ns: int
-    submit_ns: int
-    sram: float
-    source: str
-    networks: int
-    date: str
-    error: float
-    interval: float
-    classes: tuple[str, ...]
-    ops_per_cycle: float = 0.0
-    memory: float = 0.0
-    taps: float = 1.0
-    copies: bool = False
-    resident: bool = False
-    units: int = 0
-    note: str = ""
-    joined: tuple[str, ...] = ()
-    runtimes: tuple[str, ...] = ()
-    hosts: tuple[Host, ...] = ()
-    varied: tuple[str, ...] = ()
+    parameters: Annotated[Parameters, doc("the fitted ratios")]
+    block: Annotated[int, doc("channels that an operator is padded to", ge=1, le=1024)]
+    launch_ns: Annotated[Duration, doc("nominal overhead of a pass at the highest clock", "launch")]
+    submit_ns: Annotated[Duration, doc("nominal overhead of a job at the highest clock", "submit")]
+    sram: Annotated[float, Quantity("size"), doc("memory on chip that keeps activations between passes")]
+    source: Annotated[str, doc("key of sources, the measurements", min_length=1)]
+    networks: Annotated[
+        int,
+        doc("networks measured; 0: the parameters of the engine's family", ge=0, le=100_000),
+    ]
+    date: Annotated[str, BeforeValidator(_day), doc("day of the fit, 2026-11-23")]
+    error: Annotated[float, doc("mean absolute relative error on networks left out of the fit", gt=0, le=100)]
+    interval: Annotated[float, doc("half width of the stated interval, relative to the time", gt=0, le=100)]
+    classes: Annotated[
+        Listed[Annotated[str, OneOf(*PASS_KINDS)]], doc("classes of passes among the measured networks", min_length=1)
+    ]
+    ops_per_cycle: Annotated[Rate, OR_NULL, doc("rate the fit refers to; absent: the precision's")] = 0.0
+    memory: Annotated[
+        float,
+        Quantity("bandwidth", positive=True),
+        OR_NULL,
+        doc("bandwidth one unit reaches alone, which the fit refers to; absent: the mode's memory clock"),
+    ] = 0.0
+    taps: Annotated[Share, doc("cost of a further row of a depthwise window over that of the row before")] = 1.0
+    copies: Annotated[bool, doc("concatenations and slices of tensors with other readers are kernels")] = False
+    resident: Annotated[bool, doc("weights that fit on chip stay there between jobs")] = False
+    units: Annotated[
+        int,
+        Field(ge=1, le=100_000),
+        OR_NULL,
+        doc("units the fit was made with; absent: any number"),
+    ] = 0
+    note: Annotated[str, doc("remarks")] = ""
+    joined: Annotated[Listed[Name], doc("engines whose units ran a network together; absent: this one alone")] = ()
+    runtimes: Annotated[Globs, doc("programs that were measured, as globs")] = ()
+    hosts: Annotated[Listed[Host], doc("costs under measured programs that add their own to a pass and a job")] = ()
+    varied: Annotated[Globs, doc("programs that compute sequences at their own length, not padded")] = ()
+
+    @classmethod
+    def of_file(cls, values: dict[str, Any]) -> Fit:
+        """Return the fit with its sizes as the fractional numbers that the model computes with."""
+        return cls(**{**values, "sram": float(values["sram"]), "memory": float(values.get("memory", 0))})
 
     def covers(self, runtime: str) -> bool:
         """Return whether the fit stands for a program that ran networks."""

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path as FilePath
 from typing import Any, NoReturn
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import from_json
 
 from socsched.bounded import read_plain, utf8
 from socsched.descriptor.source import MAX_FINDINGS, Document, Mark, Path
-from socsched.descriptor.validation import report_error
+from socsched.descriptor.validation import adapter, report_error
 from socsched.errors import DescriptorError
 
 MAX_BYTES = 16 * 2**20
@@ -55,12 +54,12 @@ class JsonFile:
     def load(self, kind: Any) -> Any:
         """Return the content as `kind`; raise DescriptorError with every fault (in a long list, those of one entry)."""
         try:
-            return _adapter(kind).validate_json(self.raw, strict=True)
+            return adapter(kind).validate_json(self.raw, strict=True)
         except ValidationError as error:
             details = error.errors(include_url=False)[:MAX_FINDINGS]
         document = self._document([tuple(detail["loc"]) for detail in details])
         for detail in details:
-            report_error(document, BaseModel, detail)
+            report_error(document, None, detail)
         raise self._error(document)
 
     def check(self, faults: Iterable[tuple[Path, str]]) -> None:
@@ -104,11 +103,6 @@ def whole_entries(raw: bytes) -> list[Any] | None:
         return data[:-1] if isinstance(data, list) else None
     except (ValueError, RecursionError):
         return None
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
 
 
 def positions(text: str, wanted: Iterable[Path]) -> dict[Path, Mark]:

@@ -1,224 +1,26 @@
-"""Pipeline files: workload, rates and end-to-end deadlines."""
+"""Pipeline files: workload, rates and end-to-end deadlines; read into `descriptor.pipeline`, and checked as a whole."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from fractions import Fraction
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, TypeVar
 
-from pydantic import Field
-
-from socsched.descriptor.condition_file import ConditionFile, check_conditions
-from socsched.descriptor.execution_file import Amount, DegradedFile, ExecutionFile, lower_high
-from socsched.descriptor.fields import (
-    Count,
-    Duration,
-    DurationFigure,
-    FileModel,
-    Grounded,
-    Name,
-    Period,
-    PrecisionName,
-    Size,
-    SourceFile,
-    Title,
-)
-from socsched.descriptor.pipeline import PER_POINT, Anchor, Chain, Pipeline, Sensor, Stage
-from socsched.descriptor.pipeline_checks import CHECKS
-from socsched.descriptor.rates import Cycle, whole_periods
+from socsched.descriptor.fields import Cycle, Quantity
+from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.source import Document, read
-from socsched.descriptor.validation import plain, validate
+from socsched.descriptor.validation import Tree, check_figures, plain, validate
+from socsched.errors import UsageError
+from socsched.units import format_duration
 
-Timer = Annotated[int | Fraction, Cycle("duration", positive=True)]
-Points = Annotated[float, Field(ge=0, le=1e6)]
-Criticality = Literal["hard", "firm", "soft"]
-
-
-class SensorFile(Grounded):
-    """A source of frames: periodic, or sporadic."""
-
-    kind: Name = Field(description="type of sensor: lidar, camera, imu, ...")
-    period: Timer = Field(
-        description="time between frames, such as 100 ms or 10 Hz; the shortest one if they are sporadic"
-    )
-    offset: Duration = Field(0, description="release of the first frame after the start")
-    jitter: Duration = Field(0, description="largest delay of a release")
-    sporadic: Duration = Field(0, description="largest excess of the time between frames over period")
-    bytes_per_frame: Size = Field(0, description="bytes a frame writes to memory")
-    columns: list[Name] = Field(
-        default_factory=list,
-        max_length=64,
-        description="columns of recorded scans, such as [x, y, z, intensity, ring]; absent: detected where values tell",
-    )
-    column_type: Literal["float32", "float64"] = Field("float32", description="type of the numbers in recorded scans")
-
-    def lower(self, name: str, period_ns: int) -> Sensor:
-        """Return the internal `Sensor`."""
-        times = (period_ns, self.offset, self.jitter)
-        scan = tuple(self.columns), self.column_type
-        return Sensor(name, self.kind, *times, self.bytes_per_frame, self.source, self.assumed, self.sporadic, *scan)
-
-
-class AnchorFile(FileModel):
-    """A known execution time: what was run where, and how long it took."""
-
-    platform: Title = Field(description="a platform's name, or any text for hardware not described")
-    mode: Title = Field(description="power mode, or any text for hardware not described")
-    engine: Name = Field(description="engine id (dla0) or kind (cpu)")
-    precision: PrecisionName = Field(description="data type for which the time holds")
-    time: DurationFigure = Field(description="execution time of one job as a figure")
-    units: Count = Field(0, description="number of engine units (cores, SMs) for which the time holds, 0 = all")
-    scale: float = Field(1.0, gt=0, le=1e6, description="factor on the time, explained in the figure's note")
-    scales_with: Literal["performance", "bandwidth", "compute", "nothing"] = Field(
-        "performance", description="quantity that the time scales with on other described hardware"
-    )
-
-    slice: Duration = Field(
-        0, description="longest non-preemptive part; absent: chosen from the engine's slices, or the whole job"
-    )
-
-    def lower(self) -> Anchor:
-        """Return the internal `Anchor`."""
-        time = self.time.lower()
-        place = (self.platform, self.mode, self.engine, self.precision)
-        return Anchor(*place, time, self.units, self.scale, self.scales_with, self.slice)
-
-
-class StageFile(Grounded):
-    """One schedulable piece of work; exactly one of after and period starts it."""
-
-    title: Title = Field(description="short description of the stage")
-    model: str | None = Field(None, description="built-in model; without one, costs give the execution times")
-    onnx: Title | None = Field(
-        None,
-        description="network in an ONNX file, path relative to this file; params inputs and outputs rename its ports",
-    )
-    after: list[str] = Field(default_factory=list, description="sensors and stages that must all deliver a frame first")
-    period: Timer | None = Field(None, description="runs on its own timer with this period, such as 20 ms or 50 Hz")
-    offset: Duration = Field(0, description="first activation of the timer after the start")
-    jitter: Duration = Field(0, description="largest delay of an activation of the timer")
-    reads: list[str] = Field(default_factory=list, description="sensors and stages sampled at start")
-    params: dict[str, Any] = Field(default_factory=dict, description="parameters of the model")
-    precisions: list[PrecisionName] = Field(
-        default=["fp32"], min_length=1, description="accepted data types, best first"
-    )
-    engines: list[Name] = Field(default_factory=list, description="engine ids or kinds it may run on; absent: any")
-    accuracy_loss: dict[PrecisionName, Points] = Field(
-        default_factory=dict,
-        description="loss of accuracy by data type, in points, such as 0.4 (mAP); none if not listed",
-    )
-    costs: list[AnchorFile] = Field(default_factory=list, description="known execution times")
-    execution: ExecutionFile | None = Field(None, description="execution times of jobs; absent: the planned cost")
-    queue: int | None = Field(
-        None,
-        ge=1,
-        le=1000,
-        description="largest number of waiting frames, one more drops one by overflow; absent: the planner chooses",
-    )
-    overflow: Literal["newest", "oldest"] = Field("newest", description="frame dropped when the queue is full")
-    on_late: Literal["continue", "skip", "abort", "degrade"] = Field(
-        "continue", description="action for a job that cannot meet its deadline"
-    )
-    degraded: DegradedFile | None = Field(None, description="with on_late: degrade, what the job runs instead")
-    high: Amount | None = Field(
-        None, description="time at the high level of criticality: a factor on the planned cost, or a time"
-    )
-    share: Count | None = Field(
-        None,
-        description="largest number of engine units one job can use, 0 = all; default: 1 for a stage without model "
-        "whose costs are all for one unit, else all",
-    )
-    output_bytes: Size = Field(0, description="output of a stage without model")
-    criticality: Criticality = Field("firm", description="criticality of a late job: hard, firm or soft")
-
-    def _share(self) -> int:
-        """Return the most units that a job can use: nothing says that a time for one unit halves on two."""
-        if self.share is not None:
-            return self.share
-        serial = self.costs and not self.model and not self.onnx and all(cost.units == 1 for cost in self.costs)
-        return 1 if serial else 0
-
-    def lower(self, name: str, folder: Path, period_ns: int | None) -> Stage:
-        """Return the internal `Stage`; a network's path is relative to `folder`, and stays so behind it."""
-        return Stage(
-            name=name,
-            title=self.title,
-            model="onnx" if self.onnx else self.model,
-            after=tuple(self.after),
-            period_ns=period_ns,
-            offset_ns=self.offset,
-            reads=tuple(self.reads),
-            params={**({"file": str(folder.absolute() / self.onnx)} if self.onnx else {}), **self.params},
-            precisions=tuple(self.precisions),
-            costs=tuple(cost.lower() for cost in self.costs),
-            queue=self.queue or 1,
-            open_queue=self.queue is None,
-            share=self._share(),
-            output_bytes=self.output_bytes,
-            criticality=self.criticality,
-            source=self.source,
-            assumed=self.assumed,
-            overflow=self.overflow,
-            on_late=self.on_late,
-            execution=self.execution.lower() if self.execution else None,
-            degraded=self.degraded.lower() if self.degraded else None,
-            high=lower_high(self.high) if self.high is not None else None,
-            jitter_ns=self.jitter,
-            engines=tuple(self.engines),
-            losses={precision: round(points * PER_POINT) for precision, points in self.accuracy_loss.items()},
-        )
-
-
-class ChainFile(Grounded):
-    """A cause-effect chain with its end-to-end deadline."""
-
-    path: list[str] = Field(min_length=1, description="a sensor or timer stage, then stages linked by after or reads")
-    deadline: Period = Field(description="longest time from the release at the start of the path to its end")
-    max_age: Period | None = Field(None, description="largest data age at the end of the last stage")
-    criticality: Criticality = Field("firm", description="criticality of a late output: hard, firm or soft")
-
-    def lower(self, name: str) -> Chain:
-        """Return the internal `Chain`."""
-        limits = (self.deadline, self.max_age, self.criticality)
-        return Chain(name, tuple(self.path), *limits, self.source, self.assumed)
-
-
-class PipelineFile(FileModel):
-    """One workload: sensors, stages and end-to-end requirements."""
-
-    schema_version: Literal["1"] = Field(description='version of this format, "1"')
-    name: Name = Field(description="name of the pipeline, as in the file's name")
-    title: Title = Field(description="one-line description")
-    sources: dict[Name, SourceFile] = Field(default_factory=dict, description="sources of figures, by key")
-    sensors: dict[Name, SensorFile] = Field(default_factory=dict, description="sensors by name")
-    stages: dict[Name, StageFile] = Field(min_length=1, description="stages by name")
-    chains: dict[Name, ChainFile] = Field(default_factory=dict, description="end-to-end requirements by name")
-    conditions: dict[Name, ConditionFile] = Field(
-        default_factory=dict, description="operating conditions by name, for books of plans"
-    )
-    accuracy_budget: Points | None = Field(
-        None, description="largest loss of accuracy of all stages together, in points, by their data types"
-    )
-
-    def lower(self, file: str) -> Pipeline:
-        """Return the internal `Pipeline`."""
-        stated = {name: sensor.period for name, sensor in self.sensors.items()}
-        stated |= {name: stage.period for name, stage in self.stages.items() if stage.period is not None}
-        periods = dict(zip(stated, whole_periods(list(stated.values())), strict=True))
-        return Pipeline(
-            name=self.name,
-            title=self.title,
-            sensors=tuple(sensor.lower(name, periods[name]) for name, sensor in self.sensors.items()),
-            stages=tuple(
-                stage.lower(name, Path(file).parent, periods.get(name)) for name, stage in self.stages.items()
-            ),
-            chains=tuple(chain.lower(name) for name, chain in self.chains.items()),
-            sources={key: source.lower() for key, source in self.sources.items()},
-            file=file,
-            conditions=tuple(condition.lower(name) for name, condition in self.conditions.items()),
-            accuracy_budget=None if self.accuracy_budget is None else round(self.accuracy_budget * PER_POINT),
-        )
+_PERIOD = Cycle("duration", positive=True).read
+_TIME = Quantity("duration").read
+SUFFIX = ".onnx"
+PERIOD = "10 Hz"
+Value = TypeVar("Value")
 
 
 def load_pipeline(path: str | Path) -> Pipeline:
@@ -232,5 +34,297 @@ def pipeline_from_mapping(mapping: Mapping[str, Any], file: str) -> Pipeline:
 
 
 def pipeline_from_document(document: Document) -> Pipeline:
-    """Return the pipeline of a parsed file; DescriptorError as `load_pipeline`."""
-    return validate(document, PipelineFile, (*CHECKS, check_conditions)).lower(document.file)
+    """Return the pipeline of a parsed file; DescriptorError as `load_pipeline`.
+
+    The path of a network is relative to the file's folder.
+    """
+    pipeline = validate(document, Pipeline, CHECKS)
+    folder = Path(document.file).parent.absolute()
+    stages = [
+        replace(one, params={**one.params, "file": str(folder / network)})
+        if isinstance(network := one.params.get("file"), Path)
+        else one
+        for one in pipeline.stages
+    ]
+    return replace(pipeline, stages=tuple(stages), file=document.file)
+
+
+def onnx_pipeline(path: Path) -> Pipeline:
+    """Return the pipeline of an ONNX file: a frame every 100 ms, due before the next; UsageError if it is missing."""
+    if not path.is_file():
+        raise UsageError(f"{path}: does not exist", "expected an ONNX file, or the name of a pipeline")
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem).lstrip("_.-")[:64] or "network"
+    why = "no rate given: assuming ten frames per second, each done before the next"
+    mapping = {
+        "schema_version": "1",
+        "name": name,
+        "title": f"{path.name} on its own",
+        "sensors": {"frames": {"kind": "frames", "period": PERIOD, "assumed": why}},
+        "stages": {
+            "network": {
+                "title": path.name,
+                "onnx": path.name,
+                "after": ["frames"],
+                "precisions": ["fp32", "fp16"],
+            }
+        },
+        "chains": {"frame": {"path": ["frames", "network"], "deadline": "100 ms", "assumed": why}},
+    }
+    return pipeline_from_mapping(mapping, str(path))
+
+
+def check_names(root: Tree) -> None:
+    """Report stages that share a name with a sensor."""
+    sensors = root.at("sensors").names()
+    for stage in root.at("stages").items():
+        if stage.key in sensors:
+            stage.report("expected a name that no sensor has", key=True)
+
+
+def check_triggers(root: Tree) -> None:
+    """Report stages with no trigger or two."""
+    for stage in root.at("stages").items():
+        after, timer = bool(stage.at("after").value), stage.at("period").value is not None
+        if after and timer:
+            stage.at("period").report("expected one trigger, after or period; got both", key=True)
+        if not after and not timer and isinstance(stage.value, dict):
+            stage.report("expected a trigger: after (sensors or stages) or period (a timer)")
+        for key in ("offset", "jitter"):
+            if not timer and stage.at(key).value is not None:
+                stage.at(key).report(f"{key} belongs to a timer; expected it only together with period", key=True)
+
+
+def check_late(root: Tree) -> None:
+    """Report stages that degrade without a cheaper variant, or have a variant that never runs."""
+    for stage in root.at("stages").items():
+        degrades, variant = stage.at("on_late").text == "degrade", stage.at("degraded")
+        if degrades and variant.value is None:
+            stage.at("on_late").report("expected degraded as well: what a late job runs instead")
+        if not degrades and variant.value is not None:
+            variant.report("expected on_late: degrade as well, else it never runs", key=True)
+
+
+def check_high(root: Tree) -> None:
+    """Report times at the high level of criticality of stages that are not hard, or that shorten a time."""
+    for stage in root.at("stages").items():
+        high = stage.at("high")
+        if high.value is None:
+            continue
+        if stage.at("criticality").text != "hard":
+            high.report("expected criticality: hard as well; other stages are dropped at the high level", key=True)
+        if isinstance(high.value, (int, float)) and high.value < 1:
+            high.report("expected a factor of at least 1 on the planned cost")
+
+
+def check_references(root: Tree) -> None:
+    """Report names under after, reads and path that do not exist."""
+    known = {*root.at("sensors").names(), *root.at("stages").names()}
+    lists = [stage.at(key) for stage in root.at("stages").items() for key in ("after", "reads")]
+    for names in [*lists, *(chain.at("path") for chain in root.at("chains").items())]:
+        seen: set[str] = set()
+        for name in names.texts():
+            if name.text not in known:
+                name.unknown("sensor or stage", known)
+            elif name.text in seen:
+                name.report(f"{name.text!r} is listed twice")
+            seen.add(name.text)
+
+
+def check_costs(root: Tree) -> None:
+    """Report stages without an execution time, from network or costs, or without one in an accepted dtype."""
+    for stage in root.at("stages").items():
+        model, onnx, costs = (stage.at(key) for key in ("model", "onnx", "costs"))
+        if isinstance(stage.value, dict) and not (model.value or onnx.value or costs.value):
+            stage.report("expected model, onnx or costs: a stage without network needs known execution times")
+        if model.value and onnx.value:
+            onnx.report("expected one network, model or onnx; got both", key=True)
+        accepted = [precision.text for precision in stage.at("precisions").texts()]
+        _check_precisions(stage, accepted or ["fp32"], bool(model.value or onnx.value))
+
+
+def _check_precisions(stage: Tree, accepted: list[str], network: bool) -> None:
+    seen: set[str] = set()
+    for precision in stage.at("precisions").texts():
+        if precision.text in seen:
+            precision.report(f"{precision.text!r} is listed twice")
+        seen.add(precision.text)
+    stated = [text for cost in stage.at("costs").items() if (text := cost.at("precision").text)]
+    if stated and not network and not set(stated) & set(accepted):
+        wanted, got = ", ".join(accepted), ", ".join(dict.fromkeys(stated))
+        stage.at("costs").report(f"no engine can run this stage: expected a time in {wanted}, got only {got}")
+
+
+def check_accuracy(root: Tree) -> None:
+    """Report losses of data types a stage does not accept, and a budget that no stage uses."""
+    stated = False
+    for stage in root.at("stages").items():
+        accepted = {precision.text for precision in stage.at("precisions").texts()} or {"fp32"}
+        for loss in stage.at("accuracy_loss").items():
+            stated = True
+            if loss.key not in accepted:
+                loss.report(f"expected one of the accepted data types, {', '.join(sorted(accepted))}", key=True)
+    budget = root.at("accuracy_budget")
+    if budget.value is not None and not stated:
+        budget.report("expected accuracy_loss in at least one stage, else the budget has no effect", key=True)
+
+
+def check_cycles(root: Tree) -> None:
+    """Report stages that wait for themselves through after; only one of cycles that share stages."""
+    stages = root.at("stages")
+    done: set[str] = set()
+    for start in stages.names():
+        trail = _cycle(stages, start, done)
+        if trail:
+            where = stages.at(trail[0]).at("after")
+            where.report(f"cycle: {' waits for '.join([*trail, trail[0]])}; read the latest output with reads instead")
+
+
+def _cycle(stages: Tree, start: str, done: set[str]) -> list[str]:
+    """Return the stages of a cycle reached from `start`, first in file order first; mark visited stages done."""
+    trail: list[str] = []
+    pending = [(start, 0)]
+    while pending:
+        name, depth = pending.pop()
+        del trail[depth:]
+        if name in trail:
+            return trail[trail.index(name) :]
+        if name in done:
+            continue
+        done.add(name)
+        trail.append(name)
+        pending += [(item.text, depth + 1) for item in stages.at(name).at("after").texts()]
+    return []
+
+
+def check_rates(root: Tree) -> None:
+    """Report joins of different rates: a stage waits for frame k of everything under after, so periods must agree."""
+    periods = _periods(root, root)
+    for _, first, name in _mismatched(root, periods):
+        wanted = f"the period of {first.text!r} ({format_duration(float(periods[first.text]))})"
+        given = format_duration(float(periods[name.text]))
+        name.report(f"expected {wanted}, got {given}; sample the other rate with reads")
+    for condition in root.at("conditions").items():
+        for stage, first, name in _mismatched(root, _periods(root, condition)):
+            if periods.get(first.text) == periods.get(name.text):
+                joined = f"{first.text!r} and {name.text!r}, which {stage!r} joins"
+                condition.report(f"expected equal periods of {joined}", key=True)
+
+
+def _mismatched(root: Tree, periods: Mapping[str, float]) -> Iterator[tuple[str, Tree, Tree]]:
+    """Yield every stage that joins different rates, with its first input and one of another rate."""
+    for stage in root.at("stages").items():
+        names = [name for name in stage.at("after").texts() if name.text in periods]
+        for name in names[1:]:
+            if periods[names[0].text] != periods[name.text]:
+                yield stage.key, names[0], name
+
+
+def _periods(root: Tree, changed: Tree) -> dict[str, float]:
+    """Return the period (ns) of every sensor and stage with a readable one, propagated along after.
+
+    `changed`: an operating condition whose periods replace the file's own, or the file itself.
+    """
+    timers = [timer for tree in (root, changed) for key in ("sensors", "stages") for timer in tree.at(key).items()]
+    periods = {timer.key: timer.at("period").parse(_PERIOD) for timer in timers if timer.at("period").value is not None}
+    known_periods = {name: period for name, period in periods.items() if period}
+    _hand_on(root, known_periods)
+    return known_periods
+
+
+def _hand_on(root: Tree, found: dict[str, Value]) -> None:
+    """Propagate values along after: each stage takes that of its first source with one."""
+    consumers: dict[str, list[str]] = {}
+    for stage in root.at("stages").items():
+        for name in stage.at("after").texts():
+            consumers.setdefault(name.text, []).append(stage.key)
+    pending = list(found)
+    for producer in pending:
+        fresh = [consumer for consumer in consumers.get(producer, ()) if consumer not in found]
+        found.update(dict.fromkeys(fresh, found[producer]))
+        pending += fresh
+
+
+def check_sporadic(root: Tree) -> None:
+    """Report joins of a sporadic sensor with other inputs: frame k may arrive any time after the other's frame k."""
+    sporadic = {s.key: s.key for s in root.at("sensors").items() if s.at("sporadic").parse(_TIME)}
+    if not sporadic:
+        return
+    owner: dict[str, str] = dict(sporadic)
+    _hand_on(root, owner)
+    for stage in root.at("stages").items():
+        names = stage.at("after").texts()
+        mixed = [name for name in names if owner.get(name.text) != owner.get(names[0].text)]
+        if mixed:
+            which = owner.get(mixed[0].text) or owner.get(names[0].text)
+            mixed[0].report(f"frames of the sporadic {which!r} cannot be joined with others; sample them with reads")
+
+
+def check_chains(root: Tree) -> None:
+    """Report chains that do not start at a sensor or timer, or whose neighbours are not linked."""
+    sensors, stages = root.at("sensors").names(), root.at("stages")
+    for chain in root.at("chains").items():
+        path = chain.at("path").texts()
+        if not path:
+            continue
+        first = stages.at(path[0].text)
+        if first.value is not None and path[0].text not in sensors and first.at("period").value is None:
+            path[0].report(f"expected a sensor or a stage with a period, got {path[0].text!r}, which is triggered")
+        for before, name in pairwise(path):
+            _check_link(before, name, sensors, stages)
+        if path[-1].text in sensors:
+            path[-1].report(f"expected a stage at the end, got the sensor {path[-1].text!r}")
+
+
+def _check_link(before: Tree, name: Tree, sensors: list[str], stages: Tree) -> None:
+    stage = stages.at(name.text)
+    known = [*sensors, *stages.names()]
+    if before.text not in known or name.text not in known or not isinstance(stage.value, (dict, type(None))):
+        return
+    if name.text in sensors:
+        name.report(f"expected a stage, got the sensor {name.text!r}; a sensor can only start a chain")
+        return
+    linked = [item.text for key in ("after", "reads") for item in stage.at(key).texts()]
+    if before.text not in linked:
+        takes = ", ".join(linked) or "nothing"
+        name.report(f"{name.text!r} neither waits for nor reads {before.text!r}; its inputs are {takes}")
+
+
+def check_conditions(root: Tree) -> None:
+    """Report conditions that name sensors, stages or chains the file lacks, or change what these do not have."""
+    stages = root.at("stages")
+    for condition in root.at("conditions").items():
+        if condition.key == "base":
+            condition.report("expected another name: base is the file without changes", key=True)
+        for part in ("sensors", "stages", "chains"):
+            known = root.at(part).names()
+            for item in condition.at(part).items():
+                if item.key not in known:
+                    item.unknown(part[:-1], known, key=True)
+        for change in condition.at("stages").items():
+            stage = stages.at(change.key)
+            network = stage.at("model").value or stage.at("onnx").value
+            if stage.value is None:
+                continue
+            if change.at("load").value is not None and network:
+                change.at("load").report("expected params instead: the model of this stage determines its time")
+            if change.at("params").value and not network:
+                change.at("params").report("expected load instead: this stage has no model", key=True)
+            if change.at("period").value is not None and stage.at("period").value is None:
+                change.at("period").report("expected no period: the stage has no timer", key=True)
+
+
+CHECKS = (
+    check_names,
+    check_triggers,
+    check_references,
+    check_costs,
+    check_accuracy,
+    check_cycles,
+    check_rates,
+    check_late,
+    check_high,
+    check_sporadic,
+    check_chains,
+    check_figures,
+    check_conditions,
+)

@@ -1,247 +1,33 @@
-"""Platform files: one SoC, every figure with its source."""
+"""Platform files: one SoC, every figure with its source; read into `descriptor.platform`, and checked as a whole."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Discriminator, Field, Tag
-
-from socsched.descriptor.engine_file import EngineFile, Resolve
-from socsched.descriptor.fields import (
-    Bandwidth,
-    BandwidthFigure,
-    Count,
-    DurationFigure,
-    EnergyPerByteFigure,
-    FileModel,
-    Frequency,
-    Grounded,
-    Name,
-    PowerFigure,
-    RateFigure,
-    ShareFigure,
-    SizeFigure,
-    SourceFile,
-    TemperatureFigure,
-    Title,
-)
-from socsched.descriptor.operating_points import dynamic_power
-from socsched.descriptor.operator_rules import OperatorRules
-from socsched.descriptor.operator_rules_file import OperatorRulesFile
-from socsched.descriptor.platform import Contention, Dram, Engine, EngineMode, Figure, Platform, PowerMode, Rail, Supply
-from socsched.descriptor.platform_checks import CHECKS, engine_ids
+from socsched.descriptor.fields import NAME_PATTERN, VERSION_PATTERN, Quantity
+from socsched.descriptor.operator_rules import check_case, find_rules, load_rules, rule_names
+from socsched.descriptor.platform import Platform, engine_ids
+from socsched.descriptor.processors import PROCESSORS, architecture
 from socsched.descriptor.source import Document, read
-from socsched.descriptor.thermal_file import ThermalStateFile
-from socsched.descriptor.validation import plain, validate
+from socsched.descriptor.validation import Tree, check_figures, plain, suggest, validate
+from socsched.errors import UsageError, unwritable
+from socsched.units import format_bandwidth, format_frequency
 
-Stated = BandwidthFigure | RateFigure
-"""A parameter with a provenance of its own."""
-
-
-def _form(value: Any) -> str:
-    """Return the form a parameter is written in, so that faults are those of this form alone."""
-    figure = isinstance(value, Stated) or (isinstance(value, dict) and {"value", "kind"} & set(value))
-    if figure:
-        number = value.get("value") if isinstance(value, dict) else value.value
-        return "<bandwidth figure>" if isinstance(number, str) or isinstance(value, BandwidthFigure) else "<figure>"
-    if isinstance(value, dict):
-        return "<by engine>"
-    return "<bandwidth>" if isinstance(value, str) else "<number>"
-
-
-Parameter = Annotated[
-    Annotated[float, Tag("<number>")]
-    | Annotated[Bandwidth, Tag("<bandwidth>")]
-    | Annotated[RateFigure, Tag("<figure>")]
-    | Annotated[BandwidthFigure, Tag("<bandwidth figure>")],
-    Discriminator(_form),
-]
-"""A plain number, a bandwidth with its unit, or a figure with either."""
-ByEngine = Annotated[
-    Annotated[float, Tag("<number>")]
-    | Annotated[Bandwidth, Tag("<bandwidth>")]
-    | Annotated[RateFigure, Tag("<figure>")]
-    | Annotated[BandwidthFigure, Tag("<bandwidth figure>")]
-    | Annotated[dict[Name, Parameter], Tag("<by engine>")],
-    Discriminator(_form),
-]
-
-
-class ContentionFile(Grounded):
-    """How engines slow each other down at the DRAM."""
-
-    model: Name = Field(description="max-min, pccs, linear, pairwise, or the name of an installed model")
-    parameters: dict[Name, ByEngine] = Field(
-        default_factory=dict,
-        description="the model's parameters, by engine if they differ by engine; figures name a source of their own",
-    )
-
-    def lower(self) -> Contention:
-        """Return the internal `Contention`."""
-        return Contention(self.model, _values(self.parameters), self.source, self.assumed)
-
-
-def _values(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters with the value of every figure."""
-    return {
-        name: _values(given) if isinstance(given, dict) else given.lower().value if isinstance(given, Stated) else given
-        for name, given in parameters.items()
-    }
-
-
-class DramFile(FileModel):
-    """Main memory."""
-
-    size: SizeFigure = Field(description="capacity")
-    peak: BandwidthFigure = Field(description="theoretical bandwidth")
-    achievable: BandwidthFigure = Field(description="bandwidth that all initiators reach together")
-    energy: EnergyPerByteFigure = Field(description="energy per byte moved")
-    reserved: SizeFigure | None = Field(
-        None, description="part of the capacity that firmware and the operating system take; absent: not known, none"
-    )
-    latency: DurationFigure | None = Field(None, description="latency of a random access by a CPU")
-    contention: ContentionFile | None = Field(
-        None, description="absent: max-min fair shares of the achievable bandwidth"
-    )
-
-    def lower(self) -> Dram:
-        """Return the internal `Dram`."""
-        latency = self.latency.lower() if self.latency else None
-        contention = self.contention.lower() if self.contention else Contention()
-        figures = (self.peak.lower(), self.achievable.lower(), self.size.lower(), self.energy.lower())
-        return Dram(*figures, latency, contention, self.reserved.lower() if self.reserved else None)
-
-
-class RailFile(Grounded):
-    """A supply with a power meter."""
-
-    title: Title = Field(description="one-line description")
-    covers: list[str] = Field(default_factory=list, description="engines it supplies, and other blocks as text")
-    sensor: str = Field("", description="chip, address and channel that read it")
-    idle: PowerFigure | None = Field(None, description="idle power")
-
-    def lower(self) -> Rail:
-        """Return the internal `Rail`."""
-        idle = self.idle.lower() if self.idle else None
-        return Rail(self.title, tuple(self.covers), self.sensor, idle, self.source)
-
-
-class SupplyFile(FileModel):
-    """The carrier board and the power adaptor of the board that published measurements were taken on."""
-
-    title: Title = Field(description="one-line description of board and adaptor")
-    carrier: PowerFigure = Field(description="power of the carrier board, fan and interfaces included")
-    efficiency: ShareFigure = Field(description="share of the wall's power that the adaptor delivers")
-
-    def lower(self) -> Supply:
-        """Return the internal `Supply`."""
-        return Supply(self.title, self.carrier.lower(), self.efficiency.lower())
-
-
-class EngineModeFile(FileModel):
-    """An engine under a power mode; `units: 0` is off and needs nothing else."""
-
-    units: Count | None = Field(None, description="units online, 0 = off; or give mask")
-    mask: Count | None = Field(None, description="the vendor's gating mask, instead of units")
-    clock: Frequency | None = Field(None, description="highest clock in this mode")
-    dynamic: PowerFigure | None = Field(
-        None, description="power in addition with all online units busy; absent: derived from the engine's figures"
-    )
-
-    def lower(self, engine: Engine) -> EngineMode:
-        """Return the internal `EngineMode`."""
-        units = self.units or 0
-        if self.mask is not None and engine.gating:
-            units = engine.gating.online(self.mask, engine.units)
-        if units == 0:
-            return EngineMode(0, 0, Figure(0, "derived", note="the engine is off in this mode"))
-        clock = self.clock or 0
-        return EngineMode(units, clock, self.dynamic.lower() if self.dynamic else dynamic_power(engine, units, clock))
-
-
-class PowerModeFile(Grounded):
-    """A power mode as the vendor ships it."""
-
-    name: Name = Field(description="the vendor's name of the mode")
-    id: int = Field(ge=0, le=1000, description="the vendor's number of the mode")
-    aliases: list[Name] = Field(default_factory=list, description="other names in use")
-    default: bool = Field(False, description="true for the mode after boot; exactly one mode")
-    cap: PowerFigure | None = Field(None, description="power budget of the module; absent: none stated")
-    base: PowerFigure = Field(description="idle power of everything except the engines")
-    dram: BandwidthFigure = Field(description="bandwidth at the memory clock of this mode")
-    engines: dict[Name, EngineModeFile] = Field(description="every engine, by id or by the key that declares it")
-    clocks: dict[Name, Frequency] = Field(default_factory=dict, description="clocks of blocks that are not engines")
-    stated_tops: RateFigure | None = Field(None, description="the vendor's INT8 peak, TOPS, with sparsity if any")
-    family: str = Field("", description="configuration file, if the vendor ships several with the same mode numbers")
-    note: str = Field("", description="remarks for the reader, such as vendor figures that disagree")
-
-    def lower(self, groups: Mapping[str, list[Engine]]) -> PowerMode:
-        """Return the internal `PowerMode`; `groups` maps the engines' keys to the engines."""
-        engines: dict[str, EngineMode] = {}
-        for key, members in groups.items():
-            for engine in members:
-                setting = self.engines.get(engine.id) or self.engines[key]
-                engines[engine.id] = setting.lower(engine)
-        cap = self.cap.lower() if self.cap else None
-        return PowerMode(
-            name=self.name,
-            aliases=tuple(self.aliases),
-            id=self.id,
-            default=self.default,
-            cap_mw=cap,
-            base_mw=self.base.lower(),
-            dram=self.dram.lower(),
-            engines=engines,
-            note=self.note,
-            clocks_hz=dict(self.clocks),
-            family=self.family,
-            stated_tops=self.stated_tops.lower() if self.stated_tops else None,
-            source=self.source,
-            assumed=self.assumed,
-        )
-
-
-class PlatformFile(FileModel):
-    """One SoC module or board."""
-
-    schema_version: Literal["1"] = Field(description='version of this format, "1"')
-    name: Name = Field(description="name of the platform, as in the file's name")
-    title: Title = Field(description="one-line description")
-    vendor: str = Field(min_length=1, description="manufacturer")
-    sources: dict[Name, SourceFile] = Field(default_factory=dict, description="sources of figures, by key")
-    dram: DramFile = Field(description="main memory")
-    thermal: dict[Name, TemperatureFigure] = Field(default_factory=dict, description="temperature limits by name")
-    thermal_states: dict[Name, ThermalStateFile] = Field(
-        default_factory=dict, description="thermal states by name, coolest first, for books of plans"
-    )
-    rails: dict[Name, RailFile] = Field(default_factory=dict, description="power rails with a meter, by name")
-    supply: SupplyFile | None = Field(None, description="carrier board and adaptor, for power at the wall")
-    engines: dict[Name, EngineFile] = Field(min_length=1, description="schedulable processors by id")
-    modes: list[PowerModeFile] = Field(min_length=1, description="power modes as the vendor ships them")
-
-    def lower(self, file: str, resolve: Resolve) -> Platform:
-        """Return the internal `Platform`; `resolve` finds the operator rules engines name."""
-        groups = {
-            key: [engine.lower(engine_id, resolve) for engine_id in engine_ids(key, engine.count)]
-            for key, engine in self.engines.items()
-        }
-        engines = tuple(engine for members in groups.values() for engine in members)
-        return Platform(
-            name=self.name,
-            title=self.title,
-            vendor=self.vendor,
-            engines=engines,
-            dram=self.dram.lower(),
-            modes=tuple(mode.lower(groups) for mode in self.modes),
-            sources={key: source.lower() for key, source in self.sources.items()},
-            thermal={name: figure.lower() for name, figure in self.thermal.items()},
-            rails={name: rail.lower() for name, rail in self.rails.items()},
-            file=file,
-            supply=self.supply.lower() if self.supply else None,
-            thermal_states=tuple(state.lower(name) for name, state in self.thermal_states.items()),
-        )
+_CLOCK = Quantity("frequency").read
+_RATE = Quantity("bandwidth").read
+FUNCTIONS = ("voxelise", "anchor-decode", "center-decode", "camera-preprocess", "camera-resize", "camera-normalise",
+             "camera-decode")  # fmt: skip
+"""Functions of the built-in models that an engine can declare (`models.model.Model.device`)."""
+COUNTS = ("points", "pillars", "anchors", "cells", "candidates", "boxes", "input_pixels", "output_pixels")
+"""Quantities that the built-in functions count their work in (`graph.operators.Operator.attrs`)."""
+SCALES = ("scale_h", "scale_w")
+"""Further attributes of functions that limits can name: output size over input size."""
+_TIME = Quantity("duration").read
+_SKELETON = Path(__file__).with_name("skeleton.yaml")
 
 
 def load_platform(path: str | Path) -> Platform:
@@ -255,9 +41,300 @@ def platform_from_mapping(mapping: Mapping[str, Any], file: str) -> Platform:
 
 
 def _platform(document: Document) -> Platform:
+    platform = validate(document, Platform, CHECKS)
     folder = Path(document.file).parent
+    engines = tuple(replace(engine, operators=engine.operators.resolved(folder)) for engine in platform.engines)
+    return replace(platform, engines=engines, file=document.file)
 
-    def resolve(rules: OperatorRulesFile) -> OperatorRules:
-        return rules.lower(folder)
 
-    return validate(document, PlatformFile, CHECKS).lower(document.file, resolve)
+def write_skeleton(name: str, file: Path) -> Path:
+    """Write the skeleton of platform `name` to `file` and return it.
+
+    Raises UsageError for an invalid platform name and for a file that exists, MachineError or InputError if it cannot
+    be written.
+    """
+    if not re.fullmatch(NAME_PATTERN, name) or len(name) > 64:
+        raise UsageError(f"{name!r} cannot be the name of a platform", f"expected {NAME_PATTERN}, such as my-board")
+    text = _SKELETON.read_text(encoding="utf-8").replace("@NAME@", name)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as target:
+            target.write(text)
+    except FileExistsError:
+        raise UsageError(f"{file} already exists", "choose another file with -o, or edit the existing one") from None
+    except OSError as error:
+        raise unwritable(file, error) from None
+    return file
+
+
+def _count(engine: Tree) -> int | None:
+    """Return the readable count of an engine, None when it has none, 0 when it is malformed."""
+    count = engine.at("count").value
+    valid = isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= 64
+    return None if count is None else count if valid else 0
+
+
+def _groups(root: Tree) -> dict[str, list[str]]:
+    return {engine.key: engine_ids(engine.key, _count(engine)) for engine in root.at("engines").items()}
+
+
+def check_engines(root: Tree) -> None:
+    """Report engines with the same id, and segment preemption without a name for the segment."""
+    owner: dict[str, str] = {}
+    for key, ids in _groups(root).items():
+        for engine_id in ids:
+            if engine_id in owner:
+                message = f"expected unique engine ids: {engine_id!r} is already declared by {owner[engine_id]!r}"
+                root.at("engines").at(key).report(message, key=True)
+            owner.setdefault(engine_id, key)
+    for engine in root.at("engines").items():
+        preemption = engine.at("preemption")
+        if preemption.at("kind").text == "segment" and not preemption.at("segment").text:
+            preemption.report("segment preemption needs segment, the name of a segment (kernel, loadable, ...)")
+        _check_preemption(preemption)
+        _check_capacities(engine)
+        _check_points(engine)
+        if isinstance(engine.value, dict) and engine.at("dynamic").value is None and not _power_known(engine):
+            wanted = "dynamic_coefficient and operating_points with voltage, or operating_points with power"
+            engine.report(f"expected dynamic, the power at full load, or {wanted}")
+
+
+def check_joined(root: Tree) -> None:
+    """Report fits of engines that work together where one is not an engine of this platform."""
+    known = [engine_id for ids in _groups(root).values() for engine_id in ids]
+    for engine in root.at("engines").items():
+        for precision in engine.at("precisions").items():
+            for fit in precision.at("fitted").items():
+                for name in fit.at("joined").texts():
+                    if name.text not in known:
+                        name.unknown("engine", known)
+
+
+def _check_preemption(preemption: Tree) -> None:
+    """Report fields that a kind of preemption lacks, and fields that belong to another kind."""
+    kind = preemption.at("kind").text
+    if kind == "restart" and preemption.at("reset").value is None:
+        preemption.report("restart preemption needs reset, the time until the engine can be used again")
+    for key, owner in (("reset", "restart"), ("in_flight", "segment"), ("slices", "segment")):
+        if kind and kind != owner and preemption.at(key).value is not None:
+            preemption.at(key).report(f"{key} belongs to kind {owner}, got kind {kind}", key=True)
+
+
+def _check_capacities(engine: Tree) -> None:
+    """Report capacities whose number differs from the units', or without the unit that costs refer to."""
+    capacities, units = engine.at("capacities"), engine.at("units").value
+    if not isinstance(capacities.value, list) or not capacities.value:
+        return
+    if isinstance(units, int) and len(capacities.value) != units:
+        capacities.report(f"expected one capacity for each of the {units} units, got {len(capacities.value)}")
+    if 1024 not in capacities.value:
+        capacities.report("expected 1024 for the unit that costs refer to")
+    if engine.at("shares").text == "whole":
+        capacities.report("expected shares: unit as well; a job occupies this engine as a whole", key=True)
+
+
+def _power_known(engine: Tree) -> bool:
+    points = [point.names() for point in engine.at("operating_points").at("points").items()]
+    coefficient = engine.at("dynamic_coefficient").value is not None
+    return bool(points) and ("power" in points[-1] or (coefficient and "voltage" in points[-1]))
+
+
+def _check_points(engine: Tree) -> None:
+    """Report operating points out of order or beyond the engine's clock."""
+    before, highest = 0.0, engine.at("clock").at("value").parse(_CLOCK)
+    for point in engine.at("operating_points").at("points").items():
+        clock = point.at("clock").parse(_CLOCK)
+        if clock is None:
+            continue
+        if clock <= before:
+            point.at("clock").report("expected operating points by clock, slowest first")
+        if highest and clock > highest:
+            point.at("clock").report(f"expected at most the engine's clock of {format_frequency(highest)}")
+        before = clock
+
+
+def check_efficiency(root: Tree) -> None:
+    """Report precisions without an efficiency for operators that have none of their own."""
+    for engine in root.at("engines").items():
+        for precision in engine.at("precisions").items():
+            efficiency = precision.at("efficiency")
+            if isinstance(efficiency.value, dict) and "default" not in efficiency.value:
+                efficiency.report("expected default, the efficiency of operators without one of their own")
+
+
+def check_operators(root: Tree) -> None:
+    """Report faults of inline rules, missing rule files, and runtime versions without the engine."""
+    for engine in root.at("engines").items():
+        rules = engine.at("operators")
+        for rule in rules.at("allowed").items():
+            check_case(rule)
+            for dtype in rule.at("dtypes").texts():
+                if dtype.text not in engine.at("precisions").names():
+                    dtype.unknown("precision of this engine", engine.at("precisions").names())
+        if rules.at("rules").text:
+            _check_rule_file(rules)
+        elif rules.at("version").value is not None:
+            rules.at("version").report("version belongs to a rule file; expected it only together with rules", key=True)
+
+
+def _check_rule_file(rules: Tree) -> None:
+    written = [name for name in rules.names() if name not in ("rules", "version")]
+    if written:
+        rules.at(written[0]).report("expected a rule file or rules written out, not both", key=True)
+    folder = Path(rules.document.file).parent
+    try:
+        rule_file = load_rules(find_rules(rules.at("rules").text, folder))
+    except KeyError:
+        rules.at("rules").unknown("rule file", rule_names(folder))
+        return
+    version = rules.at("version").text
+    if re.fullmatch(VERSION_PATTERN, version):
+        gap = rule_file.gap(version)
+        if gap:
+            rules.at("version").report(f"{rule_file.runtime} {version} does not support this engine: {gap.note}")
+
+
+def check_modes(root: Tree) -> None:
+    """Report modes with the same name or number, and any number of default modes other than one."""
+    names: set[str] = set()
+    numbers: set[tuple[str, object]] = set()
+    for mode in root.at("modes").items():
+        for name in [mode.at("name"), *mode.at("aliases").texts()]:
+            if name.text and name.text.lower() in names:
+                name.report(f"expected a unique mode name, {name.text!r} is taken (case is ignored)")
+            names.add(name.text.lower())
+        number = mode.at("id")
+        if isinstance(number.value, int):
+            key = (mode.at("family").text, number.value)
+            if key in numbers:
+                number.report(f"expected a unique mode number, {number.value} is taken")
+            numbers.add(key)
+    defaults = [mode.at("default") for mode in root.at("modes").items() if mode.at("default").value is True]
+    for extra in defaults[1:]:
+        extra.report("expected one default mode, another one is marked above")
+    if not defaults and isinstance(root.at("modes").value, list):
+        root.at("modes").report("expected default: true in exactly one mode")
+
+
+def check_mode_engines(root: Tree) -> None:
+    """Report unknown and missing engines of modes, and settings beyond what the engine has."""
+    groups = _groups(root)
+    if not all(groups.values()):
+        return  # ids of engines with a malformed count are unknown
+    known = [*groups, *(engine_id for ids in groups.values() for engine_id in ids)]
+    for mode in root.at("modes").items():
+        engines = mode.at("engines")
+        for setting in engines.items():
+            if setting.key not in known:
+                setting.unknown("engine", known, key=True)
+        if not isinstance(engines.value, dict):
+            continue
+        for key, ids in groups.items():
+            missing = [engine_id for engine_id in ids if engine_id not in engines.value and key not in engines.value]
+            if missing:
+                engines.report(f"expected every engine of the platform, missing: {', '.join(missing)}")
+            for setting in [engines.at(name) for name in dict.fromkeys([key, *ids]) if name in engines.value]:
+                _check_setting(setting, root.at("engines").at(key))
+
+
+def _check_setting(setting: Tree, engine: Tree) -> None:
+    units, most, mask = setting.at("units").value, engine.at("units").value, setting.at("mask").value
+    if isinstance(setting.value, dict) and (units is None) == (mask is None):
+        got = "neither" if units is None else "both"
+        setting.report(f"expected units or mask, got {got}")
+    if mask is not None and engine.at("gating").value is None:
+        setting.at("mask").report("expected units: the engine declares no gating that a mask could act on")
+    if isinstance(units, int) and isinstance(most, int) and units > most:
+        setting.at("units").report(f"expected at most the {most} units of the engine, got {units}")
+    if (units if isinstance(units, int) else mask) and setting.at("clock").value is None:
+        setting.report("an engine with units online needs clock")
+    clock, highest = setting.at("clock").parse(_CLOCK), engine.at("clock").at("value").parse(_CLOCK)
+    if clock and highest and clock > highest:
+        setting.at("clock").report(f"expected at most the engine's clock of {format_frequency(highest)}")
+
+
+def check_bandwidth(root: Tree) -> None:
+    """Report bandwidths above the theoretical peak of the memory."""
+    peak = root.at("dram").at("peak").at("value").parse(_RATE)
+    figures = [root.at("dram").at("achievable")]
+    for engine in root.at("engines").items():  # behind a link, an engine has memory of its own
+        link = engine.at("link")
+        figures.append(link.at("bandwidth") if isinstance(link.value, dict) else engine.at("bandwidth"))
+    figures += [mode.at("dram") for mode in root.at("modes").items()]
+    for figure in figures:
+        value = figure.at("value").parse(_RATE)
+        if peak and value and value > peak:
+            figure.at("value").report(f"expected at most the memory's peak of {format_bandwidth(peak)}")
+
+
+def check_functions(root: Tree) -> None:
+    """Report quantities that no function counts, and growth with work that exceeds the stated time."""
+    for engine in root.at("engines").items():
+        for function in engine.at("functions").items():
+            _check_function(function)
+
+
+def _check_function(function: Tree) -> None:
+    if function.key not in FUNCTIONS:
+        function.unknown("function", FUNCTIONS, key=True)
+    for quantity in function.at("work").items():
+        if quantity.key not in COUNTS:
+            quantity.unknown("quantity of work", COUNTS, key=True)
+    for limit in function.at("limits").items():
+        if limit.key not in (*COUNTS, *SCALES):
+            limit.unknown("quantity", (*COUNTS, *SCALES), key=True)
+        bounds = [bound.value for bound in limit.items()]
+        if len(bounds) == 2 and all(isinstance(bound, (int, float)) for bound in bounds) and bounds[0] > bounds[1]:
+            limit.report(f"expected [smallest, largest], got {bounds[0]} above {bounds[1]}")
+    held = 0.0
+    for growth in function.at("per_million").items():
+        if growth.key not in function.at("work").names():
+            growth.report(f"expected {growth.key} under work too: the size that the time holds for", key=True)
+        amount, slope = function.at("work").at(growth.key).value, growth.at("value").parse(_TIME)
+        if isinstance(amount, (int, float)) and slope:
+            held += amount / 1e6 * slope
+    whole = function.at("time").at("value").parse(_TIME)
+    if whole and held > whole:
+        function.at("per_million").report(f"expected at most the time: the stated work alone takes {held / 1e6:.3g} ms")
+
+
+def check_runtimes(root: Tree) -> None:
+    """Report a ratio of the first runtime, which the costs stand for, and a later one without a ratio."""
+    for engine in root.at("engines").items():
+        for number, runtime in enumerate(engine.at("runtimes").items()):
+            stated = runtime.at("ratio").value is not None
+            if not number and stated:
+                text = "expected no ratio: the engine's costs are those of its first runtime"
+                runtime.at("ratio").report(text, key=True)
+            if number and not stated:
+                runtime.report("expected ratio, the time over that of the engine's first runtime")
+            if not stated and runtime.at("general").value is not None:
+                runtime.at("general").report("general belongs to a runtime with ratio", key=True)
+
+
+def check_targets(root: Tree) -> None:
+    """Report processors unknown to LLVM, which would silently compile for a generic one."""
+    for engine in root.at("engines").items():
+        for target in (engine.at("target"), engine.at("target").at("host")):
+            name = target.at("mcpu").text
+            try:
+                known = PROCESSORS[architecture(target.at("mtriple").text)]
+            except KeyError:  # reported with the triple
+                continue
+            if name and name != "native" and name not in known:
+                target.at("mcpu").report(f"unknown processor {name!r}; {suggest(name, known)}")
+
+
+CHECKS = (
+    check_engines,
+    check_joined,
+    check_runtimes,
+    check_efficiency,
+    check_operators,
+    check_functions,
+    check_modes,
+    check_mode_engines,
+    check_bandwidth,
+    check_figures,
+    check_targets,
+)

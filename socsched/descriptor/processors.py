@@ -1,4 +1,6 @@
-"""Processors that a target may name, by architecture, as listed by LLVM 22.1 (TVM's `llvm_get_cpu_archlist`).
+"""The `target` of an engine in platform files: compiler back end, and a processor that LLVM knows.
+
+Processors are listed by architecture as by LLVM 22.1 (TVM's `llvm_get_cpu_archlist`).
 
 TVM crashes with a segmentation fault on an unknown architecture and compiles for a generic processor on an unknown one,
 so both are refused when a platform is read.  A test checks the lists against the installed TVM.
@@ -7,6 +9,13 @@ so both are refused when a platform is read.  A test checks the lists against th
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, WrapValidator
+
+from socsched import plugins
+from socsched.descriptor.fields import FileModel
 
 _NAMES = {
     "aarch64": """
@@ -78,3 +87,55 @@ def architecture(triple: str) -> str:
     if key not in PROCESSORS or (triple and not re.fullmatch(TRIPLE_PATTERN, triple)):
         raise KeyError(triple)
     return key
+
+
+_Units = Annotated[int, Field(ge=1, le=2**20)]
+
+
+class _Processor(FileModel):
+    """A processor code is compiled for; without mtriple that of this machine."""
+
+    mtriple: str | None = Field(None, pattern=TRIPLE_PATTERN, description="target triple, such as aarch64-linux-gnu")
+    mcpu: str | None = Field(None, max_length=40, description="LLVM name of the processor, such as cortex-a78ae")
+    mattr: list[Annotated[str, Field(pattern=r"^[+-][A-Za-z0-9_.-]{1,40}$")]] | None = Field(
+        None, max_length=50, description="features to add and to leave out, such as +fullfp16"
+    )
+    num_cores: _Units | None = Field(None, alias="num-cores", description="number of cores the code is built for")
+    note: str | None = Field(None, description="remarks")
+
+
+class ProcessorFile(_Processor):
+    """The host CPU of an engine."""
+
+    kind: Literal["llvm"] = Field(description="the compiler back end")
+
+
+def _host(value: Any, handler: Callable[[Any], Any]) -> Any:
+    """Validate a mapping against `ProcessorFile` alone, so that its faults are not reported as those of a boolean."""
+    return ProcessorFile.model_validate(value) if isinstance(value, dict) else handler(value)
+
+
+def _registered(kind: str) -> str:
+    """Return the kind of a target; raise ValueError listing the registered kinds for any other."""
+    known = plugins.names("socsched.targets")
+    if kind not in known:
+        raise ValueError(f"expected one of {', '.join(known)}")
+    return kind
+
+
+class TargetFile(_Processor):
+    """What an engine's stages are compiled for."""
+
+    kind: Annotated[str, AfterValidator(_registered)] = Field(
+        description="compiler back end: llvm, cuda, opencl, hexagon (`socsched plugins targets`); simulated: none, "
+        "stages are checked against the rules and compiled for the host"
+    )
+    host: Annotated[bool | ProcessorFile | None, WrapValidator(_host)] = Field(
+        None, description="true: this machine; else the CPU next to the engine"
+    )
+    arch: str | None = Field(
+        None, pattern="^(sm_[0-9]{2,3}[a-z]?|v[0-9]{2})$", description="architecture of a GPU (sm_87) or a DSP (v73)"
+    )
+    max_threads_per_block: _Units | None = Field(None, description="threads of a block or work items of a group")
+    max_shared_memory_per_block: Annotated[int, Field(ge=0, le=2**30)] | None = Field(None, description="bytes")
+    thread_warp_size: _Units | None = Field(None, description="threads that run in lockstep")

@@ -10,18 +10,27 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args, get_origin
+from functools import cache
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
-from socsched.descriptor.fields import LAYOUT_PATTERN, NAME_PATTERN, VERSION_PATTERN
+from socsched.descriptor.fields import (
+    LAYOUT_PATTERN,
+    NAME_PATTERN,
+    PROVENANCE,
+    VERSION_PATTERN,
+    Entry,
+    annotated,
+    form_of,
+)
 from socsched.descriptor.limits import PLAN_NAME_PATTERN
-from socsched.descriptor.platform import PROVENANCE
 from socsched.descriptor.processors import TRIPLE_PATTERN
 from socsched.descriptor.source import MAX_FINDINGS, Document, Path, kind_of
 from socsched.text import LINE_PATTERN
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +100,14 @@ class Tree:
             self.report(f"unknown {what} {name!r}; {suggest(name, known)}", key)
 
 
-def validate(document: Document, model: type[Model], checks: Iterable[Callable[[Tree], None]]) -> Model:
-    """Return the document as `model`; raise DescriptorError with every finding if it or a cross-check fails."""
-    result = None
+def validate(
+    document: Document, model: type[Model], checks: Iterable[Callable[[Tree], None]], context: Any = None
+) -> Model:
+    """Return the document as an entry or a model; raise DescriptorError with every finding of it and of `checks`."""
+    kind: Any = model
+    result: Any = None
     try:
-        result = model.model_validate(document.data)
+        result = adapter(kind).validate_python(document.data, context=context)
     except ValidationError as error:
         for detail in error.errors(include_url=False)[:MAX_FINDINGS]:
             report_error(document, model, detail)
@@ -103,8 +115,14 @@ def validate(document: Document, model: type[Model], checks: Iterable[Callable[[
     for check in checks:
         check(root)
     document.check()
-    assert result is not None
+    assert isinstance(result, model)
     return result
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return what validates data as a class."""
+    return TypeAdapter(kind)
 
 
 def plain(value: Any) -> Any:
@@ -164,7 +182,8 @@ def _sources(tree: Tree) -> Iterator[Tree]:
             yield from _sources(item)
 
 
-def report_error(document: Document, model: type[BaseModel], detail: Any) -> None:
+def report_error(document: Document, model: Any, detail: Any) -> None:
+    """Add a fault that pydantic found; `model` tells what a missing or an unknown field should be."""
     # Parts in angle brackets name the form of a value that may be written in several.
     path: Path = tuple(part for part in detail["loc"] if part != "[key]" and str(part)[:1] + str(part)[-1:] != "<>")
     kind = detail["type"]
@@ -173,8 +192,7 @@ def report_error(document: Document, model: type[BaseModel], detail: Any) -> Non
     if kind == "missing":
         document.report(path, f"required field is missing{_description(model, path)}")
     elif kind == "extra_forbidden":
-        holder = _model_at(model, path[:-1])
-        known = list(holder.model_fields) if holder else []
+        known = _fields_at(model, path[:-1])
         # In {note: one, two} the comma ends the text: the rest becomes a separate field.
         split = detail["input"] is None and " " in str(path[-1])
         hint = "text with a comma needs quotes" if split else suggest(str(path[-1]), known)
@@ -236,27 +254,40 @@ def _expected(kind: str, detail: Any) -> str:
     return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}{got}"
 
 
-def _description(model: type[BaseModel], path: Path) -> str:
-    holder = _model_at(model, path[:-1])
-    info = holder.model_fields.get(str(path[-1])) if holder else None
+def _description(model: Any, path: Path) -> str:
+    info = _fields_at(model, path[:-1]).get(str(path[-1]))
     return f"; expected {info.description}" if info and info.description else ""
 
 
-def _model_at(model: Any, path: Path) -> type[BaseModel] | None:
-    """Return the model that describes the mapping at `path`."""
-    current: Any = model
+def _fields_at(kind: Any, path: Path) -> dict[str, FieldInfo]:
+    """Return the fields, by their name in a file, of the mapping at `path` of a class or type; none for other types."""
     for part in path:
-        if isinstance(current, type) and issubclass(current, BaseModel):
-            info = current.model_fields.get(str(part))
-            current = _required(info.annotation) if info else None
-        elif get_origin(current) in (list, dict):
-            current = _required(get_args(current)[-1])
+        fields = _fields(kind)
+        if fields:
+            info = fields.get(str(part))
+            kind = annotated(info.annotation, info.metadata) if info else None
         else:
-            return None
-    return current if isinstance(current, type) and issubclass(current, BaseModel) else None
+            kind = _bare(kind)
+            kind = get_args(kind)[-1 if get_origin(kind) in (dict, Mapping) else 0] if get_args(kind) else None
+    return _fields(kind)
 
 
-def _required(annotation: Any) -> Any:
-    """Return an annotation without its None alternative."""
-    options = [option for option in get_args(annotation) if option is not type(None)]
-    return options[0] if type(None) in get_args(annotation) and options else annotation
+def _fields(kind: Any) -> dict[str, FieldInfo]:
+    kind = _bare(kind)
+    if isinstance(kind, type) and issubclass(kind, Entry):
+        kind = form_of(kind)
+    known = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
+    return {info.alias or name: info for name, info in known.items()}
+
+
+def _bare(kind: Any) -> Any:
+    """Return a type without its None alternative and its annotations, of a figure the form that it is read from."""
+    while True:
+        options = [option for option in get_args(kind) if option is not type(None)]
+        if type(None) in get_args(kind) and options:
+            kind = options[0]
+        elif get_origin(kind) is Annotated:
+            base, *notes = get_args(kind)
+            kind = next((note.form() for note in notes if hasattr(note, "form")), base)
+        else:
+            return kind

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
+from socsched.descriptor.operator_rules import FACTS, OperatorRule, OperatorRules
 from socsched.descriptor.platform import Engine
-from socsched.descriptor.rule_checks import FACTS
 from socsched.graph.operators import DTYPE_BYTES, Operator, StageWork, TensorType
 
 RUNS, FALLS_BACK = "runs", "falls back"

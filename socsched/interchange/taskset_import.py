@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from socsched import bounded
-from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.descriptor.taskset_model import TaskSet
+from socsched.descriptor.taskset import TaskSet, taskset_from_mapping
 from socsched.errors import DescriptorError, InputError
 from socsched.text import one_line
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from socsched.descriptor.operator_rules_file import find_rules, load_rules
+from socsched.descriptor.operator_rules import find_rules, load_rules
 from socsched.descriptor.platform import Engine, Platform
 from socsched.errors import UsageError
 
@@ -79,5 +79,5 @@ def at_version(engine: Engine, platform: Platform, version: str | None) -> Accel
         gap = rules.gap(version)
     except ValueError:
         raise UsageError(f"--runtime-version: expected numbers such as 8.6.2, got {version!r}") from None
-    found = replace(engine, operators=rules.lower(version))
+    found = replace(engine, operators=rules.of_version(version))
     return Accelerator(found, (engine.id,), gap.note if gap else "", rules.title_of(gap) if gap else "")

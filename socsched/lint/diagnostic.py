@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from socsched.descriptor.rule_checks import OPERATORS
+from socsched.descriptor.operator_rules import OPERATORS
 from socsched.descriptor.validation import suggest
 from socsched.errors import UsageError
 

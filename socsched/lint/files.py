@@ -9,8 +9,7 @@ from socsched import resources
 from socsched.bounded import read_bytes
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.json_file import MAX_BYTES, positions
-from socsched.descriptor.onnx_pipeline import SUFFIX
-from socsched.descriptor.pipeline_file import pipeline_from_document
+from socsched.descriptor.pipeline_file import SUFFIX, pipeline_from_document
 from socsched.descriptor.source import Document, parse, read
 from socsched.errors import DescriptorError, Finding, UsageError
 from socsched.lint.accelerators import accelerators

@@ -420,7 +420,7 @@ def first_cell(book: Book) -> Cell:
 
 def read_drive(path: str | Path, book: Book) -> Drive:
     """Return the drive of a file (YAML or JSON); DescriptorError with every finding."""
-    from socsched.descriptor.drive_file import AXES, load_drive
+    from socsched.descriptor.small_files import AXES, load_drive
 
     document = book.document
     axes = {

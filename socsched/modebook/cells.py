@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from socsched.descriptor.conditions import BASE, under_condition
-from socsched.descriptor.thermal import NOMINAL, mode_in_state
+from socsched.descriptor.pipeline import BASE, under_condition
+from socsched.descriptor.platform import NOMINAL, mode_in_state
 from socsched.errors import UsageError
 from socsched.models.work import stage_work
 from socsched.planning.cost_cache import Known

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, get_args
 
-from socsched.descriptor.contention import ContentionChoice
 from socsched.descriptor.limits import (
     Amount,
     Bytes,
@@ -35,6 +34,7 @@ from socsched.descriptor.limits import (
     Verdict,
 )
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
+from socsched.descriptor.platform import ContentionChoice
 from socsched.planning.task import ExecutionTimes as ExecutionTimes
 from socsched.planning.task import Task as Task
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from socsched.cost.cost import Cost
 from socsched.descriptor.catalog import input_hashes
-from socsched.descriptor.contention import contention_of
+from socsched.descriptor.fields import PROVENANCE, VENDOR_MODEL
 from socsched.descriptor.limits import Objective
 from socsched.descriptor.pipeline import Pipeline
-from socsched.descriptor.platform import PROVENANCE, VENDOR_MODEL
+from socsched.descriptor.platform import contention_of
 from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import part_of
 from socsched.planning.assess import Assessment

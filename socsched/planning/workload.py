@@ -10,9 +10,7 @@ from socsched.cost.contention import ContentionModel, contention_model
 from socsched.cost.conversion import Hop, conversion_cost, converter, matching, visible_ns
 from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
-from socsched.descriptor.contention import contention_of
-from socsched.descriptor.operating_points import dynamic_power
-from socsched.descriptor.platform import Engine, EngineMode, Figure
+from socsched.descriptor.platform import Engine, EngineMode, Figure, contention_of, dynamic_power
 from socsched.errors import UsageError
 from socsched.graph.operators import tensor_bytes
 from socsched.graph.taskgraph import TaskGraph

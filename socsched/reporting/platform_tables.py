@@ -170,7 +170,7 @@ def operating_points(engine: Engine) -> RenderableType | None:
 
 
 def _point_power(engine: Engine, clock_hz: int) -> float:
-    from socsched.descriptor.operating_points import dynamic_power
+    from socsched.descriptor.platform import dynamic_power
 
     return dynamic_power(engine, 1, clock_hz).value
 

@@ -81,7 +81,7 @@ class Overload:
 
 def load_policies(path: str | Path, plan: Plan) -> Policies:
     """Read a policy file (YAML or JSON) against the names of `plan`; raise DescriptorError with all findings."""
-    from socsched.descriptor.overload_file import load_overload
+    from socsched.descriptor.small_files import load_overload
 
     file = load_overload(path, (task.name for task in plan.tasks))
     stages = {

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from socsched.cost.cost import Segment
-from socsched.descriptor.contention import ContentionChoice
+from socsched.descriptor.platform import ContentionChoice
 from socsched.planning.plan import (
     ChainResult,
     Level,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from socsched.compiler.native.shared_object import build_shared_object
 from socsched.descriptor.limits import Verdict
-from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
+from socsched.descriptor.taskset import PeriodicTask, Policy, TaskSet
 from socsched.schedulability.published import earliest_deadline_first, fixed_priorities
 from socsched.schedulability.published import utilisation as sums
 from socsched.schedulability.published.choose import analyse, tests

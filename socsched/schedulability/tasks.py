@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from socsched.cost.cost import Segment
-from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
+from socsched.descriptor.taskset import PeriodicTask, Policy, TaskSet
 from socsched.planning.plan import Plan, PlannedEngine, PlannedSensor, Task
 
 Lane = tuple[str, int]

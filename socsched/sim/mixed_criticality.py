@@ -14,7 +14,7 @@ from fractions import Fraction
 from random import Random
 from typing import Any
 
-from socsched.descriptor.taskset_model import PeriodicTask, TaskSet
+from socsched.descriptor.taskset import PeriodicTask, TaskSet
 from socsched.errors import UsageError
 from socsched.schedulability.published.choose import problems
 from socsched.schedulability.published.mixed_criticality import scaling

@@ -12,8 +12,7 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from socsched.descriptor.study import ALL, Parameter, Study
-from socsched.descriptor.study_fields import quantity_text
+from socsched.descriptor.study import ALL, Parameter, Study, quantity_text
 from socsched.errors import UsageError
 
 MOST = 10_000_000

@@ -13,14 +13,13 @@ from typing import Any
 
 from socsched import __version__, bounded, resources
 from socsched.descriptor.catalog import HOST
-from socsched.descriptor.operator_rules_file import find_rules
+from socsched.descriptor.operator_rules import find_rules
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.descriptor.platform import Platform
 from socsched.descriptor.platform_file import platform_from_mapping
 from socsched.descriptor.source import read, read_bytes
-from socsched.descriptor.study import Study
-from socsched.descriptor.study_file import NO_FAULTS, resolve_path
+from socsched.descriptor.study import NO_FAULTS, Study, resolve_path
 from socsched.errors import UsageError
 from socsched.study.design import Point
 from socsched.study.store import replace_file

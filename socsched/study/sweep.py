@@ -12,8 +12,7 @@ from typing import Any
 
 from socsched.bounded import read_bytes
 from socsched.descriptor.catalog import HOST, get_platform
-from socsched.descriptor.study import Study
-from socsched.descriptor.study_file import resolve_path
+from socsched.descriptor.study import Study, resolve_path
 from socsched.errors import UsageError
 from socsched.resources import is_path
 from socsched.study.design import Point, points

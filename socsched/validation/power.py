@@ -14,9 +14,9 @@ from socsched.cost.measurements import POWER_COLUMN, STEM, number, read_table, s
 from socsched.cost.model import CostModel
 from socsched.cost.power import PowerTerm, Watts, at_wall, dram_capacity, on_rail, parts, total
 from socsched.cost.sources import CostSource, cost_sources
-from socsched.descriptor.bar_file import load_bar
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Platform, PowerMode
+from socsched.descriptor.small_files import load_bar
 from socsched.errors import SocschedError, of_machine
 from socsched.progress import tell
 from socsched.text import one_line

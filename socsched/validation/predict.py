@@ -13,10 +13,9 @@ from socsched.cost.model import CostModel
 from socsched.cost.sources import CostSource, cost_sources
 from socsched.descriptor.fields import Quantity
 from socsched.descriptor.fit import Fit
-from socsched.descriptor.onnx_pipeline import onnx_pipeline
-from socsched.descriptor.operating_points import dynamic_power
 from socsched.descriptor.pipeline import Stage
-from socsched.descriptor.platform import Engine, EngineMode, Figure, Platform, PowerMode
+from socsched.descriptor.pipeline_file import onnx_pipeline
+from socsched.descriptor.platform import Engine, EngineMode, Figure, Platform, PowerMode, dynamic_power
 from socsched.descriptor.validation import suggest
 from socsched.errors import SocschedError, of_machine
 from socsched.graph.operators import StageWork

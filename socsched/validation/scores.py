@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from socsched.cost.measurements import Row
-from socsched.descriptor.bar_file import LIMITS, BarFile, GroupLimitsFile, LimitsFile
+from socsched.descriptor.small_files import LIMITS, BarFile, GroupLimitsFile, LimitsFile
 from socsched.validation.document import GroupDocument, ScoresDocument
 from socsched.validation.predict import PRECISIONS, Prediction
 

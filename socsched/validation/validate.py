@@ -10,9 +10,9 @@ from pathlib import Path
 from socsched import __version__
 from socsched.cost.fitting.cells import Pattern, pattern
 from socsched.cost.measurements import Measurements, Row, read_measurements
-from socsched.descriptor.bar_file import load_bar
 from socsched.descriptor.catalog import find_platform, get_platform
 from socsched.descriptor.platform import Platform
+from socsched.descriptor.small_files import load_bar
 from socsched.errors import UsageError
 from socsched.validation.document import ADDED, ValidationDocument
 from socsched.validation.predict import Prediction, predict

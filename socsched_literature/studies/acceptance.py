@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
-from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
+from socsched.descriptor.taskset import PeriodicTask, Policy, TaskSet
 from socsched.progress import tell
 from socsched.reporting.markup import element, text, ticks
 from socsched.reporting.terminal import table

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import socsched as ss
-from socsched.descriptor.taskset_model import TaskSet
+from socsched.descriptor.taskset import TaskSet
 from socsched.errors import SocschedError, UsageError
 from socsched.schedulability import many_sets
 

@@ -15,7 +15,7 @@ import socsched as ss
 from socsched import plugins
 from socsched.cli.root import run
 from socsched.descriptor.catalog import pipeline_names
-from socsched.descriptor.study_file import load_study
+from socsched.descriptor.study import load_study
 from socsched.planning.io import to_document
 from socsched.study.design import points
 from socsched.study.inputs import gather

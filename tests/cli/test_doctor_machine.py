@@ -129,7 +129,7 @@ STATES: list[tuple[str, Callable[[], Check], Callable[[Fake], Any], str, str, st
         doctor_machine.power,
         lambda f: (
             f.file("sys/class/powercap/intel-rapl:0/energy_uj", "1"),
-            f.set("socsched.descriptor.host_probe.os.access", lambda *_: False),
+            f.set("socsched.descriptor.host.os.access", lambda *_: False),
         ),
         "broken",
         "not readable",

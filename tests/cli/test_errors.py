@@ -243,7 +243,7 @@ WHERE_INTERRUPTED = {
     "doctor": ("socsched.cli.doctor.examine", "doctor"),
     "plugins": ("socsched.plugins.names", "plugins"),
     "sweep": ("socsched.study.sweep.sweep", "sweep {root}/tiny.yaml -o {root}/interrupted"),
-    "fleet": ("socsched.descriptor.study_file.load_study", "fleet {root}/tiny.yaml"),
+    "fleet": ("socsched.descriptor.study.load_study", "fleet {root}/tiny.yaml"),
     "study": ("socsched.cli.plan_argument.plan_from", "study policies {root}/plan.json"),
     "weights": ("socsched.models.torch_file.read_checkpoint", "weights import {root}/broken.npz"),
 }

@@ -112,7 +112,7 @@ def test_what_the_machine_cannot_do_is_no_verdict(
 
 
 def test_a_sweep_keeps_no_row_of_what_the_machine_cannot_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from socsched.descriptor.study_file import load_study
+    from socsched.descriptor.study import load_study
     from socsched.study.inputs import gather
     from socsched.study.sweep import configurations
     from socsched.study.work import Job, open_inputs, perform

@@ -18,7 +18,7 @@ from socsched.cost.contention import Rival, contention_model, draw
 from socsched.cost.contention.linear import Linear
 from socsched.cost.contention.pccs import Curve
 from socsched.cost.cost import Segment
-from socsched.descriptor.contention import ContentionChoice, contention_of
+from socsched.descriptor.platform import ContentionChoice, contention_of
 from socsched.errors import UsageError
 from tools.generate.contention_fits import Row, fit_linear, fit_pairwise, fit_pccs, predict
 

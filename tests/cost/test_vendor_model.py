@@ -12,7 +12,7 @@ from socsched.cost import vendor_model
 from socsched.cost.profile import MeasuredCost, Profile, load_profile, save_profile
 from socsched.cost.sources import Known, Request, cost_sources
 from socsched.descriptor.catalog import get_pipeline, get_platform
-from socsched.descriptor.platform import PROVENANCE
+from socsched.descriptor.fields import PROVENANCE
 
 BOARD = get_platform("rk3588")
 STAGE = get_pipeline("pointpillars-s").stage("backbone")

@@ -12,8 +12,7 @@ from datafiles import read
 
 from socsched.cost.roofs import peak
 from socsched.descriptor.catalog import get_platform
-from socsched.descriptor.operating_points import dynamic_power
-from socsched.descriptor.platform import Engine
+from socsched.descriptor.platform import Engine, dynamic_power
 
 BOARDS = ("jetson-agx-xavier", "jetson-tx2", "juno", "hikey960", "odroid-xu4")
 

@@ -8,8 +8,7 @@ import pytest
 
 from socsched.cost.roofs import accelerator_int8_peak, peak
 from socsched.descriptor.catalog import get_platform
-from socsched.descriptor.operating_points import dynamic_power
-from socsched.descriptor.platform import Platform
+from socsched.descriptor.platform import Platform, dynamic_power
 
 CHECKOUT = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in (CHECKOUT / "platforms").glob("*.yaml"))

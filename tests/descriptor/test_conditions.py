@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import socsched as ss
-from socsched.descriptor.conditions import under_condition
+from socsched.descriptor.pipeline import under_condition
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
-from socsched.descriptor.thermal import mode_in_state
+from socsched.descriptor.platform import mode_in_state
 from socsched.errors import DescriptorError, UsageError
 
 COST = {

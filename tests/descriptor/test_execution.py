@@ -10,10 +10,10 @@ from statistics import NormalDist, fmean, pstdev
 import pytest
 from descriptor_samples import PIPELINE, findings
 
+from socsched.descriptor.distribution import FARTHEST, STEPS, lognormal, normal
 from socsched.descriptor.pipeline import PER_COST, Degraded, Execution, Stage
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.descriptor.provenance import coverage
-from socsched.descriptor.quantiles import FARTHEST, STEPS, lognormal, normal
 from socsched.descriptor.source import parse
 
 MS = 1_000_000

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from descriptor_samples import PLATFORM, findings, replaced
 
+from socsched.descriptor.fields import form_of
 from socsched.descriptor.fit import NAMES, Fit, Parameters
-from socsched.descriptor.fit_file import FitFile, ParametersFile
 from socsched.descriptor.platform_file import load_platform
 from socsched.descriptor.provenance import coverage
 from socsched.descriptor.source import read
@@ -87,5 +87,5 @@ def test_faults_are_found_where_they_are(old: str, new: str, expected: str, tmp_
 
 
 def test_the_file_has_every_parameter() -> None:
-    assert tuple(ParametersFile.model_fields) == NAMES
-    assert set(FitFile.model_fields) >= {"parameters", "source", "networks", "error", "interval", "classes"}
+    assert tuple(form_of(Parameters).model_fields) == NAMES
+    assert set(form_of(Fit).model_fields) >= {"parameters", "source", "networks", "error", "interval", "classes"}

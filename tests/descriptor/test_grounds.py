@@ -10,7 +10,7 @@ import pytest
 from descriptor_samples import PIPELINE, PLATFORM, replaced
 
 from socsched.cli import root
-from socsched.descriptor.platform import PROVENANCE
+from socsched.descriptor.fields import PROVENANCE
 from socsched.descriptor.provenance import coverage, require_grounds
 from socsched.descriptor.source import parse
 from socsched.errors import DescriptorError

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from socsched.cache import cache_dir
-from socsched.descriptor import host, host_probe
-from socsched.descriptor.platform import PROVENANCE, Figure, Platform
+from socsched.descriptor import host
+from socsched.descriptor.fields import PROVENANCE
+from socsched.descriptor.platform import Figure, Platform
 
-FACTS = host_probe.HostFacts(
+FACTS = host.HostFacts(
     model="Some CPU",
     machine="x86_64",
     cores=(0, 1, 2, 3),
@@ -81,16 +82,16 @@ def test_hidden_clock_and_failed_measurement_fall_back_with_reasons() -> None:
 
 
 def test_arm_without_model_name_is_described_by_its_part_and_vectors() -> None:
-    info = host_probe.cpu_info(ARM)
+    info = host.cpu_info(ARM)
     assert "0xd42" in info["model"] and float(info["mhz"]) == 0
-    assert host_probe.vector(tuple(info["flags"].split())) == ("NEON", 128)
+    assert host.vector(tuple(info["flags"].split())) == ("NEON", 128)
 
 
 def test_x86_cpu_info_takes_the_highest_clock() -> None:
-    info = host_probe.cpu_info(X86)
+    info = host.cpu_info(X86)
     assert (info["model"], info["mhz"]) == ("AMD EPYC 9654", "3700.5")
-    assert host_probe.vector(tuple(info["flags"].split())) == ("AVX2", 256)
-    assert host_probe.vector(()) == ("scalar", 32)
+    assert host.vector(tuple(info["flags"].split())) == ("AVX2", 256)
+    assert host.vector(()) == ("scalar", 32)
 
 
 def test_clock_cache_and_energy_counters_are_read_from_the_file_system(tmp_path: Path) -> None:
@@ -99,31 +100,31 @@ def test_clock_cache_and_energy_counters_are_read_from_the_file_system(tmp_path:
         (tmp_path / path).write_text(text)
 
     info = {"mhz": "1000.0"}
-    assert host_probe.clock_hz(tmp_path, info)[0] == 1_000_000_000
+    assert host.clock_hz(tmp_path, info)[0] == 1_000_000_000
     put("sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "2200000\n")
     put("sys/devices/system/cpu/cpu7/cpufreq/cpuinfo_max_freq", "3700000\n")
-    assert host_probe.clock_hz(tmp_path, info) == (3_700_000_000, "cpufreq")
-    assert host_probe.last_level_cache(tmp_path) == 32 * 2**20
+    assert host.clock_hz(tmp_path, info) == (3_700_000_000, "cpufreq")
+    assert host.last_level_cache(tmp_path) == 32 * 2**20
     put("sys/devices/system/cpu/cpu0/cache/index0/size", "48K\n")
     put("sys/devices/system/cpu/cpu0/cache/index3/size", "8M\n")
-    assert host_probe.last_level_cache(tmp_path) == 8 * 2**20
-    assert host_probe.rapl_domains(tmp_path) == []
+    assert host.last_level_cache(tmp_path) == 8 * 2**20
+    assert host.rapl_domains(tmp_path) == []
     put("sys/class/powercap/intel-rapl:0/energy_uj", "1")
     put("sys/class/powercap/intel-rapl:0:0/energy_uj", "1")
-    assert [path.parent.name for path in host_probe.rapl_domains(tmp_path)] == ["intel-rapl:0"]
+    assert [path.parent.name for path in host.rapl_domains(tmp_path)] == ["intel-rapl:0"]
 
 
 def test_a_copy_of_more_threads_is_measured_at_all() -> None:
-    assert host_probe.copy_rate(2, 2**20, seconds=0.01) > 1e6
+    assert host.copy_rate(2, 2**20, seconds=0.01) > 1e6
 
 
 @pytest.fixture
 def detection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Count how often the machine is measured; the cache folder is empty at first."""
     measured: list[int] = []
-    model, cores = host_probe.identity()
+    model, cores = host.identity()
 
-    def probe() -> host_probe.HostFacts:
+    def probe() -> host.HostFacts:
         measured.append(1)
         return replace(FACTS, model=model, cores=tuple(range(cores)), date=f"day {len(measured)}")
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from socsched.descriptor.operator_rules_file import load_rules
-from socsched.descriptor.rule_checks import OPERATORS
+from socsched.descriptor.operator_rules import OPERATORS, load_rules
 from socsched.errors import DescriptorError
 
 

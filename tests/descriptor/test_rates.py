@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from socsched.descriptor.fields import Cycle, seldom_repeats, whole_periods
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
-from socsched.descriptor.rates import Cycle, seldom_repeats, whole_periods
 from socsched.errors import DescriptorError
 
 CYCLE = Cycle("duration", positive=True)

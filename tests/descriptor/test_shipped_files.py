@@ -11,7 +11,8 @@ import pytest
 
 from socsched.cost.roofs import peaks
 from socsched.descriptor.catalog import get_pipeline, get_platform
-from socsched.descriptor.platform import PROVENANCE, Figure, Platform
+from socsched.descriptor.fields import PROVENANCE
+from socsched.descriptor.platform import Figure, Platform
 from socsched.descriptor.source import read
 from tools.generate import schemas
 
@@ -173,7 +174,7 @@ def test_schemas_describe_quantities_as_text_with_units() -> None:
     import re
 
     schema = json.loads((CHECKOUT / "schemas" / "pipeline.schema.json").read_text(encoding="utf-8"))
-    period = schema["$defs"]["SensorFile"]["properties"]["period"]
+    period = schema["$defs"]["Sensor"]["properties"]["period"]
     assert period["type"] == "string" and period["description"]
     assert re.search(period["pattern"], "100 ms") and not re.search(period["pattern"], "100")
     assert schema["additionalProperties"] is False

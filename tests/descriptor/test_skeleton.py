@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from socsched.cli.root import run
-from socsched.descriptor.platform_file import load_platform
-from socsched.descriptor.skeleton import write_skeleton
+from socsched.descriptor.platform_file import load_platform, write_skeleton
 from socsched.errors import UsageError
 
 

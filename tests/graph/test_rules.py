@@ -10,8 +10,7 @@ import pytest
 
 from socsched.cli import root
 from socsched.descriptor.catalog import get_pipeline, get_platform
-from socsched.descriptor.operator_rules import version_key
-from socsched.descriptor.operator_rules_file import find_rules, load_rules, rule_names
+from socsched.descriptor.operator_rules import find_rules, load_rules, rule_names, version_key
 from socsched.descriptor.platform import Engine
 from socsched.graph.operators import Operator, TensorType
 from socsched.graph.rules import Decision, check_operators, decide
@@ -23,7 +22,7 @@ NPU = get_platform("rk3588").engine("npu0")
 
 
 def at(version: str, engine: Engine = DLA) -> Engine:
-    return replace(engine, operators=load_rules(find_rules(engine.operators.name)).lower(version))
+    return replace(engine, operators=load_rules(find_rules(engine.operators.name)).of_version(version))
 
 
 def asked(kind: str, engine: Engine = DLA, dtype: str = "fp16", **attrs: float) -> Decision:
@@ -178,7 +177,7 @@ def test_cpus_and_gpus_take_everything() -> None:
 
 @pytest.mark.parametrize("name", rule_names())
 def test_shipped_rules_load_in_their_version_and_cite_a_source_each(name: str) -> None:
-    rules = load_rules(find_rules(name)).lower()
+    rules = load_rules(find_rules(name)).of_version()
     assert rules.name == name and rules.allowed and rules.version
     cases = [case for cases in rules.allowed.values() for case in cases]
     assert all(entry.source for entry in [*cases, *rules.refused.values()])

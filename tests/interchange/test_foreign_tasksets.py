@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from socsched.cli.root import run
-from socsched.descriptor.taskset_model import TaskSet
+from socsched.descriptor.taskset import TaskSet
 from socsched.errors import SocschedError
 from socsched.interchange.nptest import read_jobs
 from socsched.interchange.taskset_import import form_of, load

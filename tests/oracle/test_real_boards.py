@@ -15,7 +15,7 @@ import reference_dla
 from socsched.cost.contention import contention_model
 from socsched.cost.contention.linear import Linear
 from socsched.cost.cost import Segment
-from socsched.descriptor.contention import ContentionChoice, contention_of
+from socsched.descriptor.platform import ContentionChoice, contention_of
 from socsched.descriptor.platform_file import load_platform
 from tools.generate import contention_sections
 from tools.verify.boards import corun, dla, googlenet, pccs

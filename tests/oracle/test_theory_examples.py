@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from datafiles import read
 
-from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.descriptor.taskset_model import Memory, PeriodicTask
+from socsched.descriptor.taskset import Memory, PeriodicTask, taskset_from_mapping
 from socsched.planning.mapping.heft import heft
 from socsched.schedulability.published.choose import Analysis, analyse
 from socsched.schedulability.published.fixed_priorities import Activated, Stream, local_analysis

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from socsched.descriptor.contention import ContentionChoice
+from socsched.descriptor.platform import ContentionChoice
 from socsched.planning.io import from_document, load, save, to_document
 from socsched.planning.plan import (
     Bandwidth,

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.descriptor.taskset_model import PeriodicTask, TaskSet
+from socsched.descriptor.taskset import PeriodicTask, TaskSet, taskset_from_mapping
 from socsched.errors import DescriptorError, UsageError
 from socsched.schedulability.published import mixed_criticality as published
 from socsched.schedulability.published.choose import analyse, problems

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched import plugins
-from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.descriptor.taskset_model import TaskSet
+from socsched.descriptor.taskset import TaskSet, taskset_from_mapping
 from socsched.schedulability.published import earliest_deadline_first
 from socsched.schedulability.published.choose import Analysis, analyse, problems
 from socsched.schedulability.published.choose import tests as all_tests

@@ -10,7 +10,7 @@ from typing import Any
 
 from socsched.cost.cost import Segment
 from socsched.descriptor import host
-from socsched.descriptor.host_probe import HostFacts
+from socsched.descriptor.host import HostFacts
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Platform
 from socsched.planning.plan import Bandwidth, ChainResult, Plan, PlannedEngine, PlannedSensor, Power, SearchReport, Task

@@ -14,9 +14,8 @@ from run_plans import roomy
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.functions import border_precision, compile_function
 from socsched.descriptor.catalog import get_pipeline
-from socsched.descriptor.functions import FunctionCost
 from socsched.descriptor.pipeline import Pipeline, Stage
-from socsched.descriptor.platform import Engine, Platform
+from socsched.descriptor.platform import Engine, FunctionCost, Platform
 from socsched.graph.operators import TensorType
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan, Task, Transition

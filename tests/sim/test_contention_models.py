@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from socsched.cost.contention import contention_model
 from socsched.cost.cost import Segment
-from socsched.descriptor.contention import ContentionChoice
+from socsched.descriptor.platform import ContentionChoice
 from socsched.planning.execution import with_wcet
 from socsched.planning.plan import Plan
 from socsched.sim.engine import simulate

@@ -8,7 +8,8 @@ from pathlib import Path
 import yaml
 from builders import engine, plan, sensor, task
 
-from socsched.descriptor.execution_file import ExecutionFile
+from socsched.descriptor.pipeline import Execution
+from socsched.descriptor.validation import adapter
 from socsched.faults.file import load_faults
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -30,5 +31,5 @@ def test_the_execution_times_of_the_page_are_read() -> None:
     shown += [yaml.safe_load(text) for text in re.findall(r"^ +(lognormal: \{.*\})$", page, re.M)]
     assert [list(entry) for entry in shown] == [["samples"], ["quantiles"], ["uniform"], ["lognormal"]]
     for entry in shown:
-        values = ExecutionFile.model_validate(entry).lower().values
+        values = adapter(Execution).validate_python(entry).values
         assert values == tuple(sorted(values)) and values[0] > 0

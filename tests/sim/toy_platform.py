@@ -9,16 +9,7 @@ from hypothesis import strategies as st
 
 from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
-from socsched.descriptor.platform import (
-    Dram,
-    Engine,
-    EngineMode,
-    Figure,
-    Platform,
-    PowerMode,
-    Precision,
-    Preemption,
-)
+from socsched.descriptor.platform import Dram, Engine, EngineMode, Figure, Platform, PowerMode, Precision, Preemption
 from socsched.planning.plan import Plan
 
 MS = 1_000_000

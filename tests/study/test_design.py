@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from study_files import Writer
 
-from socsched.descriptor.study_file import load_study
+from socsched.descriptor.study import load_study
 from socsched.errors import UsageError
 from socsched.study.design import points
 from socsched.study.inputs import replace_fields, value_at

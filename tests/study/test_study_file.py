@@ -6,7 +6,7 @@ import pytest
 from study_files import Writer
 
 from socsched.descriptor.distribution import Distribution
-from socsched.descriptor.study_file import load_study
+from socsched.descriptor.study import load_study
 from socsched.errors import DescriptorError, UsageError
 from socsched.study.columns import column_of, columns, values
 from socsched.study.inputs import gather

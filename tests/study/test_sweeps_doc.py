@@ -9,7 +9,7 @@ import pytest
 
 from socsched.cli.root import run
 from socsched.descriptor.source import parse
-from socsched.descriptor.study_file import study_from
+from socsched.descriptor.study import study_from
 from socsched.study.columns import FIXED, RESULTS
 
 

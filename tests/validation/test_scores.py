@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from socsched.cost.measurements import Row
-from socsched.descriptor.bar_file import load_bar
+from socsched.descriptor.small_files import load_bar
 from socsched.errors import DescriptorError
 from socsched.validation.document import GroupDocument
 from socsched.validation.predict import Prediction

@@ -19,7 +19,7 @@ import click
 from socsched.cli.root import cli
 from socsched.cost.cost import Segment
 from socsched.descriptor import limits
-from socsched.descriptor.contention import ContentionChoice
+from socsched.descriptor.platform import ContentionChoice
 from socsched.planning import plan as plans
 from socsched.planning import task as tasks
 from socsched.reporting.compare import Comparison, Row

@@ -12,13 +12,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from socsched.descriptor.bar_file import BarFile
-from socsched.descriptor.drive_file import DriveFile
-from socsched.descriptor.operator_rules_file import RulesFile
-from socsched.descriptor.pipeline_file import PipelineFile
-from socsched.descriptor.platform_file import PlatformFile
-from socsched.descriptor.study_file import StudyFile
-from socsched.descriptor.taskset import TaskSetFile
+from socsched.descriptor.operator_rules import RuleFile
+from socsched.descriptor.pipeline_file import Pipeline
+from socsched.descriptor.platform_file import Platform
+from socsched.descriptor.small_files import BarFile, DriveFile
+from socsched.descriptor.study import Study
+from socsched.descriptor.taskset import TaskSet
 from socsched.modebook.book import BookDocument
 from socsched.planning.plan import Plan
 from socsched.trace.document import ResultDocument
@@ -27,11 +26,11 @@ from tools import ROOT
 
 FOLDER = ROOT / "schemas"
 MODELS: dict[str, type] = {
-    "platform.schema.json": PlatformFile,
-    "pipeline.schema.json": PipelineFile,
-    "rules.schema.json": RulesFile,
-    "study.schema.json": StudyFile,
-    "taskset.schema.json": TaskSetFile,
+    "platform.schema.json": Platform,
+    "pipeline.schema.json": Pipeline,
+    "rules.schema.json": RuleFile,
+    "study.schema.json": Study,
+    "taskset.schema.json": TaskSet,
     "plan.schema.json": Plan,
     "result.schema.json": ResultDocument,
     "validation.schema.json": ValidationDocument,

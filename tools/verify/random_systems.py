@@ -8,16 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from socsched.descriptor.taskset_model import (
-    Accelerator,
-    Graph,
-    MemGuard,
-    Node,
-    PeriodicTask,
-    Policy,
-    Request,
-    TaskSet,
-)
+from socsched.descriptor.taskset import Accelerator, Graph, MemGuard, Node, PeriodicTask, Policy, Request, TaskSet
 from socsched_literature.studies.acceptance import uunifast
 
 

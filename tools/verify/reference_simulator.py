@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from socsched.descriptor.taskset_model import Node, PeriodicTask, TaskSet
+from socsched.descriptor.taskset import Node, PeriodicTask, TaskSet
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ from response_time_analysis.analysis import (  # type: ignore[import-not-found, 
     fp,
 )
 
-from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
+from socsched.descriptor.taskset import PeriodicTask, Policy, TaskSet
 from socsched.schedulability.published.choose import analyse
 from tools.verify.explorer import explore
 from tools.verify.random_systems import plain, taskset

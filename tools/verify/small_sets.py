@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
-from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
+from socsched.descriptor.taskset import PeriodicTask, Policy, TaskSet
 from socsched.schedulability.published.choose import analyse
 from socsched_literature.studies.acceptance import uunifast
 from tools.verify.explorer import System, Task

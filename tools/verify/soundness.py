@@ -21,7 +21,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from random import Random
 
-from socsched.descriptor.taskset_model import TaskSet
+from socsched.descriptor.taskset import TaskSet
 from socsched.schedulability.published.choose import Analysis, analyse
 from tools.verify.plan_runs import PlanTally, check_cases, minimal
 from tools.verify.random_systems import FAMILIES, from_any_phase

@@ -20,9 +20,8 @@ from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.toolchains.environments import Ended, Helper, Refused, environment
 from socsched.compiler.toolchains.package import MODEL, Compiler
 from socsched.compiler.toolchains.qdq import quantised
-from socsched.descriptor.operator_rules import OperatorRules
+from socsched.descriptor.operator_rules import FACTS, OperatorRules
 from socsched.descriptor.platform import Engine
-from socsched.descriptor.rule_checks import FACTS
 from socsched.errors import CompileError
 from socsched.graph.operators import Operator, TensorType
 from socsched.graph.rules import decide

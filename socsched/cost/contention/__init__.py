@@ -1,7 +1,7 @@
 """DRAM contention: execution times of co-running segments on engines of one SoC.
 
 Planner, analysis and simulator use the same model (`ContentionModel`).  The platform file selects it
-(``dram.contention``), and the plan records the choice (`descriptor.contention`), empty for `max_min`, the default.
+(``dram.contention``), and the plan records the choice (`ContentionChoice`), empty for `max_min`, the default.
 Third parties register ``build(Setting) -> ContentionModel`` under the entry-point group ``socsched.contention``.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from socsched import plugins
 from socsched.cost.cost import Segment
-from socsched.descriptor.contention import ContentionChoice
+from socsched.descriptor.platform import ContentionChoice
 from socsched.errors import UsageError
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from socsched.cost.model import CostModel, WorkOf
 from socsched.descriptor.catalog import input_hashes
-from socsched.descriptor.contention import contention_of
 from socsched.descriptor.limits import Objective
 from socsched.descriptor.pipeline import Pipeline, Stage
-from socsched.descriptor.platform import Platform
+from socsched.descriptor.platform import Platform, contention_of
 from socsched.descriptor.source import read
 from socsched.descriptor.validation import Tree
 from socsched.errors import CompileError

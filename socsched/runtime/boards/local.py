@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.descriptor import host
-from socsched.descriptor.host_probe import rapl_domains
+from socsched.descriptor.host import rapl_domains
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
 from socsched.planning.plan import Plan

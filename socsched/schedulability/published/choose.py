@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from socsched import plugins
 from socsched.descriptor.limits import Verdict
-from socsched.descriptor.taskset_model import TaskSet
+from socsched.descriptor.taskset import TaskSet
 from socsched.schedulability.published.model import Answer, Bound, Problem, SchedulabilityTest
 
 

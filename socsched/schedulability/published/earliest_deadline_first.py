@@ -8,7 +8,7 @@ from heapq import merge
 from math import lcm
 from typing import NamedTuple
 
-from socsched.descriptor.taskset_model import PeriodicTask
+from socsched.descriptor.taskset import PeriodicTask
 from socsched.schedulability.published.model import (
     Answer,
     Problem,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from socsched.descriptor.taskset_model import PeriodicTask
+from socsched.descriptor.taskset import PeriodicTask
 from socsched.schedulability import response_times
 from socsched.schedulability.published.model import (
     Answer,

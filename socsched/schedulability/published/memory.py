@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from socsched.descriptor.taskset_model import Memory, PeriodicTask
+from socsched.descriptor.taskset import Memory, PeriodicTask
 from socsched.schedulability.published.fixed_priorities import busy_window
 from socsched.schedulability.published.model import (
     Answer,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
-from socsched.descriptor.taskset_model import PeriodicTask
+from socsched.descriptor.taskset import PeriodicTask
 from socsched.schedulability.published.model import (
     Answer,
     Problem,

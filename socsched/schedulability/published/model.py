@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from socsched.descriptor.limits import Verdict
-from socsched.descriptor.taskset_model import PeriodicTask, Policy, TaskSet
+from socsched.descriptor.taskset import PeriodicTask, Policy, TaskSet
 from socsched.schedulability.tasks import RtTask, Terms
 
 Row = tuple[PeriodicTask, int | None, Terms]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
-from socsched.descriptor.taskset_model import Graph, Node, PeriodicTask
+from socsched.descriptor.taskset import Graph, Node, PeriodicTask
 from socsched.schedulability.published.model import (
     Answer,
     Problem,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from math import lcm
 
-from socsched.descriptor.taskset_model import PeriodicTask
+from socsched.descriptor.taskset import PeriodicTask
 from socsched.schedulability.published.model import PLAIN, Answer, Bound, Problem, Scope, published
 from socsched.schedulability.tasks import Terms, ceil_div
 

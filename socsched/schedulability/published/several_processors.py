@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 
-from socsched.descriptor.taskset_model import PeriodicTask
+from socsched.descriptor.taskset import PeriodicTask
 from socsched.schedulability.published.model import (
     Answer,
     Bound,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from socsched.descriptor.taskset_model import PeriodicTask, TaskSet
+from socsched.descriptor.taskset import PeriodicTask, TaskSet
 from socsched.schedulability import response_times
 from socsched.schedulability.published.fixed_priorities import busy_window
 from socsched.schedulability.published.model import (

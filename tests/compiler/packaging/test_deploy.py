@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from socsched.compiler.packaging.deploy import Request, compile_bundle, placement
-from socsched.descriptor.functions import FunctionCost
 from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
 from socsched.descriptor.pipeline import Pipeline, Sensor, Stage
-from socsched.descriptor.platform import Dram, Engine, Figure, Platform
+from socsched.descriptor.platform import Dram, Engine, Figure, FunctionCost, Platform
 from socsched.errors import CompileError, UsageError
 
 

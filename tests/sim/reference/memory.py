@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from socsched.cost.contention import ContentionModel, contention_model
-from socsched.descriptor.contention import ContentionChoice
+from socsched.descriptor.platform import ContentionChoice
 from socsched.planning.plan import Plan
 from tests.sim.reference.model import TaskState
 

@@ -117,7 +117,6 @@ CIRCLES = {
     frozenset({"trace.perfetto", "trace.perfetto_events"}),
     frozenset({f"interchange.{name}" for name in ("partsim", "rtapp", "simso", "taskset_import")}),
     frozenset({"api.interchange", "api.loading"}),
-    frozenset({"api.planners", "api.planning", "api.stamp"}),
     frozenset({f"study.{name}" for name in ("engines", "fleet", "sweep", "work")}),
 }
 """Modules that import each other in a circle, hidden by imports inside functions: no others may."""

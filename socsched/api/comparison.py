@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from socsched.api.refinement import steady_ns
 from socsched.errors import SocschedError, UsageError
 from socsched.planning.pareto import Point, mark
 from socsched.planning.plan import Plan
 from socsched.planning.planners import planner_names
+from socsched.planning.search import steady_ns
 from socsched.sim.engine import run
 from socsched.trace.metrics import result
 

@@ -1,4 +1,4 @@
-"""The planning procedure: search, simulate, search again with the simulated times, and explain.
+"""Planning as callers ask for it: options in the forms they use, what they name, and the simulation of plans.
 
 The command line, sweeps, the demo and `socsched.plan` all use `plan_with`, so that equal inputs give equal plans
 from each of them.
@@ -6,36 +6,33 @@ from each of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from socsched.errors import UsageError
+from socsched.planning.clock import EVALUATIONS
 from socsched.resources import nearest
 
 if TYPE_CHECKING:
     from socsched.cost.profile import Profile
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform, PowerMode
-    from socsched.planning.clock import Clock
-    from socsched.planning.cost_cache import Known
-    from socsched.planning.draft import Draft
+    from socsched.planning.cost_cache import CostCache
     from socsched.planning.plan import Plan
-    from socsched.planning.workload import Observed
+    from socsched.planning.search import Means
 
 
-EVALUATIONS = 768
-"""Default budget of the longest search."""
-LEAST, FACTOR = 12, 8
-"""The least budget of searches, and the ratio of one to the next in their series."""
+BEST = "best"
+"""As a planner: all of them, of which the plan with the best simulation is returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
     """Options of planning, in addition to the pipeline, the platform and the mode.
 
-    `objective`: one of `planning.planner.OBJECTIVES`, or several in lexicographic order.  `policy`: edf | fp | auto,
+    `objective`: one of `planning.candidate.OBJECTIVES`, or several in lexicographic order.  `policy`: edf | fp | auto,
     EDF first.  `solver`: heft | restarts | cpsat | auto, or portfolio, all in order until a plan is feasible.
     `planner`: an algorithm of the literature or an installed one, with its `settings`, instead of the built-in
     search.  `evaluations`: the work of all searches, in mappings analysed, None for no limit but their own; the first
@@ -66,12 +63,6 @@ class PlanOptions:
     deadlines: tuple[str, ...] = ()
     runtimes: tuple[str, ...] = ()
     robust: bool = False
-
-
-BEFORE_OTHERS = 1 / 3
-"""Share of the budget for a list search, which others may follow."""
-FIRST = 0.7
-"""Share of the budget for the first plan when further plans follow from its simulation."""
 
 
 def plan(
@@ -106,190 +97,136 @@ def plan_with(
     platform: str | Path | Platform,
     mode: str | None = None,
     options: PlanOptions = PlanOptions(),  # frozen
-    known: Known | None = None,
+    costs: CostCache | None = None,
 ) -> Plan:
-    """Return the plan of a pipeline on a platform; `known` carries costs over from one plan of the pair to the next."""
+    """Return the plan of a pipeline on a platform; `costs` are carried over from one plan of the pair to the next."""
     from socsched.api.loading import load_pipeline, load_platform
     from socsched.api.stamp import stamped
-    from socsched.schedulability.plan_analysis import without_contradictions
 
     loaded = set_deadlines(load_pipeline(pipeline), options.deadlines)
     board = choose_runtimes(load_platform(platform), options.runtimes)
-    if options.planner:
-        if options.robust:
-            raise UsageError("--robust plans with the built-in search", "leave out --planner")
-        from socsched.api.planners import by_planner
-
-        plan = without_contradictions(by_planner(loaded, board, mode, options))
-        return stamped(plan, loaded, board, mode, options)
-    from socsched.api.portfolio import undecided
-    from socsched.planning.clock import Clock
-    from socsched.planning.plan_writer import cut_off
-
-    clock = Clock.of(None, options.time_limit)
-    pinned = pin_stages(loaded, board, options.pins)
-    known = known_costs(board, options) if known is None else known
-    found = _widened(pinned, board, mode, options, known, clock)
-    plan = found.finished(clock) if options.explain else found.plan
-    plan = without_contradictions(undecided(cut_off(plan, clock), found.tried, options))
-    return stamped(plan, loaded, board, mode, options)
+    search = _by_planner if options.planner else _by_search
+    return stamped(search(loaded, board, mode, options, costs), loaded, board, mode, options)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A plan of searches, the draft that it is a refinement of, and the names of the searches tried."""
+def _by_search(
+    pipeline: Pipeline, platform: Platform, mode: str | None, options: PlanOptions, costs: CostCache | None
+) -> Plan:
+    """Return the plan of the built-in search."""
+    from socsched.planning.search import SearchRequest, search
+    from socsched.planning.workload import Limits
 
-    plan: Plan
-    draft: Draft
-    tried: Sequence[str]
-
-    @property
-    def rank(self) -> tuple[bool, float]:
-        """Return the key that orders plans; smaller is better.  Values of latency are simulated if `refine` is set."""
-        return self.plan.verdict != "feasible", float(self.plan.solver.value or 0)
-
-    def finished(self, clock: Clock) -> Plan:
-        """Return the plan with its uncertainty, which has a budget of its own."""
-        from socsched.planning.planner import EXPLAINED
-
-        if not self.plan.tasks:
-            return self.plan
-        return replace(self.plan, uncertainty=self.draft.finished(clock.next(EXPLAINED)).uncertainty)
-
-
-def _widened(
-    pipeline: Pipeline, board: Platform, mode: str | None, options: PlanOptions, known: Known, clock: Clock
-) -> _Found:
-    """Return the best plan of searches with ever larger budgets, each `FACTOR` times the one before.
-
-    A larger budget divides its evaluations otherwise, and what is better by estimate may be worse by simulation; so a
-    search with all smaller budgets before it is what makes a longer one never worse.  The series ends where a budget
-    was not used up: a larger one would find the same.
-    """
-    if options.evaluations is None:
-        return _searched(pipeline, board, mode, options, known, clock)
-    budgets = [LEAST]
-    while budgets[-1] * FACTOR <= options.evaluations:
-        budgets.append(budgets[-1] * FACTOR)
-    quick, tried = replace(options, explain=False), list[_Found]()
-    for budget in budgets[:-1]:
-        tried.append(_searched(pipeline, board, mode, quick, known, clock.afresh(budget)))
-        settled, verdict = not clock.spent, tried[-1].plan.verdict
-        if clock.cut_off or (settled and verdict == "feasible"):
-            return _best(tried)
-        if settled or verdict == "infeasible":
-            break
-    explained = quick if any(one.plan.verdict == "feasible" for one in tried) else options
-    tried.append(_searched(pipeline, board, mode, explained, known, clock.afresh(budgets[-1])))
-    return _best(tried)
-
-
-def _best(tried: Sequence[_Found]) -> _Found:
-    """Return the best feasible plan, the last of equal ones, else the last plan, with the evaluations of all."""
-    feasible = [one for one in tried if one.plan.verdict == "feasible"]
-    best = min(reversed(feasible), key=lambda one: one.rank, default=tried[-1])
-    evaluated = sum(one.plan.solver.evaluated or 0 for one in tried)
-    if best.plan.solver.evaluated is None:
-        return best
-    return replace(best, plan=replace(best.plan, solver=replace(best.plan.solver, evaluated=evaluated)))
-
-
-def _searched(
-    pipeline: Pipeline,
-    board: Platform,
-    mode: str | None,
-    options: PlanOptions,
-    known: Known,
-    clock: Clock,
-) -> _Found:
-    """Return the plan of the searches that options ask for, within the work of `clock`, without its uncertainty."""
-    from socsched.api.portfolio import Member, first_feasible, members
-    from socsched.models.work import stage_work
-    from socsched.planning.planner import draft_plan
-    from socsched.planning.workload import NOTHING, Limits
-
-    profile = known.profile
+    pipeline = pin_stages(pipeline, platform, options.pins)
+    costs = known_costs(platform, options) if costs is None else costs
     if options.prefers:
         from socsched.planning.cutting.pipelines import with_preferences
 
-        chosen = get_mode(board, None if mode == "auto" else mode)
-        preferences = dict(stage_and_engines("--prefer", text, pipeline, board) for text in options.prefers)
-        pipeline = with_preferences(pipeline, known.model(chosen), preferences)
-
-    first_member, *others = members(options)
-    tried, whole = [first_member.name], clock
-    clock = whole.part(BEFORE_OTHERS) if first_member.solver == "heft" else whole
-
-    def make(
-        mode: str | Sequence[str] | None,
-        cuts: bool,
-        observed: Observed = NOTHING,
-        explain: bool = False,
-        within: Clock | None = None,
-        member: Member = first_member,
-        queues: Pipeline = pipeline,
-        otherwise: Callable[[Sequence[str]], Draft | None] | None = None,
-    ) -> Draft:
-        return draft_plan(
-            queues,
-            board,
-            mode,
-            options.objective,
-            member.policy,
-            work=stage_work,
-            profile=profile,
-            solver=member.solver,
-            limits=Limits(options.power_cap, options.bandwidth_cap),
-            known=known,
-            cuts=cuts,
-            observed=observed,
-            explain=explain,
-            clock=clock if within is None else within,
-            otherwise=otherwise,
-        )
-
-    def otherwise(modes: Sequence[str]) -> Draft | None:
-        return first_feasible(
-            tried, others, lambda member, within: make(modes, options.cuts, within=within, member=member), whole
-        )
-
-    exact = options.solver == "cpsat"
-    first = make(
+        model = costs.model(get_mode(platform, None if mode == "auto" else mode))
+        preferences = dict(stage_and_engines("--prefer", text, pipeline, platform) for text in options.prefers)
+        pipeline = with_preferences(pipeline, model, preferences)
+    request = SearchRequest.of(
+        pipeline,
+        platform,
         mode,
-        options.cuts,
+        options.objective,
+        options.policy,
+        options.solver,
+        costs=costs,
+        limits=Limits(options.power_cap, options.bandwidth_cap),
+        cuts=options.cuts,
         explain=options.explain,
-        within=clock.part(FIRST) if options.refine and not exact else clock,
-        otherwise=otherwise if others else None,
+        evaluations=options.evaluations,
+        time_limit=options.time_limit,
+        simulate=mean_times if options.refine else None,
     )
-    used = next((m for m in others if m.name == first.plan.solver.found_by), first_member)
-    clock = clock if used is first_member else whole
-    if not options.refine or not first.plan.tasks:
-        return _Found(first.plan, first, tried)
-    from socsched.api.refinement import refine
-    from socsched.models.parts import PART
-    from socsched.planning.choices import deepened
-
-    cut = any(PART in task.params for task in first.plan.tasks)
-    drafts = [first]
-
-    deep = any("queue" in found for found in (first.plan.solver.chosen or {}).values())
-
-    def again(seen: Observed) -> Plan:
-        drafts.append(make(first.plan.mode, cut, seen, member=used, queues=deepened(pipeline) if deep else pipeline))
-        return drafts[-1].plan
-
-    refined = refine(first.plan, again if used.solver in ("heft", "auto") and not exact else None, clock)
-    return _Found(refined, next(draft for draft in drafts if draft.plan.tasks == refined.tasks), tried)
+    return search(request)
 
 
-def known_costs(board: Platform, options: PlanOptions) -> Known:
+def _by_planner(
+    pipeline: Pipeline, platform: Platform, mode: str | None, options: PlanOptions, costs: CostCache | None
+) -> Plan:
+    """Return the plan of the planner `options.planner`; UsageError for an unknown planner or setting.
+
+    With `options.refine`, expected times are those of a simulation, without replanning.
+    """
+    from socsched.models.work import stage_work
+    from socsched.planning.clock import Clock
+    from socsched.planning.plan_writer import cut_off
+    from socsched.planning.planners import planner
+    from socsched.planning.planners.propose import make_plan
+    from socsched.planning.search import refine
+    from socsched.planning.workload import Limits
+    from socsched.schedulability.plan_analysis import without_contradictions
+
+    if options.robust:
+        raise UsageError("--robust plans with the built-in search", "leave out --planner")
+    if options.planner == BEST:
+        return without_contradictions(_best(pipeline, platform, mode, options))
+    clock = Clock.of(options.evaluations, options.time_limit)
+    plan = make_plan(
+        planner(options.planner),
+        pin_stages(pipeline, platform, options.pins),
+        platform,
+        mode,
+        options.objective,
+        "edf" if options.policy == "auto" else options.policy,
+        work=stage_work,
+        profile=profile_of(options),
+        options=options.settings,
+        clock=clock,
+        limits=Limits(options.power_cap, options.bandwidth_cap),
+    )
+    if options.refine and plan.tasks:
+        plan = refine(plan, mean_times)
+    return without_contradictions(cut_off(plan, clock))
+
+
+def _best(pipeline: Pipeline, platform: Platform, mode: str | None, options: PlanOptions) -> Plan:
+    """Return the plan with the best simulation over all planners that cover the pipeline and the built-in search."""
+    from socsched.api import comparison
+
+    if options.settings:
+        raise UsageError("--planner best takes no options", "name a planner to set its options")
+    outcomes = comparison.compare_planners(
+        comparison.select_planners(()),
+        lambda name, _: plan_with(
+            pipeline, platform, mode, replace(options, planner="" if name == comparison.OURS else name)
+        ),
+    )
+    best = comparison.best(outcomes, options.objective)
+    assert best.plan is not None
+    latencies = {o.name: o.latency_ns for o in outcomes if o.plan is not None and o.plan.tasks}
+    return replace(best.plan, solver=replace(best.plan.solver, compared_latency_ns=latencies))
+
+
+def mean_times(plan: Plan, duration_ns: int) -> Means:
+    """Return the mean response times of chains and jobs in a simulation of a plan."""
+    from socsched.planning.search import Means
+    from socsched.sim.engine import run
+    from socsched.trace.columns import DONE
+    from socsched.trace.metrics import result
+
+    trace = run(plan, duration_ns).trace
+    assert trace is not None
+    chains = {name: entry["response_time_ns"]["mean"] for name, entry in result(trace, plan)["chains"].items()}
+    jobs = trace.columns.jobs
+    done = jobs.status == DONE
+    spent = {}
+    for number, name in enumerate(trace.columns.tasks):
+        rows = done & (jobs.task == number)
+        if rows.any():
+            spent[name] = round(float((jobs.finish_ns[rows] - jobs.activation_ns[rows]).mean()))
+    return Means({name: round(mean) for name, mean in chains.items() if mean}, spent)
+
+
+def known_costs(board: Platform, options: PlanOptions) -> CostCache:
     """Return the costs of a platform to plan with."""
     from socsched.models.work import stage_work
-    from socsched.planning.cost_cache import Known
+    from socsched.planning.cost_cache import CostCache
     from socsched.planning.uncertainty import at_upper_end
 
     adjust = at_upper_end if options.robust else None
-    return Known(board, stage_work, profile_of(options), adjust=adjust)
+    return CostCache(board, stage_work, profile_of(options), adjust=adjust)
 
 
 def profile_of(options: PlanOptions) -> Profile | None:
@@ -381,6 +318,17 @@ def stage_and_engines(option: str, text: str, pipeline: Pipeline, platform: Plat
         if engine not in known:
             raise UsageError(f"{option} {text}: {platform.name} has no engine {engine!r}", _meant(engine, known))
     return stage, engines
+
+
+def settings_of(texts: Sequence[str]) -> dict[str, str]:
+    """Return OPTION=VALUE texts as a mapping; UsageError for anything else."""
+    settings: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"-O {text}: expected OPTION=VALUE")
+        settings[name] = value
+    return settings
 
 
 def _meant(name: str, known: Sequence[str]) -> str:

@@ -92,7 +92,7 @@ def _together(
     from socsched.descriptor.catalog import get_platform
     from socsched.models.registry import bindings
     from socsched.models.work import stage_work
-    from socsched.planning.planner import make_plan
+    from socsched.planning.search import make_plan
     from socsched.runtime import corun
     from socsched.runtime.backends.base import Setting
 

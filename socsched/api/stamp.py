@@ -52,9 +52,7 @@ def _profile(options: PlanOptions) -> dict[str, str]:
 
 def _options(options: PlanOptions) -> Iterator[str]:
     """Yield the options of the command line that decide which plan is made, where they are not the usual ones."""
-    from socsched.api.planning import PlanOptions
-
-    usual = PlanOptions()
+    usual = type(options)()
     for name in ("objective", "policy", "solver", "planner", "evaluations"):
         if getattr(options, name) not in (None, getattr(usual, name)):
             yield from (f"--{name}", str(getattr(options, name)))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from socsched.api.planning import LEAST
 from socsched.cli.names import ENGINE
 from socsched.cli.options import (
     Number,
@@ -21,6 +20,7 @@ from socsched.cli.options import (
     ready_to_write,
     terminal_width,
 )
+from socsched.planning.clock import LEAST
 
 if TYPE_CHECKING:
     from socsched.modebook.book import BookDocument

@@ -53,12 +53,12 @@ def explore(pipeline: str, platform: str, options: PlanOptions) -> list[Point]:
     from socsched.planning.pareto import explore
 
     board = get_platform(platform)
-    known = known_costs(board, options)
+    costs = known_costs(board, options)
     return explore(
         get_pipeline(pipeline),
         board,
-        known.work,
+        costs.work,
         lambda mode, objective: plan_with(
-            pipeline, platform, mode, replace(options, objective=objective, explain=False), known
+            pipeline, platform, mode, replace(options, objective=objective, explain=False), costs
         ),
     )

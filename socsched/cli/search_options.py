@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from socsched.api.planning import EVALUATIONS, LEAST
 from socsched.cli.names import PIN
 from socsched.cli.options import Number, Quantity, planning_options
+from socsched.planning.clock import EVALUATIONS, LEAST
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -104,8 +104,7 @@ def search_options(function: F) -> F:
     """Add every option of planning; the command takes them as `options` (a `PlanOptions`)."""
 
     def pack(planner: str | None, settings: tuple[str, ...], profile_file: Any, **values: Any) -> Any:
-        from socsched.api.planners import settings_of
-        from socsched.api.planning import PlanOptions
+        from socsched.api.planning import PlanOptions, settings_of
 
         if settings and not planner:
             raise click.UsageError("-O sets options of a planner: add --planner")

@@ -11,7 +11,7 @@ from socsched.descriptor.pipeline import BASE, under_condition
 from socsched.descriptor.platform import NOMINAL, mode_in_state
 from socsched.errors import UsageError
 from socsched.models.work import stage_work
-from socsched.planning.cost_cache import Known
+from socsched.planning.cost_cache import CostCache
 from socsched.planning.workload import NO_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class CellContext:
     limits: Limits = NO_LIMITS
     _boards: dict[str, Platform] = field(default_factory=dict)
     _pipelines: dict[str, Pipeline] = field(default_factory=dict)
-    _known: dict[tuple[str, str], Known] = field(default_factory=dict)
+    _known: dict[tuple[str, str], CostCache] = field(default_factory=dict)
 
     def board(self, loss: str) -> Platform:
         """Return the platform with a lost engine off in all modes, and with its modes in every thermal state."""
@@ -138,11 +138,11 @@ class CellContext:
             self._pipelines[cell.condition] = under_condition(self.pipeline, cell.condition)
         return self._pipelines[cell.condition]
 
-    def known(self, cell: Cell) -> Known:
+    def known(self, cell: Cell) -> CostCache:
         """Return the costs of a cell's pipeline on its platform, kept from one cell to the next."""
         key = (cell.loss, cell.condition)
         if key not in self._known:
-            self._known[key] = Known(self.board(cell.loss), stage_work)
+            self._known[key] = CostCache(self.board(cell.loss), stage_work)
         return self._known[key]
 
     def stronger(self, cell: Cell, other: Cell) -> bool:

@@ -13,7 +13,7 @@ from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Platform
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.plan import Plan, Task
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 
 
 @dataclass(frozen=True, slots=True)

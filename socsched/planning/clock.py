@@ -11,6 +11,10 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+EVALUATIONS = 768
+"""Default budget of the longest search."""
+LEAST, FACTOR = 12, 8
+"""The least budget of searches, and the ratio of one to the next in their series."""
 THOROUGH = 8
 """Evaluations as which a thorough analysis of a mapping counts: it takes about as long."""
 PER_SECOND = 100

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Known:
+class CostCache:
     """Costs, and networks in units, of one pipeline on one platform; computed once for each mode.
 
     `apart`: stages as networks in units, without costs; `adjust`: changes every cost (`CostModel`);

@@ -13,7 +13,7 @@ from socsched.cost.model import WorkOf
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Engine, EngineMode, Platform
 from socsched.planning.plan import Plan
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 
 Lanes = frozenset[tuple[str, int]]
 """Pairs of engine and lane."""

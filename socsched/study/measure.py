@@ -144,7 +144,7 @@ class _Heard:
         from socsched.descriptor.host import detect
         from socsched.models.pointpillars.scan import list_scans
         from socsched.models.work import stage_work
-        from socsched.planning.planner import make_plan
+        from socsched.planning.search import make_plan
         from socsched.runtime.corun import record
 
         if id(pipeline) not in self._given:

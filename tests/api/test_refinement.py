@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from socsched.api.planning import mean_times
 from socsched.api.planning import plan as plan_of
-from socsched.api.refinement import refine, steady_ns
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.models.work import stage_work
-from socsched.planning import draft
+from socsched.planning import search
 from socsched.planning.plan import Plan, Uncertainty
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan, refine, steady_ns
 from socsched.planning.workload import Observed
 from socsched.sim.engine import run
 from socsched.trace.metrics import result
@@ -26,7 +26,7 @@ def both(pipeline: str, platform: str, mode: str) -> tuple[Plan, Plan]:
         return make_plan(workload, board, mode, work=stage_work, observed=observed, cuts=False)
 
     first = again(Observed())
-    return first, refine(first, again)
+    return first, refine(first, mean_times, again)
 
 
 def means(plan: Plan, duration_ns: int, seed: int) -> dict[str, float]:
@@ -66,7 +66,7 @@ def test_expected_times_are_the_simulators_within_one_percent(pipeline: str, pla
 def test_an_overloaded_plan_is_left_unchanged() -> None:
     plan = make_plan(get_pipeline("centerpoint-pillar"), get_platform("jetson-agx-orin-64gb"), "15W", work=stage_work)
     assert plan.verdict == "infeasible"
-    assert refine(plan) is plan
+    assert refine(plan, mean_times) is plan
 
 
 def test_a_network_cut_between_engines_takes_what_the_plan_expects() -> None:
@@ -75,7 +75,7 @@ def test_a_network_cut_between_engines_takes_what_the_plan_expects() -> None:
 
     plan = make_plan(detector(7 * MS // 2), by_rooflines(), "15W", work=stage_work)
     assert plan.verdict == "feasible" and len(plan.tasks) > 1
-    (chain,) = refine(plan).chains
+    (chain,) = refine(plan, mean_times).chains
     assert chain.expected_ns == pytest.approx(means(plan, SECOND, seed=3)[chain.name], rel=2e-4)
     assert chain.expected_ns > plan.chains[0].expected_ns
 
@@ -87,7 +87,7 @@ def test_only_the_plan_that_is_kept_is_explained(monkeypatch: pytest.MonkeyPatch
         explained.append(plan)
         return Uncertainty("latency")
 
-    monkeypatch.setattr(draft, "uncertainty", record)
+    monkeypatch.setattr(search, "uncertainty", record)
     plan = plan_of("autoware-reference", "rk3588", "performance", evaluations=None)
     assert plan.solver.rounds > 1
     assert [each.tasks for each in explained] == [plan.tasks]

@@ -24,7 +24,7 @@ from socsched.compiler.store import library
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import EXIT_MACHINE, EXIT_OK, MachineError
 from socsched.planning.io import load as load_plan
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.sim import build
 
 PIPELINE, BOARD = "pointpillars-s", "jetson-orin-nx-16gb"

@@ -253,7 +253,7 @@ def test_the_platform_file_chooses_and_the_plan_carries(checkout: Path, tmp_path
     from socsched.descriptor.source import read
     from socsched.models.work import stage_work
     from socsched.planning.io import load, save
-    from socsched.planning.planner import make_plan
+    from socsched.planning.search import make_plan
 
     text = (checkout / "platforms" / "jetson-orin-nano-8gb.yaml").read_text(encoding="utf-8")
     rows = "{cpu: {gpu: 1.25, cpu: 1.02}, gpu: {cpu: 1.2}}"

@@ -14,7 +14,7 @@ from socsched.cost.profile import MeasuredCost, Profile, load_profile, save_prof
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import DescriptorError
 from socsched.models.work import stage_work
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.runtime.profile import QUANTILES, quantiles
 from socsched.sim.engine import run
 from socsched.trace.metrics import result

@@ -11,7 +11,7 @@ from datafiles import read
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.models.work import stage_work
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 
 LINE_NS = {"denver": 8.0, "a57": 20.0}
 CORE = {"denver": "Denver", "a57": "A57"}

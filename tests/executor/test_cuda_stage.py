@@ -24,7 +24,7 @@ from socsched.executor.gpu_programs import build_program
 from socsched.executor.run_native import execute_natively
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.options import Options
 from socsched.trace.trace import Trace

@@ -72,7 +72,7 @@ def test_a_budget_keeps_the_backbone_out_of_int8() -> None:
 
     from socsched.descriptor.catalog import get_platform
     from socsched.models.work import stage_work
-    from socsched.planning.planner import make_plan
+    from socsched.planning.search import make_plan
 
     pipeline, platform = get_pipeline("pointpillars-s"), get_platform("qcs8550")
     free, bound = (

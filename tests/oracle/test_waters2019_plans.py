@@ -21,7 +21,7 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.models.work import stage_work
 from socsched.planning.clock import Clock
 from socsched.planning.plan import Plan
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 
 MS = 1_000_000
 KERNELS = {"SFM": "sfm", "Localization": "localization", "Lane_detection": "lane-detection", "Detection": "detection"}

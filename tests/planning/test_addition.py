@@ -11,7 +11,7 @@ import pytest
 from socsched.cli import root
 from socsched.descriptor.pipeline import Anchor, Chain, Pipeline, Sensor, Stage
 from socsched.planning.admission import add, join_pipelines
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from tests.sim.toy_platform import MS, figure, platform
 
 

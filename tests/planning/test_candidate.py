@@ -15,7 +15,7 @@ from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
 from socsched.planning.candidate import OBJECTIVES, better, judge, least_score, objectives, score
 from socsched.planning.deployment import deploy
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.planning.workload import Limits, Unconnectable, Workload
 
 ORIN = "jetson-agx-orin-64gb"

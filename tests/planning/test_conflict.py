@@ -13,7 +13,7 @@ from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.graph.taskgraph import task_graph
 from socsched.planning.feasibility.conflicts import Search, all_keys, conflict, key, relax, restore_violations
 from socsched.planning.feasibility.lower_bounds import impossible
-from socsched.planning.planner import judge, make_plan, solve
+from socsched.planning.search import judge, make_plan, solve
 from socsched.planning.workload import Workload
 from tests.sim.toy_platform import MS, figure, lines, platform, takes, workloads
 

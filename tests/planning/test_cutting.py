@@ -16,7 +16,7 @@ from socsched.planning.cutting.pipelines import as_planned
 from socsched.planning.io import from_document, to_document
 from socsched.planning.pareto import cuts, shares
 from socsched.planning.plan import Plan
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.sim.engine import run
 from socsched.trace.metrics import result
 

@@ -13,7 +13,7 @@ from socsched.errors import UsageError
 from socsched.planning.execution import slowed_by_lanes
 from socsched.planning.io import from_document, to_document
 from socsched.planning.plan import Level, Plan
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.planning.workload import apply_governor
 from socsched.schedulability.tasks import rt_tasks, switch_cost
 from socsched.sim.engine import simulate

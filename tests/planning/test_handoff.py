@@ -16,7 +16,7 @@ from socsched.planning.export.accelerators import identifier, resource, stm
 from socsched.planning.export.linux import SHARE, ExportRequest, admission, entries
 from socsched.planning.io import save
 from socsched.planning.plan import Plan
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 
 
 class Plans(dict[str, Plan]):

@@ -18,7 +18,7 @@ from socsched.descriptor.pipeline import PER_COST, High, Pipeline, Stage
 from socsched.faults.model import Faults, Overrun
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan, Task
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.schedulability.high_level import AMC, RESERVED, high_level, judge_high_level, unmet
 from socsched.sim.engine import run, simulate
 from socsched.trace.trace import Trace

@@ -13,7 +13,7 @@ from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
 from socsched.planning.clock import Clock
 from socsched.planning.mapping.exact import Exact, exact_mapping, stage_problem
-from socsched.planning.planner import judge, make_plan, objective_value
+from socsched.planning.search import judge, make_plan, objective_value
 from socsched.planning.workload import Unconnectable, Workload
 
 pytest.importorskip("ortools", reason="the exact solver needs OR-Tools")

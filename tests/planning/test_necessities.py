@@ -19,13 +19,13 @@ from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.cost_cache import Known
+from socsched.planning.cost_cache import CostCache
 from socsched.planning.cutting.search import cutter_of
 from socsched.planning.feasibility.lower_bounds import impossible
 from socsched.planning.feasibility.refutation import by_bounds, by_search
 from socsched.planning.io import from_document, to_document
 from socsched.planning.plan import THEOREMS, Necessity, Plan, Proof, anchor
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.planning.workload import Limits, Workload
 from tools.verify.verdicts import INFEASIBLE, Writer, check_feasible, check_infeasible
 
@@ -204,11 +204,11 @@ def test_undecided_ends_with_its_own_code_and_states_the_gap(
 def test_a_feasible_plan_violates_no_necessity(platform: tuple[str, str]) -> None:
     """Its own figures as limits are met as well: deadlines at its bounds, caps at its power and traffic."""
     board, count = get_platform(platform[0]), 0
-    known = Known(board, stage_work)
+    known = CostCache(board, stage_work)
     model = known.model(board.mode(platform[1]))
     for seed in range(6):
         pipeline = load(Random(seed), networks=seed % 3 == 0)
-        plan = make_plan(pipeline, board, platform[1], work=stage_work, known=known, explain=False, budget=60)
+        plan = make_plan(pipeline, board, platform[1], work=stage_work, costs=known, explain=False, budget=60)
         if plan.verdict != "feasible":
             continue
         count += 1

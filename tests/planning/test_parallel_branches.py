@@ -13,7 +13,7 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.graph.partition import units
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
-from socsched.planning.cost_cache import Known
+from socsched.planning.cost_cache import CostCache
 from socsched.planning.cutting.divisible import divisible
 from socsched.planning.cutting.segmentation import Branch, branches
 from tests.models.onnx_files import Builder
@@ -72,6 +72,6 @@ def test_units_are_listed_branch_by_branch(tmp_path: Path) -> None:
 
 def test_a_branch_has_units_beside_it(tmp_path: Path) -> None:
     pipeline, board = forked(tmp_path / "net.onnx", False), get_platform(ORIN)
-    stage = divisible(pipeline, pipeline.stages[0], Known(board, stage_work).model(board.mode("MAXN")))
+    stage = divisible(pipeline, pipeline.stages[0], CostCache(board, stage_work).model(board.mode("MAXN")))
     assert stage is not None
     assert branches(stage) == [Branch(1, DEPTH + 1, 2 * DEPTH + 1, tuple(range(1, DEPTH + 1)))]

@@ -7,13 +7,19 @@ from dataclasses import replace
 import pytest
 
 import socsched as ss
-from socsched.api.planning import PlanOptions, set_deadlines
-from socsched.api.portfolio import members
-from socsched.descriptor.catalog import get_pipeline
+from socsched.api.planning import set_deadlines
+from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import PER_COST, High
 from socsched.errors import UsageError
+from socsched.models.work import stage_work
+from socsched.planning.search import Attempt, SearchRequest, make_plan
 from socsched.schedulability.holistic import assign_priorities, holistic
 from socsched.schedulability.tasks import RtTask
+
+
+def attempts(*words: str) -> tuple[Attempt, ...]:
+    board = get_platform("juno")
+    return SearchRequest.of(get_pipeline("waters2019"), board, None, *words, work=stage_work, evaluations=768).attempts
 
 
 def task(name: str, wcet: int, period: int, deadline: int, segment: int = 0) -> RtTask:
@@ -39,11 +45,11 @@ def _fields(task: RtTask) -> dict[str, object]:
 
 
 def test_the_portfolio_starts_with_the_list_search_and_keeps_the_policy_asked_for() -> None:
-    names = [(m.policy, m.solver) for m in members(PlanOptions())]
+    names = [(attempt.policy, attempt.solver) for attempt in attempts("latency", "auto", "portfolio")]
     assert names[:3] == [("edf", "heft"), ("edf", "restarts"), ("fp", "restarts")]
-    assert {m.policy for m in members(PlanOptions(policy="fp"))} == {"fp"}
-    assert [(m.policy, m.solver) for m in members(PlanOptions(policy="edf", solver="heft"))] == [("edf", "heft")]
-    assert not any(m.solver == "cpsat" for m in members(PlanOptions(objective="energy")))
+    assert {attempt.policy for attempt in attempts("latency", "fp", "portfolio")} == {"fp"}
+    assert [(a.policy, a.solver) for a in attempts("latency", "edf", "heft")] == [("edf", "heft")]
+    assert not any(attempt.solver == "cpsat" for attempt in attempts("energy", "auto", "portfolio"))
 
 
 def test_deadlines_replace_those_of_the_pipeline() -> None:
@@ -70,10 +76,6 @@ def test_a_plan_not_proved_at_the_high_level_leads_to_the_next_search() -> None:
 
 @pytest.mark.slow
 def test_waters_with_15_ms_for_the_planner_is_found_without_an_exact_solver() -> None:
-    from socsched.descriptor.catalog import get_platform
-    from socsched.models.work import stage_work
-    from socsched.planning.planner import make_plan
-
     pipeline = set_deadlines(get_pipeline("waters2019"), ["planner-deadline=15ms"])
     plan = make_plan(
         pipeline, get_platform("jetson-tx2"), "MAXN", policy="fp", work=stage_work, solver="restarts", explain=False

@@ -10,9 +10,9 @@ from socsched.cli import root
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import UsageError
 from socsched.models.work import stage_work
-from socsched.planning.cost_cache import Known
+from socsched.planning.cost_cache import CostCache
 from socsched.planning.cutting.pipelines import PARTS, with_preferences
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from tests.models.onnx_files import Builder
 
 ORIN = "jetson-agx-orin-64gb"
@@ -20,9 +20,9 @@ ORIN = "jetson-agx-orin-64gb"
 
 def test_an_engine_that_takes_every_layer_gets_the_whole_stage() -> None:
     board, pipeline = get_platform(ORIN), get_pipeline("pointpillars-s")
-    known = Known(board, stage_work)
+    known = CostCache(board, stage_work)
     made = with_preferences(pipeline, known.model(board.mode("MAXN")), {"backbone": ("dla0",)})
-    plan = make_plan(made, board, "MAXN", work=stage_work, known=known, budget=20, explain=False, cuts=False)
+    plan = make_plan(made, board, "MAXN", work=stage_work, costs=known, budget=20, explain=False, cuts=False)
     assert {task.name: task.engine for task in plan.tasks}["backbone"] == "dla0"
 
 
@@ -32,19 +32,19 @@ def test_layers_an_engine_does_not_take_run_elsewhere(tmp_path: Path) -> None:
     pooled = net.op("GlobalAveragePool", net.conv(net.conv("image", 3, 16), 16, 32))
     file = net.save(tmp_path / "net.onnx", [1, 3, 32, 32], [net.conv(pooled, 32, 8, 1, norm=False)])
     pipeline = get_pipeline(str(file))
-    known = Known(board, stage_work)
+    known = CostCache(board, stage_work)
     model = known.model(board.mode("MAXN"))
     refused = {r.engine for r in model.refused(pipeline.stage("network"))}
     assert "dla0" in refused, "else there is nothing to show here"
     made = with_preferences(pipeline, model, {"network": ("dla0",)})
     assert 1 < len(made.stages) <= PARTS and {"dla0"} == {e for s in made.stages for e in s.engines}
-    plan = make_plan(made, board, "MAXN", work=stage_work, known=known, budget=40, explain=False)
+    plan = make_plan(made, board, "MAXN", work=stage_work, costs=known, budget=40, explain=False)
     assert plan.verdict == "feasible" and {"dla0"} < {task.engine for task in plan.tasks}
 
 
 def test_an_engine_that_takes_no_layer_is_refused_with_its_reasons() -> None:
     board, pipeline = get_platform(ORIN), get_pipeline("pointpillars-s")
-    model = Known(board, stage_work).model(board.mode("MAXN"))
+    model = CostCache(board, stage_work).model(board.mode("MAXN"))
     with pytest.raises(UsageError, match="no layer of 'voxelise' can run on dla0") as caught:
         with_preferences(pipeline, model, {"voxelise": ("dla0",)})
     assert "dla0" in caught.value.hint

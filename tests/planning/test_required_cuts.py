@@ -16,7 +16,7 @@ from socsched.lint.check import check_pipeline
 from socsched.lint.diagnostic import NO_ENGINE, Place
 from socsched.models.parts import uncut
 from socsched.models.work import stage_work
-from socsched.planning.cost_cache import Known
+from socsched.planning.cost_cache import CostCache
 from socsched.planning.feasibility.infeasible_plan import require_engines
 from socsched.planning.plan import Plan, Task
 from tests.models.onnx_files import Builder
@@ -46,7 +46,7 @@ def network(tmp_path: Path) -> Pipeline:
 
 
 def test_a_network_that_no_engine_takes_whole_is_planned_in_parts(network: Pipeline) -> None:
-    model = Known(board(), stage_work).model(board().mode("MAXN"))
+    model = CostCache(board(), stage_work).model(board().mode("MAXN"))
     assert not model.candidates(network.stage("network")), "else there is nothing to show here"
     plan = ss.plan(network, board(), "MAXN")
     assert plan.verdict == "feasible"

@@ -11,7 +11,7 @@ from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Figure
 from socsched.faults.model import Faults, Hog
 from socsched.planning.plan import Bandwidth, ChainResult, Plan, PlannedEngine, PlannedSensor, Power, SearchReport, Task
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.planning.sensitivity import (
     ACCURACY,
     LARGEST,

@@ -14,7 +14,7 @@ from socsched.errors import DescriptorError, InputError
 from socsched.models.work import stage_work
 from socsched.planning.io import from_document, load, save, to_document
 from socsched.planning.plan import Plan
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 
 ORIN = "jetson-agx-orin-64gb"
 FIELDS = {

@@ -10,10 +10,9 @@ from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Figure
 from socsched.planning.candidate import judge
 from socsched.planning.clock import Clock
-from socsched.planning.draft import Draft
 from socsched.planning.feasibility.remedies import verify_levers
 from socsched.planning.plan import Plan
-from socsched.planning.planner import draft_plan
+from socsched.planning.search import Draft, SearchRequest, draft_plan
 from socsched.planning.uncertainty import _expected
 from socsched.reporting.terminal import open_questions
 from tests.sim.toy_platform import MS, lines, platform, takes
@@ -28,7 +27,7 @@ def draft_of(*stages: tuple[dict[str, tuple[float, float]], int]) -> Draft:
             for e, (time, error) in costs.items()
         )
         made.append((40 * MS, deadline * MS, (Stage(f"t{number}", "", None, costs=times, share=1),)))
-    return draft_plan(lines(*made), platform("full", "segment"), work=lambda *_: None)
+    return draft_plan(SearchRequest.of(lines(*made), platform("full", "segment"), work=lambda *_: None))
 
 
 def planned(*stages: tuple[dict[str, tuple[float, float]], int]) -> Plan:

@@ -14,9 +14,9 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.models.work import stage_work
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.cost_cache import Known
+from socsched.planning.cost_cache import CostCache
 from socsched.planning.plan import Plan
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.planning.workload import NO_LIMITS, Limits
 
 ORIN = "jetson-agx-orin-64gb"
@@ -25,10 +25,10 @@ ORIN = "jetson-agx-orin-64gb"
 def judged(seed: int, platform: str, mode: str, networks: bool, solver: str = "heft") -> Plan:
     """Return the plan of a drawn pipeline; AssertionError for an "infeasible" that some change makes feasible."""
     pipeline, board = load(Random(seed), networks), get_platform(platform)
-    known = Known(board, stage_work)
+    known = CostCache(board, stage_work)
     clock = Clock.of(2000) if solver == "cpsat" else NO_CLOCK
     plan = make_plan(
-        pipeline, board, mode, work=stage_work, known=known, solver=solver, clock=clock, explain=False, budget=120
+        pipeline, board, mode, work=stage_work, costs=known, solver=solver, clock=clock, explain=False, budget=120
     )
     assert (plan.verdict == "infeasible") == (plan.solver.proof is not None)
     if plan.verdict == "infeasible":
@@ -84,7 +84,7 @@ def test_a_cap_below_what_stages_need_at_least_is_refused_with_a_proof(limits: L
 def assert_own_figures_are_possible(pipeline: Pipeline, platform: str, mode: str | None) -> None:
     """AssertionError where a plan of the least power, or of the least traffic, is ruled out by a cap it keeps."""
     board = get_platform(platform)
-    known = Known(board, stage_work)
+    known = CostCache(board, stage_work)
 
     def planned(objective: str, limits: Limits) -> Plan:
         given: dict[str, Any] = {"known": known, "limits": limits, "explain": False, "budget": 120}

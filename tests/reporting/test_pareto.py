@@ -16,7 +16,7 @@ from socsched.cli.root import run
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.models.work import stage_work
 from socsched.planning.pareto import Point, explore, mark
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.reporting.pareto import figure
 
 ORIN = "jetson-agx-orin-64gb"

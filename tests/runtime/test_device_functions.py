@@ -19,7 +19,7 @@ from socsched.descriptor.platform import Engine, FunctionCost, Platform
 from socsched.graph.operators import TensorType
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan, Task, Transition
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.runtime.backends.choose import sort_of
 from socsched.runtime.backends.device_jobs import Download
 from socsched.runtime.backends.on_device import OnDevice, Staging

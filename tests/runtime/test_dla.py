@@ -19,7 +19,7 @@ from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import MachineError, UsageError
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan, Transition
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.runtime.backends import tensorrt_dla
 from socsched.runtime.backends.dla import TensorrtDlaBackend
 from socsched.runtime.backends.tvm_cuda import TvmCudaBackend

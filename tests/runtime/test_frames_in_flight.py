@@ -16,7 +16,7 @@ from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.runtime.collect import Collector
 from socsched.runtime.dispatch_policy import EXECUTORS
 from socsched.runtime.executor import execute

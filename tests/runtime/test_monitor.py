@@ -22,7 +22,7 @@ from socsched.errors import DescriptorError, InputError
 from socsched.faults.model import Failure, Faults, Overrun, Slowdown
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.runtime import journal
 from socsched.runtime.frames_file import read_frames
 from socsched.runtime.journal import Journal, recover

@@ -22,7 +22,7 @@ from socsched.descriptor import host
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import MachineError
 from socsched.models.work import stage_work
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.runtime.boards.rpc import measure_remotely
 
 

@@ -14,7 +14,7 @@ from recorded import Recorded
 from socsched.descriptor import host
 from socsched.descriptor.pipeline import Pipeline
 from socsched.models.work import stage_work
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.runtime.collect import write_frames
 from socsched.runtime.executor import execute
 from socsched.trace.trace import Trace

@@ -23,7 +23,7 @@ from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
 from socsched.models.registry import bindings
 from socsched.models.work import stage_work
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.progress import heard
 from socsched.runtime import corun
 from socsched.runtime.backends.base import Placed, Setting

@@ -21,7 +21,7 @@ from socsched.errors import MachineError
 from socsched.graph.operators import TensorType
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan, Task, Transition
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.runtime.backends.slots import Slots, lease
 from socsched.runtime.backends.tvm_cuda import TvmCudaBackend
 from socsched.runtime.dispatch_policy import EXECUTORS

@@ -14,7 +14,7 @@ from socsched.descriptor.pipeline import PER_COST, Anchor, Degraded, Execution, 
 from socsched.descriptor.platform import Figure
 from socsched.planning.io import from_document, to_document
 from socsched.planning.plan import Plan
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
 

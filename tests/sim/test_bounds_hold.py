@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from toy_platform import MS, platform, shaken, workloads
 
 from socsched.descriptor.pipeline import Pipeline
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
 

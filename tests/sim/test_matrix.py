@@ -16,7 +16,7 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.models.work import stage_work
 from socsched.planning.io import from_document, to_document
 from socsched.planning.plan import Plan
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.sim.engine import simulate
 from socsched.trace.metrics import result
 

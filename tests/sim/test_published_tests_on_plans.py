@@ -8,7 +8,7 @@ from toy_platform import MS, platform, shaken, workloads
 
 from socsched.descriptor.pipeline import Pipeline
 from socsched.planning.plan import Plan
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.schedulability import edf, path_windows
 from socsched.schedulability.explain_bounds import OWN, chain_bound, task_bounds
 from socsched.schedulability.plan_analysis import DEMAND, stretches

@@ -17,7 +17,7 @@ CASES = [(pipeline, policy) for pipeline in ("pointpillars", "perception-stack")
 def made(request: pytest.FixtureRequest) -> Plan:
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.models.work import stage_work
-    from socsched.planning.planner import make_plan
+    from socsched.planning.search import make_plan
 
     pipeline, policy = request.param
     return make_plan(get_pipeline(pipeline), get_platform(BOARD), "MAXN", policy=policy, work=stage_work, budget=20)

@@ -191,7 +191,7 @@ def orin() -> Plan:
     """Return the plan of perception-stack on a Jetson AGX Orin."""
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.models.work import stage_work
-    from socsched.planning.planner import make_plan
+    from socsched.planning.search import make_plan
 
     return make_plan(get_pipeline("perception-stack"), get_platform("jetson-agx-orin-64gb"), "MAXN", work=stage_work)
 

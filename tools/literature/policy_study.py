@@ -14,7 +14,7 @@ import sys
 
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.models.work import stage_work
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched_literature.studies import policies
 from socsched_literature.studies.policies import Study, study
 from tools import ROOT

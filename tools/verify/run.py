@@ -41,7 +41,7 @@ from socsched.executor.run_native import execute_natively, execute_where_possibl
 from socsched.models.work import stage_work
 from socsched.planning import io
 from socsched.planning.plan import Plan
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.reporting.compare import Tolerance, predict
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.executor import execute

@@ -25,10 +25,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from socsched.api.planning import EVALUATIONS, FACTOR, LEAST, PlanOptions, plan_with
+from socsched.api.planning import PlanOptions, plan_with
 from socsched.descriptor.catalog import pipeline_names, platform_names
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.descriptor.platform_file import platform_from_mapping
+from socsched.planning.clock import EVALUATIONS, FACTOR, LEAST
 from tools.verify.random_plans import draw_case, platform_file
 
 BUDGETS = tuple(LEAST * FACTOR**step for step in range(4))

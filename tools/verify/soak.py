@@ -32,7 +32,7 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.executor.run_native import NAME as NATIVE
 from socsched.executor.run_native import execute_natively
 from socsched.models.work import stage_work
-from socsched.planning.planner import make_plan
+from socsched.planning.search import make_plan
 from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.executor import execute
 from socsched.runtime.options import Options

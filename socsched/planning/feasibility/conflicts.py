@@ -160,7 +160,7 @@ def _capacity(engine: str, lanes: int, deployment: Deployment) -> Iterator[Viola
 
 
 @dataclass(slots=True)
-class Search:
+class ConflictSearch:
     """A search for mappings that meet some requirements; it remembers every mapping that met any."""
 
     workload: Workload
@@ -212,14 +212,14 @@ def conflict(
     judge: Judge,
     violated: Sequence[Violation],
     clock: Clock = NO_CLOCK,
-    search: Search | None = None,
+    search: ConflictSearch | None = None,
 ) -> tuple[Conflict, ...]:
     """Return minimal sets of requirements that conflict; () if a search meets all of them after all.
 
     `violated`: the violations of the best known mapping.  When `clock` runs out, the set is returned as small as it is
     by then, not `minimal`.  `search` remembers the candidates found.
     """
-    search = search or Search(workload, judge, clock)
+    search = search or ConflictSearch(workload, judge, clock)
     known = {key(v.requirement): v for v in reversed(violated)}
     order = all_keys(workload)
     # Engine capacity is fixed, not requested: it is a member only where the best known mapping overloads an engine.

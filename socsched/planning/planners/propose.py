@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-from socsched.cost.model import CostModel, WorkOf
-from socsched.cost.profile import Profile
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.models.parts import TILE
-from socsched.planning.candidate import assess_deployment, objectives, score
-from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.cutting.divisible import Sliced
+from socsched.planning.candidate import assess_deployment, score
 from socsched.planning.cutting.search import cutter_of
 from socsched.planning.deployment import Deployment, deploy
 from socsched.planning.execution import slowed_by_lanes, with_wcet
@@ -22,9 +19,10 @@ from socsched.planning.feasibility.infeasible_plan import no_engine, unmappable_
 from socsched.planning.feasibility.refutation import by_bounds
 from socsched.planning.mapping.local_search import Improved, Solution
 from socsched.planning.plan import Plan
-from socsched.planning.planner import POLICIES, modes_of, write_plan
+from socsched.planning.plan_writer import write_plan
 from socsched.planning.planners import Ask, Planner, Proposal
-from socsched.planning.workload import NO_LIMITS, Limits, Unconnectable, Workload
+from socsched.planning.search import SearchRequest
+from socsched.planning.workload import Unconnectable, Workload
 
 MOST = 60.0
 """Largest limit (s) on the time of a planner."""
@@ -38,47 +36,39 @@ def make_plan(
     objective: str = "latency",
     policy: str = "edf",
     *,
-    work: WorkOf,
-    profile: Profile | None = None,
     options: Mapping[str, str] | None = None,
-    clock: Clock = NO_CLOCK,
-    limits: Limits = NO_LIMITS,
+    **rest: Any,
 ) -> Plan:
     """Return a planner's plan with its verdict; every mode is tried if `mode` is None or "auto", and the best kept.
 
-    `options` are the planner's, as text.  Raises UsageError if the planner does not cover the pipeline, and for unknown
-    options, policies and objectives.
+    `options` are the planner's, as text; the `rest` as of `SearchRequest.of`.  Raises UsageError if the planner does
+    not cover the pipeline, and for unknown options, policies and objectives.
     """
-    goals, settings = objectives(objective), planner.settings(options or {})
-    if policy not in POLICIES:
-        raise UsageError(f"policy {policy!r} cannot be analysed", f"one of {', '.join(POLICIES)}")
-    graph, work = task_graph(pipeline), Sliced(work)
+    settings = planner.settings(options or {})
+    request = SearchRequest.of(pipeline, platform, mode, objective, policy, **rest)
+    goals, modes, clock = request.goals, request.modes, request.clock
+    graph = task_graph(pipeline)
     found: list[tuple[Solution, Proposal]] = []
-    modes, refusals = modes_of(platform, mode), list[UsageError]()
+    refused = list[UsageError]()
     limit = min(max(clock.seconds(), 0.1), MOST) / len(modes)
     for number, option in enumerate(modes):
-        model = CostModel(platform, option, work, profile)
+        model = request.costs.model(option)
         if unmappable_stages(graph, model):
             continue
-        workload = Workload.of(graph, model, policy, limits=limits)
+        workload = Workload.of(graph, model, policy, limits=request.limits)
         try:
             mine = clock.part(1 / (len(modes) - number))
             proposal = planner.propose(Ask(pipeline, workload, goals, settings, limit, mine))
             found.append((solution(proposal, goals), proposal))
         except UsageError as error:  # another mode may work
-            refusals.append(error)
-    if refusals and not found:
-        raise refusals[0]
+            refused.append(error)
+    if refused and not found:
+        raise refused[0]
     if not found:
         option = next((m for m in modes if m.default), modes[0])
-        lacking = [no_engine(graph, CostModel(platform, mode, work, profile)) for mode in modes]
-        return unplaceable(
-            graph,
-            CostModel(platform, option, work, profile),
-            policy,
-            goals,
-            lacking[modes.index(option)] if all(lacking) else (),
-        )
+        lacking = [no_engine(graph, request.costs.model(mode)) for mode in modes]
+        proofs = lacking[modes.index(option)] if all(lacking) else ()
+        return unplaceable(graph, request.costs.model(option), policy, goals, proofs)
     best, proposal = min(found, key=lambda pair: (pair[0].candidate.verdict != "feasible", *pair[0].score))
     solutions = [each for each, _ in found]
     covered = len(found) == len(modes) and not any(_beyond(each) for _, each in found)

@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 
 from socsched.api.comparison import OURS, Outcome, best, compare_planners
-from socsched.api.refinement import refine
+from socsched.api.planning import mean_times
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
-from socsched.planning import planner as ours
+from socsched.planning import search as ours
 from socsched.planning.candidate import judge, least_score, objective_value
 from socsched.planning.mapping.local_search import solve
 from socsched.planning.plan import Plan
@@ -45,7 +45,7 @@ def mine(pipeline: Pipeline, objective: str, cuts: bool = False) -> Plan:
             pipeline, get_platform(XAVIER), "MAXN", objective, work=stage_work, explain=False, cuts=cuts, observed=seen
         )
 
-    return refine(again(), again)
+    return ours.refine(again(), mean_times, again)
 
 
 @pytest.mark.parametrize("waiting_ms", [0, 15, 25])

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from socsched.api.refinement import NOTHING, Observed, refine
+from socsched.api.planning import mean_times
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
-from socsched.planning.planner import make_plan as make_ours
 from socsched.planning.planners import planner
 from socsched.planning.planners.propose import make_plan
+from socsched.planning.search import make_plan as make_ours
+from socsched.planning.search import refine
+from socsched.planning.workload import NOTHING, Observed
 from socsched.sim.engine import run
 from socsched.trace.metrics import result
 
@@ -36,7 +38,7 @@ def planned(
         def ours(seen: Observed = NOTHING) -> Plan:
             return make_ours(what, _board(board), mode, goal, work=stage_work, explain=False, observed=seen)
 
-        return refine(ours(), ours)
+        return refine(ours(), mean_times, ours)
     return make_plan(planner(name), what, _board(board), mode, work=stage_work, options=options)
 
 

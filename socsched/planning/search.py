@@ -1,0 +1,732 @@
+"""The search for a plan: a request, the strategies that it is tried with in order, and the loop through simulation.
+
+A strategy is a function of the request and of what was found before; it returns what is found then: the best solution
+of every mode, proofs where there are any.  `STRATEGIES` lists them.  `search` runs the list with ever larger budgets,
+and each time simulates the plan and searches again with the simulated times, until both agree.
+
+The planner may not import the simulator, which works on plans; so the request brings a function that simulates one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from socsched.cost.cost import Cost
+from socsched.descriptor.limits import Objective
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.platform import Platform, PowerMode
+from socsched.errors import UsageError
+from socsched.graph.taskgraph import TaskGraph, task_graph
+from socsched.models.parts import PART
+from socsched.planning.assess import expected_latency
+from socsched.planning.candidate import OBJECTIVES, judge, objectives, score
+from socsched.planning.choices import deepened, may_be_deeper, settled, sliced
+from socsched.planning.clock import FACTOR, LEAST, NO_CLOCK, Clock
+from socsched.planning.cost_cache import CostCache
+from socsched.planning.cutting.pipelines import RequiredCuts, cut_unmappable
+from socsched.planning.cutting.search import Cutter, cut_further, cutter_of
+from socsched.planning.feasibility.conflicts import ConflictSearch, conflict
+from socsched.planning.feasibility.energy_tradeoffs import refusals
+from socsched.planning.feasibility.infeasible_plan import no_engine, unmappable_stages, unplaceable
+from socsched.planning.feasibility.lower_bounds import least_latencies
+from socsched.planning.feasibility.refutation import by_bounds, by_search, meet_requirements
+from socsched.planning.feasibility.remedies import find_helpful_move
+from socsched.planning.mapping.exact import prove
+from socsched.planning.mapping.local_search import Solution, mend, restart, solve
+from socsched.planning.mapping.program import SOLVERS, available, require
+from socsched.planning.plan import BOUND, Conflict, Necessity, Plan, Violation, gap
+from socsched.planning.plan_writer import SPENT, cut_off, write_plan
+from socsched.planning.uncertainty import uncertainty
+from socsched.planning.workload import NO_LIMITS, NOTHING, Limits, Observed, Workload
+from socsched.schedulability.chains import Sources
+from socsched.schedulability.high_level import is_mixed
+from socsched.schedulability.plan_analysis import without_contradictions
+
+__all__ = ["OBJECTIVES", "POLICIES", "SearchRequest", "judge", "make_plan", "search"]
+
+POLICIES = ("edf", "fp")
+AUTO = "auto"
+"""As a policy: EDF, and fixed priorities if no plan is found."""
+PORTFOLIO = "portfolio"
+"""As a solver: all of them in order."""
+_NAMES = {"heft": "list search", "restarts": "restarts", "cpsat": "CP-SAT", "auto": "CP-SAT if installed"}
+
+# Shares of a budget.  Each step takes one of what the steps before have left.
+BEFORE_OTHERS = 1 / 3
+"""Of all, for a list search that others may follow."""
+FIRST = 0.7
+"""For the first plan when further plans follow from its simulation."""
+SHALLOW = 0.7
+"""For queues of one frame, where deeper ones may be chosen."""
+SEARCH = 0.7
+"""For each step of a search: the search itself, its proof or repair, other modes."""
+RESTARTING = 0.8
+"""Of a wider search, for stages as a whole, before networks are cut."""
+PROVING = 0.9
+"""The same where a solver is to use up the budget."""
+_LAST = 0.85
+"""For all further searches; the rest explains a plan that is not feasible."""
+_WEIGHTS = {"restarts": 2, "cpsat": 1}
+"""Weights of further searches among which their share is divided: of the plans found late, restarts find most."""
+EXPLAINED = 2000
+"""Evaluations for conflicts and levers, and as many for uncertainties, whatever the search took."""
+PROOF = 6000
+"""Evaluations for a proof without a budget."""
+
+ROUNDS = 8
+"""Maximum number of simulated plans."""
+JOBS = 20_000
+"""Maximum number of simulated jobs, unless a single hyperperiod has more; see `steady_ns`."""
+MOST = 2_000_000
+"""A plan with more jobs than this in two of its longest periods is not simulated."""
+_PERIODS = 20
+_SECOND = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Means over a simulation: response times of chains, and of jobs from their activation (ns)."""
+
+    chains: Mapping[str, int]
+    jobs: Mapping[str, int]
+
+
+Simulate = Callable[[Plan, int], Means]
+"""The simulation of a plan for so long (ns)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A way to search: a solver under a policy."""
+
+    policy: str
+    solver: str
+
+    @property
+    def name(self) -> str:
+        """Return the name that reports state."""
+        return f"{_NAMES.get(self.solver, self.solver)} under {self.policy}"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """What to search for, and within which limits; nothing in it changes while the search goes on.
+
+    `modes`: those to try, in this order.  `goals`: objectives, the most important first.  `attempts`: the way to
+    search, and those that follow where it finds no plan and no lower bound rules one out, within the work of `whole`.
+    `limits`: caps in addition to the mode's; `cuts`: networks may be split between engines; `explain`: conflicts,
+    levers and uncertainties are wanted.  At most `budget` mappings are evaluated per mode, and as many again with
+    networks cut, within the work of `clock` altogether: equal inputs give equal plans unless its guard rail, after
+    `time_limit` (s), is reached.  `evaluations`: the budget of `search`, None for no limit but that of each step.
+    `observed`: times from a simulation of an earlier plan; `simulate`: how to simulate one, None for plans by estimate
+    alone.
+    """
+
+    pipeline: Pipeline
+    costs: CostCache
+    modes: tuple[PowerMode, ...]
+    goals: tuple[Objective, ...]
+    attempts: tuple[Attempt, ...]
+    limits: Limits = NO_LIMITS
+    cuts: bool = True
+    explain: bool = True
+    budget: int = 400
+    clock: Clock = NO_CLOCK
+    whole: Clock = NO_CLOCK
+    evaluations: int | None = None
+    time_limit: float | None = None
+    observed: Observed = NOTHING
+    simulate: Simulate | None = None
+
+    @staticmethod
+    def of(
+        pipeline: Pipeline,
+        platform: Platform,
+        mode: str | None = None,
+        objective: str = "latency",
+        policy: str = "edf",
+        solver: str = "heft",
+        **options: Any,
+    ) -> SearchRequest:
+        """Return the request for a plan in a mode, in any for None or "auto"; UsageError for unknown names.
+
+        `options`: fields of the class; instead of `costs`, `work` gives the work of a stage in a precision, `profile`
+        measured costs.  MachineError for cpsat without OR-Tools.
+        """
+        work, profile = options.pop("work", None), options.pop("profile", None)
+        goals = objectives(objective)
+        attempts = _attempts(policy, solver, goals, options.get("evaluations"))
+        for attempt in attempts:
+            if attempt.policy not in POLICIES:
+                raise UsageError(f"policy {attempt.policy!r} cannot be analysed", f"one of {', '.join(POLICIES)}")
+            if attempt.solver not in SOLVERS:
+                raise UsageError(f"unknown solver {attempt.solver!r}", f"one of {', '.join(SOLVERS)}")
+        if solver == "cpsat":
+            require()
+        costs = options.pop("costs", None) or CostCache(platform, work, profile)
+        return SearchRequest(pipeline, costs, modes_of(platform, mode), goals, attempts, **options)
+
+    @property
+    def policy(self) -> str:
+        """Return the policy to plan for."""
+        return self.attempts[0].policy
+
+    @property
+    def solver(self) -> str:
+        """Return the solver to search with."""
+        return self.attempts[0].solver
+
+    @property
+    def proving(self) -> bool:
+        """Return whether a solver is to use up the work in a proof, or for a better mapping."""
+        return self.solver == "cpsat" or (self.solver == "auto" and available())
+
+
+def _attempts(policy: str, solver: str, goals: Sequence[str], evaluations: int | None) -> tuple[Attempt, ...]:
+    """Return the ways to search that options ask for, in order.
+
+    CP-SAT is one only where OR-Tools is installed and planning has a budget: it ends by that alone.
+    """
+    policies = POLICIES if policy == AUTO else (policy,)
+    if solver != PORTFOLIO:
+        return tuple(Attempt(one, solver) for one in policies)
+    exact = goals[0] == "latency" and available() and evaluations is not None  # it minimises no other objective
+    solvers = ("restarts", "cpsat") if exact else ("restarts",)
+    # Restarts begin with a list search, so that only the first policy needs one of its own.
+    return Attempt(policies[0], "heft"), *(Attempt(one, solver) for solver in solvers for one in policies)
+
+
+def modes_of(platform: Platform, name: str | None) -> tuple[PowerMode, ...]:
+    """Return the power modes to plan for, all of them for None or "auto"; UsageError for an unknown name."""
+    if name is None or name == "auto":
+        return platform.modes
+    try:
+        return (platform.mode(name),)
+    except KeyError:
+        modes = ", ".join(mode.name for mode in platform.modes)
+        raise UsageError(f"platform {platform.name!r} has no mode {name!r}", f"its modes: {modes}") from None
+
+
+def make_plan(
+    pipeline: Pipeline,
+    platform: Platform,
+    mode: str | None = None,
+    objective: str = "latency",
+    policy: str = "edf",
+    **options: Any,
+) -> Plan:
+    """Return the plan of one pass through the strategies, without any simulation; arguments as of `SearchRequest.of`.
+
+    The verdict is "infeasible" only with a proof (`solver.proof`), "undecided" if no mapping was found that meets
+    every requirement.  With `cuts`, a network that no engine takes whole is planned in parts; a stage that no engine
+    can run makes the plan infeasible, without tasks.
+    """
+    request = SearchRequest.of(pipeline, platform, mode, objective, policy, **options)
+    draft = draft_plan(request)
+    return draft.finished(request.clock) if request.explain else draft.plan
+
+
+# -- the outcome of strategies
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A plan without its uncertainty, which is computed only for plans that are kept.
+
+    `solution` is None for a plan without tasks, whose costs are not in doubt.
+    """
+
+    plan: Plan
+    solution: Solution | None
+    objective: Objective
+
+    def finished(self, clock: Clock = NO_CLOCK) -> Plan:
+        """Return the plan with its uncertainty, as far as it is known when the `clock` runs out."""
+        if self.solution is None:
+            return self.plan
+        deployment = self.solution.candidate.deployment
+        doubts = uncertainty(self.plan, deployment.workload, deployment.mapping, judge, self.objective, clock)
+        return replace(self.plan, uncertainty=doubts)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search has found: a solution for every mode, and the best of them, for a pipeline as it was searched.
+
+    `draft`: a finished plan, after which nothing is tried; `tried`: the names of the searches so far.
+    """
+
+    pipeline: Pipeline
+    solutions: tuple[Solution, ...] = ()
+    best: Solution | None = None
+    draft: Draft | None = None
+    tried: tuple[str, ...] = ()
+
+    @property
+    def feasible(self) -> bool:
+        """Return whether the best solution meets every requirement."""
+        return self.best is not None and self.best.candidate.verdict == "feasible"
+
+    def open_modes(self) -> tuple[PowerMode, ...]:
+        """Return the modes that no proof rules out, that of the best mapping first."""
+        ordered = sorted(self.solutions, key=_order)
+        return tuple(_load(solution).model.mode for solution in ordered if solution.proof is None)
+
+    def with_best(self, best: Solution) -> Found:
+        """Return the same with the best solution replaced."""
+        solutions = tuple(best if solution is self.best else solution for solution in self.solutions)
+        return replace(self, best=best, solutions=solutions)
+
+
+Strategy = Callable[[SearchRequest, Found], Found]
+
+
+def _order(solution: Solution) -> tuple[float, ...]:
+    return (float(solution.candidate.verdict != "feasible"), *solution.score)
+
+
+def _load(solution: Solution) -> Workload:
+    return solution.candidate.deployment.workload
+
+
+# -- strategies
+
+
+def every_mode(request: SearchRequest, found: Found) -> Found:
+    """Search each mode by lists and single moves, cut networks, and try to prove what remains unmet."""
+    costs, modes = request.costs, request.modes
+    pipeline = sliced(found.pipeline, costs.platform)
+    models = [costs.model(mode) for mode in modes]
+    required = cut_unmappable(pipeline, models) if request.cuts else RequiredCuts(pipeline)
+    graph = task_graph(required.pipeline)
+    usable = [mode for mode, model in zip(modes, models, strict=True) if not unmappable_stages(graph, model)]
+    excluded = all(no_engine(graph, costs.model(mode), request.cuts) for mode in modes if mode not in usable)
+    restarting = request.solver == "restarts"
+    share = 1.0 if restarting else PROVING if request.proving else SEARCH
+    solutions: list[Solution] = []
+    for number, mode in enumerate(usable):
+        if restarting and any(solution.candidate.verdict == "feasible" for solution in solutions):
+            break  # a wider search ends with the first mode in which it finds a plan
+        clock = request.clock.part(share / (1 if restarting else len(usable) - number))
+        solution = _in_mode(request, graph, mode, required, clock)
+        if required.floors:
+            floors, notes = {**solution.floors, **required.floors}, {**solution.notes, **required.notes}
+            solution = replace(solution, floors=floors, notes=notes)
+        solutions.append(solution)
+    if not solutions:
+        model = costs.model(next((mode for mode in modes if mode.default), modes[0]))
+        necessities = no_engine(graph, model, request.cuts) if excluded else ()
+        plan = unplaceable(graph, model, request.policy, request.goals, necessities)
+        return replace(found, pipeline=required.pipeline, draft=Draft(plan, None, request.goals[0]))
+    if not excluded:
+        solutions = [replace(solution, proof=None) for solution in solutions]
+    return replace(
+        found, pipeline=required.pipeline, solutions=tuple(solutions), best=min(solutions, key=_order), draft=None
+    )
+
+
+def _in_mode(
+    request: SearchRequest, graph: TaskGraph, mode: PowerMode, required: RequiredCuts, clock: Clock
+) -> Solution:
+    costs, goals, proving = request.costs, request.goals, request.proving
+    workload = Workload.of(graph, costs.model(mode), request.policy, request.observed, request.limits, costs.results)
+    solution = solve(workload, goals, request.budget, clock.part(0.5) if request.cuts or proving else clock)
+    cutter = None
+    if request.cuts:
+        cutter = cutter_of(required.pipeline, workload, goals, costs.divided(mode), clock, costs.apart)
+    if request.solver == "restarts":
+        solution = restart(solution, workload, goals, clock.part(RESTARTING) if cutter and cutter.stages else clock)
+        if solution.candidate.verdict == "feasible":
+            return solution
+    if cutter is not None:
+        solution = cut_further(solution, cutter, request.budget, clock.part(0.5) if proving else clock)
+    if proving and goals[0] == "latency":
+        solution = prove(solution, workload, goals, clock if clock.limited else clock.next(PROOF), cutter)
+    if solution.candidate.verdict != "feasible" and request.solver != "restarts":
+        solution = _met_or_refuted(request, solution, workload, cutter, tuple(required.floors))
+    return solution
+
+
+def _met_or_refuted(
+    request: SearchRequest, solution: Solution, workload: Workload, cutter: Cutter | None, parts: tuple[str, ...]
+) -> Solution:
+    """Return a solution that meets every requirement if single moves reach one, else one with a proof if there is one.
+
+    `workload` has all stages whole, except for the `parts` of networks that must be cut, but may be cut elsewhere; the
+    `cutter` knows which stages may be cut, None if all are to stay whole.
+    """
+    clock = request.clock.part(SEARCH)
+    divided, unknown = (cutter.stages, (*cutter.left, *parts)) if cutter else ({}, parts)
+    if proof := by_bounds(workload, divided, unknown):
+        return replace(solution, proof=proof)
+    solution = mend(solution, request.goals, request.budget, clock)
+    candidate = solution.candidate
+    if candidate.violations:
+        moved = find_helpful_move(judge, _load(solution), candidate.deployment.mapping, candidate.violations, clock)
+        solution = solution if moved is None else _moved(solution, moved, request.goals)
+    if solution.candidate.verdict == "feasible":
+        return solution
+    if not divided and not unknown:
+        solution = replace(solution, proof=by_search(workload, clock if clock.limited else clock.next(PROOF)))
+    return solution if solution.proof else replace(solution, least=least_latencies(workload, divided, unknown))
+
+
+def _moved(solution: Solution, mapping: Mapping[str, Cost], goals: Sequence[str]) -> Solution:
+    """Return a solution with another mapping if that meets every requirement, else the given one."""
+    candidate = meet_requirements(_load(solution), mapping)
+    if candidate is None:
+        return solution
+    return replace(solution, candidate=candidate, score=score(candidate, goals), proof=None)
+
+
+def shallow_queues(request: SearchRequest, found: Found) -> Found:
+    """Search every mode, for a list search with one frame at most waiting where the pipeline states no queue."""
+    deep = deepened(request.pipeline)
+    if request.solver != "heft":
+        return every_mode(request, replace(found, pipeline=deep))
+    clock = request.clock if deep is request.pipeline else request.clock.part(SHALLOW)
+    return every_mode(replace(request, clock=clock), replace(found, pipeline=request.pipeline))
+
+
+def deep_queues(request: SearchRequest, found: Found) -> Found:
+    """Search again with the deepest queues, where queues that the planner may choose keep a plan from being found."""
+    deep, modes = deepened(request.pipeline), found.open_modes()
+    if request.solver != "heft" or deep is request.pipeline or found.feasible or not modes:
+        return found
+    if not any(map(_too_shallow, found.solutions)):
+        return found
+    return every_mode(replace(request, modes=modes), replace(found, pipeline=deep))
+
+
+def _too_shallow(solution: Solution) -> bool:
+    violations = solution.candidate.violations
+    return solution.proof is None and any(may_be_deeper(_load(solution), violation) for violation in violations)
+
+
+def settle_choices(request: SearchRequest, found: Found) -> Found:
+    """Choose the longest slices, then the shallowest queues, that leave the best solution feasible."""
+    assert found.best is not None
+    return found.with_best(settled(found.best, request.goals))
+
+
+def further_attempts(request: SearchRequest, found: Found) -> Found:
+    """Search in the other ways, in order, until one finds a plan.
+
+    Each is limited by counters of work, and the order is fixed: plans do not depend on the speed of the machine unless
+    the guard rail on time ends a search.  Searches know planned times alone; what they find may not be proved at the
+    high level of criticality, and is then searched for further.
+    """
+    others, modes = request.attempts[1:], found.open_modes()
+    if not others or (found.feasible and not _unproved_high(request, found)) or not (found.feasible or modes):
+        return found
+    clock = request.whole.part(_LAST)
+    for number, attempt in enumerate(others):
+        if clock.over():
+            break
+        found = replace(found, tried=(*found.tried, attempt.name))
+        weights = [_WEIGHTS.get(other.solver, 1) for other in others[number:]]
+        mine = clock.part(weights[0] / sum(weights))
+        draft = draft_plan(replace(request, attempts=(attempt,), modes=modes, clock=mine, explain=False))
+        if draft.plan.verdict == "feasible":
+            report = replace(draft.plan.solver, portfolio=found.tried, found_by=attempt.name)
+            return replace(found, draft=replace(draft, plan=replace(draft.plan, solver=report)))
+    return found
+
+
+def _unproved_high(request: SearchRequest, found: Found) -> bool:
+    mixed = any(stage.high is not None for stage in found.pipeline.stages)
+    return mixed and _written(request, found).verdict != "feasible"
+
+
+STRATEGIES: tuple[Strategy, ...] = (shallow_queues, deep_queues, settle_choices, further_attempts)
+"""The strategies in order; one that finishes a draft is the last."""
+
+
+def draft_plan(request: SearchRequest) -> Draft:
+    """Return the plan of one pass through the strategies, without its uncertainty."""
+    return _strategies(request)[0]
+
+
+def _strategies(request: SearchRequest) -> tuple[Draft, tuple[str, ...]]:
+    """Return the plan of one pass through the strategies, and the names of the searches tried."""
+    found = Found(request.pipeline, tried=(request.attempts[0].name,))
+    for strategy in STRATEGIES:
+        found = strategy(request, found)
+        if found.draft is not None:
+            return found.draft, found.tried
+    assert found.best is not None
+    if "energy" in request.goals and (request.explain or found.feasible):
+        notes = _joined(found.best.notes, refusals(found.best.candidate))
+        found = replace(found, best=replace(found.best, notes=notes))
+    if request.explain:
+        return _explained(request, found), found.tried
+    return Draft(_written(request, found), found.best, request.goals[0]), found.tried
+
+
+def _written(request: SearchRequest, found: Found) -> Plan:
+    assert found.best is not None
+    return write_plan(found.best, found.solutions, request.goals, None, found.pipeline)
+
+
+def _joined(notes: Mapping[str, str], more: Iterable[tuple[str, str]]) -> dict[str, str]:
+    result = dict(notes)
+    for name, text in more:
+        result[name] = f"{result[name]}; {text}" if name in result else text
+    return result
+
+
+# -- explanations
+
+
+def _explained(request: SearchRequest, found: Found) -> Draft:
+    """Return the plan of what was found with conflicts and levers, which take a while and may lead to a plan yet."""
+    clock = request.clock.next(EXPLAINED) if request.clock.limited else request.clock
+    assert found.best is not None
+    best, conflicts = _conflicts(found.best, request.goals, clock.part(SEARCH))
+    solutions = found.solutions
+    if best.candidate.verdict == "feasible":
+        solutions = tuple(best if s.candidate.deployment.workload is _load(best) else s for s in solutions)
+        found = replace(found, best=best, solutions=solutions).with_best(settled(best, request.goals))
+    else:
+        found = replace(found, best=best)
+    alternatives = _alternatives(request, found, clock.part(SEARCH))
+    assert found.best is not None
+    plan = write_plan(found.best, found.solutions, request.goals, alternatives, found.pipeline, clock)
+    return Draft(replace(plan, conflicts=conflicts), found.best, request.goals[0])
+
+
+def _conflicts(best: Solution, goals: Sequence[str], clock: Clock) -> tuple[Solution, tuple[Conflict, ...]]:
+    """Return the solution, replaced if this search meets every requirement, and the requirements that conflict."""
+    candidate = best.candidate
+    if candidate.verdict == "feasible":
+        return best, ()
+    if best.proof is not None and best.proof.method == BOUND:
+        return best, tuple(Conflict((_unmet(one),), True, True, 0) for one in best.proof.necessities)
+    conflicts = ConflictSearch(_load(best), judge, clock)
+    found = conflict(_load(best), judge, candidate.violations, search=conflicts)
+    for violated, hit in conflicts.met:
+        if not violated and best.proof is None:
+            best = _moved(best, hit.deployment.mapping, goals)
+    return best, () if best.candidate.verdict == "feasible" else found
+
+
+def _unmet(one: Necessity) -> Violation:
+    """Return a necessity as an unmet requirement, of the least demand that there is."""
+    return Violation(one.requirement, one.demand, one.bound, one.demand - one.bound, one.unit, one.terms, ())
+
+
+def _alternatives(request: SearchRequest, found: Found, clock: Clock) -> list[Solution]:
+    """Return quick solutions in the other modes, as levers for a plan that is not feasible."""
+    if found.feasible:
+        return []
+    assert found.best is not None
+    graph, costs = task_graph(found.pipeline), request.costs
+    others = [solution for solution in found.solutions if solution is not found.best]
+    names = {_load(solution).model.mode.name for solution in (found.best, *others)}
+    for mode in costs.platform.modes:
+        if mode.name not in names and not clock.over():
+            model = costs.model(mode)
+            if not unmappable_stages(graph, model):
+                workload = Workload.of(graph, model, request.policy)
+                others.append(solve(workload, request.goals, 24, clock.part(0.5)))
+    return others
+
+
+# -- the loop: search, simulate, search again
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """A plan of one budget, the draft that it is a refinement of, and the names of the searches tried."""
+
+    plan: Plan
+    draft: Draft
+    tried: tuple[str, ...]
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Return the key that orders plans; smaller is better.  Values of latency are simulated ones where they can."""
+        return self.plan.verdict != "feasible", float(self.plan.solver.value or 0)
+
+
+def search(request: SearchRequest) -> Plan:
+    """Return the best plan within the budget of a request, with its uncertainty if `explain` is set."""
+    request = replace(request, clock=Clock.of(None, request.time_limit))
+    result = _widened(request)
+    plan = result.plan
+    if request.explain and plan.tasks:  # the uncertainty has a budget of its own
+        plan = replace(plan, uncertainty=result.draft.finished(request.clock.next(EXPLAINED)).uncertainty)
+    return without_contradictions(_undecided(cut_off(plan, request.clock), request, result.tried))
+
+
+def _widened(request: SearchRequest) -> _Result:
+    """Return the best plan of searches with ever larger budgets, each `FACTOR` times the one before.
+
+    A larger budget divides its evaluations otherwise, and what is better by estimate may be worse by simulation; so a
+    search with all smaller budgets before it is what makes a longer one never worse.  The series ends where a budget
+    was not used up: a larger one would find the same.
+    """
+    if request.evaluations is None:
+        return _searched(request)
+    budgets = [LEAST]
+    while budgets[-1] * FACTOR <= request.evaluations:
+        budgets.append(budgets[-1] * FACTOR)
+    quick, results = replace(request, explain=False), list[_Result]()
+    for budget in budgets[:-1]:
+        results.append(_searched(replace(quick, clock=request.clock.afresh(budget))))
+        complete, verdict = not request.clock.spent, results[-1].plan.verdict
+        if request.clock.cut_off or (complete and verdict == "feasible"):
+            return _best(results)
+        if complete or verdict == "infeasible":
+            break
+    explained = quick if any(result.plan.verdict == "feasible" for result in results) else request
+    results.append(_searched(replace(explained, clock=request.clock.afresh(budgets[-1]))))
+    return _best(results)
+
+
+def _best(results: Sequence[_Result]) -> _Result:
+    """Return the best feasible plan, the last of equal ones, else the last plan, with the evaluations of all."""
+    feasible = [result for result in results if result.plan.verdict == "feasible"]
+    best = min(reversed(feasible), key=lambda result: result.rank, default=results[-1])
+    evaluated = sum(result.plan.solver.evaluated or 0 for result in results)
+    if best.plan.solver.evaluated is None:
+        return best
+    return replace(best, plan=replace(best.plan, solver=replace(best.plan.solver, evaluated=evaluated)))
+
+
+def _searched(request: SearchRequest) -> _Result:
+    """Return the plan of all attempts within the work of the request's clock, without its uncertainty."""
+    first, *others = request.attempts
+    whole, simulate, exact = request.clock, request.simulate, first.solver == "cpsat"
+    clock = whole.part(BEFORE_OTHERS) if first.solver == "heft" else whole
+    start = clock.part(FIRST) if simulate and not exact else clock
+    draft, tried = _strategies(replace(request, clock=start, whole=whole))
+    plan = draft.plan
+    used = next((other for other in others if other.name == plan.solver.found_by), first)
+    clock = clock if used is first else whole
+    if simulate is None or not plan.tasks:
+        return _Result(plan, draft, tried)
+    deep = any("queue" in choices for choices in (plan.solver.chosen or {}).values())
+    like_it = replace(
+        request,
+        pipeline=deepened(request.pipeline) if deep else request.pipeline,
+        modes=modes_of(request.costs.platform, plan.mode),
+        attempts=(used,),
+        cuts=any(PART in task.params for task in plan.tasks),
+        explain=False,
+        clock=clock,
+    )
+    drafts = [draft]
+
+    def again(observed: Observed) -> Plan:
+        drafts.append(draft_plan(replace(like_it, observed=observed)))
+        return drafts[-1].plan
+
+    refined = refine(plan, simulate, again if used.solver in ("heft", "auto") and not exact else None, clock)
+    return _Result(refined, next(draft for draft in drafts if draft.plan.tasks == refined.tasks), tried)
+
+
+def refine(
+    plan: Plan, simulate: Simulate, again: Callable[[Observed], Plan] | None = None, clock: Clock = NO_CLOCK
+) -> Plan:
+    """Return the plan with expected times from its simulation, or a better plan found from the simulated times.
+
+    An estimate without interference cannot distinguish two mappings whose stages wait for each other differently.  The
+    waiting times and co-running traffic seen in the simulation of a plan enter the next search; the plan with the best
+    simulation is returned.
+
+    `again` replans in the plan's mode; without it, or if the first objective is neither latency nor the longest
+    chain's latency, only times change.
+    `solver` gains `rounds`, the number of plans simulated, and `fixed_point`, whether they reached one; no plan is
+    made after `clock`.  An infeasible plan is returned unchanged, because its queues grow without bound.  So is a plan
+    with more than `MOST` jobs to simulate, and a plan that is ready too late.
+    """
+    if plan.verdict != "feasible" or clock.over() or _jobs(plan) > MOST:
+        return plan
+    best, means, rounds, fixed = plan, simulate(plan, steady_ns(plan)), 1, True
+    goal = next(iter(plan.solver.objective), None)
+    value = max if goal == "longest" else sum
+    if again is not None and goal in ("latency", "longest"):
+        tried, observed = [_places(plan)], _observed(plan, means)
+        fixed = False
+        while rounds < ROUNDS and not clock.over():
+            other = again(observed)
+            if _places(other) in tried or other.verdict != "feasible":
+                fixed = True
+                break
+            rounds += 1
+            tried.append(_places(other))
+            others = simulate(other, steady_ns(other))
+            if value(others.chains.values()) < value(means.chains.values()):
+                best, means = other, others
+            more = _observed(other, others)
+            observed = Observed({**observed.extra_ns, **more.extra_ns}, {**observed.offset_ns, **more.offset_ns})
+    chains = tuple(replace(c, expected_ns=means.chains.get(c.name, c.expected_ns)) for c in best.chains)
+    notes = {**(best.solver.notes or {}), **(plan.solver.notes or {})}
+    report = replace(best.solver, notes=notes, rounds=rounds, fixed_point=fixed)
+    if goal in ("latency", "longest"):
+        reached = float(value(chain.expected_ns for chain in chains))
+        report = replace(report, value=reached, gap=gap(reached, report.bound))
+    return replace(best, chains=chains, solver=report)
+
+
+def _jobs(plan: Plan) -> int:
+    """Return the number of jobs that `steady_ns` spans."""
+    length = steady_ns(plan)
+    return sum(length // max(task.period_ns, 1) for task in plan.tasks)
+
+
+def steady_ns(plan: Plan) -> int:
+    """Return the simulation length for steady means (ns).
+
+    It is two hyperperiods and no fewer than 20 of the longest periods, or the time that `JOBS` jobs take.
+    """
+    periods = [max(task.period_ns, 1) for task in plan.tasks]
+    rate = sum(_SECOND / period for period in periods)
+    length = max(2 * math.lcm(*periods), _PERIODS * max(periods))
+    return max(min(length, int(JOBS / rate * _SECOND)), 2 * max(periods))
+
+
+def _observed(plan: Plan, means: Means) -> Observed:
+    extra = {
+        (task.name, task.engine): means.jobs[task.name] - task.cost_ns for task in plan.tasks if task.name in means.jobs
+    }
+    waiting = Observed(extra)
+    sources, ends = Sources.of(plan.tasks, plan.sensors), dict[str, int]()
+    offset = {
+        chain.name: means.chains[chain.name] - expected_latency(sources.stretches(chain.path), sources, ends, waiting)
+        for chain in plan.chains
+        if chain.name in means.chains
+    }
+    return Observed(extra, offset)
+
+
+def _places(plan: Plan) -> tuple[tuple[str, str, str, tuple[int, ...]], ...]:
+    return tuple((task.name, task.engine, task.precision, task.lanes) for task in plan.tasks)
+
+
+def _undecided(plan: Plan, request: SearchRequest, tried: Sequence[str]) -> Plan:
+    """Return an undecided plan with the searches tried and what would decide it; any other plan as it is."""
+    if plan.verdict != "undecided":
+        return plan
+    lines = []
+    if plan.solver.cut_off:
+        lines.append(f"more time than {request.time_limit:g} s, which cut the search off: --time-limit")
+    elif plan.solver.status == SPENT and request.evaluations is not None:
+        lines.append(f"more evaluations than {request.evaluations}, which ended the search: --evaluations")
+    if not any(_NAMES["cpsat"] in name for name in tried):
+        if not available():
+            lines.append("an exact search, for which OR-Tools is not installed: pip install ortools")
+        elif request.goals[0] != "latency":
+            lines.append("an exact search: --objective latency --solver cpsat")
+        else:
+            lines.append("an exact search: --solver cpsat")
+    if {attempt.policy for attempt in request.attempts} == {"edf"} and is_mixed(plan):
+        lines.append("fixed priorities, under which more is proved at the high level of criticality: --policy fp")
+    unbounded = [chain.name for chain in plan.chains if chain.bound_ns is None]
+    if unbounded and not plan.violations:
+        lines.append(f"a bound for {', '.join(unbounded)}: no analysis has one (socsched analyze gives the reasons)")
+    return replace(plan, solver=replace(plan.solver, portfolio=tuple(tried), decide=tuple(lines)))

@@ -110,8 +110,7 @@ def check_pipeline(output: Output, file: str, platform: str | None, strict: bool
     With --platform, operators of its networks that an accelerator does not support are listed, with the rule's source.
     """
     from socsched.cli.checks import grounds, say
-    from socsched.descriptor.catalog import get_pipeline, get_platform
-    from socsched.descriptor.catalog import check_places
+    from socsched.descriptor.catalog import check_places, get_pipeline, get_platform
     from socsched.models.registry import bindings
 
     pipeline = get_pipeline(file)

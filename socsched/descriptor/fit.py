@@ -30,7 +30,7 @@ from socsched.descriptor.fields import (
 
 PASS_KINDS = ("conv", "pointwise", "winograd", "depthwise", "grouped", "gemm", "matmul", "pool", "eltwise", "copy",
               "transpose", "softmax", "resize", "pillars", "scatter")  # fmt: skip
-"""Classes of passes (`graph.passes`)."""
+"""Classes of passes (`graph.accelerator_kernels`)."""
 Ratio = Annotated[float, REQUIRED, Field(gt=0, le=1000)]
 Globs = Listed[Annotated[str, Field(min_length=1, max_length=200)]]
 

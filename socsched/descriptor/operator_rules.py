@@ -37,13 +37,13 @@ _FACTS = """
     operands rank out_rank batch width broadcast low high step fraction moves first_axis counts_padding in_gelu in_norm
 """
 FACTS = frozenset(_FACTS.split())
-"""What rules can ask of the graph around an operator (`graph.facts`)."""
+"""What rules can ask of the graph around an operator (`graph.counting.Facts`)."""
 _OPERATOR_ATTRS = """
     kernel_h kernel_w stride_h stride_w pad pad_h pad_w dilation dilation_h dilation_w groups in_channels
     out_channels window axis axis_dim other_dims scale scale_h scale_w bilinear spatial
 """
 OPERATOR_ATTRS = FACTS | frozenset(_OPERATOR_ATTRS.split())
-"""Attributes of operators that rules can name (`graph.operators.Operator.attrs`, `graph.facts`)."""
+"""Attributes of operators that rules can name (`graph.operators.Operator.attrs`, `graph.counting.Facts`)."""
 _OPERATORS = """
     abs add argmax avg_pool batch_norm cast clip concat conv2d conv2d_transpose cos dense depth_to_space divide
     einsum elu equal erf exp function gather gather_nd gelu global_avg_pool greater grid_sample group_norm

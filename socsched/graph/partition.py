@@ -11,6 +11,9 @@ going backwards, a layer that produces rows [y0, y1) with kernel k, stride s, di
 [y0 s - p, (y1 - 1) s - p + d (k - 1) + 1) of its input, clipped to the image; the clipped rows are the remaining
 padding.  Neighbouring tiles both compute their overlap.  A tile is a network like any other: a slice of the input, the
 same layers with individual padding, the same weights.
+
+Last layers name a cut because they are readable in a plan and survive reordering; positions in a layer list would miss
+half of the cuts of a network with branches.  Cutting in a compiler's own form would make planning import the compiler.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Checks operators and stages against the declared operator rules of an engine."""
+"""Checks operators and stages against the declared operator rules of an engine.
+
+Rules are in files of their own, by runtime version: four Jetsons share them.  A rule is a list of cases, one of which
+must hold; conditions that numbers cannot decide are reported as such.  A predicate language would be too hard to check
+against the vendor's list.
+"""
 
 from __future__ import annotations
 

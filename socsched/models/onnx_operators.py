@@ -2,6 +2,16 @@
 
 One small function per operator emits its layers into a `Translation`; the remedies for operators that have none are at
 the end.
+
+Files become socsched's own layers, rather than going through a compiler's importer, so that planning and operator rules
+use one name for an operator.  Operators without a layer of their own (PRelu, LRN, Einsum of two values, one-dimensional
+convolutions) are composed of layers that have one: a new layer would need a rule in six files and a lowering in three
+compilers.  A constant in Concat becomes an addition to a padded result, and exports that repeat the places of TopK for
+GatherElements one Gather of whole rows, so that nothing is expanded in memory.
+
+QuantizeLinear and DequantizeLinear are read as marks on values: layers stay those of the float network, and the file's
+steps become its scales.  Integer operators (QLinearConv) would be layers of their own for each target, and affine
+activations would need a correction in every kernel for a form that no accelerator here prefers.
 """
 
 from __future__ import annotations

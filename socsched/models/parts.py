@@ -3,6 +3,9 @@
 A part is the stage's model with one more param, `part`: the cut points that delimit it and the tensors that cross
 there; a tile has the param `tile`.  `registry.get_model` returns network and ports of either, so that compiler,
 simulator and executor need no knowledge of cuts.
+
+With parts as stages every bound of the analysis holds unchanged.  Segments of one task on alternating engines would be
+self-suspension: pessimistic bounds, no frames in flight, one deadline for all parts.
 """
 
 from __future__ import annotations

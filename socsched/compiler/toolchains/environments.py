@@ -7,6 +7,9 @@ An environment is a folder with `bin/python`, made by `socsched doctor --install
 A helper, asked by lines of JSON, reads and writes files of one temporary folder.  Requests name an action and files; no
 text of a user's file is part of a command line.  An answer takes a bounded time and a bounded number of bytes, and
 files a bounded size; a helper that exceeds them is ended.
+
+A process apart, because the vendors' packages print on stdout, may crash or hang, and exclude each other (numpy 1 and
+2); extras that pull them into socsched's own environment are unsolvable for pip.
 """
 
 from __future__ import annotations

@@ -8,6 +8,11 @@ quantised.onnx  the network with Q/DQ, where the toolchain reads scales from it
 
 Where the vendor's compiler is installed, also what it made, with digests and versions in handover.json; RKNN's table of
 layers and expected cycles is layers.json.  Nothing is written unless the engine's rules accept every operator.
+
+Scripts never allow a fallback: the builder on the board fails rather than move a layer, and border tensors have the
+engine's own layout, so that no reformatting runs elsewhere.  A DLA's TensorRT 8 takes no Q/DQ: there the scales go
+beside the model.  Where a vendor's compiler is installed never decides a plan: its expected cycles enter by a profile,
+as asking it while planning would give another plan for the same input on another machine.
 """
 
 from __future__ import annotations

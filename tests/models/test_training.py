@@ -75,16 +75,16 @@ def test_targets_decode_to_the_objects_they_are_of(scene: tuple[torch.Tensor, ..
 
 
 def test_batch_norm_folds_into_the_weights_that_are_written(scene: tuple[torch.Tensor, ...]) -> None:
-    from socsched.models.pointpillars.small import backbone_network, pfn_network, small_head_network
+    from socsched.models.pointpillars.small import networks
 
     torch.manual_seed(0)
-    model = pt.Detector(pfn_network(), backbone_network(), small_head_network()).eval()
+    model = pt.Detector(*networks()).eval()
     for norm in [model.pfn.norm, *model.norms.values()]:
         torch.nn.init.uniform_(norm.running_var, 0.5, 2)
         torch.nn.init.normal_(norm.running_mean)
         torch.nn.init.normal_(norm.bias)
     arrays = pt.folded(model)
-    shapes = {n: s for net in (pfn_network(), backbone_network(), small_head_network()) for n, s in net.params.items()}
+    shapes = {n: s for net in networks() for n, s in net.params.items()}
     assert {name: array.shape for name, array in arrays.items()} == shapes
     layer = torch.randn(2, 32, 9, 9)
     ours = torch.nn.functional.conv2d(

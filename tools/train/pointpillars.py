@@ -107,7 +107,7 @@ def train(args: argparse.Namespace) -> None:
     import torch
 
     from socsched.models.pointpillars.grid import KITTI
-    from socsched.models.pointpillars.small import backbone_network, pfn_network, small_head_network
+    from socsched.models.pointpillars.small import networks
     from tools.train import training as pt
 
     context = mp.get_context("fork")
@@ -124,9 +124,9 @@ def train(args: argparse.Namespace) -> None:
     torch.backends.cudnn.benchmark = True
     rng = np.random.default_rng(args.seed)
     generator = torch.Generator(device=device).manual_seed(args.seed)
-    model = pt.Detector(pfn_network(), backbone_network(), small_head_network()).to(device)
+    model = pt.Detector(*networks()).to(device)
     model = model.to(memory_format=torch.channels_last).train()
-    mean = pt.Detector(pfn_network(), backbone_network(), small_head_network()).to(device).eval()
+    mean = pt.Detector(*networks()).to(device).eval()
     mean.load_state_dict(model.state_dict())
     decayed = [p for p in model.parameters() if p.ndim > 1]
     plain = [p for p in model.parameters() if p.ndim <= 1]

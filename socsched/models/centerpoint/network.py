@@ -24,12 +24,14 @@ from typing import Any
 
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
-from socsched.models.model import Model, Port
+from socsched.models.model import Model
 from socsched.models.pointpillars.grid import Grid, check_params, grid_of
 from socsched.models.pointpillars.network import (
     BLOCKS,
     UP_CHANNELS,
     SecondFpn,
+    image,
+    network_model,
     pillar_network,
     scatter_network,
     second_fpn,
@@ -91,14 +93,14 @@ def scatter(params: Mapping[str, Any]) -> Model:
     """Return the stage that scatters pillar features onto the bird's-eye grid."""
     known, grid = settle("centerpoint.scatter", params)
     nx, ny, _ = grid.cells
-    return _model(scatter_network(ny, nx, CHANNELS, "centerpoint.scatter"), {"canvas": _image(CHANNELS, ny, nx)}, known)
+    return _model(scatter_network(ny, nx, CHANNELS, "centerpoint.scatter"), {"canvas": image(CHANNELS, ny, nx)}, known)
 
 
 def backbone(params: Mapping[str, Any]) -> Model:
     """Return the stage of backbone and neck, at the resolution of the grid."""
     known, grid = settle("centerpoint.backbone", params)
     nx, ny, _ = grid.cells
-    return _model(backbone_network(ny, nx), {"neck": _image(NECK, ny, nx)}, known)
+    return _model(backbone_network(ny, nx), {"neck": image(NECK, ny, nx)}, known)
 
 
 def backbone_network(ny: int, nx: int) -> Network:
@@ -110,7 +112,7 @@ def head(params: Mapping[str, Any]) -> Model:
     """Return the centre-head stage: class heatmap, offset, height, size, heading and velocity of every cell."""
     known, grid = settle("centerpoint.head", params)
     nx, ny, _ = grid.cells
-    return _model(head_network(ny, nx), {name: _image(channels, ny, nx) for name, channels in MAPS}, known)
+    return _model(head_network(ny, nx), {name: image(channels, ny, nx) for name, channels in MAPS}, known)
 
 
 def head_network(ny: int, nx: int) -> Network:
@@ -121,7 +123,7 @@ def head_network(ny: int, nx: int) -> Network:
         layers += _conv(shapes, f"{name}.0", "shared.relu", SHARED, SHARED, 1, relu=True)
         layers += _conv(shapes, name, f"{name}.0.relu", SHARED, channels, 1, relu=False)
     outputs = tuple(name for name, _ in MAPS)
-    return Network("centerpoint.head", {"neck": _image(NECK, ny, nx)}, tuple(layers), outputs, shapes)
+    return Network("centerpoint.head", {"neck": image(NECK, ny, nx)}, tuple(layers), outputs, shapes)
 
 
 def _conv(
@@ -134,19 +136,5 @@ def _conv(
     return [*layers, Layer(f"{name}.relu", "relu", (name,))] if relu else layers
 
 
-def _image(channels: int, height: int, width: int) -> TensorType:
-    return TensorType((1, channels, height, width), "fp32", "NCHW")
-
-
 def _model(network: Network, outputs: Mapping[str, TensorType], known: Mapping[str, Any]) -> Model:
-    """Return a network's model, its varying dimension at the nominal pillar count in the ports."""
-    pillars = min(known["pillars"], known["max_pillars"])
-
-    def port(name: str, tensor: TensorType) -> Port:
-        shape = tuple(pillars if size < 0 else size for size in tensor.shape)
-        return Port(name, TensorType(shape, tensor.dtype, tensor.layout))
-
-    inputs = tuple(port(name, tensor) for name, tensor in network.inputs.items())
-    return Model(
-        network.name, inputs, tuple(port(name, tensor) for name, tensor in outputs.items()), network=lambda: network
-    )
+    return network_model(lambda: network, outputs, min(known["pillars"], known["max_pillars"]))

@@ -51,8 +51,7 @@ class Imported:
 
 def models() -> dict[str, tuple[Network, ...]]:
     """Return the networks of every model that weights can be imported for."""
-    whole = (full.pfn_network(), full.backbone_network(), full.head_network())
-    return {"pointpillars": whole, "pointpillars-s": small.networks()}
+    return {"pointpillars": full.FULL.networks(), "pointpillars-s": small.networks()}
 
 
 def guess(names: Arrays, meta: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ weights come from.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from socsched.errors import UsageError
@@ -34,7 +34,6 @@ BLOCKS = ((4, 64), (6, 128), (6, 256))
 STRIDES = (2, 2, 2)
 UPSAMPLE, UP_CHANNELS = (1, 2, 4), 128
 HEADS = (("cls", 18), ("reg", 42), ("dir", 12))
-NECK = (1, UP_CHANNELS * len(BLOCKS), NY // 2, NX // 2)
 
 _PARAMS = {"pillars": 6000, "max_pillars": 16000, "max_points": 32, "points": 20000, "taps": False}
 
@@ -54,35 +53,20 @@ def image(channels: int, height: int, width: int) -> TensorType:
     return TensorType((1, channels, height, width), "fp32", "NCHW")
 
 
-def network_model(
-    name: str,
-    network: Callable[[], Network],
-    ports: Mapping[str, TensorType],
-    pillars: int,
-    trained: Callable[[], Weights] | None = None,
-    scales: str = "",
-) -> Model:
-    """Return the model of a network, its varying dimension set to the nominal pillar count in the ports."""
-    built = network()
-    inputs = tuple(Port(port, _nominal(tensor, pillars)) for port, tensor in built.inputs.items())
-    outputs = tuple(Port(port, _nominal(tensor, pillars)) for port, tensor in ports.items())
-    return Model(name, inputs, outputs, network=network, trained=trained, scales=scales)
+@dataclass(frozen=True, slots=True)
+class SecondFpn:
+    """The widths of a SECOND backbone with its FPN neck: channels of the canvas, of each block and of each scale.
 
+    `blocks` are convolutions and channels of each block, `up_channels` those of each upsampled scale; `strides` are
+    those of the blocks' first convolutions; with `pointwise` a scale that is not upsampled goes through a 1x1
+    convolution rather than a transposed one of stride 1, which is the same function with its weights transposed.
+    """
 
-def _nominal(tensor: TensorType, pillars: int) -> TensorType:
-    return TensorType(tuple(pillars if size < 0 else size for size in tensor.shape), tensor.dtype, tensor.layout)
-
-
-def pfn(params: Mapping[str, Any]) -> Model:
-    """Return the Pillar Feature Net stage: decorate, linear 9 -> 64, ReLU, maximum over the slots of a pillar."""
-    chosen = check_params(params)
-    ports = {"features": TensorType((-1, CHANNELS), "fp32")}
-    return network_model("pointpillars.pfn", lambda: pfn_network(chosen["max_points"]), ports, chosen["pillars"])
-
-
-def pfn_network(slots: int = 32) -> Network:
-    """Return the Pillar Feature Net for `slots` points per pillar."""
-    return pillar_network("pointpillars.pfn", slots, CHANNELS, KITTI)
+    channels: int = CHANNELS
+    strides: tuple[int, int, int] = STRIDES
+    blocks: tuple[tuple[int, int], ...] = BLOCKS
+    up_channels: int = UP_CHANNELS
+    pointwise: bool = False
 
 
 def pillar_network(name: str, slots: int, channels: int, grid: Grid) -> Network:
@@ -111,12 +95,6 @@ def pillar_network(name: str, slots: int, channels: int, grid: Grid) -> Network:
     )
 
 
-def scatter(params: Mapping[str, Any]) -> Model:
-    """Return the stage that scatters pillar features onto the bird's-eye grid."""
-    ports = {"canvas": image(CHANNELS, NY, NX)}
-    return network_model("pointpillars.scatter", scatter_network, ports, check_params(params)["pillars"])
-
-
 def scatter_network(
     ny: int = NY, nx: int = NX, channels: int = CHANNELS, name: str = "pointpillars.scatter"
 ) -> Network:
@@ -127,37 +105,6 @@ def scatter_network(
         (Layer("canvas", "scatter", ("features", "coords"), attrs={"ny": ny, "nx": nx}),),
         ("canvas",),
     )
-
-
-def backbone(params: Mapping[str, Any]) -> Model:
-    """Return the stage of backbone and neck; params {"taps": True} add the block outputs block1, block2, block3."""
-    chosen = check_params(params)
-    ports = {"neck": image(*NECK[1:])}
-    if chosen["taps"]:
-        sizes = ((channels, NY >> i + 1, NX >> i + 1) for i, (_, channels) in enumerate(BLOCKS))
-        ports |= {f"block{i + 1}": image(*size) for i, size in enumerate(sizes)}
-    return network_model("pointpillars.backbone", lambda: backbone_network(chosen["taps"]), ports, chosen["pillars"])
-
-
-def backbone_network(taps: bool = False, ny: int = NY, nx: int = NX) -> Network:
-    """Return the backbone with its neck on a canvas of `ny` x `nx` (multiples of 8)."""
-    return second_fpn("pointpillars.backbone", ny, nx, taps=taps)
-
-
-@dataclass(frozen=True, slots=True)
-class SecondFpn:
-    """The widths of a SECOND backbone with its FPN neck: channels of the canvas, of each block and of each scale.
-
-    `blocks` are convolutions and channels of each block, `up_channels` those of each upsampled scale; `strides` are
-    those of the blocks' first convolutions; with `pointwise` a scale that is not upsampled goes through a 1x1
-    convolution rather than a transposed one of stride 1, which is the same function with its weights transposed.
-    """
-
-    channels: int = CHANNELS
-    strides: tuple[int, int, int] = STRIDES
-    blocks: tuple[tuple[int, int], ...] = BLOCKS
-    up_channels: int = UP_CHANNELS
-    pointwise: bool = False
 
 
 def second_fpn(name: str, ny: int, nx: int, widths: SecondFpn | None = None, taps: bool = False) -> Network:
@@ -194,15 +141,11 @@ def _conv_relu(layers: list[Layer], name: str, op: str, source: str, attrs: Mapp
     return f"{name}.relu"
 
 
-def head(params: Mapping[str, Any]) -> Model:
-    """Return the anchor-head stage: class scores, box regression and direction, six anchors per cell."""
-    pillars = check_params(params)["pillars"]
-    ports = {name: image(channels, *NECK[2:]) for name, channels in HEADS}
-    return network_model("pointpillars.head", head_network, ports, pillars)
-
-
 def head_network(
-    height: int = NECK[2], width: int = NECK[3], channels: int = NECK[1], name: str = "pointpillars.head"
+    height: int = NY // 2,
+    width: int = NX // 2,
+    channels: int = UP_CHANNELS * len(BLOCKS),
+    name: str = "pointpillars.head",
 ) -> Network:
     """Return the three 1x1 convolutions over a neck of `channels` x `height` x `width`."""
     layers = tuple(
@@ -219,3 +162,100 @@ def head_network(
     shapes |= {f"{output}.bias": (wide,) for output, wide in HEADS}
     outputs = tuple(output for output, _ in HEADS)
     return Network(name, {"neck": image(channels, height, width)}, layers, outputs, shapes)
+
+
+def network_model(network: Callable[[], Network], ports: Mapping[str, TensorType], pillars: int) -> Model:
+    """Return the model of a network, its varying dimension set to the nominal pillar count in the ports."""
+    built = network()
+
+    def port(name: str, tensor: TensorType) -> Port:
+        shape = tuple(pillars if size < 0 else size for size in tensor.shape)
+        return Port(name, TensorType(shape, tensor.dtype, tensor.layout))
+
+    inputs = tuple(port(name, tensor) for name, tensor in built.inputs.items())
+    return Model(built.name, inputs, tuple(port(name, tensor) for name, tensor in ports.items()), network=network)
+
+
+@dataclass(frozen=True, slots=True)
+class PillarDetector:
+    """The network stages of an anchor-head detector of these widths on a grid, and the models that share them.
+
+    `trained` returns weights shipped with socsched, `scales` the file of int8 scales that belongs to them.
+    """
+
+    name: str
+    widths: SecondFpn = field(default_factory=SecondFpn)
+    grid: Grid = KITTI
+    trained: Callable[[], Weights] | None = None
+    scales: str = ""
+
+    def pfn(self, params: Mapping[str, Any]) -> Model:
+        """Return the Pillar Feature Net stage: decorate, linear, ReLU, maximum over the slots of a pillar."""
+        chosen = check_params(params)
+        ports = {"features": TensorType((-1, self.widths.channels), "fp32")}
+        return self._model(lambda: self.pfn_network(chosen["max_points"]), ports, chosen)
+
+    def pfn_network(self, slots: int = 32) -> Network:
+        """Return the Pillar Feature Net for `slots` points per pillar."""
+        return pillar_network(f"{self.name}.pfn", slots, self.widths.channels, self.grid)
+
+    def scatter(self, params: Mapping[str, Any]) -> Model:
+        """Return the stage that scatters pillar features onto the bird's-eye grid."""
+        nx, ny, _ = self.grid.cells
+        network = scatter_network(ny, nx, self.widths.channels, f"{self.name}.scatter")
+        return self._model(lambda: network, {"canvas": image(self.widths.channels, ny, nx)}, check_params(params))
+
+    def backbone(self, params: Mapping[str, Any]) -> Model:
+        """Return the stage of backbone and neck; params {"taps": True} add the block outputs block1, block2, block3."""
+        chosen = check_params(params)
+        nx, ny, _ = self.grid.cells
+        ports = {"neck": image(*self.neck)}
+        if chosen["taps"]:
+            sizes = ((channels, ny >> i + 1, nx >> i + 1) for i, (_, channels) in enumerate(self.widths.blocks))
+            ports |= {f"block{i + 1}": image(*size) for i, size in enumerate(sizes)}
+        return self._model(lambda: self.backbone_network(chosen["taps"]), ports, chosen)
+
+    def backbone_network(self, taps: bool = False) -> Network:
+        """Return the backbone with its neck."""
+        nx, ny, _ = self.grid.cells
+        return second_fpn(f"{self.name}.backbone", ny, nx, self.widths, taps)
+
+    def head(self, params: Mapping[str, Any]) -> Model:
+        """Return the anchor-head stage: class scores, box regression and direction, six anchors per cell."""
+        ports = {name: image(channels, *self.neck[1:]) for name, channels in HEADS}
+        return self._model(self.head_network, ports, check_params(params))
+
+    def head_network(self) -> Network:
+        """Return the three 1x1 convolutions over the neck."""
+        channels, height, width = self.neck
+        return head_network(height, width, channels, f"{self.name}.head")
+
+    def networks(self) -> tuple[Network, ...]:
+        """Return the networks of the stages that have parameters."""
+        return self.pfn_network(), self.backbone_network(), self.head_network()
+
+    @property
+    def neck(self) -> tuple[int, int, int]:
+        """Return channels, rows and columns of the neck's map."""
+        nx, ny, _ = self.grid.cells
+        return self.widths.up_channels * len(self.widths.blocks), ny // 2, nx // 2
+
+    def _model(
+        self, network: Callable[[], Network], ports: Mapping[str, TensorType], chosen: Mapping[str, Any]
+    ) -> Model:
+        model = network_model(network, ports, chosen["pillars"])
+        return replace(model, trained=self.trained, scales=self.scales) if network().params else model
+
+
+FULL = PillarDetector("pointpillars")
+pfn, scatter, backbone, head = FULL.pfn, FULL.scatter, FULL.backbone, FULL.head
+
+
+def pfn_network(slots: int = 32) -> Network:
+    """Return the full Pillar Feature Net for `slots` points per pillar."""
+    return FULL.pfn_network(slots)
+
+
+def backbone_network(taps: bool = False, ny: int = NY, nx: int = NX) -> Network:
+    """Return the full backbone with its neck on a canvas of `ny` x `nx` (multiples of 8)."""
+    return second_fpn("pointpillars.backbone", ny, nx, taps=taps)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from socsched.runtime.boards.base import Board
     from socsched.runtime.executor import FrameReport
     from socsched.runtime.options import Options
-    from socsched.trace.document import RunDocument
+    from socsched.trace.io import RunDocument
     from socsched.trace.trace import Trace
 
 Note = Callable[[str], None]

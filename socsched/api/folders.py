@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from socsched import __version__, plugins
 from socsched.errors import InputError, UsageError, unwritable
 from socsched.files import digests, file_digest, put_in_place, scratch
-from socsched.trace.generation import FILES, MADE, require_one
+from socsched.trace.io import FILES, MADE, require_one
 
 if TYPE_CHECKING:
     from socsched.api.results import Result
     from socsched.planning.plan import Plan
-    from socsched.trace.document import ResultDocument
+    from socsched.trace.io import ResultDocument
     from socsched.trace.trace import Trace
 
 PLAN, RESULT, TRACE, PERFETTO, PAGE, PICTURE, NOTES = (

@@ -14,7 +14,7 @@ from socsched.units import format_duration
 if TYPE_CHECKING:
     from socsched.api.folders import Sources
     from socsched.planning.plan import Plan
-    from socsched.trace.document import ChainDocument, ResultDocument
+    from socsched.trace.io import ChainDocument, ResultDocument
     from socsched.trace.trace import Trace
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from socsched.planning.plan import Plan
     from socsched.sim.engine import SimulationRun
     from socsched.sim.policies import Key, Policy
-    from socsched.trace.document import ResultDocument
+    from socsched.trace.io import ResultDocument
 
 SECOND = 10**9
 DEFAULT_NS = 60 * SECOND
@@ -121,7 +121,7 @@ def figures(done: SimulationRun) -> ResultDocument:
         from socsched.trace.summary import result
 
         return result(totals(done), done.lowered.plan)
-    from socsched.trace.given_up import count_abandoned
+    from socsched.trace.metrics import count_abandoned
     from socsched.trace.metrics import result as of_trace
 
     found = of_trace(done.trace, done.lowered.plan)

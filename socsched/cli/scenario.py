@@ -14,7 +14,7 @@ from socsched.errors import EXIT_OK, EXIT_VIOLATED
 if TYPE_CHECKING:
     from socsched.planning.plan import Plan
     from socsched.reporting.terminal import Sheet
-    from socsched.trace.document import ResultDocument, ScenarioDocument
+    from socsched.trace.io import ResultDocument, ScenarioDocument
     from socsched.trace.trace import Trace
 
 F = TypeVar("F", bound="Callable[..., Any]")

@@ -19,7 +19,7 @@ from socsched.reporting.summary import plain
 from socsched.reporting.summary import table as markdown_table
 from socsched.reporting.terminal import table
 from socsched.reporting.view_model import planned_quantile
-from socsched.trace.generation import require_one
+from socsched.trace.io import require_one
 from socsched.units import format_duration
 
 _FIGURES = (("stages", "exec_ns", "p50"), ("chains", "response_time_ns", "p99"))

@@ -23,7 +23,7 @@ from socsched.reporting.markup import element, table
 from socsched.reporting.pareto import read_front
 from socsched.reporting.timeline import ROOM, colours
 from socsched.trace.columns import CLOCK
-from socsched.trace.generation import FILES, MADE
+from socsched.trace.io import FILES, MADE
 from socsched.trace.metrics import frame_fates
 from socsched.trace.trace import Trace
 from socsched.units import format_bandwidth, format_duration, format_power

@@ -7,8 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from socsched.trace.why import KINDS, Cause, Explanation
-from socsched.trace.why.parts import PLANNED
+from socsched.trace.why import KINDS, PLANNED, Cause, Explanation
 from socsched.units import format_duration
 
 _LOST = {

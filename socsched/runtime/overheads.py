@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from socsched.trace.document import Overhead, Overheads
+from socsched.trace.io import Overhead, Overheads
 from socsched.trace.trace import Trace
 
 RELEASE = "release_late_ns."

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from socsched.planning.plan import Plan
+from socsched.trace.chains import Frames, Tasks
 from socsched.trace.columns import Columns
 from socsched.trace.convert import encode_values
-from socsched.trace.index import Frames, Tasks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,15 +13,204 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from socsched.descriptor.limits import MOST_NS, Amount, Count, Lane, Ns, Real, Rows, Text
+from typing_extensions import NotRequired, TypedDict
+
+from socsched.descriptor.limits import MOST_NS, Amount, Count, Json, Lane, Ns, Real, Rows, Text
 from socsched.errors import DescriptorError, InputError
-from socsched.files import gzipped, write_file
+from socsched.files import file_digest, gzipped, write_file
 from socsched.trace.trace import Instant, Job, Slice, Trace
 
 if TYPE_CHECKING:
     from socsched.trace.columns import Columns, Floats, Ints
+
+
+# Consistency of a result folder: made.json lists the files written together, each with its sha256.
+#
+# It is put in place before the files it names, so that an interrupted update can be detected.
+
+
+MADE, FILES = "made.json", "files"
+"""Command line, versions and machine of the simulation or run in a folder, and the digests of its files."""
+
+_HINT = "simulate or run again with -o, into this folder"
+
+
+def require_one(folder: Path, names: Iterable[str]) -> None:
+    """Raise InputError unless the named files of a folder are those last written together."""
+    recorded = _told(folder)
+    for name in set(names) & set(recorded):
+        try:
+            same = file_digest(folder / name) == recorded[name]
+        except FileNotFoundError:
+            same = False
+        except OSError as error:
+            raise InputError(f"{folder / name}: cannot be read: {error.strerror}", "check permissions") from None
+        if not same:
+            raise InputError(
+                f"{folder / name}: not from the simulation or run recorded in {MADE}: it was changed, or its "
+                "update was interrupted",
+                _HINT,
+            )
+
+
+def _told(folder: Path) -> dict[str, Any]:
+    """Return the digests a folder was written with; empty for a folder older than this feature."""
+    from socsched.descriptor.json_file import JsonFile
+
+    if not (folder / MADE).exists():
+        return {}
+    document = JsonFile.open(folder / MADE, "list of files", _HINT).data
+    digests = document.get(FILES, {}) if isinstance(document, dict) else None
+    if not isinstance(digests, dict):
+        raise InputError(f"{folder / MADE}: expected names of files and their sha256 in {FILES!r}", _HINT)
+    return digests
+
+
+# The fields of result.json, typed, as all figures of a simulation or run are passed on.
+#
+# `schemas/result.schema.json` is generated from them.
+
+
+Kind = Literal["simulated", "measured"]
+Figure = int | None
+"""A statistic in integer nanoseconds; null without any value."""
+
+
+class ResponseTimes(TypedDict):
+    """Response times of completed frames (ns)."""
+
+    mean: Figure
+    p50: Figure
+    p99: Figure
+    p99_9: Figure
+    max: Figure
+
+
+class Ages(TypedDict):
+    """Data ages at completions of a chain's last stage (ns)."""
+
+    p50: Figure
+    p99: Figure
+    max: Figure
+
+
+class ExecutionTimes(TypedDict):
+    """Times of completed jobs on their engine (ns)."""
+
+    mean: Figure
+    p50: Figure
+    p99: Figure
+    max: Figure
+
+
+class ChainDocument(TypedDict):
+    """Frames of a chain by outcome, and their times."""
+
+    released: int
+    completed: int
+    missed: int
+    dropped: int
+    stale: int
+    response_time_ns: ResponseTimes
+    data_age_ns: Ages
+
+
+class StageDocument(TypedDict):
+    """Completed jobs of a task, conversions included."""
+
+    jobs: int
+    exec_ns: ExecutionTimes
+    blocking_ns: int
+    preemptions: int
+
+
+class EngineDocument(TypedDict):
+    """Use of an engine: busy time summed over lanes, utilisation of all lanes, energy without DRAM."""
+
+    utilization: float
+    energy_mj: float
+    busy_ns: int
+
+
+class Level(TypedDict):
+    """Mean and peak of a counter; null without the counter."""
+
+    mean: float | None
+    peak: float | None
+
+
+class Overhead(TypedDict):
+    """Times the executor takes (ns), and how many there were."""
+
+    p50: int
+    p99: int
+    max: int
+    count: int
+
+
+class Overheads(TypedDict):
+    """Dispatch latency of ready jobs, in all and by stage, and lateness of releases by source; null without any."""
+
+    dispatch_ns: Overhead | None
+    dispatch_ns_by_stage: dict[str, Overhead | None]
+    release_jitter_ns: dict[str, Overhead | None]
+
+
+class RunDocument(Overheads):
+    """The run behind the figures: frames by outcome for each source, overheads, options, and facts about the board.
+
+    `reasons`: why jobs were aborted, and which faults there were, most frequent first, with their counts.
+    """
+
+    accounts: dict[str, dict[str, int]]
+    reasons: dict[str, int]
+    executor: str
+    in_flight: int
+    realtime: str
+    board: dict[str, Json]
+
+
+class ScenarioDocument(TypedDict):
+    """A chain under a scenario of MLPerf: p99.9 of response times (ns), its bound with 99 % confidence, its validity.
+
+    `frames_needed`: least number of frames, with as many over the deadline.  A percentile on a lost frame is null.
+    """
+
+    scenario: str
+    valid: bool
+    frames: int
+    frames_needed: int
+    lost: int
+    over_deadline: int
+    p99_9_ns: Figure
+    p99_9_estimate_ns: Figure
+    early_stopping_met: bool
+
+
+class ResultDocument(TypedDict):
+    """result.json: the figures of a simulation or a run.
+
+    `scenario`: by chain, of a run under a scenario.  `given_up`: stage -> reason -> number of its jobs that were
+    skipped, aborted or lost.  `resolution`: maximum relative error of percentiles that come from histograms.
+    """
+
+    schema_version: Literal["1"]
+    kind: Kind
+    duration_ns: int
+    chains: dict[str, ChainDocument]
+    stages: dict[str, StageDocument]
+    engines: dict[str, EngineDocument]
+    power_mw: Level
+    energy_mj: float | None
+    bandwidth_gbps: Level
+    seed: int
+    given_up: NotRequired[dict[str, dict[str, int]]]
+    resolution: NotRequired[str]
+    run: NotRequired[RunDocument]
+    scenario: NotRequired[dict[str, ScenarioDocument]]
+
 
 FORMAT = "socsched-trace"
 SCHEMA_VERSION = "2"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from socsched.files import write_file
 from socsched.planning.plan import ChainResult, Plan
-from socsched.trace.columns import CLOCK, DONE
+from socsched.trace.columns import ABORT_KILLED, ABORT_LATE, CLOCK, DONE, DROP_LATE, DROP_QUEUE, KILL_RESTART
 from socsched.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ResultDocument,
         StageDocument,
     )
+
 
 SCHEMA_VERSION: Final = "1"
 PER_MILLE = {"p50": 500, "p99": 990, "p99_9": 999}
@@ -249,3 +250,28 @@ def _summary(values: ArrayLike, wanted: Sequence[str]) -> dict[str, int | None]:
     found["mean"] = (2 * total + count) // (2 * count)
     found["max"] = int(ordered[-1])
     return {name: found[name] for name in wanted}
+
+
+# Frames abandoned by stages, counted by stage and reason from a trace.
+
+
+REASONS = {
+    "skipped": DROP_LATE,
+    "aborted": ABORT_LATE,
+    "killed": ABORT_KILLED,
+    "restarted": KILL_RESTART,
+    "queue_full": DROP_QUEUE,
+}
+"""Reason -> code of the instants that record it (`columns.MARKS`)."""
+
+
+def count_abandoned(trace: Trace) -> dict[str, dict[str, int]]:
+    """Return the counts of `REASONS` for each stage that skipped, aborted, lost, restarted or had no room for a job."""
+    import numpy as np
+
+    columns, found = trace.columns, dict[str, dict[str, int]]()
+    for reason, code in REASONS.items():
+        subjects, counts = np.unique(columns.instants.subject[columns.instants.kind == code], return_counts=True)
+        for subject, count in zip(subjects.tolist(), counts.tolist(), strict=True):
+            found.setdefault(columns.subjects[subject], dict.fromkeys(REASONS, 0))[reason] += count
+    return {name: found[name] for name in columns.tasks if name in found}

@@ -25,7 +25,7 @@ from socsched.trace.trace import Trace
 
 if TYPE_CHECKING:
     from socsched.trace.columns import Ints
-    from socsched.trace.document import (
+    from socsched.trace.io import (
         Ages,
         ChainDocument,
         ExecutionTimes,

@@ -9,7 +9,7 @@ import pytest
 
 from socsched.planning.plan import Level, Plan, Throttle
 from socsched.sim.engine import simulate
-from socsched.trace.derived import ENGINE_POWER, complete_columns, unit
+from socsched.trace.perfetto import ENGINE_POWER, complete_columns, unit
 from socsched.trace.trace import Trace
 from tests.sim.builders import engine, plan, task
 

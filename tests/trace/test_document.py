@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 
 import socsched as ss
-from socsched.trace.document import ResultDocument
+from socsched.trace.io import ResultDocument
 
 
 @pytest.mark.parametrize("record", [True, False])

@@ -13,9 +13,8 @@ from perfetto_example import example
 from random_traces import recorded
 
 from socsched.planning.plan import Plan
-from socsched.trace import perfetto_gpu
-from socsched.trace.derived import complete_columns
-from socsched.trace.perfetto import write_perfetto
+from socsched.trace import perfetto_events
+from socsched.trace.perfetto import complete_columns, write_perfetto
 from socsched.trace.trace import Trace
 
 Row = tuple[int, int, int, str, str, int]
@@ -74,7 +73,7 @@ def test_the_example_has_one_event_for_each_slice_of_its_gpu(tmp_path: Path) -> 
 @given(recorded())
 def test_drawn_traces(drawn: tuple[Plan, Trace]) -> None:
     plan, trace = with_gpus(drawn[0]), drawn[1]
-    data = b"".join(perfetto_gpu.gpu_events(complete_columns(trace, plan), plan))
+    data = b"".join(perfetto_events.gpu_events(complete_columns(trace, plan), plan))
     assert Counter(typed(data)) == expected(trace, plan)
 
 
@@ -82,7 +81,7 @@ def test_blocks_do_not_change_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     plan, trace = example()
     plan = with_gpus(plan)
     columns = complete_columns(trace, plan)
-    whole = typed(b"".join(perfetto_gpu.gpu_events(columns, plan)))
+    whole = typed(b"".join(perfetto_events.gpu_events(columns, plan)))
     assert len(whole) > 3
-    monkeypatch.setattr(perfetto_gpu, "BLOCK", 3)
-    assert typed(b"".join(perfetto_gpu.gpu_events(columns, plan))) == whole
+    monkeypatch.setattr(perfetto_events, "BLOCK", 3)
+    assert typed(b"".join(perfetto_events.gpu_events(columns, plan))) == whole

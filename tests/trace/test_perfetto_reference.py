@@ -13,7 +13,7 @@ from random_traces import recorded
 
 from socsched.planning.plan import Plan
 from socsched.trace import perfetto, perfetto_events
-from socsched.trace.derived import complete_columns
+from socsched.trace.perfetto import complete_columns
 from socsched.trace.trace import Trace
 
 TABLES = ("event_names", "event_categories", "debug_annotation_names")
@@ -28,7 +28,7 @@ def events(file: Path) -> list[Any]:
     tables: dict[str, dict[int, str]] = {name: {} for name in (*TABLES, "strings")}
     found: list[Any] = []
     for packet in proto.packet:
-        if packet.trusted_packet_sequence_id == 2:  # typed events of GPUs: test_perfetto_gpu.py
+        if packet.trusted_packet_sequence_id == 2:  # typed events of GPUs: test_perfetto_events.py
             continue
         assert packet.trusted_packet_sequence_id == 1
         for name in TABLES:

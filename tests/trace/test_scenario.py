@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from socsched.planning.plan import ChainResult
-from socsched.trace.early_stopping import discardable, passes, queries_needed
-from socsched.trace.scenario import CONSTANT, SINGLE, Measured, _detail, _summary
+from socsched.trace.scenario import CONSTANT, SINGLE, Measured, _detail, _summary, discardable, passes, queries_needed
 from socsched.trace.trace import Trace
 
 MS = 10**6

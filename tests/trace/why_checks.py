@@ -5,8 +5,7 @@ from __future__ import annotations
 from socsched.planning.plan import Plan
 from socsched.trace.metrics import frame_fates
 from socsched.trace.trace import Trace
-from socsched.trace.why import KINDS, Explanation
-from socsched.trace.why.parts import OCCUPIED
+from socsched.trace.why import KINDS, OCCUPIED, Explanation
 
 SHARED = ("execution", "conversion", "above", "bandwidth", "throttling", "fault", "lanes", "switch", "restart")
 

@@ -20,7 +20,7 @@ from socsched.descriptor.study import Study
 from socsched.descriptor.taskset import TaskSet
 from socsched.modebook.book import BookDocument
 from socsched.planning.plan import Plan
-from socsched.trace.document import ResultDocument
+from socsched.trace.io import ResultDocument
 from socsched.validation.document import PowerDocument, ValidationDocument
 from tools import ROOT
 

@@ -13,7 +13,7 @@ from socsched.cli.options import NameOrPath, Output, echo, output_options, platf
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from socsched.lint.diagnostic import Diagnostic
+    from socsched.lint.check import Diagnostic
 
 
 @click.command("lint", short_help="Report operators that fall back or fail on a platform's accelerators.")
@@ -60,8 +60,7 @@ def command(
     Exit code 0: no errors, 1: errors (with --strict, or warnings), 2: a network that cannot be read.
     """
     from socsched.errors import EXIT_USAGE
-    from socsched.lint.diagnostic import INVALID_FILE, kept
-    from socsched.lint.files import lint_file
+    from socsched.lint.check import INVALID_FILE, kept, lint_file
 
     if lsp:
         from socsched.lint.server import serve

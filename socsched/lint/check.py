@@ -1,32 +1,227 @@
-"""Checks of every stage of a pipeline, and of every task of a plan, against the rules of the accelerators."""
+"""Checks of plans, pipelines and networks against the operator rules of a platform's accelerators.
+
+`lint_file` reads a file and judges every stage of a pipeline, or every task of a plan; a `Diagnostic` is one broken
+rule with its position and the document that states the rule.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
 
+from socsched import resources
+from socsched.bounded import read_bytes
+from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.descriptor.json_file import MAX_BYTES, positions
+from socsched.descriptor.operator_rules import OPERATORS, find_rules, load_rules
 from socsched.descriptor.pipeline import Pipeline, Stage
+from socsched.descriptor.pipeline_file import SUFFIX, pipeline_from_document
 from socsched.descriptor.platform import Engine, Platform
-from socsched.errors import CompileError, InputError, OpenShape, UnknownOperator
+from socsched.descriptor.source import parse, read
+from socsched.descriptor.validation import suggest
+from socsched.errors import CompileError, DescriptorError, InputError, OpenShape, UnknownOperator, UsageError
 from socsched.graph.operators import Operator, StageWork
 from socsched.graph.rules import Decision, check_operators, decide
-from socsched.lint.accelerators import Accelerator
-from socsched.lint.diagnostic import (
-    DROPPED_INPUT,
-    INVALID_FILE,
-    NO_ENGINE,
-    OPEN_SHAPE,
-    RESIDENT_JOBS,
-    UNAVAILABLE,
-    UNKNOWN_OPERATOR,
-    Diagnostic,
-    Level,
-    Place,
-)
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.schedulability.high_level import DROPPED, Triggered, is_hard, is_mixed, loose_triggers
+
+Level = Literal["error", "warning", "note"]
+NO_ENGINE, UNKNOWN_OPERATOR, UNAVAILABLE = "no-engine", "unknown-operator", "unavailable"
+RESIDENT_JOBS = "resident-jobs"
+INVALID_FILE, BAD_REQUEST, OPEN_SHAPE, DROPPED_INPUT = "invalid-file", "request", "open-shape", "dropped-input"
+OTHER_RULES = (
+    NO_ENGINE, UNKNOWN_OPERATOR, UNAVAILABLE, RESIDENT_JOBS,
+    INVALID_FILE, BAD_REQUEST, OPEN_SHAPE, DROPPED_INPUT,
+)  # fmt: skip
+"""Names of rules that concern no operator."""
+LEVELS: tuple[Level, ...] = ("error", "warning", "note")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A 1-based position in a file."""
+
+    file: str
+    line: int = 1
+    column: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One broken rule of one stage.
+
+    `rule` is RULES/OPERATOR, such as nvdla-v2/softmax.  `level`: error (no engine runs the stage, or the planned one
+    does not), warning (operators fall back from the accelerator to another engine), note (a condition that shapes
+    do not decide).  `engines` and `precisions` have the same rules; `operators` are the names of the operators
+    concerned; `sources` are the documents that state the rule; `hint` is a remedy.
+    """
+
+    rule: str
+    level: Level
+    message: str
+    place: Place
+    stage: str = ""
+    engines: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    hint: str = ""
+
+
+def kept(found: Iterable[Diagnostic], ignored: Sequence[str]) -> list[Diagnostic]:
+    """Return the diagnostics whose rule matches none of the patterns (`nvdla-v2/*`), in file order, errors first.
+
+    Raises UsageError for a pattern that matches no rule.
+    """
+    for pattern in ignored:
+        name = pattern.rpartition("/")[2]
+        if not any(fnmatchcase(rule, name) for rule in (*OPERATORS, *OTHER_RULES)):
+            raise UsageError(f"--ignore: no rule matches {pattern!r}", suggest(name, (*OPERATORS, *OTHER_RULES)))
+    left = [entry for entry in found if not any(fnmatchcase(entry.rule, pattern) for pattern in ignored)]
+    return sorted(left, key=lambda e: (e.place.file, e.place.line, e.place.column, LEVELS.index(e.level)))
+
+
+PRECISIONS = ("fp16", "int8", "fp32")
+
+
+def lint_file(
+    file: str,
+    platform: str | None,
+    *,
+    engines: Sequence[str] = (),
+    version: str | None = None,
+    notes: bool = False,
+    text: bytes | None = None,
+) -> list[Diagnostic]:
+    """Return the diagnostics of a plan.json, a pipeline (by name or file) or an ONNX file.
+
+    `platform` is needed for pipelines and networks and may be omitted for a plan, which names its own; `engines`
+    selects accelerators (all that have operator rules), `version` that of their runtime.  `text` is the content of a
+    pipeline file that an editor has not saved yet.  Faults of the file itself are diagnostics with their positions.
+    Raises UsageError for a wrong request and MachineError if something is missing.
+    """
+    try:
+        if file.endswith(".json"):
+            return _plan(file, platform, engines, version)
+        if platform is None:
+            raise UsageError(f"{file}: a pipeline needs a platform", "name it: -p PLATFORM")
+        if file.endswith(SUFFIX):
+            document = None
+        else:
+            document = parse(text, file) if text is not None else read(resources.find("pipelines", file))
+        pipeline = get_pipeline(file) if document is None else pipeline_from_document(document)
+    except DescriptorError as error:
+        return [
+            Diagnostic(
+                INVALID_FILE, "error", f"{f.field}: {f.expected}", Place(f.file, f.line, f.column), hint=error.hint
+            )
+            for f in error.findings
+        ]
+    if document is None:  # an ONNX file: one stage, in any precision
+        stages = tuple(replace(stage, precisions=PRECISIONS) for stage in pipeline.stages)
+        pipeline = replace(pipeline, stages=stages)
+    board = get_platform(platform)
+    chosen = accelerators(board, engines, version)
+
+    def at(stage: str) -> Place:
+        if document is None:
+            return Place(file)
+        mark = document.mark(("stages", stage) if stage else (), key=True)
+        return Place(document.file, mark.line, mark.column)
+
+    return list(check_pipeline(pipeline, board, chosen, at, notes))
+
+
+def _plan(file: str, platform: str | None, engines: Sequence[str], version: str | None) -> list[Diagnostic]:
+    from socsched.api.loading import load_plan, pipeline_of
+
+    plan = load_plan(file)
+    if platform is not None and platform != plan.platform and get_platform(platform).name != plan.platform:
+        raise UsageError(f"{file} is a plan for {plan.platform}, not for {platform}", "omit --platform")
+    board = get_platform(platform or plan.platform)
+    text = read_bytes(file, "plan", "", MAX_BYTES).decode()
+    marks = positions(text, [("tasks", number, "engine") for number in range(len(plan.tasks))])
+    numbers = {task.name: number for number, task in enumerate(plan.tasks)}
+
+    def at(task: str) -> Place:
+        mark = marks.get(("tasks", numbers[task], "engine")) if task in numbers else None
+        return Place(file, mark.line, mark.column) if mark else Place(file)
+
+    pipeline = pipeline_of(plan, None, lambda _: None)
+    return list(check_plan(plan, pipeline, accelerators(board, engines, version), at))
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """Engines with equal rules and data types; `gap`: the runtime's version does not support them, for this reason."""
+
+    engine: Engine
+    names: tuple[str, ...]
+    gap: str = ""
+    source: str = ""
+
+    @property
+    def title(self) -> str:
+        """Return the engines' names and the runtime with its version, as used in messages."""
+        rules = self.engine.operators
+        version = f" ({rules.runtime} {rules.version})" if rules.runtime else ""
+        return ", ".join(self.names) + version
+
+    @property
+    def rules(self) -> str:
+        """Return the name of the rules, the engine's own if they stand in the platform file."""
+        return self.engine.operators.name or self.names[0]
+
+
+def accelerators(platform: Platform, engines: Sequence[str] = (), version: str | None = None) -> list[Accelerator]:
+    """Return the accelerators of `platform`: those named in `engines` (id or kind), else all that could take a network.
+
+    An engine whose rules list no operator (an image resizer) takes declared functions alone, and is judged if named.
+
+    `version` is that of their runtime, None: the version that the platform names.  Raises UsageError for an unknown
+    engine, an engine without rules, and a version that is no version.
+    """
+    chosen = [engine for engine in platform.engines if not engines or {engine.id, engine.kind} & set(engines)]
+    known = {name for engine in platform.engines for name in (engine.id, engine.kind)}
+    for name in engines:
+        if name not in known:
+            raise UsageError(f"{platform.name} has no engine {name!r}", f"its engines: {', '.join(sorted(known))}")
+    ruled = [e for e in chosen if e.operators.allowed or (engines and e.operators.allowed is not None)]
+    if engines and not ruled:
+        raise UsageError(f"{', '.join(engines)} has no operator rules", "it supports every operator")
+    groups: list[Accelerator] = []
+    for engine in ruled:
+        found = at_version(engine, platform, version)
+        for place, group in enumerate(groups):
+            same = (group.engine.operators, group.engine.precisions) == (
+                found.engine.operators,
+                found.engine.precisions,
+            )
+            if same and group.gap == found.gap:
+                groups[place] = replace(group, names=(*group.names, engine.id))
+                break
+        else:
+            groups.append(found)
+    return groups
+
+
+def at_version(engine: Engine, platform: Platform, version: str | None) -> Accelerator:
+    """Return an engine with the rules of a version of its runtime; UsageError for text that is no version."""
+    if version is None or not engine.operators.name:
+        return Accelerator(engine, (engine.id,))
+    rules = load_rules(find_rules(engine.operators.name, Path(platform.file).parent))
+    try:
+        gap = rules.gap(version)
+    except ValueError:
+        raise UsageError(f"--runtime-version: expected numbers such as 8.6.2, got {version!r}") from None
+    found = replace(engine, operators=rules.of_version(version))
+    return Accelerator(found, (engine.id,), gap.note if gap else "", rules.title_of(gap) if gap else "")
+
 
 PlaceOf = Callable[[str], Place]
 """Returns the position of a stage or task."""

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from socsched import __version__
-from socsched.lint.diagnostic import LEVELS, Diagnostic
+from socsched.lint.check import LEVELS, Diagnostic
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from socsched import __version__
 from socsched.errors import MachineError, SocschedError, extra
-from socsched.lint.diagnostic import BAD_REQUEST, Diagnostic, Place, kept
-from socsched.lint.files import lint_file
+from socsched.lint.check import BAD_REQUEST, Diagnostic, Place, kept, lint_file
 
 INSTALL = extra("lsp")
 

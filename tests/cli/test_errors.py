@@ -230,7 +230,7 @@ WHERE_INTERRUPTED = {
     "report": ("socsched.api.folders.render", "report {root}/good -o {root}/x.html"),
     "why": ("socsched.api.folders.load", "why {root}/good"),
     "compare": ("socsched.reporting.compare.load_result", "compare {root}/good {root}/good"),
-    "lint": ("socsched.lint.files.lint_file", f"lint pointpillars -p {BOARD}"),
+    "lint": ("socsched.lint.check.lint_file", f"lint pointpillars -p {BOARD}"),
     "validate": (
         "socsched.validation.validate.read_measurements",
         "validate {root}/broken.csv --networks {root}/folder",

@@ -14,8 +14,7 @@ from violations import PLATFORMS, VIOLATIONS, Violation
 from socsched.api.loading import save_plan
 from socsched.api.planning import plan
 from socsched.cli.root import run
-from socsched.lint.diagnostic import Diagnostic, Place, kept
-from socsched.lint.files import lint_file
+from socsched.lint.check import Diagnostic, Place, kept, lint_file
 from socsched.lint.formats import github, sarif
 from tests.models.onnx_files import Builder
 

@@ -12,8 +12,7 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Engine, Platform
 from socsched.errors import DescriptorError
-from socsched.lint.check import check_pipeline
-from socsched.lint.diagnostic import NO_ENGINE, Place
+from socsched.lint.check import NO_ENGINE, Place, check_pipeline
 from socsched.models.parts import uncut
 from socsched.models.work import stage_work
 from socsched.planning.cost_cache import CostCache

@@ -969,30 +969,24 @@ def over_rows(t: Translation, node: Node, op: str, weights: dict[str, Any], **at
     t.emit(node, "reshape", [x], shape=t.graph.tensor(node.outputs[0]).shape)
 
 
+_UNARY = {
+    "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Exp": "exp", "Sqrt": "sqrt", "Erf": "erf",
+    "HardSwish": "hard_swish", "Softplus": "softplus", "Log": "log", "Abs": "abs",
+    "GlobalAveragePool": "global_avg_pool",
+}  # fmt: skip
+_BINARY = {
+    "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Max": "maximum", "Min": "minimum",
+}  # fmt: skip
+_REDUCTIONS = {
+    "ReduceMean": "reduce_mean", "ReduceMax": "reduce_max", "ReduceSum": "reduce_sum",
+}  # fmt: skip
 HANDLERS |= {
-    "Relu": _unary("relu"),
-    "Sigmoid": _unary("sigmoid"),
-    "Tanh": _unary("tanh"),
-    "Exp": _unary("exp"),
-    "Sqrt": _unary("sqrt"),
-    "Erf": _unary("erf"),
+    **{op: _unary(kind) for op, kind in _UNARY.items()},
+    **{op: _binary(kind) for op, kind in _BINARY.items()},
+    **{op: _reduce(kind) for op, kind in _REDUCTIONS.items()},
     "LeakyRelu": _unary("leaky_relu", alpha=0.01),
     "HardSigmoid": _unary("hard_sigmoid", alpha=0.2, beta=0.5),
-    "HardSwish": _unary("hard_swish"),
     "Elu": _unary("elu", alpha=1.0),
-    "Softplus": _unary("softplus"),
-    "Log": _unary("log"),
-    "Abs": _unary("abs"),
-    "Add": _binary("add"),
-    "Sub": _binary("subtract"),
-    "Mul": _binary("multiply"),
-    "Div": _binary("divide"),
-    "Max": _binary("maximum"),
-    "Min": _binary("minimum"),
-    "GlobalAveragePool": _unary("global_avg_pool"),
-    "ReduceMean": _reduce("reduce_mean"),
-    "ReduceMax": _reduce("reduce_max"),
-    "ReduceSum": _reduce("reduce_sum"),
 }
 
 _CUT = "cut the file before it (onnx.utils.extract_model): decoding runs as host code after the network"

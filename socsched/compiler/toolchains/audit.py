@@ -339,7 +339,19 @@ def _scatter(graph: _Graph, attrs: Mapping[str, float]) -> str:
     return graph.node("ScatterND", graph.image(), indices, graph.image(1, SIZE))
 
 
+_UNARY = {
+    "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "hard_sigmoid": "HardSigmoid", "hard_swish": "HardSwish",
+    "elu": "Elu", "exp": "Exp", "erf": "Erf", "sqrt": "Sqrt", "abs": "Abs", "softplus": "Softplus", "log": "Log",
+    "sin": "Sin", "cos": "Cos",
+}  # fmt: skip
+_BINARY = {
+    "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "maximum": "Max", "minimum": "Min",
+}  # fmt: skip
+_REDUCTIONS = {"reduce_max": "ReduceMax", "reduce_mean": "ReduceMean", "reduce_sum": "ReduceSum"}
 _BUILDERS: dict[str, Build] = {
+    **{kind: _unary(op) for kind, op in _UNARY.items()},
+    **{kind: _binary(op) for kind, op in _BINARY.items()},
+    **{kind: _reduce(op) for kind, op in _REDUCTIONS.items()},
     "conv2d": _conv,
     "conv2d_transpose": _transposed,
     "dense": lambda graph, attrs: graph.node("Gemm", graph.image(1, 64), graph.weights(32, 64), transB=1),
@@ -347,36 +359,13 @@ _BUILDERS: dict[str, Build] = {
     "max_pool": _pool("MaxPool"),
     "avg_pool": _pool("AveragePool"),
     "global_avg_pool": _global_pool,
-    "relu": _unary("Relu"),
     "clip": _clip,
     "leaky_relu": _unary("LeakyRelu", alpha=0.1),
     "prelu": lambda graph, attrs: graph.node("PRelu", graph.image(), graph.weights(CHANNELS, 1, 1)),
-    "sigmoid": _unary("Sigmoid"),
-    "tanh": _unary("Tanh"),
-    "hard_sigmoid": _unary("HardSigmoid"),
-    "hard_swish": _unary("HardSwish"),
-    "elu": _unary("Elu"),
-    "exp": _unary("Exp"),
-    "erf": _unary("Erf"),
-    "sqrt": _unary("Sqrt"),
-    "abs": _unary("Abs"),
-    "softplus": _unary("Softplus"),
-    "log": _unary("Log"),
-    "sin": _unary("Sin"),
-    "cos": _unary("Cos"),
     "lrn": _unary("LRN", size=5),
-    "add": _binary("Add"),
-    "subtract": _binary("Sub"),
-    "multiply": _binary("Mul"),
-    "divide": _binary("Div"),
-    "maximum": _binary("Max"),
-    "minimum": _binary("Min"),
     "batch_norm": _batch_norm,
     "layer_norm": _layer_norm,
     "concat": lambda graph, attrs: graph.node("Concat", graph.image(), graph.image(), axis=1),
-    "reduce_max": _reduce("ReduceMax"),
-    "reduce_mean": _reduce("ReduceMean"),
-    "reduce_sum": _reduce("ReduceSum"),
     "resize2d": _resize,
     "softmax": _softmax,
     "slice": _slice,
@@ -464,9 +453,7 @@ def _with(kind: str, base: Mapping[str, float], name: str, value: float) -> Mapp
     attrs = {**base, name: value}
     if name in ("pad_h", "pad_w"):
         return None  # a window padded on both sides alike has `pad` only
-    if name == "pad" and kind != "conv2d_transpose":
-        attrs["kernel_h"] = attrs["kernel_w"] = max(attrs.get("kernel_h", 3), value + 1)
-    if kind == "conv2d_transpose" and name == "pad":
+    if name == "pad":
         attrs["kernel_h"] = attrs["kernel_w"] = max(attrs.get("kernel_h", 3), value + 1)
     if name in ("stride_h", "stride_w"):
         attrs["stride_h"] = attrs["stride_w"] = value

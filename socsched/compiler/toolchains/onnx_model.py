@@ -303,20 +303,27 @@ def _pad(export: _Export, layer: Layer) -> None:
     export.node("Pad", layer, [layer.inputs[0], pads, value])
 
 
+_UNARY = {
+    "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "sqrt": "Sqrt", "erf": "Erf",
+    "softplus": "Softplus", "log": "Log", "abs": "Abs",
+}  # fmt: skip
+_BINARY = {
+    "matmul": "MatMul", "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "maximum": "Max",
+    "minimum": "Min",
+}  # fmt: skip
+_REDUCTIONS = {
+    "reduce_max": "ReduceMax", "reduce_mean": "ReduceMean", "reduce_sum": "ReduceSum",
+}  # fmt: skip
 _OPERATORS: dict[str, Handler] = {
+    **{kind: _unary(op) for kind, op in _UNARY.items()},
+    **{kind: _binary(op) for kind, op in _BINARY.items()},
+    **{kind: _reduce(op) for kind, op in _REDUCTIONS.items()},
     "conv2d": _convolution("Conv"),
     "conv2d_transpose": _convolution("ConvTranspose"),
     "dense": _dense,
-    "matmul": _binary("MatMul"),
     "max_pool": _pool("MaxPool"),
     "avg_pool": _pool("AveragePool"),
     "global_avg_pool": _global_avg_pool,
-    "relu": _unary("Relu"),
-    "sigmoid": _unary("Sigmoid"),
-    "tanh": _unary("Tanh"),
-    "exp": _unary("Exp"),
-    "sqrt": _unary("Sqrt"),
-    "erf": _unary("Erf"),
     "leaky_relu": _unary("LeakyRelu", "alpha"),
     "hard_sigmoid": _unary("HardSigmoid", "alpha", "beta"),
     "hard_swish": _hard_swish,
@@ -325,23 +332,11 @@ _OPERATORS: dict[str, Handler] = {
     "topk": _topk,
     "scatter_nd": lambda export, layer: export.node("ScatterND", layer, list(layer.inputs)),
     "elu": _unary("Elu", "alpha"),
-    "softplus": _unary("Softplus"),
-    "log": _unary("Log"),
-    "abs": _unary("Abs"),
     "batch_norm": _batch_norm,
     "layer_norm": _layer_norm,
     "gather": _gather,
     "clip": _clip,
     "cast": lambda export, layer: export.node("Cast", layer, list(layer.inputs), to=1),
-    "add": _binary("Add"),
-    "subtract": _binary("Sub"),
-    "multiply": _binary("Mul"),
-    "divide": _binary("Div"),
-    "maximum": _binary("Max"),
-    "minimum": _binary("Min"),
-    "reduce_max": _reduce("ReduceMax"),
-    "reduce_mean": _reduce("ReduceMean"),
-    "reduce_sum": _reduce("ReduceSum"),
     "concat": lambda export, layer: export.node("Concat", layer, list(layer.inputs), axis=layer.attrs["axis"]),
     "slice": _slice,
     "resize2d": _resize,

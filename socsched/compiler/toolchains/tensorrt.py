@@ -147,6 +147,15 @@ def tensorrt_cache(scales: Mapping[str, float], version: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _own_cache(package: Package) -> list[str]:
+    """Return the lines of a script that put the board's own version into the cache, which TensorRT insists on."""
+    return [
+        "# TensorRT refuses a calibration cache whose header names another version than its own.",
+        "found=$(\"$trtexec\" --help 2>&1 | sed -n 's/.*TensorRT v\\([0-9]*\\).*/\\1/p' | head -n 1)",
+        f'sed "1s/^TRT-[0-9]*/TRT-${{found:-{version_number(package.version)}}}/" {CACHE} > local-{CACHE}',
+    ]
+
+
 def version_number(version: str) -> int:
     """Return NV_TENSORRT_VERSION: 8.6.2 -> 8602; from version 10 on, 10.3.0 -> 100300 (NvInferVersion.h)."""
     major, minor, patch = ([int(part) for part in version.split(".")] + [0, 0])[:3]
@@ -225,11 +234,7 @@ def _gpu_shell(package: Package) -> str:
         'trtexec="${TRTEXEC:-/usr/src/tensorrt/bin/trtexec}"',
     ]
     if package.precision == "int8" and version_key(package.version) < TYPED:
-        lines += [
-            "# TensorRT refuses a calibration cache whose header names another version than its own.",
-            "found=$(\"$trtexec\" --help 2>&1 | sed -n 's/.*TensorRT v\\([0-9]*\\).*/\\1/p' | head -n 1)",
-            f'sed "1s/^TRT-[0-9]*/TRT-${{found:-{version_number(package.version)}}}/" {CACHE} > local-{CACHE}',
-        ]
+        lines += _own_cache(package)
         options.append(f"--calib=local-{CACHE}")
     command = ['exec "$trtexec"', *map(shlex.quote, options), "--saveEngine=model.engine"]
     return "\n".join(lines) + "\n" + " \\\n  ".join(command) + "\n"
@@ -313,11 +318,7 @@ def _shell(package: Package, version: tuple[int, ...]) -> str:
         'trtexec="${TRTEXEC:-/usr/src/tensorrt/bin/trtexec}"',
     ]
     if package.precision == "int8":
-        lines += [
-            "# TensorRT refuses a calibration cache whose header names another version than its own.",
-            "found=$(\"$trtexec\" --help 2>&1 | sed -n 's/.*TensorRT v\\([0-9]*\\).*/\\1/p' | head -n 1)",
-            f'sed "1s/^TRT-[0-9]*/TRT-${{found:-{version_number(package.version)}}}/" {CACHE} > local-{CACHE}',
-        ]
+        lines += _own_cache(package)
         options.append(f"--calib=local-{CACHE}")
     name = "model.dla" if standalone else "model.engine"
     command = ['exec "$trtexec"', '"--useDLACore=$core"', *map(shlex.quote, options), f"--saveEngine={name}"]

@@ -165,23 +165,12 @@ def test_operators_of_other_domains(tmp_path: Path) -> None:
 
 
 def test_an_unforeseen_form_is_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from socsched.models import onnx_operators
-
     def surprised(*args: object) -> None:
         raise KeyError("kernel_shape")
 
-    monkeypatch.setitem(onnx_operators.HANDLERS, "Relu", surprised)
+    monkeypatch.setitem(HANDLERS, "Relu", surprised)
     error = refusal(single(tmp_path, lambda b: b.op("Relu", "image")))
     assert "Relu_0: a form of Relu that is not understood: 'kernel_shape' (Relu, opset 17)" in str(error)
-
-
-def test_open_sizes(tmp_path: Path) -> None:
-    b = Builder()
-    error = refusal(b.save(tmp_path / "wide.onnx", [1, 3, "H", "W"], [b.op("Relu", "image")]))
-    assert (
-        "the shape of 'image' is not fixed" in str(error)
-        and "params: {shapes: {INPUT: [1, 3, 384, 640]}}" in error.hint
-    )
 
 
 def test_help_is_only_for_what_is_not_read() -> None:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from socsched.api.planning import plan
     from socsched.api.profiling import profile
     from socsched.api.results import ChainFigures, Duration, Result
-    from socsched.api.simulation import Simulation, simulate
-    from socsched.api.tasksets import TaskSetSimulation
+    from socsched.api.simulation import Simulation, TaskSetSimulation, simulate
     from socsched.descriptor.limits import Verdict
     from socsched.modebook.book import Book, load_book
     from socsched.planning.plan import Plan
@@ -39,8 +38,7 @@ _HOMES = {
     "socsched.api.planning": ("plan",),
     "socsched.api.profiling": ("profile",),
     "socsched.api.results": ("ChainFigures", "Duration", "Result"),
-    "socsched.api.simulation": ("Simulation", "simulate"),
-    "socsched.api.tasksets": ("TaskSetSimulation",),
+    "socsched.api.simulation": ("Simulation", "TaskSetSimulation", "simulate"),
     "socsched.descriptor.limits": ("Verdict",),
     "socsched.modebook.book": ("Book", "load_book"),
     "socsched.api.books": ("book",),

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from socsched.cli.doctor_tools import OPTIONAL
+from socsched.cli.doctor import OPTIONAL
 from socsched.compiler.toolchains.environments import place
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from socsched.cli.doctor_tools import OPTIONAL
+from socsched.cli.doctor import OPTIONAL
 
 
 @pytest.mark.skipif(not shutil.which("dpkg-query"), reason="not a Debian: apt-get install dpkg")

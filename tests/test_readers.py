@@ -35,7 +35,6 @@ ALLOWED = {
     "socsched/cache.py": "the cache",
     "socsched/files.py": "writes, and digests of files",
     "socsched/reporting/markup.py": "files of the package",
-    "socsched/reporting/report.py": "files of the package",
     "socsched/reporting/pictures.py": "pictures drawn just before",
     "socsched/descriptor/platform_file.py": "files of the package",
     "socsched/sim/build.py": "sources of the package",
@@ -60,7 +59,7 @@ ALLOWED = {
     "socsched/models/pointpillars/scan.py": "numbers of a file read within bounds",
     "socsched/runtime/ros_messages.py": "pictures within messages",
     # the machine itself
-    "socsched/cli/doctor_machine.py": "/proc and /sys",
+    "socsched/cli/doctor.py": "/proc and /sys",
     "socsched/descriptor/host.py": "/proc and /sys",
     "socsched/runtime/telemetry.py": "/sys",
     "socsched/runtime/background_load.py": "/proc",

@@ -207,8 +207,7 @@ def simulate_many(
     task, released, completed, response_max_ns, response_mean_ns (NaN without a completed job), late, unfinished,
     preemptions, migrations.
     """
-    from socsched.api.simulation import duration_ns
-    from socsched.api.tasksets import simulate
+    from socsched.api.simulation import duration_ns, simulate_set
     from socsched.sim.build import expect_segments
     from socsched.sim.tasksets import choose_horizon
 
@@ -229,7 +228,7 @@ def simulate_many(
     expect_segments(
         sum(span // task.period_ns for span, one in zip(lengths, tasksets, strict=True) for task in one.tasks)
     )
-    done = [simulate(one, length, policy=policy, execution=execution, seed=seed) for one in tasksets]
+    done = [simulate_set(one, length, policy=policy, execution=execution, seed=seed) for one in tasksets]
     rows = [task for one in done for task in one.tasks]
     counted = ("released", "completed", "late", "unfinished", "preemptions", "migrations")
     counts = {name: np.array([getattr(task, name) for task in rows], dtype=np.int64) for name in counted}

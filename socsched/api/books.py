@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from socsched.api.loading import load_pipeline, load_platform
-from socsched.api.planning import PlanOptions, options_of, pin_stages, plan_with, set_deadlines
+from socsched.api.options import PlanOptions
+from socsched.api.planning import options_of, pin_stages, plan_with, set_deadlines
 from socsched.api.stamp import stamped
 from socsched.modebook.book import Book, make_book
 from socsched.modebook.build import build_entries

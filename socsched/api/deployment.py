@@ -7,9 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from socsched.api.options import CompileOptions
+
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
+    from socsched.descriptor.platform import Platform
     from socsched.planning.plan import Plan
+
+Note = Callable[[str], None]
 
 
 def compile(
@@ -21,7 +26,7 @@ def compile(
     scales: str | Path | None = None,
     stage: str | None = None,
     engine: str | None = None,
-    note: Callable[[str], None] = lambda _: None,
+    note: Note = lambda _: None,
 ) -> dict[str, Any]:
     """Compile the stages of a plan for their planned engines into `folder` and return the manifest.
 
@@ -29,34 +34,61 @@ def compile(
     `scales`: the file of int8 scales that `socsched calibrate` wrote.  Raises CompileError if an engine's compiler
     rejects a stage.
     """
-    from socsched.api.loading import load_plan, load_platform, pipeline_of, plan_document
-    from socsched.compiler.packaging.deploy import (
-        Request,
-        compile_bundle,
-        placement,
-        runtimes_by_stage,
-        shares_by_stage,
-    )
-    from socsched.compiler.quantize.scales import read_pipeline_scales
-    from socsched.executor.application import write_application
-    from socsched.models.weights import load_weights
+    from socsched.api.loading import load_plan, pipeline_of
 
-    plan_to_compile = load_plan(plan)
-    cut = pipeline_of(plan_to_compile, pipeline, warnings.warn)
-    whole = stage is None and engine is None
-    platform = load_platform(plan_to_compile.platform)
-    files = (Path(weights) if weights else None, Path(scales) if scales else None)
-    request = Request(
-        placement(plan_to_compile.tasks),
-        shares=shares_by_stage(plan_to_compile.tasks),
-        runtimes=runtimes_by_stage(plan_to_compile.tasks),
-        plan=plan_document(plan_to_compile),
+    loaded = load_plan(plan)
+    options = CompileOptions(
         stage=stage,
         engine=engine,
-        scales=read_pipeline_scales(Path(scales)) if scales else {},
-        application=(lambda folder: write_application(plan_to_compile, cut, folder, note, platform, *files))
-        if whole
-        else None,
+        weights=Path(weights) if weights else None,
+        scales=Path(scales) if scales else None,
     )
-    arrays = load_weights(Path(weights)) if weights else None
-    return compile_bundle(cut, platform, request, Path(folder), arrays, note)
+    return compile_plan(loaded, pipeline_of(loaded, pipeline, warnings.warn), Path(folder), options, note)
+
+
+def compile_plan(
+    plan: Plan, pipeline: Pipeline, folder: Path, options: CompileOptions, note: Note = lambda _: None
+) -> dict[str, Any]:
+    """Compile the stages of a plan, and where all are, the executor that runs them, and return the manifest."""
+    from socsched.api.loading import load_platform, plan_document
+    from socsched.compiler.packaging.deploy import placement, runtimes_by_stage, shares_by_stage
+    from socsched.executor.application import write_application
+
+    platform = load_platform(plan.platform)
+    how: dict[str, Any] = {
+        "placement": placement(plan.tasks),
+        "shares": shares_by_stage(plan.tasks),
+        "runtimes": runtimes_by_stage(plan.tasks),
+        "plan": plan_document(plan),
+    }
+    if options.stage is None and options.engine is None and options.part is None:
+        how["application"] = lambda made: write_application(
+            plan, pipeline, made, note, platform, options.weights, options.scales
+        )
+    return compile_pipeline(pipeline, platform, folder, options, note, how)
+
+
+def compile_pipeline(
+    pipeline: Pipeline,
+    platform: Platform,
+    folder: Path,
+    options: CompileOptions,
+    note: Note = lambda _: None,
+    planned: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Compile the stages of a pipeline for every engine that takes them, or as `planned`, and return the manifest."""
+    from socsched.compiler.packaging.deploy import Request, compile_bundle
+    from socsched.compiler.quantize.scales import read_pipeline_scales
+    from socsched.graph.partition import parse_part
+    from socsched.models.weights import load_weights
+
+    request = Request(
+        stage=options.stage,
+        engine=options.engine,
+        part=parse_part(options.part) if options.part else None,
+        scales=read_pipeline_scales(options.scales) if options.scales else {},
+        qdq=options.qdq,
+        **(planned or {}),
+    )
+    arrays = load_weights(options.weights) if options.weights else None
+    return compile_bundle(pipeline, platform, request, folder, arrays, note)

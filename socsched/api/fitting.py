@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
+from socsched.api.options import FitOptions
 from socsched.cost.fitting.cells import Choice, Host, Networks, pattern, read_pairs
 from socsched.cost.fitting.recipe import Report, Request, fit_platform
 from socsched.cost.measurements import STEM, Row
@@ -19,55 +21,35 @@ from socsched.models.registry import get_model
 from socsched.units import parse_duration
 
 
-def fit(
-    platform: str,
-    *,
-    measurements: Sequence[Path] = (),
-    networks: Path | None = None,
-    profiles: Sequence[Path] = (),
-    pipeline: str | None = None,
-    engine: str | None = None,
-    precision: str | None = None,
-    mode: str | None = None,
-    family: str | None = None,
-    anchors: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    hosts: Sequence[str] = (),
-    joined: Sequence[str] = (),
-) -> Report:
+def fit(platform: str, options: FitOptions = FitOptions()) -> Report:  # frozen
     """Return the parameters of a platform (name or path) fitted to measurements, profiles and anchors.
 
-    `measurements`: files of `pairs.read_pairs`, whose networks are in the folder `networks`; `profiles`: files of
-    `socsched profile` for the stages of `pipeline`; `anchors`: "NETWORK=TIME" of one engine and precision; `hosts`:
-    "PATTERN=LAUNCH+SUBMIT".  Without any of these the parameters are those of the engines' families.  Raises UsageError
-    for what does not fit together, InputError and DescriptorError for files.
+    Without any of these the parameters are those of the engines' families.  Raises UsageError for what does not fit
+    together, InputError and DescriptorError for files.
     """
-    described = get_platform(platform)
+    described, engine, precision, networks = get_platform(platform), options.engine, options.precision, options.networks
     choice = Choice(
-        tuple(pattern(text) for text in exclude),
-        tuple(parse_host(text) for text in hosts),
-        tuple(pattern(text) for text in joined),
+        tuple(map(pattern, options.exclude)), tuple(map(parse_host, options.hosts)), tuple(map(pattern, options.joined))
     )
-    request = Request(described, engine, precision, mode, family, choice)
-    if anchors and (engine is None or precision is None):
+    request = Request(described, engine, precision, options.mode, options.family, choice)
+    if options.anchors and (engine is None or precision is None):
         raise UsageError("an anchor is a time on one engine in one precision", "add --engine and --precision")
-    if bool(profiles) != (pipeline is not None):
+    if bool(options.profiles) != (options.pipeline is not None):
         raise UsageError("a profile names the stages of a pipeline", "give --profile together with --pipeline")
-    pairs = [pair for path in measurements for pair in read_pairs(path)]
-    known: dict[str, tuple[Pass, ...]] = {}
-    if pipeline is not None:
-        known = stage_passes(pipeline)
-        pairs += [pair for path in profiles for pair in read_profile(path, known)]
-    for text in anchors:
+    pairs = [pair for path in options.measurements for pair in read_pairs(path)]
+    own: dict[str, tuple[Pass, ...]] = {}
+    if options.pipeline is not None:
+        own = stage_passes(options.pipeline)
+        pairs += [pair for path in options.profiles for pair in read_profile(path, own)]
+    for text in options.anchors:
         network, time_us = parse_anchor(text)
-        pairs.append(
-            Row(described.name, engine or "", precision or "", mode or "", 0, network, time_us / 1e3, source="anchor")
-        )
-    if (measurements or anchors) and networks is None:
+        row = Row(described.name, engine or "", precision or "", options.mode or "", 0, network, time_us / 1e3)
+        pairs.append(replace(row, source="anchor"))
+    if (options.measurements or options.anchors) and networks is None:
         raise UsageError("the networks of the measurements are needed", "add --networks FOLDER with NAME.onnx files")
     if networks is not None and not networks.is_dir():
         raise UsageError(f"{networks}: is no folder", "expected a folder with NAME.onnx or NAME.onnx.xz")
-    return fit_platform(request, pairs, Networks(networks, known))
+    return fit_platform(request, pairs, Networks(networks, own))
 
 
 def parse_anchor(text: str) -> tuple[str, float]:

@@ -87,8 +87,6 @@ def load(folder: Path) -> tuple[Plan, Trace, ResultDocument]:
     from socsched.trace.metrics import result
 
     if folder.is_file():
-        from socsched.api.preview import preview
-
         plan = plan_io.load(folder)
         trace = preview(plan)
         return plan, trace, result(trace, plan)
@@ -104,6 +102,21 @@ def load(folder: Path) -> tuple[Plan, Trace, ResultDocument]:
         trace = trace_io.load(folder / TRACE)
     plan = plan_io.load(folder / PLAN)
     return plan, trace, result(trace, plan)
+
+
+PREVIEW_NS = 10 * 10**9
+"""Longest part (ns) of a hyperperiod that is simulated."""
+
+
+def preview(plan: Plan) -> Trace:
+    """Return a simulation of a plan for one hyperperiod, or for two of its longest periods if that is longer."""
+    from socsched.planning.export.accelerators import hyperperiod_ns
+    from socsched.sim.engine import simulate as traced
+
+    if not plan.tasks:
+        raise UsageError("nothing to show: a stage has no engine", "run `socsched plan` to see which stage and why")
+    length = min(hyperperiod_ns(plan.tasks), PREVIEW_NS)
+    return traced(plan, max(length, 2 * max(t.period_ns for t in plan.tasks)))
 
 
 def report(results: str | Path | Result | Plan, file: str | Path) -> None:

@@ -6,13 +6,13 @@ from each of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from socsched.api.options import PlanOptions
 from socsched.errors import UsageError
-from socsched.planning.clock import EVALUATIONS
 from socsched.resources import nearest
 
 if TYPE_CHECKING:
@@ -26,43 +26,6 @@ if TYPE_CHECKING:
 
 BEST = "best"
 """As a planner: all of them, of which the plan with the best simulation is returned."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlanOptions:
-    """Options of planning, in addition to the pipeline, the platform and the mode.
-
-    `objective`: one of `planning.candidate.OBJECTIVES`, or several in lexicographic order.  `policy`: edf | fp | auto,
-    EDF first.  `solver`: heft | restarts | cpsat | auto, or portfolio, all in order until a plan is feasible.
-    `planner`: an algorithm of the literature or an installed one, with its `settings`, instead of the built-in
-    search.  `evaluations`: the work of all searches, in mappings analysed, None for no limit but their own; the first
-    of several takes a third at most.  `time_limit` (s) is a guard rail: a plan that it cut off says so
-    (`solver.cut_off`), since it depends on the speed of the machine.  `cuts`: networks may be split between engines.
-    `refine`: plan again with simulated times.  `explain`: add conflicts, levers and uncertainties.  `pins`:
-    STAGE=ENGINE, engines that stages must run on; `prefers`: engines that take the layers they support.  `deadlines`:
-    CHAIN=TIME, in place of those of the pipeline.  `runtimes`: [ENGINE=]NAME, the programs to choose from on engines
-    that have several.  `robust`: every cost is taken at the upper end of its interval.  Caps on mean power (mW) and
-    DRAM traffic (bytes/s) apply in addition to those of the mode.
-    """
-
-    objective: str = "latency"
-    policy: str = "auto"
-    profile: Path | Profile | None = None
-    solver: str = "portfolio"
-    evaluations: int | None = EVALUATIONS
-    time_limit: float | None = None
-    cuts: bool = True
-    refine: bool = True
-    power_cap: int | None = None
-    bandwidth_cap: int | None = None
-    pins: tuple[str, ...] = ()
-    prefers: tuple[str, ...] = ()
-    explain: bool = True
-    planner: str = ""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    deadlines: tuple[str, ...] = ()
-    runtimes: tuple[str, ...] = ()
-    robust: bool = False
 
 
 def plan(
@@ -318,17 +281,6 @@ def stage_and_engines(option: str, text: str, pipeline: Pipeline, platform: Plat
         if engine not in known:
             raise UsageError(f"{option} {text}: {platform.name} has no engine {engine!r}", _meant(engine, known))
     return stage, engines
-
-
-def settings_of(texts: Sequence[str]) -> dict[str, str]:
-    """Return OPTION=VALUE texts as a mapping; UsageError for anything else."""
-    settings: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UsageError(f"-O {text}: expected OPTION=VALUE")
-        settings[name] = value
-    return settings
 
 
 def _meant(name: str, known: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from socsched.files import file_digest, sources_digest
 from socsched.planning.plan import AUTO, PIPELINE, PLATFORM, SOURCES, Requirement, requirements_of
 
 if TYPE_CHECKING:
-    from socsched.api.planning import PlanOptions
+    from socsched.api.options import PlanOptions
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform
     from socsched.planning.plan import Plan

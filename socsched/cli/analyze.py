@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import click
+from socsched.api.options import Whole, argument, option
+from socsched.cli.options import source
+from socsched.cli.output import Output, echo
+from socsched.cli.verbs import Request, verb
+from socsched.errors import InputError, UsageError
 
-from socsched.cli.options import NameOrPath, Output, echo, output_options, source_option, terminal_width
+
+class AnalyzeRequest(Request):
+    """What is analysed."""
+
+    file: Path = argument("path", metavar="PLAN.json|TASKSET|JOBS.csv")
+    added: str | None = option(
+        "--add", name="new", kind="pipeline", help="Check whether this pipeline can be added to the plan."
+    )
+    processors: int | None = option(
+        "--processors", kind=Whole(1, 1024), help="Processors, where the file does not state them."
+    )
+    precedence: Path | None = option("--precedence", kind="path", help="Precedence of a job set (CSV).")
+    source: str | None = source()
 
 
-@click.command("analyze", short_help="Show bounds, their terms and the slack of a plan or task set.")
-@click.argument("file", metavar="PLAN.json|TASKSET|JOBS.csv", type=click.Path(path_type=Path))
-@click.option(
-    "--add", "new", type=NameOrPath("pipelines"), help="Check whether this pipeline can be added to the plan."
-)
-@click.option("--processors", type=click.IntRange(1, 1024), help="Processors, where the file does not state them.")
-@click.option("--precedence", type=click.Path(path_type=Path), help="Precedence of a job set (CSV).")
-@source_option
-@output_options
-@click.pass_obj
-def command(
-    output: Output, file: Path, new: str | None, processors: int | None, precedence: Path | None, source: str | None
-) -> int:
+@verb("analyze", AnalyzeRequest, "Show bounds, their terms and the slack of a plan or task set.")
+def command(output: Output, request: AnalyzeRequest) -> int:
     """Show every bound term by term, and which schedulability tests gave it.
 
     For a plan: chains, utilisation per engine, and the margins of execution times. For a task-set file (JSON or YAML;
@@ -35,31 +41,41 @@ def command(
 
     Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
     """
+    from socsched.api.analysis import analyze
     from socsched.api.interchange import TASKSET_FORMATS
     from socsched.cli import tasksets
-    from socsched.errors import InputError, UsageError
+    from socsched.cli.results import exit_code
 
-    if new:
-        return _add(output, file, new, source)
+    file = request.file
+    if request.added:
+        return _add(output, file, request.added, request.source)
     if tasksets.is_taskset(file):
-        return tasksets.analyze(output, file, processors or 0, precedence)
+        return tasksets.analyze(output, file, request.processors or 0, request.precedence)
     if file.is_file() and file.suffix != ".json" and not tasksets.may_be_plan(file):
         raise InputError(f"{file}: neither a plan nor a task set", f"expected {TASKSET_FORMATS}")
-    if processors or precedence:
+    if request.processors or request.precedence:
         raise UsageError("--processors and --precedence are for task sets and job sets", "a plan states its lanes")
-    return _plan(output, file)
+    analysis = analyze(file)
+
+    def show() -> Any:
+        from socsched.reporting.terminal import analysis_view
+
+        return analysis_view(analysis.plan, analysis.document)
+
+    output.result(analysis.document, show)
+    return exit_code(analysis.plan)
 
 
-def _add(output: Output, file: Path, new: str, source: str | None) -> int:
+def _add(output: Output, file: Path, added: str, source: str | None) -> int:
     from socsched.api import loading
-    from socsched.cli import outcomes
+    from socsched.cli.results import exit_code
     from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.models.work import stage_work
     from socsched.planning.admission import add
 
     plan = loading.load_plan(file)
     pipeline = loading.pipeline_of(plan, source, output.warn)
-    admission = add(plan, pipeline, get_pipeline(new), get_platform(plan.platform), stage_work)
+    admission = add(plan, pipeline, get_pipeline(added), get_platform(plan.platform), stage_work)
     document = {
         "answer": admission.answer,
         "added": list(admission.added),
@@ -67,8 +83,8 @@ def _add(output: Output, file: Path, new: str, source: str | None) -> int:
         "plan": loading.plan_document(admission.plan),
     }
 
-    def show() -> None:
-        from socsched.reporting.terminal import console, plan_view
+    def show() -> Any:
+        from socsched.reporting.terminal import plan_view
 
         moves = f"stages move ({', '.join(admission.moved)})" if admission.moved else "order and deadlines change"
         answers = {
@@ -77,24 +93,8 @@ def _add(output: Output, file: Path, new: str, source: str | None) -> int:
             "no": "No: no mapping that meets every requirement was found.",
             "undecided": "Undecided: no mapping was found within the budget.",
         }
-        echo(f"Can {new} be added to {plan.pipeline}? {answers[admission.answer]}")
-        console(terminal_width()).print(plan_view(admission.plan))
+        echo(f"Can {added} be added to {plan.pipeline}? {answers[admission.answer]}")
+        return plan_view(admission.plan)
 
     output.result(document, show)
-    return outcomes.exit_code(admission.plan)
-
-
-def _plan(output: Output, file: Path) -> int:
-    from socsched.api.analysis import analyze
-    from socsched.cli import outcomes
-
-    analysis = analyze(file)
-    plan, document = analysis.plan, analysis.document
-
-    def show() -> None:
-        from socsched.reporting.terminal import analysis_view, console
-
-        console(terminal_width()).print(analysis_view(plan, document))
-
-    output.result(document, show)
-    return outcomes.exit_code(plan)
+    return exit_code(admission.plan)

@@ -4,93 +4,56 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-import click
-
-from socsched.cli.names import ENGINE
-from socsched.cli.options import (
-    Number,
-    Objectives,
-    Output,
-    Quantity,
-    output_options,
-    pipeline_argument,
-    platform_option,
-    ready_to_write,
-    terminal_width,
-)
+from socsched.api.options import Real, Whole, option
+from socsched.cli.options import output_folder, pipeline, platform
+from socsched.cli.output import Output, ready_to_write
+from socsched.cli.verbs import Request, verb
 from socsched.planning.clock import LEAST
-
-if TYPE_CHECKING:
-    from socsched.modebook.book import BookDocument
 
 CELL = 6144
 """Default budget of the search of one cell."""
 
 
-@click.command("book", short_help="Plan every power mode, thermal state, lost unit and condition.")
-@pipeline_argument
-@platform_option()
-@click.option("--mode", "modes", multiple=True, help="Only this power mode; may be repeated.")
-@click.option("--thermal", multiple=True, help="Only this thermal state of the platform; may be repeated.")
-@click.option(
-    "--loss", "losses", type=ENGINE, multiple=True, help="Only the loss of this engine, or none; may be repeated."
-)
-@click.option("--condition", "conditions", multiple=True, help="Only this operating condition; may be repeated.")
-@click.option("--objective", type=Objectives(), default="latency", show_default=True, help="As for `plan`.")
-@click.option(
-    "--policy",
-    type=click.Choice(["auto", "edf", "fp"]),
-    default="auto",
-    show_default=True,
-    help="Policy to plan with; auto: EDF, then fixed priorities.",
-)
-@click.option(
-    "--setup",
-    type=Quantity("duration"),
-    default="10ms",
-    show_default=True,
-    help="Time in which the board changes clocks and workers change plans.",
-)
-@click.option(
-    "--evaluations",
-    type=click.IntRange(LEAST),
-    default=CELL,
-    show_default=True,
-    help="Budget of the search of one cell, in mappings analysed.",
-)
-@click.option(
-    "--time-limit",
-    type=Number(0.1),
-    help="Guard rail in seconds on the search of one cell; a plan that it cut off says so.  [default: none]",
-)
-@click.option("--workers", type=click.IntRange(1), help="Number of cores to use; default: all.")
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for book.json, the plans, a page and a picture.",
-)
-@output_options
-@click.pass_obj
-def command(
-    output: Output,
-    pipeline: str,
-    platform: str,
-    modes: tuple[str, ...],
-    thermal: tuple[str, ...],
-    losses: tuple[str, ...],
-    conditions: tuple[str, ...],
-    objective: str,
-    policy: str,
-    setup: int,
-    evaluations: int,
-    time_limit: float | None,
-    workers: int | None,
-    folder: Path | None,
-) -> int:
+class BookRequest(Request):
+    """The cells of a book, how each is searched, and where the book goes."""
+
+    pipeline: str = pipeline()
+    platform: str = platform()
+    modes: tuple[str, ...] = option("--mode", multiple=True, help="Only this power mode; may be repeated.")
+    thermal: tuple[str, ...] = option(
+        "--thermal", multiple=True, help="Only this thermal state of the platform; may be repeated."
+    )
+    losses: tuple[str, ...] = option(
+        "--loss", kind="engine", multiple=True, help="Only the loss of this engine, or none; may be repeated."
+    )
+    conditions: tuple[str, ...] = option(
+        "--condition", multiple=True, help="Only this operating condition; may be repeated."
+    )
+    objective: str = option("--objective", kind="objectives", default="latency", shown=True, help="As for `plan`.")
+    policy: str = option(
+        "--policy", kind=("auto", "edf", "fp"), default="auto", shown=True,
+        help="Policy to plan with; auto: EDF, then fixed priorities.",
+    )  # fmt: skip
+    setup: int = option(
+        "--setup", kind="duration", default="10ms", shown=True,
+        help="Time in which the board changes clocks and workers change plans.",
+    )  # fmt: skip
+    evaluations: int = option(
+        "--evaluations", kind=Whole(LEAST), default=CELL, shown=True,
+        help="Budget of the search of one cell, in mappings analysed.",
+    )  # fmt: skip
+    time_limit: float | None = option(
+        "--time-limit", kind=Real(0.1),
+        help="Guard rail in seconds on the search of one cell; a plan that it cut off says so.  [default: none]",
+    )  # fmt: skip
+    workers: int | None = option("--workers", kind=Whole(1), help="Number of cores to use; default: all.")
+    folder: Path | None = output_folder("Folder for book.json, the plans, a page and a picture.")
+
+
+@verb("book", BookRequest, "Plan every power mode, thermal state, lost unit and condition.")
+def command(output: Output, request: BookRequest) -> int:
     """Plan PIPELINE for every power mode, thermal state, lost engine and operating condition of a platform.
 
     Cells share a plan's placement where it meets every requirement, so that few are searched.  Between cells that
@@ -104,36 +67,31 @@ def command(
     from socsched.pool import cores
 
     started = time.monotonic()
-    ready_to_write(folder=folder)
+    ready_to_write(folder=request.folder)
     made = book(
-        pipeline,
-        platform,
-        modes=modes,
-        thermal=thermal,
-        losses=losses or None,
-        conditions=conditions,
-        setup=setup,
-        objective=objective,
-        policy=policy,
-        workers=workers or cores(),
-        evaluations=evaluations,
-        time_limit=time_limit,
+        request.pipeline,
+        request.platform,
+        modes=request.modes,
+        thermal=request.thermal,
+        losses=request.losses or None,
+        conditions=request.conditions,
+        setup=request.setup,
+        objective=request.objective,
+        policy=request.policy,
+        workers=request.workers or cores(),
+        evaluations=request.evaluations,
+        time_limit=request.time_limit,
     )
     seconds = round(time.monotonic() - started, 3)
-    if folder:
-        made.save(folder)
-        output.note(f"wrote {folder}/ (book.json, plans/, book.html, book.svg)")
+    if request.folder:
+        made.save(request.folder)
+        output.note(f"wrote {request.folder}/ (book.json, plans/, book.html, book.svg)")
 
-    def show() -> None:
+    def show() -> Any:
         from socsched.modebook.view import view
-        from socsched.reporting.terminal import console
 
-        console(terminal_width()).print(view(made.document))
+        return view(made.document)
 
     output.result({**plain(made.document), "planning_seconds": seconds}, show)
-    return _exit_code(made.document)
-
-
-def _exit_code(document: BookDocument) -> int:
-    verdicts = {cell.verdict for cell in document.cells}
+    verdicts = {cell.verdict for cell in made.document.cells}
     return 1 if "infeasible" in verdicts else 4 if "undecided" in verdicts else 0

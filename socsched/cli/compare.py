@@ -3,64 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from socsched.cli.options import (
-    Output,
-    Percentage,
-    allow_weaker_option,
-    echo,
-    output_options,
-    ready_to_write,
-    terminal_width,
-)
+from socsched.api.options import argument, option
+from socsched.cli.options import allow_weaker, output_file
+from socsched.cli.output import Output, echo, ready_to_write, show_all
+from socsched.cli.verbs import Request, verb
+from socsched.errors import EXIT_OK, EXIT_VIOLATED
 
 if TYPE_CHECKING:
     from socsched.reporting.compare import Comparison
-    from socsched.reporting.plan_diff import PlanDiff
 
 
-@click.command("compare", short_help="Compare two plans or results; fail on a regression.")
-@click.argument(
-    "paths",
-    metavar="A B | PLAN.json [SIMULATED] MEASURED",
-    nargs=-1,
-    type=click.Path(path_type=Path),
-)
-@click.option(
-    "--max-regression",
-    type=Percentage(),
-    default="5%",
-    show_default=True,
-    help="Largest tolerated slowdown of B against A.",
-)
-@allow_weaker_option
-@click.option(
-    "--tolerance",
-    type=Percentage(),
-    default="5%",
-    show_default=True,
-    help="Largest mean error of the prediction: chains' p50 (p99: three times this, stages: twice).",
-)
-@click.option(
-    "-o",
-    "--output",
-    "file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Also write the comparison of A and B to this Markdown file (FILE.md).",
-)
-@output_options
-@click.pass_obj
-def command(
-    output: Output,
-    paths: tuple[Path, ...],
-    max_regression: float,
-    weaker: tuple[str, ...],
-    tolerance: float,
-    file: Path | None,
-) -> int:
+class CompareRequest(Request):
+    """What is compared, and what is tolerated."""
+
+    paths: tuple[Path, ...] = argument(
+        "path", multiple=True, required=False, metavar="A B | PLAN.json [SIMULATED] MEASURED"
+    )
+    max_regression: float = option(
+        "--max-regression", kind="percent", default="5%", shown=True, help="Largest tolerated slowdown of B against A."
+    )
+    weaker: tuple[str, ...] = allow_weaker()
+    tolerance: float = option(
+        "--tolerance", kind="percent", default="5%", shown=True,
+        help="Largest mean error of the prediction: chains' p50 (p99: three times this, stages: twice).",
+    )  # fmt: skip
+    file: Path | None = output_file("Also write the comparison of A and B to this Markdown file (FILE.md).")
+
+
+@verb("compare", CompareRequest, "Compare two plans or results; fail on a regression.")
+def command(output: Output, request: CompareRequest) -> int:
     """Compare A (the baseline) with B: two plan.json, or two result folders of `simulate` or `run`.
 
     For plans: changed requirements, moved stages, bounds and expected times of chains, power, traffic, verdict.  For
@@ -72,6 +47,12 @@ def command(
     and the energy; exit code 1 if the prediction error exceeds the tolerance, or more frames are late or dropped than
     predicted.
     """
+    from socsched.api.loading import load_plan
+    from socsched.files import write_file
+    from socsched.reporting.compare import markdown, view
+    from socsched.reporting.plan_diff import diff
+
+    paths, file, allowed = request.paths, request.file, request.max_regression
     ready_to_write(file=file)
     plans = [path.suffix == ".json" and path.name != "result.json" and not path.is_dir() for path in paths]
     if file and file.suffix != ".md":
@@ -79,37 +60,24 @@ def command(
     if paths and plans[0] and not all(plans):
         if file:
             raise click.UsageError("-o applies to a comparison of two plans or of two results only")
-        return _predicted(output, paths, tolerance)
+        return _predicted(output, paths, request.tolerance)
     if len(paths) != 2 or any(plans) != all(plans):
         raise click.UsageError(
             "expected two plans, two result folders, or a plan and one or two result folders: "
             "socsched compare BASELINE NEW"
         )
-    from socsched.errors import EXIT_OK, EXIT_VIOLATED
-    from socsched.files import write_file
-    from socsched.reporting.compare import markdown, view
-
-    comparison = _plans(paths, max_regression, weaker) if all(plans) else _results(paths, max_regression)
+    comparison = (
+        diff(load_plan(paths[0]), load_plan(paths[1]), allowed, request.weaker)
+        if all(plans)
+        else _results(paths, allowed)
+    )
     names = str(paths[0]), str(paths[1])
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_file(file, markdown(comparison, *names, max_regression))
+        write_file(file, markdown(comparison, *names, allowed))
         output.note(f"wrote {file}")
-
-    def show() -> None:
-        from socsched.reporting.terminal import console
-
-        console(terminal_width()).print(view(comparison, *names, max_regression))
-
-    output.result(comparison.document(), show)
+    output.result(comparison.document(), lambda: view(comparison, *names, allowed))
     return EXIT_VIOLATED if comparison.regressions else EXIT_OK
-
-
-def _plans(paths: tuple[Path, ...], allowed: float, weaker: tuple[str, ...]) -> PlanDiff:
-    from socsched.api.loading import load_plan
-    from socsched.reporting.plan_diff import diff
-
-    return diff(load_plan(paths[0]), load_plan(paths[1]), allowed, weaker)
 
 
 def _results(paths: tuple[Path, ...], allowed: float) -> Comparison:
@@ -126,7 +94,6 @@ def _results(paths: tuple[Path, ...], allowed: float) -> Comparison:
 
 def _predicted(output: Output, paths: tuple[Path, ...], tolerance: float) -> int:
     from socsched.api import loading
-    from socsched.errors import EXIT_OK, EXIT_VIOLATED
     from socsched.reporting.compare import Tolerance, load_result, predict
 
     if not 2 <= len(paths) <= 3:
@@ -137,13 +104,13 @@ def _predicted(output: Output, paths: tuple[Path, ...], tolerance: float) -> int
     prediction = predict(loading.load_plan(paths[0]), simulated, results[-1], allowed)
 
     def show() -> None:
-        from socsched.reporting.terminal import console, table
+        from socsched.reporting.terminal import table
         from socsched.units import format_duration
 
         def cell(value: float | None, what: str) -> str:
             return "–" if value is None else f"{value:.0f} mW" if what == "energy" else format_duration(round(value))
 
-        rows = [
+        rows: list[list[Any]] = [
             [
                 entry.name,
                 entry.figure.replace("_", "."),
@@ -153,7 +120,7 @@ def _predicted(output: Output, paths: tuple[Path, ...], tolerance: float) -> int
             for entry in prediction.lines
         ]
         columns = ["what", "figure", "planned", "simulated", "measured", "error"]
-        console(terminal_width()).print(table("Predicted against measured", columns, rows, (2, 3, 4, 5)))
+        show_all(table("Predicted against measured", columns, rows, (2, 3, 4, 5)))
         for name, error in prediction.errors.items():
             echo(f"{name}: mean error {'–' if error is None else f'{error:.1%}'}")
         for text in prediction.beyond:

@@ -7,56 +7,25 @@ from typing import Any
 
 import click
 
-from socsched.cli.names import ENGINE, STAGE
-from socsched.cli.options import (
-    NameOrPath,
-    Output,
-    output_options,
-    platform_option,
-    ready_to_write,
-    source_option,
-    terminal_width,
-)
+from socsched.api.options import CompileOptions, argument, requested
+from socsched.cli.options import output_folder, platform, source
+from socsched.cli.output import Output, ready_to_write
+from socsched.cli.results import on_the_line
+from socsched.cli.verbs import Request, verb
 
 
-@click.command("compile", short_help="Compile a plan, or the stages of a pipeline, for a platform.")
-@click.argument("pipeline", metavar="PLAN.json|PIPELINE", type=NameOrPath("pipelines"))
-@platform_option(required=False)
-@source_option
-@click.option("--stage", type=STAGE, help="Compile only this stage.")
-@click.option("--engine", type=ENGINE, help="Compile only for this engine.")
-@click.option(
-    "--part", help="With --stage: compile only the layers between two cuts, BEGIN:END (layer names joined by +)."
-)
-@click.option("--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help=".npz file with weights.")
-@click.option(
-    "--scales", type=click.Path(path_type=Path), help="JSON file with INT8 scales, as `socsched calibrate` writes it."
-)
-@click.option("--qdq", is_flag=True, help="Also write int8 stages as ONNX files with Q/DQ and the same integers.")
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="artifacts",
-    show_default=True,
-    help="Folder for the artefacts, their manifest and the start script.",
-)
-@output_options
-@click.pass_context
-def command(
-    ctx: click.Context,
-    pipeline: str,
-    platform: str | None,
-    source: str | None,
-    stage: str | None,
-    engine: str | None,
-    part: str | None,
-    weights: Path | None,
-    scales: Path | None,
-    qdq: bool,
-    folder: Path,
-) -> None:
+class CompileRequest(Request):
+    """What is compiled, for what, and where the artefacts go."""
+
+    pipeline: str = argument("pipeline", metavar="PLAN.json|PIPELINE")
+    platform: str | None = platform(required=False)
+    source: str | None = source()
+    options: CompileOptions = requested(CompileOptions)
+    folder: Path = output_folder("Folder for the artefacts, their manifest and the start script.", "artifacts")
+
+
+@verb("compile", CompileRequest, "Compile a plan, or the stages of a pipeline, for a platform.")
+def command(output: Output, request: CompileRequest) -> None:
     """Compile the stages of a plan for the engines it chose, or PIPELINE's for every engine that takes them.
 
     The output is one folder with a start script that needs only TVM's runtime; stages of a DLA or NPU become
@@ -64,70 +33,41 @@ def command(
     the file that it makes. Results are cached.
     """
     from socsched.api import loading
-    from socsched.compiler.packaging.deploy import (
-        Request,
-        compile_bundle,
-        placement,
-        runtimes_by_stage,
-        shares_by_stage,
-    )
-    from socsched.compiler.quantize.scales import read_pipeline_scales
+    from socsched.api.deployment import compile_pipeline, compile_plan
     from socsched.descriptor.catalog import get_pipeline, get_platform
-    from socsched.executor.application import write_application
-    from socsched.graph.partition import parse_part
-    from socsched.models.weights import load_weights
 
-    output: Output = ctx.obj
-    options: dict[str, Any] = {
-        "stage": stage,
-        "engine": engine,
-        "part": parse_part(part) if part else None,
-        "scales": read_pipeline_scales(scales) if scales else {},
-        "qdq": qdq,
-    }
-    if pipeline.endswith(".json"):
-        plan = loading.load_plan(Path(pipeline))
-        if ctx.get_parameter_source("platform") is click.core.ParameterSource.COMMANDLINE and platform != plan.platform:
-            raise click.UsageError(f"{pipeline} is a plan for {plan.platform}: omit --platform")
-        chosen, board = loading.pipeline_of(plan, source, output.warn), get_platform(plan.platform)
-        options |= {"shares": shares_by_stage(plan.tasks), "runtimes": runtimes_by_stage(plan.tasks)}
-        if stage is None and engine is None and part is None:
-            options["application"] = lambda made: write_application(
-                plan, chosen, made, output.note, board, weights, scales
-            )
-        request = Request(placement(plan.tasks), plan=loading.plan_document(plan), **options)
-    elif platform is None:
-        raise click.UsageError(f"a pipeline needs a platform: socsched compile {pipeline} -p PLATFORM")
+    name, folder, options = request.pipeline, request.folder, request.options
+    if name.endswith(".json"):
+        plan = loading.load_plan(Path(name))
+        if on_the_line("platform") and request.platform != plan.platform:
+            raise click.UsageError(f"{name} is a plan for {plan.platform}: omit --platform")
+        pipeline = loading.pipeline_of(plan, request.source, output.warn)
+        ready_to_write(folder=folder)
+        manifest = compile_plan(plan, pipeline, folder, options, output.note)
+    elif request.platform is None:
+        raise click.UsageError(f"a pipeline needs a platform: socsched compile {name} -p PLATFORM")
     else:
-        chosen, board, request = get_pipeline(pipeline), get_platform(platform), Request(**options)
-    ready_to_write(folder=folder)
-    arrays = load_weights(weights) if weights else None
-    manifest = compile_bundle(chosen, board, request, folder, arrays, output.note)
-    output.result(manifest, lambda: _show(manifest, folder))
+        pipeline, board = get_pipeline(name), get_platform(request.platform)
+        ready_to_write(folder=folder)
+        manifest = compile_pipeline(pipeline, board, folder, options, output.note)
+    output.result(manifest, lambda: _table(manifest, folder))
 
 
-def _made(handover: dict[str, Any]) -> tuple[str, str]:
-    """Return a hand-over's files, and what remains to be done."""
-    if "compiled" in handover:
-        made = handover["compiled"]
-        versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
-        return ", ".join(f"{handover['folder']}/{name}" for name in made["files"]), f"compiled by {versions}"
-    script = next(name for name in ("build.sh", "build.py") if name in handover["files"])
-    return f"{handover['folder']}/model.onnx", f"run {script} there"
+def _table(manifest: dict[str, Any], folder: Path) -> Any:
+    from socsched.reporting.terminal import table
 
-
-def _files(artifact: dict[str, Any]) -> list[str]:
-    return [*artifact["files"], *([artifact["qdq"]] if "qdq" in artifact else [])]
-
-
-def _show(manifest: dict[str, Any], folder: Path) -> None:
-    from socsched.reporting.terminal import console, table
-
-    rows = [
-        [a["stage"], a["engine"], a["precision"], a["target"], ", ".join(_files(a)), "; ".join(a["notes"])]
-        for a in manifest["artifacts"]
-    ]
-    rows += [[h["stage"], h["engine"], h["precision"], h["toolchain"], *_made(h)] for h in manifest["handovers"]]
-    columns = ["stage", "engine", "precision", "target", "files", "notes"]
+    rows = []
+    for a in manifest["artifacts"]:
+        files = [*a["files"], *([a["qdq"]] if "qdq" in a else [])]
+        rows.append([a["stage"], a["engine"], a["precision"], a["target"], ", ".join(files), "; ".join(a["notes"])])
+    for h in manifest["handovers"]:
+        if "compiled" in h:
+            files = [f"{h['folder']}/{name}" for name in h["compiled"]["files"]]
+            versions = ", ".join(f"{name} {version}" for name, version in h["compiled"]["versions"].items())
+            left = f"compiled by {versions}"
+        else:
+            files = [f"{h['folder']}/model.onnx"]
+            left = f"run {next(name for name in ('build.sh', 'build.py') if name in h['files'])} there"
+        rows.append([h["stage"], h["engine"], h["precision"], h["toolchain"], ", ".join(files), left])
     title = f"{manifest['pipeline']} for {manifest['platform']}, in {folder}/"
-    console(terminal_width()).print(table(title, columns, rows))
+    return table(title, ["stage", "engine", "precision", "target", "files", "notes"], rows)

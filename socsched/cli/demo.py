@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from socsched.cli.options import Output, echo, output_options, ready_to_write, seed_option, terminal_width
+from socsched.api.options import SimulateOptions, Whole, option, shared
+from socsched.cli.options import output_folder, weights
+from socsched.cli.output import Output, echo, ready_to_write, terminal_width
+from socsched.cli.verbs import Request, verb
 
 if TYPE_CHECKING:
     from socsched.api.results import Result
@@ -19,29 +20,20 @@ SIMULATED_NS = 10_000_000_000
 MODELLED = "Everything about the Jetson is derived or simulated from the plan's stage times; no Jetson was involved."
 
 
-@click.command("demo", short_help="Compile, plan, simulate and run a detector on a built-in scene.")
-@click.option("--input", "input_path", type=click.Path(path_type=Path), help="KITTI .bin scan or a folder of them.")
-@click.option(
-    "--weights", type=click.Path(path_type=Path), envvar="SOCSCHED_WEIGHTS", help=".npz file with trained weights."
-)
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="demo-out",
-    show_default=True,
-    help="Folder for report and results.",
-)
-@click.option(
-    "--frames", type=click.IntRange(1), default=10, show_default=True, help="Number of frames to run on this machine."
-)
-@seed_option
-@output_options
-@click.pass_obj
-def command(
-    output: Output, input_path: Path | None, weights: Path | None, folder: Path, frames: int, seed: int
-) -> None:
+class DemoRequest(Request):
+    """The input of the demo, and where its report goes."""
+
+    inputs: Path | None = option("--input", name="input_path", kind="path", help="KITTI .bin scan or a folder of them.")
+    weights: Path | None = weights(".npz file with trained weights.")
+    folder: Path = output_folder("Folder for report and results.", "demo-out")
+    frames: int = option(
+        "--frames", kind=Whole(1), default=10, shown=True, help="Number of frames to run on this machine."
+    )
+    seed: int = shared(SimulateOptions, "seed")
+
+
+@verb("demo", DemoRequest, "Compile, plan, simulate and run a detector on a built-in scene.")
+def command(output: Output, request: DemoRequest) -> None:
     """Take a LiDAR scan through compile, plan, simulate and run.
 
     Plans a PointPillars detector on a Jetson AGX Orin and simulates ten seconds of it, then compiles it for this
@@ -49,16 +41,20 @@ def command(
     weights; weights of the KITTI three-class network select that network.
     """
     from socsched.api import execution, loading
-    from socsched.api.planning import PlanOptions, plan_with
+    from socsched.api.options import PlanOptions
+    from socsched.api.planning import plan_with
     from socsched.api.simulation import simulate
-    from socsched.cli.run_view import frame_notes
+    from socsched.cli.results import frame_notes
     from socsched.runtime.background_load import Neighbours
 
+    folder, frames, seed, weights = request.folder, request.frames, request.seed, request.weights
     ready_to_write(folder=folder)
     pipeline_name = fitting(weights)
-    scans = execution.scans_or_street(input_path, folder, frames, seed)
+    scans = execution.scans_or_street(request.inputs, folder, frames, seed)
     folder.mkdir(parents=True, exist_ok=True)
-    output.note(f"1/3  {len(scans)} scans: {input_path or 'a synthetic street, ray-cast by a rotating-LiDAR model'}")
+    output.note(
+        f"1/3  {len(scans)} scans: {request.inputs or 'a synthetic street, ray-cast by a rotating-LiDAR model'}"
+    )
 
     output.note(f"2/3  planning {pipeline_name} on {BOARD} ({MODE}) and simulating {SIMULATED_NS // 10**9} s of it")
     board = simulate(plan_with(pipeline_name, BOARD, MODE), SIMULATED_NS, seed=seed)
@@ -71,7 +67,7 @@ def command(
     here = execution.run(plan, frames=frames, inputs=scans, weights=weights, seed=seed, on_frame=notes)
     others = neighbours.taken()
     remarked = remarks(here, weights is not None, others)
-    files = _write(folder, board, here, remarked, scans, None if input_path else seed)
+    files = _write(folder, board, here, remarked, scans, None if request.inputs else seed)
     document = {
         "simulated": {"plan": loading.plan_document(board.plan), "result": board.figures},
         "measured": {"plan": loading.plan_document(here.plan), "result": here.figures},
@@ -135,15 +131,15 @@ def _write(
     import json
 
     from socsched.api import folders
-    from socsched.api.pictures import draw
     from socsched.files import write_file
+    from socsched.reporting.pictures import draw_detections
 
     board.save(folder / "simulated", page=False)
     here.save(folder / "measured", page=False)
     for name, notes in (("simulated", [MODELLED]), ("measured", remarked)):
         write_file(folder / name / folders.NOTES, json.dumps(notes, indent=1) + "\n")
     assert here.trace is not None
-    draw(here.trace, scans, folder / folders.PICTURE, street)
+    draw_detections(here.trace, scans, folder / folders.PICTURE, street)
     for source, name in (
         (folder / folders.PICTURE, "measured/" + folders.PICTURE),
         (folder / "simulated" / folders.PERFETTO, folders.PERFETTO),

@@ -1,96 +1,184 @@
-"""`socsched doctor`: working and missing features of this machine, with reasons and remedies."""
+"""`socsched doctor`, `plugins`, `completion`: what works here, what is registered, what a shell completes."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform as system
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import click
 
-from socsched.cli import doctor_machine, doctor_targets
-from socsched.cli.doctor_tools import OPTIONAL, Check
-from socsched.cli.options import Output, echo, output_options, terminal_width
+from socsched.api.options import argument, option
+from socsched.cli.output import Output, echo
+from socsched.cli.verbs import Request, verb
+from socsched.errors import EXIT_MACHINE, EXIT_OK, MachineError, extra
 
 NEEDED_BYTES = 1_500_000_000
 
 
-@click.command("doctor", short_help="Check this machine: what works, what does not, and how to fix it.")
-@click.option("--install", metavar="NAME", help="Install a vendor's compiler: qualcomm or rockchip.")
-@output_options
-@click.pass_obj
-def command(output: Output, install: str | None) -> int:
-    """Check this machine: what works, what does not, why, and how to fix it; exit code 3 if the main job cannot work.
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding: `status` ok | missing (not installed) | broken (installed but not working).
 
-    The main job is to plan, simulate, compile and run on this machine; anything else that is missing is listed with
-    the command that installs it, and does not affect the exit code.
-
-    With --install make the Python environment of a vendor's compiler, from the package index that pip uses, and
-    check that it starts; its licence is printed first.
+    `remedy`: the command that fixes it, "" if none is needed.  `main`: required for the main workflow.
     """
-    from socsched.errors import EXIT_MACHINE, EXIT_OK
 
-    if install is not None:
-        return _install(output, install)
-    checks = examine()
-    lacking = [check for check in checks if check.main and check.status != "ok"]
-    output.result({"healthy": not lacking, "checks": [asdict(check) for check in checks]}, lambda: _show(checks))
-    return EXIT_MACHINE if lacking else EXIT_OK
-
-
-def _install(output: Output, name: str) -> int:
-    from socsched.compiler.toolchains.environments import Helper, environment, install
-    from socsched.errors import EXIT_OK
-
-    wanted = environment(name)
-    python = install(wanted, output.note)
-    with Helper(wanted) as helper:
-        versions = helper.versions
-    listed = ", ".join(f"{package} {version}" for package, version in versions.items())
-    output.result({"python": str(python), "versions": versions}, lambda: echo(f"{wanted.title} works: {listed}"))
-    return EXIT_OK
+    name: str
+    status: str
+    found: str
+    enables: str
+    remedy: str = ""
+    main: bool = False
 
 
-def examine() -> list[Check]:
-    """Return every finding; a check that raises an error counts as a finding too."""
-    checks = []
-    for check in CHECKS:
-        try:
-            checks.append(check())
-        except Exception as error:  # a failing check must not hide the findings of the others
-            name = check.__name__.strip("_").replace("_", " ")
-            checks.append(Check(name, "broken", f"{type(error).__name__}: {error}", "", "socsched doctor -v"))
-    return checks
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """An optional tool: its purpose, its installation command, and a remark.
+
+    It is present if one of `programs` is on PATH or the Python package `package` is installed; a tool with neither
+    has a custom check.
+    """
+
+    name: str
+    enables: str
+    install: str
+    remark: str = ""
+    programs: tuple[str, ...] = ()
+    package: str = ""
+
+    @property
+    def remedy(self) -> str:
+        return f"{self.install} ({self.remark})" if self.remark else self.install
+
+    def ok(self, found: str) -> Check:
+        """Return the finding that the tool is present."""
+        return Check(self.name, "ok", found, self.enables)
+
+    def missing(self, found: str) -> Check:
+        """Return the finding that the tool is missing."""
+        return Check(self.name, "missing", found, self.enables, self.remedy)
+
+    def broken(self, found: str, remedy: str = "") -> Check:
+        """Return the finding that the tool does not work; `remedy` replaces the installation command."""
+        return Check(self.name, "broken", found, self.enables, remedy or self.remedy)
+
+    def look(self) -> Check:
+        """Return whether the tool's program or package is present."""
+        if self.package:
+            try:
+                return self.ok(metadata.version(self.package))
+            except metadata.PackageNotFoundError:
+                return self.missing("not installed")
+        path = next((found for name in self.programs if (found := shutil.which(name))), None)
+        return self.ok(path) if path else self.missing("none on PATH")
 
 
-def _show(checks: list[Check]) -> None:
-    from rich.text import Text
+LIMITS = "/etc/security/limits.d/socsched.conf"
+LLVM_MCA = ("llvm-mca-22", "llvm-mca-19", "llvm-mca-18", "llvm-mca-17", "llvm-mca-16", "llvm-mca")
 
-    from socsched.reporting.terminal import console, table
-
-    marks = {"ok": "✓ ok", "missing": "– missing", "broken": "✗ BROKEN"}
-    rows = [[check.name, marks[check.status], check.found, check.enables] for check in checks]
-    screen = console(terminal_width())
-    screen.print(
-        table(
-            f"socsched on {system.machine()}, {_os_name()}", ["check", "state", "found", "needed for"], rows, (), (3,)
-        )
+OPTIONAL: dict[str, Tool] = {
+    tool.name: tool
+    for tool in (
+        Tool("OR-Tools", "plan --solver cpsat", extra("solver"), package="ortools"),
+        Tool("ONNX", "reading and writing ONNX files", extra("onnx"), package="onnx"),
+        Tool("Parquet", "sweep, fleet", extra("sweep"), package="pyarrow"),
+        Tool("Ray", "sweeps over several hosts", extra("cluster"), package="ray"),
+        Tool("tornado", "the RPC tracker that allocates boards", extra("tracker"), package="tornado"),
+        Tool("MCAP", "recordings as input, results for Foxglove", extra("mcap"), package="mcap"),
+        Tool("rosbags", "rates of topics in bags of ROS 1", extra("ros1"), package="rosbags"),
+        Tool("ROS 2", "the node socsched-ros", extra("ros2"), package="ros-rclpy"),
+        Tool("pygls", "lint --lsp, for editors", extra("lsp"), package="pygls"),
+        Tool("PyTorch", "training networks, and its tests", "pip install torch", package="torch"),
+        Tool(
+            "aarch64 compiler",
+            "linking for Arm boards",
+            "sudo apt-get install -y g++-aarch64-linux-gnu",
+            "without it, objects for the board are built but not linked",
+            ("aarch64-linux-gnu-g++", "aarch64-linux-gnu-gcc", "aarch64-none-linux-gnu-g++"),
+        ),
+        Tool(
+            "Zig",
+            "executors for boards with glibc 2.31",
+            extra("boards"),
+            "without it, they need the glibc of the aarch64 compiler",
+            package="ziglang",
+        ),
+        Tool(
+            "aarch64 emulator",
+            "running Arm code in tests",
+            "sudo apt-get install -y qemu-user",
+            "without it, code for Arm boards is built but not run",
+            ("qemu-aarch64",),
+        ),
+        Tool(
+            "llvm-mca",
+            "predicting the speed of Arm code in tests",
+            "sudo apt-get install -y llvm-19",
+            "16 or newer",
+            LLVM_MCA,
+        ),
+        Tool(
+            "nvcc",
+            "CUDA code for NVIDIA boards",
+            "install the CUDA toolkit",
+            "12.x for JetPack 6, 13.x for JetPack 7; planning and simulating need no toolkit",
+            ("nvcc", "/usr/local/cuda/bin/nvcc"),
+        ),
+        Tool("GPU", "running stages on a GPU", "sudo apt-get install -y nvidia-driver"),
+        Tool(
+            "libcudart",
+            "TVM on a GPU",
+            "sudo apt-get install -y cuda-cudart-13-0",
+            "JetPack 7 has it; on JetPack 6 use TensorRT for the GPU",
+        ),
+        Tool("TensorRT", "stages on a DLA", "sudo apt-get install -y python3-libnvinfer"),
+        Tool(
+            "OpenCL",
+            "running OpenCL kernels here",
+            "sudo apt-get install -y pocl-opencl-icd",
+            "PoCL runs on the CPU; a GPU driver has its own runtime; building kernels needs neither",
+        ),
+        Tool("Hexagon", "objects for Hexagon DSPs", "install the pinned TVM wheel"),
+        Tool(
+            "HTP compiler",
+            "compile and simulate --vendor-sim for Qualcomm's NPUs",
+            extra("qualcomm") + " && socsched doctor --install qualcomm",
+            "600 MB, under Qualcomm's licence; without it, stages are handed over with build scripts",
+        ),
+        Tool(
+            "RKNN compiler",
+            "compile and simulate --vendor-sim for RK3588's NPU",
+            extra("rockchip") + " && socsched doctor --install rockchip",
+            "700 MB, under Rockchip's terms; without it, stages are handed over with build scripts",
+        ),
+        Tool(
+            "real time",
+            "run --realtime",
+            f"printf '%s - rtprio 99\\n%s - memlock unlimited\\n' $USER $USER | sudo tee {LIMITS}",
+            "then log in again",
+        ),
+        Tool(
+            "power sensors",
+            "power in results",
+            "nothing to install",
+            "without sensors, results state that power was not observed",
+        ),
+        Tool(
+            "Chromium",
+            "tests of the report in a browser",
+            "sudo apt-get install -y chromium",
+            programs=("chromium", "chromium-browser", "google-chrome"),
+        ),
     )
-    for title, main in (("Required: how to fix it", True), ("Optional: how to install it", False)):
-        remedies = [[check.name, check.remedy] for check in checks if check.remedy and check.main is main]
-        if remedies:
-            screen.print(Text(""), table(title, ["check", "remedy"], remedies))
-
-
-def _os_name() -> str:
-    try:
-        return system.freedesktop_os_release().get("PRETTY_NAME", system.system())
-    except OSError:
-        return system.system()
+}
+"""Tools by name, in the order of `doctor`'s rows."""
 
 
 def _python() -> Check:
@@ -101,8 +189,6 @@ def _python() -> Check:
 
 
 def _tvm() -> Check:
-    from importlib import metadata
-
     from socsched.compiler.versions import PINNED
 
     versions: dict[str, str] = {}
@@ -129,7 +215,6 @@ def _cache() -> Check:
     import tempfile
 
     from socsched.cache import cache_dir
-    from socsched.errors import MachineError
 
     try:
         folder = cache_dir()
@@ -172,23 +257,383 @@ def _settings() -> Check:
     return Check("settings", "ok", ", ".join(settings) or "no SOCSCHED_* variables set", "defaults")
 
 
+ROOT = Path("/")
+LLVM = {"arm64": "aarch64", "AMD64": "x86_64"}
+"""Machine -> its name in LLVM, if different."""
+
+
+def _codegen() -> Check:
+    """Return the targets that TVM can build code for; this machine's processor must be among them."""
+    purpose = "compile, run"
+    try:
+        from socsched.compiler.environment import tvm
+
+        processors = set(tvm.target.codegen.llvm_get_targets())
+        devices = [
+            name for name in ("cuda", "opencl") if tvm.get_global_func(f"target.build.{name}", allow_missing=True)
+        ]
+    except Exception as error:  # any error that prevents TVM from loading
+        return Check("TVM targets", "broken", f"TVM does not load: {error}", purpose, "see tvm above", True)
+    own = LLVM.get(system.machine(), system.machine())
+    known = [name for name in ("x86_64", "aarch64", "hexagon") if name in processors]
+    listed = ", ".join([*known, *devices]) or "none"
+    good = own in processors
+    remedy = "" if good else "install the pinned TVM wheel: see tvm above"
+    return Check("TVM targets", "ok" if good else "broken", listed, purpose, remedy, True)
+
+
+def _gpu() -> Check:
+    """Return the NVIDIA GPU and its driver, on a Jetson or on a machine with the driver's library."""
+    from socsched.runtime.meters import Nvml
+
+    tool = OPTIONAL["GPU"]
+    model = _text("proc/device-tree/model")
+    if "Jetson" in model:
+        release = _text("etc/nv_tegra_release").split(",")[0].removeprefix("# ")
+        there = any((ROOT / "dev" / name).exists() for name in ("nvhost-gpu", "nvgpu", "nvmap"))
+        board = f"{model}, {release or 'L4T unknown'}"
+        return tool.ok(board) if there else tool.broken(board, "sudo apt-get install -y nvidia-l4t-core, then reboot")
+    driver = _text("proc/driver/nvidia/version")
+    if not driver and not (ROOT / "dev/nvidia0").exists():
+        return tool.missing("no NVIDIA GPU, or no driver for it")
+    version = next((word for word in driver.split() if word[:1].isdigit() and "." in word), "unknown")
+    if not Nvml().available:
+        found = f"driver {version}, not responding"
+        return tool.broken(found, "sudo modprobe nvidia (after a driver update: reboot)")
+    return tool.ok(f"driver {version}")
+
+
+def _cudart() -> Check:
+    """Return the installed CUDA runtime: TVM's wheel loads only version 13, and reports nothing if it is missing."""
+    tool = OPTIONAL["libcudart"]
+    versions = [version for version in (13, 12) if _loads(f"libcudart.so.{version}")]
+    if 13 in versions:
+        return tool.ok("libcudart.so.13")
+    return (
+        tool.broken("only libcudart.so.12; TVM needs 13 to use the GPU") if versions else tool.missing("not installed")
+    )
+
+
+def _tensorrt() -> Check:
+    """Return whether engines for a DLA can be built and run here."""
+    from importlib import util
+
+    from socsched.compiler.toolchains.tensorrt import release
+    from socsched.runtime.backends import tensorrt_dla
+
+    tool = OPTIONAL["TensorRT"]
+    cores = sorted(path.name for path in (ROOT / "dev").glob("nvhost-nvdla*"))
+    if util.find_spec("tensorrt") is None:
+        found = f"not installed; {len(cores)} DLA cores here" if cores else "not installed"
+        return tool.missing(found)
+    model = ROOT / "proc/device-tree/model"
+    board = model.read_text(errors="replace") if model.is_file() else ""
+    try:
+        version = tensorrt_dla.tensorrt(model=board).__version__
+    except MachineError as error:
+        return tool.broken(str(error), error.hint)
+    row = release(version)
+    jetpack = f" (JetPack {row.jetpack})" if row and row.jetpack else ""
+    return tool.ok(f"{version}{jetpack}, {len(cores)} DLA cores")
+
+
+def _realtime() -> Check:
+    """Return whether stages may have real-time priorities and lock their memory."""
+    from socsched.runtime import realtime as scheduling
+
+    tool = OPTIONAL["real time"]
+    refused = scheduling.refusal()
+    return tool.missing(refused) if refused else tool.ok("SCHED_FIFO is permitted")
+
+
+def _power() -> Check:
+    """Return the power sensors this user may read."""
+    from socsched.descriptor.host import rapl_domains
+    from socsched.runtime.meters import Nvml, ina3221_rails
+
+    tool = OPTIONAL["power sensors"]
+    packages, rails = rapl_domains(ROOT), ina3221_rails(ROOT)
+    sensors = [f"{len(packages)} package counters"] if packages else []
+    sensors += [f"{len(rails)} rails (INA3221)"] if rails else []
+    sensors += ["NVML"] if Nvml().available else []
+    if sensors:
+        return tool.ok(", ".join(sensors))
+    if list(ROOT.glob("sys/class/powercap/*:[0-9]*/energy_uj")):
+        return tool.broken("not readable by this user", "sudo chmod a+r /sys/class/powercap/*/energy_uj")
+    return tool.missing("none on this machine")
+
+
+def _text(name: str) -> str:
+    try:
+        return (ROOT / name).read_text(encoding="utf-8", errors="replace").strip("\0\n ")
+    except OSError:
+        return ""
+
+
+def _loads(name: str) -> bool:
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
+
+
+ARCHITECTURES = ("sm_62", "sm_72", "sm_80", "sm_87", "sm_90")
+"""GPUs of the boards with shipped descriptors, and of data centres."""
+
+
+def _cross_compiler() -> Check:
+    """Return whether code for Arm boards can be linked here."""
+    return _native_or_found(OPTIONAL["aarch64 compiler"])
+
+
+def _emulator() -> Check:
+    """Return whether aarch64 code can be run here."""
+    return _native_or_found(OPTIONAL["aarch64 emulator"])
+
+
+def _native_or_found(tool: Tool) -> Check:
+    return tool.ok("native") if system.machine() == "aarch64" else tool.look()
+
+
+def _nvcc() -> Check:
+    """Return the GPUs that CUDA code can be built for here: the newest toolkits have dropped the oldest GPUs."""
+    tool = OPTIONAL["nvcc"]
+    check = tool.look()
+    if check.status != "ok":
+        return check
+    path = check.found
+    supported = _architectures(path)
+    if supported is None:
+        return tool.broken(f"{path} does not run", "reinstall the CUDA toolkit")
+    buildable = [arch for arch in ARCHITECTURES if arch in supported]
+    dropped = [arch for arch in ARCHITECTURES if arch not in supported]
+    listed = f"{path}: {', '.join(buildable) or 'none of the boards'}"
+    if not dropped:
+        return tool.ok(listed)
+    old = [arch for arch in dropped if arch in ("sm_62", "sm_72")]
+    release = "CUDA 12" if old == dropped else "CUDA 12 or later"
+    advice = f"no code for {', '.join(dropped)}: put the nvcc of {release} first on PATH for these"
+    return Check(tool.name, "ok" if buildable else "missing", listed, tool.enables, advice)
+
+
+def _architectures(path: str) -> set[str] | None:
+    """Return the architectures ("sm_87") that this nvcc builds device code for, None if the query fails."""
+    import subprocess
+
+    try:
+        done = subprocess.run([path, "--list-gpu-code"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return set(done.stdout.split()) if done.returncode == 0 else None
+
+
+def _opencl() -> Check:
+    """Return whether OpenCL kernels can be run here; building them needs no tool."""
+    from socsched.compiler.targets.opencl.device import Device
+
+    tool = OPTIONAL["OpenCL"]
+    try:
+        return tool.ok(Device().name)
+    except MachineError as error:
+        return tool.missing(str(error))
+
+
+def _hexagon() -> Check:
+    """Return whether objects for Hexagon can be built here; nothing can run them."""
+    tool = OPTIONAL["Hexagon"]
+    try:
+        from socsched.compiler.environment import tvm
+
+        supported = "hexagon" in tvm.target.codegen.llvm_get_targets()
+    except Exception as error:  # a faulty compiler is reported by the row above
+        return tool.missing(f"TVM does not load: {error}")
+    return (
+        tool.ok("in TVM's LLVM; code is built, not run: running needs the vendor's SDK")
+        if supported
+        else tool.missing("not in TVM's LLVM")
+    )
+
+
+def _htp_compiler() -> Check:
+    """Return whether Qualcomm's HTP compiler is installed; it is not started."""
+    return _vendor(OPTIONAL["HTP compiler"], "qualcomm")
+
+
+def _rknn_compiler() -> Check:
+    """Return whether Rockchip's compiler is installed; it is not started."""
+    return _vendor(OPTIONAL["RKNN compiler"], "rockchip")
+
+
+def _vendor(tool: Tool, name: str) -> Check:
+    from socsched.compiler.toolchains.environments import ENVIRONMENTS
+
+    wanted = ENVIRONMENTS[name]
+    try:
+        python = wanted.python()
+    except MachineError as error:
+        return tool.broken(str(error), error.hint)
+    return tool.missing("not installed") if python is None else tool.ok(f"{wanted.package} {wanted.version}")
+
+
 _OWN: dict[str, Callable[[], Check]] = {
-    "aarch64 compiler": doctor_targets.cross_compiler,
-    "aarch64 emulator": doctor_targets.emulator,
-    "nvcc": doctor_targets.nvcc,
-    "GPU": doctor_machine.gpu,
-    "libcudart": doctor_machine.cudart,
-    "TensorRT": doctor_machine.tensorrt,
-    "OpenCL": doctor_targets.opencl,
-    "Hexagon": doctor_targets.hexagon,
-    "HTP compiler": doctor_targets.htp_compiler,
-    "RKNN compiler": doctor_targets.rknn_compiler,
-    "real time": doctor_machine.realtime,
-    "power sensors": doctor_machine.power,
+    "aarch64 compiler": _cross_compiler,
+    "aarch64 emulator": _emulator,
+    "nvcc": _nvcc,
+    "GPU": _gpu,
+    "libcudart": _cudart,
+    "TensorRT": _tensorrt,
+    "OpenCL": _opencl,
+    "Hexagon": _hexagon,
+    "HTP compiler": _htp_compiler,
+    "RKNN compiler": _rknn_compiler,
+    "real time": _realtime,
+    "power sensors": _power,
 }
 """Optional tools that need more than a search for a program or package."""
 
 CHECKS: tuple[Callable[[], Check], ...] = (
-    _python, _tvm, doctor_machine.codegen, _compiler, _cache, _disk, _threads, _descriptors, _settings,
+    _python, _tvm, _codegen, _compiler, _cache, _disk, _threads, _descriptors, _settings,
     *(_OWN.get(name, tool.look) for name, tool in OPTIONAL.items()),
 )  # fmt: skip
+
+
+class DoctorRequest(Request):
+    """What is installed, if anything is."""
+
+    install: str | None = option("--install", metavar="NAME", help="Install a vendor's compiler: qualcomm or rockchip.")
+
+
+@verb("doctor", DoctorRequest, "Check this machine: what works, what does not, and how to fix it.")
+def command(output: Output, request: DoctorRequest) -> int:
+    """Check this machine: what works, what does not, why, and how to fix it; exit code 3 if the main job cannot work.
+
+    The main job is to plan, simulate, compile and run on this machine; anything else that is missing is listed with
+    the command that installs it, and does not affect the exit code.
+
+    With --install make the Python environment of a vendor's compiler, from the package index that pip uses, and
+    check that it starts; its licence is printed first.
+    """
+    if request.install is not None:
+        return _install(output, request.install)
+    checks = examine()
+    lacking = [check for check in checks if check.main and check.status != "ok"]
+    output.result({"healthy": not lacking, "checks": [asdict(check) for check in checks]}, lambda: _tables(checks))
+    return EXIT_MACHINE if lacking else EXIT_OK
+
+
+def _install(output: Output, name: str) -> int:
+    from socsched.compiler.toolchains.environments import Helper, environment, install
+
+    wanted = environment(name)
+    python = install(wanted, output.note)
+    with Helper(wanted) as helper:
+        versions = helper.versions
+    listed = ", ".join(f"{package} {version}" for package, version in versions.items())
+    output.result({"python": str(python), "versions": versions}, lambda: echo(f"{wanted.title} works: {listed}"))
+    return EXIT_OK
+
+
+def examine() -> list[Check]:
+    """Return every finding; a check that raises an error counts as a finding too."""
+    checks = []
+    for check in CHECKS:
+        try:
+            checks.append(check())
+        except Exception as error:  # a failing check must not hide the findings of the others
+            name = check.__name__.strip("_").replace("_", " ")
+            checks.append(Check(name, "broken", f"{type(error).__name__}: {error}", "", "socsched doctor -v"))
+    return checks
+
+
+def _tables(checks: list[Check]) -> list[Any]:
+    from rich.text import Text
+
+    from socsched.reporting.terminal import table
+
+    marks = {"ok": "✓ ok", "missing": "– missing", "broken": "✗ BROKEN"}
+    rows = [[check.name, marks[check.status], check.found, check.enables] for check in checks]
+    title = f"socsched on {system.machine()}, {_os_name()}"
+    shown: list[Any] = [table(title, ["check", "state", "found", "needed for"], rows, (), (3,))]
+    for title, main in (("Required: how to fix it", True), ("Optional: how to install it", False)):
+        remedies = [[check.name, check.remedy] for check in checks if check.remedy and check.main is main]
+        if remedies:
+            shown += [Text(""), table(title, ["check", "remedy"], remedies)]
+    return shown
+
+
+def _os_name() -> str:
+    try:
+        return system.freedesktop_os_release().get("PRETTY_NAME", system.system())
+    except OSError:
+        return system.system()
+
+
+class PluginsRequest(Request):
+    """The group to list, None for all."""
+
+    group: str | None = argument(required=False, metavar="[GROUP]")
+
+
+@verb("plugins", PluginsRequest, "List what is registered: policies, planners, targets, ...")
+def plugins(output: Output, request: PluginsRequest) -> None:
+    """List policies, planners, schedulability tests, models, compile targets and more, built in and installed.
+
+    GROUP is the last word of an entry-point group, such as policies.  docs/extending.md shows how to add to each.
+    """
+    from socsched import plugins
+    from socsched.errors import UsageError
+
+    known = [name.partition(".")[2] for name in plugins.GROUPS]
+    if request.group is not None and request.group not in known:
+        raise UsageError(f"unknown group {request.group!r}", f"one of {', '.join(known)}")
+    groups: dict[str, dict[str, dict[str, str]]] = {}
+    for name in known if request.group is None else [request.group]:
+        entries = plugins.entries(f"socsched.{name}")
+        groups[name] = {}
+        for one in plugins.names(f"socsched.{name}"):
+            distribution = getattr(entries[one], "dist", None)
+            package = f"{distribution.metadata['Name']} {distribution.version}" if distribution else ""
+            groups[name][entries[one].name] = {"object": entries[one].value, "package": package}
+
+    def show() -> Any:
+        from socsched.reporting.terminal import Sheet
+
+        rows = [
+            (kind, name, entry["object"], entry["package"])
+            for kind, entries in groups.items()
+            for name, entry in entries.items()
+        ]
+        return Sheet(["group", "name", "object", "package"], rows)
+
+    output.result({"groups": groups}, show)
+
+
+WHERE = {
+    "bash": 'eval "$(socsched completion bash)"  # in ~/.bashrc',
+    "zsh": 'eval "$(socsched completion zsh)"  # in ~/.zshrc',
+    "fish": "socsched completion fish | source  # in ~/.config/fish/config.fish",
+}
+
+
+class CompletionRequest(Request):
+    """The shell."""
+
+    shell: str = argument(tuple(WHERE))
+
+
+@verb("completion", CompletionRequest, "Print the script that completes names in a shell.")
+def completion(output: Output, request: CompletionRequest) -> None:
+    """Print the script that lets SHELL complete verbs, options, platforms, pipelines, modes, stages and more.
+
+    To install permanently: eval "$(socsched completion bash)" in ~/.bashrc, the same with zsh in ~/.zshrc, and in
+    fish's config socsched completion fish | source.
+    """
+    from click.shell_completion import get_completion_class
+
+    shell = request.shell
+    completer = get_completion_class(shell)
+    assert completer is not None
+    root = click.get_current_context().find_root().command
+    script = completer(root, {}, "socsched", "_SOCSCHED_COMPLETE").source()
+    output.result({"shell": shell, "script": script, "install": WHERE[shell]}, lambda: click.echo(script))

@@ -1,133 +1,120 @@
-"""Options shared by the verbs: output switches, name-or-path arguments with completion, quantities with units."""
+"""Types of the command line's parameters, what a shell completes of them, and the options that verbs share."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from socsched.cli.names import MODE, POLICY
-from socsched.text import printable
-
-if TYPE_CHECKING:
-    from socsched.cli.progress import Bar
-
-SCHEMA_VERSION = "1"
-F = TypeVar("F", bound=Callable[..., Any])
+from socsched.api.options import PlanOptions, SimulateOptions, argument, option, shared
 
 
-def echo(text: str, err: bool = False) -> None:
-    """Print text to stdout or stderr; control characters in names and messages are escaped."""
-    click.echo(printable(text), err=err)
+class Parsed(click.ParamType[Any]):
+    """Text that becomes a value; a ValueError of `parse` says what is wrong with it."""
+
+    def parse(self, text: str) -> Any:
+        """Return the value of a text."""
+        raise NotImplementedError
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):  # a default is converted already
+            return value
+        try:
+            return self.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
-@dataclass(slots=True)
-class Output:
-    """Output streams: results (or one JSON object) to stdout, progress and warnings to stderr."""
-
-    json: bool = False
-    quiet: bool = False
-    verbose: bool = False
-    progress: Bar | None = None
-
-    def note(self, text: str) -> None:
-        """Print progress to stderr unless quiet."""
-        if not self.quiet:
-            self.clear()
-            echo(text, err=True)
-
-    def clear(self) -> None:
-        """Remove the progress line; it reappears with the next step."""
-        if self.progress is not None:
-            self.progress.clear()
-
-    def warn(self, text: str) -> None:
-        """Print a warning to stderr."""
-        self.clear()
-        echo(f"warning: {text}", err=True)
-
-    def document(self, content: Mapping[str, Any]) -> None:
-        """Print one JSON object with `schema_version` to stdout."""
-        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **content}, indent=2, sort_keys=True))
-
-    def result(self, content: Mapping[str, Any], show: Callable[[], None]) -> None:
-        """Print the result: the JSON object if requested, otherwise the output of `show`."""
-        if self.json:
-            self.document(content)
-        elif not self.quiet:
-            self.clear()
-            show()
-
-
-def output_options(function: F) -> F:
-    """Add --json, -q and -v; the command finds the outcome in `ctx.obj` (an `Output`)."""
-    for name, flags, text in (
-        ("verbose", ("-v", "--verbose"), "Verbose output; show tracebacks."),
-        ("quiet", ("-q", "--quiet"), "No progress, no tables: only the exit code."),
-        ("json", ("--json",), "Print one JSON object instead of text."),
-    ):
-        function = click.option(
-            *flags, name, is_flag=True, expose_value=False, is_eager=True, help=text, callback=_set_output
-        )(function)
-    return function
-
-
-def _set_output(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    output = ctx.ensure_object(Output)
-    if value and param.name:
-        setattr(output, param.name, True)
-
-
-def allow_weaker_option(function: F) -> F:
-    """Add --allow-weaker."""
-    return click.option(
-        "--allow-weaker",
-        "weaker",
-        multiple=True,
-        metavar="NAME[.KIND]",
-        help="Accept a weaker requirement of this chain, stage or sensor, such as detection or detection.deadline.",
-    )(function)
-
-
-def strict_option(function: F) -> F:
-    """Add --strict: every number must have a source."""
-    text = "Also report every number without a source or a stated assumption."
-    return click.option("--strict", is_flag=True, help=text)(function)
-
-
-class Pair(click.ParamType[tuple[str, str]]):
+class Pair(Parsed):
     """Text of the form KEY=VALUE, as a pair."""
 
     name = "pair"
 
-    def convert(
-        self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        key, equals, found = value.partition("=")
-        if not (equals and key and found):
-            self.fail(f"expected KEY=VALUE, got {value!r}", param, ctx)
-        return key, found
+    def parse(self, text: str) -> tuple[str, str]:
+        key, equals, value = text.partition("=")
+        if not (equals and key and value):
+            raise ValueError(f"expected KEY=VALUE, got {text!r}")
+        return key, value
 
 
-class Slack(click.ParamType["tuple[float, int]"]):
+class Quantity(Parsed):
+    """A value with a unit, such as `60s` or `15 W`; becomes an integer in base units."""
+
+    def __init__(self, dimension: str) -> None:
+        self.name = dimension
+
+    def parse(self, text: str) -> int:
+        from socsched.units import parse
+
+        number = parse(text, self.name)
+        if number <= 0:
+            raise ValueError(f"expected a {self.name} above zero, got {text!r}")
+        return number
+
+
+class Number(Parsed):
+    """A finite number of at least `least`."""
+
+    name = "number"
+
+    def __init__(self, least: float) -> None:
+        self.least = least
+
+    def parse(self, text: str) -> float:
+        from socsched.units import parse_number
+
+        number = parse_number(text)
+        if number < self.least:
+            raise ValueError(f"expected a number of at least {self.least:g}, got {text!r}")
+        return number
+
+
+class Numbers(Parsed):
+    """Distinct numbers above zero, separated by commas."""
+
+    name = "number[,...]"
+
+    def parse(self, text: str) -> tuple[float, ...]:
+        from socsched.units import parse_number
+
+        try:
+            numbers = tuple(dict.fromkeys(parse_number(part) for part in text.split(",")))
+        except ValueError:
+            raise ValueError(f"expected numbers such as 0.5,1,2, got {text!r}") from None
+        if not all(0 < number < 1e6 for number in numbers):
+            raise ValueError(f"expected numbers above zero, got {text!r}")
+        return numbers
+
+
+class Percentage(Parsed):
+    """A percentage such as `5%`; becomes a ratio."""
+
+    name = "percent"
+
+    def parse(self, text: str) -> float:
+        from socsched.units import parse_number
+
+        try:
+            number = parse_number(text.removesuffix("%")) / 100
+        except ValueError:
+            raise ValueError(f"expected a percentage such as 5%, got {text!r}") from None
+        if number < 0:
+            raise ValueError(f"expected a percentage of at least 0%, got {text!r}")
+        return number
+
+
+class Slack(Parsed):
     """A part of a deadline, as a percentage or as a time; becomes (ratio of the deadline, ns), one of them 0."""
 
     name = "percent|duration"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, int]:
-        """Return the slack."""
-        if isinstance(value, tuple):
-            return value
-        if str(value).strip().endswith("%"):
-            return Percentage().convert(value, param, ctx), 0
-        return 0.0, Quantity("duration").convert(value, param, ctx)
+    def parse(self, text: str) -> tuple[float, int]:
+        if text.strip().endswith("%"):
+            return Percentage().parse(text), 0
+        return 0.0, Quantity("duration").parse(text)
 
 
 class NameOrPath(click.ParamType[str]):
@@ -140,125 +127,6 @@ class NameOrPath(click.ParamType[str]):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         names = [name for name in shipped_names(self.kind) if name.startswith(incomplete)]
         return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
-
-
-class Quantity(click.ParamType[int]):
-    """A value with a unit, such as `60s` or `15 W`; becomes an integer in base units."""
-
-    def __init__(self, dimension: str) -> None:
-        self.dimension = dimension
-        self.name = dimension
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from socsched.units import parse
-
-        if isinstance(value, int):
-            return value
-        try:
-            number = parse(value, self.dimension)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if number <= 0:
-            self.fail(f"expected a {self.dimension} above zero, got {value!r}", param, ctx)
-        return number
-
-
-class Number(click.ParamType[float]):
-    """A finite number of at least `least`."""
-
-    name = "number"
-
-    def __init__(self, least: float) -> None:
-        self.least = least
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number."""
-        from socsched.units import parse_number
-
-        try:
-            number = parse_number(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if number < self.least:
-            self.fail(f"expected a number of at least {self.least:g}, got {value!r}", param, ctx)
-        return number
-
-
-class Numbers(click.ParamType[tuple[float, ...]]):
-    """Numbers above zero, separated by commas."""
-
-    name = "number[,...]"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
-        """Return the distinct numbers."""
-        if isinstance(value, tuple):
-            return value
-        from socsched.units import parse_number
-
-        try:
-            numbers = tuple(dict.fromkeys(parse_number(part) for part in str(value).split(",")))
-        except ValueError:
-            self.fail(f"expected numbers such as 0.5,1,2, got {value!r}", param, ctx)
-        if not all(0 < number < 1e6 for number in numbers):
-            self.fail(f"expected numbers above zero, got {value!r}", param, ctx)
-        return numbers
-
-
-class Percentage(click.ParamType[float]):
-    """A percentage such as `5%`; becomes a ratio."""
-
-    name = "percent"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        from socsched.units import parse_number
-
-        try:
-            number = parse_number(str(value).removesuffix("%")) / 100
-        except ValueError:
-            self.fail(f"expected a percentage such as 5%, got {value!r}", param, ctx)
-        if number < 0:
-            self.fail(f"expected a percentage of at least 0%, got {value!r}", param, ctx)
-        return number
-
-
-def shipped_names(kind: str) -> list[str]:
-    """Return the names of shipped files of `kind` ("platforms" or "pipelines") without reading them."""
-    package = Path(__file__).parents[1]
-    folders = (package / kind, package.parent / kind)
-    names = {path.stem for folder in folders for path in folder.glob("*.yaml")}
-    return sorted(names | ({"host"} if kind == "platforms" else set()))
-
-
-def pipeline_argument(function: F) -> F:
-    """Add the PIPELINE argument."""
-    return click.argument("pipeline", type=NameOrPath("pipelines"))(function)
-
-
-def source_option(function: F) -> F:
-    """Add --pipeline: the pipeline file of a plan, if its name does not locate it."""
-    text = "File or name of the plan's pipeline, if the name in the plan does not locate it."
-    return click.option("--pipeline", "source", type=NameOrPath("pipelines"), help=text)(function)
-
-
-def platform_option(required: bool = True) -> Callable[[F], F]:
-    """Return a decorator that adds -p/--platform."""
-    return click.option(
-        "-p",
-        "--platform",
-        type=NameOrPath("platforms"),
-        required=required,
-        envvar="SOCSCHED_PLATFORM",
-        help="Shipped platform or path; `host` is this machine.",
-    )
-
-
-def mode_option(function: F) -> F:
-    """Add --mode."""
-    return click.option(
-        "--mode", "-m", type=MODE, envvar="SOCSCHED_MODE", help="Power mode; auto or not given: every mode is tried."
-    )(function)
 
 
 class Objectives(click.ParamType[str]):
@@ -282,128 +150,171 @@ class Objectives(click.ParamType[str]):
         return ",".join(chosen)
 
 
-def planning_options(function: F, simulated: bool = False) -> F:
-    """Add the planning options --objective, --policy and --profile; a simulation accepts more policies."""
-    chosen: click.ParamType[str] = POLICY if simulated else click.Choice(["auto", "edf", "fp"])
-    policies = "Scheduling policy" + (", see --policies." if simulated else " of preemptive engines; auto: EDF, and")
-    policies += "" if simulated else " fixed priorities if no plan is found."
-    decorators = (
-        click.option(
-            "--objective",
-            type=Objectives(),
-            default="latency",
-            show_default=True,
-            help="Objectives among mappings that meet the deadlines; the first is the most important.",
-        ),
-        click.option(
-            "--policy",
-            type=chosen,
-            default="edf" if simulated else "auto",
-            show_default=True,
-            help=policies,
-        ),
-        click.option(
-            "--profile",
-            "profile_file",
-            type=click.Path(path_type=Path, dir_okay=False),
-            help="Measured stage costs from `socsched profile`.",
-        ),
-    )
-    for decorator in reversed(decorators):
-        function = decorator(function)
-    return function
+def shipped_names(kind: str) -> list[str]:
+    """Return the names of shipped files of `kind` ("platforms" or "pipelines") without reading them."""
+    package = Path(__file__).parents[1]
+    folders = (package / kind, package.parent / kind)
+    names = {path.stem for folder in folders for path in folder.glob("*.yaml")}
+    return sorted(names | ({"host"} if kind == "platforms" else set()))
 
 
-def seed_option(function: F) -> F:
-    """Add --seed."""
-    return click.option(
-        "--seed",
-        type=click.IntRange(0),
-        default=0,
-        show_default=True,
-        envvar="SOCSCHED_SEED",
-        help="Seed of all random numbers.",
-    )(function)
+class Completed(click.ParamType[str]):
+    """A name that is looked up later; `names` returns the available names, given the other words of the line."""
+
+    def __init__(self, name: str, names: Callable[[click.Context], Iterable[str]]) -> None:
+        self.name, self._names = name, names
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name unchanged."""
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the names that start with the incomplete word."""
+        try:
+            found = list(self._names(ctx))
+        except Exception:  # completion of an unfinished line must not fail
+            return []
+        return [CompletionItem(name) for name in found if name.startswith(incomplete)]
 
 
-def input_option(function: F) -> F:
-    """Add --input."""
-    return click.option(
-        "--input",
-        "input_path",
-        type=click.Path(path_type=Path),
-        help="File with frames, or a folder of them: scans (.bin), images, .npz with arrays by port name, .mcap.",
-    )(function)
+def _given(ctx: click.Context, *names: str) -> str:
+    """Return the value on the line of one of the names; arguments of an unfinished line are in `ctx.args`."""
+    left = [word for word in ctx.args if not word.startswith("-")]
+    return left[0] if left else str(next((ctx.params[name] for name in names if ctx.params.get(name)), ""))
 
 
-def topic_option(function: F) -> F:
-    """Add --topic."""
-    return click.option(
-        "--topic",
-        "topics",
-        type=Pair(),
-        multiple=True,
-        metavar="SENSOR=TOPIC",
-        help="Topic that feeds a sensor from an .mcap file of --input, if several could.",
-    )(function)
+def _plan(ctx: click.Context) -> dict[str, Any]:
+    """Return the plan named on the line, as a file or in a result folder; {} if there is none."""
+    from socsched.descriptor.json_file import JsonFile
+
+    given = Path(_given(ctx, "plan", "pipeline", "folder"))
+    file = given / "plan.json" if given.is_dir() else given
+    if file.suffix != ".json":
+        return {}
+    document = JsonFile.open(file, "plan").data
+    return document if isinstance(document, dict) else {}
 
 
-def folder_option(function: F) -> F:
-    """Add -o/--output for a result folder."""
-    return click.option(
-        "-o",
-        "--output",
-        "folder",
-        type=click.Path(path_type=Path, file_okay=False),
-        help="Folder for the result files.",
-    )(function)
+def _platform(ctx: click.Context) -> Any:
+    from socsched.descriptor.catalog import get_platform
+
+    plan = _plan(ctx)
+    return get_platform(str(ctx.params.get("platform") or plan.get("platform") or _given(ctx, "name")))
 
 
-def ready_to_write(*, file: Path | None = None, folder: Path | None = None) -> None:
-    """Check that the output location is writable before the work starts, so that an error costs no work.
+def _stages(ctx: click.Context) -> list[str]:
+    from socsched.descriptor.catalog import get_pipeline
 
-    The folder of a `file` is created; a `folder` is not left behind, since the command may still fail.  Raises
-    UsageError if an argument of the command names the same file.
-    """
-    import tempfile
-    from itertools import takewhile
-
-    from socsched.errors import unwritable
-    from socsched.files import replaceable
-
-    place = folder or (file.parent if file else None)
-    if place is None:
-        return
-    try:
-        if file is not None:
-            _no_input(file)
-            if not replaceable(file):
-                file.parent.stat()
-                return
-        created = list(takewhile(lambda path: not path.exists(), (place, *place.parents)))
-        place.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=place):
-            pass
-        for path in created if folder else ():
-            path.rmdir()
-    except OSError as error:
-        raise unwritable(folder or file, error) from None
+    plan = _plan(ctx)
+    if plan:
+        return [str(stage["name"]) for stage in plan["stages"]]
+    return [stage.name for stage in get_pipeline(_given(ctx, "pipeline")).stages]
 
 
-def _no_input(file: Path) -> None:
-    """Raise UsageError if an argument or another option of the command names its output file."""
-    from socsched.errors import UsageError
-    from socsched.files import is_same_file, replaceable
-
-    context = click.get_current_context(silent=True)
-    values = [value for value in context.params.values() if value is not file] if context else []
-    names = [name for value in values for name in (value if isinstance(value, tuple) else (value,))]
-    if replaceable(file) and any(isinstance(name, (str, Path)) and is_same_file(name, file) for name in names):
-        raise UsageError(f"{file}: is an input of this command and cannot be its output", "choose another file with -o")
+def _engines(ctx: click.Context) -> list[str]:
+    return [engine.id for engine in _platform(ctx).engines]
 
 
-def terminal_width() -> int:
-    """Return the width for tables: COLUMNS, else that of the terminal, else a large default (a file or pipe)."""
-    import shutil
+class _PolicyName(Completed):
+    """A policy by name, or one in a user's file: FILE.py:NAME."""
 
-    return shutil.get_terminal_size((140, 24)).columns
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name under which the policy is registered."""
+        if ".py:" not in str(value):
+            return str(value)
+        from socsched.sim.policies.from_file import register_file
+
+        return register_file(str(value))
+
+
+def _policies(_: click.Context) -> list[str]:
+    from socsched.sim.policies import list_policies
+
+    return [*list_policies(), *(f"np-{name}" for name in list_policies())]
+
+
+MODE = Completed("text", lambda ctx: [*(mode.name for mode in _platform(ctx).modes), "auto"])
+ENGINE = Completed("text", _engines)
+STAGE = Completed("text", _stages)
+PIN = Completed("text", lambda ctx: (f"{stage}={engine}" for stage in _stages(ctx) for engine in _engines(ctx)))
+POLICY = _PolicyName("policy", _policies)
+CHAIN = Completed("chain", lambda ctx: (str(chain["name"]) for chain in _plan(ctx)["chains"]))
+
+
+FILE, FOLDER, PATH = (
+    click.Path(path_type=Path, dir_okay=False), click.Path(path_type=Path, file_okay=False), click.Path(path_type=Path)
+)  # fmt: skip
+TYPES: dict[str, click.ParamType[Any]] = {
+    "path": PATH, "file": FILE, "folder": FOLDER,
+    "duration": Quantity("duration"), "power": Quantity("power"), "bandwidth": Quantity("bandwidth"),
+    "percent": Percentage(), "slack": Slack(), "pair": Pair(), "date": click.DateTime(["%Y-%m-%d"]),
+    "platform": NameOrPath("platforms"), "pipeline": NameOrPath("pipelines"), "study": NameOrPath("studies"),
+    "objectives": Objectives(), "mode": MODE, "engine": ENGINE, "stage": STAGE, "pin": PIN, "policy": POLICY,
+    "chain": CHAIN,
+}  # fmt: skip
+"""Type of a parameter by the kind that its declaration states."""
+
+
+# -- options of several verbs
+
+
+def pipeline() -> Any:
+    return argument("pipeline")
+
+
+def platform(required: bool = True) -> Any:
+    text = "Shipped platform or path; `host` is this machine."
+    return option("-p", "--platform", kind="platform", required=required, envvar="SOCSCHED_PLATFORM", help=text)
+
+
+def mode() -> Any:
+    text = "Power mode; auto or not given: every mode is tried."
+    return option("--mode", "-m", kind="mode", envvar="SOCSCHED_MODE", help=text)
+
+
+def source() -> Any:
+    text = "File or name of the plan's pipeline, if the name in the plan does not locate it."
+    return option("--pipeline", kind="pipeline", help=text)
+
+
+def inputs() -> Any:
+    text = "File with frames, or a folder of them: scans (.bin), images, .npz with arrays by port name, .mcap."
+    return option("--input", name="input_path", kind="path", help=text)
+
+
+def topics() -> Any:
+    text = "Topic that feeds a sensor from an .mcap file of --input, if several could."
+    return option("--topic", kind="pair", multiple=True, metavar="SENSOR=TOPIC", help=text)
+
+
+def weights(text: str = ".npz file with weights.") -> Any:
+    return option("--weights", kind="path", envvar="SOCSCHED_WEIGHTS", help=text)
+
+
+def output_file(text: str, default: str | None = None, kind: str = "file") -> Any:
+    return option("-o", "--output", name="file", kind=kind, default=default, shown=default is not None, help=text)
+
+
+def output_folder(text: str = "Folder for the result files.", default: str | None = None, kind: str = "folder") -> Any:
+    return option("-o", "--output", name="folder", kind=kind, default=default, shown=default is not None, help=text)
+
+
+def seed() -> Any:
+    return shared(SimulateOptions, "seed")
+
+
+def objective() -> Any:
+    return shared(PlanOptions, "objective")
+
+
+def profile() -> Any:
+    return shared(PlanOptions, "profile")
+
+
+def allow_weaker() -> Any:
+    text = "Accept a weaker requirement of this chain, stage or sensor, such as detection or detection.deadline."
+    return option("--allow-weaker", multiple=True, metavar="NAME[.KIND]", help=text)
+
+
+def strict() -> Any:
+    return option("--strict", kind="flag", help="Also report every number without a source or a stated assumption.")

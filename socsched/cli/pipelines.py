@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from socsched.api.interchange import PIPELINE_FORMATS
-from socsched.cli.options import NameOrPath, Output, Pair, output_options, ready_to_write, strict_option, terminal_width
+from socsched.api.options import argument, option
+from socsched.cli.options import output_file, strict
+from socsched.cli.output import Output, ready_to_write
+from socsched.cli.platforms import ListRequest, descriptors, grounds, listing
+from socsched.cli.verbs import Request, verb
 
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline, Stage
     from socsched.planning.feasibility.infeasible_plan import RefusedOperator
 
-
-@click.group("pipelines", invoke_without_command=True, short_help="List, show and check pipeline descriptors.")
-@output_options
-@click.pass_context
-def command(ctx: click.Context) -> None:
-    """List, show and check descriptors of workloads; without a subcommand: list."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_pipelines)
+command = descriptors(
+    "pipelines",
+    "List, show and check pipeline descriptors.",
+    "List, show and check descriptors of workloads; without a subcommand: list.",
+)
 
 
-@command.command("list")
-@output_options
-@click.pass_obj
-def list_pipelines(output: Output) -> None:
+@verb("list", ListRequest, group=command)
+def list_pipelines(output: Output, _: ListRequest) -> None:
     """List all pipelines: shipped, in the current folder, in $SOCSCHED_PATH."""
     from socsched.descriptor.catalog import get_pipeline, pipeline_names
     from socsched.errors import DescriptorError
@@ -42,43 +40,36 @@ def list_pipelines(output: Output) -> None:
             continue
         stages = ", ".join(stage.name for stage in pipeline.stages)
         rows.append({"name": name, "title": pipeline.title, "stages": stages, "file": pipeline.file})
-
-    def show() -> None:
-        from socsched.reporting.terminal import console, table
-
-        columns = ["name", "title", "stages"]
-        console(terminal_width()).print(table("Pipelines", columns, [[r[c] for c in columns] for r in rows]))
-
-    output.result({"pipelines": rows}, show)
+    output.result({"pipelines": rows}, lambda: listing("Pipelines", ["name", "title", "stages"], rows))
 
 
-@command.command("show")
-@click.argument("name", type=NameOrPath("pipelines"))
-@output_options
-@click.pass_obj
-def show_pipeline(output: Output, name: str) -> None:
+class ShowRequest(Request):
+    """The pipeline to show."""
+
+    name: str = argument("pipeline")
+
+
+@verb("show", ShowRequest, group=command)
+def show_pipeline(output: Output, request: ShowRequest) -> None:
     """Show sensors, stages and chains of a pipeline."""
-    from dataclasses import asdict
-
     from socsched.descriptor.catalog import get_pipeline
 
-    pipeline = get_pipeline(name)
-    output.result({"pipeline": asdict(pipeline)}, lambda: _show(pipeline))
+    pipeline = get_pipeline(request.name)
+    output.result({"pipeline": asdict(pipeline)}, lambda: _tables(pipeline))
 
 
-def _show(pipeline: Pipeline) -> None:
-    from socsched.reporting.terminal import console, table
+def _tables(pipeline: Pipeline) -> list[Any]:
+    from socsched.reporting.terminal import table
     from socsched.units import format_duration, format_size
 
-    screen = console(terminal_width())
-    screen.print(f"[bold]{pipeline.title}[/bold]")
+    shown: list[Any] = [f"[bold]{pipeline.title}[/bold]"]
     sensors = [[s.name, s.kind, format_duration(s.period_ns), format_size(s.bytes_per_frame)] for s in pipeline.sensors]
-    screen.print(table("Sensors", ["sensor", "kind", "period", "frame size"], sensors, (2, 3)))
+    shown.append(table("Sensors", ["sensor", "kind", "period", "frame size"], sensors, (2, 3)))
     stages = [
         [s.name, s.title, _trigger(s), s.model or f"{len(s.costs)} known times", ", ".join(s.precisions), str(s.queue)]
         for s in pipeline.stages
     ]
-    screen.print(table("Stages", ["stage", "what", "runs", "model", "precisions", "queue"], stages, (5,), (1,)))
+    shown.append(table("Stages", ["stage", "what", "runs", "model", "precisions", "queue"], stages, (5,), (1,)))
     chains = [
         [
             c.name,
@@ -88,7 +79,8 @@ def _show(pipeline: Pipeline) -> None:
         ]
         for c in pipeline.chains
     ]
-    screen.print(table("Chains", ["chain", "deadline", "max reduced data age", "path"], chains, (1, 2), (3,)))
+    shown.append(table("Chains", ["chain", "deadline", "max reduced data age", "path"], chains, (1, 2), (3,)))
+    return shown
 
 
 def _trigger(stage: Stage) -> str:
@@ -98,50 +90,51 @@ def _trigger(stage: Stage) -> str:
     return when + (f", reads {', '.join(stage.reads)}" if stage.reads else "")
 
 
-@command.command("check")
-@click.argument("file", type=NameOrPath("pipelines"))
-@click.option("-p", "--platform", type=NameOrPath("platforms"), help="Also check that its engines can run every stage.")
-@strict_option
-@output_options
-@click.pass_obj
-def check_pipeline(output: Output, file: str, platform: str | None, strict: bool) -> None:
+class CheckRequest(Request):
+    """The file to check, and the platform that has to run it."""
+
+    file: str = argument("pipeline")
+    platform: str | None = option(
+        "-p", "--platform", kind="platform", help="Also check that its engines can run every stage."
+    )
+    strict: bool = strict()
+
+
+@verb("check", CheckRequest, group=command)
+def check_pipeline(output: Output, request: CheckRequest) -> None:
     """Check a pipeline file; all faults at once as file:line:col, exit code 2.
 
     With --platform, operators of its networks that an accelerator does not support are listed, with the rule's source.
     """
-    from socsched.cli.checks import grounds, say
     from socsched.descriptor.catalog import check_places, get_pipeline, get_platform
     from socsched.models.registry import bindings
+    from socsched.models.work import stage_work
+    from socsched.planning.feasibility.infeasible_plan import refused_operators, require_engines
 
-    pipeline = get_pipeline(file)
+    pipeline = get_pipeline(request.file)
     check_places(pipeline.file)
     bindings(pipeline)
-    text = f"{file}: a valid pipeline with {len(pipeline.stages)} stages and {len(pipeline.chains)} chains"
-    covered, remark = grounds(pipeline.file, strict)
+    text = f"{request.file}: a valid pipeline with {len(pipeline.stages)} stages and {len(pipeline.chains)} chains"
+    covered, remark = grounds(pipeline.file, request.strict)
     document: dict[str, Any] = {"valid": True, "name": pipeline.name, "numbers": covered}
     refused: list[RefusedOperator] = []
-    if platform:
-        from dataclasses import asdict
-
-        from socsched.models.work import stage_work
-        from socsched.planning.feasibility.infeasible_plan import refused_operators, require_engines
-
-        board = get_platform(platform)
+    if request.platform:
+        board = get_platform(request.platform)
         require_engines(pipeline, board, stage_work)
         refused = refused_operators(pipeline, board, stage_work)
         document["refused"] = [asdict(row) for row in refused]
-        remark += f"; {platform} has an engine for every stage"
+        remark += f"; {request.platform} has an engine for every stage"
 
-    def show() -> None:
-        say(text + remark)
-        if refused:
-            _show_refused(refused)
+    def show() -> list[Any]:
+        from rich.text import Text
+
+        return [Text(text + remark), *([_refused_table(refused)] if refused else [])]
 
     output.result(document, show)
 
 
-def _show_refused(refused: Sequence[RefusedOperator]) -> None:
-    from socsched.reporting.terminal import console, table
+def _refused_table(refused: Sequence[RefusedOperator]) -> Any:
+    from socsched.reporting.terminal import table
 
     def few(names: Sequence[str]) -> str:
         return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
@@ -151,52 +144,33 @@ def _show_refused(refused: Sequence[RefusedOperator]) -> None:
         for row in refused
     ]
     columns = ["stage", "engines", "precision", "operators", "why", "source"]
-    console(terminal_width()).print(table("Operators that accelerators do not support", columns, rows, (), (4, 5)))
+    return table("Operators that accelerators do not support", columns, rows, (), (4, 5))
 
 
-@command.command("import")
-@click.argument("form", metavar="FORMAT", type=click.Choice(PIPELINE_FORMATS))
-@click.argument("source", type=click.Path(path_type=Path))
-@click.option("-p", "--platform", type=NameOrPath("platforms"), help="Platform whose engines the costs are for.")
-@click.option(
-    "-m", "--mode", help="Power mode of the costs; not given: the platform's default mode, marked as assumed."
-)
-@click.option("--engine", "engines", type=Pair(), multiple=True, metavar="UNIT=ENGINE", help="Engine of a unit.")
-@click.option("--architecture", type=click.Path(path_type=Path), help="CARET's architecture.yaml of a ros2 trace.")
-@click.option("--results", type=click.Path(path_type=Path, file_okay=False), help="Result folder for a trace.")
-@click.option("--conf", type=click.Path(path_type=Path), help="Scheduler configuration of cyberrt.")
-@click.option(
-    "--channel",
-    "channels",
-    type=Pair(),
-    multiple=True,
-    metavar="CHANNEL=WRITER",
-    help="Component or period of a channel.",
-)
-@click.option(
-    "-o",
-    "--output",
-    "file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="pipeline.yaml",
-    show_default=True,
-    help="Output file: the pipeline.",
-)
-@output_options
-@click.pass_obj
-def import_pipeline(
-    output: Output,
-    form: str,
-    source: Path,
-    platform: str | None,
-    mode: str | None,
-    engines: tuple[tuple[str, str], ...],
-    architecture: Path | None,
-    results: Path | None,
-    conf: Path | None,
-    channels: tuple[tuple[str, str], ...],
-    file: Path,
-) -> None:
+class ImportRequest(Request):
+    """Another tool's model, configuration or trace, what it leaves open, and where the pipeline goes."""
+
+    form: str = argument(PIPELINE_FORMATS, metavar="FORMAT")
+    source: Path = argument("path")
+    platform: str | None = option("-p", "--platform", kind="platform", help="Platform whose engines the costs are for.")
+    mode: str | None = option(
+        "-m", "--mode",
+        help="Power mode of the costs; not given: the platform's default mode, marked as assumed.",
+    )  # fmt: skip
+    engines: tuple[tuple[str, str], ...] = option(
+        "--engine", kind="pair", multiple=True, metavar="UNIT=ENGINE", help="Engine of a unit."
+    )
+    architecture: Path | None = option("--architecture", kind="path", help="CARET's architecture.yaml of a ros2 trace.")
+    results: Path | None = option("--results", kind="folder", help="Result folder for a trace.")
+    conf: Path | None = option("--conf", kind="path", help="Scheduler configuration of cyberrt.")
+    channels: tuple[tuple[str, str], ...] = option(
+        "--channel", kind="pair", multiple=True, metavar="CHANNEL=WRITER", help="Component or period of a channel."
+    )
+    file: Path = output_file("Output file: the pipeline.", "pipeline.yaml")
+
+
+@verb("import", ImportRequest, group=command)
+def import_pipeline(output: Output, request: ImportRequest) -> None:
     """Make a pipeline file from another tool's model, configuration or trace.
 
     SOURCE: an AMALTHEA model (.amxmi), the thread configuration of Autoware's callback isolated executor, a trace in
@@ -207,33 +181,34 @@ def import_pipeline(
     from socsched.api import interchange
     from socsched.errors import UsageError
 
+    form, file, results, architecture = request.form, request.file, request.results, request.architecture
     ready_to_write(file=file)
     if (architecture and form != "ros2") or (results and form not in ("ros2", "btf")):
         raise UsageError("--architecture is for ros2 traces, --results for ros2 and btf", "leave them out")
-    if form != "cyberrt" and (conf or channels):
+    if form != "cyberrt" and (request.conf or request.channels):
         raise UsageError("--conf and --channel are for cyberrt", "leave them out")
-    found = interchange.import_pipeline(
+    imported = interchange.import_pipeline(
         form,
-        source,
-        platform=platform,
-        mode=mode or "",
-        engines=dict(engines),
+        request.source,
+        platform=request.platform,
+        mode=request.mode or "",
+        engines=dict(request.engines),
         architecture=architecture,
-        conf=conf,
-        channels=dict(channels),
+        conf=request.conf,
+        channels=dict(request.channels),
     )
-    pipeline = interchange.write_pipeline(found, file)
+    pipeline = interchange.write_pipeline(imported, file)
     output.note(f"wrote {file}")
     if results:
-        interchange.import_results(source, results, pipeline=pipeline, architecture=architecture)
+        interchange.import_results(request.source, results, pipeline=pipeline, architecture=architecture)
         output.note(f"wrote {results}/ (plan.json, result.json, trace.pftrace)")
-    for note in found.notes:
+    for note in imported.notes:
         output.note(note)
     document = {
         "pipeline": str(file),
         "sensors": len(pipeline.sensors),
         "stages": [stage.name for stage in pipeline.stages],
         "chains": [chain.name for chain in pipeline.chains],
-        "notes": list(found.notes),
+        "notes": list(imported.notes),
     }
-    output.result(document, lambda: _show(pipeline))
+    output.result(document, lambda: _tables(pipeline))

@@ -1,83 +1,70 @@
-"""`socsched plan`: the mapping of stages to engines, and whether every requirement holds."""
+"""`socsched plan`: the mapping of stages to engines, and whether every requirement holds; fronts over power modes."""
 
 from __future__ import annotations
 
+import json
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from socsched.cli.export import FORMATS
-from socsched.cli.options import (
-    Output,
-    mode_option,
-    output_options,
-    pipeline_argument,
-    platform_option,
-    ready_to_write,
-    terminal_width,
-)
-from socsched.cli.search_options import search_options
+from socsched.api.export import FORMATS
+from socsched.api.options import PlanOptions, option, requested
+from socsched.cli.options import mode, output_file, pipeline, platform
+from socsched.cli.output import Output, ready_to_write
+from socsched.cli.verbs import Request, verb
+from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
 
 if TYPE_CHECKING:
-    from socsched.api.planning import PlanOptions
-    from socsched.descriptor.platform import Supply
+    from socsched.planning.pareto import Point
 
 
-@click.command("plan", short_help="Map a pipeline onto a platform and prove its deadlines.")
-@pipeline_argument
-@platform_option(required=False)
-@mode_option
-@search_options
-@click.option(
-    "--pareto",
-    is_flag=True,
-    help="Plan every power mode and objective and print a table; -o FILE.svg draws it, -o pareto.json is for reports.",
-)
-@click.option(
-    "--wall", is_flag=True, help="State the power at the wall too, if the platform has a carrier and an adaptor."
-)
-@click.option(
-    "-o",
-    "--output",
-    "file",
-    type=click.Path(path_type=Path),
-    help="Output file: the plan (plan.json), or the front of --pareto (FILE.svg, pareto.json).",
-)
-@click.option(
-    "--export",
-    "form",
-    type=click.Choice(list(FORMATS)),
-    help=f"Format of -o: {'; '.join(f'{name}: {form.what}' for name, form in FORMATS.items())}.",
-)
-@click.option(
-    "--template",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File of the target whose identifiers an export keeps, such as the one of autoware's prerun mode.",
-)
-@click.option(
-    "--map",
-    "mapped",
-    multiple=True,
-    metavar="TASK=ID",
-    help="Identifier of a task in the export; TASK= leaves it out of a template.",
-)
-@output_options
-@click.pass_obj
-def command(
-    output: Output,
-    pipeline: str,
-    platform: str | None,
-    mode: str | None,
-    options: PlanOptions,
-    pareto: bool,
-    wall: bool,
-    file: Path | None,
-    form: str | None,
-    template: Path | None,
-    mapped: tuple[str, ...],
-) -> int:
+def _export_names(texts: tuple[str, ...]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for text in texts:
+        task, equals, identity = text.partition("=")
+        if not equals or not task or task in names:
+            raise click.UsageError(f"--map {text}: expected TASK=ID, once for each task")
+        names[task] = identity
+    return names
+
+
+class PlanRequest(Request):
+    """What is planned, and where the plan goes."""
+
+    pipeline: str = pipeline()
+    platform: str | None = platform(required=False)
+    mode: str | None = mode()
+    options: PlanOptions = requested(PlanOptions)
+    pareto: bool = option(
+        "--pareto", kind="flag",
+        help="Plan every power mode and objective and print a table; -o FILE.svg draws it, -o pareto.json is for "
+        "reports.",
+    )  # fmt: skip
+    wall: bool = option(
+        "--wall", kind="flag", help="State the power at the wall too, if the platform has a carrier and an adaptor."
+    )
+    file: Path | None = output_file(
+        "Output file: the plan (plan.json), or the front of --pareto (FILE.svg, pareto.json).", kind="path"
+    )
+    form: str | None = option(
+        "--export", kind=tuple(FORMATS),
+        help=f"Format of -o: {'; '.join(f'{name}: {form.what}' for name, form in FORMATS.items())}.",
+    )  # fmt: skip
+    template: Path | None = option(
+        "--template", kind="file",
+        help="File of the target whose identifiers an export keeps, such as the one of autoware's prerun mode.",
+    )  # fmt: skip
+    mapped: tuple[str, ...] = option(
+        "--map", multiple=True, metavar="TASK=ID",
+        help="Identifier of a task in the export; TASK= leaves it out of a template.",
+    )  # fmt: skip
+
+
+@verb("plan", PlanRequest, "Map a pipeline onto a platform and prove its deadlines.")
+def command(output: Output, request: PlanRequest) -> int:
     """Map PIPELINE onto a platform: engine, precision and priority of every stage, bounds, power, verdict.
 
     With --export, PIPELINE may also be a finished plan.json.
@@ -85,16 +72,20 @@ def command(
     Exit code 0: feasible, 1: a requirement is violated, 4: undecided.
     """
     from socsched.api import loading
+    from socsched.api.export import export
     from socsched.api.planning import plan_with
-    from socsched.cli import outcomes
+    from socsched.cli.results import check_options, exit_code
+    from socsched.descriptor.catalog import get_platform
     from socsched.descriptor.fields import seldom_repeats
 
     started = time.monotonic()
+    check_options(request.options)
+    file, form, platform = request.file, request.form, request.platform
     if form and not file:
         raise click.UsageError("--export needs an output file: -o FILE")
-    if (template or mapped) and not form:
+    if (request.template or request.mapped) and not form:
         raise click.UsageError("--template and --map are options of --export")
-    names = _names(mapped)
+    names = _export_names(request.mapped)
     if form and FORMATS[form].folder:
         if file and file.exists() and not file.is_dir():
             raise click.BadParameter(f"File '{file}' is no folder.", param_hint="'-o' / '--output'")
@@ -103,62 +94,81 @@ def command(
         if file and file.is_dir():
             raise click.BadParameter(f"File '{file}' is a directory.", param_hint="'-o' / '--output'")
         ready_to_write(file=file)
-    if pipeline.endswith(".json") and form:
-        plan = loading.load_plan(Path(pipeline))
+    if request.pipeline.endswith(".json") and form:
+        plan = loading.load_plan(Path(request.pipeline))
     elif platform is None:
-        raise click.UsageError(f"a pipeline needs a platform: socsched plan {pipeline} -p PLATFORM")
-    elif pareto:
-        from socsched.cli.pareto import show as front
-
-        return front(output, pipeline, platform, mode, options, file)
+        raise click.UsageError(f"a pipeline needs a platform: socsched plan {request.pipeline} -p PLATFORM")
+    elif request.pareto:
+        return _show_front(output, request, platform)
     else:
-        plan = plan_with(pipeline, platform, mode, options)
-    warning = seldom_repeats([task.period_ns for task in plan.tasks])
-    if warning:
+        plan = plan_with(request.pipeline, platform, request.mode, request.options)
+    if warning := seldom_repeats([task.period_ns for task in plan.tasks]):
         output.warn(warning)
     seconds = round(time.monotonic() - started, 3)
     if file:
         if form:
-            from socsched.cli.export import export
-
-            export(plan, form, file, template, names)
+            export(plan, form, file, request.template, names)
         else:
             loading.save_plan(plan, file)
         output.note(f"wrote {file}")
 
-    supply = _supply(output, platform or plan.platform) if wall else None
+    supply = None
+    if request.wall:
+        board = get_platform(platform or plan.platform)
+        supply = board.supply
+        if supply is None:
+            output.warn(f"{board.name} states no carrier board and adaptor (supply): no power at the wall")
 
-    def show() -> None:
+    def show() -> list[Any]:
         from rich.text import Text
 
-        from socsched.reporting.terminal import console, plan_view
-        from socsched.reporting.view_model import wall as at_the_wall
+        from socsched.reporting.terminal import plan_view
+        from socsched.reporting.view_model import wall
 
-        screen = console(terminal_width())
-        screen.print(plan_view(plan))
-        if supply:
-            screen.print(Text(at_the_wall(supply, plan.power.expected_mw or 0)))
+        return [plan_view(plan), *([Text(wall(supply, plan.power.expected_mw or 0))] if supply else [])]
 
     # next to the plan, not in it, so that the same input gives the same plan.json
     output.result({**loading.plan_document(plan), "planning_seconds": seconds}, show)
-    return outcomes.exit_code(plan)
+    return exit_code(plan)
 
 
-def _names(mapped: tuple[str, ...]) -> dict[str, str]:
-    """Return task -> identifier of the --map options."""
-    found: dict[str, str] = {}
-    for text in mapped:
-        task, equals, identity = text.partition("=")
-        if not equals or not task or task in found:
-            raise click.UsageError(f"--map {text}: expected TASK=ID, once for each task")
-        found[task] = identity
-    return found
+def _show_front(output: Output, request: PlanRequest, platform: str) -> int:
+    """Print the front, draw it to a file, and return the exit code: 0 if any mode meets every requirement."""
+    from socsched.files import write_file
+    from socsched.reporting import pareto
+
+    file = request.file
+    if request.mode not in (None, "auto"):
+        raise UsageError("--pareto plans every mode", "omit --mode")
+    if file is not None and file.suffix.lower() != ".svg" and not file.name.endswith("pareto.json"):
+        raise UsageError(f"{file}: the front can only be drawn as SVG", "use -o FILE.svg, or pareto.json for reports")
+    points = explore(request.pipeline, platform, request.options)
+    if file is not None:
+        if file.suffix.lower() == ".json":
+            write_file(file, json.dumps(pareto.document(points), indent=1) + "\n")
+        else:
+            pareto.draw(file, points)
+        output.note(f"wrote {file}")
+    output.result(pareto.document(points), lambda: pareto.view(points))
+    verdicts = {point.plan.verdict for point in points}
+    if "feasible" in verdicts:
+        return EXIT_OK
+    return EXIT_UNDECIDED if "undecided" in verdicts else EXIT_VIOLATED
 
 
-def _supply(output: Output, platform: str) -> Supply | None:
-    from socsched.descriptor.catalog import get_platform
+def explore(pipeline: str, platform: str, options: PlanOptions) -> list[Point]:
+    """Plan every mode of a platform and every objective."""
+    from socsched.api.planning import known_costs, plan_with
+    from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.planning import pareto
 
     board = get_platform(platform)
-    if board.supply is None:
-        output.warn(f"{board.name} states no carrier board and adaptor (supply): no power at the wall")
-    return board.supply
+    costs = known_costs(board, options)
+    return pareto.explore(
+        get_pipeline(pipeline),
+        board,
+        costs.work,
+        lambda mode, objective: plan_with(
+            pipeline, platform, mode, replace(options, objective=objective, explain=False), costs
+        ),
+    )

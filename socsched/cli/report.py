@@ -1,75 +1,62 @@
-"""`socsched report`: a result folder or a plan as a page, a Perfetto trace or JUnit XML."""
+"""`socsched report` and `why`: results, or a plan, as a page or another file; the breakdown of one frame's response."""
 
 from __future__ import annotations
 
+import json
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from socsched.cli.options import (
-    Output,
-    echo,
-    input_option,
-    output_options,
-    ready_to_write,
-    source_option,
-    topic_option,
-)
+from socsched.api.options import PlanOptions, Whole, argument, option
+from socsched.cli.options import inputs, output_file, source, topics
+from socsched.cli.output import Output, echo, ready_to_write
+from socsched.cli.verbs import Request, verb
 
 if TYPE_CHECKING:
     from socsched.api import folders
 
 
-@click.command("report", short_help="Turn results into an HTML page or a Perfetto trace; --open shows it.")
-@click.argument("folder", metavar="DIR|PLAN.json", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    "file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Output file; the suffix selects the format: report.html, trace.pftrace, junit.xml, summary.md, "
-    "result.json or drive.mcap (Foxglove).  Default: DIR/report.html, PLAN.html.",
-)
-@click.option(
-    "--open",
-    "open_page",
-    is_flag=True,
-    help="Open the page, and the trace in the Perfetto UI: your browser loads ui.perfetto.dev, which reads the trace "
-    "from this machine (127.0.0.1:9001).  Nothing is uploaded.  Allow the page to access this "
-    "machine if the browser asks.  Ends once the trace has been read, or by Ctrl-C.",
-)
-@click.option(
-    "--pareto", is_flag=True, help="First plan every power mode (slow), to show the Pareto front on the page."
-)
-@input_option
-@topic_option
-@source_option
-@click.option(
-    "-p", "--platform", help="File or name of the plan's platform, if the name in the plan does not locate it."
-)
-@output_options
-@click.pass_obj
-def command(
-    output: Output,
-    folder: Path,
-    file: Path | None,
-    open_page: bool,
-    pareto: bool,
-    input_path: Path | None,
-    topics: tuple[tuple[str, str], ...],
-    source: str | None,
-    platform: str | None,
-) -> None:
+class ReportRequest(Request):
+    """The results to show, the form, and where their descriptors and frames are."""
+
+    folder: Path = argument("path", metavar="DIR|PLAN.json")
+    file: Path | None = output_file(
+        "Output file; the suffix selects the format: report.html, trace.pftrace, junit.xml, summary.md, result.json or "
+        "drive.mcap (Foxglove).  Default: DIR/report.html, PLAN.html."
+    )
+    open_page: bool = option(
+        "--open", kind="flag",
+        help="Open the page, and the trace in the Perfetto UI: your browser loads ui.perfetto.dev, which reads the "
+        "trace from this machine (127.0.0.1:9001).  Nothing is uploaded.  Allow the page to access this machine if the "
+        "browser asks.  Ends once the trace has been read, or by Ctrl-C.",
+    )  # fmt: skip
+    pareto: bool = option(
+        "--pareto", kind="flag",
+        help="First plan every power mode (slow), to show the Pareto front on the page.",
+    )  # fmt: skip
+    inputs: Path | None = inputs()
+    topics: tuple[tuple[str, str], ...] = topics()
+    source: str | None = source()
+    platform: str | None = option(
+        "-p", "--platform", help="File or name of the plan's platform, if the name in the plan does not locate it."
+    )
+
+
+@verb("report", ReportRequest, "Turn results into an HTML page or a Perfetto trace; --open shows it.")
+def command(output: Output, request: ReportRequest) -> None:
     """Render the results in DIR (of `simulate -o`, `run -o` or `demo`), or a plan.
 
     A page is one file that needs no network.  For a plan, the times shown are a simulation of its first hyperperiods.
     """
     from socsched.api import folders
+    from socsched.descriptor.catalog import get_pipeline, get_platform
     from socsched.errors import UsageError
     from socsched.files import is_same_file
 
-    file = file or (folder.with_suffix(".html") if folder.is_file() else folder / folders.PAGE)
+    folder = request.folder
+    file = request.file or (folder.with_suffix(".html") if folder.is_file() else folder / folders.PAGE)
     if file.suffix not in folders.formats():
         raise click.UsageError(f"{file}: expected a name that ends in one of {', '.join(folders.formats())}")
     places = (folder, *folder.glob("*/"))
@@ -77,36 +64,26 @@ def command(
         raise UsageError(f"{file}: is one of the results to read", "choose another file with -o")
     folders.folders(folder)  # check first: otherwise the folder of the page, here that of the results, would be created
     ready_to_write(file=file)
-    if file.suffix != ".mcap" and (input_path or topics):
+    if file.suffix != ".mcap" and (request.inputs or request.topics):
         raise click.UsageError("--input and --topic state which frames an .mcap file shows: give one with -o")
-    sources = folders.Sources(source, platform, input_path, dict(topics))
-    _check(sources)
-    if pareto:
+    if request.source:
+        get_pipeline(request.source)
+    if request.platform:
+        get_platform(request.platform)
+    sources = folders.Sources(request.source, request.platform, request.inputs, dict(request.topics))
+    if request.pareto:
         _explore(output, folder, sources)
     folders.render(folder, file, sources)
     output.result({"report": str(file)}, lambda: echo(str(file)))
-    if open_page:
+    if request.open_page:
         _open(output, folder, file)
-
-
-def _check(sources: folders.Sources) -> None:
-    """Raise UsageError or InputError for a given name or file that does not exist, before any work."""
-    from socsched.descriptor.catalog import get_pipeline, get_platform
-
-    if sources.pipeline:
-        get_pipeline(sources.pipeline)
-    if sources.platform:
-        get_platform(sources.platform)
 
 
 def _explore(output: Output, folder: Path, sources: folders.Sources) -> None:
     """Write the Pareto front over modes next to the results."""
-    import json
-
     from socsched.api import folders
-    from socsched.api.planning import PlanOptions
     from socsched.api.simulation import policy_to_plan_with
-    from socsched.cli.pareto import explore
+    from socsched.cli.plan import explore
     from socsched.files import write_file
     from socsched.planning import io
     from socsched.reporting.pareto import document
@@ -123,8 +100,6 @@ def _explore(output: Output, folder: Path, sources: folders.Sources) -> None:
 
 def _open(output: Output, folder: Path, file: Path) -> None:
     """Open the page, and serve the trace until the Perfetto UI has loaded it."""
-    import tempfile
-
     from socsched.api import folders
     from socsched.cli import serve
 
@@ -142,3 +117,43 @@ def _open(output: Output, folder: Path, file: Path) -> None:
 
     done = serve.serve(data, opened)
     output.note("the Perfetto UI has read the trace" if done else "stopped before the trace was read")
+
+
+class WhyRequest(Request):
+    """The frame to explain."""
+
+    folder: Path = argument("path", metavar="DIR")
+    frame: int | None = option("--frame", kind=Whole(0), help="Number of the frame at its sensor.")
+    worst: bool = option("--worst", kind="flag", help="The frame with the largest lateness (default).")
+    chain: str | None = option(
+        "--chain", kind="chain",
+        help="Chain to explain, if there are several; with --worst: consider only this chain.",
+    )  # fmt: skip
+
+
+@verb("why", WhyRequest, "Break down the response time of a frame: work, waits, slowdowns.")
+def why(output: Output, request: WhyRequest) -> int:
+    """Break down the response time of one frame of the results in DIR: waits and their causes, slowdowns, work.
+
+    The parts add up to it to the nanosecond.  For a measured result, slowdown by other jobs' DRAM traffic is
+    computed by the plan's model from the recorded overlap.  Exit code 0: the frame was in time, 1: it was late or lost.
+    """
+    from socsched.api import folders
+    from socsched.errors import EXIT_OK, EXIT_VIOLATED
+    from socsched.trace.why import Why
+
+    if request.worst and request.frame is not None:
+        raise click.UsageError("--frame and --worst are mutually exclusive")
+    plan, trace, _ = folders.load(folders.single(request.folder))
+    reasons = Why(trace, plan)
+    explanation = (
+        reasons.worst(request.chain) if request.frame is None else reasons.explain(request.chain, request.frame)
+    )
+
+    def show() -> Any:
+        from socsched.reporting.why import view
+
+        return view(explanation)
+
+    output.result(explanation.document(), show)
+    return EXIT_OK if explanation.met else EXIT_VIOLATED

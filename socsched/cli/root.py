@@ -12,37 +12,21 @@ from importlib import import_module
 import click
 
 from socsched import __version__, plugins
-from socsched.cli.options import Output, echo, output_options
+from socsched.cli.output import Output, echo, output_parameters
 from socsched.cli.progress import show_progress
 from socsched.errors import EXIT_MACHINE, EXIT_USAGE, SocschedError
 from socsched.progress import speaking
 
-VERBS = (
-    "platforms",
-    "pipelines",
-    "calibrate",
-    "compile",
-    "plan",
-    "book",
-    "analyze",
-    "simulate",
-    "run",
-    "profile",
-    "fit",
-    "report",
-    "why",
-    "weights",
-    "compare",
-    "lint",
-    "validate",
-    "guard",
-    "sweep",
-    "fleet",
-    "demo",
-    "doctor",
-    "plugins",
-    "completion",
-)
+VERBS = {
+    "platforms": "platforms:command", "pipelines": "pipelines:command", "calibrate": "weights:calibrate",
+    "compile": "compile:command", "plan": "plan:command", "book": "book:command", "analyze": "analyze:command",
+    "simulate": "simulate:command", "run": "run:command", "profile": "costs:profile", "fit": "costs:fit",
+    "report": "report:command", "why": "report:why", "weights": "weights:command", "compare": "compare:command",
+    "lint": "lint:command", "validate": "costs:validate", "guard": "guard:command", "sweep": "studies:sweep",
+    "fleet": "studies:fleet", "demo": "demo:command", "doctor": "doctor:command", "plugins": "doctor:plugins",
+    "completion": "doctor:completion",
+}  # fmt: skip
+"""Every verb, in the order of the help, and the command in `socsched.cli` that it is."""
 EXIT_INTERRUPTED, EXIT_READER_GONE = 130, 141
 """Exit codes that shells report for processes killed by SIGINT and SIGPIPE."""
 
@@ -50,11 +34,12 @@ EXIT_INTERRUPTED, EXIT_READER_GONE = 130, 141
 def verbs() -> list[str]:
     """Return all verbs; registered commands precede the demo."""
     more = [name for name in plugins.names("socsched.commands") if name not in VERBS]
-    return [*VERBS[:-4], *more, *VERBS[-4:]]
+    own = list(VERBS)
+    return [*own[:-4], *more, *own[-4:]]
 
 
 class LazyGroup(click.Group):
-    """Imports a verb on demand: `socsched.cli.<verb>`, or the command registered under `socsched.commands`.
+    """Imports a verb on demand: one of `VERBS`, or a command registered under `socsched.commands`.
 
     A verb that cannot be imported is listed with the reason.
     """
@@ -68,7 +53,8 @@ class LazyGroup(click.Group):
         try:
             if cmd_name not in VERBS:
                 return plugins.entries("socsched.commands")[cmd_name].load()  # type: ignore[no-any-return]
-            command: click.Command = import_module(f"socsched.cli.{cmd_name}").command
+            module, _, attribute = VERBS[cmd_name].partition(":")
+            command: click.Command = getattr(import_module(f"socsched.cli.{module}"), attribute)
         except ImportError as error:
             return _unavailable(cmd_name, error)
         return command
@@ -95,16 +81,17 @@ def _unavailable(name: str, reason: ImportError) -> click.Command:
     return command
 
 
-@click.group(
-    cls=LazyGroup,
+cli = LazyGroup(
+    "cli",
     context_settings={"auto_envvar_prefix": "SOCSCHED", "help_option_names": ["-h", "--help"]},
+    help="Map driving pipelines onto heterogeneous SoCs: compile, plan, simulate, run, and compare what happened.",
     epilog="Exit codes: 0 requirements met, 1 requirement violated, 2 usage or invalid file, 3 machine or board, "
     "4 undecided. Start with: socsched demo",
+    params=output_parameters(),
+    callback=lambda: None,
 )
-@click.version_option(__version__, message="socsched %(version)s")
-@output_options
-def cli() -> None:
-    """Map driving pipelines onto heterogeneous SoCs: compile, plan, simulate, run, and compare what happened."""
+click.version_option(__version__, message="socsched %(version)s")(cli)
+cli.params.insert(0, cli.params.pop())  # --version leads the help
 
 
 def run(arguments: Sequence[str]) -> int:

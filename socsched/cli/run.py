@@ -2,85 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from socsched.cli.options import (
-    Output,
-    Quantity,
-    input_option,
-    output_options,
-    ready_to_write,
-    seed_option,
-    source_option,
-    terminal_width,
-    topic_option,
-)
-from socsched.cli.run_options import run_options
-from socsched.cli.scenario import CONSTANT, SINGLE, measure, save_logs, scenario_code, scenario_option, scenario_table
+from socsched.api.options import RunOptions, SimulateOptions, Whole, argument, option, requested, shared
+from socsched.cli.options import inputs, output_folder, source, topics, weights
+from socsched.cli.output import Output, ready_to_write
+from socsched.cli.results import CONSTANT, SINGLE, scenario
+from socsched.cli.verbs import Request, verb
+from socsched.errors import UsageError
+
+if TYPE_CHECKING:
+    from socsched.descriptor.pipeline import Pipeline
+    from socsched.planning.plan import Plan
+    from socsched.runtime.boards.base import Board
+    from socsched.runtime.options import Options
 
 MCAP = ".mcap"
 
 
-@click.command("run", short_help="Execute a plan on this machine and measure it.")
-@click.argument("plan", metavar="PLAN.json", type=click.Path(path_type=Path))
-@click.option(
-    "--frames", type=click.IntRange(1), help="Number of frames of the first sensor; default: all files of --input."
-)
-@click.option("--duration", type=Quantity("duration"), help="Run for this duration instead of a number of frames.")
-@input_option
-@topic_option
-@click.option(
-    "--weights",
-    type=click.Path(path_type=Path),
-    envvar="SOCSCHED_WEIGHTS",
-    help=".npz file with weights; default: seeded random weights.",
-)
-@click.option(
-    "--scales", type=click.Path(path_type=Path), help="JSON file with int8 scales, as `socsched calibrate` writes it."
-)
-@click.option(
-    "--pace/--no-pace",
-    default=True,
-    show_default=True,
-    help="Release frames at the sensor's rate, or as fast as possible.",
-)
-@scenario_option(CONSTANT, SINGLE)
-@source_option
-@click.option("--loop", is_flag=True, help="With --duration: repeat the files of --input.")
-@click.option("--stats", is_flag=True, help="Record tensor statistics of every stage (slower).")
-@run_options
-@seed_option
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    type=click.Path(path_type=Path),
-    help="Folder for the result files; a name that ends in .mcap: file for Foxglove instead.",
-)
-@output_options
-@click.pass_obj
-def command(
-    output: Output,
-    /,
-    plan: Path,
-    frames: int | None,
-    duration: int | None,
-    input_path: Path | None,
-    topics: tuple[tuple[str, str], ...],
-    weights: Path | None,
-    scales: Path | None,
-    pace: bool,
-    scenario: str | None,
-    source: str | None,
-    stats: bool,
-    loop: bool,
-    seed: int,
-    folder: Path | None,
-    **how: Any,
-) -> int:
+class RunRequest(Request):
+    """What runs, on which input, for how long, and where the results go."""
+
+    plan: Path = argument("path", metavar="PLAN.json")
+    frames: int | None = option(
+        "--frames", kind=Whole(1), help="Number of frames of the first sensor; default: all files of --input."
+    )
+    duration: int | None = option(
+        "--duration", kind="duration", help="Run for this duration instead of a number of frames."
+    )
+    inputs: Path | None = inputs()
+    topics: tuple[tuple[str, str], ...] = topics()
+    weights: Path | None = weights(".npz file with weights; default: seeded random weights.")
+    scales: Path | None = option(
+        "--scales", kind="path", help="JSON file with int8 scales, as `socsched calibrate` writes it."
+    )
+    pace: bool = option(
+        "--pace/--no-pace", default=True, shown=True,
+        help="Release frames at the sensor's rate, or as fast as possible.",
+    )  # fmt: skip
+    scenario: str | None = scenario(CONSTANT, SINGLE)
+    source: str | None = source()
+    loop: bool = option("--loop", kind="flag", help="With --duration: repeat the files of --input.")
+    stats: bool = option("--stats", kind="flag", help="Record tensor statistics of every stage (slower).")
+    how: RunOptions = requested(RunOptions)
+    seed: int = shared(SimulateOptions, "seed")
+    folder: Path | None = output_folder(
+        "Folder for the result files; a name that ends in .mcap: file for Foxglove instead.", kind="path"
+    )
+
+
+@verb("run", RunRequest, "Execute a plan on this machine and measure it.")
+def command(output: Output, request: RunRequest) -> int:
     """Execute a plan on this machine: compile what is not cached, run every frame, measure, compare with the plan.
 
     With --no-pace frames are not released at a sensor's rate: frames per second are reported, and no frame is late.
@@ -90,85 +66,140 @@ def command(
     Exit code 0: every frame in time, with --scenario a valid result; 1: some late, dropped, aborted or too old, or
     an invalid result; 2: no input could be used.
     """
-    from dataclasses import replace
-
     from socsched.api import execution, folders, loading
-    from socsched.cli import outcomes
-    from socsched.cli.run_options import board_of, options_of
-    from socsched.cli.run_view import frame_notes, run_lines
+    from socsched.cli import results
+    from socsched.trace.scenario import least_frames
 
-    if frames and duration:
-        raise click.UsageError("--frames and --duration are mutually exclusive")
-    if loop and not (duration and input_path):
-        raise click.UsageError("--loop repeats the files of --input for --duration: give both options")
-    if scenario == CONSTANT and not pace:
-        raise click.UsageError("constant-stream releases frames at the sensors' rates: leave out --no-pace")
-    if scenario == SINGLE and how["in_flight"] > 1:
-        raise click.UsageError("single-stream has one frame in flight: leave out --in-flight")
-    loaded = loading.load_plan(plan)
-    if not loaded.tasks:
-        return outcomes.show_refusal(output, loaded)
-    workload = loading.pipeline_of(loaded, source, output.warn)
-    board = board_of(how)
-    folder, recording = (None, folder) if folder and folder.suffix == MCAP else (folder, None)
+    _check(request)
+    plan = loading.load_plan(request.plan)
+    if not plan.tasks:
+        return results.show_refusal(output, plan)
+    pipeline = loading.pipeline_of(plan, request.source, output.warn)
+    board, folder, recording = _board(request.how), request.folder, None
+    if folder and folder.suffix == MCAP:
+        folder, recording = None, folder
     ready_to_write(file=recording, folder=folder)
     if folder:
-        loading.save_plan(loaded, folder / folders.PLAN)
-    options = replace(options_of(how, loaded, workload, board, folder), topics=dict(topics))
-    inputs = execution.list_inputs(input_path)
-    if scenario:
-        from socsched.trace.scenario import least_frames
-
-        pace = scenario == CONSTANT
-        frames = frames or (None if duration else least_frames())
-    total = (frames or len(inputs or ())) * len(loaded.chains)
+        loading.save_plan(plan, folder / folders.PLAN)
+    options = replace(_options(request.how, plan, pipeline, board, folder), topics=dict(request.topics))
+    scans = execution.list_inputs(request.inputs)
+    pace, frames = request.pace, request.frames
+    if request.scenario:
+        pace = request.scenario == CONSTANT
+        frames = frames or (None if request.duration else least_frames())
+    total = (frames or len(scans or ())) * len(plan.chains)
     done = execution.run(
-        loaded,
-        pipeline=workload,
+        plan,
+        pipeline=pipeline,
         frames=frames,
-        duration=duration,
-        inputs=inputs,
-        weights=weights,
-        scales=scales,
+        duration=request.duration,
+        inputs=scans,
+        weights=request.weights,
+        scales=request.scales,
         pace=pace,
-        stats=stats,
-        loop=loop,
-        seed=seed,
+        stats=request.stats,
+        loop=request.loop,
+        seed=request.seed,
         options=options,
         board=board,
-        on_frame=frame_notes(output.note, pace, total, duration),
+        on_frame=results.frame_notes(output.note, pace, total, request.duration),
     )
-    if scenario and done.trace is not None:
-        done = replace(done, figures=measure(done.figures, done.trace, loaded, scenario))
+    if request.scenario and done.trace is not None:
+        done = replace(done, figures=results.measure(done.figures, done.trace, plan, request.scenario))
     result = done.figures
     if folder:
         done.save(folder, kept=(folders.FRAMES,))
         output.note(f"wrote {folder}/ (report.html, trace.pftrace, frames.jsonl, plan.json, result.json)")
-
-    if folder and done.trace is not None:
-        save_logs(output, done.trace, loaded, scenario, folder)
+        if done.trace is not None:
+            results.save_logs(output, done.trace, plan, request.scenario, folder)
     if recording:
-        given = folders.Sources(source, input=input_path, topics=dict(topics))
-        done.render(recording, given)
+        sources = folders.Sources(request.source, input=request.inputs, topics=dict(request.topics))
+        done.render(recording, sources)
         output.note(f"wrote {recording}")
 
-    def show() -> None:
+    def show() -> list[Any]:
         from socsched.reporting import terminal
 
-        screen = terminal.console(terminal_width())
-        for item in (
+        return [
             terminal.observed(result, pace),
-            terminal.planned(loaded),
-            terminal.predicted_against_measured(loaded, result),
+            terminal.planned(plan),
+            terminal.predicted_against_measured(plan, result),
             terminal.outcome(result, pace),
-            terminal.power_line(loaded, result),
-            *run_lines(result["run"], options.hang_ns),
-        ):
-            screen.print(item)
-        if "scenario" in result:
-            screen.print(scenario_table(result["scenario"]))
+            terminal.power_line(plan, result),
+            *results.run_lines(result["run"], options.hang_ns),
+            *([results.scenario_table(result["scenario"])] if "scenario" in result else []),
+        ]
 
     output.result(result, show)
     if done.trace is not None:
-        outcomes.require_frames(done.trace.details)
-    return scenario_code(result["scenario"]) if "scenario" in result else outcomes.outcome_code(result, pace)
+        results.require_frames(done.trace.details)
+    return results.outcome_code(result, pace)
+
+
+def _check(request: RunRequest) -> None:
+    if request.frames and request.duration:
+        raise click.UsageError("--frames and --duration are mutually exclusive")
+    if request.loop and not (request.duration and request.inputs):
+        raise click.UsageError("--loop repeats the files of --input for --duration: give both options")
+    if request.scenario == CONSTANT and not request.pace:
+        raise click.UsageError("constant-stream releases frames at the sensors' rates: leave out --no-pace")
+    if request.scenario == SINGLE and request.how.in_flight > 1:
+        raise click.UsageError("single-stream has one frame in flight: leave out --in-flight")
+
+
+def _board(how: RunOptions) -> Board:
+    if how.board == "jetson":
+        from socsched.runtime.boards.jetson import JetsonBoard
+
+        return JetsonBoard(apply_mode=how.apply_mode)
+    if how.apply_mode:
+        raise UsageError("--apply-mode needs a board with power modes", "add --board jetson")
+    from socsched.runtime.boards.local import LocalBoard
+
+    return LocalBoard()
+
+
+def _options(how: RunOptions, plan: Plan, pipeline: Pipeline, board: Board, folder: Path | None) -> Options:
+    """Return the executor's options; reads files, makes or reads spare plans; `folder` receives files of the run."""
+    from socsched.api import folders
+    from socsched.faults.file import load_faults
+    from socsched.faults.model import RUN
+    from socsched.runtime.frames_file import NAME
+    from socsched.runtime.options import Options
+    from socsched.runtime.overload import load_policies
+
+    return Options(
+        executor=how.executor,
+        in_flight=how.in_flight,
+        steal=how.steal,
+        shield=how.shield,
+        awake_ns=how.awake,
+        realtime=how.realtime,
+        faults=load_faults(how.faults, plan, RUN) if how.faults else None,
+        policies=load_policies(how.overload, plan) if how.overload else None,
+        limp_home=_spare_plans(how.limp_home, plan, pipeline, board),
+        hang_ns=how.hang_after or 0,
+        journal=folder / folders.JOURNAL if folder else None,
+        frames=folder / NAME if folder else None,
+    )
+
+
+def _spare_plans(names: tuple[str, ...], plan: Plan, pipeline: Pipeline, board: Board) -> tuple[Plan, ...]:
+    from socsched.api import loading
+    from socsched.modebook.book import is_book, load_book
+
+    plans: list[Plan] = []
+    for name in names:
+        if name == "auto":
+            from socsched.models.work import stage_work
+            from socsched.runtime.limp_home import limp_home_plans
+
+            plans += limp_home_plans(plan, pipeline, board.platform_for(plan), stage_work)
+        elif is_book(name):
+            plans += load_book(name).spares(plan)
+        else:
+            other = loading.load_plan(Path(name))
+            if (other.pipeline, other.platform) != (plan.pipeline, plan.platform):
+                raise UsageError(f"{name} is a plan for {other.pipeline} on {other.platform}", "plan the same pipeline")
+            plans.append(other)
+    return tuple(plans)

@@ -1,141 +1,90 @@
-"""`socsched simulate`: simulate a plan on a clock of integer nanoseconds."""
+"""`socsched simulate`: simulate a plan on a clock of integer nanoseconds; or a task set, or a book through a drive."""
 
 from __future__ import annotations
 
-from functools import partial
+import json
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import click
+from socsched.api.options import PlanOptions, SimulateOptions, Whole, argument, option, shared
+from socsched.cli.options import mode, objective, output_folder, platform, profile, source, weights
+from socsched.cli.output import Output, ready_to_write, show_all
+from socsched.cli.results import CONSTANT, given, scenario
+from socsched.cli.verbs import Request, verb
+from socsched.errors import UsageError, unwritable
 
-from socsched.cli.options import (
-    Output,
-    Quantity,
-    folder_option,
-    mode_option,
-    output_options,
-    planning_options,
-    platform_option,
-    ready_to_write,
-    seed_option,
-    source_option,
-    terminal_width,
-)
-from socsched.cli.scenario import CONSTANT, measure, save_logs, scenario_code, scenario_option, scenario_table
+if TYPE_CHECKING:
+    from socsched.api.simulation import Simulation
+    from socsched.planning.plan import Plan
 
 
-def _list_policies(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    """Print every policy of the simulator, and exit."""
-    if not value:
-        return
+def _list_policies(output: Output) -> None:
+    """Print every policy of the simulator."""
     from socsched.sim.policies import describe_policies
 
     policies = describe_policies()
-    if ctx.ensure_object(Output).json:
-        ctx.obj.document({"policies": policies})
-    else:
-        from socsched.reporting.terminal import Sheet, console
+    if output.json:
+        output.document({"policies": policies})
+        return
+    from socsched.reporting.terminal import Sheet
 
-        rows = [*policies.items(), ("np-NAME", "Any of them without preemption.")]
-        console(terminal_width()).print(Sheet(["policy", "description"], rows))
-    ctx.exit(0)
+    rows = [*policies.items(), ("np-NAME", "Any of them without preemption.")]
+    show_all(Sheet(["policy", "description"], rows))
 
 
-@click.command("simulate", short_help="Run a plan or a pipeline on a simulated board.")
-@click.argument("plan", metavar="PLAN.json|PIPELINE|TASKSET.json|BOOK")
-@platform_option(required=False)
-@mode_option
-@partial(planning_options, simulated=True)
-@click.option(
-    "--duration",
-    type=Quantity("duration"),
-    default="60s",
-    show_default="60s; a task set's horizon, else until it repeats",
-    help="Simulated time.",
-)
-@seed_option
-@click.option(
-    "--faults",
-    "faults_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="YAML file with sensor faults, slow, stalled or dead engines, overruns, foreign traffic.",
-)
-@click.option(
-    "--governor",
-    type=click.Choice(["static", "ccedf"]),
-    default="static",
-    show_default=True,
-    help="Clock governor for engines with one lane: none, or cycle-conserving EDF up to the planned clock.",
-)
-@click.option(
-    "--policies",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_list_policies,
-    help="List the policies of --policy and exit.",
-)
-@click.option(
-    "--drive",
-    "drive_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="For a book: YAML file with changes of mode, temperature, units and conditions.",
-)
-@click.option("--switches", type=click.IntRange(0), default=0, help="For a book: number of random changes.")
-@click.option("--jobs", type=click.IntRange(0), default=0, help="For a task set: also list the first N jobs.")
-@click.option(
-    "--execution",
-    type=click.Choice(["wcet", "bcet", "random"]),
-    default="wcet",
-    help="For a task set: execution times of jobs; random: between bcet and wcet.",
-)
-@click.option(
-    "--functional", is_flag=True, help="Also compute the frames on this machine, as the board's engines would."
-)
-@click.option(
-    "--input", "input_path", type=click.Path(path_type=Path), help="With --functional: scans, images or .npz."
-)
-@click.option(
-    "--frames", type=click.IntRange(1), help="With --functional: number of frames to compute; default: all scans, or 1."
-)
-@click.option(
-    "--weights",
-    type=click.Path(path_type=Path),
-    envvar="SOCSCHED_WEIGHTS",
-    help="With --functional: .npz file with weights.",
-)
-@click.option("--scales", type=click.Path(path_type=Path), help="With --functional: int8 scales from `calibrate`.")
-@click.option("--vendor-sim", is_flag=True, help="With --functional: run accelerators in their vendor's simulator.")
-@scenario_option(CONSTANT)
-@source_option
-@folder_option
-@output_options
-@click.pass_context
-def command(
-    ctx: click.Context,
-    plan: str,
-    source: str | None,
-    platform: str | None,
-    mode: str | None,
-    objective: str,
-    policy: str,
-    profile_file: Path | None,
-    duration: int,
-    seed: int,
-    faults_file: Path | None,
-    functional: bool,
-    input_path: Path | None,
-    frames: int | None,
-    weights: Path | None,
-    scales: Path | None,
-    vendor_sim: bool,
-    scenario: str | None,
-    folder: Path | None,
-    jobs: int,
-    execution: str,
-    governor: str,
-    drive_file: Path | None,
-    switches: int,
-) -> int:
+class SimulateRequest(Request):
+    """What is simulated, under which conditions, and where the results go."""
+
+    plan: str = argument(metavar="PLAN.json|PIPELINE|TASKSET.json|BOOK")
+    platform: str | None = platform(required=False)
+    mode: str | None = mode()
+    objective: str = objective()
+    policy: str = option(
+        "--policy", kind="policy", default="edf", shown=True, help="Scheduling policy, see --policies."
+    )
+    profile: Path | None = profile()
+    duration: int = option(
+        "--duration", kind="duration", default="60s", shown="60s; a task set's horizon, else until it repeats",
+        help="Simulated time.",
+    )  # fmt: skip
+    seed: int = shared(SimulateOptions, "seed")
+    faults: Path | None = shared(SimulateOptions, "faults")
+    governor: str = shared(SimulateOptions, "governor")
+    policies: bool = option(
+        "--policies", kind="flag", act=_list_policies, help="List the policies of --policy and exit."
+    )
+    drive: Path | None = option(
+        "--drive", name="drive_file", kind="file",
+        help="For a book: YAML file with changes of mode, temperature, units and conditions.",
+    )  # fmt: skip
+    switches: int = option("--switches", kind=Whole(0), default=0, help="For a book: number of random changes.")
+    jobs: int = option("--jobs", kind=Whole(0), default=0, help="For a task set: also list the first N jobs.")
+    execution: str = option(
+        "--execution", kind=("wcet", "bcet", "random"), default="wcet",
+        help="For a task set: execution times of jobs; random: between bcet and wcet.",
+    )  # fmt: skip
+    functional: bool = option(
+        "--functional", kind="flag", help="Also compute the frames on this machine, as the board's engines would."
+    )
+    inputs: Path | None = option(
+        "--input", name="input_path", kind="path", help="With --functional: scans, images or .npz."
+    )
+    frames: int | None = option(
+        "--frames", kind=Whole(1), help="With --functional: number of frames to compute; default: all scans, or 1."
+    )
+    weights: Path | None = weights("With --functional: .npz file with weights.")
+    scales: Path | None = option("--scales", kind="path", help="With --functional: int8 scales from `calibrate`.")
+    vendor_sim: bool = option(
+        "--vendor-sim", kind="flag", help="With --functional: run accelerators in their vendor's simulator."
+    )
+    scenario: str | None = scenario(CONSTANT)
+    source: str | None = source()
+    folder: Path | None = output_folder()
+
+
+@verb("simulate", SimulateRequest, "Run a plan or a pipeline on a simulated board.")
+def command(output: Output, request: SimulateRequest) -> int:
     """Simulate a plan, or plan a pipeline first and simulate that; the same seed gives the same bytes.
 
     A task-set file (JSON or YAML with periodic tasks, as SimSo and others read them) is simulated for its horizon, or
@@ -151,94 +100,132 @@ def command(
     discards it.  Exit code 0: every frame in time and no output too old, with --scenario a valid result; 1: otherwise,
     whatever the plan's verdict is.
     """
-    from dataclasses import replace
-
-    from socsched.api import folders, loading, simulation
-    from socsched.api.execution import compute, list_inputs
-    from socsched.cli import books, outcomes, tasksets
-    from socsched.cli.plan_argument import plan_from
-    from socsched.errors import UsageError
-    from socsched.files import is_same_file
+    from socsched.cli import tasksets
     from socsched.modebook.book import is_book
+
+    book = is_book(request.plan)
+    taskset = not book and tasksets.is_taskset(Path(request.plan))
+    if request.scenario and taskset:
+        raise UsageError("--scenario measures chains of a pipeline", "leave it out for a task set")
+    if request.vendor_sim and not request.functional:
+        raise UsageError("--vendor-sim computes frames", "add --functional")
+    if book:
+        ready_to_write(folder=request.folder)
+        return _simulate_book(output, request)
+    if request.drive or request.switches:
+        raise UsageError("--drive and --switches belong to the simulation of a book", "name a book's folder")
+    ready_to_write(folder=request.folder)
+    policy = request.policy if given("policy") else None
+    if taskset:
+        return tasksets.simulate(output, request, request.duration if given("duration") else None, policy)
+    return _simulate_plan(output, request, policy)
+
+
+def _simulate_plan(output: Output, request: SimulateRequest, policy: str | None) -> int:
+    from socsched.api import folders, simulation
+    from socsched.cli import results
+    from socsched.files import is_same_file
     from socsched.sim.policies import name_of
     from socsched.units import format_duration
 
-    output: Output = ctx.obj
-    if scenario and tasksets.is_taskset(Path(plan)):
-        raise UsageError("--scenario measures chains of a pipeline", "leave it out for a task set")
-    if vendor_sim and not functional:
-        raise UsageError("--vendor-sim computes frames", "add --functional")
-    if is_book(plan):
-        ready_to_write(folder=folder)
-        return books.simulate(output, Path(plan), drive_file, switches, duration, seed, faults_file, folder)
-    if drive_file or switches:
-        raise UsageError("--drive and --switches belong to the simulation of a book", "name a book's folder")
-    chosen = policy if _given(ctx, "policy") else None
-    if tasksets.is_taskset(Path(plan)):
-        length = duration if _given(ctx, "duration") else None
-        ready_to_write(folder=folder)
-        return tasksets.simulate(output, Path(plan), length, chosen, execution, seed, jobs, folder)
-    ready_to_write(folder=folder)
-    planned_with = "auto" if chosen is None else simulation.policy_to_plan_with(name_of(policy))
-    policy = name_of(policy)
-    plan_to_run = plan_from(ctx, plan, platform, mode, objective, planned_with, profile_file)
-    if not plan_to_run.tasks:
-        return outcomes.show_refusal(output, plan_to_run)
-    file_plan = plan_to_run
-    plan_to_run = simulation.apply_policy(plan_to_run, chosen, governor)
-    if governor != "static":
-        served = [engine.id for engine in plan_to_run.engines if engine.governor == governor]
-        output.note(f"{governor} sets the clock of {', '.join(served)}")
-    if folder and plan_to_run != file_plan and is_same_file(plan, folder / folders.PLAN):
-        raise UsageError(
-            f"{plan}: is an input of this command and would be overwritten", "choose another folder with -o"
-        )
-    kept = True if folder or functional or scenario else None
-    done = simulation.simulate_plan(plan_to_run, duration, seed=seed, faults=faults_file, record=kept)
+    folder = request.folder
+    planned_with = "auto" if policy is None else simulation.policy_to_plan_with(name_of(request.policy))
+    options = PlanOptions(request.objective, planned_with, request.profile)
+    given_plan = results.plan_from(request.plan, request.platform, request.mode, options)
+    if not given_plan.tasks:
+        return results.show_refusal(output, given_plan)
+    plan = simulation.apply_policy(given_plan, policy, request.governor)
+    if request.governor != "static":
+        served = [engine.id for engine in plan.engines if engine.governor == request.governor]
+        output.note(f"{request.governor} sets the clock of {', '.join(served)}")
+    if folder and plan != given_plan and is_same_file(request.plan, folder / folders.PLAN):
+        problem = f"{request.plan}: is an input of this command and would be overwritten"
+        raise UsageError(problem, "choose another folder with -o")
+    kept = True if folder or request.functional or request.scenario else None
+    done = simulation.simulate_plan(plan, request.duration, seed=request.seed, faults=request.faults, record=kept)
     trace = done.trace
-    if scenario and trace is not None:
-        done = replace(done, figures=measure(done.figures, trace, plan_to_run, scenario))
+    if request.scenario and trace is not None:
+        done = replace(done, figures=results.measure(done.figures, trace, plan, request.scenario))
     result = done.figures
     if done.interrupted:
         output.note(f"interrupted: the result covers the first {format_duration(result['duration_ns'])}")
-    if functional and trace is not None:
-        output.note("computing frames as the board's engines would; their times stay the model's")
-        pipeline = loading.pipeline_of(plan_to_run, source or (None if plan.endswith(".json") else plan), output.warn)
-        scans = list_inputs(input_path)
-        trace.details.update(
-            compute(plan_to_run, pipeline, frames or (None if scans else 1), scans, weights, scales, seed, vendor_sim)
-        )
+    if request.functional:
+        _compute(output, request, plan, done)
     if folder:
         done.save(folder)
-        also = ", frames.jsonl" if functional else ""
-        output.note(folders.describe_files(folder, also))
+        output.note(folders.describe_files(folder, ", frames.jsonl" if request.functional else ""))
         if trace is not None:
-            save_logs(output, trace, plan_to_run, scenario, folder)
+            results.save_logs(output, trace, plan, request.scenario, folder)
 
-    def show() -> None:
+    def show() -> list[Any]:
         from socsched.reporting import terminal
 
-        screen = terminal.console(terminal_width())
-        for item in (
+        shown: list[Any] = [
             terminal.observed(result),
-            terminal.planned(plan_to_run),
+            terminal.planned(plan),
             terminal.outcome(result),
             terminal.engines(result),
-            terminal.power_line(plan_to_run, result),
-        ):
-            screen.print(item)
+            terminal.power_line(plan, result),
+        ]
         if "given_up" in result:
-            screen.print(terminal.abandoned_jobs(result["given_up"]))
+            shown.append(terminal.abandoned_jobs(result["given_up"]))
         if "scenario" in result:
-            screen.print(scenario_table(result["scenario"]))
-        if functional and trace is not None:
-            screen.print(terminal.count_detections(trace.details))
+            shown.append(results.scenario_table(result["scenario"]))
+        if request.functional and trace is not None:
+            shown.append(terminal.count_detections(trace.details))
+        return shown
 
     output.result(result, show)
-    if functional and trace is not None:
-        outcomes.require_frames(trace.details)
-    return scenario_code(result["scenario"]) if "scenario" in result else outcomes.outcome_code(result)
+    if request.functional and trace is not None:
+        results.require_frames(trace.details)
+    return results.outcome_code(result)
 
 
-def _given(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+def _compute(output: Output, request: SimulateRequest, plan: Plan, done: Simulation) -> None:
+    """Compute the frames of a simulation into its trace."""
+    from socsched.api import loading
+    from socsched.api.execution import compute, list_inputs
+
+    if done.trace is None:
+        return
+    output.note("computing frames as the board's engines would; their times stay the model's")
+    source = request.source or (None if request.plan.endswith(".json") else request.plan)
+    pipeline, scans = loading.pipeline_of(plan, source, output.warn), list_inputs(request.inputs)
+    frames = request.frames or (None if scans else 1)
+    weights, scales = request.weights, request.scales
+    computed = compute(plan, pipeline, frames, scans, weights, scales, request.seed, request.vendor_sim)
+    done.trace.details.update(computed)
+
+
+def _simulate_book(output: Output, request: SimulateRequest) -> int:
+    """Simulate the book in a folder through a drive, or through random switches."""
+    from socsched.faults.file import load_faults
+    from socsched.files import write_file
+    from socsched.modebook.book import load_book, random_drive, read_drive
+
+    if request.drive and request.switches:
+        raise UsageError("--drive and --switches exclude each other", "omit one of them")
+    book = load_book(Path(request.plan))
+    drive = (
+        read_drive(request.drive, book)
+        if request.drive
+        else random_drive(book, request.switches, request.duration, request.seed)
+    )
+    faults = load_faults(request.faults, book.plan(drive.start)) if request.faults else None
+    done = book.simulate(drive, request.duration, request.seed, faults)
+    document, folder = done.document(), request.folder
+    if folder:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_file(folder / "result.json", json.dumps(document, indent=2, sort_keys=True) + "\n")
+        except OSError as error:
+            raise unwritable(folder, error) from None
+        output.note(f"wrote {folder}/ (result.json)")
+
+    def show() -> Any:
+        from socsched.modebook.view import simulated
+
+        return simulated(done)
+
+    output.result(document, show)
+    return int(not done.met)

@@ -1,4 +1,4 @@
-"""Task-set files on the command line: their recognition and their simulation."""
+"""Task-set files on the command line: their recognition, their analysis and their simulation."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from socsched.api.interchange import taskset_form
 from socsched.bounded import decode, read_head
-from socsched.cli.options import Output, terminal_width
+from socsched.cli.output import Output
 from socsched.descriptor import source
-from socsched.errors import SocschedError
+from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, SocschedError, UsageError
 
 if TYPE_CHECKING:
+    from socsched.cli.simulate import SimulateRequest
     from socsched.descriptor.taskset import TaskSet
 
 
@@ -23,21 +24,13 @@ def is_taskset(file: Path) -> bool:
 
     if taskset_form(file):
         return True
-    if file.suffix != ".json":
-        return file.suffix in (".yaml", ".yml") and _has_tasks(file)
     try:
-        data = JsonFile.open(file, "plan").data
+        if file.suffix in (".yaml", ".yml"):  # tasks at its top level, where a pipeline has stages
+            return any(row.startswith("tasks:") for row in decode(source.read_bytes(file), "replace").split("\n"))
+        data = JsonFile.open(file, "plan").data if file.suffix == ".json" else None
     except SocschedError:
         return False  # loading it as a plan then reports the fault
     return isinstance(data, dict) and "tasks" in data and not {"engines", "pipeline", "platform"} & set(data)
-
-
-def _has_tasks(file: Path) -> bool:
-    """Return whether a YAML file has tasks at its top level, where a pipeline has stages."""
-    try:
-        return any(row.startswith("tasks:") for row in decode(source.read_bytes(file), "replace").split("\n"))
-    except SocschedError:
-        return False
 
 
 def may_be_plan(file: Path) -> bool:
@@ -52,7 +45,6 @@ def load(output: Output, file: Path, processors: int = 0) -> TaskSet:
     """Return the task set of a file, of ours or of another tool; what that one left open is said as notes."""
     from socsched.api.interchange import import_taskset
     from socsched.api.loading import load_taskset
-    from socsched.errors import UsageError
 
     form = taskset_form(file)
     if form == "nptest":
@@ -69,55 +61,47 @@ def load(output: Output, file: Path, processors: int = 0) -> TaskSet:
 
 def analyze(output: Output, file: Path, processors: int, precedence: Path | None) -> int:
     """Analyse a task set or a job set; exit code 0, 1 or 4 for feasible, infeasible and undecided."""
-    from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
-    from socsched.reporting.terminal import console
+    from socsched.api import analysis
+    from socsched.reporting.analysis import jobs_view, taskset_document, taskset_view
 
     codes = {"feasible": EXIT_OK, "infeasible": EXIT_VIOLATED, "undecided": EXIT_UNDECIDED}
     if taskset_form(file) == "nptest":
-        from socsched.api.analysis import analyze_jobs
-        from socsched.reporting.analysis import jobs_view
-
-        found = analyze_jobs(file, processors or 1, precedence)
+        jobs = analysis.analyze_jobs(file, processors or 1, precedence)
         beside = file.with_name(f"{file.stem}.prec.csv")
         if precedence is None and beside.exists():
             output.note(f"jobs are independent: {beside.name} is not read; add --precedence {beside.name}")
-        output.result(found.document, lambda: console(terminal_width()).print(jobs_view(found.document)))
-        return codes[found.verdict]
+        output.result(jobs.document, lambda: jobs_view(jobs.document))
+        return codes[jobs.verdict]
     if precedence is not None:
         raise UsageError("--precedence is for a job set of nptest (CSV)", "leave it out")
-    from socsched.api.analysis import analyze as bounds_of
-    from socsched.reporting.analysis import taskset_document, taskset_view
-
-    analysis = bounds_of(load(output, file, processors))
-    document = taskset_document(analysis)
-    output.result(document, lambda: console(terminal_width()).print(taskset_view(analysis, document)))
-    return codes[analysis.verdict]
+    bounds = analysis.analyze(load(output, file, processors))
+    document = taskset_document(bounds)
+    output.result(document, lambda: taskset_view(bounds, document))
+    return codes[bounds.verdict]
 
 
-def simulate(
-    output: Output,
-    file: Path,
-    duration: int | None,
-    policy: str | None,
-    execution: str,
-    seed: int,
-    jobs: int,
-    folder: Path | None = None,
-) -> int:
-    """Simulate a task-set file, show the result and write `folder`; exit code 1 if a job was late or unfinished."""
+def simulate(output: Output, request: SimulateRequest, duration: int | None, policy: str | None) -> int:
+    """Simulate a task-set file, show the result and write the folder; exit code 1 if a job was late or unfinished.
+
+    `duration` and `policy`: those given, in place of the file's.
+    """
     from socsched.api import folders
     from socsched.api.results import Result
-    from socsched.api.tasksets import simulate as run
-    from socsched.errors import EXIT_OK, EXIT_VIOLATED
+    from socsched.api.simulation import simulate_set as run
     from socsched.sim.tasksets import choose_horizon
     from socsched.trace.metrics import result
     from socsched.units import format_duration
 
-    tasks = load(output, file)
+    tasks, folder = load(output, Path(request.plan)), request.folder
     if any(task.sporadic for task in tasks.tasks):
         output.note("sporadic tasks arrive as often as they may")
     if any(task.level or task.degraded_ns for task in tasks.tasks):
-        return _mixed(output, tasks, duration, policy, execution, seed, jobs > 0 or folder is not None)
+        if policy or request.jobs or folder is not None:
+            raise UsageError(
+                f"task set {tasks.name!r}: with criticality levels, neither --policy nor single jobs are available",
+                hint="the file's policy decides: EDF gives EDF-VD; FP, RM and DM give AMC",
+            )
+        return _simulate_levels(output, tasks, duration, request)
     if duration is None and tasks.horizon_ns is None:
         duration, repeats = choose_horizon(tasks)
         if duration < repeats:
@@ -125,18 +109,11 @@ def simulate(
                 f"the schedule repeats after {format_duration(repeats)} only: simulating {format_duration(duration)}; "
                 "set another time with --duration"
             )
-    kept = folder is not None
-    done = run(tasks, duration, policy=policy, execution=execution, seed=seed, record=kept or jobs > 0, reported=kept)
-    document = done.document(jobs)
-
-    def show() -> None:
-        from socsched.reporting.terminal import console
-
-        screen = console(terminal_width())
-        screen.print(_table(document))
-        if jobs:
-            screen.print(_jobs_table(document))
-
+    kept, recorded = folder is not None, folder is not None or request.jobs > 0
+    done = run(
+        tasks, duration, policy=policy, execution=request.execution, seed=request.seed, record=recorded, reported=kept
+    )
+    document = done.document(request.jobs)
     if done.interrupted:
         output.note(f"interrupted: the figures cover the first {format_duration(done.simulated.duration_ns)}")
     trace = done.simulated.trace
@@ -144,31 +121,22 @@ def simulate(
         plan = done.simulated.lowered.plan
         Result(plan, trace, result(trace, plan)).save(folder)
         output.note(folders.describe_files(folder))
-    output.result(document, show)
+    output.result(document, lambda: _tables(document))
     return EXIT_OK if done.met else EXIT_VIOLATED
 
 
-def _mixed(
-    output: Output, tasks: TaskSet, duration: int | None, policy: str | None, execution: str, seed: int, recorded: bool
-) -> int:
+def _simulate_levels(output: Output, tasks: TaskSet, duration: int | None, request: SimulateRequest) -> int:
     """Simulate a task set with criticality levels under the rules of AMC or EDF-VD."""
-    from socsched.errors import EXIT_OK, EXIT_VIOLATED, UsageError
     from socsched.sim import mixed_criticality
     from socsched.sim.tasksets import choose_horizon
 
-    if policy or recorded:
-        raise UsageError(
-            f"task set {tasks.name!r}: with criticality levels, neither --policy nor single jobs are available",
-            hint="the file's policy decides: EDF gives EDF-VD; FP, RM and DM give AMC",
-        )
     length = duration if duration is not None else tasks.horizon_ns
-    done = mixed_criticality.simulate(
-        tasks, choose_horizon(tasks)[0] if length is None else length, mixed_criticality.draw_times(execution, seed)
-    )
+    times = mixed_criticality.draw_times(request.execution, request.seed)
+    done = mixed_criticality.simulate(tasks, choose_horizon(tasks)[0] if length is None else length, times)
     document = mixed_criticality.document(tasks, done)
 
-    def show() -> None:
-        from socsched.reporting.terminal import console, table
+    def show() -> Any:
+        from socsched.reporting.terminal import table
 
         unit = _unit(document)
         heads = ["task", "level", "jobs", "done", "aborted", "dropped", "late", f"response max [{unit}]"]
@@ -176,40 +144,39 @@ def _mixed(
         rows = [[*(str(row[key]) for key in keys), str(row["response_max"] or "-")] for row in document["tasks"]]
         count = sum(level > 0 for switches in document["switches"] for _, level in switches)
         title = f"{tasks.name} under {document['policy']} for {document['duration']} {unit}, {count} mode switches"
-        console(terminal_width()).print(table(title, heads, rows, tuple(range(1, 8))))
+        return table(title, heads, rows, tuple(range(1, 8)))
 
     output.result(document, show)
     return EXIT_OK if done.met else EXIT_VIOLATED
 
 
-def _table(document: dict[str, Any]) -> Any:
-    from rich.table import Table
-
+def _tables(document: dict[str, Any]) -> list[Any]:
+    """Return the tasks and, where they are listed, the first jobs."""
     unit = _unit(document)
     title = f"{document['taskset']} under {document['policy']} for {document['duration']} {unit}"
-    table = Table(title=title, title_justify="left")
     heads = ("task", "jobs", "done", f"response max [{unit}]", "mean", "missed", "preempted", "migrated")
-    for head in heads:
-        table.add_column(head, justify="left" if head == "task" else "right")
+    rows = []
     for row in document["tasks"]:
-        mean = row["response_mean"]
+        mean, missed = row["response_mean"], row["deadline_misses"] + row["unfinished_misses"]
         cells = [row["id"], row["jobs_released"], row["jobs_completed"], row["response_max"]]
-        missed = row["deadline_misses"] + row["unfinished_misses"]
-        cells += ["-" if mean is None else f"{mean:.6g}", missed, row["preemptions"], row["migrations"]]
-        table.add_row(*("-" if cell is None else str(cell) for cell in cells))
-    return table
+        rows.append([*cells, None if mean is None else f"{mean:.6g}", missed, row["preemptions"], row["migrations"]])
+    tables = [_boxed(title, heads, rows)]
+    if (jobs := document.get("jobs")) is not None:
+        keys = ("task", "activation", "first_execution", "end")
+        title = f"the first {len(jobs)} jobs [{unit}]"
+        named = ("task", "activation", "first execution", "end")
+        tables.append(_boxed(title, named, [[job[key] for key in keys] for job in jobs]))
+    return tables
 
 
-def _jobs_table(document: dict[str, Any]) -> Any:
+def _boxed(title: str, heads: tuple[str, ...], rows: list[list[Any]]) -> Any:
     from rich.table import Table
 
-    unit = _unit(document)
-    table = Table(title=f"the first {len(document['jobs'])} jobs [{unit}]", title_justify="left")
-    for head in ("task", "activation", "first execution", "end"):
+    table = Table(title=title, title_justify="left")
+    for head in heads:
         table.add_column(head, justify="left" if head == "task" else "right")
-    for job in document["jobs"]:
-        cells = (job["task"], job["activation"], job["first_execution"], job["end"])
-        table.add_row(*("-" if cell is None else str(cell) for cell in cells))
+    for row in rows:
+        table.add_row(*("-" if cell is None else str(cell) for cell in row))
     return table
 
 

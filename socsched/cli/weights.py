@@ -1,4 +1,4 @@
-"""`socsched weights`: convert weights of other projects to the format of the built-in networks."""
+"""`socsched weights` and `socsched calibrate`: weights of other projects, and int8 scales from frames."""
 
 from __future__ import annotations
 
@@ -7,38 +7,36 @@ from typing import Any
 
 import click
 
-from socsched.cli.options import Output, echo, output_options, ready_to_write
+from socsched.api.options import SimulateOptions, Whole, argument, option, shared
+from socsched.cli.options import inputs, output_file, pipeline, weights
+from socsched.cli.output import Output, echo, output_parameters, ready_to_write
+from socsched.cli.verbs import Request, verb
 
 LAYOUTS = ("auto", "zhulf0804", "mmdet3d-0.x", "mmdet3d-1.x", "openpcdet")
 
-
-@click.group("weights", short_help="Import weights from checkpoints of other projects.")
-@output_options
-def command() -> None:
-    """Convert weights of other projects to the format of the built-in networks."""
-
-
-@command.command("import")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option(
-    "--layout",
-    type=click.Choice(LAYOUTS),
-    default="auto",
-    show_default=True,
-    help="Project whose tensor names and conventions the file follows.",
+command = click.Group(
+    "weights",
+    params=output_parameters(),
+    short_help="Import weights from checkpoints of other projects.",
+    help="Convert weights of other projects to the format of the built-in networks.",
 )
-@click.option(
-    "-o",
-    "--output",
-    "target",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="weights.npz",
-    show_default=True,
-    help="Output file: the weights.",
-)
-@output_options
-@click.pass_obj
-def import_(output: Output, file: Path, layout: str, target: Path) -> None:
+
+
+class ImportRequest(Request):
+    """The checkpoint to read, and where its weights go."""
+
+    file: Path = argument("file")
+    layout: str = option(
+        "--layout", kind=LAYOUTS, default="auto", shown=True,
+        help="Project whose tensor names and conventions the file follows.",
+    )  # fmt: skip
+    target: Path = option(
+        "-o", "--output", kind="file", default="weights.npz", shown=True, help="Output file: the weights."
+    )
+
+
+@verb("import", ImportRequest, group=command)
+def import_weights(output: Output, request: ImportRequest) -> None:
     """Read a PointPillars checkpoint (.pth) or ONNX export and write its weights, batch norm folded, as .npz.
 
     Checkpoints of zhulf0804/PointPillars, mmdetection3d and OpenPCDet are known. A checkpoint is never unpickled: only
@@ -50,6 +48,7 @@ def import_(output: Output, file: Path, layout: str, target: Path) -> None:
     from socsched.files import replacing
     from socsched.models.pointpillars import checkpoints
 
+    file, layout, target = request.file, request.layout, request.target
     ready_to_write(file=target)
     if file.suffix == ".onnx":
         if layout == "auto":
@@ -74,15 +73,69 @@ def import_(output: Output, file: Path, layout: str, target: Path) -> None:
         "decode": converted.decode,
         "remarks": converted.remarks,
     }
-    output.result(result, lambda: _show(result))
+
+    def show() -> None:
+        echo(f"{target}: {result['tensors']} parameters of {result['model']}, read as {layout}")
+        for remark in result["remarks"]:
+            echo(f"- {remark}")
+        if result["unplaced"]:
+            echo(f"- unused tensors: {', '.join(result['unplaced'])}")
+        if result["decode"]:
+            params = ", ".join(f"{name}: {value}" for name, value in result["decode"].items())
+            echo(f"- the decode stage needs `params: {{{params}}}`")
+
+    output.result(result, show)
 
 
-def _show(result: dict[str, Any]) -> None:
-    echo(f"{result['file']}: {result['tensors']} parameters of {result['model']}, read as {result['layout']}")
-    for remark in result["remarks"]:
-        echo(f"- {remark}")
-    if result["unplaced"]:
-        echo(f"- unused tensors: {', '.join(result['unplaced'])}")
-    if result["decode"]:
-        params = ", ".join(f"{name}: {value}" for name, value in result["decode"].items())
-        echo(f"- the decode stage needs `params: {{{params}}}`")
+class CalibrateRequest(Request):
+    """The networks and frames to calibrate with, and where the scales go."""
+
+    pipeline: str = pipeline()
+    inputs: Path | None = inputs()
+    frames: int | None = option(
+        "--frames", kind=Whole(1), help="Number of frames; default: all of --input, else 8 synthetic ones."
+    )
+    weights: Path | None = weights()
+    file: Path = output_file("Output file: the scales of every stage.", "scales.json")
+    seed: int = shared(SimulateOptions, "seed")
+
+
+@verb("calibrate", CalibrateRequest, "Choose int8 scales for a pipeline's networks from frames.")
+def calibrate(output: Output, request: CalibrateRequest) -> None:
+    """Run PIPELINE's networks in fp32 on frames, and choose for every tensor the int8 step that loses least."""
+    from socsched.api.execution import list_inputs
+    from socsched.compiler.quantize.calibrate import calibrate_pipeline, networks_of
+    from socsched.compiler.quantize.scales import write_pipeline_scales
+    from socsched.descriptor.catalog import get_pipeline
+    from socsched.models.registry import bindings
+    from socsched.models.weights import draw_weights, load_weights
+    from socsched.runtime.inputs import sources
+
+    pipeline, files = get_pipeline(request.pipeline), list_inputs(request.inputs)
+    networks = networks_of(pipeline)
+    ready_to_write(file=request.file)
+    if request.weights is None:
+        if networks:
+            output.warn("no weights given: the scales are valid for the seeded random weights only")
+        arrays = {name: array for network in networks for name, array in draw_weights(network).items()}
+    else:
+        arrays = load_weights(request.weights)
+    feeds = sources(pipeline, bindings(pipeline), files, request.seed)
+    count = request.frames or max((feed.count for feed in feeds.values()), default=0) or 8
+    synthetic = [name for name, feed in feeds.items() if not feed.count and feed.frame(0).outputs]
+    if synthetic:
+        output.warn(
+            f"synthetic frames for {', '.join(synthetic)}: the scales are only as good as the frames are realistic"
+        )
+    samples = [[feed.frame(number) for feed in feeds.values()] for number in range(count)]
+    usable = [
+        {k: v for one in frame for k, v in one.outputs.items()}
+        for frame in samples
+        if not any(f.problem for f in frame)
+    ]
+    scales = calibrate_pipeline(pipeline, arrays, usable)
+    write_pipeline_scales(request.file, scales)
+    sizes = {name: len(each.values) for name, each in scales.items()}
+    stages = ", ".join(f"{name} ({size} tensors)" for name, size in sizes.items()) or "no stage"
+    result = {"file": str(request.file), "frames": len(usable), "stages": sizes}
+    output.result(result, lambda: f"{request.file}: int8 scales of {stages} from {len(usable)} frames")

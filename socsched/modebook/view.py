@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -11,7 +10,8 @@ from rich.text import Text
 
 from socsched.modebook.cells import NONE
 from socsched.modebook.simulate import FATES, BookSimulation, SwitchRecord
-from socsched.reporting.markup import element, fit, text, wrap_page
+from socsched.reporting import markup as html
+from socsched.reporting.markup import Markup, element, fit, section, svg, text
 from socsched.reporting.markup import table as html_table
 from socsched.reporting.terminal import table
 from socsched.units import format_duration, format_power, format_size
@@ -107,7 +107,7 @@ def why_lines(book: BookDocument) -> list[str]:
     return [f"{', '.join(cells)}: {verdict}; {'; '.join(why)}" for (verdict, *why), cells in found.items()]
 
 
-def picture(book: BookDocument) -> str:
+def picture(book: BookDocument) -> Markup:
     """Return an SVG with a field per cell: its colour states the verdict, its text placement, power and slack."""
     rows = _rows(book)
     width = LEFT + CELL_WIDTH * len(book.losses) + 16
@@ -131,25 +131,17 @@ def picture(book: BookDocument) -> str:
     for number, (verdict, colour) in enumerate(COLOURS.items()):
         body.append(element("rect", x=LEFT + 110 * number, y=y - 10, width=12, height=12, fill=colour))
         body.append(text(verdict, LEFT + 110 * number + 18, y))
-    return element(
-        "svg",
-        element("title", escape(f"Book of {book.pipeline} on {book.platform}")) + "".join(body),
-        viewBox=f"0 0 {width} {height}",
-        width=width,
-        height=height,
-        role="img",
-        xmlns="http://www.w3.org/2000/svg",
-    )
+    return svg(f"Book of {book.pipeline} on {book.platform}", body, width=width, height=height, role="img")
 
 
-def _field(cell: CellEntry, x: float, y: float) -> str:
+def _field(cell: CellEntry, x: float, y: float) -> Markup:
     left = slack(cell)
     lines = [f"{cell.placement} {cell.made}" if cell.placement else cell.made]
     if cell.verdict == "feasible":
         lines.append(f"{format_power(cell.power_mw or 0)}" + ("" if left is None else f", slack {left:.0%}"))
     else:
         lines.append(cell.verdict)
-    hint = element("title", escape("; ".join(cell.why) or cell.verdict))
+    hint = element("title", "; ".join(cell.why) or cell.verdict)
     box = element(
         "rect",
         hint,
@@ -161,7 +153,7 @@ def _field(cell: CellEntry, x: float, y: float) -> str:
         fill=COLOURS[cell.verdict],
         fill_opacity=SHADES.get(cell.made, 1.0),
     )
-    return box + "".join(
+    return box + html.markup(
         text(fit(line, CELL_WIDTH - 8), x + 6, y + 16 + 14 * number, class_="light")
         for number, line in enumerate(lines)
     )
@@ -169,24 +161,25 @@ def _field(cell: CellEntry, x: float, y: float) -> str:
 
 def page(book: BookDocument) -> str:
     """Return a page with the picture, the placements, the switches, and the reasons of cells without a plan."""
-    parts = [
-        element("h1", escape(f"{book.pipeline} on {book.platform}")),
+    heads = ["from", "to", "drain", "by", "switch", "frames held", "unpaired"]
+    return html.page(
+        f"Book of {book.pipeline} on {book.platform}",
+        element("h1", f"{book.pipeline} on {book.platform}"),
         picture(book),
-        element("p", escape(f"{len(book.placements)} placements, {shared_line(book)}. {switches_line(book)}.")),
-        element("h2", "Placements"),
-        html_table(["placement", "stages", "weights"], _placements(book), [2]),
-        element("h2", "Cells without a feasible plan"),
-        html_table(["cell", "verdict", "why"], _refused(book)),
-        element("h2", "Switches"),
-        element("p", escape(f"Protocol: {book.protocol}. Times from the request, bounds.")),
-        html_table(["from", "to", "drain", "by", "switch", "frames held", "unpaired"], _switches(book), [2, 4]),
-    ]
-    return wrap_page(f"Book of {book.pipeline} on {book.platform}", "".join(parts))
+        element("p", f"{len(book.placements)} placements, {shared_line(book)}. {switches_line(book)}."),
+        section("Placements", html_table(["placement", "stages", "weights"], _placements(book), [2])),
+        section("Cells without a feasible plan", html_table(["cell", "verdict", "why"], _refused(book))),
+        section(
+            "Switches",
+            element("p", f"Protocol: {book.protocol}. Times from the request, bounds."),
+            html_table(heads, _switches(book), [2, 4]),
+        ),
+    )
 
 
 def _placements(book: BookDocument) -> list[Sequence[str]]:
     return [
-        [escape(one.id), escape(", ".join(f"{stage} {where}" for stage, where in one.stages.items())),
+        [one.id, ", ".join(f"{stage} {where}" for stage, where in one.stages.items()),
          format_size(one.weights_bytes)]
         for one in book.placements
     ]  # fmt: skip
@@ -194,7 +187,7 @@ def _placements(book: BookDocument) -> list[Sequence[str]]:
 
 def _refused(book: BookDocument) -> list[Sequence[str]]:
     return [
-        [escape(f"{c.mode}/{c.thermal}/{c.loss}/{c.condition}"), escape(c.verdict), escape("; ".join(c.why))]
+        [f"{c.mode}/{c.thermal}/{c.loss}/{c.condition}", c.verdict, "; ".join(c.why)]
         for c in book.cells
         if c.verdict != "feasible"
     ]
@@ -204,13 +197,13 @@ def _switches(book: BookDocument) -> list[Sequence[str]]:
     rows: list[Sequence[str]] = []
     for one in book.switches:
         ends = [book.cells[number] for number in (one.source, one.target)]
-        names = [escape(f"{c.mode}/{c.thermal}/{c.loss}/{c.condition}") for c in ends]
+        names = [f"{c.mode}/{c.thermal}/{c.loss}/{c.condition}" for c in ends]
         if one.why:
-            rows.append([*names, "", escape(one.why), "", "", ""])
+            rows.append([*names, "", one.why, "", "", ""])
             continue
         counts = [", ".join(f"{name} {most}" for name, most in of.items()) for of in (one.held, one.unpaired)]
-        times = [format_duration(one.drain_ns or 0), escape(one.drain_by), format_duration(one.switch_ns or 0)]
-        rows.append([*names, *times, *map(escape, counts)])
+        times = [format_duration(one.drain_ns or 0), one.drain_by, format_duration(one.switch_ns or 0)]
+        rows.append([*names, *times, *counts])
     return rows
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from socsched.reporting.markup import element, picture, text, ticks
+from socsched.reporting.markup import Markup, element, markup, picture, text, ticks
 from socsched.units import format_duration
 
 if TYPE_CHECKING:
@@ -73,36 +72,77 @@ POINTS = 240
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """The plot area: maps data x in [x0, x1] and y in [0, y1] to pixels."""
+class Axes:
+    """A plot area of `width` x `height` pixels inside margins (left, right, top, bottom), and the ranges it shows.
 
-    x0: float
-    x1: float
-    y1: float
+    `log`: both axes are logarithmic, with their lower ends above zero.
+    """
+
+    x_range: tuple[float, float]
+    y_range: tuple[float, float]
+    width: float
     height: float
+    margins: tuple[float, float, float, float]
+    log: bool = False
 
     def x(self, value: float) -> float:
-        """Return the pixel column of `value`."""
-        return LEFT + (value - self.x0) / max(self.x1 - self.x0, 1e-12) * (WIDTH - LEFT - RIGHT)
+        """Return the pixel column of a value."""
+        left, right, _, _ = self.margins
+        return left + self._share(value, self.x_range) * (self.width - left - right)
 
     def y(self, value: float) -> float:
-        """Return the pixel row of `value`."""
-        return self.height - BOTTOM - value / max(self.y1, 1e-12) * (self.height - TOP - BOTTOM)
+        """Return the pixel row of a value."""
+        _, _, top, bottom = self.margins
+        return self.height - bottom - self._share(value, self.y_range) * (self.height - top - bottom)
 
-    def axes(self, x_label: str, y_label: str, y_suffix: str = "", y_scale: float = 1.0) -> str:
+    def _share(self, value: float, ends: tuple[float, float]) -> float:
+        low, high = ends
+        if self.log:
+            return math.log(value / low) / math.log(high / low)
+        return (value - low) / max(high - low, 1e-12)
+
+    def grid(
+        self, xs: Iterable[tuple[float, str]], ys: Iterable[tuple[float, str]], x_label: str, y_label: str
+    ) -> Markup:
+        """Return grid lines with their labels at the given values, and the names of the axes."""
+        left, right, top, bottom = self.margins
+        base, end, parts = self.height - bottom, self.width - right, []
+        for at, label in xs:
+            x = self.x(at)
+            parts.append(element("line", x1=x, x2=x, y1=top, y2=base, class_="grid"))
+            parts.append(text(label, x, base + 17, class_="axis mid"))
+        for at, label in ys:
+            y = self.y(at)
+            parts.append(element("line", x1=left, x2=end, y1=y, y2=y, class_="grid"))
+            parts.append(text(label, left - 6, y + 4, class_="axis end"))
+        names = text(x_label, end, self.height - 8, class_="axis end"), text(y_label, 4, 15, class_="axis")
+        return markup(parts, names)
+
+
+def plain_ticks(ends: tuple[float, float], count: int) -> list[tuple[float, str]]:
+    """Return round values in a range, with their labels."""
+    return [(tick, f"{tick:g}") for tick in ticks(*ends, count)]
+
+
+def free_place(at: tuple[float, float], taken: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return a place (pixels) for a number at its point, or next to it if another number is there."""
+    around = [(0, 0), (19, 0), (-19, 0), (0, 19), (19, 19), (-19, 19), (38, 0), (-38, 0), (0, 38), (38, 19), (-38, 19)]
+    places = [(at[0] + dx, at[1] + dy) for dx, dy in around]
+    return next((p for p in places if all(math.dist(p, other) > 18 for other in taken)), at)
+
+
+class Frame(Axes):
+    """The plot area of the report's charts: x in [x0, x1], y in [0, y1]."""
+
+    def __init__(self, x0: float, x1: float, y1: float, height: float) -> None:
+        super().__init__((x0, x1), (0, y1), WIDTH, height, (LEFT, RIGHT, TOP, BOTTOM))
+
+    def axes(self, x_label: str, y_label: str, y_suffix: str = "", y_scale: float = 1.0) -> Markup:
         """Return grid, tick labels and axis names; y labels are multiplied by `y_scale`."""
-        parts = []
-        for tick in ticks(self.x0, self.x1, 6):
-            parts.append(text(f"{tick:g}", self.x(tick), self.height - BOTTOM + 17, class_="axis mid"))
-            parts.append(element("line", x1=self.x(tick), x2=self.x(tick), y1=TOP, y2=self.y(0), class_="grid"))
-        for tick in ticks(0, self.y1, 4):
-            parts.append(text(f"{tick * y_scale:g}{y_suffix}", LEFT - 6, self.y(tick) + 4, class_="axis end"))
-            parts.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=self.y(tick), y2=self.y(tick), class_="grid"))
-        parts.append(text(x_label, WIDTH - RIGHT, self.height - 8, class_="axis end"))
-        parts.append(text(y_label, 4, 16, class_="axis"))
-        return "".join(parts)
+        ys = [(tick, f"{tick * y_scale:g}{y_suffix}") for tick in ticks(*self.y_range, 4)]
+        return self.grid(plain_ticks(self.x_range, 6), ys, x_label, y_label)
 
-    def upright(self, value: float, name: str, style: str, row: int = 0) -> str:
+    def upright(self, value: float, name: str, style: str, row: int = 0) -> Markup:
         """Return a labelled vertical line at x = `value`; the label flips to the left near the right border."""
         x = self.x(value)
         left = x > WIDTH * 0.55
@@ -110,7 +150,7 @@ class Frame:
             name, x + (-5 if left else 5), TOP + 42 + row * 21, class_=f"{style} {'end' if left else ''}".strip()
         )
 
-    def level(self, value: float, name: str, style: str, below: bool = False) -> str:
+    def level(self, value: float, name: str, style: str, below: bool = False) -> Markup:
         """Return a labelled horizontal line at y = `value`."""
         y = self.y(value)
         below = below and y + 18 < self.y(0)
@@ -121,7 +161,7 @@ class Frame:
 
 def distribution(
     samples_ns: Sequence[int], deadline_ns: int, bound_ns: int | None, tail_ns: int | None, name: str
-) -> str:
+) -> Markup:
     """Return the cumulative distribution of response times (ns) with deadline, bound and p99.9 as SVG."""
     values = sorted(samples_ns)
     limits = [deadline_ns, *([bound_ns] if bound_ns else []), *(values[-1:] or [0])]
@@ -129,7 +169,7 @@ def distribution(
     points = [(0.0, 0.0)]
     for rank in ranks(len(values), POINTS):
         points += [(values[rank] / 1e6, points[-1][1]), (values[rank] / 1e6, (rank + 1) / len(values))]
-    points.append((frame.x1, points[-1][1]))
+    points.append((frame.x_range[1], points[-1][1]))
     body = frame.axes("response time [ms]", "share of the completed frames", "%", 100)
     body += frame.upright(deadline_ns / 1e6, f"deadline {format_duration(deadline_ns)}", "limit")
     if bound_ns:
@@ -145,7 +185,7 @@ def distribution(
 
 def draw_responses(
     release_ns: Ints, response_ns: Ints, deadline_ns: int, lost_ns: Sequence[int], end_ns: int, name: str
-) -> str:
+) -> Markup:
     """Return response times (ns) by release, late ones as ✗, as SVG; frames without one are marked above the plot.
 
     If there are too many for the picture, only the longest and the shortest of each interval are shown.
@@ -185,7 +225,7 @@ def quantity(
     y_label: str,
     levels: Sequence[tuple[float, str, str]],
     name: str,
-) -> str:
+) -> Markup:
     """Return a step function over time, multiplied by `scale`, as mean line and min-max band, as SVG.
 
     `levels`: (value, name, style) of horizontal lines.
@@ -206,7 +246,7 @@ def quantity(
     return picture(body, WIDTH, frame.height, f"{name}; line: mean, area: from smallest to largest", "chart")
 
 
-def bars(rows: Sequence[tuple[str, float, str, int]], name: str) -> str:
+def bars(rows: Sequence[tuple[str, float, str, int]], name: str) -> Markup:
     """Return horizontal bars of (name, value, label, colour) as SVG; each label is next to its bar."""
     top = max((value for _, value, _, _ in rows), default=1) or 1
     parts, step, left, room = [], 30, 118, 110
@@ -217,13 +257,11 @@ def bars(rows: Sequence[tuple[str, float, str, int]], name: str) -> str:
         parts.append(element("g", bar, class_=f"c{colour}"))
         parts.append(text(label, left + width + 7, y + 15))
     description = ", ".join(f"{title} {label}" for title, _, label, _ in rows)
-    return picture("".join(parts), WIDTH, len(rows) * step + 8, f"{name}: {description}", "chart")
+    return picture(markup(parts), WIDTH, len(rows) * step + 8, f"{name}: {description}", "chart")
 
 
-def draw_prediction_errors(rows: Sequence[tuple[str, float, float, float | None]], name: str) -> str:
+def draw_prediction_errors(rows: Sequence[tuple[str, float, float, float | None]], name: str) -> Markup:
     """Return (name, measured p50 and max relative to predicted, stated error) as marks on a log axis, as SVG."""
-    import math
-
     values = [value for _, p50, most, _ in rows for value in (p50, most) if value > 0]
     low, high = min([0.5, *values]) / 1.15, max([2.0, *values]) * 1.15
     left, step = 150, 28
@@ -248,39 +286,32 @@ def draw_prediction_errors(rows: Sequence[tuple[str, float, float, float | None]
         parts.append(element("circle", cx=x(p50), cy=y, r=5, class_="dot"))
         parts.append(element("path", d=f"M{x(most):.1f} {y - 6:.1f}v12", class_="late-dot" if most > 1 else "edge"))
     parts.append(text("measured / predicted", WIDTH - RIGHT, height - 8, class_="axis end"))
-    return picture("".join(parts), WIDTH, height, name, "chart")
+    return picture(markup(parts), WIDTH, height, name, "chart")
 
 
 _FILLS = {"measured": 3, "published": 1, "fitted": 4, "vendor model": 6, "derived": 5, "assumed": 2}
 _HATCHES = {"published": "M0 6l6-6", "fitted": "M0 3h6", "derived": "M0 3h6M3 0v6", "assumed": "M0 0l6 6M6 0l-6 6"}
 
 
-def shares(parts: Mapping[str, float], name: str) -> str:
+def shares(parts: Mapping[str, float], name: str) -> Markup:
     """Return one bar split by the (positive) values of `parts`, kinds of evidence, with hatches and a key, as SVG."""
     total = sum(parts.values()) or 1.0
-    x, body, key = 0.0, "", ""
+    x, bar, key = 0.0, [], []
     for kind, value in parts.items():
         width = value / total * WIDTH
-        body += _part(kind, x, width, 30)
+        bar.append(_part(kind, x, width, 30))
         sample = element("svg", _part(kind, 0, 14, 14), width=14, height=14, viewBox="0 0 14 14", aria_hidden="true")
-        key += element("li", sample + escape(f"{kind} {value / total:.0%}"))
+        key.append(element("li", sample, f"{kind} {value / total:.0%}"))
         x += width
-    defs = "".join(
-        element(
-            "pattern",
-            element("path", d=path, class_="hatch"),
-            id=f"of-{kind}",
-            width=6,
-            height=6,
-            patternUnits="userSpaceOnUse",
-        )
+    tile = {"width": 6, "height": 6, "patternUnits": "userSpaceOnUse"}
+    hatches = (
+        element("pattern", element("path", d=path, class_="hatch"), id=f"of-{kind}", **tile)
         for kind, path in _HATCHES.items()
     )
-    drawn = picture(element("defs", defs) + body, WIDTH, 32, name, "chart")
-    return drawn + element("ul", key, class_="key")
+    return picture([element("defs", hatches), bar], WIDTH, 32, name, "chart") + element("ul", key, class_="key")
 
 
-def _part(kind: str, x: float, width: float, height: float) -> str:
+def _part(kind: str, x: float, width: float, height: float) -> Markup:
     style = {"x": x, "y": 1, "width": max(width - 1, 0.5), "height": height - 2}
     body = element("rect", **style, class_="fill")
     if kind in _HATCHES:
@@ -299,7 +330,7 @@ def _line(frame: Frame, points: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x} {y}" for x, y in kept)
 
 
-SIZE, SCATTER_LEFT, SCATTER_RIGHT, SCATTER_TOP, SCATTER_BOTTOM = 420, 62, 16, 24, 44
+SIZE = 420
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,36 +343,22 @@ class Dot:
     label: str
 
 
-def draw_scatter(points: Sequence[Dot], x_label: str, y_label: str, name: str) -> str:
+def draw_scatter(points: Sequence[Dot], x_label: str, y_label: str, name: str) -> Markup:
     """Return points on log axes with the diagonal and the lines of half and double; dots at one place are one."""
     values = [value for point in points for value in (point.x, point.y)] or [1.0]
-    low, high = min(values) / 1.4, max(values) * 1.4
-
-    def at(value: float) -> float:
-        return math.log(value / low) / math.log(high / low)
-
-    def x(value: float) -> float:
-        return SCATTER_LEFT + at(value) * (SIZE - SCATTER_LEFT - SCATTER_RIGHT)
-
-    def y(value: float) -> float:
-        return SIZE - SCATTER_BOTTOM - at(value) * (SIZE - SCATTER_TOP - SCATTER_BOTTOM)
-
-    body = ""
-    for tick in _log_ticks(low, high):
-        body += element("line", x1=x(tick), x2=x(tick), y1=SCATTER_TOP, y2=SIZE - SCATTER_BOTTOM, class_="grid")
-        body += element("line", x1=SCATTER_LEFT, x2=SIZE - SCATTER_RIGHT, y1=y(tick), y2=y(tick), class_="grid")
-        body += text(f"{tick:g}", x(tick), SIZE - SCATTER_BOTTOM + 17, class_="axis mid")
-        body += text(f"{tick:g}", SCATTER_LEFT - 6, y(tick) + 4, class_="axis end")
+    low, high = ends = min(values) / 1.4, max(values) * 1.4
+    axes = Axes(ends, ends, SIZE, SIZE, (62, 16, 24, 44), log=True)
+    marks = [(tick, f"{tick:g}") for tick in _log_ticks(low, high)]
+    body = [axes.grid(marks, marks, x_label, y_label)]
     for factor, style in ((1.0, "rule"), (2.0, "bound"), (0.5, "bound")):
-        start, end = max(low, low / factor), min(high, high / factor)
-        if start < end:
-            ends = {"x1": x(start), "y1": y(start * factor), "x2": x(end), "y2": y(end * factor)}
-            body += element("line", **ends, class_=style)
-    body += text(x_label, SIZE - SCATTER_RIGHT, SIZE - 8, class_="axis end") + text(y_label, 4, 14, class_="axis")
-    places = {(round(x(point.x), 1), round(y(point.y), 1), point.colour): point for point in points}
-    for (left, top, colour), point in places.items():
-        dot = element("circle", element("title", escape(point.label)), cx=left, cy=top, r=4, class_="point full")
-        body += element("g", dot, class_=f"c{colour}")
+        a, b = max(low, low / factor), min(high, high / factor)
+        if a < b:
+            places = {"x1": axes.x(a), "y1": axes.y(a * factor), "x2": axes.x(b), "y2": axes.y(b * factor)}
+            body.append(element("line", **places, class_=style))
+    dots = {(round(axes.x(point.x), 1), round(axes.y(point.y), 1), point.colour): point for point in points}
+    for (x, y, colour), point in dots.items():
+        dot = element("circle", element("title", point.label), cx=x, cy=y, r=4, class_="point full")
+        body.append(element("g", dot, class_=f"c{colour}"))
     return picture(body, SIZE, SIZE, name, "chart")
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from html import escape
 
 from socsched.models.parts import PartOf, part_of
 from socsched.planning.plan import Plan, Task
-from socsched.reporting.markup import element, fit, picture, text
+from socsched.reporting.markup import Markup, element, fit, markup, picture, text
 from socsched.reporting.timeline import colours
 from socsched.units import format_duration
 
@@ -54,7 +53,7 @@ def depths(plan: Plan) -> dict[str, int]:
     return depth_of
 
 
-def mapping(plan: Plan) -> str:
+def mapping(plan: Plan) -> Markup:
     """Return the mapping diagram as SVG."""
     column = depths(plan)
     lanes = [
@@ -79,7 +78,7 @@ def mapping(plan: Plan) -> str:
                 place[name] = (edges[depth], y + GAP_Y + row * (BOX_H + GAP_Y), widths[depth])
         y += height
     colour = colours(plan)
-    boxes = "".join(_draw(_stage(plan, task, colour[task.engine]), place[task.name]) for task in plan.tasks)
+    boxes = markup(_draw(_stage(plan, task, colour[task.engine]), place[task.name]) for task in plan.tasks)
     for sensor in plan.sensors:
         lines = ("every", format_duration(sensor.period_ns))
         boxes += _draw(_Box(sensor.name, lines, "sensor c0", f"{sensor.name}, a sensor"), place[sensor.name])
@@ -92,7 +91,7 @@ def mapping(plan: Plan) -> str:
         15,
         class_="axis",
     )
-    body = _ARROW + head + "".join(bands) + _edges(plan, place) + boxes + _cuts(plan, place)
+    body = _ARROW + head + markup(bands) + _edges(plan, place) + boxes + _cuts(plan, place)
     return picture(body, width, y + 4, label, "mapping")
 
 
@@ -112,7 +111,7 @@ def _columns(plan: Plan, column: dict[str, int]) -> tuple[list[float], list[floa
     return edges, [width * scale for width in widths]
 
 
-def _band(plan: Plan, lane: str, number: int, y: float, width: float, height: float) -> str:
+def _band(plan: Plan, lane: str, number: int, y: float, width: float, height: float) -> Markup:
     engine = next((e for e in plan.engines if e.id == lane), None)
     below = f"{engine.lanes} lane{'s' if engine.lanes != 1 else ''}, {engine.policy}" if engine else ""
     return (
@@ -133,18 +132,18 @@ def _stage(plan: Plan, task: Task, colour: int) -> _Box:
     return _Box("⇄", (cost, conversion), f"{task.kind} c{colour}", hover)
 
 
-def _draw(box: _Box, at: Place) -> str:
+def _draw(box: _Box, at: Place) -> Markup:
     x, y, width = at
     title = _wrapped(box.name, width - 12)
-    lines = "".join(
+    lines = markup(
         text(fit(line, width - 8, 10.5), x + 7, y + 33 + 14 * (len(title) - 1) + 14 * i, class_="axis small")
         for i, line in enumerate(box.lines)
     )
     return element(
         "g",
-        element("title", escape(box.hover))
+        element("title", box.hover)
         + element("rect", x=x, y=y, width=width, height=BOX_H, rx=5, class_="box")
-        + "".join(text(line, x + 7, y + 17 + 14 * i, class_="name") for i, line in enumerate(title))
+        + markup(text(line, x + 7, y + 17 + 14 * i, class_="name") for i, line in enumerate(title))
         + lines,
         class_=f"node {box.style}",
     )
@@ -161,16 +160,16 @@ def _wrapped(name: str, width: float) -> list[str]:
     return [name[:at], fit(name[at:], width, size)]
 
 
-def _edges(plan: Plan, place: dict[str, Place]) -> str:
+def _edges(plan: Plan, place: dict[str, Place]) -> Markup:
     drawn = []
     for task in plan.tasks:
         for source, style in [*((s, "edge") for s in task.after), *((s, "edge reads") for s in task.reads)]:
             if source in place:
                 drawn.append(_edge(place[source], place[task.name], style))
-    return "".join(drawn)
+    return markup(drawn)
 
 
-def _edge(start: Place, end: Place, style: str) -> str:
+def _edge(start: Place, end: Place, style: str) -> Markup:
     x0, y0 = start[0] + start[2], start[1] + BOX_H / 2
     x1, y1 = end[0] - 3, end[1] + BOX_H / 2
     if x1 < x0:  # a loop back: leave below, arrive below
@@ -188,7 +187,7 @@ def parts_of(plan: Plan) -> dict[str, PartOf]:
     return {name: part for name, part in parts.items() if part is not None}
 
 
-def _cuts(plan: Plan, place: dict[str, Place]) -> str:
+def _cuts(plan: Plan, place: dict[str, Place]) -> Markup:
     """Return a mark before every part that begins at a cut, named by the layers before the cut."""
     drawn = []
     for name, part in parts_of(plan).items():
@@ -199,15 +198,15 @@ def _cuts(plan: Plan, place: dict[str, Place]) -> str:
             drawn.append(
                 element(
                     "g",
-                    element("title", escape(description))
+                    element("title", description)
                     + element("line", x1=x - 8, x2=x - 8, y1=y - 4, y2=y + BOX_H + 4, class_="cut")
                     + text(f"✂ {begin}", x - 4, y - 2, class_="cut small"),
                 )
             )
-    return "".join(drawn)
+    return markup(drawn)
 
 
-_ARROW = (
+_ARROW = Markup(
     '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
     'orient="auto-start-reverse"><path d="M0 0.5L8 4L0 7.5z" class="tip"/></marker></defs>'
 )

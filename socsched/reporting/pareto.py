@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,10 +18,9 @@ from socsched.planning.pareto import Point
 from socsched.planning.plan import Plan
 from socsched.reporting import view_model
 from socsched.reporting.charts import WIDTH as CHART_WIDTH
-from socsched.reporting.charts import Frame
-from socsched.reporting.markup import element, picture, text, ticks
+from socsched.reporting.charts import Axes, Frame, free_place, plain_ticks
+from socsched.reporting.markup import Markup, element, markup, picture, svg, text
 from socsched.reporting.markup import table as html_table
-from socsched.reporting.roofplot import free_place
 from socsched.reporting.terminal import table
 from socsched.units import format_duration, format_power
 
@@ -147,65 +145,43 @@ def figure(points: Sequence[Point]) -> str:
     shown = [point for point in points if point.plan.tasks]
     right = max((point.power_mw for point in shown), default=1) / 1000 * 1.08
     top = max((point.latency_ns for point in shown), default=1) / 1e6 * 1.08
+    axes = Axes((0, right), (0, top), WIDTH, HEIGHT, (LEFT, RIGHT, TOP, BOTTOM))
 
-    def x(point: Point) -> float:
-        return LEFT + point.power_mw / 1000 / right * (WIDTH - LEFT - RIGHT)
+    def place(point: Point) -> tuple[float, float]:
+        return axes.x(point.power_mw / 1000), axes.y(point.latency_ns / 1e6)
 
-    def y(point: Point) -> float:
-        return HEIGHT - BOTTOM - point.latency_ns / 1e6 / top * (HEIGHT - TOP - BOTTOM)
-
-    body = _axes(right, top)
+    body = [axes.grid(plain_ticks(axes.x_range, 8), plain_ticks(axes.y_range, 6), "expected power [W]", "")]
     front = sorted((p for p in shown if p.on_front), key=lambda p: (p.power_mw, p.latency_ns))
     if len(front) > 1:
-        path = " ".join(f"{x(point):.1f},{y(point):.1f}" for point in front)
-        body += element("polyline", points=path, fill="none", stroke="#888888", stroke_dasharray="4 3")
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(place, front))
+        body.append(element("polyline", points=path, fill="none", stroke="#888888", stroke_dasharray="4 3"))
     modes = list(dict.fromkeys(point.mode for point in points))
+    colours = {mode: COLOURS[number % len(COLOURS)] for number, mode in enumerate(modes)}
     for point in shown:
-        colour = COLOURS[modes.index(point.mode) % len(COLOURS)]
-        feasible = point.plan.verdict == "feasible"
-        description = (
-            f"{point.mode}, {point.objective}: {format_duration(point.latency_ns)}, {format_power(point.power_mw)}"
-        )
-        mark = element("title", _escaped(description))
-        fill = colour if feasible else "none"
-        body += element("circle", mark, cx=x(point), cy=y(point), r=6, fill=fill, stroke=colour, stroke_width=2)
-    for row, mode in enumerate(modes):
-        colour, height = COLOURS[row % len(COLOURS)], TOP + 14 + 20 * row
-        body += element("rect", x=WIDTH - RIGHT + 16, y=height - 10, width=12, height=12, fill=colour)
-        body += text(mode, WIDTH - RIGHT + 34, height)
+        (x, y), colour = place(point), colours[point.mode]
+        figures = f"{format_duration(point.latency_ns)}, {format_power(point.power_mw)}"
+        told = element("title", f"{point.mode}, {point.objective}: {figures}")
+        fill = colour if point.plan.verdict == "feasible" else "none"
+        body.append(element("circle", told, cx=x, cy=y, r=6, fill=fill, stroke=colour, stroke_width=2))
+    for row, (mode, colour) in enumerate(colours.items()):
+        height = TOP + 14 + 20 * row
+        body.append(element("rect", x=WIDTH - RIGHT + 16, y=height - 10, width=12, height=12, fill=colour))
+        body.append(text(mode, WIDTH - RIGHT + 34, height))
     first = points[0].plan if points else None
     title = f"{first.pipeline} on {first.platform}" if first else ""
-    body += text(title, LEFT, 20, font_weight="bold")
-    body += text("dashed: the front; hollow: not feasible", LEFT, HEIGHT - 4, fill="#555555", font_size=10)
-    return element(
-        "svg",
-        element("title", _escaped(title)) + element("rect", width=WIDTH, height=HEIGHT, fill="white") + body,
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+    return svg(
+        title,
+        element("style", ".grid{stroke:#ddd}.mid{text-anchor:middle}.end{text-anchor:end}"),
+        element("rect", width=WIDTH, height=HEIGHT, fill="white"),
+        body,
+        text("latency of all chains [ms]", 6, TOP - 8),
+        text(title, LEFT, 20, font_weight="bold"),
+        text("dashed: the front; hollow: not feasible", LEFT, HEIGHT - 4, fill="#555555", font_size=10),
         width=WIDTH,
         height=HEIGHT,
-        xmlns="http://www.w3.org/2000/svg",
         font_family="sans-serif",
         font_size=12,
     )
-
-
-def _axes(right: float, top: float) -> str:
-    base, parts = HEIGHT - BOTTOM, []
-    for tick in ticks(0, right, 8):
-        x = LEFT + tick / right * (WIDTH - LEFT - RIGHT)
-        parts.append(element("line", x1=x, x2=x, y1=float(TOP), y2=float(base), stroke="#dddddd"))
-        parts.append(text(f"{tick:g}", x, base + 16, text_anchor="middle"))
-    for tick in ticks(0, top, 6):
-        y = base - tick / top * (base - TOP)
-        parts.append(element("line", x1=float(LEFT), x2=float(WIDTH - RIGHT), y1=y, y2=y, stroke="#dddddd"))
-        parts.append(text(f"{tick:g}", LEFT - 6, y + 4, text_anchor="end"))
-    parts.append(text("expected power [W]", WIDTH - RIGHT, base + 32, text_anchor="end"))
-    parts.append(text("latency of all chains [ms]", 6, TOP - 8))
-    return "".join(parts)
-
-
-def _escaped(content: str) -> str:
-    return content.replace("&", "&amp;").replace("<", "&lt;")
 
 
 MOST_POINTS = 1000
@@ -239,7 +215,7 @@ def read_front(file: Path) -> Mapping[str, Any]:
     return document
 
 
-def front(document: Mapping[str, Any], mode: str) -> str:
+def front(document: Mapping[str, Any], mode: str) -> Markup:
     """Return the figure and its table; points are numbered, filled if feasible, ringed if on the front.
 
     `mode`: the mode of this report, which is marked in the table.
@@ -251,7 +227,7 @@ def front(document: Mapping[str, Any], mode: str) -> str:
     right = max(point["power_mw"] for point in shown) / 1000 * 1.12
     left = min(point["power_mw"] for point in shown) / 1000 * 0.88
     frame = Frame(left, right, max(point["latency_ns"] for point in shown) / 1e6 * 1.12, 300)
-    body = frame.axes("expected power [W]", "latency, all chains summed [ms]")
+    body = [frame.axes("expected power [W]", "latency, all chains summed [ms]")]
 
     def place(point: Mapping[str, Any]) -> tuple[float, float]:
         return frame.x(point["power_mw"] / 1000), frame.y(point["latency_ns"] / 1e6)
@@ -259,42 +235,41 @@ def front(document: Mapping[str, Any], mode: str) -> str:
     best = sorted((p for p in shown if p["on_front"]), key=lambda p: (p["power_mw"], p["latency_ns"]))
     if len(best) > 1:
         line = "L".join(f"{x:.1f} {y:.1f}" for x, y in map(place, best))
-        body += element("path", d="M" + line, class_="edge reads")
+        body.append(element("path", d="M" + line, class_="edge reads"))
     taken: list[tuple[float, float]] = []
     for number, point in enumerate(points, 1):
         if not point["latency_ns"] or not point["power_mw"]:
             continue
         taken.append(free_place(place(point), taken))
         (x, y), (u, v) = taken[-1], place(point)
-        body += element("line", x1=x, x2=u, y1=y, y2=v, class_="edge") + element(
-            "circle", cx=u, cy=v, r=2, class_="tip"
-        )
-        description = (
-            f"{point['mode']} for {point['objective']}: {point['verdict']}, {format_duration(point['latency_ns'])}"
-        )
-        ring = element("circle", cx=x, cy=y, r=12, class_="edge") if point["on_front"] else ""
         full = point["verdict"] == "feasible"
-        dot = element("circle", cx=x, cy=y, r=8.5, class_="dot" if full else "late-dot")
-        label = text(number, x, y + 4, class_="mid small in" if full else "mid small")
-        body += element(
-            "g", element("title", escape(description)) + ring + dot + label, class_="slice c1" if full else None
-        )
+        latency = format_duration(point["latency_ns"])
+        body += [
+            element("line", x1=x, x2=u, y1=y, y2=v, class_="edge"),
+            element("circle", cx=u, cy=v, r=2, class_="tip"),
+            element(
+                "g",
+                element("title", f"{point['mode']} for {point['objective']}: {point['verdict']}, {latency}"),
+                element("circle", cx=x, cy=y, r=12, class_="edge") if point["on_front"] else None,
+                element("circle", cx=x, cy=y, r=8.5, class_="dot" if full else "late-dot"),
+                text(number, x, y + 4, class_="mid small in" if full else "mid small"),
+                class_="slice c1" if full else None,
+            ),
+        ]
     caption = "Filled: feasible; hollow: a requirement is violated; ringed and connected: the Pareto front."
     rows = [
         [
             str(number),
-            ("● " if point["on_front"] else "")
-            + escape(point["mode"])
-            + (" (this report)" if point["mode"] == mode else ""),
-            escape(point["objective"].split(",")[0]),
-            escape(point["verdict"]),
+            "● " * point["on_front"] + point["mode"] + " (this report)" * (point["mode"] == mode),
+            point["objective"].split(",")[0],
+            point["verdict"],
             format_duration(point["latency_ns"]) if point["latency_ns"] else "–",
             format_power(point["power_mw"]),
             view_model.energy(point["energy_uj"] / 1000),
-            escape(", ".join(f"{engine} {share:.0%}" for engine, share in point["operations"].items())),
+            ", ".join(f"{engine} {share:.0%}" for engine, share in point["operations"].items()),
         ]
         for number, point in enumerate(points, 1)
     ]
     header = ["no.", "mode", "objective", "verdict", "latency", "power", "energy per round", "operations"]
     drawn = picture(body, CHART_WIDTH, frame.height, f"{len(shown)} plans: latency against power, {caption}", "chart")
-    return drawn + element("p", escape(caption), class_="dim") + html_table(header, rows, (4, 5, 6))
+    return markup(drawn, element("p", caption, class_="dim"), html_table(header, rows, (4, 5, 6)))

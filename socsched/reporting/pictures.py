@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
+    from socsched.trace.trace import Trace
+
 
 Array = npt.NDArray[Any]
 Colour = tuple[int, int, int]
@@ -392,3 +394,28 @@ def stack(top: str | Path, below: str | Path, path: str | Path) -> Path:
     whole.paste(images[1], (0, images[0].height))
     whole.save(path, format="PNG", optimize=True)
     return Path(path)
+
+
+def draw_detections(trace: Trace, files: Sequence[Path], target: Path, street: int | None) -> None:
+    """Draw the first frame with detected boxes, as a range image and from above, with the true boxes where known.
+
+    `street`: the shipped scan that is the first of `files`, None for other scans.
+    """
+    import tempfile
+
+    from socsched.models.pointpillars.scan import read_scan
+    from socsched.models.street import boxes as boxes_in
+
+    numbers = {file.name: number for number, file in enumerate(files)}
+    frame = next((f for f, d in sorted(trace.details.items()) if d.get("input") in numbers and "detections" in d), None)
+    if frame is None:
+        return
+    name, detections = str(trace.details[frame]["input"]), trace.details[frame]["detections"]
+    points = np.asarray(read_scan(files[numbers[name]], None))
+    boxes = np.array([entry["box"] for entry in detections])
+    labels, scores = ([entry[key] for entry in detections] for key in ("label", "score"))
+    truth = boxes_in(street + numbers[name]) if street is not None else None
+    with tempfile.TemporaryDirectory() as scratch:
+        above = draw(points, boxes, labels, scores, truth, Path(scratch) / "above.png", f"{name}, frame {frame}")
+        ahead = draw_range(points, boxes, labels, scores, truth, Path(scratch) / "ahead.png")
+        stack(ahead, above, target)

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import base64
-import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from socsched.cost.roofs import Point, Roof
 from socsched.descriptor.json_file import JsonFile
 from socsched.descriptor.platform import Supply
 from socsched.errors import SocschedError
 from socsched.planning.plan import IMPORTED, ChainResult, Plan, Violation
-from socsched.reporting import charts, diagram, roofplot, timeline, view_model
-from socsched.reporting import pareto as front
-from socsched.reporting.markup import element, table
-from socsched.reporting.pareto import read_front
-from socsched.reporting.timeline import ROOM, colours
+from socsched.reporting import charts, diagram, pareto, timeline, view_model
+from socsched.reporting.markup import Markup, element, facts, listed, markup, page, table, tiles, verdict_box
+from socsched.reporting.roofline import rooflines
+from socsched.reporting.timeline import ROOM
 from socsched.trace.columns import CLOCK
 from socsched.trace.io import FILES, MADE
 from socsched.trace.metrics import frame_fates
 from socsched.trace.trace import Trace
 from socsched.units import format_bandwidth, format_duration, format_power
-
-if TYPE_CHECKING:
-    from socsched.trace.columns import Columns
-
 
 _HINT = "simulate or run again with -o, into this folder"
 PARETO = "pareto.json"
@@ -59,7 +51,7 @@ def gather(plan: Plan, folder: Path | None, pipeline: str | None = None, platfor
     roofs, points, supply, why = _rooflines(plan, pipeline, platform)
     if why:
         missing["roofline"] = why
-    front = read_front(folder / PARETO) if folder and (folder / PARETO).exists() else None
+    front = pareto.read_front(folder / PARETO) if folder and (folder / PARETO).exists() else None
     if front is None:
         option = f" --pipeline {shlex.quote(pipeline)}" if pipeline else ""
         missing["front"] = f"socsched report {shlex.quote(str(folder or 'DIR'))} --pareto{option}"
@@ -125,10 +117,9 @@ MOST_OTHERS = 12
 """Maximum number of charts of other counters; the page refers to Perfetto for the rest."""
 
 
-def power(plan: Plan, trace: Trace, result: Result, supply: Supply | None = None) -> str:
+def power(plan: Plan, trace: Trace, result: Result, supply: Supply | None = None) -> Markup:
     """Return power over time against the cap, at the wall if a supply is given, and what engines used."""
-    columns, cap = trace.columns, plan.power.cap_mw
-    expected = plan.power.expected_mw
+    cap, expected = plan.power.cap_mw, plan.power.expected_mw
     budget = f"Planned: {format_power(expected or 0, 3)} on average"
     budget += f" of {format_power(cap, 3)} allowed." if cap else "; no cap is stated for this mode."
     if supply and expected:
@@ -136,35 +127,29 @@ def power(plan: Plan, trace: Trace, result: Result, supply: Supply | None = None
     levels = [(cap / 1000, f"cap {cap / 1000:g} W", "limit")] if cap else []
     if expected:
         levels.append((expected / 1000, f"planned mean {expected / 1000:.3g} W", "bound"))
-    drawn = ""
-    if "power_mw" in columns.counters:
-        drawn = charts.quantity(
-            columns.counters["power_mw"], trace.duration_ns, 1e-3, "power [W]", levels, "Power of the module over time"
-        )
-    else:
+    drawn = _over_time(trace, "power_mw", 1e-3, "power [W]", levels, "Power of the module over time")
+    if drawn is None:
         budget += " No power was recorded" + ("." if trace.kind == "simulated" else ": no sensor could be read here.")
-    rows = [
-        [
-            escape(name),
-            f"{entry.get('utilization', 0):.1%}",
-            view_model.duration(entry.get("busy_ns")),
-            view_model.energy(entry.get("energy_mj")),
-        ]
-        for name, entry in result.get("engines", {}).items()
-    ]
-    return (
-        element("h2", "Power and energy")
-        + element("p", escape(budget))
-        + element("div", element("div", drawn) + element("div", _energy(plan, result)), class_="pair")
-        + table(["engine", "busy", "busy time, all lanes", "energy"], rows, [1, 2, 3])
+    return markup(
+        element("p", budget),
+        element("div", element("div", drawn), element("div", _energy(plan, result)), class_="pair"),
+        table(["engine", "busy", "busy time, all lanes", "energy"], view_model.engine_rows(result), [1, 2, 3]),
     )
 
 
-def _energy(plan: Plan, result: Result) -> str:
-    colour, total = colours(plan), result.get("energy_mj")
+def _over_time(
+    trace: Trace, counter: str, scale: float, label: str, levels: Sequence[tuple[float, str, str]], name: str
+) -> Markup | None:
+    """Return a counter over time, None if it was not recorded."""
+    steps = trace.columns.counters.get(counter)
+    return None if steps is None else charts.quantity(steps, trace.duration_ns, scale, label, levels, name)
+
+
+def _energy(plan: Plan, result: Result) -> Markup | None:
+    colour, total = timeline.colours(plan), result.get("energy_mj")
     parts = [(name, entry.get("energy_mj") or 0.0) for name, entry in result.get("engines", {}).items()]
     if not any(value for _, value in parts):
-        return ""
+        return None
     rest = (total or 0.0) - sum(value for _, value in parts)
     if total and rest > 0:
         parts.append(("base, DRAM", rest))
@@ -175,50 +160,40 @@ def _energy(plan: Plan, result: Result) -> str:
     return element("h3", "Energy by engine") + charts.bars(rows, f"Energy, {view_model.energy(whole)} in all")
 
 
-def bandwidth(plan: Plan, trace: Trace, result: Result) -> str:
-    """Return DRAM traffic over time against the achievable bandwidth; empty if it was not recorded."""
-    columns = trace.columns
+def bandwidth(plan: Plan, trace: Trace) -> Markup:
+    """Return DRAM traffic over time against the achievable bandwidth."""
     planned, most = plan.bandwidth.expected_gbps, plan.bandwidth.cap_gbps
     sentence = ""
+    levels = [(float(most), f"memory {most:.4g} GB/s", "limit")] if most else []
     if planned is not None:
         sentence = f"Planned: {format_bandwidth(planned * 1e9)} on average"
         sentence += f"; all engines together reach {format_bandwidth(most * 1e9)}." if most else "."
-    levels = [(float(most), f"memory {most:.4g} GB/s", "limit")] if most else []
-    if planned is not None:
         levels.append((float(planned), f"planned mean {planned:.3g} GB/s", "bound"))
-    drawn = ""
-    if "bandwidth_gbps" in columns.counters:
-        drawn = charts.quantity(
-            columns.counters["bandwidth_gbps"], trace.duration_ns, 1, "traffic [GB/s]", levels, "DRAM traffic over time"
-        )
-    else:
+    drawn = _over_time(trace, "bandwidth_gbps", 1, "traffic [GB/s]", levels, "DRAM traffic over time")
+    if drawn is None:
         sentence += " No traffic was recorded" + ("." if trace.kind == "simulated" else ": a run does not measure it.")
-    return element("h2", "Memory bandwidth") + element("p", escape(sentence)) + drawn
+    return markup(element("p", sentence), drawn)
 
 
-def draw_counters(plan: Plan, trace: Trace) -> str:
-    """Return charts of the other recorded counters: clocks, temperatures, rails, queues."""
-    columns = trace.columns
-    known = [name for name in columns.counters if name not in ("power_mw", "bandwidth_gbps") and _moves(columns, name)]
-    if not known:
-        return ""
-    drawn = "".join(_other(columns, name, trace.duration_ns) for name in known[:MOST_OTHERS])
-    more = f" {len(known) - MOST_OTHERS} more are in the Perfetto trace." if len(known) > MOST_OTHERS else ""
-    head = element("summary", f"{len(known)} more counters over time: clocks, temperatures, queues")
-    note = element("p", more, class_="dim") if more else ""
-    return element("details", head + element("div", drawn, class_="pair") + note)
-
-
-def _moves(columns: Columns, name: str) -> bool:
-    _, values = columns.counters[name]
-    return bool(len(values)) and bool((values != values[0]).any())
-
-
-def _other(columns: Columns, name: str, end_ns: int) -> str:
-    scale, unit = unit_of(name)
-    title = f"{name} over time"
-    drawn = charts.quantity(columns.counters[name], end_ns, scale, f"{name} [{unit}]" if unit else name, [], title)
-    return element("div", drawn)
+def draw_counters(trace: Trace) -> Markup:
+    """Return charts of the other recorded counters that change: clocks, temperatures, rails, queues."""
+    own = ("power_mw", "bandwidth_gbps")
+    changing = [
+        name
+        for name, (_, values) in trace.columns.counters.items()
+        if name not in own and len(values) and (values != values[0]).any()
+    ]
+    drawn = []
+    for name in changing[:MOST_OTHERS]:
+        scale, unit = unit_of(name)
+        label = f"{name} [{unit}]" if unit else name
+        drawn.append(element("div", _over_time(trace, name, scale, label, [], f"{name} over time")))
+    if not drawn:
+        return Markup()
+    rest = len(changing) - MOST_OTHERS
+    more = _dim(f" {rest} more are in the Perfetto trace.") if rest > 0 else None
+    summary = f"{len(changing)} more counters over time: clocks, temperatures, queues"
+    return element("details", element("summary", summary), element("div", drawn, class_="pair"), more)
 
 
 def unit_of(counter: str) -> tuple[float, str]:
@@ -234,16 +209,11 @@ def unit_of(counter: str) -> tuple[float, str]:
     return (1, "frames") if counter.startswith("queue.") else (1, "")
 
 
-def _mark(good: bool, text: str) -> str:
-    return element("span", ("✓ " if good else "✗ ") + escape(text), class_="ok" if good else "bad")
+def _mark(good: bool, text: str) -> Markup:
+    return element("span", "✓ " if good else "✗ ", text, class_="ok" if good else "bad")
 
 
-def _firm(text: str) -> str:
-    """Return text that must not wrap."""
-    return element("span", escape(text), class_="firm")
-
-
-def verdict(plan: Plan, result: Result) -> str:
+def verdict(plan: Plan, result: Result) -> Markup:
     """Return the headline: planned verdict and outcome."""
     seen = view_model.totals(result)
     recorded = plan.solver.name == IMPORTED
@@ -256,105 +226,53 @@ def verdict(plan: Plan, result: Result) -> str:
     }[plan.verdict]
     if recorded:
         words = "A recording, neither planned nor proved"
-    outcome = f"{kind}: {seen.told()}"
     joint = ", but" if (plan.verdict == "feasible" or recorded) != seen.met else ";"
-    head = element("strong", _mark(good, f"{words}{joint} {outcome}."))
-    lines = "".join(element("li", escape(line)) for line in view_model.chain_lines(plan, result))
     where = f"{plan.pipeline} on {plan.platform}, mode {plan.mode}, policy {plan.policy}"
     lead = f"{where}; {kind} for {format_duration(result.get('duration_ns', 0))}."
-    return element(
-        "div",
-        head
-        + element("div", escape(lead), class_="lead")
-        + element(
-            "ul",
-            lines
-            + "".join(
-                element("li", escape(line))
-                for line in (
-                    *view_model.cut_off(plan),
-                    *view_model.conditions(plan),
-                    *view_model.proof(plan),
-                    *view_model.undecided(plan),
-                )
-            ),
-        ),
-        class_=f"verdict {'good' if good else 'no'}",
-    )
+    lines = [*view_model.chain_lines(plan, result), *view_model.cut_off(plan), *view_model.conditions(plan)]
+    lines += [*view_model.proof(plan), *view_model.undecided(plan)]
+    head = _mark(good, f"{words}{joint} {kind}: {seen.told()}.")
+    return verdict_box(good, head, element("div", lead, class_="lead"), listed(lines))
 
 
-def tiles(plan: Plan, trace: Trace, result: Result) -> str:
-    """Return the key figures as tiles."""
-    cells = "".join(
-        element("div", element("b", escape(value)) + element("span", escape(name)), class_="tile")
-        for name, value in view_model.key_figures(plan, trace, result)
-    )
-    return element("div", cells, class_="tiles")
+# -- sections, each without its heading; nothing where there is nothing to show
 
 
-def violations(plan: Plan) -> str:
+def violations(plan: Plan) -> Markup:
     """Return every unmet requirement with the terms that add up to its demand and the levers that would close it."""
-    if not plan.violations:
-        return ""
-    return element("h2", "Unmet requirements") + "".join(_violation(v, not i) for i, v in enumerate(plan.violations))
+    return markup(_violation(item, not number) for number, item in enumerate(plan.violations))
 
 
-def _violation(item: Violation, unfolded: bool) -> str:
+def _violation(item: Violation, unfolded: bool) -> Markup:
     show = view_model.formatter(item.unit)
-    head = f"{item.requirement}: demand {show(item.demand)}, bound {show(item.bound)}, gap {show(item.gap)}"
-    rows = [[escape(name), show(value)] for name, value in item.terms]
+    head = f"✗ {item.requirement}: demand {show(item.demand)}, bound {show(item.bound)}, gap {show(item.gap)}"
+    rows: list[list[object]] = [[name, show(value)] for name, value in item.terms]
     rows.append([element("strong", "sum"), element("strong", show(sum(value for _, value in item.terms)))])
-    levers = "".join(element("li", escape(lever)) for lever in item.levers)
-    body = table(["term", "demand"], rows, [1])
-    if levers:
-        body += element("p", "Levers that close the gap:") + element("ul", levers)
-    summary = element("summary", "✗ " + escape(head), class_="bad")
-    return element("details", summary + body, open="open" if unfolded else None)
+    levers = [element("p", "Levers that close the gap:"), listed(item.levers)] if item.levers else None
+    summary, terms = element("summary", head, class_="bad"), table(["term", "demand"], rows, [1])
+    return element("details", summary, terms, levers, open="open" if unfolded else None)
 
 
-def mapping(plan: Plan) -> str:
-    """Return the mapping diagram and the stage table."""
+def mapping(plan: Plan) -> Markup:
+    """Return the mapping diagram, the stage table and the transitions between engines and formats."""
     rows = [
         [
-            escape(task.name),
-            escape(task.engine),
-            escape(task.precision),
-            _firm(view_model.lanes(plan, task)),
-            format_duration(task.cost_ns),
-            format_duration(task.wcet_ns),
-            _firm(view_model.evidence(task)),
-            escape(task.why),
-        ]
-        for task in plan.tasks
-    ]
-    header = ["stage", "engine", "precision", "lanes", "alone", "WCET", "evidence", "reason"]
-    return (
-        element("h2", "Where each stage runs, and why")
-        + diagram.mapping(plan)
-        + table(header, rows, [4, 5])
-        + _transitions(plan)
-    )
-
-
-def _transitions(plan: Plan) -> str:
-    rows = [
-        [
-            escape(f"{t.source} → {t.sink}"),
-            escape(f"{t.layout_from} {t.dtype_from}"),
-            escape(f"{t.layout_to} {t.dtype_to}"),
-            view_model.size(t.bytes),
-            escape(t.engine),
-            format_duration(t.cost_ns),
+            f"{t.source} → {t.sink}", f"{t.layout_from} {t.dtype_from}", f"{t.layout_to} {t.dtype_to}",
+            view_model.size(t.bytes), t.engine, format_duration(t.cost_ns),
         ]
         for t in plan.transitions
-    ]
-    if not rows:
-        return ""
-    listing = table(["transition", "from", "to", "size", "engine", "cost"], rows, [3, 5])
-    return element("details", element("summary", f"{len(rows)} transitions between engines and formats") + listing)
+    ]  # fmt: skip
+    header = ["transition", "from", "to", "size", "engine", "cost"]
+    folded = _folded(f"{len(rows)} transitions between engines and formats", table(header, rows, [3, 5]))
+    stages = table([*view_model.STAGES, "reason"], view_model.stage_rows(plan), [4, 5], firm=(3, 6))
+    return markup(diagram.mapping(plan), stages, folded if rows else None)
 
 
-def chains(plan: Plan, trace: Trace, result: Result) -> str:
+def _folded(summary: str, content: Markup) -> Markup:
+    return element("details", element("summary", summary), content)
+
+
+def chains(plan: Plan, trace: Trace, result: Result) -> Markup:
     """Return the chain table, and each chain's response times as distribution and over time."""
     rows, figures = [], []
     for chain in plan.chains:
@@ -362,139 +280,103 @@ def chains(plan: Plan, trace: Trace, result: Result) -> str:
         times = entry.get("response_time_ns", {})
         aged = f"; {entry['stale']} outputs too old" if entry.get("stale") else ""
         good = not entry.get("missed") and not entry.get("dropped") and not aged
+        late, dropped, released = (entry.get(key, 0) for key in ("missed", "dropped", "released"))
         rows.append(
             [
-                escape(chain.name),
-                format_duration(chain.deadline_ns),
-                format_duration(chain.expected_ns),
-                format_duration(chain.bound_ns) if chain.bound_ns is not None else "none",
+                chain.name,
+                *(format_duration(time_ns) for time_ns in (chain.deadline_ns, chain.expected_ns)),
+                "none" if chain.bound_ns is None else format_duration(chain.bound_ns),
                 *(view_model.duration(times.get(key)) for key in ("p50", "p99", "p99_9", "max")),
                 view_model.duration(entry.get("data_age_ns", {}).get("max")),
-                _mark(
-                    good,
-                    f"{entry.get('missed', 0)} late, {entry.get('dropped', 0)} dropped of "
-                    f"{entry.get('released', 0)}{aged}",
-                ),
+                _mark(good, f"{late} late, {dropped} dropped of {released}{aged}"),
             ]
         )
         figures.append(_responses(plan, trace, chain, times.get("p99_9")))
     header = ["chain", "deadline", "expected", "bound", "p50", "p99", "p99.9", "max", "max reduced data age", "outcome"]
-    return (
-        element("h2", "Chains: response times against deadlines") + table(header, rows, range(1, 9)) + "".join(figures)
-    )
+    return markup(table(header, rows, range(1, 9)), figures)
 
 
-def _responses(plan: Plan, trace: Trace, chain: ChainResult, tail_ns: int | None) -> str:
+def _responses(plan: Plan, trace: Trace, chain: ChainResult, tail_ns: int | None) -> Markup | None:
     fates = frame_fates(trace, plan, chain)
     responses = fates.response_ns
     if not len(fates.release_ns):
-        return ""
+        return None
     lost = fates.release_ns[~fates.completed & (fates.missed | fates.dropped)].tolist()
     releases = fates.release_ns[fates.completed]
     left = charts.distribution(responses.tolist(), chain.deadline_ns, chain.bound_ns, tail_ns, chain.name)
     right = charts.draw_responses(releases, responses, chain.deadline_ns, lost, trace.duration_ns, chain.name)
-    return (
-        element("h3", escape(chain.name))
-        + element("div", element("div", left) + element("div", right), class_="pair")
-        + _bound_terms(chain.terms)
-    )
+    pair = element("div", element("div", left), element("div", right), class_="pair")
+    terms = table(["term", "time"], [[name, format_duration(value)] for name, value in chain.terms], [1])
+    return markup(element("h3", chain.name), pair, _folded("Terms of the bound", terms) if chain.terms else None)
 
 
-def _bound_terms(terms: tuple[tuple[str, int], ...]) -> str:
-    if not terms:
-        return ""
-    rows = [[escape(name), format_duration(value)] for name, value in terms]
-    return element("details", element("summary", "Terms of the bound") + table(["term", "time"], rows, [1]))
-
-
-def measured_section(plan: Plan, trace: Trace, result: Result, simulated: Result | None) -> str:
-    """Return planned, simulated (if `simulated` is given) and measured times; empty for a simulation."""
+def measured_section(plan: Plan, trace: Trace, result: Result, simulated: Result | None) -> Markup:
+    """Return planned, simulated (if `simulated` is given) and measured times; nothing for a simulation."""
     if trace.kind != "measured":
-        return ""
-    rows, marks = [], []
-    simulated_rows = (
-        {row.stage: row for row in view_model.predicted_against_measured(plan, simulated)} if simulated else {}
-    )
+        return Markup()
+    show, rows, marks = view_model.duration, list[list[object]](), []
+    before = {row.stage: row for row in view_model.predicted_against_measured(plan, simulated)} if simulated else {}
     errors = {task.name: task.error for task in plan.tasks}
     for row in view_model.predicted_against_measured(plan, result):
-        rows.append(
-            [
-                escape(row.stage),
-                view_model.duration(row.predicted_p50_ns),
-                escape(row.evidence),
-                *([view_model.duration(simulated_rows[row.stage].p50_ns)] if simulated else []),
-                view_model.duration(row.p50_ns),
-                *(view_model.duration(value) for value in (row.predicted_p99_ns, row.p99_ns, row.max_ns)),
-                f"{row.ratio:.2f}" if row.ratio else "–",
-            ]
-        )
+        own = [show(before[row.stage].p50_ns)] if simulated else []
+        figures = (row.p50_ns, row.predicted_p99_ns, row.p99_ns, row.max_ns)
+        ratio = f"{row.ratio:.2f}" if row.ratio else "–"
+        rows.append([row.stage, show(row.predicted_p50_ns), row.evidence, *own, *map(show, figures), ratio])
         if row.ratio and row.max_ns and row.predicted_p50_ns:
             marks.append((row.stage, row.ratio, row.max_ns / row.predicted_p50_ns, errors[row.stage] or None))
     for chain in plan.chains:
-        rows.append(_measured_chain(chain, result, simulated))
-    name = "Measured over predicted time of every stage"
+        times, earlier = (
+            one.get("chains", {}).get(chain.name, {}).get("response_time_ns", {}) for one in (result, simulated or {})
+        )
+        own = [show(earlier.get("p50"))] if simulated else []
+        shown = [show(times.get("p50")), "–", *(show(times.get(key)) for key in ("p99", "max"))]
+        ratio = f"{times['p50'] / chain.expected_ns:.2f}" if times.get("p50") and chain.expected_ns else "–"
+        name = element("strong", f"chain {chain.name}")
+        rows.append([name, format_duration(chain.expected_ns), "expected alone", *own, *shown, ratio])
     caption = "Dot: median; bar: longest; band: stated error of the prediction; 1×: as predicted."
-    drawn = charts.draw_prediction_errors(marks, name) + element("p", caption, class_="dim") if marks else ""
+    drawn = charts.draw_prediction_errors(marks, "Measured over predicted time of every stage") if marks else None
     header = ["stage", "predicted p50", "evidence", *(["simulated p50"] if simulated else [])]
     header += ["measured p50", "predicted p99", "measured p99", "max", "measured / predicted p50"]
-    numeric = [1, *range(3, len(header))]
-    return element("h2", "Predicted against measured") + drawn + table(header, rows, numeric)
+    return markup(drawn, _dim(caption) if marks else None, table(header, rows, [1, *range(3, len(header))]))
 
 
-def _measured_chain(chain: ChainResult, result: Result, simulated: Result | None) -> list[str]:
-    times = result.get("chains", {}).get(chain.name, {}).get("response_time_ns", {})
-    simulated_times = (simulated or {}).get("chains", {}).get(chain.name, {}).get("response_time_ns", {})
-    ratio = times["p50"] / chain.expected_ns if times.get("p50") and chain.expected_ns else None
-    return [
-        element("strong", escape(f"chain {chain.name}")),
-        format_duration(chain.expected_ns),
-        "expected alone",
-        *([view_model.duration(simulated_times.get("p50"))] if simulated else []),
-        view_model.duration(times.get("p50")),
-        "–",
-        *(view_model.duration(times.get(key)) for key in ("p99", "max")),
-        f"{ratio:.2f}" if ratio else "–",
-    ]
+def _dim(*text: object) -> Markup:
+    return element("p", *text, class_="dim")
 
 
-def roofline(plan: Plan, background: Background) -> str:
+def roofline(plan: Plan, background: Background) -> Markup:
     """Return the rooflines of the engines in use with their stages, or the reason they are missing."""
-    head = element("h2", "Roofline")
     if not background.roofs:
-        return head + element("p", escape(background.missing.get("roofline", "No engine states a peak.")), class_="dim")
+        return _dim(background.missing.get("roofline", "No engine states a peak."))
     caption = (
         "Attainable rates of engines (flat: arithmetic, slope: memory; solid fp32, dashed fp16, dotted int8), and the "
         "rates the plan assumes. The line from a stage leads to its roof. Stages without operations are omitted."
     )
     above = any(point.predicted > point.attainable for point in background.points)
     caption += " Above the roof: Winograd convolutions need fewer multiplications than counted." if above else ""
-    drawn = roofplot.rooflines(background.roofs, background.points, colours(plan))
-    return head + element("p", caption, class_="dim") + drawn
+    return markup(_dim(caption), rooflines(background.roofs, background.points, timeline.colours(plan)))
 
 
-def modes(plan: Plan, background: Background) -> str:
+def modes(plan: Plan, background: Background) -> Markup:
     """Return the Pareto front over power modes, or the command that creates it."""
-    head = element("h2", "Power modes")
     if background.front is None:
-        command = element("code", escape(background.missing.get("front", "socsched report DIR --pareto")))
-        return head + element("p", f"Other power modes were not planned; to add them: {command}", class_="dim")
-    return head + front.front(background.front, plan.mode)
+        command = element("code", background.missing.get("front", "socsched report DIR --pareto"))
+        return _dim("Other power modes were not planned; to add them: ", command)
+    return pareto.front(background.front, plan.mode)
 
 
-def evidence(plan: Plan) -> str:
+def evidence(plan: Plan) -> Markup:
     """Return the shares of the planned time based on measured, published, fitted, derived and assumed figures."""
     shares = view_model.provenance_shares(plan)
-    rows = [
-        [escape(t.name), escape(t.provenance), f"±{t.error:.0%}" if t.error else "not stated", escape(t.source)]
-        for t in plan.tasks
-    ]
-    listing = table(["stage", "kind", "error", "source"], rows)
-    return (
-        element("h2", "Evidence for the figures")
-        + element("p", "Share of the time on the critical paths of the chains, by kind of evidence.", class_="dim")
-        + charts.shares(shares, "Evidence: " + ", ".join(f"{k} {v:.0%}" for k, v in shares.items()))
-        + element("details", element("summary", "Source of every stage time") + listing)
+    rows = [[t.name, t.provenance, f"±{t.error:.0%}" if t.error else "not stated", t.source] for t in plan.tasks]
+    return markup(
+        _dim("Share of the time on the critical paths of the chains, by kind of evidence."),
+        charts.shares(shares, "Evidence: " + ", ".join(f"{k} {v:.0%}" for k, v in shares.items())),
+        _folded("Source of every stage time", table(["stage", "kind", "error", "source"], rows)),
     )
+
+
+# -- the page
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,9 +392,34 @@ class Part:
     result: Mapping[str, Any]
     picture: bytes | None = None
     picture_note: str = ""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     background: Background = field(default_factory=Background)
     simulated: Mapping[str, Any] | None = None
+
+    def sections(self, name: str, room: int) -> Iterator[tuple[str, Markup]]:
+        """Yield the titles and contents of the sections; `name` is unique on the page."""
+        plan, result, background = self.plan, self.result, self.background
+        # a run's record consists of lists, which every section would otherwise convert to columns again
+        own = self.trace
+        trace = Trace.from_columns(own.kind, own.duration_ns, own.seed, own.columns, own.details)
+        yield "Unmet requirements", violations(plan)
+        yield "Where each stage runs, and why", mapping(plan)
+        yield "Predicted against measured", measured_section(plan, trace, result, self.simulated)
+        yield "Detections", self._detections()
+        yield "Timeline", timeline.timeline(plan, trace, name, room)
+        yield "Chains: response times against deadlines", chains(plan, trace, result)
+        yield "Power and energy", power(plan, trace, result, background.supply)
+        yield "Memory bandwidth", bandwidth(plan, trace) + draw_counters(trace)
+        yield "Roofline", roofline(plan, background)
+        yield "Power modes", modes(plan, background)
+        yield "Evidence for the figures", evidence(plan)
+
+    def _detections(self) -> Markup:
+        if self.picture is None:
+            return Markup()
+        data = base64.b64encode(self.picture).decode("ascii")
+        image = element("img", src=f"data:image/png;base64,{data}", alt="The scan from above with the detected boxes")
+        return element("figure", image, element("figcaption", self.picture_note), class_="scan", style="margin:0")
 
 
 MOST_BYTES = 1_000_000
@@ -524,102 +431,59 @@ def render(parts: Sequence[Part], title: str, made_by: Mapping[str, str]) -> str
 
     Timelines are thinned until the page is no larger than `MOST_BYTES`, if that suffices.
     """
+    several = len(parts) > 1
+    links = listed(element("a", part.title, href=f"#part{number}") for number, part in enumerate(parts))
     room = ROOM
     while True:
-        page = _page(parts, title, made_by, room)
-        if len(page.encode()) <= MOST_BYTES or room < 100:
-            return page
-        room //= 2
-
-
-def _page(parts: Sequence[Part], title: str, made_by: Mapping[str, str], room: int) -> str:
-    several = len(parts) > 1
-    body = element("h1", escape(title))
-    if several:
-        links = "".join(
-            element("li", element("a", escape(part.title), href=f"#part{i}")) for i, part in enumerate(parts)
+        shown = page(
+            title,
+            element("h1", title),
+            element("nav", links, aria_label="parts") if several else None,
+            (_part(part, f"part{number}", several, room) for number, part in enumerate(parts)),
+            _made_by(parts, made_by),
+            script="gantt.js",
         )
-        body += element("nav", element("ul", links), aria_label="parts")
-    body += "".join(_part(part, number, several, room) for number, part in enumerate(parts))
-    body += _made_by(parts, made_by)
-    return _document(title, body)
-
-
-def _document(title: str, body: str) -> str:
-    head = (
-        '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
-        '<link rel="icon" href="data:,">'
-        f"<title>{escape(title)}</title><style>{_asset('report.css')}</style>"
-    )
-    page = f"<head>{head}</head><body><main>{body}</main><script>{_asset('gantt.js')}</script></body>"
-    return f'<!doctype html>\n<html lang="en">{page}</html>\n'
+        if len(shown.encode()) <= MOST_BYTES or room < 100:
+            return shown
+        room //= 2
 
 
 def frame(plan: Plan, trace: Trace | None, result: Mapping[str, Any]) -> str:
     """Return verdict, mapping, chains and, of a recorded trace, the timeline as a frame for a notebook."""
-    body = verdict(plan, result) + mapping(plan)
+    part = [("Where each stage runs, and why", mapping(plan))]
     if trace is not None:
-        body += chains(plan, trace, result) + timeline.timeline(plan, trace, "frame", ROOM // 4)
-    page = escape(_document(plan.pipeline, body), quote=True)
-    return f'<iframe srcdoc="{page}" style="width:100%;height:44em;border:0" title="{escape(plan.pipeline)}"></iframe>'
+        part.append(("Chains: response times against deadlines", chains(plan, trace, result)))
+        part.append(("Timeline", timeline.timeline(plan, trace, "frame", ROOM // 4)))
+    sections = ([element("h2", title), content] for title, content in part)
+    shown = page(plan.pipeline, verdict(plan, result), sections, script="gantt.js")
+    style = "width:100%;height:44em;border:0"
+    return element("iframe", srcdoc=shown, style=style, title=plan.pipeline)
 
 
-def _asset(name: str) -> str:
-    return (files("socsched.reporting") / "assets" / name).read_text(encoding="utf-8")
+def _part(part: Part, name: str, several: bool, room: int) -> Markup:
+    links, blocks = list[Markup](), list[Markup]()
+    for title, content in part.sections(name, room):
+        if content:
+            place = f"{name}-s{len(links)}"
+            links.append(element("a", title, href=f"#{place}"))
+            blocks += [element("h2", title, id=place), content]
+    return element(
+        "section",
+        element("h2", part.title, class_="part-title", id=name) if several else None,
+        verdict(part.plan, part.result),
+        element("div", listed(part.notes), class_="note") if part.notes else None,
+        tiles(view_model.key_figures(part.plan, part.trace, part.result)),
+        element("nav", listed(links), aria_label=f"sections of {part.title}"),
+        blocks,
+    )
 
 
-def _part(part: Part, number: int, several: bool, room: int) -> str:
-    plan, trace, result, name = part.plan, part.trace, part.result, f"part{number}"
-    # a run's record consists of lists, which every section would otherwise convert to columns again
-    trace = Trace.from_columns(trace.kind, trace.duration_ns, trace.seed, trace.columns, trace.details)
-    blocks = [
-        violations(plan),
-        mapping(plan),
-        measured_section(plan, trace, result, part.simulated),
-        _picture(part),
-        timeline.timeline(plan, trace, name, room),
-        chains(plan, trace, result),
-        power(plan, trace, result, part.background.supply if part.background else None),
-        bandwidth(plan, trace, result) + draw_counters(plan, trace),
-        roofline(plan, part.background),
-        modes(plan, part.background),
-        evidence(plan),
-    ]
-    links: list[str] = []
-    marked: list[str] = []
-    for block in filter(None, blocks):
-        place = f"{name}-s{len(links)}"
-        marked.append(block.replace("<h2>", f'<h2 id="{place}">', 1))
-        match = re.search(r"<h2>(.*?)</h2>", block)
-        links.append(element("li", element("a", match[1] if match else "", href=f"#{place}")))
-    contents = element("nav", element("ul", "".join(links)), aria_label=f"sections of {part.title}")
-    heading = element("h2", escape(part.title), class_="part-title", id=name) if several else ""
-    head = verdict(plan, result) + _notes(part.notes) + tiles(plan, trace, result)
-    return element("section", heading + head + contents + "".join(marked))
-
-
-def _notes(notes: Sequence[str]) -> str:
-    items = "".join(element("li", escape(note)) for note in notes)
-    return element("div", element("ul", items), class_="note") if notes else ""
-
-
-def _picture(part: Part) -> str:
-    if part.picture is None:
-        return ""
-    data = base64.b64encode(part.picture).decode("ascii")
-    image = element("img", src=f"data:image/png;base64,{data}", alt="The scan from above with the detected boxes")
-    caption = element("figcaption", escape(part.picture_note))
-    return element("h2", "Detections") + element("figure", image + caption, class_="scan", style="margin:0")
-
-
-def _made_by(parts: Sequence[Part], made_by: Mapping[str, str]) -> str:
+def _made_by(parts: Sequence[Part], made_by: Mapping[str, str]) -> Markup:
     """Return exact command lines, versions and the digests of inputs, of this page and of every part."""
-    rows = [[escape(key), element("code", escape(value))] for key, value in made_by.items()]
-    body = element("h3", "This page") + table(["what", "value"], rows)
+    shown = [element("h2", "How this was made", id="made"), element("h3", "This page"), facts(made_by)]
     for part in parts:
-        rows = [[escape(key), element("code", escape(value))] for key, value in part.background.made.items()]
-        rows += [[escape(f"plan: {key}"), element("code", escape(str(value)))] for key, value in part.plan.tool.items()]
-        rows += [[escape(f"sha256 of {key}"), element("code", escape(str(v)))] for key, v in part.plan.inputs.items()]
-        rows.append(["seed", element("code", escape(str(part.trace.seed)))])
-        body += element("h3", escape(part.title)) + table(["what", "value"], rows)
-    return element("h2", "How this was made", id="made") + body
+        about: dict[str, object] = {**part.background.made}
+        about |= {f"plan: {key}": value for key, value in part.plan.tool.items()}
+        about |= {f"sha256 of {key}": value for key, value in part.plan.inputs.items()}
+        shown += [element("h3", part.title), facts({**about, "seed": part.trace.seed})]
+    return markup(shown)

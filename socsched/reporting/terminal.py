@@ -184,21 +184,7 @@ def planned(plan: Plan) -> Text:
 
 def stages(plan: Plan) -> RenderableType:
     """Return the engine, cost and reason of each stage and conversion."""
-    rows = [
-        [
-            task.name,
-            task.engine,
-            task.precision,
-            view_model.lanes(plan, task),
-            format_duration(task.cost_ns),
-            format_duration(task.wcet_ns),
-            view_model.evidence(task),
-            task.why,
-        ]
-        for task in plan.tasks
-    ]
-    columns = ["stage", "engine", "precision", "lanes", "alone", "WCET", "evidence", "why"]
-    return table("Where each stage runs", columns, rows, (4, 5), (7,))
+    return table("Where each stage runs", [*view_model.STAGES, "why"], view_model.stage_rows(plan), (4, 5), (7,))
 
 
 def chains(plan: Plan) -> RenderableType:
@@ -371,16 +357,7 @@ def count_detections(details: Mapping[int, Mapping[str, Any]]) -> RenderableType
 
 def engines(result: Mapping[str, Any]) -> RenderableType:
     """Return utilisation and energy of every engine."""
-    rows = [
-        [
-            name,
-            f"{e.get('utilization', 0):.1%}",
-            view_model.duration(e.get("busy_ns")),
-            view_model.energy(e.get("energy_mj")),
-        ]
-        for name, e in result.get("engines", {}).items()
-    ]
-    return table("Engines", ["engine", "busy", "busy time", "energy"], rows, (1, 2, 3))
+    return table("Engines", ["engine", "busy", "busy time", "energy"], view_model.engine_rows(result), (1, 2, 3))
 
 
 def power_line(plan: Plan, result: Mapping[str, Any]) -> str:

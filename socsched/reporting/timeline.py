@@ -6,12 +6,11 @@ import json
 import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from socsched.planning.plan import ChainResult, Plan
-from socsched.reporting.markup import element, table
+from socsched.reporting.markup import Markup, element, listed, markup, table
 from socsched.trace.metrics import record_of
 from socsched.trace.trace import Trace
 from socsched.units import format_duration
@@ -395,7 +394,7 @@ def gantt(
     room: int = ROOM,
     chosen: tuple[str, int] | None = None,
     limit: tuple[int, str] | None = None,
-) -> str:
+) -> Markup:
     """Return the timeline of `window` (ns) as a figure with its data; `name` identifies it on the page.
 
     `view`: the part shown first, the whole window if None.  `room`: maximum number of bars, see `ROOM`.  `chosen`:
@@ -405,7 +404,7 @@ def gantt(
     wanted = [i for i, job in enumerate(data["jobs"]) if (data["tasks"][job[0]][0], job[1]) == chosen]
     data["chosen"] = wanted[0] if wanted else -1
     data["limit"] = [limit[0] - window[0], limit[1]] if limit else None
-    buttons = "".join(
+    buttons = markup(
         element("button", sign, type="button", data_act=act, aria_label=label_text, title=label_text)
         for act, sign, label_text in (
             ("in", "+", "zoom in"),
@@ -420,7 +419,7 @@ def gantt(
     )
     written = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
     body = (
-        element("script", written, type="application/json")
+        element("script", Markup(written), type="application/json")
         + element("div", buttons + element("output", class_="readout"), class_="controls")
         + element("div", class_="strip", aria_hidden="true")
         + element(
@@ -431,11 +430,11 @@ def gantt(
             aria_label=label,
             aria_describedby=f"{name}-d {name}-k",
         )
-        + element("p", escape(_HINT), class_="detail", id=f"{name}-d", aria_live="polite", data_hint=_HINT)
-        + element("noscript", "<p>The timeline is drawn by a script of this page; scripts are disabled.</p>")
+        + element("p", _HINT, class_="detail", id=f"{name}-d", aria_live="polite", data_hint=_HINT)
+        + element("noscript", element("p", "The timeline is drawn by a script of this page; scripts are disabled."))
     )
-    keys = element("summary", "Keys and gestures") + element("p", escape(_KEYS), id=f"{name}-k")
-    joined = ""
+    keys = element("summary", "Keys and gestures") + element("p", _KEYS, id=f"{name}-k")
+    joined = Markup()
     if data["resolution"]:
         least = format_duration(data["resolution"])
         text = (
@@ -447,17 +446,14 @@ def gantt(
     return element("div", body + tail, class_="gantt", id=name)
 
 
-def _told(marks: list[list[Any]], start: int) -> str:
+def _told(marks: list[list[Any]], start: int) -> Markup:
     """Return the marks of a window in words, at most `MOST_TOLD` of them; empty if there are none."""
     if not marks:
-        return ""
-    items = "".join(
-        element("li", escape(f"{(at + start) / 1e6:.3f} ms, {MARKS[kind]}: {said}"))
-        for at, kind, said in marks[:MOST_TOLD]
-    )
+        return Markup()
+    items = listed(f"{(at + start) / 1e6:.3f} ms, {MARKS[kind]}: {said}" for at, kind, said in marks[:MOST_TOLD])
     more = f" (the first {MOST_TOLD})" if len(marks) > MOST_TOLD else ""
     head = element("summary", f"{len(marks)} events in this window, as text{more}")
-    return element("details", head + element("ul", items), class_="keys")
+    return element("details", head, items, class_="keys")
 
 
 def first_title(plan: Plan, steady: tuple[int, int], window: tuple[int, int]) -> str:
@@ -478,16 +474,15 @@ MOST_WORST = 4
 """Maximum number of chains whose worst frame is drawn."""
 
 
-def timeline(plan: Plan, trace: Trace, name: str, room: int) -> str:
+def timeline(plan: Plan, trace: Trace, name: str, room: int) -> Markup:
     """Return the timelines of a hyperperiod and around the worst frames of chains; `name` is unique on the page."""
     record = Recorded.of(plan, trace)
     steady = steady_window(plan, trace)
     window = shown_window(record, trace, steady)
     head = first_title(plan, steady, window)
     parts = [
-        element("h2", "Timeline"),
         element("p", HOW_TO_READ, class_="dim"),
-        element("h3", escape(head)),
+        element("h3", head),
         gantt(record, window, f"{name}-steady", head, first_view(plan, steady), room),
     ]
     for number, worst in enumerate(worst_frames(plan, trace)[:MOST_WORST]):
@@ -498,10 +493,10 @@ def timeline(plan: Plan, trace: Trace, name: str, room: int) -> str:
         key = f"{name}-worst{number}"
         chart = gantt(record, worst.window, key, label, room=room, chosen=last, limit=due) + _path_table(worst)
         if number == 0:
-            parts.append(element("h3", escape(title), class_="worst") + chart)
+            parts.append(element("h3", title, class_="worst") + chart)
         else:
-            parts.append(element("details", element("summary", escape(title)) + chart))
-    return "".join(parts)
+            parts.append(element("details", element("summary", title) + chart))
+    return markup(parts)
 
 
 def _worst_title(worst: Worst) -> str:
@@ -516,14 +511,14 @@ def _worst_title(worst: Worst) -> str:
     return f"{title}; {worst.lost} without a response" if worst.lost else title
 
 
-def _path_table(worst: Worst) -> str:
+def _path_table(worst: Worst) -> Markup:
     """Return the path of the worst frame job by job: the timeline in words."""
     rows = []
     for hop in worst.hops:
         rows.append(
             [
-                escape(hop.task),
-                escape(hop.engine),
+                hop.task,
+                hop.engine,
                 str(hop.frame),
                 format_duration(hop.ready_ns - worst.release_ns),
                 format_duration(max(hop.start_ns - hop.ready_ns, 0)),
@@ -533,4 +528,4 @@ def _path_table(worst: Worst) -> str:
             ]
         )
     header = ["job", "engine", "frame", "ready at", "waited", "ran", "preempted", "ended at"]
-    return table(header, rows, range(2, 8)) if rows else ""
+    return table(header, rows, range(2, 8)) if rows else Markup()

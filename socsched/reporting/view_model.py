@@ -67,6 +67,28 @@ def evidence(task: Task) -> str:
     return f"{task.provenance} ±{task.error:.0%}" if task.error else task.provenance
 
 
+STAGES = ("stage", "engine", "precision", "lanes", "alone", "WCET", "evidence")
+
+
+def stage_rows(plan: Plan) -> list[list[str]]:
+    """Return every stage and conversion as the cells of `STAGES`, and why it is placed there."""
+    return [
+        [
+            task.name, task.engine, task.precision, lanes(plan, task), format_duration(task.cost_ns),
+            format_duration(task.wcet_ns), evidence(task), task.why,
+        ]
+        for task in plan.tasks
+    ]  # fmt: skip
+
+
+def engine_rows(result: Mapping[str, Any]) -> list[list[str]]:
+    """Return the name, utilisation, busy time and energy of every engine."""
+    return [
+        [name, f"{entry.get('utilization', 0):.1%}", duration(entry.get("busy_ns")), energy(entry.get("energy_mj"))]
+        for name, entry in result.get("engines", {}).items()
+    ]
+
+
 def runtimes(plan: Plan) -> str:
     """Return the programs that compute the networks, each with its stages; empty where all are compiled by socsched."""
     found: dict[str, list[str]] = {}

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from html import escape
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,7 +15,9 @@ from socsched.errors import UsageError
 from socsched.faults.model import Faults
 from socsched.faults.random_faults import random_faults
 from socsched.planning.plan import Plan
-from socsched.reporting.markup import element, picture, table, text, ticks, wrap_page
+from socsched.reporting import markup as html
+from socsched.reporting.charts import Axes, plain_ticks
+from socsched.reporting.markup import Markup, element, facts, picture, section, table, ticks
 from socsched.sim.engine import run
 from socsched.sim.totals import totals
 from socsched.study import bounds
@@ -255,25 +256,28 @@ _WORST = ("seed", "load", "ambient C", "faults/min", "missed", "dropped", "frame
 
 
 def page(done: Driven, study_argument: str, made_by: Mapping[str, str]) -> str:
-    """Return the whole page."""
+    """Return the page of a fleet: misses with intervals, the worst vehicles with replay commands, the cost of more."""
     title = done.study.title or done.study.name
-    blocks = [element("h1", escape(f"{title}: {fleet_of(done.study).vehicles:,} vehicles"))]
-    for group in done.groups:
-        blocks.append(element("h2", escape(configuration_name(group))))
-        blocks.append(element("p", escape(misses(group, done))))
-        for name, label in (("load", "load"), ("ambient_c", "ambient temperature [C]")):
-            blocks.append(_scatter(group.rows, name, label))
-        rows = [
-            [*map(escape, cells(row)), element("code", escape(replay(done, row, study_argument)))]
-            for row in group.worst
-        ]
-        blocks.append(element("h3", "Worst vehicles") + table(_WORST, rows, range(8)))
-    costs = [[escape(name), escape(value)] for name, value in extrapolation(done)]
-    if costs:
-        blocks.append(element("h2", "What more would cost") + table(["what", "here"], costs))
-    rows = [[escape(key), element("code", escape(value))] for key, value in made_by.items()]
-    blocks.append(element("h2", "How this was made") + table(["what", "value"], rows))
-    return wrap_page(title, "".join(blocks))
+    costs = extrapolation(done)
+    return html.page(
+        title,
+        element("h1", f"{title}: {fleet_of(done.study).vehicles:,} vehicles"),
+        (_group(group, done, study_argument) for group in done.groups),
+        section("What more would cost", table(["what", "here"], costs)) if costs else None,
+        section("How this was made", facts(made_by)),
+    )
+
+
+def _group(group: Group, done: Driven, study_argument: str) -> Markup:
+    rows = [[*cells(row), element("code", replay(done, row, study_argument))] for row in group.worst]
+    return section(
+        configuration_name(group),
+        element("p", misses(group, done)),
+        _scatter(group.rows, "load", "load"),
+        _scatter(group.rows, "ambient_c", "ambient temperature [C]"),
+        element("h3", "Worst vehicles"),
+        table(_WORST, rows, range(8)),
+    )
 
 
 def configuration_name(group: Group) -> str:
@@ -314,32 +318,23 @@ def replay(done: Driven, row: Row, study_argument: str) -> str:
     return f"socsched fleet {study_argument} --vehicle {row['seed']}{config} -o vehicle-{row['seed']}"
 
 
-def _scatter(rows: Sequence[Row], name: str, label: str) -> str:
+def _scatter(rows: Sequence[Row], name: str, label: str) -> Markup | None:
     """Return every vehicle's worst response against one of its conditions; vehicles that missed frames are red."""
     known = [row for row in rows if row[name] is not None]
     low, high = (end((row[name] for row in known), default=0) for end in (min, max))
     if low == high:
-        return ""
-    width, height, left, base = 640, 240, 56, 200
+        return None
+    width, height = 640, 240
     top = max(row["worst_response_share"] for row in known) * 1.06 or 1
-    parts = []
-    for tick in ticks(low, high, 8):
-        x = left + (tick - low) / (high - low) * (width - left - 20)
-        parts.append(text(f"{tick:g}", x, base + 16, class_="axis mid"))
-        parts.append(element("line", x1=x, x2=x, y1=24.0, y2=float(base), class_="grid"))
-    for tick in ticks(0, top, 5):
-        y = base - tick / top * (base - 24)
-        parts.append(text(f"{tick:.0%}", left - 6, y + 4, class_="axis end"))
-        parts.append(element("line", x1=float(left), x2=float(width - 20), y1=y, y2=y, class_="grid"))
+    axes = Axes((low, high), (0, top), width, height, (56, 20, 24, 40))
+    shares = [(tick, f"{tick:.0%}") for tick in ticks(0, top, 5)]
+    legend = "largest response over deadline; red: frames missed"
+    parts = [axes.grid(plain_ticks((low, high), 8), shares, label, legend)]
     step = max(len(known) // 3000, 1)
     for number, row in enumerate(known):
         lost = row["missed"] + row["dropped"]
         if lost or number % step == 0:
-            x = left + (row[name] - low) / (high - low) * (width - left - 20)
-            y = base - row["worst_response_share"] / top * (base - 24)
-            parts.append(
-                element("circle", cx=x, cy=y, r=2.4, fill="var(--bad)" if lost else "var(--c1)", fill_opacity=0.6)
-            )
-    parts.append(text("largest response over deadline; red: frames missed", 4, 14, class_="axis"))
-    parts.append(text(label, width - 20, height - 6, class_="axis end"))
-    return picture("".join(parts), width, height, f"worst response against {label}", "chart")
+            x, y = axes.x(row[name]), axes.y(row["worst_response_share"])
+            fill = "var(--bad)" if lost else "var(--c1)"
+            parts.append(element("circle", cx=x, cy=y, r=2.4, fill=fill, fill_opacity=0.6))
+    return picture(parts, width, height, f"worst response against {label}", "chart")

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape
 from itertools import combinations
 from typing import Any
 
 from socsched.descriptor.study import Study
-from socsched.reporting.markup import element, fit, picture, table, text, ticks, wrap_page
+from socsched.reporting import markup as html
+from socsched.reporting.charts import Axes, plain_ticks
+from socsched.reporting.markup import (
+    Markup,
+    element,
+    facts,
+    fit,
+    listed,
+    picture,
+    section,
+    table,
+    text,
+    tiles,
+    verdict_box,
+)
 from socsched.study import columns
 from socsched.study.sweep import Answers, rank
 from socsched.units import format_duration, format_power
@@ -31,44 +44,36 @@ AXES: dict[str, tuple[str, float]] = {
 """Label and divisor of a column."""
 
 
-def pareto(rows: Sequence[Row], front: frozenset[int], axes: tuple[str, str], colour: str) -> str:
+def pareto(rows: Sequence[Row], front: frozenset[int], columns: tuple[str, str], colour: str) -> Markup:
     """Return one column against another: rows that hold are filled, the front is a line, `colour` sets the colours."""
-    known = [row for row in rows if all(row[axis] is not None for axis in axes)]
-    known = _thinned(known, front)
-    (y_name, x_name), height = axes, 360
+    known = [row for row in rows if all(row[column] is not None for column in columns)]
+    step = max(len(known) // MOST_MARKS, 1)
+    shown = [row for number, row in enumerate(known) if row["config"] in front or number % step == 0]
+    (y_name, x_name), height = columns, 360
     x_label, x_unit = AXES[x_name]
     y_label, y_unit = AXES[y_name]
-    right = max((row[x_name] / x_unit for row in known), default=1) * 1.06 or 1
-    top = max((row[y_name] / y_unit for row in known), default=1) * 1.06 or 1
+    right = max((row[x_name] / x_unit for row in shown), default=1) * 1.06 or 1
+    top = max((row[y_name] / y_unit for row in shown), default=1) * 1.06 or 1
+    axes = Axes((0, right), (0, top), WIDTH, height, (LEFT, RIGHT, TOP, BOTTOM))
 
-    def x(row: Row) -> float:
-        return LEFT + float(row[x_name]) / x_unit / right * (WIDTH - LEFT - RIGHT)
+    def place(row: Row) -> tuple[float, float]:
+        return axes.x(row[x_name] / x_unit), axes.y(row[y_name] / y_unit)
 
-    def y(row: Row) -> float:
-        return height - BOTTOM - float(row[y_name]) / y_unit / top * (height - TOP - BOTTOM)
-
-    body = _axes(right, top, x_label, y_label, height)
-    line = sorted((row for row in known if row["config"] in front), key=lambda row: (row[x_name], row[y_name]))
+    body = [axes.grid(plain_ticks((0, right), 8), plain_ticks((0, top), 6), x_label, y_label)]
+    line = sorted((row for row in shown if row["config"] in front), key=lambda row: (row[x_name], row[y_name]))
     if len(line) > 1:
-        joined = " ".join(f"{x(row):.1f},{y(row):.1f}" for row in line)
-        body += element("polyline", points=joined, fill="none", stroke="var(--dim)", stroke_dasharray="4 3")
+        joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(place, line))
+        body.append(element("polyline", points=joined, fill="none", stroke="var(--dim)", stroke_dasharray="4 3"))
     names = list(dict.fromkeys(str(row[colour]) for row in rows))
-    for row in sorted(known, key=lambda row: bool(row["holds"])):
-        paint = COLOURS[names.index(str(row[colour])) % len(COLOURS)]
-        title = element("title", escape(describe_row(row)))
-        fill = paint if row["holds"] else "none"
-        body += element("circle", title, cx=x(row), cy=y(row), r=5, fill=fill, stroke=paint, stroke_width=1.6)
+    for row in sorted(shown, key=lambda row: bool(row["holds"])):
+        paint, (x, y) = COLOURS[names.index(str(row[colour])) % len(COLOURS)], place(row)
+        title, fill = element("title", describe_row(row)), paint if row["holds"] else "none"
+        body.append(element("circle", title, cx=x, cy=y, r=5, fill=fill, stroke=paint, stroke_width=1.6))
     for number, name in enumerate(names[:15]):
         paint, at = COLOURS[number % len(COLOURS)], TOP + 12 + 18 * number
-        body += element("rect", x=WIDTH - RIGHT + 14, y=at - 9, width=10, height=10, fill=paint)
-        body += text(fit(name, RIGHT - 34), WIDTH - RIGHT + 30, at, class_="axis")
+        body.append(element("rect", x=WIDTH - RIGHT + 14, y=at - 9, width=10, height=10, fill=paint))
+        body.append(text(fit(name, RIGHT - 34), WIDTH - RIGHT + 30, at, class_="axis"))
     return picture(body, WIDTH, height, f"{y_label} against {x_label}", "chart")
-
-
-def _thinned(rows: Sequence[Row], front: frozenset[int]) -> list[Row]:
-    """Return the rows to show on a page: the front, and an even selection of the rest."""
-    step = max(len(rows) // MOST_MARKS, 1)
-    return [row for number, row in enumerate(rows) if row["config"] in front or number % step == 0]
 
 
 def describe_row(row: Row) -> str:
@@ -79,22 +84,7 @@ def describe_row(row: Row) -> str:
     return f"{row['config']}: {row['platform']} {row['mode']}, {row['objective']}{latency}{power}, {verdict}"
 
 
-def _axes(right: float, top: float, x_label: str, y_label: str, height: float) -> str:
-    base, parts = height - BOTTOM, []
-    for tick in ticks(0, right, 8):
-        x = LEFT + tick / right * (WIDTH - LEFT - RIGHT)
-        parts.append(element("line", x1=x, x2=x, y1=float(TOP), y2=float(base), class_="grid"))
-        parts.append(text(f"{tick:g}", x, base + 15, class_="axis mid"))
-    for tick in ticks(0, top, 6):
-        y = base - tick / top * (base - TOP)
-        parts.append(element("line", x1=float(LEFT), x2=float(WIDTH - RIGHT), y1=y, y2=y, class_="grid"))
-        parts.append(text(f"{tick:g}", LEFT - 6, y + 4, class_="axis end"))
-    parts.append(text(x_label, WIDTH - RIGHT, base + 32, class_="axis end"))
-    parts.append(text(y_label, 4, 14, class_="axis"))
-    return "".join(parts)
-
-
-def heat_map(rows: Sequence[Row], across: str, down: str) -> str:
+def heat_map(rows: Sequence[Row], across: str, down: str) -> Markup:
     """Return the share of configurations that hold for each pair of values of two parameters: green all, red none."""
     columns, lines = (_levels(rows, name) for name in (across, down))
     left, cell, line = 150, max(min((WIDTH - 170) // max(len(columns), 1), 145), 16), 26
@@ -113,7 +103,7 @@ def heat_map(rows: Sequence[Row], across: str, down: str) -> str:
     return picture(body, width, height, f"feasibility over {across} and {down}", "chart")
 
 
-def _cell(rows: Sequence[Row], x: float, y: float, width: float, height: float) -> str:
+def _cell(rows: Sequence[Row], x: float, y: float, width: float, height: float) -> Markup:
     good = sum(row["holds"] is True for row in rows)
     share = good / len(rows)
     paint = "var(--ok)" if share >= 0.5 else "var(--bad)"
@@ -137,13 +127,13 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def tornado(rows: Sequence[Row], names: Sequence[str], metric: str) -> str:
+def tornado(rows: Sequence[Row], names: Sequence[str], metric: str) -> Markup:
     """Return the range of a column's mean over the values of each parameter, averaged over all others."""
     label, unit = AXES[metric]
     spans = effects(rows, names, metric)
     known = [row[metric] / unit for row in rows if row[metric] is not None]
     if not spans or not known:
-        return ""
+        return Markup()
     middle = sum(known) / len(known)
     low = min(min(ends[0][0] for _, ends in spans) / unit, middle)
     high = max(max(ends[1][0] for _, ends in spans) / unit, middle)
@@ -190,43 +180,52 @@ MOST_ROWS, MOST_MAPS = 100, 4
 METRICS = ("slack", "latency_ns", "planned_power_mw", "misses_per_million")
 
 
-def page(study: Study, rows: Sequence[Row], found: Answers, made_by: Mapping[str, str]) -> str:
+def page(study: Study, rows: Sequence[Row], result: Answers, made_by: Mapping[str, str]) -> str:
     """Return the whole page; `made_by` gives command and versions."""
     title = study.title or study.name
     varying = columns.varying(study, rows)
-    blocks = [
-        element("h1", escape(title)),
-        _verdict(study, rows, found),
-        _tiles(rows, found),
-        _fronts(rows, found, varying),
-        _maps(rows, varying),
-        _tornados(rows, varying),
-        _rows(study, rows, varying),
-        _made_by(made_by),
-    ]
-    return wrap_page(title, "".join(blocks))
-
-
-def _verdict(study: Study, rows: Sequence[Row], found: Answers) -> str:
-    items = "".join(
-        element("li", f"{element('strong', escape(name))}: {escape(answer(study, row))}")
-        for name, row in found.best.items()
+    parameters = [name for name in varying if name != "seed"]
+    colour = "platform" if "platform" in varying else next(iter(parameters), "platform")
+    fronts = (
+        pareto(rows, configs, pair, colour)
+        for pair, configs in result.fronts.items()
+        if any(row[pair[1]] is not None and row["latency_ns"] is not None for row in rows)
     )
-    if items:
-        head = headline(study, rows, found)
-        return element("div", element("strong", escape(head)) + element("ul", items), class_="verdict good")
-    head = headline(study, rows, found)
-    near = ""
-    if found.nearest is not None:
-        near = element("ul", element("li", escape(f"nearest: {answer(study, found.nearest)}")))
-    return element("div", element("strong", escape(head)) + near, class_="verdict no")
+    maps = (heat_map(rows, *_ordered(rows, pair)) for pair in list(combinations(parameters, 2))[:MOST_MAPS])
+    return html.page(
+        title,
+        element("h1", title),
+        _verdict(study, rows, result),
+        _tiles(rows, result),
+        section("Fronts", fronts, note="Filled: holds. Dashed: the Pareto front of the configurations that hold."),
+        section(
+            "Feasibility over two parameters",
+            maps,
+            note="Each cell: number of its configurations that hold; empty if the design has none.",
+        ),
+        section(
+            "Sensitivities",
+            (tornado(rows, varying, metric) for metric in METRICS),
+            note="Lowest to highest mean over the values of a parameter, averaged over all others; line: overall mean.",
+        ),
+        _rows(study, rows, varying),
+        section("How this was made", facts(made_by)),
+    )
 
 
-def headline(study: Study, rows: Sequence[Row], found: Answers) -> str:
+def _verdict(study: Study, rows: Sequence[Row], result: Answers) -> Markup:
+    lines: list[Any] = [[element("strong", name), f": {answer(study, row)}"] for name, row in result.best.items()]
+    good = bool(lines)
+    if result.nearest is not None and not lines:
+        lines.append(f"nearest: {answer(study, result.nearest)}")
+    return verdict_box(good, headline(study, rows, result), listed(lines))
+
+
+def headline(study: Study, rows: Sequence[Row], result: Answers) -> str:
     """Return a headline with the number of configurations that hold, and of those still open."""
-    unsure = f"; {found.open} are open: more runs would decide them" if found.open else ""
-    if found.holding:
-        return f"{found.holding} of {len(rows)} configurations hold{describe_requirements(study)}{unsure}"
+    unsure = f"; {result.open} are open: more runs would decide them" if result.open else ""
+    if result.holding:
+        return f"{result.holding} of {len(rows)} configurations hold{describe_requirements(study)}{unsure}"
     return f"none of {len(rows)} configurations is shown to hold{describe_requirements(study)}{unsure}"
 
 
@@ -262,41 +261,19 @@ def answer(study: Study, row: Row) -> str:
     return ", ".join(parts) + f" (configuration {row['config']})"
 
 
-def _tiles(rows: Sequence[Row], found: Answers) -> str:
+def _tiles(rows: Sequence[Row], result: Answers) -> Markup:
     frames = sum(row["frames"] for row in rows)
     lost = sum(row["missed"] + row["dropped"] for row in rows)
-    tiles = [
+    figures = [
         ("configurations", f"{len(rows):,}"),
-        ("hold", f"{found.holding:,}"),
-        ("open", f"{found.open:,}"),
-        ("without a result", f"{found.failed:,}"),
+        ("hold", f"{result.holding:,}"),
+        ("open", f"{result.open:,}"),
+        ("without a result", f"{result.failed:,}"),
         ("plans", f"{len({row['plan'] for row in rows}):,}"),
         ("frames simulated", f"{frames:,}"),
         ("of them missed", f"{lost:,}"),
     ]
-    boxes = (element("div", element("b", value) + element("span", name), class_="tile") for name, value in tiles)
-    return element("div", "".join(boxes), class_="tiles")
-
-
-def _fronts(rows: Sequence[Row], found: Answers, varying: Sequence[str]) -> str:
-    colour = "platform" if "platform" in varying else next((n for n in varying if n != "seed"), "platform")
-    shown = [
-        pareto(rows, configs, pair, colour)
-        for pair, configs in found.fronts.items()
-        if any(row[pair[1]] is not None and row["latency_ns"] is not None for row in rows)
-    ]
-    note = "Filled: holds. Dashed: the Pareto front of the configurations that hold."
-    return element("h2", "Fronts") + element("p", note, class_="dim") + "".join(shown) if shown else ""
-
-
-def _maps(rows: Sequence[Row], varying: Sequence[str]) -> str:
-    names = [name for name in varying if name != "seed"]
-    pairs = list(combinations(names, 2))[:MOST_MAPS]
-    if not pairs:
-        return ""
-    note = "Each cell: number of its configurations that hold; empty if the design has none."
-    maps = "".join(heat_map(rows, *_ordered(rows, pair)) for pair in pairs)
-    return element("h2", "Feasibility over two parameters") + element("p", note, class_="dim") + maps
+    return tiles(figures)
 
 
 def _ordered(rows: Sequence[Row], pair: tuple[str, str]) -> tuple[str, str]:
@@ -305,44 +282,27 @@ def _ordered(rows: Sequence[Row], pair: tuple[str, str]) -> tuple[str, str]:
     return (pair[0], pair[1]) if counts[pair[0]] <= counts[pair[1]] else (pair[1], pair[0])
 
 
-def _tornados(rows: Sequence[Row], varying: Sequence[str]) -> str:
-    drawn = [tornado(rows, varying, metric) for metric in METRICS]
-    shown = "".join(filter(None, drawn))
-    note = "Lowest to highest mean over the values of a parameter, averaged over all others; line: overall mean."
-    return element("h2", "Sensitivities") + element("p", note, class_="dim") + shown if shown else ""
-
-
-def _rows(study: Study, rows: Sequence[Row], varying: Sequence[str]) -> str:
+def _rows(study: Study, rows: Sequence[Row], varying: Sequence[str]) -> Markup:
     best = sorted(rows, key=lambda row: rank(study, row))[:MOST_ROWS]
     own = [name for name in varying if name not in ("platform", "mode")]
     names = ["platform", "mode", *own, *("holds", "verdict", "slack", "latency_ns", "planned_power_mw", "tdp_mw")]
     names += ["misses_per_million", "misses_high_per_million", "runs"]
     if any(row["measured"] for row in rows):
         names += ["measured_ns", "measured_planned_ns"]
-    lines = [[str(row["config"]), *(_firm_cell(name, row[name]) for name in names)] for row in best]
+    lines = [[row["config"], *(format_cell(name, row[name]) for name in names)] for row in best]
     numeric = [0, *(i for i, n in enumerate(names, 1) if n not in ("platform", "mode", "holds", "verdict", *own))]
-    head = element("h2", "Configurations" if len(rows) <= MOST_ROWS else f"The best {MOST_ROWS} of {len(rows):,}")
-    failed = _failures(row for row in rows if row["error"])
-    return head + table(["config", *(_title(name) for name in names)], lines, numeric) + failed
+    heads = ["config", *(name.removesuffix("_ns").removesuffix("_mw").replace("_", " ") for name in names)]
+    title = "Configurations" if len(rows) <= MOST_ROWS else f"The best {MOST_ROWS} of {len(rows):,}"
+    return section(title, table(heads, lines, numeric, firm=range(1, len(heads))), _failures(rows))
 
 
-def _failures(rows: Iterable[Row]) -> str:
-    configs_of: dict[str, list[int]] = {}
+def _failures(rows: Iterable[Row]) -> Markup | None:
+    failed: dict[str, list[int]] = {}
     for row in rows:
-        configs_of.setdefault(row["error"], []).append(row["config"])
-    items = "".join(
-        element("li", escape(f"{error} ({len(configs)} configurations, first {configs[0]})"))
-        for error, configs in list(configs_of.items())[:20]
-    )
-    return element("div", element("p", "Without a result:") + element("ul", items), class_="note") if items else ""
-
-
-def _firm_cell(name: str, value: Any) -> str:
-    return element("span", escape(format_cell(name, value)), class_="firm")
-
-
-def _title(name: str) -> str:
-    return name.removesuffix("_ns").removesuffix("_mw").replace("_", " ")
+        if row["error"]:
+            failed.setdefault(row["error"], []).append(row["config"])
+    lines = (f"{error} ({len(own)} configurations, first {own[0]})" for error, own in list(failed.items())[:20])
+    return element("div", element("p", "Without a result:"), listed(lines), class_="note") if failed else None
 
 
 def format_cell(name: str, value: Any) -> str:
@@ -358,8 +318,3 @@ def format_cell(name: str, value: Any) -> str:
     if name == "slack":
         return f"{value:.1%}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _made_by(made_by: Mapping[str, str]) -> str:
-    rows = [[escape(key), element("code", escape(value))] for key, value in made_by.items()]
-    return element("h2", "How this was made") + table(["what", "value"], rows)

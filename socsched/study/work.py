@@ -137,7 +137,8 @@ def perform(opened: Opened, job: Job, packed: bytes | None) -> Done:
 
 def make(opened: Opened, point: Point) -> Planned:
     """Plan a configuration by list search alone; the search budget is a number of mappings, not a time."""
-    from socsched.api.planning import PlanOptions, plan_with
+    from socsched.api.options import PlanOptions
+    from socsched.api.planning import plan_with
     from socsched.planning.sensitivity import growth
 
     platform, study = opened.platform(point), opened.inputs.study

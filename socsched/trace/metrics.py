@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from socsched.trace.chains import Fates, Record
     from socsched.trace.columns import Columns, Ints
-    from socsched.trace.document import (
+    from socsched.trace.io import (
         Ages,
         ChainDocument,
         EngineDocument,

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from socsched.cli.options import Output, folder_option, output_options, ready_to_write, terminal_width
+from socsched.cli.options import output_folder
+from socsched.cli.output import Output, ready_to_write, terminal_width
+from socsched.cli.verbs import decorated, output_options
 
 if TYPE_CHECKING:
     from socsched_literature.studies.acceptance import Study
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 @click.command("acceptance", short_help="Compare what schedulability tests accept, against utilisation.")
 @click.option("--sets", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Task sets per load.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the task sets.")
-@folder_option
+@decorated(folder=output_folder())
 @output_options
 @click.pass_obj
 def command(output: Output, sets: int, seed: int, folder: Path | None) -> int:

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import click
 
-from socsched.cli.options import (
-    Number,
-    Output,
-    Quantity,
-    echo,
-    mode_option,
-    output_options,
-    planning_options,
-    platform_option,
-    ready_to_write,
-    seed_option,
-)
+from socsched.api.options import PlanOptions, SimulateOptions, shared
+from socsched.cli.options import Number, Quantity, mode, objective, platform, profile
+from socsched.cli.output import Output, echo, ready_to_write
+from socsched.cli.verbs import decorated, output_options
 
 WEIGHTS = "weights.json"
 
 
 @click.command("learn", short_help="Train the policy `learned` on a plan.")
 @click.argument("plan", metavar="PLAN.json|PIPELINE")
-@platform_option(required=False)
-@mode_option
-@partial(planning_options, simulated=False)
-@seed_option
+@decorated(platform=platform(required=False))
+@decorated(mode=mode())
+@decorated(objective=objective(), policy=shared(PlanOptions, "policy"), profile=profile())
+@decorated(seed=shared(SimulateOptions, "seed"))
 @click.option("--batches", type=click.IntRange(1), default=40, show_default=True, help="Steps of training.")
 @click.option("--duration", type=Quantity("duration"), default="500ms", show_default=True, help="Length of an episode.")
 @click.option(
@@ -68,8 +59,8 @@ def command(
     The weights written are never worse in misses on validation seeds than the safe order used as fallback.  Exit code
     0: trained.
     """
-    from socsched.cli import outcomes
-    from socsched.cli.plan_argument import plan_from
+    from socsched.cli import results
+    from socsched.cli.results import plan_from
     from socsched.errors import EXIT_OK
     from socsched_literature.studies import learning
     from socsched_literature.studies.learning import Costs, Environment
@@ -77,9 +68,9 @@ def command(
 
     output: Output = ctx.obj
     ready_to_write(folder=folder)
-    loaded = plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
+    loaded = plan_from(plan, platform, mode, PlanOptions(objective, policy, profile_file))
     if not loaded.tasks:
-        return outcomes.show_refusal(output, loaded)
+        return results.show_refusal(output, loaded)
     environment = Environment(loaded, duration, period, costs=Costs(energy=energy_cost), unit=unit)
     trained = learning.train(environment, batches, seed=seed, progress=output.note)
     subject = f"{loaded.pipeline} on {loaded.platform}, {environment.engine}, unit {environment.unit}"

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
-from socsched.cli.options import Number, Output, Percentage, folder_option, output_options
+from socsched.cli.options import Number, Percentage, output_folder
+from socsched.cli.output import Output
+from socsched.cli.verbs import decorated, output_options
 from socsched_literature.cli.acceptance import show
 
 
@@ -24,7 +26,7 @@ from socsched_literature.cli.acceptance import show
     help="Probability that a task is of high criticality.",
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the task sets.")
-@folder_option
+@decorated(folder=output_folder())
 @output_options
 @click.pass_obj
 def command(output: Output, sets: int, tasks: int, factor: float, share: float, seed: int, folder: Path | None) -> int:

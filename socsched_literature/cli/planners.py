@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from socsched.cli.options import (
-    Number,
-    Output,
-    folder_option,
-    mode_option,
-    output_options,
-    planning_options,
-    platform_option,
-    ready_to_write,
-    terminal_width,
-)
+from socsched.api.options import PlanOptions, shared
+from socsched.cli.options import Number, mode, objective, output_folder, platform, profile
+from socsched.cli.output import Output, ready_to_write, terminal_width
+from socsched.cli.verbs import decorated, output_options
 
 if TYPE_CHECKING:
     from socsched.planning.plan import Plan
@@ -27,9 +20,9 @@ if TYPE_CHECKING:
 
 @click.command("planners", short_help="Compare planners from the literature with socsched's.")
 @click.argument("pipeline", required=False)
-@platform_option(required=False)
-@mode_option
-@planning_options
+@decorated(platform=platform(required=False))
+@decorated(mode=mode())
+@decorated(objective=objective(), policy=shared(PlanOptions, "policy"), profile=profile())
 @click.option(
     "--planners",
     "names",
@@ -39,7 +32,7 @@ if TYPE_CHECKING:
 )
 @click.option("--list", "listing", is_flag=True, help="Show the planners with their papers and options, and exit.")
 @click.option("--time-limit", type=Number(0.1), default=30.0, show_default=True, help="Seconds for each planner.")
-@folder_option
+@decorated(folder=output_folder())
 @output_options
 @click.pass_obj
 def command(
@@ -62,7 +55,8 @@ def command(
     Exit code 0: some plan is feasible, 1: none is.
     """
     from socsched.api import comparison
-    from socsched.api.planning import PlanOptions, plan_with
+    from socsched.api.options import PlanOptions
+    from socsched.api.planning import plan_with
     from socsched.errors import EXIT_OK, EXIT_VIOLATED
     from socsched.reporting.pareto import figure
     from socsched_literature.studies import planners as study

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import click
 
+from socsched.api.options import PlanOptions, shared
 from socsched.cli.options import (
     Number,
     Numbers,
-    Output,
     Percentage,
     Quantity,
-    folder_option,
-    mode_option,
-    output_options,
-    planning_options,
-    platform_option,
-    ready_to_write,
-    terminal_width,
+    mode,
+    objective,
+    output_folder,
+    platform,
+    profile,
 )
+from socsched.cli.output import Output, ready_to_write, terminal_width
+from socsched.cli.verbs import decorated, output_options
 
 
 @click.command("policies", short_help="Compare scheduling policies over loads and seeds.")
 @click.argument("plan", metavar="PLAN.json|PIPELINE")
-@platform_option(required=False)
-@mode_option
-@partial(planning_options, simulated=False)
+@decorated(platform=platform(required=False))
+@decorated(mode=mode())
+@decorated(objective=objective(), policy=shared(PlanOptions, "policy"), profile=profile())
 @click.option(
     "--policies", "names", metavar="NAME[,...]", help="Policies to compare; by default all that apply (see simulate)."
 )
@@ -52,7 +51,7 @@ from socsched.cli.options import (
     show_default=True,
     help="Agreed response as a multiple of that alone.",
 )
-@folder_option
+@decorated(folder=output_folder())
 @output_options
 @click.pass_context
 def command(
@@ -77,8 +76,8 @@ def command(
     sensors and timers, and the execution times of jobs.  -o writes policies.json and policies.svg.  Exit code 0:
     compared.
     """
-    from socsched.cli import outcomes
-    from socsched.cli.plan_argument import plan_from
+    from socsched.cli import results
+    from socsched.cli.results import plan_from
     from socsched.errors import EXIT_OK, UsageError
     from socsched_literature.studies import policies as studied
     from socsched_literature.studies.saved import save_study
@@ -90,9 +89,9 @@ def command(
     if wanted is not None:
         studied.needs(wanted)
     ready_to_write(folder=folder)
-    loaded = plan_from(ctx, plan, platform, mode, objective, policy, profile_file)
+    loaded = plan_from(plan, platform, mode, PlanOptions(objective, policy, profile_file))
     if not loaded.tasks:
-        return outcomes.show_refusal(output, loaded)
+        return results.show_refusal(output, loaded)
     found = studied.study(loaded, wanted, loads, seeds, duration, spread, sla, output.note)
     if folder:
         for path in save_study(folder, "policies", studied.document(found), studied.figure(found)):

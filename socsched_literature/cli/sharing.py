@@ -7,18 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from socsched.cli.options import (
-    NameOrPath,
-    Numbers,
-    Output,
-    Quantity,
-    folder_option,
-    mode_option,
-    output_options,
-    platform_option,
-    ready_to_write,
-    terminal_width,
-)
+from socsched.cli.options import NameOrPath, Numbers, Quantity, mode, output_folder, platform
+from socsched.cli.output import Output, ready_to_write, terminal_width
+from socsched.cli.verbs import decorated, output_options
 
 if TYPE_CHECKING:
     from socsched_literature.sharing.profile import ShareLaw
@@ -27,8 +18,8 @@ if TYPE_CHECKING:
 
 @click.command("sharing", short_help="Compare ways to share an accelerator.")
 @click.argument("pipeline", type=NameOrPath("pipelines"), required=False)
-@platform_option(required=False)
-@mode_option
+@decorated(platform=platform(required=False))
+@decorated(mode=mode())
 @click.option("--engine", default="gpu", show_default=True, help="The engine of the platform that is shared.")
 @click.option(
     "--profiles", type=click.Path(path_type=Path, dir_okay=False), help="Instead of PIPELINE: CSV of measured networks."
@@ -53,7 +44,7 @@ if TYPE_CHECKING:
     help="Mechanism that partitions the accelerator: mps or green-contexts.",
 )
 @click.option("--mig", default="", metavar="GPU", help="Geometry for MIG-Serving, such as a100-40gb or h100-80gb.")
-@folder_option
+@decorated(folder=output_folder())
 @output_options
 @click.pass_obj
 def command(

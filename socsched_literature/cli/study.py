@@ -6,7 +6,7 @@ from importlib import import_module
 
 import click
 
-from socsched.cli.options import output_options
+from socsched.cli.verbs import output_options
 
 SUBJECTS = ("acceptance", "learn", "mixed-criticality", "planners", "policies", "sharing")
 

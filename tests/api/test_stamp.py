@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import socsched as ss
-from socsched.api.planning import PlanOptions, plan_with
+from socsched.api.options import PlanOptions
+from socsched.api.planning import plan_with
 from socsched.files import gzipped, sources_digest
 from socsched.reporting.plan_diff import diff
 

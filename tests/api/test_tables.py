@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import socsched as ss
-from socsched.api.tables import Rows
+from socsched.api.results import Rows
 from socsched.errors import EXIT_MACHINE, SocschedError, UsageError
 
 TASKS = [

@@ -244,7 +244,7 @@ WHERE_INTERRUPTED = {
     "plugins": ("socsched.plugins.names", "plugins"),
     "sweep": ("socsched.study.sweep.sweep", "sweep {root}/tiny.yaml -o {root}/interrupted"),
     "fleet": ("socsched.descriptor.study.load_study", "fleet {root}/tiny.yaml"),
-    "study": ("socsched.cli.plan_argument.plan_from", "study policies {root}/plan.json"),
+    "study": ("socsched.cli.results.plan_from", "study policies {root}/plan.json"),
     "weights": ("socsched.models.torch_file.read_checkpoint", "weights import {root}/broken.npz"),
 }
 

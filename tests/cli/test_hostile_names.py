@@ -10,7 +10,7 @@ import pytest
 from rich.text import Text
 
 from socsched.cli import root
-from socsched.cli.options import echo
+from socsched.cli.output import echo
 from socsched.reporting.junit import render
 from socsched.reporting.terminal import console, table
 from socsched.text import one_line, printable

@@ -126,7 +126,8 @@ def test_a_run_is_compared_with_the_simulation_in_the_same_folder(simulated: Pat
 
 @pytest.mark.slow
 def test_a_minute_of_a_whole_stack_fits_a_megabyte_and_keeps_the_worst(tmp_path: Path) -> None:
-    from socsched.api.planning import PlanOptions, plan_with
+    from socsched.api.options import PlanOptions
+    from socsched.api.planning import plan_with
     from socsched.api.simulation import simulate
 
     plan = plan_with("perception-stack", BOARD, "15W", PlanOptions(refine=False, explain=False, cuts=False))

@@ -12,6 +12,7 @@ import click
 import pytest
 
 from socsched.cli import root
+from socsched.cli.verbs import output_options
 from socsched.errors import CompileError, DescriptorError, Finding, InputError, MachineError
 
 HEAVY = {"tvm", "numpy", "pydantic", "rich", "perfetto", "yaml", "PIL"}
@@ -23,7 +24,7 @@ def raising(monkeypatch: pytest.MonkeyPatch):
 
     def run(error: BaseException, *flags: str) -> int:
         @click.command("plan")
-        @root.output_options
+        @output_options
         def command() -> None:
             raise error
 

@@ -15,7 +15,7 @@ import click
 import pytest
 
 from socsched.cli import serve
-from socsched.cli.doctor_tools import OPTIONAL
+from socsched.cli.doctor import OPTIONAL
 from socsched.cli.root import run
 from socsched.errors import MachineError
 

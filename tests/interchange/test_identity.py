@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from mutations import changed, same_when_read_back
 
+from socsched.api.folders import preview
 from socsched.api.interchange import import_pipeline
-from socsched.api.preview import preview
 from socsched.cli.root import run
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import SocschedError, UsageError

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from socsched.api.export import FORMATS
 from socsched.cli import root
-from socsched.cli.export import FORMATS
 from socsched.errors import SocschedError, UsageError
 from socsched.planning.export import autoware, cyberrt
 from socsched.planning.export.linux import ExportRequest, Thread, entries, escape, rclcpp, systemd, threads

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from socsched.api.simulation import simulate_plan
-from socsched.cli.outcomes import outcome_code
+from socsched.cli.results import outcome_code
 from socsched.cost.cost import Segment
 from socsched.descriptor.pipeline import PER_COST, High, Pipeline, Stage
 from socsched.faults.model import Faults, Overrun

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from socsched.api.planning import PlanOptions, plan_with
+from socsched.api.options import PlanOptions
+from socsched.api.planning import plan_with
 from socsched.api.simulation import simulate_plan
 from socsched.planning.plan import ExecutionTimes, Plan
 from socsched.schedulability.miss_probability import miss_probabilities

@@ -18,8 +18,8 @@ import onnxruntime
 import pytest
 from optional import VENDORS
 
+from socsched.api.export import export
 from socsched.api.planning import plan
-from socsched.cli.export import export
 from socsched.compiler.toolchains.environments import environment
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.pipeline_file import load_pipeline

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from socsched.api.planning import PlanOptions, plan_with
+from socsched.api.options import PlanOptions
+from socsched.api.planning import plan_with
 from socsched.api.simulation import simulate_plan
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.planning.plan import Plan

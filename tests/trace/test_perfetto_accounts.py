@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from socsched.api.planning import PlanOptions, plan_with
+from socsched.api.options import PlanOptions
+from socsched.api.planning import plan_with
 from socsched.api.simulation import simulate
 from socsched.planning.plan import Plan
 from socsched.trace.perfetto import write_perfetto

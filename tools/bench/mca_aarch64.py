@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from socsched.cli.doctor_tools import LLVM_MCA
+from socsched.cli.doctor import LLVM_MCA
 from socsched.compiler.environment import tvm
 from socsched.compiler.targets.llvm import conv_kernels, half, winograd
 from socsched.compiler.targets.llvm.half import Layer, Method

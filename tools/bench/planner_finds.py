@@ -16,7 +16,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from socsched.api.planning import PlanOptions, plan_with
+from socsched.api.options import PlanOptions
+from socsched.api.planning import plan_with
 from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Pipeline

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from socsched.api.planning import PlanOptions, plan_with
+from socsched.api.options import PlanOptions
+from socsched.api.planning import plan_with
 from socsched.api.simulation import simulate_plan
 from socsched.descriptor.catalog import get_platform
 from socsched.planning.plan import ExecutionTimes, Plan, Task

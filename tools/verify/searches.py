@@ -25,7 +25,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from socsched.api.planning import PlanOptions, plan_with
+from socsched.api.options import PlanOptions
+from socsched.api.planning import plan_with
 from socsched.descriptor.catalog import pipeline_names, platform_names
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.descriptor.platform_file import platform_from_mapping

@@ -26,7 +26,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from socsched.api.planning import PlanOptions, plan_with
+from socsched.api.options import PlanOptions
+from socsched.api.planning import plan_with
 from socsched.api.simulation import simulate_plan
 from socsched.descriptor.catalog import get_platform, pipeline_names, platform_names
 from socsched.descriptor.pipeline_file import pipeline_from_mapping

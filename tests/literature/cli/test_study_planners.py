@@ -9,7 +9,7 @@ import click
 import pytest
 
 from socsched.api.comparison import OURS, select_planners
-from socsched.cli.options import Output
+from socsched.cli.output import Output
 from socsched.cli.root import run as main
 from socsched.errors import UsageError
 from socsched.planning.io import load_plan

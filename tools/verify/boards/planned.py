@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from socsched.api.planning import PlanOptions, plan_with
+from socsched.api.options import PlanOptions
+from socsched.api.planning import plan_with
 from socsched.cost.profile import MeasuredCost, Profile
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Platform

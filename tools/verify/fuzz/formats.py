@@ -47,7 +47,7 @@ def _rich() -> Any:
 
 
 def _plan(file: Path) -> None:
-    from socsched.cli.options import Output  # noqa: F401
+    from socsched.cli.output import Output  # noqa: F401
     from socsched.errors import UsageError
     from socsched.planning.export import autoware, cyberrt
     from socsched.planning.export.accelerators import stm

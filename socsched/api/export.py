@@ -46,7 +46,7 @@ FORMATS: Mapping[str, Format] = {
     "cyberrt-dag": Format("a DAG file of Apollo CyberRT", f"{_OWN}.cyberrt:write_dag", named=True, board=False),
     "amalthea": Format("an AMALTHEA model (.amxmi) of the plan", f"{_OWN}.amalthea:write", board=False),
     "systemd": Format("a folder of systemd drop-ins", f"{_OWN}.linux:systemd", folder=True, named=True),
-    "btf": Format("a BTF trace of the plan", "socsched.cli.export:_btf", board=False),
+    "btf": Format("a BTF trace of the plan", "socsched.api.export:_btf", board=False),
     "onnxruntime": Format(
         "a folder of annotated models and sessions of ONNX Runtime",
         f"{_OWN}.runtimes:onnxruntime",
@@ -121,14 +121,14 @@ def _request(plan: Plan, form: Format, template: Path | None, names: Mapping[str
 
 
 def _perfetto(plan: Plan, file: Path) -> None:
-    from socsched.api.preview import preview
+    from socsched.api.folders import preview
     from socsched.trace.perfetto import write_perfetto
 
     write_perfetto(preview(plan), plan, file, "planned")
 
 
 def _btf(request: ExportRequest) -> str:
-    from socsched.api.preview import preview
+    from socsched.api.folders import preview
     from socsched.trace.btf import text
 
     return text(preview(request.plan))

@@ -117,11 +117,6 @@ def kind_of(op: Operator) -> str:
     return "winograd" if square and unit and -(-height // 4) * -(-width // 4) >= 32 else op.kind
 
 
-def operator_ns(op: Operator, engine: Engine, mode: EngineMode, precision: Precision, units: int, dram: float) -> float:
-    """Return the time (ns) of one operator without launch, on `units` units under a DRAM capacity of `dram` bytes/s."""
-    return max(roofs_ns(op, engine, mode, precision, units, dram))
-
-
 def roofs_ns(
     op: Operator, engine: Engine, mode: EngineMode, precision: Precision, units: int, dram: float
 ) -> tuple[float, float]:

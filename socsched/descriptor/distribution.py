@@ -6,7 +6,7 @@ Math libraries may differ in the last bit of a logarithm or error function; `dec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from random import Random
@@ -49,6 +49,11 @@ class Distribution:
         place, rest = divmod(numerator * steps, denominator)
         low, high = self.quantiles[place], self.quantiles[place + 1]
         return low + (high - low) * rest // denominator
+
+
+def nearest_rank(ordered: Sequence[int], share: int, of: int = 100) -> int:
+    """Return the smallest of ascending values that `share` of `of` of them do not exceed."""
+    return ordered[max(-(-len(ordered) * share // of) - 1, 0)]
 
 
 def normal(mean: Decimal, sd: Decimal, least: Decimal, most: Decimal) -> tuple[int, ...]:

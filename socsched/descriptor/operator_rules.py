@@ -114,9 +114,7 @@ class OperatorRules(Entry):
     refused, and interface formats by dtype.  `source` is then the title of the source.
     """
 
-    allowed: Annotated[Mapping[Name, tuple[OperatorRule, ...]] | None, doc("rule by operator; absent: everything")] = (
-        None
-    )
+    allowed: Mapping[str, tuple[OperatorRule, ...]] | None = None
     max_jobs: Annotated[Count, doc("compiled jobs resident at a time, 0 = unlimited")] = 0
     static_shapes: Annotated[bool, doc("no dimension may vary from frame to frame")] = False
     max_dim: Annotated[Count, doc("largest non-batch dimension, 0 = unlimited")] = 0

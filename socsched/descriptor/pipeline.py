@@ -309,10 +309,7 @@ class Stage(Entry):
     degraded: Annotated[Degraded | None, doc("with on_late: degrade, what the job runs instead")] = None
     jitter_ns: Annotated[Duration, doc("largest delay of an activation of the timer", "jitter")] = 0
     engines: Annotated[Listed[Name], doc("engine ids or kinds it may run on; absent: any")] = ()
-    losses: Annotated[
-        Mapping[PrecisionName, int],
-        doc("loss of accuracy by data type, in points, such as 0.4 (mAP); none if not listed", "accuracy_loss"),
-    ] = field(default_factory=dict)
+    losses: Mapping[str, int] = field(default_factory=dict)
     open_queue: bool = False
     slice_ns: int = 0
     high: High | None = None

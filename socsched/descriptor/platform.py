@@ -379,11 +379,8 @@ class Engine(Entry):
     converts: Annotated[bool, doc("can run layout and data type conversions", default=False)]
     operators: Annotated[OperatorRules, doc("operators it supports")]
     idle_mw: Annotated[PowerFigure, doc("constant power while powered", "idle")]
-    dynamic_mw: Annotated[
-        Figure,
-        doc("power in addition with all units busy at the highest clock; absent: from operating points", "dynamic"),
-    ]
-    target: Annotated[Mapping[str, Any], doc("compilation target")]
+    dynamic_mw: Figure
+    target: Mapping[str, Any]
     performance: Annotated[RateFigure | None, doc("7-zip MIPS of one unit at the highest clock (CPUs)")] = None
     capacity: Annotated[RateFigure | None, doc("capacity-dmips-mhz of one unit, as in the device tree")] = None
     coefficient: Annotated[RateFigure | None, doc("dynamic power of one unit, uW/MHz/V^2", "dynamic_coefficient")] = (
@@ -548,10 +545,7 @@ class Contention(Entry):
     """
 
     model: Annotated[Name, doc("max-min, pccs, linear, pairwise, or the name of an installed model")]
-    parameters: Annotated[
-        Mapping[Name, Any],
-        doc("the model's parameters, by engine if they differ by engine; figures name a source of their own"),
-    ] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     source: SourceKey = ""
     assumed: Assumed = ""
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from socsched.cost.profile import MeasuredCost, Profile
+from socsched.descriptor.distribution import nearest_rank
 from socsched.descriptor.platform import Platform, PowerMode
 from socsched.errors import InputError, UsageError
 from socsched.graph.network import Network
@@ -395,7 +396,7 @@ def _cost(
         said.append("spread of whole inferences" if times or spread else "")
     if times:
         ordered = sorted(max(1, time) for time in times)
-        median, planned = (ordered[-(-len(ordered) * share // 100) - 1] for share in (50, 99))
+        median, planned = (nearest_rank(ordered, share) for share in (50, 99))
         said.append(f"median {median} ns, p99 of {len(ordered)} jobs")
         count, kept = len(ordered), quantiles(ordered)
     elif spread:

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.cost.cost import Segment
+from socsched.descriptor.distribution import nearest_rank
 from socsched.descriptor.source import read as read_yaml
 from socsched.errors import DescriptorError, Finding, InputError
 from socsched.interchange.ctf import CtfTrace, Event, Gap, read_trace
@@ -974,13 +975,13 @@ def _note(node: Node, times: list[int]) -> str:
     threads = defaultdict[int, list[int]](list)
     for instance in node.callback.instances:
         threads[instance.thread].append(instance.end_ns - instance.start_ns)
-    rows = [f"longest of {len(times)}, median {duration(_at(times, 50))}, p99 {duration(_at(times, 99))}"]
+    rows = [
+        f"longest of {len(times)}, median {duration(nearest_rank(times, 50))}, p99 {duration(nearest_rank(times, 99))}"
+    ]
     for thread, found in sorted(threads.items()):
         found.sort()
         number = thread & 0xFFFFFFFF
-        rows.append(f"thread {number}: {len(found)}, median {duration(_at(found, 50))}, longest {duration(found[-1])}")
+        rows.append(
+            f"thread {number}: {len(found)}, median {duration(nearest_rank(found, 50))}, longest {duration(found[-1])}"
+        )
     return "; ".join(rows)
-
-
-def _at(ordered: list[int], percent: int) -> int:
-    return ordered[-(-len(ordered) * percent // 100) - 1]

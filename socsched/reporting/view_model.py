@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from socsched.cost.power import Watts, at_wall
+from socsched.descriptor.distribution import nearest_rank
 from socsched.descriptor.platform import NATIVE, OWN, Supply
 from socsched.planning.plan import BOUND, SEARCH, Plan, Task
 from socsched.reporting.timeline import worst_frames
@@ -199,8 +200,7 @@ def planned_quantile(task: Task, percent: int) -> int | None:
     """
     if task.times is None:
         return task.cost_ns if percent == 50 else None
-    values = sorted(task.times.values_ns)
-    return values[max(-(-len(values) * percent // 100) - 1, 0)]
+    return nearest_rank(sorted(task.times.values_ns), percent)
 
 
 @dataclass(frozen=True, slots=True)

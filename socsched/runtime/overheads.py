@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from socsched.descriptor.distribution import nearest_rank
 from socsched.trace.io import Overhead, Overheads
 from socsched.trace.trace import Trace
 
@@ -45,5 +46,5 @@ def summary(values: Sequence[int]) -> Overhead | None:
     if not values:
         return None
     ordered = sorted(values)
-    p50, p99 = (ordered[-(-len(ordered) * share // 100) - 1] for share in (50, 99))
+    p50, p99 = (nearest_rank(ordered, share) for share in (50, 99))
     return {"p50": p50, "p99": p99, "max": ordered[-1], "count": len(ordered)}

@@ -21,6 +21,7 @@ from importlib import metadata
 from pathlib import Path
 
 from socsched.cost.profile import MeasuredCost, Profile
+from socsched.descriptor.distribution import nearest_rank
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
@@ -131,7 +132,7 @@ def _cost(
     times = sorted(values)
     if not times:
         return None
-    median, p99 = (times[-(-len(times) * share // 100) - 1] for share in (50, 99))
+    median, p99 = (nearest_rank(times, share) for share in (50, 99))
     error = round(max((p99 - median) / p99, LEAST_ERROR), 3)
     known = f" ±{width:.1%}" if (width := half_width(times)) < math.inf else ""
     spread = f"median {format_duration(median)}{known}, p99 {format_duration(p99)}, n = {len(times)}"

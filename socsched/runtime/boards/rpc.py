@@ -14,6 +14,7 @@ from pathlib import Path
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.loading.rpc import LOOPBACK, Remote
 from socsched.cost.profile import MeasuredCost, Profile
+from socsched.descriptor.distribution import nearest_rank
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.models.registry import bindings, get_model
@@ -63,7 +64,7 @@ def measure_remotely(
         bound = setting.bound[task.name]
         ports = {name: bound[name] for name in artifact.input_names}
         times = sorted(remote.load(artifact).times(gather(ports, recorded.given[task.name], artifact.inputs), repeat))
-        p99, median = times[-(-len(times) * 99 // 100) - 1], round(statistics.median(times))
+        p99, median = nearest_rank(times, 99), round(statistics.median(times))
         error = round(max((p99 - median) / p99, LEAST_ERROR), 3)
         note(f"{task.name} on {share} of {task.engine}: median {median / 1e6:.3f} ms, p99 {p99 / 1e6:.3f} ms")
         costs.append(

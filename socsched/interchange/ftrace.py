@@ -243,19 +243,14 @@ def _event(path: Path, number: int, match: re.Match[str], stretches: list[_Stret
         entry.name = name.strip() or entry.name  # a thread may be renamed while it runs
         return entry
 
-    if match["event"] in _WAKES:
-        wake = next((m for pattern in _WAKE if (m := pattern.match(match["rest"]))), None)
-        if wake and wake[2] != "0":
-            woken = thread(wake[1], wake[2])
-            if woken.on is None and woken.job is not None and woken.job.doubts:  # it ended where events were lost
-                woken.discarded += not woken.partial
-                woken.job, woken.partial = None, False
-            if woken.job is None and woken.on is None and not woken.partial:
-                woken.job, woken.doubts = _Job(time, woken=True), set()
-    elif match["event"] == "sched_switch":
-        switch = next((m for pattern in _SWITCH if (m := pattern.match(match["rest"]))), None)
-        if switch is None:
-            return
+    patterns = _WAKE if match["event"] in _WAKES else _SWITCH if match["event"] == "sched_switch" else ()
+    switch = next((m for pattern in patterns if (m := pattern.match(match["rest"]))), None)
+    if switch is None:
+        return
+    if patterns is _WAKE:
+        if switch[2] != "0":
+            _wake(thread(switch[1], switch[2]), time)
+    else:
         if switch[2] != "0":
             _stop(path, number, thread(switch[1], switch[2]), time, blocked=not _can_run(switch[3]))
         if switch[5] != "0":
@@ -266,6 +261,14 @@ def _event(path: Path, number: int, match: re.Match[str], stretches: list[_Stret
                 starting.job = _Job(time, doubts=set(starting.doubts))
         if "0" in (switch[2], switch[5]):
             stretch.idle(cpu)
+
+
+def _wake(thread: _Thread, time: int) -> None:
+    if thread.on is None and thread.job is not None and thread.job.doubts:  # it ended where events were lost
+        thread.discarded += not thread.partial
+        thread.job, thread.partial = None, False
+    if thread.job is None and thread.on is None and not thread.partial:
+        thread.job, thread.doubts = _Job(time, woken=True), set()
 
 
 def _can_run(state: str) -> bool:

@@ -39,8 +39,17 @@ RECORDED: dict[str, Any] = {
     "inputs": {},
 }
 """Fields of `Plan`."""
-
-
+RECORDED_TASK: dict[str, Any] = {
+    "kind": "stage",
+    "queue": 1,
+    "bytes": 0,
+    "energy_uj": 0,
+    "provenance": "measured",
+    "priority": 0,
+    "criticality": "firm",
+    "why": "as recorded",
+}
+"""Fields of `Task`."""
 MOST_LANES = 4096
 
 
@@ -195,13 +204,11 @@ def _task(task: Recorded, source: str) -> Task:
     median = task.times_ns[len(task.times_ns) // 2]
     return Task(
         name=task.name,
-        kind="stage",
         after=(),
         reads=(),
         timer=True,
         period_ns=task.period_ns or 10**9,
         offset_ns=task.first_ns,
-        queue=1,
         jitter_ns=task.jitter_ns,
         engine=task.engine,
         lanes=task.lanes,
@@ -209,17 +216,12 @@ def _task(task: Recorded, source: str) -> Task:
         precision="fp32",
         cost_ns=median,
         wcet_ns=task.times_ns[-1],
-        bytes=0,
-        energy_uj=0,
         segments=(Segment(task.name, median, 0, 0),),
-        provenance="measured",
         source=source,
         error=0.0,
         times=ExecutionTimes(quantiles(task.times_ns)),
-        priority=0,
         deadline_ns=_due(task),
-        criticality="firm",
-        why="as recorded",
+        **RECORDED_TASK,
     )
 
 
@@ -313,28 +315,21 @@ def _row_task(row: _Row, zero: int) -> Task:
     median = lengths[len(lengths) // 2]
     return Task(
         name=cost.stage,
-        kind="stage",
         after=(row.group[place - 1],) if place else (),
         reads=(),
         timer=not place,
         period_ns=row.period_ns,
         offset_ns=0 if place else row.section.spans_ns[0][0] - zero,
-        queue=1,
         jitter_ns=0,
         engine=cost.engine,
         lanes=(row.lane,),
         precision=cost.precision,
         cost_ns=median,
         wcet_ns=lengths[-1],
-        bytes=0,
-        energy_uj=0,
         segments=(Segment(cost.stage, median, 0, 0),),
-        provenance="measured",
         source=cost.source,
         error=cost.error,
         times=ExecutionTimes(cost.times_ns) if cost.times_ns else None,
-        priority=0,
         deadline_ns=row.longest_ns,
-        criticality="firm",
-        why="as recorded",
+        **RECORDED_TASK,
     )

@@ -34,7 +34,7 @@ from socsched.descriptor.source import read as read_yaml
 from socsched.errors import DescriptorError, Finding, InputError
 from socsched.interchange.ctf import CtfTrace, Event, Gap, read_trace
 from socsched.interchange.pipeline_text import ImportedPipeline, Names, Rate, clocks, duration, rate_of, stage_name
-from socsched.interchange.results import RECORDED
+from socsched.interchange.results import RECORDED, RECORDED_TASK
 from socsched.limits import LONGEST_NS
 from socsched.planning.plan import ChainResult, Plan, PlannedEngine, PlannedSensor
 from socsched.planning.task import ExecutionTimes, Task
@@ -879,13 +879,11 @@ def _task(graph: Graph, node: Node, deadline: int, threads: int) -> Task:
     median = times[len(times) // 2]
     return Task(
         name=node.name,
-        kind="stage",
         after=(node.after,) if node.after else (),
         reads=node.reads,
         timer=not node.after,
         period_ns=node.period_ns,
         offset_ns=node.releases[0] - graph.start_ns if node.releases else 0,
-        queue=1,
         jitter_ns=0,
         release_jitter_ns=min(node.jitter_ns, node.period_ns) if not node.after else 0,
         engine=ENGINE,
@@ -894,17 +892,12 @@ def _task(graph: Graph, node: Node, deadline: int, threads: int) -> Task:
         precision="fp32",
         cost_ns=median,
         wcet_ns=times[-1],
-        bytes=0,
-        energy_uj=0,
         segments=(Segment(node.name, median, 0, 0),),
-        provenance="measured",
         source=" ".join(["trace of ROS 2;", *graph.losses]).rstrip(";"),
         error=round((times[-1] - median) / median, 3),
         times=ExecutionTimes(quantiles(times)),
-        priority=0,
         deadline_ns=deadline,
-        criticality="firm",
-        why="as recorded",
+        **RECORDED_TASK,
     )
 
 

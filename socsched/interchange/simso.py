@@ -34,16 +34,8 @@ def read_simso(path: Path, processors: int = 0) -> ImportedTaskSet:
         if tag not in parts:
             file.refuse(root, f"expected the element {tag}")
     units = parts["processors"].all("processor")
-    speeds = {_number(file, unit, "speed", "1") for unit in units}
-    if not units or len(speeds) > 1 or not min(speeds) >= _SLOWEST:
-        file.refuse(parts["processors"], f"expected processors of one speed of at least {_SLOWEST}")
-    rule = parts["sched"].get("class").rpartition(".")[2] or Path(parts["sched"].get("className")).stem
-    if rule not in _POLICIES:
-        known = ", ".join(sorted(_POLICIES))
-        file.refuse(parts["sched"], f"expected one of the schedulers {known}, got {rule or 'none'!r}")
+    rule, speed = _scheduler(file, parts["sched"], parts["processors"])
     count = len(units)
-    if rule.endswith("_mono") and count > 1:
-        file.refuse(parts["processors"], f"expected one processor under {rule}, got {count}")
     notes = [f"Imported from {path.name}. Times are the WCETs; SimSo's caches and random times are left out."]
     costs = [
         name
@@ -53,7 +45,6 @@ def read_simso(path: Path, processors: int = 0) -> ImportedTaskSet:
     ]
     if costs:
         notes.append(f"Overheads are left out: {', '.join(dict.fromkeys(costs))}.")
-    (speed,) = speeds
     names, rows, places = TaskNames(), list[dict[str, Any]](), list[tuple[int, int]]()
     for element in parts["tasks"].all("task"):
         row = _task(file, element, speed, notes)
@@ -90,6 +81,21 @@ def read_simso(path: Path, processors: int = 0) -> ImportedTaskSet:
     if 0 < horizon <= _LARGEST and (horizon * 10**6) % 1 == 0:
         mapping["horizon"] = horizon
     return ImportedTaskSet(mapping, tuple(places), tuple(notes))
+
+
+def _scheduler(file: XmlFile, sched: Element, processors: Element) -> tuple[str, Decimal]:
+    """Return the scheduler's name, and the speed of all processors."""
+    units = processors.all("processor")
+    speeds = {_number(file, unit, "speed", "1") for unit in units}
+    if not units or len(speeds) > 1 or not min(speeds) >= _SLOWEST:
+        file.refuse(processors, f"expected processors of one speed of at least {_SLOWEST}")
+    rule = sched.get("class").rpartition(".")[2] or Path(sched.get("className")).stem
+    if rule not in _POLICIES:
+        known = ", ".join(sorted(_POLICIES))
+        file.refuse(sched, f"expected one of the schedulers {known}, got {rule or 'none'!r}")
+    if rule.endswith("_mono") and len(units) > 1:
+        file.refuse(processors, f"expected one processor under {rule}, got {len(units)}")
+    return rule, speeds.pop()
 
 
 def _packed(rule: str, shares: list[Fraction], count: int) -> list[int]:

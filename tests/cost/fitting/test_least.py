@@ -1,13 +1,36 @@
-"""Fits of parameters: what is known is found, slopes are right, and the same data give the same numbers."""
+"""Fits of parameters: what is known is found, slopes are right, and the same data give the same numbers.
+
+Conformal intervals hold the share that they state.
+
+Files of measurements for a fit: wrong rows are refused with their line; patterns over rows.
+"""
 
 from __future__ import annotations
+
+import gzip
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from socsched.cost import measurements
+from socsched.cost.fitting.cells import fastest, pattern, read_pairs
 from socsched.cost.fitting.families import families, get_family
-from socsched.cost.fitting.least import cross_validate, fit, mean_error, predict_left_out
+from socsched.cost.fitting.least import (
+    LEAST,
+    LEVEL,
+    Score,
+    coverage,
+    cross_validate,
+    fit,
+    half_width,
+    mean_error,
+    predict_left_out,
+    quantile,
+)
+from socsched.cost.measurements import Row
 from socsched.cost.timing import NAMES, from_logs, job_times, slopes, table
+from socsched.errors import InputError, UsageError
 from tests.cost.fitting.synthetic import ENGINE, TRUE, cell, networks
 
 FAMILY = get_family("rknpu")
@@ -89,3 +112,98 @@ def test_every_prior_has_a_median_a_spread_and_an_argument(name: str) -> None:
     assert all(median > 0 and 0 < spread <= 1 for median, spread in family.prior.values())
     assert all(family.notes.values()) and all(one.note for one in family.figures)
     assert family.memory in ("dram", "engine") and set(family.shares) <= {"core", "precision", "threads"}
+
+
+@pytest.mark.parametrize("count", [10, 20, 50])
+def test_a_new_exchangeable_score_is_inside_as_often_as_the_level_says(count: int) -> None:
+    random = np.random.default_rng(count)
+    draws = np.abs(random.standard_t(3, (4000, count + 1)))
+    inside = [draw[-1] <= quantile(list(draw[:-1])) for draw in draws]
+    assert np.mean(inside) >= LEVEL - 0.01
+
+
+def test_the_quantile_is_the_stated_order_statistic() -> None:
+    assert quantile(range(1, 100), 0.9) == 90
+    assert quantile([3.0, 1.0], 0.9) == 3.0
+
+
+def test_coverage_judges_each_network_by_the_others() -> None:
+    values = np.abs(np.random.default_rng(0).normal(0, 0.2, 300))
+    scores = [Score("cell", f"n{number}", float(value)) for number, value in enumerate(values)]
+    assert coverage(scores)["cell"] >= LEVEL - 0.02
+
+
+def test_few_networks_give_no_narrow_interval() -> None:
+    scores = [Score(f"mode {mode}", network, 0.01) for mode in range(9) for network in ("a", "b")]
+    assert half_width(scores, "mode 0") == LEAST
+    many = [Score("mode", f"n{number}", 0.01) for number in range(9)]
+    assert half_width(many, "mode") == 0.01
+
+
+HEAD = "platform,engine,precision,mode,share,network,measured_ms,flag,source"
+ROW = "qcs8550,npu,int8,performance,1,resnet50,0.767,,quic/ai-hub-models"
+
+
+def write(path: Path, *rows: str, head: str = HEAD) -> Path:
+    path.write_text("\n".join((head, *rows)) + "\n")
+    return path
+
+
+def test_a_row_is_read_without_the_columns_of_a_validation(tmp_path: Path) -> None:
+    (pair,) = read_pairs(write(tmp_path / "p.csv", ROW))
+    cells = tuple(ROW.split(","))
+    source = "quic/ai-hub-models"
+    assert pair == Row(
+        "qcs8550", "npu", "int8", "performance", 1, "resnet50", 0.767, source=source, line=2, cells=cells
+    )
+    assert pair.measured_us == pytest.approx(767)
+    packed = tmp_path / "p.csv.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "p.csv").read_bytes()))
+    assert read_pairs(packed) == [pair]
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (ROW.replace("0.767", "-1"), "measured_ms"),
+        (ROW.replace("0.767", "nan"), "measured_ms"),
+        (ROW.replace("0.767", "inf"), "measured_ms"),
+        (ROW.replace("0.767", "fast"), "measured_ms"),
+        (ROW.replace("resnet50", "../../etc/passwd"), "network"),
+        (ROW.replace("resnet50", ""), "network"),
+        (ROW.replace(",1,", ",-1,"), "share"),
+        (ROW + ",more", "10 cells, the header has 9"),
+        ("a,b", "2 cells"),
+        (ROW + "x" * 200_000, "CSV"),
+        ('"' + ROW, "CSV"),
+    ],
+)
+def test_a_wrong_row_is_refused_with_its_line(tmp_path: Path, row: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem) as raised:
+        read_pairs(write(tmp_path / "p.csv", ROW, row))
+    assert "p.csv" in str(raised.value)
+    assert problem == "CSV" or ":3:" in str(raised.value)
+
+
+def test_files_that_are_no_measurements_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for content in (b"", b"\xff\xfe\x00", b"\x1f\x8bbroken", HEAD.encode(), b"a,b\n1,2\n", (HEAD + ",mode\n").encode()):
+        (tmp_path / "p.csv").write_bytes(content)
+        with pytest.raises(InputError, match=r"p\.csv"):
+            read_pairs(tmp_path / "p.csv")
+    monkeypatch.setattr(measurements, "MOST_ROWS", 2)
+    with pytest.raises(InputError, match="more than 2 rows"):
+        read_pairs(write(tmp_path / "p.csv", ROW, ROW, ROW))
+
+
+def test_patterns_need_every_column_and_one_glob_of_each() -> None:
+    pair = Row("a", "gpu", "int8", "", 0, "resnet50", 1.0, source="x/y")
+    assert pattern("engine=cpu|gpu,source=x/*").holds(pair) and pattern("resnet*").holds(pair)
+    assert not pattern("engine=gpu,source=z/*").holds(pair)
+    for wrong in ("colour=red", "engine=", ""):
+        with pytest.raises(UsageError):
+            pattern(wrong)
+
+
+def test_the_fastest_row_of_a_network_counts() -> None:
+    rows = [Row("a", "gpu", "int8", "", 0, name, time) for name, time in (("b", 3.0), ("a", 2.0), ("b", 1.0))]
+    assert fastest(rows) == {"a": 2000.0, "b": 1000.0}

@@ -26,6 +26,7 @@ LOWEST = {
     "confined",
     "plugins",
     "pool",
+    "pareto",
 }
 UP_TO_MODELS = {*LOWEST, "descriptor", "graph", "models"}
 UP_TO_PLAN = {*UP_TO_MODELS, "compiler", "cost", "plan", "schedulability", "planning"}
@@ -34,6 +35,7 @@ PLAN = {"plan", "task", "execution"}
 UP_TO_FAULTS = {*UP_TO_PLAN, "faults"}
 ALLOWED: dict[str, set[str]] = {
     "units": set(),
+    "pareto": set(),
     "errors": set(),
     "limits": set(),
     "resources": {"errors"},

@@ -12,7 +12,7 @@ from socsched.cost.profile import Profile
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Platform
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.plan import Plan, Task
+from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
 
 
@@ -99,11 +99,8 @@ def add(
         moved = tuple(
             task.name
             for task in free.tasks
-            if task.name in placed and (task.engine, task.precision) != _place(placed[task.name])
+            if task.name in placed
+            and (task.engine, task.precision) != (placed[task.name].engine, placed[task.name].precision)
         )
         return Addition("moving", names, free, moved)
     return Addition("undecided" if "undecided" in (found.verdict, free.verdict) else "no", names, found, ())
-
-
-def _place(task: Task) -> tuple[str, str]:
-    return task.engine, task.precision

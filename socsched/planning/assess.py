@@ -179,8 +179,13 @@ class Assessment:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
+    """Local deadlines or priorities with the responses that follow; `load`: the share of the worst budget used."""
+
     deadlines: dict[str, int]
-    overload: Overload | None
+    responses: dict[str, Response]
+    load: float
+    rank: dict[str, int]
+    overload: Overload | None = None
 
 
 def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
@@ -203,16 +208,16 @@ def _assess(deployment: Deployment, thorough: bool) -> Assessment:
     quieter = Corunning(tasks, workload.engines(), workload.contention()).without_absent
     if workload.policy == "edf":
         movable = all(task.on_late == "continue" for task in tasks)
-        choice, responses, rank = _edf(rt, needs, 12 if thorough else 5, movable, quieter)
+        choice = _edf(rt, needs, 12 if thorough else 5, movable, quieter)
     else:
-        choice, responses, rank = _fp(rt, needs, thorough, quieter)
-    late = timer_jitter(tasks)
+        choice = _fp(rt, needs, thorough, quieter)
+    late, responses = timer_jitter(tasks), choice.responses
     tasks = tuple(
         replace(
             task,
             deadline_ns=_deadline(task, choice.deadlines[task.name], responses[task.name], workload.policy)
             + late[task.name],
-            priority=rank[task.name],
+            priority=choice.rank[task.name],
             jitter_ns=_jitter(responses, task.name, rt),
         )
         for task in tasks
@@ -240,16 +245,14 @@ def _jitter(responses: Mapping[str, Response], name: str, tasks: Mapping[str, Rt
     return max(responses[via].value + tasks[via].offset - tasks[name].offset, tasks[name].release_jitter)
 
 
-def _fp(
-    tasks: Mapping[str, RtTask], needs: Sequence[Requirement], thorough: bool, quieter: Quieter
-) -> tuple[_Choice, dict[str, Response], dict[str, int]]:
+def _fp(tasks: Mapping[str, RtTask], needs: Sequence[Requirement], thorough: bool, quieter: Quieter) -> _Choice:
     """Return the result of the priorities that meet the requirements best.
 
     These are deadline-monotonic in two weightings.  A `thorough` search goes on where they fail: by Audsley's
     algorithm, and with budgets divided in proportion to the responses found (Gutiérrez García, González Harbour,
     "Optimized priority assignment for tasks and messages in distributed hard real-time systems", WPDRTS 1995).
     """
-    best: _Ranked | None = None
+    best: _Choice | None = None
     for weights in weightings(tasks):
         deadlines = local_deadlines(tasks, needs, weights)
         best = _better(best, tasks, needs, deadlines, priorities(deadlines), thorough, quieter)
@@ -261,36 +264,28 @@ def _fp(
                 deadlines = local_deadlines(tasks, needs, weights)
                 found = _better(None, tasks, needs, deadlines, assign_priorities(tasks, deadlines), True, quieter)
                 plain = _better(found, tasks, needs, deadlines, priorities(deadlines), True, quieter)
-                best = min(best, plain, key=_by_load)
+                best = min(best, plain, key=lambda choice: choice.load)
             if best.load <= 1:
                 break
-    return _Choice(best.deadlines, None), best.responses, best.rank
+    return best
 
 
 _TURNS = 6
 """Divisions of the budgets tried by `_fp` where the first fails."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Ranked:
-    deadlines: dict[str, int]
-    responses: dict[str, Response]
-    rank: dict[str, int]
-    load: float
-
-
 def _better(
-    best: _Ranked | None,
+    best: _Choice | None,
     tasks: Mapping[str, RtTask],
     needs: Sequence[Requirement],
     deadlines: dict[str, int],
     rank: dict[str, int],
     thorough: bool,
     quieter: Quieter,
-) -> _Ranked:
+) -> _Choice:
     ranked = _ranked(tasks, deadlines, rank)
     responses, load = _windows(ranked, None, holistic(ranked), needs, thorough, quieter)
-    return _Ranked(deadlines, responses, rank, load) if best is None or load < best.load else best
+    return _Choice(deadlines, responses, load, rank) if best is None or load < best.load else best
 
 
 def _own(responses: Mapping[str, Response], tasks: Mapping[str, RtTask]) -> dict[str, int]:
@@ -327,7 +322,7 @@ def _windows(
 
 def _edf(
     tasks: Mapping[str, RtTask], needs: Sequence[Requirement], steps: int, movable: bool, quieter: Quieter
-) -> tuple[_Choice, dict[str, Response], dict[str, int]]:
+) -> _Choice:
     """Try several sets of local deadlines (proportional, and fixed-priority responses) and keep the best-fitting one.
 
     `movable`: no job is dropped at its local deadline, so a response may be longer.
@@ -340,7 +335,7 @@ def _edf(
     rest = {name: task for name, task in tasks.items() if name not in system.hopeless}
     fixed = holistic(_ranked(rest, first, rank))
     if all(answer.bounded for answer in fixed.values()):
-        options.append({**first, **{name: max(_net(fixed[name], tasks[name]), 1) for name in rest}})
+        options.append({**first, **{name: max(fixed[name].value - tasks[name].release_jitter, 1) for name in rest}})
     everybody, ones = frozenset(tasks) - system.hopeless, dict.fromkeys(tasks, 1.0)
     best: tuple[float, dict[str, int], float] | None = None
     for deadlines in options:
@@ -363,27 +358,16 @@ def _edf(
         more = [
             _respond(system, needs, option, edf.test(system, option) is None, True, True, quieter) for option in options
         ]
-        picked = min([picked, *more], key=_by_load)
+        picked = min([picked, *more], key=lambda choice: choice.load)
     late = picked.load > 1 and (best is None or best[0] > 1)
-    choice = _Choice(picked.deadlines, overload if late else None)
-    return choice, picked.responses, rank if best is None else priorities(picked.deadlines)
+    rank = rank if best is None else priorities(picked.deadlines)
+    return replace(picked, rank=rank, overload=overload if late else None)
 
 
 _NEAR = 2.0
 """Load up to which more local deadlines are tried; a larger excess has other causes."""
 _FAR = 4.0
 """Load up to which windows of paths may make the difference; under EDF they are a third of other bounds at times."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Picked:
-    deadlines: dict[str, int]
-    responses: dict[str, Response]
-    load: float
-
-
-def _by_load(picked: _Picked | _Ranked) -> float:
-    return picked.load
 
 
 def _respond(
@@ -394,15 +378,11 @@ def _respond(
     movable: bool,
     thorough: bool,
     quieter: Quieter,
-) -> _Picked:
+) -> _Choice:
     """Return the shorter of local deadlines, where these hold, and responses, with the load on the requirements."""
     own = edf.responses(system, deadlines, holds)
     found = edf.holistic_responses(system, deadlines, own) if holds or movable else own
-    return _Picked(deadlines, *_windows(system.tasks, deadlines, found, needs, thorough, quieter))
-
-
-def _net(response: Response, task: RtTask) -> int:
-    return response.value - task.release_jitter
+    return _Choice(deadlines, *_windows(system.tasks, deadlines, found, needs, thorough, quieter), {})
 
 
 def _tighten(system: edf.System, deadlines: dict[str, int], steps: int) -> dict[str, int]:
@@ -436,16 +416,12 @@ def _chains(
         value, bounded, terms = reaction_time(parts, responses)
         expected = expected_latency(parts, sources, ends)
         bound = value if bounded else None
-        test = _tests(policy, responses, [part.last for part in parts if part.last]) if bounded else ""
+        tests = dict.fromkeys(_test(policy, responses[part.last]) for part in parts if part.last)
+        test = " and ".join(tests) if bounded else ""
         limits = (chain.deadline_ns, expected, bound, chain.max_age_ns)
         results.append(ChainResult(chain.name, chain.path, *limits, terms, test))
         ages[chain.name] = Age(*data_age(parts, responses))
     return tuple(results), ages
-
-
-def _tests(policy: str, responses: Mapping[str, Response], names: Sequence[str]) -> str:
-    """Return the names of the analyses that bound the responses."""
-    return " and ".join(dict.fromkeys(_test(policy, responses[name]) for name in names))
 
 
 def _test(policy: str, response: Response) -> str:

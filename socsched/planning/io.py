@@ -14,7 +14,7 @@ from socsched.errors import unwritable
 from socsched.files import write_file
 from socsched.models.parts import part_of
 from socsched.planning.checks import inconsistencies, out_of_range
-from socsched.planning.plan import SCHEMA_VERSION, Plan, SearchReport, Task, Transition
+from socsched.planning.plan import SCHEMA_VERSION, Plan, SearchReport, Task
 from socsched.planning.task import FILE_ORDER
 
 _PARTS = ("power", "bandwidth", "solver", "contention", "provenance", "uncertainty", "memory")
@@ -37,7 +37,7 @@ def to_document(plan: Plan) -> dict[str, Any]:
         document[field.name] = {} if field.name in _PARTS and value == type(value)() else _plain(value)
     document["stages"] = [_stage(task) for task in plan.tasks if task.kind == "stage"]
     for entry, transition in zip(document["transitions"], plan.transitions, strict=True):
-        entry.update(_ends(transition))
+        entry.update({"from": transition.source, "to": transition.sink})
     return document
 
 
@@ -54,10 +54,6 @@ def _stage(task: Task) -> dict[str, Any]:
         "cost_ns": task.cost_ns,
         "provenance": task.provenance,
     }
-
-
-def _ends(transition: Transition) -> dict[str, str]:
-    return {"from": transition.source, "to": transition.sink}
 
 
 def _report(report: SearchReport) -> dict[str, Any]:

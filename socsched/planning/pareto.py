@@ -9,6 +9,7 @@ from socsched.cost.model import WorkOf
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Platform
 from socsched.models.parts import part_of, uncut
+from socsched.pareto import undominated
 from socsched.planning.plan import Plan, Task
 
 GOALS = ("latency,energy", "energy,latency")
@@ -47,24 +48,16 @@ def explore(pipeline: Pipeline, platform: Platform, work: WorkOf, planned: Calla
     points: list[Point] = []
     for mode in sorted(caps, key=lambda name: -caps[name]):
         found = [_point(pipeline, work, objective, planned(mode, objective)) for objective in GOALS]
-        same = [point for point in found[1:] if not _alike(found[0], point)]
-        points += [found[0], *same]
+        first = found[0].latency_ns, found[0].power_mw
+        points += [found[0], *(point for point in found[1:] if (point.latency_ns, point.power_mw) != first)]
     return mark(points)
-
-
-def _alike(a: Point, b: Point) -> bool:
-    return (a.latency_ns, a.power_mw) == (b.latency_ns, b.power_mw)
 
 
 def mark(points: Sequence[Point]) -> list[Point]:
     """Return the points with the front marked: feasible, and undominated in latency and power by feasible points."""
     feasible = [point for point in points if point.plan.verdict == "feasible"]
-    return [replace(p, on_front=p in feasible and not any(_dominates(q, p) for q in feasible)) for p in points]
-
-
-def _dominates(a: Point, b: Point) -> bool:
-    first, second = (a.latency_ns, a.power_mw), (b.latency_ns, b.power_mw)
-    return first != second and first[0] <= second[0] and first[1] <= second[1]
+    kept = [feasible[index] for index in undominated([(p.latency_ns, p.power_mw) for p in feasible])]
+    return [replace(point, on_front=point in kept) for point in points]
 
 
 def _point(pipeline: Pipeline, work: WorkOf, objective: str, plan: Plan) -> Point:

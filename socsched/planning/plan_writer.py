@@ -14,7 +14,7 @@ from socsched.descriptor.platform import contention_of
 from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import part_of
 from socsched.planning.assess import Assessment
-from socsched.planning.candidate import judge, overrun
+from socsched.planning.candidate import overrun
 from socsched.planning.choices import chosen
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.deployment import Deployment
@@ -35,7 +35,7 @@ from socsched.planning.plan import (
     Task,
     gap,
 )
-from socsched.planning.workload import Workload
+from socsched.planning.workload import Workload, place_name, place_of
 from socsched.schedulability.high_level import judge_high_level
 from socsched.units import format_duration
 
@@ -56,27 +56,19 @@ def reasons(deployment: Deployment) -> list[Task]:
 
 
 def _why(chosen: Cost, options: Sequence[Cost], conversions: Sequence[tuple[str, int]]) -> str:
-    others = sorted((c for c in options if not _same(c, chosen)), key=lambda c: c.time_ns)
-    text = f"{_name(chosen)} {format_duration(chosen.time_ns, 2)}"
+    others = sorted((c for c in options if place_of(c) != place_of(chosen)), key=lambda c: c.time_ns)
+    text = f"{place_name(chosen)} {format_duration(chosen.time_ns, 2)}"
     if not others:
         text = f"the only candidate: {text}"
     elif chosen.time_ns <= others[0].time_ns:
-        text = f"fastest of {len(others) + 1} candidates: {text}, next {_name(others[0])} "
+        text = f"fastest of {len(others) + 1} candidates: {text}, next {place_name(others[0])} "
         text += format_duration(others[0].time_ns, 2)
     else:
         text = f"{text} gives a better plan than the fastest of {len(others) + 1} candidates, "
-        text += f"{_name(others[0])} {format_duration(others[0].time_ns, 2)}"
+        text += f"{place_name(others[0])} {format_duration(others[0].time_ns, 2)}"
     for source, cost in conversions:
         text += f"; conversion from {source} {format_duration(cost, 2)}"
     return text
-
-
-def _same(a: Cost, b: Cost) -> bool:
-    return (a.engine, a.precision, a.share) == (b.engine, b.precision, b.share)
-
-
-def _name(cost: Cost) -> str:
-    return f"{cost.engine} {cost.precision}" + (f" x{cost.share}" if cost.share > 1 else "")
 
 
 SPENT = "budget used up"
@@ -102,7 +94,7 @@ def write_plan(
     if alternatives is not None:
         others = {s.candidate.deployment.workload.model.mode.name: s.candidate for s in alternatives}
         judged = {name: (c.verdict, tuple(c.violations), c.balance.power_mw) for name, c in others.items()}
-        levers = verify_levers(judge, workload, candidate.deployment.mapping, found, judged, clock)
+        levers = verify_levers(workload, candidate.deployment.mapping, found, judged, clock)
         found = tuple(replace(violation, levers=its) for violation, its in zip(found, levers, strict=True))
     feasible = candidate.verdict == "feasible"
     open_ = tuple(

@@ -22,7 +22,7 @@ from socsched.errors import UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.models.parts import PART
 from socsched.planning.assess import expected_latency
-from socsched.planning.candidate import OBJECTIVES, judge, objectives, score
+from socsched.planning.candidate import objectives, score
 from socsched.planning.choices import deepened, may_be_deeper, settled, sliced
 from socsched.planning.clock import FACTOR, LEAST, NO_CLOCK, Clock
 from socsched.planning.cost_cache import CostCache
@@ -44,8 +44,6 @@ from socsched.planning.workload import NO_LIMITS, NOTHING, Limits, Observed, Wor
 from socsched.schedulability.chains import Sources
 from socsched.schedulability.high_level import is_mixed
 from socsched.schedulability.plan_analysis import without_contradictions
-
-__all__ = ["OBJECTIVES", "POLICIES", "SearchRequest", "judge", "make_plan", "search"]
 
 POLICIES = ("edf", "fp")
 AUTO = "auto"
@@ -248,7 +246,7 @@ class Draft:
         if self.solution is None:
             return self.plan
         deployment = self.solution.candidate.deployment
-        doubts = uncertainty(self.plan, deployment.workload, deployment.mapping, judge, self.objective, clock)
+        doubts = uncertainty(self.plan, deployment.workload, deployment.mapping, self.objective, clock)
         return replace(self.plan, uncertainty=doubts)
 
 
@@ -365,7 +363,7 @@ def _met_or_refuted(
     solution = mend(solution, request.goals, request.budget, clock)
     candidate = solution.candidate
     if candidate.violations:
-        moved = find_helpful_move(judge, _load(solution), candidate.deployment.mapping, candidate.violations, clock)
+        moved = find_helpful_move(_load(solution), candidate.deployment.mapping, candidate.violations, clock)
         solution = solution if moved is None else _moved(solution, moved, request.goals)
     if solution.candidate.verdict == "feasible":
         return solution
@@ -505,8 +503,8 @@ def _conflicts(best: Solution, goals: Sequence[str], clock: Clock) -> tuple[Solu
         return best, ()
     if best.proof is not None and best.proof.method == BOUND:
         return best, tuple(Conflict((_unmet(one),), True, True, 0) for one in best.proof.necessities)
-    conflicts = ConflictSearch(_load(best), judge, clock)
-    found = conflict(_load(best), judge, candidate.violations, search=conflicts)
+    conflicts = ConflictSearch(_load(best), clock)
+    found = conflict(_load(best), candidate.violations, search=conflicts)
     for violated, hit in conflicts.met:
         if not violated and best.proof is None:
             best = _moved(best, hit.deployment.mapping, goals)

@@ -52,8 +52,13 @@ def spare(plan: Plan, names: frozenset[str] | None = None) -> Spare | None:
     chosen = frozenset(tasks) if names is None else names
 
     def lost(factor: float) -> list[str]:
+        slower = {
+            name: replace(task, wcet=round(task.wcet * factor), segment=round(task.segment * factor))
+            for name, task in tasks.items()
+            if name in chosen
+        }
         costs = {t.name: round(t.cost_ns * factor) if t.name in chosen else t.cost_ns for t in plan.tasks}
-        return _unmet(plan, {n: _slower(task, factor) if n in chosen else task for n, task in tasks.items()}, costs)
+        return _unmet(plan, {**tasks, **slower}, costs)
 
     if lost(1.0):
         return None
@@ -144,7 +149,3 @@ def _unmet(plan: Plan, tasks: Mapping[str, RtTask], costs: Mapping[str, int] | N
             return []
         first = first or found
     return first
-
-
-def _slower(task: RtTask, factor: float) -> RtTask:
-    return replace(task, wcet=round(task.wcet * factor), segment=round(task.segment * factor))

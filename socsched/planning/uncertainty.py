@@ -23,12 +23,11 @@ from dataclasses import dataclass, replace
 from socsched.cost.cost import Cost
 from socsched.descriptor.limits import Objective
 from socsched.planning.assess import expected_latencies
-from socsched.planning.candidate import balance, utilisations
+from socsched.planning.candidate import balance, judge, utilisations
 from socsched.planning.clock import NO_CLOCK, THOROUGH, Clock, count
 from socsched.planning.deployment import Outline, outlined, placed
-from socsched.planning.feasibility.conflicts import Judge
 from socsched.planning.plan import Condition, Measurement, Plan, Tie, Uncertainty, Violation
-from socsched.planning.workload import Unconnectable, Workload
+from socsched.planning.workload import Unconnectable, Workload, place_name
 
 
 def interval_ns(cost: Cost) -> tuple[int, int]:
@@ -61,7 +60,7 @@ ACCURACY = 0.02
 
 
 def conditions(
-    plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge, clock: Clock = NO_CLOCK
+    plan: Plan, workload: Workload, mapping: Mapping[str, Cost], clock: Clock = NO_CLOCK
 ) -> tuple[Condition, ...]:
     """Return the condition of every chain of a feasible plan that has an uncertain stage; () for any other plan.
 
@@ -79,18 +78,18 @@ def conditions(
         if cost.stage not in factors:
             if clock.over():
                 continue
-            factors[cost.stage] = break_even(workload, mapping, judge, cost)
+            factors[cost.stage] = break_even(workload, mapping, cost)
         factor = math.floor(factors[cost.stage] * 100) / 100
         result.append(Condition(chain.name, cost.stage, factor, round(1 + cost.error, 4)))
     return tuple(result)
 
 
-def break_even(workload: Workload, mapping: Mapping[str, Cost], judge: Judge, cost: Cost) -> float:
+def break_even(workload: Workload, mapping: Mapping[str, Cost], cost: Cost) -> float:
     """Return the largest factor on a cost of a feasible mapping with which it is feasible, at most `LARGEST_FACTOR`."""
 
     def holds(factor: float) -> bool:
         slower = rescale_cost(cost, round(cost.time_ns * factor))
-        return is_feasible(workload, {**mapping, cost.stage: slower}, judge)
+        return is_feasible(workload, {**mapping, cost.stage: slower})
 
     low, high = 1.0, min(1 + cost.error, LARGEST_FACTOR)
     if holds(high):  # the interval's end is the figure of interest
@@ -103,7 +102,7 @@ def break_even(workload: Workload, mapping: Mapping[str, Cost], judge: Judge, co
     return low
 
 
-def is_feasible(workload: Workload, mapping: Mapping[str, Cost], judge: Judge) -> bool:
+def is_feasible(workload: Workload, mapping: Mapping[str, Cost]) -> bool:
     """Return whether a mapping is proved feasible, with deadlines and priorities set for its costs."""
     try:
         for thorough in (False, True):
@@ -123,12 +122,12 @@ def _whatever_the_analysis(violation: Violation) -> bool:
     return violation.unit in ("ns/s", "mW", "B/s", "B", "jobs") or violation.requirement == "accuracy loss"
 
 
-def upper(plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge) -> str | None:
+def upper(plan: Plan, workload: Workload, mapping: Mapping[str, Cost]) -> str | None:
     """Return the verdict on a feasible plan's mapping with all costs at their upper ends, None for any other plan."""
     if plan.verdict != "feasible":
         return None
     slower = {name: rescale_cost(cost, interval_ns(cost)[1]) for name, cost in mapping.items()}
-    return FEASIBLE if is_feasible(workload, slower, judge) else UNPROVED
+    return FEASIBLE if is_feasible(workload, slower) else UNPROVED
 
 
 RESERVED = 300
@@ -166,7 +165,6 @@ def uncertainty(
     plan: Plan,
     workload: Workload,
     mapping: Mapping[str, Cost],
-    judge: Judge,
     objective: Objective,
     clock: Clock = NO_CLOCK,
 ) -> Uncertainty:
@@ -174,14 +172,14 @@ def uncertainty(
 
     Alternatives not evaluated before the `clock` runs out are left out; `RESERVED` is kept for the verdict.
     """
-    worth, top = _worth(objective), upper(plan, workload, mapping, judge)
-    wishes, every = _verdict(plan, workload, mapping, judge, clock if clock.left() > RESERVED else clock.next(RESERVED))
+    worth, top = _worth(objective), upper(plan, workload, mapping)
+    wishes, every = _verdict(plan, workload, mapping, clock if clock.left() > RESERVED else clock.next(RESERVED))
     unchanged = ("verdict",) if every and not wishes else ()
     ties: list[Tie] = []
     if worth and plan.verdict == "feasible":
-        close, all_close = _alternatives(workload, mapping, judge, worth, clock)
+        close, all_close = _alternatives(workload, mapping, worth, clock)
         for cost, difference, error, gains in close:
-            place = f"{cost.engine} {cost.precision}" + (f" x{cost.share}" if cost.share > 1 else "")
+            place = place_name(cost)
             ties.append(Tie(cost.stage, place, round(difference, 3), round(error, 3)))
             why = f"{cost.stage} may be better on {place}"
             wishes += [_Option(which, 0.0, gain, why) for which, gain in gains if gain > 0]
@@ -189,7 +187,7 @@ def uncertainty(
             unchanged = (*unchanged, "choice")
     best = max(wishes, key=lambda wish: (wish.flips, wish.gain), default=None)
     measure = best.measurement() if best else None
-    margins = conditions(plan, workload, mapping, judge, clock)
+    margins = conditions(plan, workload, mapping, clock)
     return Uncertainty(objective, tuple(ties), measure, margins, top, unchanged)
 
 
@@ -220,7 +218,7 @@ _Close = tuple[Cost, float, float, list[tuple[Cost, float]]]
 
 
 def _alternatives(
-    workload: Workload, mapping: Mapping[str, Cost], judge: Judge, worth: Worth, clock: Clock
+    workload: Workload, mapping: Mapping[str, Cost], worth: Worth, clock: Clock
 ) -> tuple[list[_Close], bool]:
     """Return every feasible tie, and whether all alternatives were examined."""
 
@@ -276,9 +274,7 @@ def _expected(best: float, worst: float) -> float:
     return high * high / (2 * (high - low))
 
 
-def _verdict(
-    plan: Plan, workload: Workload, mapping: Mapping[str, Cost], judge: Judge, clock: Clock
-) -> tuple[list[_Option], bool]:
+def _verdict(plan: Plan, workload: Workload, mapping: Mapping[str, Cost], clock: Clock) -> tuple[list[_Option], bool]:
     """Return the costs that can overturn the verdict within their interval, and whether all were examined.
 
     Of a feasible plan these are the costs of its mapping, at either end; of another plan also those of every other
@@ -286,8 +282,8 @@ def _verdict(
     """
     feasible = plan.verdict == "feasible"
     found: list[_Option] = []
-    # a verdict that rests on more than this judge knows, such as the high level of criticality, is not examined
-    if is_feasible(workload, mapping, judge) != feasible:
+    # a verdict that rests on more than analysis knows, such as the high level of criticality, is not examined
+    if is_feasible(workload, mapping) != feasible:
         return found, False
     every = not any(task.high_ns for task in plan.tasks)
     for name, chosen in mapping.items():
@@ -298,13 +294,13 @@ def _verdict(
             if clock.over():
                 return found, False
             place = name if cost is chosen else f"{name} on {cost.engine} {cost.precision}"
-            if feasible and not is_feasible(workload, {**mapping, name: rescale_cost(cost, high)}, judge):
-                holds = break_even(workload, mapping, judge, cost)
+            if feasible and not is_feasible(workload, {**mapping, name: rescale_cost(cost, high)}):
+                holds = break_even(workload, mapping, cost)
                 chance = (1 + cost.error - min(holds, 1 + cost.error)) / (2 * cost.error)
                 share = f"{cost.error:.0%}"
                 why = f"{name} may take {share} longer; deadlines are proved up to {holds - 1:.0%}"
                 found.append(_Option(cost, chance, 0.0, why))
-            elif is_feasible(workload, {**mapping, name: rescale_cost(cost, low)}, judge) != feasible:
+            elif is_feasible(workload, {**mapping, name: rescale_cost(cost, low)}) != feasible:
                 what = "not every requirement is proved" if feasible else "every requirement is met"
                 found.append(_Option(cost, 0.5, 0.0, f"at the lower end of the error of {place}, {what}"))
     return found, every

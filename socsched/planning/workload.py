@@ -74,6 +74,16 @@ Mapping_ = Mapping[str, Cost]
 """Stage -> the cost (engine, precision, share) chosen for it."""
 
 
+def place_of(cost: Cost) -> tuple[str, str, int]:
+    """Return where and how a stage runs: engine, precision and share."""
+    return cost.engine, cost.precision, cost.share
+
+
+def place_name(cost: Cost) -> str:
+    """Return where and how a stage runs, in words."""
+    return f"{cost.engine} {cost.precision}" + (f" x{cost.share}" if cost.share > 1 else "")
+
+
 class Unconnectable(Exception):
     """A mapping whose neighbours need a conversion that no powered engine can run."""
 

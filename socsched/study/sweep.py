@@ -14,6 +14,7 @@ from socsched.bounded import read_bytes
 from socsched.descriptor.catalog import HOST, get_platform
 from socsched.descriptor.study import Study, resolve_path
 from socsched.errors import UsageError
+from socsched.pareto import undominated
 from socsched.resources import is_path
 from socsched.study.design import Point, points
 from socsched.study.engines import Engine
@@ -315,12 +316,8 @@ def front(rows: Sequence[Row], axes: tuple[str, str]) -> set[int]:
     for row in rows:
         if row[axes[0]] is not None and row[axes[1]] is not None:
             first.setdefault((row[axes[0]], row[axes[1]]), row["config"])
-    members, least = set(), float("inf")
-    for place in sorted(first):
-        if place[1] < least:
-            least = place[1]
-            members.add(first[place])
-    return members
+    places = list(first)
+    return {first[places[index]] for index in undominated(places)}
 
 
 def _best(study: Study, holding: Sequence[Row]) -> dict[str, Row]:

@@ -1,6 +1,6 @@
 """List scheduling of a mapping problem: an immediate answer by upward rank and insertion-based earliest finish.
 
-Topcuoglu, Hariri, Wu, IEEE TPDS 13(3) 2002 (`mapping.heft`), extended beyond the paper: options with different shares
+Topcuoglu, Hariri, Wu, IEEE TPDS 13(3) 2002, extended beyond the paper: options with different shares
 and precisions, conversions that occupy an engine, several frames with one option, budgets.  Contention counts in the
 evaluation of the result, not in its construction.
 """

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from socsched.errors import UsageError
+from socsched.pareto import undominated
 from socsched.planning.planners import Ask, Option, Planner, Proposal, cut_proposal
 from socsched_literature.planners.line import Line, line_of
 
@@ -52,11 +53,8 @@ def fastest_within(line: Line, cap_uj: float, transitions: int) -> tuple[int, ..
 
 def drop_dominated(labels: list[Label]) -> list[Label]:
     """Return the labels not dominated in time and energy by any other."""
-    found: list[Label] = []
-    for label in sorted(labels):
-        if not found or label[1] < found[-1][1]:
-            found.append(label)
-    return found
+    ordered = sorted({label[:2]: label for label in sorted(labels, reverse=True)}.values())
+    return [ordered[index] for index in undominated([label[:2] for label in ordered])]
 
 
 def propose(ask: Ask) -> Proposal:

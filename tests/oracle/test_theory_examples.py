@@ -11,11 +11,11 @@ import pytest
 from datafiles import read
 
 from socsched.descriptor.taskset import Memory, PeriodicTask, taskset_from_mapping
-from socsched.planning.mapping.heft import heft
 from socsched.schedulability.published.choose import Analysis, analyse
 from socsched.schedulability.published.fixed_priorities import Activated, Stream, local_analysis
 from socsched.schedulability.published.memory import with_accesses
 from socsched.schedulability.published.model import VERDICTS
+from tests.planning.paper_heft import heft
 
 Example = dict[str, Any]
 

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.graph.taskgraph import task_graph
-from socsched.planning.feasibility.conflicts import Search, all_keys, conflict, key, relax, restore_violations
+from socsched.planning.candidate import judge
+from socsched.planning.feasibility.conflicts import ConflictSearch, all_keys, conflict, key, relax, restore_violations
 from socsched.planning.feasibility.lower_bounds import impossible
-from socsched.planning.search import judge, make_plan, solve
+from socsched.planning.mapping.local_search import solve
+from socsched.planning.search import make_plan
 from socsched.planning.workload import Workload
 from tests.sim.toy_platform import MS, figure, lines, platform, takes, workloads
 
@@ -45,8 +47,8 @@ def test_without_any_member_the_rest_can_be_met_and_with_all_it_cannot(
     load = workload(tightened(pipeline, percent), policy)
     candidate = solve(load, "latency", 40).candidate
     assume(candidate.verdict == "infeasible")
-    search = Search(load, judge)
-    for found in conflict(load, judge, candidate.violations, search=search):
+    search = ConflictSearch(load)
+    for found in conflict(load, candidate.violations, search=search):
         names = frozenset(key(v.requirement) for v in found.requirements)
         assert names
         assume(found.minimal)
@@ -67,7 +69,7 @@ def test_two_of_three_deadlines_conflict_and_the_third_is_not_named() -> None:
     pipeline = accelerated((6, 20, 8), (6, 20, 8), (1, 40, 40))
     load = workload(pipeline, "fp")
     candidate = solve(load, "latency", 40).candidate
-    (found,) = conflict(load, judge, candidate.violations)
+    (found,) = conflict(load, candidate.violations)
     assert not found.proved and found.minimal
     assert {v.requirement for v in found.requirements} == {"deadline of chain c0", "deadline of chain c1"}
     assert all(v.demand > v.bound == 8 * MS for v in found.requirements)

@@ -11,9 +11,10 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.errors import UsageError
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
+from socsched.planning.candidate import judge, objective_value
 from socsched.planning.clock import Clock
 from socsched.planning.mapping.exact import Exact, exact_mapping, stage_problem
-from socsched.planning.search import judge, make_plan, objective_value
+from socsched.planning.search import make_plan
 from socsched.planning.workload import Unconnectable, Workload
 
 pytest.importorskip("ortools", reason="the exact solver needs OR-Tools")

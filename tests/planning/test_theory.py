@@ -14,11 +14,11 @@ from datafiles import read
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from socsched.planning.mapping.heft import heft
 from socsched.schedulability import edf, response_times
 from socsched.schedulability.holistic import holistic
 from socsched.schedulability.published.earliest_deadline_first import DemandTask, demand, overload
 from socsched.schedulability.tasks import RtTask
+from tests.planning.paper_heft import heft
 
 LANE = frozenset({("cpu", 0)})
 SCALE = 2  # some examples have half units

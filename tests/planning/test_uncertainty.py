@@ -8,7 +8,6 @@ import pytest
 
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Figure
-from socsched.planning.candidate import judge
 from socsched.planning.clock import Clock
 from socsched.planning.feasibility.remedies import verify_levers
 from socsched.planning.plan import Plan
@@ -152,7 +151,7 @@ def test_levers_that_no_time_was_left_for_are_not_said_to_be_missing() -> None:
     assert draft.solution is not None
     candidate = draft.solution.candidate
     workload, mapping = candidate.deployment.workload, candidate.deployment.mapping
-    ((late, *_),) = verify_levers(judge, workload, mapping, candidate.violations, {}, Clock.of(0))
+    ((late, *_),) = verify_levers(workload, mapping, candidate.violations, {}, Clock.of(0))
     assert late == "no time was left to try changes"
-    ((early, *_),) = verify_levers(judge, workload, mapping, candidate.violations, {})
+    ((early, *_),) = verify_levers(workload, mapping, candidate.violations, {})
     assert early != late

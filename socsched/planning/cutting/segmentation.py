@@ -111,14 +111,10 @@ def _representatives(stage: Divisible) -> list[int]:
     """Return the fastest place of each engine, once for equal engines."""
     by_engine: dict[str, tuple[float, int]] = {}
     for p, place in enumerate(stage.places):
-        total = stage.entry_ns[p] + sum(_or_never(times[p], 1e12) for times in stage.time_ns)
+        total = stage.entry_ns[p] + sum(1e12 if (time := times[p]) is None else time for times in stage.time_ns)
         by_engine[place.engine] = min(by_engine.get(place.engine, (NEVER, p)), (total, p))
     different = {tuple(times[p] for times in stage.time_ns): (total, p) for total, p in reversed(by_engine.values())}
     return [p for _, p in sorted(different.values())]
-
-
-def _or_never(time: int | None, never: float) -> float:
-    return never if time is None else float(time)
 
 
 def _paths(

@@ -8,14 +8,12 @@ Requirements that no mapping can meet on their own are proved by `impossible`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from socsched.cost.cost import Cost
 from socsched.graph.taskgraph import task_graph
-from socsched.planning.assess import Assessment
-from socsched.planning.candidate import Balance, Score, overrun, violations
+from socsched.planning.candidate import Candidate, Score, judge, overrun, violations
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.deployment import CAPACITY, Deployment
 from socsched.planning.mapping.local_search import improve, initial_mapping
@@ -34,22 +32,6 @@ ROUNDS = 4
 """Rounds of growing and shrinking a set when a search meets requirements it had not met before."""
 _SECOND = 10**9
 _LOST = 1e6
-
-
-class Judged(Protocol):
-    """A mapping, deployed and judged."""
-
-    @property
-    def deployment(self) -> Deployment: ...
-    @property
-    def assessment(self) -> Assessment: ...
-    @property
-    def balance(self) -> Balance: ...
-    @property
-    def violations(self) -> tuple[Violation, ...]: ...
-
-
-Judge = Callable[[Workload, Mapping[str, Cost], bool], Judged]
 
 
 def key(requirement: str) -> str:
@@ -102,7 +84,7 @@ def all_keys(workload: Workload) -> list[str]:
     return found + [f"resident jobs on {e.id}" for e in platform.engines if e.operators.max_jobs]
 
 
-def restore_violations(candidate: Judged, workload: Workload) -> tuple[Violation, ...]:
+def restore_violations(candidate: Candidate, workload: Workload) -> tuple[Violation, ...]:
     """Return the original requirements that a candidate of a relaxed workload violates."""
     chains = {chain.name: chain for chain in workload.graph.pipeline.chains}
     queues = {stage.name: stage.queue for stage in workload.graph.pipeline.stages}
@@ -164,29 +146,28 @@ class ConflictSearch:
     """A search for mappings that meet some requirements; it remembers every mapping that met any."""
 
     workload: Workload
-    judge: Judge
     clock: Clock = NO_CLOCK
     tried: int = 0
-    met: list[tuple[frozenset[str], Judged]] = field(default_factory=list)
+    met: list[tuple[frozenset[str], Candidate]] = field(default_factory=list)
 
     def late(self) -> bool:
         """Return whether the time or the number of mappings of this search is used up."""
         return self.tried >= MOST or self.clock.over()
 
-    def meets(self, kept: frozenset[str]) -> Judged | None:
+    def meets(self, kept: frozenset[str]) -> Candidate | None:
         """Return a candidate that meets `kept`, None if none is found; earlier candidates that meet it are reused."""
         for violated, candidate in self.met:
             if not violated & kept:
                 return candidate
         workload = relax(self.workload, kept)
-        hit: list[Judged] = []
+        hit: list[Candidate] = []
 
         def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
             if hit or self.late():
                 return None  # the rest of the search changes nothing
             self.tried += 1
             try:
-                candidate = self.judge(workload, mapping, False)
+                candidate = judge(workload, mapping, False)
             except Unconnectable:
                 return None
             left = [v for v in restore_violations(candidate, self.workload) if key(v.requirement) in kept]
@@ -209,7 +190,6 @@ class ConflictSearch:
 
 def conflict(
     workload: Workload,
-    judge: Judge,
     violated: Sequence[Violation],
     clock: Clock = NO_CLOCK,
     search: ConflictSearch | None = None,
@@ -219,7 +199,7 @@ def conflict(
     `violated`: the violations of the best known mapping.  When `clock` runs out, the set is returned as small as it is
     by then, not `minimal`.  `search` remembers the candidates found.
     """
-    search = search or ConflictSearch(workload, judge, clock)
+    search = search or ConflictSearch(workload, clock)
     known = {key(v.requirement): v for v in reversed(violated)}
     order = all_keys(workload)
     # Engine capacity is fixed, not requested: it is a member only where the best known mapping overloads an engine.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from socsched.cost.cost import Cost
 from socsched.planning.candidate import Candidate, judge
 from socsched.planning.plan import Violation
-from socsched.planning.workload import Unconnectable
+from socsched.planning.workload import Unconnectable, place_of
 from socsched.units import format_duration
 
 
@@ -18,7 +17,7 @@ def refusals(candidate: Candidate) -> Iterator[tuple[str, str]]:
     for name, chosen in mapping.items():
         stage = workload.graph.stage(name)
         least = min(workload.model.candidates(stage), key=lambda cost: cost.energy_uj)
-        if not stage.modelled or least.energy_uj >= chosen.energy_uj or _same(least, chosen):
+        if not stage.modelled or least.energy_uj >= chosen.energy_uj or place_of(least) == place_of(chosen):
             continue
         saving = f"{least.engine} {least.precision} would take {least.energy_uj / 1e3:.3g} mJ a frame, not "
         saving += f"{chosen.energy_uj / 1e3:.3g}"
@@ -32,10 +31,6 @@ def refusals(candidate: Candidate) -> Iterator[tuple[str, str]]:
             yield name, f"{saving}, but then {_shortfall(worst)}"
         elif moved.balance.power_mw >= candidate.balance.power_mw:
             yield name, f"{saving}, a saving that transfers between engines use up"
-
-
-def _same(a: Cost, b: Cost) -> bool:
-    return (a.engine, a.precision, a.share) == (b.engine, b.precision, b.share)
 
 
 def _shortfall(violation: Violation) -> str:

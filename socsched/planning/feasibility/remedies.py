@@ -18,11 +18,11 @@ from socsched.descriptor.pipeline import PER_POINT, Pipeline
 from socsched.errors import CompileError, UsageError
 from socsched.graph.taskgraph import TaskGraph, task_graph
 from socsched.models.parts import uncut
-from socsched.planning.candidate import better_precisions
+from socsched.planning.candidate import Candidate, better_precisions, judge
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.feasibility.conflicts import Judge, Judged, key
+from socsched.planning.feasibility.conflicts import key
 from socsched.planning.plan import Violation
-from socsched.planning.workload import Unconnectable, Workload
+from socsched.planning.workload import Unconnectable, Workload, place_name, place_of
 from socsched.units import format_bandwidth, format_duration, format_power
 
 Modes = Mapping[str, tuple[str, Sequence[Violation], int]]
@@ -50,7 +50,6 @@ class Tried:
 
 
 def verify_levers(
-    judge: Judge,
     workload: Workload,
     mapping: Mapping[str, Cost],
     found: Sequence[Violation],
@@ -60,15 +59,15 @@ def verify_levers(
     """Return the levers of every violation in words, among those tried before the `clock` runs out."""
     tried = list(_modes(modes))
     for one in (_moves, _precisions, _rates):
-        tried += itertools.takewhile(lambda _: not clock.over(), one(judge, workload, mapping, found))
-    return [tuple(_levers(violation, tried, judge, workload, mapping, clock)) for violation in found]
+        tried += itertools.takewhile(lambda _: not clock.over(), one(workload, mapping, found))
+    return [tuple(_levers(violation, tried, workload, mapping, clock)) for violation in found]
 
 
 def find_helpful_move(
-    judge: Judge, workload: Workload, mapping: Mapping[str, Cost], found: Sequence[Violation], clock: Clock = NO_CLOCK
+    workload: Workload, mapping: Mapping[str, Cost], found: Sequence[Violation], clock: Clock = NO_CLOCK
 ) -> dict[str, Cost] | None:
     """Return the mapping after the first move of a stage that leaves no requirement unmet, None if there is none."""
-    for one in itertools.takewhile(lambda _: not clock.over(), _moves(judge, workload, mapping, found)):
+    for one in itertools.takewhile(lambda _: not clock.over(), _moves(workload, mapping, found)):
         if not one.left and one.moved is not None:
             return {**mapping, one.moved.stage: one.moved}
     return None
@@ -77,7 +76,6 @@ def find_helpful_move(
 def _levers(
     violation: Violation,
     tried: Sequence[Tried],
-    judge: Judge,
     workload: Workload,
     mapping: Mapping[str, Cost],
     clock: Clock,
@@ -92,7 +90,7 @@ def _levers(
             yield one.text + _rest(one.left)
     plain = list(more_levers(violation, workload, mapping))
     yield from plain
-    later = "" if clock.over() else _deadline(violation, judge, workload, mapping)
+    later = "" if clock.over() else _deadline(violation, workload, mapping)
     if later:
         yield later
     elif not count and not plain:
@@ -115,15 +113,15 @@ def _rest(left: Sequence[str]) -> str:
     return f"; then unmet: {left[0]}" + (f" and {others} more" if others else "")
 
 
-def _left(candidate: Judged) -> tuple[str, ...]:
+def _left(candidate: Candidate) -> tuple[str, ...]:
     lost = [v.requirement for v in candidate.violations]
     lost += [f"deadline of chain {c.name}" for c in candidate.assessment.chains if c.bound_ns is None]
     return tuple(dict.fromkeys(lost))
 
 
-def _judged(judge: Judge, workload: Workload, mapping: Mapping[str, Cost]) -> tuple[str, ...] | None:
+def _judged(workload: Workload, mapping: Mapping[str, Cost]) -> tuple[str, ...] | None:
     try:
-        return _left(judge(workload, mapping, True))
+        return _left(judge(workload, mapping))
     except (Unconnectable, UsageError, CompileError, KeyError):
         return None
 
@@ -144,30 +142,18 @@ def _involved(found: Sequence[Violation], names: Iterable[str]) -> list[str]:
     return sorted((n for n in names if n in weight), key=lambda n: -weight[n])
 
 
-def _name(cost: Cost) -> str:
-    return f"{cost.engine} {cost.precision}" + (f" x{cost.share}" if cost.share > 1 else "")
-
-
-def _moves(
-    judge: Judge, workload: Workload, mapping: Mapping[str, Cost], found: Sequence[Violation]
-) -> Iterator[Tried]:
+def _moves(workload: Workload, mapping: Mapping[str, Cost], found: Sequence[Violation]) -> Iterator[Tried]:
     graph, model = workload.graph, workload.model
     for name in _involved(found, graph.order)[:6]:
         for cost in model.candidates(graph.stage(name)):
-            if (cost.engine, cost.precision, cost.share) != _place(mapping[name]):
-                left = _judged(judge, workload, {**mapping, name: cost})
+            if place_of(cost) != place_of(mapping[name]):
+                left = _judged(workload, {**mapping, name: cost})
                 if left is not None:
-                    text = f"move {name} from {_name(mapping[name])} to {_name(cost)}"
+                    text = f"move {name} from {place_name(mapping[name])} to {place_name(cost)}"
                     yield Tried(1, text, left, cost.time_ns, cost)
 
 
-def _place(cost: Cost) -> tuple[str, str, int]:
-    return cost.engine, cost.precision, cost.share
-
-
-def _precisions(
-    judge: Judge, workload: Workload, mapping: Mapping[str, Cost], found: Sequence[Violation]
-) -> Iterator[Tried]:
+def _precisions(workload: Workload, mapping: Mapping[str, Cost], found: Sequence[Violation]) -> Iterator[Tried]:
     """Try data types that the pipeline does not accept yet, on the longest stages involved."""
     graph, model = workload.graph, workload.model
     for name in _involved(found, graph.order)[:3]:
@@ -184,10 +170,10 @@ def _precisions(
         pipeline = _with_stage(graph.pipeline, name, precisions=(*stage.precisions, *wider.precisions))
         wide = Workload.of(task_graph(pipeline), other, workload.policy, workload.observed, workload.limits)
         for cost in sorted(costs, key=lambda cost: cost.time_ns)[:3]:
-            left = _judged(judge, wide, {**mapping, name: cost})
+            left = _judged(wide, {**mapping, name: cost})
             if left is not None:
                 saved = format_duration(mapping[name].time_ns - cost.time_ns)
-                text = f"accept {cost.precision} for {name}: {_name(cost)} saves {saved} if its accuracy allows"
+                text = f"accept {cost.precision} for {name}: {place_name(cost)} saves {saved} if its accuracy allows"
                 yield Tried(2, text, left, cost.time_ns)
 
 
@@ -196,9 +182,7 @@ def _with_stage(pipeline: Pipeline, name: str, **changes: object) -> Pipeline:
     return replace(pipeline, stages=stages)
 
 
-def _rates(
-    judge: Judge, workload: Workload, mapping: Mapping[str, Cost], found: Sequence[Violation]
-) -> Iterator[Tried]:
+def _rates(workload: Workload, mapping: Mapping[str, Cost], found: Sequence[Violation]) -> Iterator[Tried]:
     """Try lower rates of the sensors and timers behind the stages involved: the highest that closes a violation."""
     graph = workload.graph
     roots = dict.fromkeys(r for name in _involved(found, graph.order) for r in graph.sources.get(name, (name,)))
@@ -213,7 +197,7 @@ def _rates(
                 other = workload.asking(task_graph(pipeline))
             except UsageError:
                 break
-            left = _judged(judge, other, mapping)
+            left = _judged(other, mapping)
             if left is None:
                 break
             closed = open_ - {key(name) for name in left}
@@ -244,7 +228,7 @@ def _sayable(ns: float) -> int:
     return -(-math.ceil(ns) // step) * step
 
 
-def _deadline(violation: Violation, judge: Judge, workload: Workload, mapping: Mapping[str, Cost]) -> str:
+def _deadline(violation: Violation, workload: Workload, mapping: Mapping[str, Cost]) -> str:
     """Return the shortest of several later deadlines that is met, "" if there is none or no deadline is violated."""
     name = violation.requirement.removeprefix("deadline of chain ")
     chains = workload.graph.pipeline.chains
@@ -254,7 +238,7 @@ def _deadline(violation: Violation, judge: Judge, workload: Workload, mapping: M
         allowed = _sayable(violation.demand * factor)
         changed = tuple(replace(c, deadline_ns=allowed) if c.name == name else c for c in chains)
         graph = task_graph(replace(workload.graph.pipeline, chains=changed))
-        left = _judged(judge, workload.asking(graph), mapping)
+        left = _judged(workload.asking(graph), mapping)
         if left is not None and violation.requirement not in left:
             text = f"allow {format_duration(allowed)} instead of {format_duration(violation.bound)}"
             return text + _rest(left)

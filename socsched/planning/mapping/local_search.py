@@ -1,5 +1,8 @@
 """Local search for a mapping: HEFT order and insertion over one round of frames, single moves, and restarts.
 
+HEFT: Topcuoglu, Hariri, Wu, "Performance-effective and low-complexity task scheduling for heterogeneous computing",
+IEEE TPDS 13(3) 2002, sections 4.1 (upward rank, eq. 8) and 4.2 (insertion-based earliest finish time).
+
 Restarts: Lourenço, Martin, Stützle, "Iterated Local Search", Handbook of Metaheuristics, 2003.  A local search by
 single moves stops where two or three stages would have to move together; a perturbation moves that many at random,
 most of them stages that violations name.  The random numbers are seeded and the rounds counted, so that equal inputs
@@ -12,14 +15,14 @@ import itertools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 from socsched.cost.cost import Cost
 from socsched.errors import UsageError
 from socsched.planning.candidate import Beats, Candidate, Score, judge, make_improvement_test, score
 from socsched.planning.clock import NO_CLOCK, Clock
-from socsched.planning.mapping.heft import earliest_slot, upward_ranks
-from socsched.planning.workload import Unconnectable, Workload
+from socsched.planning.workload import Unconnectable, Workload, place_of
 from socsched.progress import tell
 
 if TYPE_CHECKING:
@@ -29,6 +32,31 @@ if TYPE_CHECKING:
 
 FRAMES = 100
 """Maximum number of frames laid out for a stage; a much faster stage repeats its pattern long before."""
+
+
+Edges = Mapping[tuple[int, int], float]
+"""(task, successor) -> communication cost, paid when the two run on different processors."""
+
+
+def upward_ranks(mean_cost: Sequence[float], edges: Edges) -> list[float]:
+    """Return rank_u of every task: mean cost plus the longest path to an exit task (eq. 8)."""
+    after: dict[int, list[int]] = {task: [] for task in range(len(mean_cost))}
+    for task, successor in edges:
+        after[task].append(successor)
+    ranks = [0.0] * len(mean_cost)
+    for task in TopologicalSorter(after).static_order():
+        ranks[task] = mean_cost[task] + max((edges[task, s] + ranks[s] for s in after[task]), default=0.0)
+    return ranks
+
+
+def earliest_slot(busy: Sequence[tuple[float, float]], ready: float, duration: float) -> float:
+    """Return the earliest start >= `ready` at which `duration` fits between the sorted `busy` intervals."""
+    start = ready
+    for begin, end in busy:
+        if start + duration <= begin:
+            break
+        start = max(start, end)
+    return start
 
 
 @dataclass(slots=True)
@@ -166,7 +194,7 @@ def improve(
     because neighbours on one engine save a conversion, a stage also moves together with the next one.
     """
     worst = (float("inf"),)
-    best, known = beats(mapping, worst) or worst, {_key(mapping)}
+    best, tried = beats(mapping, worst) or worst, {tuple(map(place_of, mapping.values()))}
     evaluated = 1
     moves = list(_moves(list(mapping), options))
     position = idle = 0
@@ -175,19 +203,16 @@ def improve(
             return Improved(mapping, best, evaluated, False)
         trial = {**mapping, **{cost.stage: cost for cost in moves[position]}}
         position, idle = (position + 1) % len(moves), idle + 1
-        if _key(trial) in known:
+        places = tuple(map(place_of, trial.values()))
+        if places in tried:
             continue
-        known.add(_key(trial))
+        tried.add(places)
         evaluated += 1
         tell("planning", evaluated, budget, "mappings")
         found = beats(trial, best)
         if found is not None:
             mapping, best, idle = trial, found, 0
     return Improved(mapping, best, evaluated, True)
-
-
-def _key(mapping: Mapping[str, Cost]) -> tuple[tuple[str, str, int], ...]:
-    return tuple((cost.engine, cost.precision, cost.share) for cost in mapping.values())
 
 
 def _moves(names: Sequence[str], options: Mapping[str, Sequence[Cost]]) -> list[tuple[Cost, ...]]:

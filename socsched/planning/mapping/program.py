@@ -552,7 +552,11 @@ class Program(Jobs):
             return Answer(name, None, 0, 0)
         bound = max(math.ceil(solver.best_objective_bound - 1e-6) * unit - self._slip(objective), floor)
         value = round(solver.objective_value)
-        starts = {key: solver.value(job.start) for key, job in self.jobs.items() if self._present(solver, key)}
+        starts = {
+            key: solver.value(job.start)
+            for key, job in self.jobs.items()
+            if not key.conversion or any(solver.value(y) for y, _ in self.conversions[key])
+        }
         choice = tuple(next(n for n, x in enumerate(row) if solver.value(x)) for row in self.taken)
         place = {group: position for position, group in enumerate(self.problem.order)}
         order = sorted(starts, key=lambda key: (starts[key], self._rank(key, place), key))
@@ -601,9 +605,6 @@ class Program(Jobs):
     def exclude(self, choice: Sequence[int]) -> None:
         """Exclude one choice of options."""
         self.model.add_bool_or([row[number].negated() for row, number in zip(self.taken, choice, strict=True)])
-
-    def _present(self, solver: Any, key: JobKey) -> bool:
-        return not key.conversion or any(solver.value(y) for y, _ in self.conversions[key])
 
     def _rank(self, key: JobKey, place: Mapping[int, int]) -> tuple[int, int, bool]:
         """Return the order of jobs that start together, as jobs without duration may: by frame, then by precedence."""

@@ -1,7 +1,7 @@
 """Upper limits of quantities: the ranges that files are checked against, chosen for the int64 of the simulator.
 
 Times are integer ns, sizes bytes, rates bytes per second or hertz, powers mW.  Within these limits every product and
-sum of the simulator stays below 2**63 (`planning.ranges`, `sim.longest_times`).
+sum of the simulator stays below 2**63 (`planning.ranges`, `sim.callbacks`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from socsched.planning.pareto import Point, mark
 from socsched.planning.plan import Plan
 from socsched.planning.planners import planner_names
 from socsched.planning.search import steady_ns
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from socsched.trace.metrics import result
 
 OURS = "socsched"

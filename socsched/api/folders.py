@@ -111,7 +111,7 @@ PREVIEW_NS = 10 * 10**9
 def preview(plan: Plan) -> Trace:
     """Return a simulation of a plan for one hyperperiod, or for two of its longest periods if that is longer."""
     from socsched.planning.export.accelerators import hyperperiod_ns
-    from socsched.sim.engine import simulate as traced
+    from socsched.sim.simulate import simulate as traced
 
     if not plan.tasks:
         raise UsageError("nothing to show: a stage has no engine", "run `socsched plan` to see which stage and why")

@@ -165,7 +165,7 @@ def _best(pipeline: Pipeline, platform: Platform, mode: str | None, options: Pla
 def mean_times(plan: Plan, duration_ns: int) -> Means:
     """Return the mean response times of chains and jobs in a simulation of a plan."""
     from socsched.planning.search import Means
-    from socsched.sim.engine import run
+    from socsched.sim.simulate import run
     from socsched.trace.columns import DONE
     from socsched.trace.metrics import result
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from socsched.descriptor.taskset import TaskSet
     from socsched.faults.model import Faults
     from socsched.planning.plan import Plan
-    from socsched.sim.engine import SimulationRun
     from socsched.sim.policies import Key, Policy
+    from socsched.sim.simulate import SimulationRun
     from socsched.trace.io import ResultDocument
 
 
@@ -201,7 +201,7 @@ def run(plan: Plan, length_ns: int, seed: int, faults: str | Path | Faults | Non
     """Simulate a plan unchanged, with or without a trace."""
     from socsched.faults.file import load_faults
     from socsched.faults.model import SIMULATION, Faults
-    from socsched.sim.engine import run as run_kernel
+    from socsched.sim.simulate import run as run_kernel
 
     injected = load_faults(Path(faults), plan, SIMULATION) if isinstance(faults, str | Path) else faults
     assert injected is None or isinstance(injected, Faults)
@@ -216,7 +216,7 @@ def many_jobs(plan: Plan, length_ns: int) -> bool:
 def figures(done: SimulationRun) -> ResultDocument:
     """Return the figures of a simulation in the form of result.json."""
     if done.trace is None:
-        from socsched.sim.totals import totals
+        from socsched.sim.results import totals
         from socsched.trace.summary import result
 
         return result(totals(done), done.lowered.plan)

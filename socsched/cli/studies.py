@@ -244,7 +244,7 @@ def _replay(output: Output, inputs: Inputs, point: Point, seed: int, folder: Pat
     from socsched.api.simulation import figures
     from socsched.cli.results import outcome_code
     from socsched.reporting import terminal
-    from socsched.sim.engine import run
+    from socsched.sim.simulate import run
     from socsched.study.fleet import fleet_of, vehicle
     from socsched.study.runs import override
     from socsched.study.work import make, open_inputs, pack, unpack

@@ -26,7 +26,7 @@ from socsched.runtime.executor_state import Hub
 from socsched.runtime.failover import Losses
 from socsched.runtime.monitor import Monitor, hang_limit
 from socsched.runtime.plan_instance import Version
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace.trace import Instant, Trace
 
 HANGS = -1

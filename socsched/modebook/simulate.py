@@ -1,6 +1,6 @@
 """Simulation of a book: plans one after another, switched by the idle-time protocol, with every frame accounted for.
 
-Each stretch under one plan is a simulation of its own (`sim.engine`), from the switch until its last frame has ended.
+Each stretch under one plan is a simulation of its own (`sim.simulate`), from the switch until its last frame has ended.
 Sources keep their phase: frame k of a source is released at its offset plus k periods, whichever plan serves it.
 A change that is requested while a switch is in progress takes effect when it has ended; a change that leads to no plan,
 or to none that the board reaches while it runs, is refused, and the old plan goes on.
@@ -20,7 +20,7 @@ from socsched.limits import HORIZON_NS
 from socsched.modebook.cells import NONE, Cell
 from socsched.modebook.transitions import beyond
 from socsched.progress import tell
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from socsched.trace.metrics import frame_fates
 
 if TYPE_CHECKING:

@@ -80,7 +80,7 @@ _RANGES = {
 }  # fmt: skip
 _WEIGHTS = (0, 4, 42)
 _CHOICES = (0, 2, 4)
-"""By kind of controller: how many numbers it reads, and how many orders it chooses from (`controllers.declared`)."""
+"""By kind of controller: how many numbers it reads, and how many orders it chooses from (`sim.control`)."""
 
 
 def check_tables(tables: dict[str, Any], plan: Plan) -> None:

@@ -6,19 +6,18 @@ Names and numbers of the plan are checked here, and the tables as a whole in `si
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 from typing import Any
 
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
+from socsched.planning.checks import Where, out_of_range
 from socsched.planning.plan import Plan, PlannedEngine, Task
-from socsched.sim.chains import make_chain_tables
-from socsched.sim.checks import CRITICALITY, LATE, check_plan, check_task
-from socsched.sim.controllers.declared import make_control_tables
 from socsched.sim.mechanisms import (
     add_waits,
+    apply_policies,
     apply_preemption,
     classify_keys,
     make_pair_tables,
@@ -26,7 +25,341 @@ from socsched.sim.mechanisms import (
     make_unit_row,
 )
 from socsched.sim.policies import Policy, Term, get_policy
-from socsched.sim.slots import Unit, UnitMap
+from socsched.sim.policies.adaptive import REACH
+from socsched.sim.policies.controllers import Choosing, Switching
+from socsched.sim.policies.learned import FEATURES, count_points, select_guarded
+from socsched.sim.policies.slack_stealing import GuardedTask, SlackStealer
+
+# Declared controllers (`policies.controllers`) as kernel tables: guarded tasks, choices and weights.
+
+
+NOTHING, SWITCHING, CHOOSING = range(3)
+_CONSTANT = {
+    Term.NOTHING, Term.PRIORITY, Term.DEADLINE, Term.ACTIVATION, Term.PERIOD, Term.RELATIVE_DEADLINE, Term.CRITICALITY,
+    Term.COST, Term.BEST_EFFORT,
+}  # fmt: skip
+_CHANGING = {Term.REMAINING, Term.LAXITY}
+"""Terms that change only for running jobs."""
+
+
+def make_control_tables(
+    plan: Plan, engines: Sequence[int], tasks: Sequence[Sequence[int]], rules: Sequence[Policy], sources: Sequence[str]
+) -> dict[str, Any]:
+    """Return the columns of units (given by their engines and tasks), guarded tasks and choices, and the weights.
+
+    A unit whose slack cannot be bounded has no controller: its first order always applies.  Raises UsageError if a
+    policy combines a declared controller with a mechanism that excludes one.
+    """
+    preempted = apply_policies(plan, rules)
+    units: dict[str, array[int]] = {name: array("q") for name in _UNIT}
+    guarded: dict[str, array[int]] = {name: array("q") for name in _GUARDED}
+    choices: dict[str, array[int]] = {name: array("q") for name in _CHOICE}
+    weights = array("d")
+    longest = 0
+    for engine, own in zip(engines, tasks, strict=True):
+        control = rules[engine].controller
+        row = dict.fromkeys(_UNIT, 0)
+        if isinstance(control, (Switching, Choosing)):
+            _check(rules[engine])
+            choosing = isinstance(control, Choosing)
+            stealer = SlackStealer(preempted, own, select_guarded(plan, own) if choosing else own)
+            if stealer.bounded:
+                row.update(
+                    controller=CHOOSING if choosing else SWITCHING, sampling=control.period_ns,
+                    guarded0=len(guarded["task"]), guarded=len(stealer.guarded), region=stealer.region_ns,
+                    choice0=len(choices["term0"]), weights0=len(weights), slack_horizon=REACH * control.period_ns,
+                    sets_clock=choosing and count_points(plan, plan.engines[engine].id, own) > 0,
+                )  # fmt: skip
+                _add(guarded, [_guarded_row(task, sources) for task in stealer.guarded])
+                listed = _choices(control)
+                _add(choices, [_choice_row(rules[engine], order, slow) for order, slow in listed])
+                weights.extend([1 / (control.period_ns * max(plan.engines[engine].lanes, 1)), *_weights(control)])
+                longest = max(longest, len(own) + sum(map(_most_points, stealer.guarded)))
+        _add(units, [row])
+    return {
+        **{f"u_{name}": column for name, column in units.items()},
+        **{f"d_{name}": column for name, column in guarded.items()},
+        **{f"c_{name}": column for name, column in choices.items()},
+        "control_weights": weights,
+        "points": longest,
+    }
+
+
+_UNIT = (
+    "controller", "sampling", "guarded0", "guarded", "region", "choice0", "sets_clock", "slack_horizon", "weights0",
+)  # fmt: skip
+_GUARDED = ("task", "worst", "share", "cost", "source", "timer", "period", "deadline", "jitter", "gap")
+_CHOICE = ("term0", "term1", "dynamic", "slow")
+
+
+def _add(columns: dict[str, array[int]], rows: Collection[dict[str, int]]) -> None:
+    for row in rows:
+        for name, column in columns.items():
+            column.append(int(row[name]))
+
+
+def _most_points(task: GuardedTask) -> int:
+    """Return the most deadlines of frames in transit that may have to be checked."""
+    return 0 if task.timer else (task.deadline_ns + 2 * task.jitter_ns + task.gap_ns) // task.period_ns + 2
+
+
+def _guarded_row(task: GuardedTask, sources: Sequence[str]) -> dict[str, int]:
+    return {
+        "task": task.number, "worst": task.worst_ns, "share": task.share, "cost": task.cost_ns,
+        "source": sources.index(task.source), "timer": task.timer, "period": task.period_ns,
+        "deadline": task.deadline_ns, "jitter": task.jitter_ns, "gap": task.gap_ns,
+    }  # fmt: skip
+
+
+def _choice_row(rule: Policy, order: tuple[Term, Term], slow: bool) -> dict[str, int]:
+    if not {*order} <= _CONSTANT | _CHANGING:
+        raise UsageError(f"policy {rule.name!r}: a declared controller cannot order by {order}")
+    return {"term0": order[0], "term1": order[1], "dynamic": bool({*order} & _CHANGING), "slow": slow}
+
+
+def _choices(control: Switching | Choosing) -> tuple[tuple[tuple[Term, Term], bool], ...]:
+    if isinstance(control, Switching):
+        return (control.safe, False), (control.calm, False)
+    return control.choices
+
+
+def _weights(control: Switching | Choosing) -> list[float]:
+    if isinstance(control, Switching):
+        return [control.low, control.high, 1 / control.window]
+    if [len(row) for row in control.weights] != [len(FEATURES)] * len(control.choices):
+        raise UsageError(f"expected {len(FEATURES)} weights for each of {len(control.choices)} choices")
+    if [slow for _, slow in control.choices] != [False, False, False, True]:
+        raise UsageError("expected four choices, the last one alone at a slower operating point")
+    # ordered by feature, as the kernel reads them
+    return [*(row[k] for k in range(len(FEATURES)) for row in control.weights), 1 / (REACH * control.period_ns)]
+
+
+def _check(rule: Policy) -> None:
+    control = rule.controller
+    assert isinstance(control, (Switching, Choosing))
+    first = control.safe if isinstance(control, Switching) else control.choices[0][0]
+    other = (rule.sliced, rule.serves, rule.across, rule.tick_ns, rule.tokens, rule.corun, rule.batch, rule.preemption)
+    if any(other) or rule.order != first or not {*first} <= _CONSTANT or control.period_ns < 1:
+        raise UsageError(
+            f"policy {rule.name!r}: a declared controller needs the policy's order first and excludes other mechanisms"
+        )
+
+
+# Checks that a plan can be simulated: ranges of its numbers, unique names, runnable tasks.
+
+
+LATE = {"continue": 0, "skip": 1, "abort": 2, "degrade": 3}
+CRITICALITY = {"hard": 0, "firm": 1, "soft": 2}
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise UsageError unless every number is in range, every name is unique, and every chain has tasks."""
+    wrong = next(out_of_range(plan), None)
+    if wrong is not None:
+        path, expected = wrong
+        raise UsageError(f"plan: {_describe_path(plan, path)}: {expected}", hint="docs/simulator.md has the limits")
+    for what, names in (
+        ("engine", [engine.id for engine in plan.engines]),
+        ("task or sensor", [*(task.name for task in plan.tasks), *(sensor.name for sensor in plan.sensors)]),
+    ):
+        if len(set(names)) < len(names):
+            twice = next(name for index, name in enumerate(names) if name in names[:index])
+            raise UsageError(f"plan: {what} {twice!r} appears twice")
+    for chain in plan.chains:
+        if not chain.path:
+            raise UsageError(f"plan: chain {chain.name!r}: expected a path of at least one task")
+
+
+def _describe_path(plan: Plan, path: Where) -> str:
+    """Return the path of a field in words: ``tasks[3].queue (task 'fuse')``."""
+    words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)[1:]
+    if len(path) < 2 or not isinstance(path[1], int):
+        return words
+    member = getattr(plan, str(path[0]))[path[1]]
+    return f"{words} ({str(path[0])[:-1]} {getattr(member, 'name', None) or member.id!r})"
+
+
+def check_task(task: Task, plan: Plan, engines: Mapping[str, int]) -> None:
+    """Raise UsageError unless a task's engines, lanes, trigger and reservation are valid."""
+    where = f"plan: task {task.name!r}"
+    claims = [(task.engine, task.lanes)]
+    for segment in (*task.segments, *task.degraded):
+        if segment.engine:
+            claims.append((segment.engine, segment.lanes))
+    for name, lanes in claims:
+        if name not in engines:
+            raise UsageError(f"{where}: engine {name!r} is not in the plan", hint=f"engines: {', '.join(engines)}")
+        count = plan.engines[engines[name]].lanes
+        if not lanes or min(lanes) < 0 or max(lanes) >= count:
+            raise UsageError(f"{where}: lanes {list(lanes)} are not among the {count} of engine {name!r}")
+    if task.timer == bool(task.after):
+        raise UsageError(f"{where}: exactly one of a timer and `after` must trigger it")
+    if task.timer and task.period_ns <= 0:
+        raise UsageError(f"{where}: a timer needs a period above 0, got {task.period_ns} ns")
+    if not 0 <= task.width <= len(set(task.lanes)):
+        raise UsageError(
+            f"{where}: expected a width from 0 to {len(set(task.lanes))}, the number of lanes, got {task.width}"
+        )
+    for value, known, field in ((task.on_late, LATE, "on_late"), (task.criticality, CRITICALITY, "criticality")):
+        if value not in known:
+            raise UsageError(f"{where}: unknown {field} {value!r}", hint=f"known: {', '.join(known)}")
+    if task.budget_ns and not 0 < task.budget_ns <= task.server_ns:
+        raise UsageError(
+            f"{where}: expected a budget within its server period of {task.server_ns} ns, got {task.budget_ns} ns"
+        )
+
+
+# Units: the slots of an engine that tasks compete for, and the unit of every task and segment.
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Slots of one engine that compete with each other; tasks outside the unit share no slot with tasks inside."""
+
+    engine: int
+    mask: int
+
+
+class UnitMap:
+    """Where tasks and their segments run: the `units` of the plan, and the unit of each slot of an engine.
+
+    `masks` receives the slots of every segment row, bit k for slot k.
+    """
+
+    def __init__(self, plan: Plan, engines: Mapping[str, int]) -> None:
+        self._engines = engines
+        self._known: dict[tuple[str, tuple[int, ...]], tuple[int, int]] = {}
+        self.masks: list[int] = []
+        wanted = dict.fromkeys(claim for task in plan.tasks for claim in _wanted(task))
+        apart: dict[int, list[int]] = {index: [] for index in range(len(plan.engines))}
+        for name, lanes in wanted:
+            mask, others = _mask(lanes), []
+            for other in apart[engines[name]]:
+                if other & mask:
+                    mask |= other
+                else:
+                    others.append(other)
+            apart[engines[name]] = [*others, mask]
+        self.units = tuple(Unit(engine, mask) for engine, masks in apart.items() for mask in sorted(masks))
+        first = {(unit.engine, (unit.mask & -unit.mask).bit_length() - 1): i for i, unit in enumerate(self.units)}
+        unit_of: dict[tuple[int, int], int] = {}
+        for (engine, _), number in first.items():
+            rest = self.units[number].mask
+            while rest:
+                slot = (rest & -rest).bit_length() - 1
+                unit_of[engine, slot] = number
+                rest &= rest - 1
+        for name, lanes in wanted:
+            self._known[name, lanes] = _mask(lanes), unit_of[engines[name], lanes[0]]
+
+    def find(self, engine: str, lanes: tuple[int, ...]) -> tuple[int, int]:
+        """Return slots as a mask, and the number of their unit."""
+        return self._known[engine, lanes]
+
+
+def _mask(lanes: Iterable[int]) -> int:
+    mask = 0
+    for slot in lanes:
+        mask |= 1 << slot
+    return mask
+
+
+def _wanted(task: Task) -> Iterable[tuple[str, tuple[int, ...]]]:
+    yield task.engine, task.lanes
+    for segment in (*task.segments, *task.degraded):
+        if segment.engine:
+            yield segment.engine, segment.lanes
+
+
+# Tables by which the kernel follows frames of a chain's source through the chain's stages for its running figures.
+#
+# The semantics are those of `trace.metrics.chain_figures`; the tests compare the two.
+
+
+OWN, SAME, SAMPLED = 0, 1, 2
+NO_LIMIT = 1 << 62
+"""Largest age of data where none is required (ns)."""
+
+
+def make_chain_tables(plan: Plan, sources: Sequence[str]) -> dict[str, array[int]]:
+    """Return the tables `kernel.stores.Chains` reads; the columns are documented there."""
+    names = [task.name for task in plan.tasks]
+    number = {name: index for index, name in enumerate(names)}
+    reads = {task.name: set(task.reads) for task in plan.tasks}
+    origin = {name: len(names) + index for index, name in enumerate(sources)}
+    source_of = {name: index for index, name in enumerate(sources)}
+    after = {task.name: set(task.after) for task in plan.tasks}
+    conversions = {task.name for task in plan.tasks if task.kind == "conversion"}
+    entries: dict[int, list[dict[str, int]]] = {index: [] for index in range(len(names))}
+    starts: dict[int, list[int]] = {index: [] for index in range(len(sources))}
+    deadlines, ages, exact = array("q"), array("q"), array("q")
+    rows = 0
+    for chain, result in enumerate(plan.chains):
+        deadlines.append(result.deadline_ns)
+        ages.append(NO_LIMIT if result.max_age_ns is None else result.max_age_ns)
+        path = result.path
+        if path[0] in source_of:
+            starts[source_of[path[0]]].append(chain)
+        previous, plain = -1, True
+        for position, name in enumerate(path):
+            if name not in number:
+                continue
+            entry = {"chain": chain, "mode": OWN, "row": 0, "previous": previous, "producer": -1}
+            if position:
+                sampled = _find_sampled(path[position - 1], name, reads, after, conversions)
+                if sampled is not None:
+                    entry["mode"], plain = SAMPLED, False
+                    entry["producer"] = number.get(sampled, origin.get(sampled, -1))
+                elif not plain:
+                    entry["mode"] = SAME
+                if entry["mode"] != OWN:
+                    entry["row"], previous, rows = rows, rows, rows + 1
+            # from the first sampling stage on, the next sample makes up for a lost job
+            entry["loses"] = int(plain)
+            entry["last"] = int(position == len(path) - 1)
+            entries[number[name]].append(entry)
+        exact.append(int(plain))
+    tables: dict[str, array[int]] = {"c_deadline": deadlines, "c_max_age": ages, "c_exact": exact}
+    columns = ("chain", "mode", "row", "previous", "producer", "last", "loses")
+    tables.update({f"o_{column}": array("q") for column in (*columns, "first", "count")})
+    for index in range(len(names)):
+        tables["o_first"].append(len(tables["o_chain"]))
+        tables["o_count"].append(len(entries[index]))
+        for entry in entries[index]:
+            for column in columns:
+                tables[f"o_{column}"].append(entry[column])
+    tables.update({f"x_{column}": array("q") for column in ("first", "count", "chain")})
+    for index in range(len(sources)):
+        tables["x_first"].append(len(tables["x_chain"]))
+        tables["x_count"].append(len(starts[index]))
+        tables["x_chain"].extend(starts[index])
+    return tables
+
+
+def _find_sampled(
+    producer: str, consumer: str, reads: dict[str, set[str]], after: dict[str, set[str]], conversions: set[str]
+) -> str | None:
+    """Return the sampled task: `producer` or a conversion of its output; None if `consumer` is data-triggered."""
+    if _reaches(producer, after[consumer], after, conversions):
+        return None
+    for name in reads[consumer]:
+        if name == producer or (name in conversions and _reaches(producer, after[name], after, conversions)):
+            return name
+    return None
+
+
+def _reaches(producer: str, triggers: set[str], after: dict[str, set[str]], conversions: set[str]) -> bool:
+    """Return whether data of `producer` triggers directly or through conversions."""
+    waiting, seen = list(triggers), set(triggers)
+    while waiting:
+        name = waiting.pop()
+        if name == producer:
+            return True
+        if name in conversions:
+            waiting += after[name] - seen
+            seen |= after[name]
+    return False
+
 
 FAR = 1 << 62
 KINDS = {"full": 0, "segment": 1, "none": 2, "restart": 3}

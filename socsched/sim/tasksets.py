@@ -25,7 +25,7 @@ from socsched.planning.plan import (
     SearchReport,
     Task,
 )
-from socsched.sim.engine import SimulationRun, run
+from socsched.sim.simulate import SimulationRun, run
 from socsched.trace.trace import Job
 
 SCHEMA_VERSION = "1"

@@ -18,8 +18,8 @@ from socsched.planning.plan import Plan
 from socsched.reporting import markup as html
 from socsched.reporting.charts import Axes, plain_ticks
 from socsched.reporting.markup import Markup, element, facts, picture, section, table, ticks
-from socsched.sim.engine import run
-from socsched.sim.totals import totals
+from socsched.sim.results import totals
+from socsched.sim.simulate import run
 from socsched.study import bounds
 from socsched.study.columns import Column
 from socsched.study.design import Point

@@ -1,6 +1,6 @@
 """Exact evaluation of a schedule: jobs in order on the engines, stretched by the traffic of co-running jobs.
 
-Uses the same fluid model and rounding as the simulator (`sim.engine`): the remaining work of a segment is kept in
+Uses the same fluid model and rounding as the simulator (`sim.simulate`): the remaining work of a segment is kept in
 2**-64 ns at its present pace and rounded up when the pace changes, so plan and simulation agree to the nanosecond
 except for the order in which equal demands are served.
 """

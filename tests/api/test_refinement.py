@@ -12,7 +12,7 @@ from socsched.planning import search
 from socsched.planning.plan import Plan, Uncertainty
 from socsched.planning.search import make_plan, refine, steady_ns
 from socsched.planning.workload import Observed
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from socsched.trace.metrics import result
 
 SECOND = 10**9

@@ -43,7 +43,7 @@ from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 from socsched.planning.search import make_plan
 from socsched.runtime.profile import QUANTILES, quantiles
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from socsched.trace.metrics import result
 
 ORIN = get_platform("jetson-agx-orin-64gb")

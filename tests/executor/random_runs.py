@@ -12,7 +12,7 @@ from socsched.faults.model import Dropout, Faults
 from socsched.planning.plan import Bandwidth, ChainResult, Plan, PlannedEngine, PlannedSensor, Power, SearchReport, Task
 from socsched.planning.task import ExecutionTimes
 from socsched.runtime.overload import CRITICALITIES, Policies, StagePolicy
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 
 MS = 1_000_000
 ORDERS = (

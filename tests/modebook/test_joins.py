@@ -16,7 +16,7 @@ from socsched.faults.model import Delay, Faults
 from socsched.modebook.book import Book, Change, Drive
 from socsched.modebook.cells import Cell
 from socsched.modebook.simulate import account, simulate_book
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from tests.modebook.conftest import cost
 from tools.verify.books import Tally, delicate_drive, random_book
 

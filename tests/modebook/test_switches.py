@@ -17,7 +17,7 @@ from socsched.modebook.book import Book, Change, Drive, cell_of, random_drive, r
 from socsched.modebook.cells import Cell
 from socsched.modebook.simulate import UNACCOUNTED, account, simulate_book
 from socsched.modebook.transitions import RESPONSES, WORK, drain
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 
 SECOND = 10**9
 START = Cell("MAXN", "cool", "none", "base")

@@ -17,7 +17,7 @@ import pytest
 from datafiles import read
 
 from socsched.descriptor.taskset import taskset_from_mapping
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.sim.tasksets import make_taskset_plan
 from socsched.trace.trace import Job
 

@@ -20,7 +20,7 @@ from datafiles import read
 
 from socsched.descriptor.taskset import PeriodicTask, TaskSet, taskset_from_mapping
 from socsched.planning.plan import ExecutionTimes, Plan, Task
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from socsched.sim.tasksets import make_taskset_plan, simulate_taskset
 
 DRAWS = 1000

@@ -13,7 +13,7 @@ from datafiles import read
 
 from socsched.descriptor.taskset import taskset_from_mapping
 from socsched.planning.plan import ExecutionTimes, Level, PlannedSensor
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.sim.tasksets import make_taskset_plan, simulate_taskset
 
 MS = 1_000_000

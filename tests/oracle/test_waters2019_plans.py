@@ -77,8 +77,8 @@ def test_the_planner_is_refused_with_its_execution_times(model: dict[str, dict[s
 @pytest.mark.slow
 def test_with_15_ms_for_the_planner_a_mapping_is_found_and_holds_for_an_hour() -> None:
     pytest.importorskip("ortools")
-    from socsched.sim.engine import run
-    from socsched.sim.totals import totals
+    from socsched.sim.results import totals
+    from socsched.sim.simulate import run
     from socsched.trace.summary import result
 
     pipeline = get_pipeline("waters2019")

@@ -15,7 +15,7 @@ from socsched.planning.choices import DEPTHS
 from socsched.planning.io import from_document, to_document
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from socsched.trace.metrics import result
 from tests.sim.toy_platform import MS, figure, lines, platform, takes, workloads
 

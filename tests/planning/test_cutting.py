@@ -17,7 +17,7 @@ from socsched.planning.io import from_document, to_document
 from socsched.planning.pareto import cuts, shares
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from socsched.trace.metrics import result
 
 

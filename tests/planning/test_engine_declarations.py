@@ -16,7 +16,7 @@ from socsched.planning.plan import Level, Plan
 from socsched.planning.search import make_plan
 from socsched.planning.workload import apply_governor
 from socsched.schedulability.tasks import rt_tasks, switch_cost
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace.metrics import result
 from tests.sim.toy_platform import MS, lines, platform, takes
 

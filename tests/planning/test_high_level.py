@@ -20,7 +20,7 @@ from socsched.models.work import stage_work
 from socsched.planning.plan import Plan, Task
 from socsched.planning.search import make_plan
 from socsched.schedulability.high_level import AMC, RESERVED, high_level, judge_high_level, unmet
-from socsched.sim.engine import run, simulate
+from socsched.sim.simulate import run, simulate
 from socsched.trace.trace import Trace
 from tests.sim.builders import MS, chain, engine, plan, sensor, task
 from tests.sim.toy_platform import figure, lines, platform, takes, workloads

@@ -35,7 +35,7 @@ from socsched.planning.plan import (
     Violation,
 )
 from socsched.planning.task import FILE_ORDER, Task
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from tests.sim.random_plans import HORIZON, plans
 from tests.sim.rich_plan import rich_plan
 

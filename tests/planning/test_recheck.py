@@ -29,7 +29,7 @@ from socsched.planning.plan import (
 from socsched.planning.recheck import recheck
 from socsched.planning.task import ExecutionTimes, Task
 from socsched.schedulability.coverage import CHECKED, FIELDS, NO_EFFECT, outside
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from tests.sim.builders import engine, plan, task
 
 US = 1000

@@ -23,7 +23,7 @@ from socsched.planning.sensitivity import (
 )
 from socsched.schedulability.plan_analysis import respond, unmet
 from socsched.schedulability.tasks import rt_tasks
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace.metrics import result
 from tests.sim.toy_platform import MS, lines, platform, shaken, takes
 

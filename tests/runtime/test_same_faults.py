@@ -15,7 +15,7 @@ from socsched.faults.model import RUN, SECTIONS, SIMULATION, Failure, Faults, Ov
 from socsched.planning.plan import Plan, Task
 from socsched.runtime.injector import Injector
 from socsched.runtime.options import Options
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 
 PERIOD = 80 * MS
 FRAMES = 14

@@ -10,7 +10,7 @@ import pytest
 from socsched.errors import InputError
 from socsched.planning.plan import Plan
 from socsched.runtime.journal import Journal, recover
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace.metrics import result
 from tests.sim.rich_plan import DURATION, rich_plan
 

@@ -9,7 +9,7 @@ from builders import MS, engine, plan, task
 
 from socsched.errors import UsageError
 from socsched.planning.plan import Level, Plan, Throttle
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace.trace import Trace
 
 LEVELS = (Level(400, 3000), Level(700, 6000), Level(1000, 10_000))

@@ -15,7 +15,7 @@ from socsched.descriptor.platform import Figure
 from socsched.planning.io import from_document, to_document
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace.metrics import result
 
 FACTORS = st.lists(st.integers(PER_COST // 20, 2 * PER_COST), min_size=1, max_size=5)

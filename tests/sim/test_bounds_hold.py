@@ -8,7 +8,7 @@ from toy_platform import MS, platform, shaken, workloads
 
 from socsched.descriptor.pipeline import Pipeline
 from socsched.planning.search import make_plan
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace.metrics import result
 
 

@@ -14,7 +14,7 @@ from socsched.cost.cost import Segment
 from socsched.descriptor.platform import ContentionChoice
 from socsched.planning.execution import with_wcet
 from socsched.planning.plan import Plan
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace.trace import Trace
 
 GB = 10**9

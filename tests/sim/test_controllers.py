@@ -18,13 +18,12 @@ from socsched.cost.cost import Segment
 from socsched.errors import MachineError, UsageError
 from socsched.planning.plan import ExecutionTimes, Level, Plan
 from socsched.sim.build import load_kernel
-from socsched.sim.controllers.declared import CHOOSING, NOTHING, SWITCHING
-from socsched.sim.engine import SimulationRun, run
-from socsched.sim.lower import lower
+from socsched.sim.lower import CHOOSING, NOTHING, SWITCHING, lower
 from socsched.sim.policies import REGISTERED, Policy, Term
 from socsched.sim.policies.adaptive import CALM, SAFE, Adaptive
 from socsched.sim.policies.controllers import Choosing, Controller, Switching
 from socsched.sim.policies.learned import ACTIONS, FEATURES, Learned
+from socsched.sim.simulate import SimulationRun, run
 
 
 @contextmanager

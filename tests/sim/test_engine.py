@@ -13,9 +13,9 @@ from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 from socsched.faults.model import Dropout, Faults, Overrun, Slowdown
 from socsched.planning.plan import Plan
-from socsched.sim.engine import simulate
 from socsched.sim.kernel import values
 from socsched.sim.policies import get_policy
+from socsched.sim.simulate import simulate
 from socsched.trace.metrics import result
 from socsched.trace.trace import Trace
 

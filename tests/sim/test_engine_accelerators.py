@@ -7,7 +7,7 @@ from builders import engine, notes, plan, spans, task, times
 
 from socsched.cost.cost import Segment
 from socsched.planning.plan import Plan, Task
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 
 
 def kernels(count: int, each: int = 10, **changes: object) -> Plan:

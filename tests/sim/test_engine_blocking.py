@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import engine, plan, task
 
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 
 
 @pytest.mark.parametrize(("preemption", "start", "blocking"), [("none", 10, 6), ("full", 4, 0)])

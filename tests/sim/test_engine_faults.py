@@ -8,7 +8,7 @@ from builders import engine, notes, plan, sensor, spans, task, times
 
 from socsched.faults.model import Burst, Delay, Dropout, Faults, Hog, Slowdown, Stall
 from socsched.planning.plan import Task
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 
 
 def once(name: str, cost: int, **changes: object) -> Task:

@@ -6,7 +6,7 @@ import pytest
 from builders import engine, places, plan, spans, task, times
 
 from socsched.planning.plan import Task
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 
 
 def free(name: str, cost: int, **changes: object) -> Task:

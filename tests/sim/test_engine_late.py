@@ -10,7 +10,7 @@ from builders import engine, notes, plan, sensor, task, times
 from socsched.cost.cost import Segment
 from socsched.faults.model import Burst, Faults
 from socsched.planning.plan import ExecutionTimes, Task
-from socsched.sim.engine import run, simulate
+from socsched.sim.simulate import run, simulate
 from socsched.trace.trace import Trace
 
 

@@ -7,7 +7,7 @@ from builders import MS, engine, plan, spans, task, times
 
 from socsched.cost.cost import Segment
 from socsched.planning.plan import Plan, Task
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 
 
 def once(name: str, cost: int, **changes: object) -> Task:

@@ -11,7 +11,7 @@ from builders import engine, plan, spans, task, times
 from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 from socsched.planning.plan import ExecutionTimes, Plan, Task
-from socsched.sim.engine import run, simulate
+from socsched.sim.simulate import run, simulate
 
 BOTH = pytest.mark.parametrize("implementation", ["auto", "python"])
 

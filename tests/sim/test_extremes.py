@@ -12,8 +12,8 @@ from reference.processors import finishes
 from twins import compiled, content, equal_outcomes, same
 
 from socsched.errors import UsageError
-from socsched.sim.engine import SimulationRun, run
 from socsched.sim.lower import NARROW_SLOTS
+from socsched.sim.simulate import SimulationRun, run
 from socsched.sim.tasksets import simulate_taskset
 
 FEW, SETS, MANY = range(9), range(200), range(1000)

@@ -12,7 +12,7 @@ from socsched.errors import DescriptorError
 from socsched.faults.file import load_faults
 from socsched.faults.model import Burst, Delay, Dropout, Faults, Hog, Overrun, Slowdown, Stall
 from socsched.faults.random_faults import KINDS, draw
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 
 PINNED = Stall("gpu", 5022054565, 5212107977)
 PLAN = plan([task("head", 1, engine="gpu")], [engine("gpu")], sensors=[sensor("lidar", 10**8)])

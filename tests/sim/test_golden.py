@@ -22,7 +22,7 @@ from socsched.errors import MachineError
 from socsched.faults.model import Faults
 from socsched.planning.plan import Plan
 from socsched.sim.build import load_kernel
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from socsched.trace.io import load as load_trace
 from socsched.trace.metrics import result
 from socsched.trace.trace import Trace

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from socsched.planning.plan import ExecutionTimes, Level, Plan
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace.metrics import result
 
 LEVELS = tuple(Level(clock, clock**3 // 10**6) for clock in range(100, 1001, 100))

@@ -15,7 +15,7 @@ from builders import plan, task
 
 from socsched.planning.io import save
 from socsched.sim.build import load_kernel
-from socsched.sim.engine import run, simulate
+from socsched.sim.simulate import run, simulate
 from socsched.trace.metrics import result
 
 CHECKOUT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def interrupted_after(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
             self.seen += 1
             return bool(super().run_events(1000))
 
-    monkeypatch.setattr("socsched.sim.engine.load_kernel", lambda *_: Interrupted)
+    monkeypatch.setattr("socsched.sim.simulate.load_kernel", lambda *_: Interrupted)
     # a shell that starts this in the background has the signal ignored
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -60,7 +60,7 @@ TELLING = """
 import signal
 import sys
 from socsched.cli.root import run
-from socsched.sim import engine
+from socsched.sim import simulate as engine
 
 found = engine.load_kernel
 

@@ -17,7 +17,7 @@ from socsched.models.work import stage_work
 from socsched.planning.io import from_document, to_document
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace.metrics import result
 
 CHECKOUT = Path(__file__).parents[2]

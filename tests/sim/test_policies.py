@@ -17,8 +17,8 @@ from socsched.planning.io import save
 from socsched.planning.plan import Plan
 from socsched.sim import build, policies
 from socsched.sim.build import load_kernel
-from socsched.sim.engine import run
 from socsched.sim.policies import Policy, ReadyJob, Term
+from socsched.sim.simulate import run
 from socsched.trace.trace import Trace
 
 OWN = Policy("own-edf", (Term.DEADLINE, Term.ACTIVATION))

@@ -13,7 +13,7 @@ from builders import MS, plan, task
 
 from socsched import plugins
 from socsched.sim import policies
-from socsched.sim.engine import run, simulate
+from socsched.sim.simulate import run, simulate
 from socsched.trace.metrics import result
 
 PAGE = Path(__file__).parents[2] / "docs" / "policies.md"

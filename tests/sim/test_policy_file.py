@@ -9,9 +9,9 @@ import pytest
 from builders import plan, sensor, task
 
 from socsched.errors import UsageError
-from socsched.sim.engine import simulate
 from socsched.sim.policies import REGISTERED, describe_policies
 from socsched.sim.policies.from_file import register_file
+from socsched.sim.simulate import simulate
 
 FILE = """
 from socsched.sim.policies import Policy, Term

@@ -14,7 +14,7 @@ from random_plans import CAPACITY, HORIZON, plans
 from socsched.cost.contention import stretch
 from socsched.faults.model import Faults, Overrun, Slowdown
 from socsched.planning.plan import Plan, Task
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace.metrics import result
 from socsched.trace.trace import Trace
 

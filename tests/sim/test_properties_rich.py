@@ -15,7 +15,7 @@ from random_plans import CAPACITY, HORIZON, faults, plans
 from socsched.cost.contention import contention_model
 from socsched.faults.model import Faults, Hog
 from socsched.planning.plan import Plan, PlannedEngine
-from socsched.sim.engine import SimulationRun, run, simulate
+from socsched.sim.simulate import SimulationRun, run, simulate
 from socsched.trace.metrics import result
 from socsched.trace.trace import Job, Trace
 

@@ -13,7 +13,7 @@ from socsched.schedulability import edf, path_windows
 from socsched.schedulability.explain_bounds import OWN, chain_bound, task_bounds
 from socsched.schedulability.plan_analysis import DEMAND, stretches
 from socsched.schedulability.tasks import rt_tasks
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace.metrics import result
 
 

@@ -17,10 +17,10 @@ from twins import compiled
 
 from socsched.faults.model import Faults
 from socsched.planning.plan import Plan
-from socsched.sim.engine import SimulationRun, run
 from socsched.sim.policies import REGISTERED, Key, Policy, ReadyJob, Term
 from socsched.sim.policies.controllers import View
 from socsched.sim.policies.mechanisms import CoRunning
+from socsched.sim.simulate import SimulationRun, run
 from socsched.trace.trace import Slice
 
 Seen = tuple[int, ReadyJob]

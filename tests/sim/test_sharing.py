@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from socsched.cost.contention import demand, fair_shares, stretch
 from socsched.cost.cost import Segment
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 
 CAPACITY = 10**9
 Row = tuple[int, int, int, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from socsched.planning.plan import Plan
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace.metrics import result
 
 BOARD = "jetson-agx-orin-64gb"

@@ -15,8 +15,8 @@ from twins import compiled, same
 
 from socsched.faults.model import Faults
 from socsched.planning.plan import Plan
-from socsched.sim.engine import SimulationRun, run
-from socsched.sim.totals import totals
+from socsched.sim.results import totals
+from socsched.sim.simulate import SimulationRun, run
 from socsched.trace.metrics import result
 from socsched.trace.summary import result as summary
 

@@ -25,9 +25,9 @@ from socsched.faults.model import Burst, Faults, Hog, Overrun, Slowdown
 from socsched.limits import HORIZON_NS, LONGEST_NS, MOST_LANES, MOST_QUEUE
 from socsched.planning.checks import out_of_range
 from socsched.planning.plan import Level, Plan, Throttle
-from socsched.sim.engine import run
 from socsched.sim.invariants import check_tables
 from socsched.sim.lower import lower
+from socsched.sim.simulate import run
 
 HERE = Path(__file__).parent
 
@@ -292,7 +292,7 @@ def test_the_checked_kernel_sees_an_index_out_of_bounds() -> None:
     script = (
         "from rich_plan import rich_plan; import socsched.sim.invariants as sound;"
         "sound.check_tables = lambda tables, plan: tables['successors'].__setitem__(0, 1 << 22);"
-        "from socsched.sim.engine import run; run(rich_plan(), 100_000, implementation='checked')"
+        "from socsched.sim.simulate import run; run(rich_plan(), 100_000, implementation='checked')"
     )
     done = checked(script)
     assert done.returncode != 0 and "AddressSanitizer" in done.stderr
@@ -309,7 +309,8 @@ def test_the_checked_kernel_finds_nothing_in_mutated_plans(part: int) -> None:
 @pytest.mark.slow
 def test_the_checked_kernel_finds_nothing_up_to_the_limits() -> None:
     script = (
-        "from extreme_plans import case\nfrom socsched.sim.engine import run\nfrom socsched.errors import UsageError\n"
+        "from extreme_plans import case\nfrom socsched.errors import UsageError\n"
+        "from socsched.sim.simulate import run\n"
         "for seed in range(400):\n"
         "    drawn = case(seed)\n"
         "    try:\n"

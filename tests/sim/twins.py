@@ -9,7 +9,7 @@ import pytest
 
 from socsched.errors import MachineError
 from socsched.sim.build import load_kernel
-from socsched.sim.engine import SimulationRun
+from socsched.sim.simulate import SimulationRun
 from socsched.trace.trace import Trace
 
 

@@ -6,7 +6,7 @@ from builders import chain, engine, plan, sensor, task
 
 from socsched.cost.cost import Segment
 from socsched.planning.plan import Plan
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace.trace import Trace
 
 KERNELS = (Segment("k0", 10, 0, 100), Segment("k1", 10, 0, 0))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from socsched.errors import SocschedError
 from socsched.interchange.btf_pipeline import import_btf
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace import btf
 from socsched.trace.trace import Job, Trace
 from tests.sim.rich_plan import DURATION, rich_faults, rich_plan

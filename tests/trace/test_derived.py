@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from socsched.planning.plan import Level, Plan, Throttle
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace.perfetto import ENGINE_POWER, complete_columns, unit
 from socsched.trace.trace import Trace
 from tests.sim.builders import engine, plan, task

@@ -15,7 +15,7 @@ from random_traces import recorded
 
 from socsched.errors import InputError
 from socsched.planning.plan import Plan
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace import io
 from socsched.trace.trace import Trace
 from tests.sim.builders import engine, plan, sensor, task

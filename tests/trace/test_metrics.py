@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace.metrics import _summary, frame_fates, result, write_result
 from socsched.trace.trace import Instant, Job, Slice, Trace
 from tests.sim.builders import chain, engine, plan, sensor, task

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from random_traces import recorded
 
 from socsched.planning.plan import Plan
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace import metrics
 from socsched.trace.trace import Trace
 from tests.sim.builders import chain, engine, plan, sensor, task

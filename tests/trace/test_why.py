@@ -12,7 +12,7 @@ from socsched.cost.cost import Segment
 from socsched.errors import UsageError
 from socsched.faults.model import Dropout, Faults, Hog, Overrun, Slowdown, Stall
 from socsched.planning.plan import ExecutionTimes, Level, Plan, Throttle
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from socsched.trace.trace import Instant, Job, Slice, Trace
 from socsched.trace.why import Explanation, Why
 from tests.sim.builders import MS, chain, engine, plan, sensor, task

@@ -13,7 +13,7 @@ from why_checks import check
 
 from socsched.faults.model import Faults
 from socsched.planning.plan import Plan
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from socsched.trace.trace import Trace
 from socsched.trace.why import KINDS, Explanation, Why
 from tests.sim.random_plans import HORIZON, faults, plans

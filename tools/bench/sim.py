@@ -28,7 +28,7 @@ from random import Random
 from socsched.cost.cost import Segment
 from socsched.planning.plan import Bandwidth, Plan, PlannedEngine, Power, SearchReport, Task
 from socsched.sim.build import explain_interpreted, load_kernel
-from socsched.sim.engine import SimulationRun, run
+from socsched.sim.simulate import SimulationRun, run
 from tools import ROOT
 
 SECOND = 10**9

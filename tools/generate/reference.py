@@ -24,7 +24,7 @@ from socsched.planning import plan as plans
 from socsched.planning import task as tasks
 from socsched.reporting.compare import Comparison, Row
 from socsched.reporting.plan_diff import Figure, Move
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace import metrics
 from socsched.trace.why import KINDS, Cause, Explanation, Part
 from tools import ROOT

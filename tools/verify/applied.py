@@ -23,7 +23,7 @@ from pathlib import Path
 from socsched.planning.export import autoware
 from socsched.planning.export.linux import ExportRequest, Thread, linux, threads
 from socsched.planning.plan import Plan
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from tests.sim.builders import engine, plan, task
 
 MS = 1_000_000

@@ -28,7 +28,7 @@ from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.faults.random_faults import random_faults
 from socsched.modebook.book import Book, Change, Drive, cell_of, first_cell, load_book, random_drive
 from socsched.modebook.simulate import BookSimulation, first_frames, phased, simulate_book
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 
 if TYPE_CHECKING:
     from socsched.faults.model import Faults

@@ -271,7 +271,7 @@ def predict(folder: Path, keep: Path) -> int:
     from socsched.api.loading import load_plan
     from socsched.cost.cost import Segment
     from socsched.planning.task import ExecutionTimes
-    from socsched.sim.engine import simulate
+    from socsched.sim.simulate import simulate
 
     alone, measured = (_responses(keep / run, "hard") for run in ("alone", "pieces"))
     plan = load_plan(folder / "pieces" / "plan.json")

@@ -27,7 +27,7 @@ from socsched.schedulability.high_level import unmet as unmet_high
 from socsched.schedulability.plan_analysis import stretches
 from socsched.schedulability.tasks import Response, families, rt_tasks
 from socsched.sim.build import load_kernel
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched.trace.chains import Record
 from socsched.trace.columns import DONE, DROP_LATE, DROP_QUEUE
 from socsched.trace.trace import Trace

@@ -48,7 +48,7 @@ from socsched.runtime.executor import execute
 from socsched.runtime.options import PLAIN, Options
 from socsched.runtime.overheads import overheads
 from socsched.runtime.profile import measure
-from socsched.sim.engine import run as simulate
+from socsched.sim.simulate import run as simulate
 from socsched.trace.metrics import result
 from socsched.trace.trace import Trace
 

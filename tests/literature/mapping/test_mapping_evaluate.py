@@ -22,7 +22,7 @@ from socsched.planning.mapping.problem import (
     Requirement,
     Schedule,
 )
-from socsched.sim.engine import simulate
+from socsched.sim.simulate import simulate
 from socsched_literature.mapping.evaluate import Impossible, evaluate
 from socsched_literature.mapping.lists import list_schedule
 from tests.literature.mapping.mapping_problems import plan_of, random_problem, random_schedule

@@ -21,7 +21,7 @@ from socsched.planning.cutting.pipelines import as_planned
 from socsched.planning.io import from_document, to_document
 from socsched.planning.planners import planner
 from socsched.planning.planners.propose import make_plan
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from socsched.trace.metrics import result
 from socsched_literature.planners.deepthings import deal_tiles, work_sharing, work_stealing
 from tests.compiler import references

@@ -19,7 +19,7 @@ from socsched.models.parts import part_of
 from socsched.models.work import stage_work
 from socsched.planning.planners import planner
 from socsched.planning.planners.propose import make_plan
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from socsched.trace.metrics import result
 from socsched_literature.planners.ios import Stages, blocks, components, endings, greedy, search_schedule, sequential
 from socsched_literature.planners.sharing import Kernel, fills, group_ns, merge_convolutions, share_units

@@ -14,7 +14,7 @@ from socsched.errors import UsageError
 from socsched.models.work import stage_work
 from socsched.planning.planners import planner
 from socsched.planning.planners.propose import make_plan
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from socsched.trace.metrics import result
 from socsched_literature.planners.runtime_aware import (
     Streams,

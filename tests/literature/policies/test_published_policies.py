@@ -12,9 +12,9 @@ from socsched.errors import MachineError, UsageError
 from socsched.planning.plan import Plan, Task
 from socsched.sim import policies
 from socsched.sim.build import load_kernel
-from socsched.sim.engine import run
 from socsched.sim.policies import Policy, Term
 from socsched.sim.policies.mechanisms import Batch, CoRunning, PreemptionMechanism, Tokens
+from socsched.sim.simulate import run
 from socsched.trace.trace import Trace
 from socsched_literature.policies import reef
 from tests.sim.builders import engine, plan, spans, task, times
@@ -371,7 +371,7 @@ def test_batches_end_together_and_hand_every_frame_on(simulate: Simulate) -> Non
 
 def test_guests_take_the_energy_and_the_traffic_of_their_work(simulate: Simulate) -> None:
     """Alone 100 us each at 1 W, and 50 kB of the guest; the same when co-running, with a trace and without."""
-    from socsched.sim.totals import totals
+    from socsched.sim.results import totals
     from socsched.trace.metrics import result
 
     host = on_gpu("host", 100 * US, priority=0)

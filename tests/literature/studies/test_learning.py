@@ -15,10 +15,10 @@ from socsched.errors import UsageError
 from socsched.planning.io import save
 from socsched.planning.plan import Level, Plan
 from socsched.sim import policies
-from socsched.sim.engine import SimulationRun, run
 from socsched.sim.policies import Policy, ReadyJob, Term, adaptive
 from socsched.sim.policies.controllers import View
 from socsched.sim.policies.slack_stealing import SlackStealer
+from socsched.sim.simulate import SimulationRun, run
 from socsched_literature.studies import learning
 from socsched_literature.studies.learning import Costs, Environment, rollout
 from socsched_literature.studies.policies import vary_plan

@@ -16,7 +16,7 @@ from socsched.models.work import stage_work
 from socsched.planning import planners
 from socsched.planning.io import from_document, to_document
 from socsched.planning.planners.propose import make_plan
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from socsched.trace.metrics import result
 
 ORIN = "jetson-agx-orin-64gb"

@@ -12,7 +12,7 @@ import numpy as np
 
 from socsched.cost.cost import Segment
 from socsched.planning.plan import Bandwidth, Plan, PlannedEngine, Power, SearchReport, Task
-from socsched.sim.engine import SimulationRun, run
+from socsched.sim.simulate import SimulationRun, run
 from tools.literature.claims._published import data
 
 SECOND = 10**9
@@ -63,7 +63,7 @@ def mean_responses(done: SimulationRun) -> list[float]:
 
 def tail(done: SimulationRun, number: int, per_mille: int) -> float:
     """Return a percentile of a task's responses (ns)."""
-    from socsched.sim.totals import _histogram
+    from socsched.sim.results import _histogram
 
     return float(_histogram(done, "responses", number).percentile(per_mille))
 

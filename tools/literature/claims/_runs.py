@@ -16,7 +16,7 @@ from socsched.planning.planners.propose import make_plan
 from socsched.planning.search import make_plan as make_ours
 from socsched.planning.search import refine
 from socsched.planning.workload import NOTHING, Observed
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from socsched.trace.metrics import result
 
 ORIN, XAVIER = "jetson-agx-orin-64gb", "jetson-agx-xavier"

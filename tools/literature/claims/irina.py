@@ -7,7 +7,7 @@ from random import Random
 
 from socsched.faults.model import Burst, Faults
 from socsched.planning.plan import Plan, PlannedSensor
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from socsched_literature.studies.policies import interval
 from tools.literature.claims._plans import SECOND, engine, kernels, plan, task
 from tools.literature.claims.claim import Claim

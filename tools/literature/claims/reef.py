@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from socsched.planning.plan import Plan
-from socsched.sim.engine import SimulationRun
+from socsched.sim.simulate import SimulationRun
 from tools.literature.claims._plans import (
     SECOND,
     engine,

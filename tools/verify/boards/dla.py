@@ -32,7 +32,7 @@ from random import Random
 from socsched.cost.cost import Segment
 from socsched.descriptor.catalog import get_platform
 from socsched.planning.plan import ExecutionTimes, Plan, Task
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from tools.verify.boards import planned
 
 PLATFORM = "jetson-agx-orin-32gb"

@@ -15,7 +15,7 @@ from socsched.cost.profile import MeasuredCost, Profile
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Platform
 from socsched.planning.plan import Plan
-from socsched.sim.engine import run
+from socsched.sim.simulate import run
 from tools.verify.boards import networks
 
 MS = 1_000_000

@@ -46,7 +46,7 @@ def _results(folder: Path) -> dict[str, bytes]:
     """Return the files of a simulation."""
     from socsched.planning.io import save
     from socsched.runtime.journal import Journal
-    from socsched.sim.engine import simulate
+    from socsched.sim.simulate import simulate
     from socsched.trace import io as trace_io
     from socsched.trace.metrics import result
     from tests.sim.rich_plan import DURATION, rich_plan

@@ -56,7 +56,7 @@ def make(folder: Path) -> dict[str, bytes]:
     """Return seeds by FORMAT/NAME; `folder` is for files on the way."""
     from socsched.planning.export import amalthea, autoware, cyberrt
     from socsched.planning.export.linux import ExportRequest
-    from socsched.sim.engine import simulate
+    from socsched.sim.simulate import simulate
     from socsched.trace import btf
     from tests import mcap_recordings
     from tests.interchange import amalthea_writer, ctf_writer

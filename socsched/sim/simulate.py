@@ -1,12 +1,21 @@
 """Discrete-event simulation of a plan: the same tasks, slots, policies and costs, on a clock of integer nanoseconds.
 
-The semantics are documented and implemented in `sim.kernel.kernel`; this module is the entry point.
+The semantics are documented and implemented in `sim.kernel.kernel`; this module is the entry point.  The first Ctrl-C
+is acknowledged at once and stops after the current batch of events, a second one discards the simulation.  The kernel
+is never interrupted while it handles an event, so its results up to the stop are complete.
 """
 
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from socsched.errors import UsageError
@@ -17,11 +26,68 @@ from socsched.progress import tell
 from socsched.sim.build import load_kernel
 from socsched.sim.callbacks import Callbacks
 from socsched.sim.lower import Lowered, lower
-from socsched.sim.stopping import run_until_stopped
 from socsched.trace.trace import Trace
 
 if TYPE_CHECKING:
     from socsched.sim.results import KernelResult
+
+
+_BATCH_S = 0.05
+"""Target duration of one uninterrupted batch of events in the kernel."""
+_FIRST, _MOST = 1_000, 1 << 30
+MESSAGE = "stopping and writing the results so far; press Ctrl-C again to discard them"
+
+
+class Stop:
+    """A request to stop (`requested`), and the number of events to handle before the next check (`events`)."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self.events = _FIRST
+        self._since = time.perf_counter()
+
+    def size_batch(self) -> int:
+        """Return the number of events that take about `_BATCH_S`, estimated from the last batch."""
+        now = time.perf_counter()
+        took, self._since = now - self._since, now
+        self.events = min(max(int(self.events * min(max(_BATCH_S / max(took, 1e-9), 0.25), 4.0)), 1), _MOST)
+        return self.events
+
+
+@contextmanager
+def stopping() -> Iterator[Stop]:
+    """Make Ctrl-C set `requested` inside the block instead of raising KeyboardInterrupt; a second one raises it.
+
+    Outside the main thread, or if the caller has installed its own SIGINT handler, nothing changes.
+    """
+    stop = Stop()
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is not signal.default_int_handler:
+        yield stop
+        return
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if stop.requested:
+            raise KeyboardInterrupt
+        stop.requested = True
+        # written directly because sys.stderr may be in the middle of a line
+        os.write(2, f"\n{MESSAGE}\n".encode())
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def run_until_stopped(step: Callable[[int], bool], then: Callable[[], None]) -> bool:
+    """Call `step` with numbers of events until it is done, and `then` in between; return whether it was stopped."""
+    with stopping() as stop:
+        while step(stop.size_batch()):
+            if stop.requested:
+                return True
+            then()
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +129,7 @@ def run(
     """Simulate `plan`; with `record` False only running figures are kept, in memory that does not grow with time.
 
     `implementation` compiled | python | checked | None (compiled where possible): all give the same results.  After
-    Ctrl-C, the part simulated so far is returned as a shorter simulation (`sim.stopping`).
+    Ctrl-C, the part simulated so far is returned as a shorter simulation.
     """
     from socsched.sim.results import KernelResult, make_columns
 

@@ -1,0 +1,185 @@
+"""Power cap and thermal throttling by the board itself, stepping one operating point at a time.
+
+Temperature follows one lumped mass (a thermal resistance and a time constant; the thermal circuit of Skadron et al.,
+"Temperature-aware microarchitecture", ISCA 2003, with a single node), stepped in whole millikelvins so that the result
+is the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableSequence, Sequence
+from typing import Any, Protocol
+
+from socsched.planning.plan import Plan, Throttle
+from socsched.sim.lower import FAR, Lowered
+from socsched.sim.mechanisms import apply_policies
+from socsched.sim.policies import ReadyJob
+from socsched.sim.policies.controllers import Controller, View
+from socsched.trace.columns import THROTTLE, THROTTLE_OVER
+
+Mark = tuple[int, int, int, int]
+
+
+class Board:
+    """Steps the operating points of multi-level engines by `Throttle`; `temperature` holds (ns, degrees C) steps."""
+
+    def __init__(self, plan: Plan, rule: Throttle, tables: dict[str, Any]) -> None:
+        self.plan, self.rule, self.tables = plan, rule, tables
+        self.levels: int = tables["numbers"]["levels"]
+        self.temperature_mk = rule.ambient_mc
+        self.temperature: list[tuple[int, float]] = [(0, rule.ambient_mc / 1000)]
+        self.steps_down: list[tuple[int, int]] = []
+        self.marks: list[Mark] = []
+        self._busy_time = [0] * (len(plan.engines) * self.levels)
+        self._traffic = 0.0
+
+    def sample(self, now: int, busy_time: Sequence[int], traffic: float) -> tuple[int, tuple[int, ...]]:
+        """Return the next sampling instant and the changed engines; `busy_time`: slot time by engine and level (ns)."""
+        drawn = [self._mean_power(index, busy_time) for index in range(len(self.plan.engines))]
+        static = self.plan.base_mw + sum(engine.idle_mw for engine in self.plan.engines)
+        memory = (traffic - self._traffic) * self.plan.dram_picojoule_per_byte / self.rule.period_ns
+        power = static + sum(drawn) + int(memory)
+        self._busy_time, self._traffic = list(busy_time), traffic
+        hot = self._update_temperature(now, power)
+        rule = self.rule
+        changed: tuple[int, ...] = ()
+        if (rule.cap_mw and power > rule.cap_mw) or (rule.trip_mc and hot >= rule.trip_mc):
+            changed = self._step_down(now, drawn)
+        elif self.steps_down and self._has_recovered(power, hot):
+            changed = self._step_up(now)
+        return now + rule.period_ns, changed
+
+    def _has_recovered(self, power: int, hot: int) -> bool:
+        rule = self.rule
+        cool = not rule.trip_mc or hot <= rule.recover_mc
+        return cool and (not rule.cap_mw or power < rule.cap_mw * rule.recover)
+
+    def _mean_power(self, engine: int, busy_time: Sequence[int]) -> int:
+        """Return an engine's mean dynamic power in this period (mW)."""
+        first, total = engine * self.levels, 0
+        for level in range(self.levels):
+            total += (busy_time[first + level] - self._busy_time[first + level]) * self.tables["n_power"][first + level]
+        return int(total / self.tables["numbers"]["scale"]) // self.rule.period_ns
+
+    def _update_temperature(self, now: int, power: int) -> int:
+        rule = self.rule
+        if rule.time_constant_ns:
+            towards = rule.ambient_mc + power * rule.resistance_mk_per_w // 1000
+            self.temperature_mk += (towards - self.temperature_mk) * rule.period_ns // rule.time_constant_ns
+            self.temperature.append((now, self.temperature_mk / 1000))
+        return self.temperature_mk
+
+    def _step_down(self, now: int, drawn: Sequence[int]) -> tuple[int, ...]:
+        level: MutableSequence[int] = self.tables["n_level"]
+        able = [engine for engine in range(len(drawn)) if level[engine] > self._lowest(engine)]
+        if not able:
+            return ()
+        chosen = max(able, key=lambda engine: (drawn[engine], -engine))
+        self.steps_down.append((chosen, self.tables["n_top"][chosen]))
+        return self._limit_level(now, chosen, level[chosen] - 1)
+
+    def _step_up(self, now: int) -> tuple[int, ...]:
+        return self._limit_level(now, *self.steps_down.pop())
+
+    def _limit_level(self, now: int, engine: int, level: int) -> tuple[int, ...]:
+        """Set the highest operating point an engine may use; adopt it unless a governor picks among those allowed."""
+        self.tables["n_top"][engine] = level
+        if not self.tables["n_governor"][engine] or level < self.tables["n_level"][engine]:
+            self.tables["n_level"][engine] = level
+        clocks = self.tables["n_clock"][engine * self.levels : (engine + 1) * self.levels]
+        speed = 1_000_000 * clocks[level] // clocks[-1]
+        self.marks.append((now, THROTTLE if level < self.levels - 1 else THROTTLE_OVER, engine, speed))
+        return (engine,)
+
+    def _lowest(self, engine: int) -> int:
+        return self.levels - max(len(self.plan.engines[engine].levels), 1)
+
+
+# Controllers written in Python: their schedule, their views, and the resulting changes to the kernel's tables.
+#
+# Declared ones (`policies.controllers`) run inside the kernel.
+
+
+class KernelQueries(Protocol):
+    """Queries answered by a running kernel."""
+
+    def list_ready(self, unit: int) -> Sequence[tuple[int, ...]]: ...
+    def get_next_release(self, source: int) -> tuple[int, int]: ...
+
+
+class CustomControllers:
+    """The controllers of one simulation, one for each unit whose policy has one; `next_ns`: next sampling instant.
+
+    `kernel` is set once it exists.
+    """
+
+    def __init__(self, lowered: Lowered) -> None:
+        self.lowered, self.tables = lowered, lowered.tables
+        self.kernel: KernelQueries | None = None
+        self._units: list[tuple[int, Controller]] = []
+        for index, unit in enumerate(lowered.units):
+            rule = lowered.policies[unit.engine]
+            if callable(rule.controller):
+                self._units.append((index, rule.controller()))
+        self._due = [max(controller.period_ns, 1) for _, controller in self._units]
+        self._sampled: dict[int, tuple[int, int]] = {}
+        own: dict[int, list[int]] = {}
+        for number in range(len(lowered.plan.tasks)):
+            own.setdefault(self.tables["g_unit"][self.tables["t_first"][number]], []).append(number)
+        self._tasks = {unit: tuple(numbers) for unit, numbers in own.items()}
+        self._plan = apply_policies(lowered.plan, lowered.policies)
+
+    @property
+    def next_ns(self) -> int:
+        """Return the next sampling instant of any controller (ns); FAR if there is none."""
+        return min(self._due, default=FAR)
+
+    def sample(self, now: int, counters: Mapping[str, Sequence[int]]) -> set[int]:
+        """Run the controllers that are due; return the engines whose order or operating point changed."""
+        changed: set[int] = set()
+        for number, (unit, controller) in enumerate(self._units):
+            if self._due[number] > now:
+                continue
+            engine = self.lowered.units[unit].engine
+            order, level = controller.decide(self._view(unit, engine, now, counters), now)
+            # read again because the controller may have changed its period
+            self._due[number] = now + max(controller.period_ns, 1)
+            terms = (int(order[0]), int(order[1]))
+            if terms != (self.tables["u_term0"][unit], self.tables["u_term1"][unit]):
+                self.tables["u_term0"][unit], self.tables["u_term1"][unit] = terms
+                changed.add(engine)
+            points = self.lowered.plan.engines[engine].levels
+            if level is not None and points:
+                # engines with fewer operating points than the largest repeat their slowest one
+                wanted = self.tables["numbers"]["levels"] - len(points) + max(min(level, len(points) - 1), 0)
+                wanted = min(wanted, self.tables["n_top"][engine])
+                if wanted != self.tables["n_level"][engine]:
+                    self.tables["n_level"][engine] = wanted
+                    changed.add(engine)
+        return changed
+
+    def _view(self, unit: int, engine: int, now: int, counters: Mapping[str, Sequence[int]]) -> View:
+        levels, slots = self.tables["numbers"]["levels"], max(self.lowered.plan.engines[engine].lanes, 1)
+        busy_time = counters["busy_time"]
+        total = sum(busy_time[engine * levels : (engine + 1) * levels])
+        before, since = self._sampled.get(unit, (0, 0))
+        self._sampled[unit] = (total, now)
+        busy = (total - before) * (1 / max((now - since) * slots, 1))
+        plan = self.lowered.plan
+
+        def ready() -> list[ReadyJob]:
+            assert self.kernel is not None
+            return [_job(plan.tasks[row[0]], row) for row in self.kernel.list_ready(unit)]
+
+        def next_frames() -> dict[str, tuple[int, int]]:
+            assert self.kernel is not None
+            return {name: self.kernel.get_next_release(source) for source, name in enumerate(self.lowered.sources)}
+
+        return View(
+            self._plan, plan.engines[engine].id, unit, self._tasks.get(unit, ()), busy, ready, next_frames, counters
+        )
+
+
+def _job(task: Any, row: Sequence[int]) -> ReadyJob:
+    number, frame, activation, release, deadline, start, done, left, running = row
+    return ReadyJob(task, number, frame, activation, release, deadline, start, done, left, bool(running))

@@ -120,6 +120,8 @@ def _speed(follows: str, where: Configuration) -> float | None:
     if follows == "compute":
         precision = engine.precisions.get(where.precision)
         return where.units * clock * precision.ops_per_cycle.value if precision else None
+    # 7-zip on one core is the only figure measured alike on all boards: vendors' DMIPS disagree by a factor of two, and
+    # capacities of device trees compare the cores of one SoC only.
     if engine.performance is None:
         return None
     return engine.performance.value * clock / engine.clock_hz.value * where.units

@@ -1,7 +1,7 @@
 """The cost model: every engine, precision and share a stage can use in a power mode, and why others are refused.
 
 Costs come from the sources registered under ``socsched.costs`` (`cost.sources`), the most trusted first: a measured
-profile, then the stage's anchors, then the roofline (docs/design.md, decision 7).
+profile, then the stage's anchors, then the roofline: a time known in another mode is scaled by the ratio of rooflines.
 
 Costs of an engine are those of the first program (runtime) it declares; the other ones state their ratio to it, with an
 error.
@@ -67,6 +67,10 @@ def never_faster(runtime: Runtime) -> bool:
     return runtime.ratio is not None and all(f.value >= 1 for f in (runtime.ratio, runtime.general) if f)
 
 
+# The first program is the one that was measured: shipped GPU rates are TensorRT's while bundles run our kernels.  The
+# faster program is chosen inside a candidate, so that planners see as many candidates as with one program.  Rejected: a
+# fit of our kernels scaled from a server GPU (its tensor cores and bandwidth differ in kind), both programs as
+# candidates (twice the search for a dominated one), a silent switch to our kernels where TensorRT is missing.
 def under(found: Estimate, runtime: Runtime, work: StageWork | None, fit: Fit | None) -> Estimate:
     """Return an estimate for the first runtime of an engine as one for another.
 

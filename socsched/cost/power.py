@@ -3,6 +3,10 @@
 Model: base power of the mode, idle power of every powered engine, dynamic power in proportion to busy units (activity
 times C·V²·f, given by the mode's `dynamic_mw`), DRAM energy per byte moved.  The wall adds the carrier board and the
 losses of the adaptor, where a platform declares its supply.
+
+Plans and caps are the module's, as vendors cap modules; most published power is measured at the wall.  Rejected: a
+figure for each network or runtime (a plan does not know the runtime), energy per operation (rows of one board spread
+more by the number of busy cores than by the network), the power of stress tests (networks draw 0.6 of it).
 """
 
 from __future__ import annotations

@@ -9,6 +9,10 @@ ratios to them, so that a fit in one mode predicts the others:
                + (depthwise macs + window positions + exp * costly elements) / (peak * vector)  on the vector unit
     traffic    = activation bytes / (dram * onchip, or dram * spill where what is alive exceeds the memory on chip)
                + weight bytes / (dram * weights)
+
+Ratios, since one fit then serves every power mode.  Rejected: an efficiency for each class of operators (off by 69 % on
+average), efficiencies that saturate with a layer's work (the same as a cost a layer) or its pixels (the same as a cost
+of weights), regression trees (they do not scale with clocks and cannot be read), parameters for each mode.
 """
 
 from __future__ import annotations

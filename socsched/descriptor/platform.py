@@ -472,6 +472,7 @@ class EngineSetting(Entry):
         if units == 0:
             return EngineMode(0, 0, Figure(0, "derived", note="the engine is off in this mode"))
         clock = self.clock or 0
+        # Power of a measurement in the mode, else C V^2 f, else scaled with the clock: each with a larger error.
         return EngineMode(units, clock, self.dynamic or dynamic_power(engine, units, clock))
 
 

@@ -1,5 +1,8 @@
 """Reading of CTF 1.8 traces: the event streams of a folder in order of time, bounded by the size of the files.
 
+A reader of our own, since babeltrace is not on package indexes and every file is hostile: sizes, depths and counts are
+bounded.
+
 The metadata of CTF 1.8 traces (TSDL): the types that LTTng writes, parsed with limits.
 
 Known: integers, floating-point numbers, strings, enumerations, structures, variants, arrays, sequences, and aliases.

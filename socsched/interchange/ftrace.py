@@ -4,10 +4,11 @@ A job of a thread lasts from its wake-up (from its first switch-in where wake-up
 between the two it may be preempted.  Interrupts on its CPU count as its time.  The idle threads and threads that never
 block within the recording are left out.
 
-Where events were lost on a CPU, jobs that may have been there in the meantime are left out and counted: those in
-progress that do not run on another CPU, and the next one of a thread that is not seen to be woken, unless the CPU was
-idle before.  Forms of losses: tracefs ``CPU:1 [LOST 9 EVENTS]`` and
-``CPU 1 buffer started``, trace-cmd ``CPU:1 [9 EVENTS DROPPED]``, perf ``PERF_RECORD_LOST``.  Versions: docs/imports.md.
+A mean over what is left of jobs would be biased to short ones.  Where events were lost on a CPU, jobs that may have
+been there in the meantime are left out and counted: those in progress that do not run on another CPU, and the next one
+of a thread that is not seen to be woken, unless the CPU was idle before.  Forms of losses: tracefs ``CPU:1 [LOST 9
+EVENTS]`` and ``CPU 1 buffer started``, trace-cmd ``CPU:1 [9 EVENTS DROPPED]``, perf ``PERF_RECORD_LOST``.  Versions:
+docs/imports.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The common form of other tools' profiles: sections of a job, each on one kind of engine, with their times."""
+"""The common form of other tools' profiles: sections of a job, each on one kind of engine, with their times.
+
+Rows are booked by what ran, not by where a tool shows it: rows that wait for the DLA are the DLA's time.  A GPU job is
+the span of its kernels, since the engine is held in the gaps.  Rejected: the sum of kernel times (too short), the row
+of a DLA block as its cost (0.2 % of it).
+"""
 
 from __future__ import annotations
 

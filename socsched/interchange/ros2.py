@@ -6,11 +6,11 @@ them, by variable passings, message contexts and named paths.
 Callbacks, publications and takes in the events of ros2_tracing and CARET.
 
 A message is followed by its source time stamp: `rmw_take` carries it, and `rmw_publish` from Jazzy on.  Before, the
-stamp is that of the `dds:write` that follows on the thread where the middleware is instrumented; with CARET it is
-bound to the message written (`dds_write`, `dds_bind_addr_to_stamp`) and repeated by `dispatch_subscription_callback`.
-Without any of them, a take has the message of its topic that was published next to its source time stamp, whose clock
-is set by the latest messages before the takes.  Within a process a message is followed by its address
-(`rclcpp_intra_publish`).  A publication belongs to the callback that is open on its thread.
+stamp is that of the `dds:write` that follows on the thread where the middleware is instrumented; with CARET it is bound
+to the message written (`dds_write`, `dds_bind_addr_to_stamp`) and repeated by `dispatch_subscription_callback`. Without
+any of them, a take has the message of its topic that was published next to its source time stamp, whose clock is set by
+the latest messages before the takes (by order alone, a queue would shift every link).  Within a process a message is
+followed by its address (`rclcpp_intra_publish`).  A publication belongs to the callback that is open on its thread.
 
 Results from ROS 2 traces: the recording as a plan and a trace, which reports and `why` read like a run.
 

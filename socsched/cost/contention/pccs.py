@@ -14,10 +14,10 @@ The regions are pieced together so that RS never rises with y (the larger loss o
 requires; the published pieces step up by at most `mrmc` % where the second line takes over.
 
 Curves are fitted to the traffic that a memory controller counts.  `traffic` states how much of it an engine causes for
-every byte that its jobs must move (caches fetch some data several times), at most what the memory achieves.
-`capacity` is the achievable bandwidth for which the curves hold: where a mode has another, they are scaled to it, and
-no engine is faster than under max-min fair shares of it.  Lanes of one engine then share only in that way, since a
-curve states what other engines do to it.
+every byte that its jobs must move (caches fetch some data several times), at most what the memory achieves. `capacity`
+is the achievable bandwidth for which the curves hold: where a mode has another, they are scaled to it, and no engine is
+faster than under max-min fair shares of it: a CPU core is in the minor region however many cores run.  Lanes of one
+engine then share only in that way, since a curve states what other engines do to it.
 """
 
 from __future__ import annotations

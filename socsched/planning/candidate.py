@@ -279,7 +279,8 @@ def objective_value(candidate: Candidate, objective: str) -> float:
 def score(candidate: Candidate, goals: Sequence[str]) -> Score:
     """Return the key that orders candidates.
 
-    The excess over lane capacities comes first: otherwise a hopeless stage could hide on an engine without other work.
+    The excess over lane capacities comes first: counting missed chains first placed a stage that no engine serves in
+    time where it ran a thousand times too long, on an engine without other work.
     Then unbounded chains are counted, not tasks: a mapping is no worse for one more conversion without a bound.
     """
     lost = sum(chain.bound_ns is None for chain in candidate.assessment.chains)

@@ -4,6 +4,9 @@ Depths: one frame may wait at every stage first.  Where no plan is found so, the
 queues, and the plan that it finds keeps the shallowest ones that its proof needs.  Slices: the search takes the
 shortest that an engine declares, since shorter ones only shorten what others wait for; the plan keeps the longest that
 leave it feasible, whole jobs first.  What a pipeline states is never changed.
+
+A deeper queue only removes a requirement, so two settings are enough to search with.  Depths as moves of the local
+search would double the neighbourhood at every violated queue; deep queues from the start would count as memory.
 """
 
 from __future__ import annotations

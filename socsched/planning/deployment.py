@@ -3,7 +3,8 @@
 Everything stays allocated while the plan runs, as runtimes of accelerators allocate a network's memory when they load
 it: the weights of every network, the activations that are alive at once in it, and a buffer for every frame that may be
 on its way between two stages.  Code, the runtimes' own memory and stages known by their time only are not counted; what
-firmware and the operating system take is the platform's `dram.reserved`.
+firmware and the operating system take is the platform's `dram.reserved`.  A margin for runtimes has no published
+figure.  Sizes depend on stage and data type alone and are kept, so that a candidate costs a few additions.
 """
 
 from __future__ import annotations
@@ -225,6 +226,7 @@ def _triggers(graph: TaskGraph, ancestor: str, name: str) -> bool:
     return False
 
 
+# A conversion is a task of its own: time added to its consumer would hide the engine it occupies, and when it does so.
 def _conversion_task(workload: Workload, producer: str, cost: Cost) -> Task:
     graph = workload.graph
     consumer = cost.stage.split(">")[1]

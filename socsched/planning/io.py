@@ -1,4 +1,7 @@
-"""Plan files: plan.json holds a summary for people and tools, and all data to simulate or run a plan, losslessly."""
+"""Plan files: plan.json holds a summary for people and tools, and all data to simulate or run a plan, losslessly.
+
+Planning time is not among them, so that the same input gives the same bytes on every machine.
+"""
 
 from __future__ import annotations
 

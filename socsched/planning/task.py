@@ -1,6 +1,7 @@
 """A task of the plan, its fields grouped by concern: activation, placement, execution and scheduling.
 
-Functions that need one concern only may take that class instead of a whole task.
+Functions that need one concern only may take that class instead of a whole task.  The fields stay flat: concerns as
+nested objects would add a name to every access and to every `replace` of one field.
 """
 
 from __future__ import annotations

@@ -59,6 +59,7 @@ ACCURACY = 0.02
 """Largest error of a factor, which is never too large."""
 
 
+# Deadlines are set anew for each cost: under the plan's own, which are as tight as the costs allow, every factor is 1.
 def conditions(
     plan: Plan, workload: Workload, mapping: Mapping[str, Cost], clock: Clock = NO_CLOCK
 ) -> tuple[Condition, ...]:

@@ -3,7 +3,8 @@
 Requirements are deleted one by one, and a requirement stays out while the planner still finds no mapping for the rest
 (Chinneck & Dravnieks, "Locating minimal infeasible constraint sets in linear programs", ORSA J. Computing 3(2), 1991).
 The result is only as good as the search: finding no mapping does not prove that there is none, and the set says so.
-Requirements that no mapping can meet on their own are proved by `impossible`.
+Requirements that no mapping can meet on their own are proved by `lower_bounds`.  For every member there is a plan that
+violates it and meets the others; a list of all violated requirements would not say that most follow from a few.
 """
 
 from __future__ import annotations

@@ -76,6 +76,7 @@ def _refused(stage: Stage, model: CostModel, cuts: bool) -> bool:
     return bool(refused and set.intersection(*refused))
 
 
+# A verdict, not an exception: a sweep over boards would have to catch it, and a user wants the reason of each engine.
 def unplaceable(
     graph: TaskGraph, model: CostModel, policy: str, goals: Sequence[Objective], necessities: tuple[Necessity, ...]
 ) -> Plan:

@@ -3,7 +3,8 @@
 Lower bounds on all mappings come first (`impossible`), then a search through the mappings of whole stages.  The search
 ranges over necessary conditions alone: a mapping that only fails an analysis may be met by another order of jobs, other
 lanes or a better analysis, and ends it without a proof.  It does not cover networks that may be cut: there are too many
-ways to cut them.
+ways to cut them.  For the same reason the conditions count neither jitter nor longest execution times: a pipeline would
+be infeasible for a coincidence that no simulation shows.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A planner is one `Planner` in a file of its own, after one paper.  Its proposal becomes an ordinary plan
 (`propose.make_plan`): the same bounds judge it, the same simulator runs it.  Third parties register a `Planner` under
 the entry-point group ``socsched.planners``; docs/planning.md shows how to write one.
+
+The built-in search maps the stages that a planner leaves open, so that comparisons isolate what the paper contributes.
 """
 
 from __future__ import annotations

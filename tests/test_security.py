@@ -1,7 +1,7 @@
 """SECURITY.md says what the code does: its figures are those of the code, its tools and services exist.
 
 What the readers do at their bounds is tested with each: tests/test_bounded.py, test_confined.py, test_readers.py,
-models/test_hostile_weights.py, interchange/test_hostile_imports.py, reporting/test_hostile_folders.py,
+models/test_hostile_weights.py, interchange/test_mutations.py, reporting/test_hostile_folders.py,
 executor/test_hostile_run_files.py, cli/test_serve.py, lint/test_lint.py and study/test_measure.py.
 """
 

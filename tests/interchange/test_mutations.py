@@ -1,8 +1,16 @@
-"""Damaged files of every format end in one error of the package, or in a pipeline whose file reads back the same."""
+"""Damaged files of every format end in one error of the package, or in a pipeline whose file reads back the same.
+
+Small files of other tools that take much memory or time: attributes, chunks, elements.
+
+The table of formats in docs/imports.md: in order, and every line names a test that exists.
+"""
 
 from __future__ import annotations
 
 import random
+import re
+import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +23,7 @@ from profile_samples import XAVIER, nsys, ort, torch_trace, trtexec
 
 from socsched.api.interchange import import_profile
 from socsched.errors import SocschedError
+from socsched.interchange import xml_file
 from socsched.interchange.amalthea import import_amalthea
 from socsched.interchange.ros2 import pipeline_of, read_graph
 
@@ -57,3 +66,53 @@ def test_traces(name: str, tmp_path: Path) -> None:
             same_when_read_back(pipeline_of(read_graph(folder), folder), tmp_path / "t.yaml")
         except SocschedError as error:
             assert str(error)
+
+
+def test_attributes_are_counted_before_they_are_in_memory(tmp_path: Path) -> None:
+    count = xml_file.MOST_ATTRIBUTES + 1
+    (tmp_path / "a.amxmi").write_text("<a " + " ".join(f'a{number}=""' for number in range(count)) + "/>")
+    began = time.process_time()
+    with pytest.raises(SocschedError, match="expected at most 1500000 attributes"):
+        xml_file.XmlFile(tmp_path / "a.amxmi", "model", "")
+    assert time.process_time() - began < 2
+
+
+def chunk(plain: bytes, stated: int) -> bytes:
+    zstandard = pytest.importorskip("zstandard", reason="chunks of MCAP files are compressed with it")
+    packed = zstandard.ZstdCompressor(19).compress(plain)
+    body = (
+        struct.pack("<QQQI", 0, 0, stated, 0) + struct.pack("<I", 4) + b"zstd" + struct.pack("<Q", len(packed)) + packed
+    )
+    return b"\x06" + struct.pack("<Q", len(body)) + body
+
+
+@pytest.mark.parametrize("stated", [2**30, 2**62, 200 * 2**20])
+def test_a_chunk_that_expands_is_refused_before_it_does(stated: int, tmp_path: Path) -> None:
+    pytest.importorskip("mcap", reason="reads MCAP")
+    from socsched.runtime.mcap_file import open_mcap
+
+    (tmp_path / "bomb.mcap").write_bytes(b"\x89MCAP0\r\n" + chunk(bytes(200 * 2**20), stated))
+    with pytest.raises(SocschedError, match="more than a file of this size explains"):
+        open_mcap(tmp_path / "bomb.mcap")
+
+
+CHECKOUT = Path(__file__).parents[2]
+COLUMNS = ["format", "tool, versions tried", "read", "written", "left out", "test"]
+
+
+def rows() -> list[list[str]]:
+    text = (CHECKOUT / "docs" / "imports.md").read_text(encoding="utf-8")
+    section = text.split("## Formats and versions\n")[1].split("\n## ")[0]
+    lines = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("|")]
+    head, _, *body = ([cell.strip() for cell in line] for line in lines)
+    assert head == COLUMNS
+    return body
+
+
+def test_every_line_names_a_test_and_lines_are_sorted() -> None:
+    body = rows()
+    assert all(len(row) == len(COLUMNS) and all(row) for row in body)
+    assert body == sorted(body, key=lambda row: (row[0].lower(), row[1].lower()))
+    for *_, place in body:
+        file, _, name = place.partition("::")
+        assert re.search(rf"^def {name}\(", (CHECKOUT / file).read_text(encoding="utf-8"), re.M), place

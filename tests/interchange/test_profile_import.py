@@ -1,23 +1,38 @@
-"""Profiles of other tools become costs: engines, hidden DLA time, spread, state of the board, frontiers."""
+"""Profiles of other tools become costs: engines, hidden DLA time, spread, state of the board, frontiers.
+
+Scheduler events, QNN's CSV, RKNN's tables and jtop's logs become costs; damaged ones end in one error.
+
+Power modes that logs state, and what rails and zones of boards stand for.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
+import lzma
+import random
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from profile_samples import XAVIER, nsys, ort, read, torch_trace, trtexec
+from mutations import changed
+from profile_samples import HEAD, JTOP, QNN, TABLE, TRACE_CMD, XAVIER, nsys, ort, read, rknn, torch_trace, trtexec
 
-from socsched.api.interchange import import_profile
+from socsched.api.interchange import import_profile, save_recording
 from socsched.cli.root import run
 from socsched.cost.profile import load_profile, save_profile
+from socsched.descriptor.catalog import get_platform, platform_names
+from socsched.descriptor.platform import PowerMode
 from socsched.errors import SocschedError
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
+from socsched.interchange.costs import Imported
 from socsched.interchange.trtexec import layers_of, parse_row, parts_of
+from socsched.planning.io import load
+from socsched.runtime.sensors import alarms, hottest, power_of, whole_rail
+from socsched.runtime.tegrastats import parse
 
 
 @pytest.mark.parametrize("split", ["10", "38", "dla_only"])
@@ -271,3 +286,336 @@ def test_recorded_jobs_are_results(tmp_path: Path, capsys: pytest.CaptureFixture
     words = ["profile", "import", str(means), "-p", XAVIER, "--precision", "fp16", "-o", str(tmp_path / "p.json")]
     assert run([*words, "--results", str(tmp_path / "x")]) == 2
     assert "states when jobs ran" in capsys.readouterr().err
+
+
+EVENTS = Path(__file__).parents[1] / "data" / "scheduler_events"
+CHANGES = 60
+
+
+def recorded(name: str, folder: Path) -> Path:
+    file = folder / name
+    file.write_bytes(lzma.decompress((EVENTS / f"{name}.xz").read_bytes()))
+    return file
+
+
+def busy_by_hand(text: str) -> dict[str, float]:
+    """Return pid -> ms on CPUs from its first switch-in to its last switch-out, from single lines of the text."""
+    on, total = dict[str, float](), dict[str, float]()
+    for line in text.splitlines():
+        found = re.search(r" (\d+\.\d+): .*prev_pid=(\d+) .*next_pid=(\d+)", line)
+        if found:
+            now = float(found[1]) * 1000
+            if found[2] in on:
+                total[found[2]] = total.get(found[2], 0.0) + now - on.pop(found[2])
+            on[found[3]] = now
+    return total
+
+
+@pytest.mark.parametrize("name", ["tracefs.txt", "perf_script.txt"])
+def test_a_recording_of_two_threads_is_jobs_with_preemptions(name: str, tmp_path: Path) -> None:
+    file = recorded(name, tmp_path)
+    picked = {"control": "control", "detect": "detect"}
+    found = import_profile([file], XAVIER, precision="fp32", stages=picked)
+    costs = {cost.stage: cost for cost in found.profile.costs}
+    (recording,) = found.recordings
+    assert recording.tool == ("perf script" if name.startswith("perf") else "ftrace") and set(costs) == set(picked)
+    assert 1.9e6 < costs["control"].median_ns < 2.6e6 and 8.9e6 < costs["detect"].median_ns < 10e6
+    text = file.read_text()
+    by_hand = busy_by_hand(text)
+    for section in recording.sections:
+        pid = next(p for c, p in re.findall(r"comm=(\w+) \w*pid=(\d+)", text) if c == section.stage)
+        whole = sum(section.times_ns) / 1e6
+        assert by_hand[pid] * 0.9 <= whole <= by_hand[pid] + 0.01, "all but the parts at the ends of the recording"
+    assert recording.trace is not None and any(job.preemptions for job in recording.trace.jobs if job.task == "detect")
+
+
+def test_a_recording_becomes_a_result_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = recorded("tracefs.txt", tmp_path)
+    found = import_profile([file], XAVIER, precision="fp32", stages={"control": "control", "detect": "detect"})
+    save_recording(found, XAVIER, tmp_path / "r")
+    plan = load(tmp_path / "r" / "plan.json")
+    tasks = {task.name: task for task in plan.tasks}
+    assert set(tasks) == {"control", "detect"} and tasks["control"].lanes == (1,)
+    assert tasks["control"].period_ns == pytest.approx(10_000_000, rel=0.1)
+    assert run(["why", str(tmp_path / "r"), "--chain", "detect"]) == 0
+    assert "control" in capsys.readouterr().out, "the thread that preempted it is named"
+    assert run(["report", str(tmp_path / "r"), "-q", "-o", str(tmp_path / "r.html")]) == 0
+    assert run(["compare", str(tmp_path / "r"), str(tmp_path / "r"), "-q"]) == 0
+
+
+def test_threads_of_the_kernel_get_names_that_plans_accept(tmp_path: Path) -> None:
+    names = {"cam": "kworker/u4:2+events", "hog": "(sd-pam)"}
+    text = TRACE_CMD
+    for plain, odd in names.items():
+        text = re.sub(rf"\b{plain}([:-])", rf"{odd}\1", text)
+    (tmp_path / "t").write_text(text)
+    found = import_profile([tmp_path / "t"], XAVIER, precision="fp32")
+    save_recording(found, XAVIER, tmp_path / "r")
+    assert [task.name for task in load(tmp_path / "r" / "plan.json").tasks] == ["kworker-u4:2+events", "sd-pam-"]
+    assert run(["why", str(tmp_path / "r"), "-q"]) == 0
+
+
+def test_trace_cmd_report(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(TRACE_CMD)
+    found = import_profile([tmp_path / "t"], XAVIER, precision="fp32")
+    assert {s.stage: (s.times_ns, s.spans_ns) for s in found.recordings[0].sections} == {
+        "cam": ((1_500_000,), ((10_000_100_000, 10_000_200_000, 10_002_200_000),)),
+        "hog": ((500_000,), ((10_001_200_000, 10_001_200_000, 10_001_700_000),)),
+    }
+
+
+def test_qnn_profiles_give_the_time_of_the_accelerator(tmp_path: Path) -> None:
+    (tmp_path / "net.csv").write_text(QNN)
+    found = import_profile([tmp_path / "net.csv"], XAVIER, precision="fp16", engines={"QNN": "dla0"}, skip=1)
+    (cost,) = found.profile.costs
+    assert (cost.stage, cost.engine, cost.samples, cost.median_ns, cost.time_ns) == (
+        "net",
+        "dla0",
+        3,
+        2_000_000,
+        2_100_000,
+    )
+    assert "300 us on the host in addition" in cost.source and "75% of the cycles in Conv" in cost.source
+    assert found.layers["net"] == ("Conv", "relu")
+
+
+def test_rknn_tables_of_runs_are_sections_per_target(tmp_path: Path) -> None:
+    (tmp_path / "net.txt").write_text(rknn(True))
+    found = import_profile([tmp_path / "net.txt"], "rk3588", engines={"cpu": "a760"})
+    assert [(c.stage, c.engine, c.time_ns, c.precision) for c in found.profile.costs] == [
+        ("net.1", "npu0", 500_000, "int8"),
+        ("net.2", "a760", 50_000, "int8"),
+    ]
+    assert found.recordings[0].handover_ns == 10_000 and found.layers["net.1"] == ("/c/Conv", "/a")
+    assert "npu 1000 MHz; cpu 1800 MHz" in found.profile.costs[0].state
+    assert "10% assumed" in found.profile.costs[0].source
+
+
+def test_rknn_tables_of_the_compiler_are_cycles_at_the_clock_of_the_mode(tmp_path: Path) -> None:
+    (tmp_path / "net.log").write_text(rknn(False))
+    found = import_profile([tmp_path / "net.log"], "rk3588", engines={"cpu": "a760"})
+    cost = found.profile.costs[0]
+    assert (cost.time_ns, cost.error) == (1000, 0.5) and "1000 cycles by the compiler's estimate" in cost.source
+
+
+def test_jtop_logs_state_the_boards_condition(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(JTOP)
+    (tmp_path / "net.csv").write_text(QNN)
+    found = import_profile(
+        [tmp_path / "net.csv", tmp_path / "log.csv"], XAVIER, precision="fp16", engines={"QNN": "dla0"}
+    )
+    state = found.profile.costs[0].state
+    assert "2 samples of jtop; nvpmodel MAXN; jetson_clocks ON; 13.0 W on average, 14.0 W at most" in state
+    assert "gpu load 70% on average; up to 51.5 C" in state
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (HEAD, "no row states the time of an execution"),
+        (QNN.replace("2900", "-3"), ":3: Time: expected a whole number"),
+        (QNN + "x" * 200_000, "expected comma-separated values"),
+        (TABLE, "got one without rows"),
+        (rknn(True).replace("390", "0").replace("110", "0").replace("50 ", "0 ").replace("/300/300", "/0/0")
+         .replace("700/0/700", "0/0/0"), "the table states no time"),
+        (JTOP.replace("14000", "nan"), "log.x:3: power: expected a number"),
+        (JTOP.splitlines()[0], "the log holds no samples"),
+        (TRACE_CMD.replace("10.002200", "9.002200"), ":6: the events are not in the order of time"),
+        ("\n".join(TRACE_CMD.splitlines()[:3]), "no thread was seen from its start to its end"),
+        (TRACE_CMD.replace("[000]    10.0002", "[99999]    10.0002"), "expected a CPU below 4096"),
+        ("nothing", "it looks like text that begins 'nothing'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_is_reported(text: str, where: str, tmp_path: Path) -> None:
+    (tmp_path / "log.x").write_text(text)
+    with pytest.raises(SocschedError) as caught:
+        import_profile([tmp_path / "log.x"], "rk3588", precision="fp16", engines={"cpu": "a760", "QNN": "npu0"})
+    assert where in str(caught.value) and caught.value.exit_code == 2
+
+
+def test_long_lines_of_spaces_are_read_in_no_time(tmp_path: Path) -> None:
+    """Patterns that backtrack over a line would take minutes for these."""
+    row = "1 Conv INT8 NPU " + " " * 200_000
+    for text in (
+        TRACE_CMD + (" " * 900 + "\n") * 2000 + " " * 10**6,
+        rknn(True).split("Total Op")[0].replace("3  Add", row + "\n3  Add"),
+    ):
+        (tmp_path / "x").write_text(text)
+        assert import_profile([tmp_path / "x"], "rk3588", precision="fp16", engines={"cpu": "a760"}).profile.costs
+
+
+@pytest.mark.parametrize("text", [TRACE_CMD, QNN, rknn(True), rknn(False), JTOP + QNN])
+def test_damaged_files_end_in_one_error(text: str, tmp_path: Path) -> None:
+    rng, file = random.Random(4), tmp_path / "x"
+    for _ in range(CHANGES):
+        file.write_bytes(changed(text.encode(), rng))
+        try:
+            import_profile([file], "rk3588", precision="fp16", engines={"cpu": "a760", "QNN": "npu0"})
+        except SocschedError as error:
+            assert str(error)
+
+
+ORIN = "jetson-agx-orin-64gb"
+LINE = (
+    "RAM 1/2MB CPU [{cpu}] EMC_FREQ 3%@3199 GR3D_FREQ {load}%@[{gpu},{gpu}] NVDLA0_FREQ @{dla} cpu@50C gpu@48.3C "
+    "VDD_GPU_SOC 2412mW/2412mW VDD_CPU_CV 1607mW/1607mW VIN_SYS_5V0 4707mW/4707mW\n"
+)
+
+
+def tegrastats(cpu: int, gpu: int, online: int = 12, cores: int = 12, dla: int = 115, load: int = 99) -> str:
+    listed = ",".join([f"3%@{cpu}"] * online + ["off"] * (cores - online))
+    return LINE.format(cpu=listed, gpu=gpu, dla=dla, load=load)
+
+
+def jtop(*modes: str) -> str:
+    rows = "".join(f"2026-01-01 10:00:0{n},1:0{n},OFF,{mode},99,50.0,12000\n" for n, mode in enumerate(modes))
+    return "time,uptime,jetson_clocks,nvp model,GPU,Temp CPU,Power TOT\n" + rows
+
+
+def imported(folder: Path, *logs: str, platform: str = ORIN, mode: str = "") -> Imported:
+    files = [folder / "net.json"]
+    files[0].write_text(json.dumps([{"count": 4}, {"name": "a", "averageMs": 2.0}]))
+    for number, log in enumerate(logs):
+        files.append(folder / f"board{number}.log")
+        files[-1].write_text(log)
+    return import_profile(files, platform, precision="fp16", mode=mode)
+
+
+@pytest.mark.parametrize("platform", [name for name in platform_names() if name.startswith("jetson")])
+def test_the_mode_that_a_log_names_is_the_mode_of_the_costs(platform: str, tmp_path: Path) -> None:
+    for mode in get_platform(platform).modes:
+        for name in (mode.name, mode.name.removeprefix("MODE_"), mode.name.replace("_", " "), *mode.aliases):
+            found = imported(tmp_path, jtop(name, name), platform=platform)
+            assert (
+                found.profile.costs[0].mode == mode.name
+                and f"mode {mode.name} (stated by" in found.profile.costs[0].state
+            )
+            assert not found.notes
+        other = next(known for known in get_platform(platform).modes if known != mode)
+        with pytest.raises(SocschedError, match=f"--mode {other.name}, but board0.log states"):
+            imported(tmp_path, jtop(mode.name), platform=platform, mode=other.name)
+        assert imported(tmp_path, jtop(mode.name), platform=platform, mode=mode.name).profile.costs[0].mode == mode.name
+
+
+@pytest.mark.parametrize("platform", [name for name in platform_names() if name.startswith("jetson")])
+def test_clocks_at_the_limits_of_one_mode_state_it(platform: str, tmp_path: Path) -> None:
+    board = get_platform(platform)
+    cores = sum(engine.units for engine in board.engines if engine.kind == "cpu")
+
+    def limits(mode: PowerMode) -> tuple[int, int, int]:
+        cpus = [mode.engines[engine.id] for engine in board.engines if engine.kind == "cpu"]
+        fastest = max(cpu.clock_hz for cpu in cpus)
+        return round(fastest / 1e6), round(mode.engines["gpu"].clock_hz / 1e6), sum(cpu.units for cpu in cpus)
+
+    for mode in board.modes:
+        cpu, gpu, online = limits(mode)
+        alike = [m.name for m in board.modes if limits(m)[:2] == (cpu, gpu) and limits(m)[2] >= online]
+        log = tegrastats(cpu, gpu, online, cores)
+        found = imported(tmp_path, log, platform=platform).profile.costs[0]
+        if len(alike) == 1:
+            assert (found.mode, "by the clocks in board0.log" in found.state) == (mode.name, True)
+        else:
+            assert "assumed" in found.state
+        assert imported(tmp_path, log, platform=platform, mode=mode.name).profile.costs[0].mode == mode.name
+
+
+def test_clocks_above_a_mode_contradict_it(tmp_path: Path) -> None:
+    fast = tegrastats(2201, 1300)
+    with pytest.raises(
+        SocschedError, match=r"--mode MODE_30W, but board0\.log: cpu at 2201 MHz, at most 1728"
+    ) as caught:
+        imported(tmp_path, fast, mode="30W")
+    assert caught.value.exit_code == 2 and "MAXN" in caught.value.hint
+    assert imported(tmp_path, fast).profile.costs[0].mode == "MAXN"
+    said = imported(tmp_path, fast, jtop("30W")).notes
+    assert any("gpu at 1300 MHz, at most 612 MHz in MODE_30W" in note for note in said)
+    cores = imported(tmp_path, tegrastats(1100, 400, online=12, load=0))
+    assert cores.profile.costs[0].mode == "MAXN" and "12 CPU cores" not in " ".join(cores.notes)
+    assert "fits MAXN, MODE_50W: MAXN, the fastest, is assumed" in " ".join(cores.notes)
+    dla = imported(tmp_path, tegrastats(1700, 600, online=8, dla=1600, load=0))
+    assert dla.profile.costs[0].mode == "MAXN"
+
+
+def test_a_board_that_no_mode_fits_is_a_note(tmp_path: Path) -> None:
+    found = imported(tmp_path, tegrastats(2601, 1575, online=14, cores=14))
+    assert found.profile.costs[0].mode == "MODE_30W"
+    said = " ".join(found.notes)
+    assert "is assumed (--mode)" in said and "cpu at 2601 MHz" in said and "14 CPU cores, " + ORIN + " has 12" in said
+
+
+def test_several_or_unknown_modes(tmp_path: Path) -> None:
+    with pytest.raises(SocschedError, match="several modes: MAXN, 30W"):
+        imported(tmp_path, jtop("MAXN", "30W"))
+    assert imported(tmp_path, jtop("30W", "MODE_30W")).profile.costs[0].mode == "MODE_30W"
+    with pytest.raises(SocschedError, match="states mode CUSTOM, which") as caught:
+        imported(tmp_path, jtop("CUSTOM"))
+    assert "MODE_30W" in caught.value.hint
+    found = imported(tmp_path, jtop("CUSTOM"), mode="MAXN")
+    assert found.profile.costs[0].mode == "MAXN" and "states mode CUSTOM" in " ".join(found.notes)
+
+
+def test_a_lowered_clock_is_said(tmp_path: Path) -> None:
+    found = imported(tmp_path, tegrastats(2201, 612), mode="MAXN")
+    assert "gpu loaded at 612 MHz, 1300 MHz in MAXN" in " ".join(found.notes)
+    assert not imported(tmp_path, tegrastats(2201, 114, load=0), mode="MAXN").notes
+
+
+def test_the_command_says_what_it_assumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.json").write_text(json.dumps([{"count": 4}, {"name": "a", "averageMs": 2.0}]))
+    words = ["profile", "import", str(tmp_path / "net.json"), "-p", ORIN, "--precision", "fp16"]
+    assert run([*words, "-o", str(tmp_path / "p.json")]) == 0
+    assert "MODE_30W, the default, is assumed (--mode)" in capsys.readouterr().err
+    assert run([*words, "-o", str(tmp_path / "p.json"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["notes"]
+
+
+@pytest.mark.parametrize(
+    ("rails", "whole", "watts"),
+    [
+        ("POM_5V_IN 900/943 POM_5V_GPU 40/0 POM_5V_CPU 123/123", "POM_5V_IN", 0.9),
+        ("VDD_IN 2532/2698 VDD_CPU 76/178 VDD_GPU 19/19", "VDD_IN", 2.532),
+        (
+            "VDD_SYS_GPU 153/158 VDD_SYS_SOC 536/547 VDD_4V0_WIFI 633/527 VDD_IN 3140/3208 VDD_SYS_CPU 536/590",
+            "VDD_IN",
+            3.14,
+        ),
+        ("VDD_IN 2763mW/2846mW VDD_CPU_GPU_CV 650mW/670mW VDD_SOC 650mW/711mW", "VDD_IN", 2.763),
+        ("GPU 463/463 CPU 618/618 SOC 2936/2936 CV 0/0 VDDRQ 309/309 SYS5V 3306/3306", "", 7.632),
+        ("VDD_GPU_SOC 2412mW/2412mW VDD_CPU_CV 1607mW/1607mW VIN_SYS_5V0 4707mW/4707mW", "", 8.726),
+        ("VDD_GPU 9412mW/1mW VDD_CPU_SOC_MSS 7607mW/1mW VIN_SYS_5V0 4707mW/1mW VIN 30000mW/1mW", "VIN", 30.0),
+        ("VDD_GPU -392mW/-390mW VDD_CPU_SOC_MSS 3924mW/1mW VIN_SYS_5V0 4707mW/1mW VIN 18000mW/1mW", "VIN", 18.0),
+        ("VDD_M2_IN 100mW/100mW VDD_MUX 3000mW/3000mW", "", 3.1),
+    ],
+    ids=["nano", "tx1", "tx2", "nx", "xavier", "agx-orin", "thor", "thor-idle", "carrier"],
+)
+def test_a_total_is_not_added_to_its_parts(rails: str, whole: str, watts: float) -> None:
+    sample = parse(f"RAM 1/2MB CPU [1%@100] {rails}")
+    assert sample is not None and (whole_rail(sample.rails_mw), sample.power_mw) == (whole, round(watts * 1000))
+    assert len(sample.rails_mw) == rails.count("/")
+
+
+def test_jtops_total_of_a_board_that_it_does_not_know_is_not_believed(tmp_path: Path) -> None:
+    head = "time,nvp model,Power VDD_GPU,Power VIN,Power VIN_SYS_5V0,Power TOT\n"
+    state = imported(tmp_path, head + "1,MAXN,9000,30000,5000,44000\n").profile.costs[0].state
+    assert "30.0 W on average" in state and "(VIN)" in state
+    state = imported(tmp_path, "time,nvp model,Power VDD_SOC,Power TOT\n1,MAXN,900,4400\n").profile.costs[0].state
+    assert "4.4 W on average" in state
+
+
+def test_a_level_or_a_constant_is_no_temperature() -> None:
+    assert hottest([{"PMIC": 100.0, "CPU": 42.5, "AO": -256.0}]) == 42.5
+    assert hottest([{"PMIC-Die": 50.0, "CPU": 46.5}]) == 46.5
+    assert hottest([{"gpu": 41.0 + n, "stuck": 85.0} for n in range(8)]) == 48.0
+    assert hottest([{"gpu": 41.0, "Tboard": 45.0}] * 20) == 45.0
+    assert hottest([{"PMIC": 100.0}, {}]) is None and power_of({}) is None
+    assert alarms([{"PMIC": 100.0}, {"PMIC": 120.0}]) == ["PMIC alarm at 120 C"] and not alarms([{"PMIC": 50.0}])
+    sample = parse("RAM 1/2MB PLL@42.5C PMIC-Die@100C AO@-256C thermal@41.9C")
+    assert sample is not None and set(sample.counters()) == {"celsius.pll", "celsius.thermal"}
+
+
+def test_lines_of_the_oldest_releases() -> None:
+    sample = parse(
+        "RAM 1024/3994MB (lfb 100x4MB) cpu [1%,off,0%,1%]@518 EMC 10%@408 AVP 2%@12 VDE 0 GR3D 30%@76 EDP limit 0"
+    )
+    assert sample is not None and sample.cores == ((0.01, 518_000_000), None, (0.0, 518_000_000), (0.01, 518_000_000))
+    assert (sample.gpu_hz, sample.gpu_load, sample.emc_hz) == (76_000_000, 0.3, 408_000_000)

@@ -61,10 +61,10 @@ def passes(graph: Graph, nominal: int = 0) -> tuple[Pass, ...]:
 def restricted(graph: Graph, names: Collection[str]) -> Graph:
     """Return the part of a graph with the operators of these names; what others read of it are its outputs."""
     groups = tuple(group for group in graph.groups if group.name in names)
-    made = {group.output for group in groups}
+    results = {group.output for group in groups}
     others = {value for group in graph.groups if group.name not in names for value in group.inputs}
-    outputs = tuple(value for value in made if value in others or value in graph.outputs)
-    inputs = tuple(dict.fromkeys(value for group in groups for value in group.inputs if value not in made))
+    outputs = tuple(value for value in results if value in others or value in graph.outputs)
+    inputs = tuple(dict.fromkeys(value for group in groups for value in group.inputs if value not in results))
     return Graph(graph.network, inputs, outputs, groups, graph.values)
 
 

@@ -35,28 +35,28 @@ def _window(attrs: Mapping[str, Any], kernel: Shape) -> dict[str, float]:
     """Return the geometry common to sliding-window operators; `pad` is the largest of the four."""
     pads, (stride_h, stride_w) = sides_of(attrs.get("padding", 0)), pair(attrs.get("stride", 1))
     dilation = pair(attrs.get("dilation", 1))
-    found: dict[str, float] = {
+    geometry: dict[str, float] = {
         "kernel_h": kernel[0], "kernel_w": kernel[1], "stride_h": stride_h, "stride_w": stride_w,
         "pad": max(pads), "dilation": max(dilation),
     }  # fmt: skip
     if len(set(pads)) > 1:  # sides differ
-        found |= {"pad_h": max(pads[0], pads[2]), "pad_w": max(pads[1], pads[3]), "uneven": 1}
-        found |= {"pad_top": pads[0], "pad_left": pads[1]}
+        geometry |= {"pad_h": max(pads[0], pads[2]), "pad_w": max(pads[1], pads[3]), "uneven": 1}
+        geometry |= {"pad_top": pads[0], "pad_left": pads[1]}
     if max(dilation) > 1:
-        found |= {"dilation_h": dilation[0], "dilation_w": dilation[1]}
-    return found
+        geometry |= {"dilation_h": dilation[0], "dilation_w": dilation[1]}
+    return geometry
 
 
 def _slid(attrs: Mapping[str, Any], size: Shape, kernel: Shape, up: bool = False) -> Shape:
     """Return height and width after sliding a window; `up`: rounded up, so a window may extend past the border."""
     pads, strides, dilation = sides_of(attrs.get("padding", 0)), pair(attrs.get("stride", 1)), attrs.get("dilation", 1)
-    found = []
+    sides = []
     for axis in (0, 1):
         span = size[axis] + pads[axis] + pads[axis + 2] - pair(dilation)[axis] * (kernel[axis] - 1) - 1
         count = (ceil(span / strides[axis]) if up else span // strides[axis]) + 1
         # a window that would start in the padding after the image is omitted
-        found.append(count - (up and (count - 1) * strides[axis] >= size[axis] + pads[axis]))
-    return tuple(found)
+        sides.append(count - (up and (count - 1) * strides[axis] >= size[axis] + pads[axis]))
+    return tuple(sides)
 
 
 def _conv2d(attrs: Mapping[str, Any], shape: Shape, weight: Shape) -> tuple[Shape, dict[str, float]]:
@@ -134,10 +134,10 @@ def _reduce(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:
 
 def reduction(shape: Shape, axes: list[int]) -> dict[str, float]:
     """Return the attributes of a reduction: `spatial` is 1 where it is over height and width of an image, a pooling."""
-    found: dict[str, float] = {"axis": axes[0], "window": prod(shape[one] for one in axes), "spatial": 0}
+    attrs: dict[str, float] = {"axis": axes[0], "window": prod(shape[one] for one in axes), "spatial": 0}
     if len(shape) == 4 and {one % 4 for one in axes} == {2, 3}:
-        found |= {"spatial": 1, "kernel_h": shape[2], "kernel_w": shape[3]}
-    return found
+        attrs |= {"spatial": 1, "kernel_h": shape[2], "kernel_w": shape[3]}
+    return attrs
 
 
 def _concat(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:
@@ -163,15 +163,15 @@ def _sliced(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:
 def _resize2d(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:
     height, width = (int(size) for size in attrs["size"])
     scales = {"scale_h": height / shapes[0][2], "scale_w": width / shapes[0][3]}
-    found = {**scales, "scale": max(scales.values()), "bilinear": int(bool(attrs["bilinear"]))}
-    return (*shapes[0][:2], height, width), found, {}
+    factors = {**scales, "scale": max(scales.values()), "bilinear": int(bool(attrs["bilinear"]))}
+    return (*shapes[0][:2], height, width), factors, {}
 
 
 def _reshape(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:
-    wanted = [shapes[0][n] if size == 0 else int(size) for n, size in enumerate(attrs["shape"])]
-    if -1 in wanted and min(shapes[0], default=1) >= 0:
-        wanted[wanted.index(-1)] = prod(shapes[0]) // max(-prod(wanted), 1)
-    return tuple(wanted), {}, {}
+    sizes = [shapes[0][n] if size == 0 else int(size) for n, size in enumerate(attrs["shape"])]
+    if -1 in sizes and min(shapes[0], default=1) >= 0:
+        sizes[sizes.index(-1)] = prod(shapes[0]) // max(-prod(sizes), 1)
+    return tuple(sizes), {}, {}
 
 
 def _transpose(attrs: Mapping[str, Any], shapes: list[Shape]) -> Found:
@@ -257,12 +257,12 @@ class _Expansion:
     def free(self, name: str) -> str:
         """Return a name that no other value has."""
         plain, number = name.replace(".", "_"), 0
-        found = plain
-        while found in self.taken:
+        unique = plain
+        while unique in self.taken:
             number += 1
-            found = f"{plain}_{number}"
-        self.taken.add(found)
-        return found
+            unique = f"{plain}_{number}"
+        self.taken.add(unique)
+        return unique
 
     def emit(
         self, layer: Layer, part: str, kind: str, inputs: list[str], shape: Shape, dtype: str = "fp32", **more: Any
@@ -291,9 +291,9 @@ class _Expansion:
             constant = layer.weights.get("constant")
             other = self.network.params[constant] if constant else shapes[1] if len(shapes) > 1 else ()
             first = bool(constant and layer.attrs.get("swapped"))
-            given = inputs if constant or not layer.attrs.get("swapped") else inputs[::-1]
+            operands = inputs if constant or not layer.attrs.get("swapped") else inputs[::-1]
             more: dict[str, Any] = {"weights": (constant,) if constant else (), "weight_first": first}
-            self.emit(layer, "", layer.op, given, broadcast(shapes[0], other), types[0].dtype, **more)
+            self.emit(layer, "", layer.op, operands, broadcast(shapes[0], other), types[0].dtype, **more)
         elif layer.op == "cast":
             self.emit(layer, "", "cast", inputs, shapes[0])
         elif layer.op in OTHERS:

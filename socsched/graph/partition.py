@@ -347,11 +347,11 @@ def _span(first: int, end: int, kernel: int, stride: int, dilation: int, pad: in
 
 def regions(network: Network, grid: Grid, row: int, column: int) -> list[Region]:
     """Return a tile's region of the input and of every fused layer's result."""
-    seen = images(network, grid.depth)
-    regions_of_layers = [tile_region(seen[-1], grid, row, column)]
+    sizes = images(network, grid.depth)
+    regions_of_layers = [tile_region(sizes[-1], grid, row, column)]
     for number in reversed(range(grid.depth)):
         regions_of_layers.insert(
-            0, required_region(network, network.layers[number], regions_of_layers[0], seen[number])[0]
+            0, required_region(network, network.layers[number], regions_of_layers[0], sizes[number])[0]
         )
     return regions_of_layers
 
@@ -359,7 +359,7 @@ def regions(network: Network, grid: Grid, row: int, column: int) -> list[Region]
 def tile_network(network: Network, grid: Grid, row: int, column: int) -> Network:
     """Return the network of one tile; UsageError if the first layers cannot be tiled so."""
     _check_tiles(network, grid)
-    seen, parts = images(network, grid.depth), regions(network, grid, row, column)
+    sizes, parts = images(network, grid.depth), regions(network, grid, row, column)
     source = next(iter(network.inputs))
     begin = parts[0]
     mark = f"tile{row}_{column}"
@@ -371,7 +371,7 @@ def tile_network(network: Network, grid: Grid, row: int, column: int) -> Network
     }
     layers = [Layer(f"{mark}.input", "slice", (source,), attrs=attrs)]
     for number, layer in enumerate(network.layers[: grid.depth]):
-        padding = required_region(network, layer, parts[number + 1], seen[number])[1]
+        padding = required_region(network, layer, parts[number + 1], sizes[number])[1]
         own = dict(layer.attrs) if padding is None else {**layer.attrs, "padding": padding}
         layers.append(Layer(f"{mark}.{layer.name}", layer.op, (layers[-1].name,), layer.weights, own))
     params = _params(network, layers)
@@ -381,12 +381,12 @@ def tile_network(network: Network, grid: Grid, row: int, column: int) -> Network
 def tile_types(network: Network, grid: Grid) -> dict[str, TensorType]:
     """Return the fp32 type of every tile's result by name, row by row."""
     last = images(network, grid.depth)[-1]
-    found = {}
+    types = {}
     for row, column in grid.places():
         high, wide = tile_region(last, grid, row, column).size
         name = f"tile{row}_{column}.{network.layers[grid.depth - 1].name}"
-        found[name] = TensorType((1, last.channels, high, wide), "fp32", "NCHW")
-    return found
+        types[name] = TensorType((1, last.channels, high, wide), "fp32", "NCHW")
+    return types
 
 
 def gather_network(network: Network, grid: Grid) -> Network:
@@ -429,6 +429,6 @@ def _check_tiles(network: Network, grid: Grid) -> None:
 
 def largest_bytes(network: Network, found: Sequence[Region], depth: int) -> int:
     """Return the peak bytes (fp32) of a layer's input and result held by a tile with these regions."""
-    seen = images(network, depth)
-    sizes = [4 * image.channels * r.size[0] * r.size[1] for image, r in zip(seen, found, strict=True)]
+    shapes = images(network, depth)
+    sizes = [4 * image.channels * r.size[0] * r.size[1] for image, r in zip(shapes, found, strict=True)]
     return max(a + b for a, b in pairwise(sizes))

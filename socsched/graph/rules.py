@@ -119,10 +119,10 @@ def _against(operator: Operator, name: str, rule: OperatorRule) -> list[str]:
 
 def _unanswered(operator: Operator, name: str, rule: OperatorRule) -> list[str]:
     """Return what a rule asks of the graph around an operator that states nothing of it: one that stands alone."""
-    asked = {**rule.limits, **rule.values}
+    bounds = {**rule.limits, **rule.values}
     return [
-        f"{name}: {attribute} is {', '.join(f'{value:g}' for value in asked[attribute])}{_why(attribute, rule)}"
-        for attribute in asked
+        f"{name}: {attribute} is {', '.join(f'{value:g}' for value in bounds[attribute])}{_why(attribute, rule)}"
+        for attribute in bounds
         if attribute in FACTS and attribute not in operator.attrs
     ]
 

@@ -117,10 +117,10 @@ def _latest(name: str, sensors: Mapping[str, Sensor], offset: Mapping[str, int],
 
 def _order(pipeline: Pipeline) -> tuple[str, ...]:
     names = [stage.name for stage in pipeline.stages]
-    known = {*names, *(sensor.name for sensor in pipeline.sensors)}
+    all_names = {*names, *(sensor.name for sensor in pipeline.sensors)}
     for stage in pipeline.stages:
         for other in (*stage.after, *stage.reads):
-            if other not in known:
+            if other not in all_names:
                 raise UsageError(
                     f"stage {stage.name!r} refers to {other!r}, which is not a stage or sensor of the pipeline"
                 )

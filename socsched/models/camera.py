@@ -49,8 +49,8 @@ def _checked(params: Mapping[str, Any], others: Iterable[str] = ()) -> dict[str,
     """Return the sizes, checked; `others` are params that the stage also has."""
     unknown = sorted(set(params) - set(_PARAMS))
     if unknown:
-        known = ", ".join(sorted([*_PARAMS, *others]))
-        raise UsageError(f"camera: unknown parameter {unknown[0]!r}", f"parameters: {known}")
+        names = ", ".join(sorted([*_PARAMS, *others]))
+        raise UsageError(f"camera: unknown parameter {unknown[0]!r}", f"parameters: {names}")
     merged = {**_PARAMS, **params}
     for name, value in merged.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -214,17 +214,17 @@ def normalise(image: Image) -> tuple[Image, ...]:
 
 def _stage(name: str, source: Port, target: Port, flops: int, function: Any) -> Model:
     """Return the stage; `flops` operations for every value of the result."""
-    seen, made = source.type.shape[2:], target.type.shape[2:]
-    work = _work(name, source.type, target.type, flops * math.prod(target.type.shape), seen, made)
+    before, after = source.type.shape[2:], target.type.shape[2:]
+    work = _work(name, source.type, target.type, flops * math.prod(target.type.shape), before, after)
     ports = ((source,), (target,))
     return Model("camera.preprocess", *ports, function=function, operators=(work,), device=f"camera-{name}")
 
 
 def _work(
-    name: str, source: TensorType, target: TensorType, flops: int, seen: tuple[int, ...], made: tuple[int, ...]
+    name: str, source: TensorType, target: TensorType, flops: int, before: tuple[int, ...], after: tuple[int, ...]
 ) -> Operator:
-    """Return the work of making an image of `made` rows and columns from one of `seen`."""
-    (tall, wide), (height, width) = seen, made
+    """Return the work of making an image of `after` rows and columns from one of `before`."""
+    (tall, wide), (height, width) = before, after
     sizes = {"input_pixels": tall * wide, "output_pixels": height * width}
     return Operator(
         name,

@@ -153,22 +153,22 @@ def decode(
     output: Floats, settings: Settings | None = None, compiled: CompiledStages | None = None
 ) -> tuple[Floats, Floats, Ints]:
     """Return the result of `detect`; warn if the network's output was not finite everywhere."""
-    found = detect(output, settings, compiled)
-    if found.dropped:
-        warnings.warn(f"decode: {found.dropped} boxes with non-finite values dropped", RuntimeWarning, stacklevel=2)
-    return found.boxes, found.scores, found.labels
+    result = detect(output, settings, compiled)
+    if result.dropped:
+        warnings.warn(f"decode: {result.dropped} boxes with non-finite values dropped", RuntimeWarning, stacklevel=2)
+    return result.boxes, result.scores, result.labels
 
 
 def model(params: Mapping[str, Any]) -> Model:
     """Return the stage for `params`: those of Settings, and the detector's `input_height` and `input_width`."""
-    known = check_params(NAME, params, PARAMS)
-    if known["fit"] not in FITS:
-        raise UsageError(f"{NAME}: param 'fit' is {known['fit']!r}", f"one of {', '.join(FITS)}")
-    inputs = {name: known.pop(name) for name in ("input_height", "input_width")}
+    chosen = check_params(NAME, params, PARAMS)
+    if chosen["fit"] not in FITS:
+        raise UsageError(f"{NAME}: param 'fit' is {chosen['fit']!r}", f"one of {', '.join(FITS)}")
+    inputs = {name: chosen.pop(name) for name in ("input_height", "input_width")}
     for name, value in inputs.items():
         if value % CELL:
             raise UsageError(f"{NAME}: param {name!r} is {value}", f"give a multiple of {CELL}, as for the detector")
-    settings = Settings(**known)
+    settings = Settings(**chosen)
     rows, columns = (value // CELL for value in inputs.values())
     source = Port("camera_output", TensorType((1, OUTPUTS, rows, columns), "fp32", "NCHW"))
     most, boxes = settings.max_boxes, rows * columns * ANCHORS

@@ -44,13 +44,13 @@ def read_npz(
 
 def read_shapes(path: str | Path, what: str, hint: str, most: int) -> dict[str, tuple[tuple[int, ...], str]]:
     """Return shape and type of every array of an .npz file, without reading the arrays; InputError as `read_npz`."""
-    found = {}
+    shapes = {}
     with _entries(path, what, hint, most) as (archive, entries):
         for name, entry in entries.items():
             with archive.open(entry) as stream:
                 shape, _, dtype = _header(stream, name)
-            found[name] = shape, dtype.name
-    return found
+            shapes[name] = shape, dtype.name
+    return shapes
 
 
 @contextmanager

@@ -105,22 +105,22 @@ class OnnxFile:
         try:
             if hollow:
                 dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
-                found = np.broadcast_to(np.zeros((), dtype), tuple(tensor.dims))
+                values = np.broadcast_to(np.zeros((), dtype), tuple(tensor.dims))
             elif tensor.data_location != TensorProto.EXTERNAL:
-                found = np.asarray(numpy_helper.to_array(tensor))
+                values = np.asarray(numpy_helper.to_array(tensor))
             else:
                 dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
-                found = self._external(tensor, name, dtype)
+                values = self._external(tensor, name, dtype)
         except InputError:
             raise
         except Exception as error:  # numpy_helper may raise anything for a damaged tensor
             raise self.error(f"tensor {name!r} cannot be read: {first_line(error)}") from None
-        if found.dtype.kind not in "biuf":
-            raise self.error(f"tensor {name!r} holds {found.dtype}, expected numbers")
-        self._taken += found.nbytes
+        if values.dtype.kind not in "biuf":
+            raise self.error(f"tensor {name!r} holds {values.dtype}, expected numbers")
+        self._taken += values.nbytes
         if self._taken > SLACK + 4 * self._size:
             raise self.error("its tensors are far larger than its files: the same bytes are named many times")
-        return found
+        return values
 
     def _external(self, tensor: Any, name: str, dtype: Any) -> Array:
         entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -362,7 +362,7 @@ def _tensor(stream: _Stream) -> tuple[bytes, int]:
 
 def _numbers(value: bytes, wire: int) -> list[int]:
     """Return the numbers of a field of variable-length numbers, one or packed."""
-    found, number, place = [], 0, 0
+    numbers, number, place = [], 0, 0
     raw = value
     if wire == 2:  # the length comes first
         start = next((index for index, byte in enumerate(raw) if byte < 0x80), len(raw) - 1) + 1
@@ -371,9 +371,9 @@ def _numbers(value: bytes, wire: int) -> list[int]:
         number |= (byte & 0x7F) << place
         place += 7
         if byte < 0x80:
-            found.append(number)
+            numbers.append(number)
             number = place = 0
-    return found
+    return numbers
 
 
 def _encoded(number: int) -> bytes:
@@ -414,11 +414,11 @@ class _Xz:
             if self.stream.needs_input and not raw:
                 raise ValueError("damaged xz: it breaks off")
             try:
-                found = self.stream.decompress(raw, _CHUNK)
+                plain = self.stream.decompress(raw, _CHUNK)
             except self.error as error:
                 raise ValueError(f"damaged xz: {error}") from None
-            if found:
-                return found
+            if plain:
+                return plain
         return b""
 
 
@@ -466,8 +466,8 @@ def inlined(model: Any) -> Any:
 
 def subgraphs(node: Any) -> list[Any]:
     """Return the graphs that a node holds as attributes: the branches of an If, the body of a Loop."""
-    found = [item.g for item in node.attribute if item.type == item.GRAPH]
-    return found + [graph for item in node.attribute if item.type == item.GRAPHS for graph in item.graphs]
+    graphs = [item.g for item in node.attribute if item.type == item.GRAPH]
+    return graphs + [graph for item in node.attribute if item.type == item.GRAPHS for graph in item.graphs]
 
 
 def branch(node: Any, taken: bool, prefix: str) -> tuple[list[Any], list[Any]]:
@@ -475,8 +475,8 @@ def branch(node: Any, taken: bool, prefix: str) -> tuple[list[Any], list[Any]]:
 
     Names that the branch defines get a prefix, since the other nodes of the file may use them too.
     """
-    wanted = "then_branch" if taken else "else_branch"
-    graph = next(item.g for item in node.attribute if item.name == wanted)
+    side = "then_branch" if taken else "else_branch"
+    graph = next(item.g for item in node.attribute if item.name == side)
     own = [*(item.name for item in graph.initializer), *(name for one in graph.node for name in one.output if name)]
     names = {name: prefix + name for name in own}
     results = [item.name for item in graph.output]

@@ -140,8 +140,8 @@ def _fix(model: Any, path: Path, shapes: Mapping[str, tuple[int, ...]]) -> tuple
         dims = inputs[name].type.tensor_type.shape.dim
         said = [dim.dim_value if dim.HasField("dim_value") else None for dim in dims]
         if len(said) != len(sizes) or any(own not in (None, size) for own, size in zip(said, sizes, strict=True)):
-            known = ", ".join("?" if own is None else str(own) for own in said)
-            raise InputError(f"{path.name}: shapes: {name} is [{known}], not {list(sizes)}", "give what ? stands for")
+            stated = ", ".join("?" if own is None else str(own) for own in said)
+            raise InputError(f"{path.name}: shapes: {name} is [{stated}], not {list(sizes)}", "give what ? stands for")
         for dim, size in zip(dims, sizes, strict=True):
             dim.dim_value = size
     open_batch = []
@@ -161,15 +161,15 @@ def dequantised(graph: OnnxGraph, node: Node) -> Stored:
 
     Bytes are -127..127 about their zero point, as int8 (about 0) or uint8 (about 128).
     """
-    given = [graph.constants[name] if name else None for name in node.inputs]
-    stored, scale = given[0], given[1] if len(given) > 1 else None
+    inputs = [graph.constants[name] if name else None for name in node.inputs]
+    stored, scale = inputs[0], inputs[1] if len(inputs) > 1 else None
     if stored is None or scale is None or stored.dtype not in (np.int8, np.uint8, np.int32):
         raise graph.refused(node, "only int8, uint8 and int32 are dequantised", "export in int8")
-    zero = given[2] if len(given) > 2 and given[2] is not None else np.zeros((), stored.dtype)
+    zero = inputs[2] if len(inputs) > 2 and inputs[2] is not None else np.zeros((), stored.dtype)
     middle = 128 if stored.dtype == np.uint8 else 0
     if np.any(zero != middle):
-        found = int(zero.reshape(-1)[np.argmax(zero.reshape(-1) != middle)])
-        problem = f"weights with a zero point of {found} are not read, only those symmetric about {middle}"
+        point = int(zero.reshape(-1)[np.argmax(zero.reshape(-1) != middle)])
+        problem = f"weights with a zero point of {point} are not read, only those symmetric about {middle}"
         raise graph.refused(node, problem, "quantise weights symmetrically (ONNX Runtime: WeightSymmetric)")
     steps = scale.reshape(-1).astype(np.float64)
     axis = int(node.attrs.get("axis", 1)) if scale.size > 1 else -1
@@ -199,8 +199,8 @@ def rounded(graph: OnnxGraph, node: Node) -> Array:
             raise graph.refused(node, "its scales fit no axis of the weights", "use one scale, or one a channel")
         shape = [-1 if place == axis % values.ndim else 1 for place in range(values.ndim)]
     bounds = np.iinfo(zero.dtype)
-    found = np.rint(values / scale.reshape(shape)) + zero.reshape(shape).astype(np.float32)
-    return np.asarray(np.clip(found, bounds.min, bounds.max).astype(zero.dtype))
+    quotient = np.rint(values / scale.reshape(shape)) + zero.reshape(shape).astype(np.float32)
+    return np.asarray(np.clip(quotient, bounds.min, bounds.max).astype(zero.dtype))
 
 
 class _Folding:
@@ -281,13 +281,13 @@ class _Folding:
                 return
         try:
             schema = defs.get_schema(node.op, self.graph.opsets.get("", 1), "")
-            found = shape_inference.infer_node_outputs(
+            types_of = shape_inference.infer_node_outputs(
                 schema, proto, types, data, opset_imports=list(self.opsets), ir_version=self.file.model.ir_version
             )
         except Exception:  # the shape stays unknown, which is reported where it is needed
             return
-        for name, made in found.items():
-            tensor = made.tensor_type
+        for name, result in types_of.items():
+            tensor = result.tensor_type
             graph.dtypes[name] = _DTYPES.get(tensor.elem_type, "fp32")
             if tensor.HasField("shape"):
                 graph.shapes[name] = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
@@ -329,12 +329,12 @@ class _Folding:
             evaluator = ReferenceEvaluator(helper.make_model(single, opset_imports=self.opsets))
             with np.errstate(all="ignore"):
                 results = evaluator.run(None, {name: graph.constants[name] for name in sources})
-            found = [np.asarray(value) for value in results]
+            arrays_out = [np.asarray(value) for value in results]
         except InputError:
             raise
         except Exception as error:  # numpy and the evaluator may raise anything for inputs that do not fit
             raise graph.error(f"{node.name}: {node.op} of constants cannot be computed: {first_line(error)}") from None
-        return dict(zip(node.outputs, found, strict=True))
+        return dict(zip(node.outputs, arrays_out, strict=True))
 
 
 def _attribute(value: Any) -> Any:
@@ -410,9 +410,9 @@ def _scattered(inputs: Sequence[Array], attrs: Any) -> list[Array]:
     data, places, updates = inputs
     if attrs.get("reduction", "none") != "none":
         raise ValueError("scattering with a reduction is not known")
-    found = data.copy()
-    found[tuple(np.moveaxis(places, -1, 0))] = updates
-    return [found]
+    result = data.copy()
+    result[tuple(np.moveaxis(places, -1, 0))] = updates
+    return [result]
 
 
 def _picked(inputs: Sequence[Array], attrs: Any) -> list[Array]:

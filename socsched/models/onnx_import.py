@@ -47,15 +47,15 @@ def model(params: Mapping[str, Any]) -> Model:
     if "sha256" in params:
         path = _located(path, str(params["sha256"]))
     stamp, shapes = _stamp(path), _shapes(path, params.get("shapes"))
-    found = _load(path, stamp, shapes, values=False)
+    file = _load(path, stamp, shapes, values=False)
     return Model(
         f"onnx:{path.name}",
-        _ports(path, "inputs", params, found.inputs),
-        _ports(path, "outputs", params, found.outputs),
-        network=lambda: found.network,
+        _ports(path, "inputs", params, file.inputs),
+        _ports(path, "outputs", params, file.outputs),
+        network=lambda: file.network,
         weights=lambda: _load(path, stamp, shapes).weights,
-        quantised=_given(found.quantised),
-        open_batch=found.open_batch,
+        quantised=_given(file.quantised),
+        open_batch=file.open_batch,
     )
 
 
@@ -74,9 +74,9 @@ def portable(params: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
 
 def digest(path: Path) -> str:
     """Return the sha256 of a network's file; InputError if it cannot be read."""
-    found = _digest(path, _stamp(path))
-    _seen[found] = path
-    return found
+    sha256 = _digest(path, _stamp(path))
+    _seen[sha256] = path
+    return sha256
 
 
 @lru_cache(maxsize=64)
@@ -102,19 +102,19 @@ def _given(stated: Quantisation | None) -> Callable[[], Quantisation] | None:
     return None if stated is None else lambda: stated
 
 
-def _ports(path: Path, side: str, params: Mapping[str, Any], found: Mapping[str, TensorType]) -> tuple[Port, ...]:
+def _ports(path: Path, side: str, params: Mapping[str, Any], tensors: Mapping[str, TensorType]) -> tuple[Port, ...]:
     renamed = params.get(side) or {}
     if not isinstance(renamed, Mapping) or not all(isinstance(name, str) for name in renamed.values()):
-        raise UsageError(f"{path.name}: {side}: expected ONNX name: port name", f"there are: {', '.join(found)}")
-    wrong = [name for name in renamed if name not in found]
+        raise UsageError(f"{path.name}: {side}: expected ONNX name: port name", f"there are: {', '.join(tensors)}")
+    wrong = [name for name in renamed if name not in tensors]
     if wrong:
-        raise UsageError(f"{path.name}: {side}: the file has no {wrong[0]!r}", f"there are: {', '.join(found)}")
-    return tuple(Port(str(renamed.get(name, name)), tensor) for name, tensor in found.items())
+        raise UsageError(f"{path.name}: {side}: the file has no {wrong[0]!r}", f"there are: {', '.join(tensors)}")
+    return tuple(Port(str(renamed.get(name, name)), tensor) for name, tensor in tensors.items())
 
 
-def _shapes(path: Path, given: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def _shapes(path: Path, param: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """Return the param `shapes` checked; UsageError unless it maps names to lists of sizes."""
-    rows = given if isinstance(given, Mapping) else {} if given is None else {"shapes": given}
+    rows = param if isinstance(param, Mapping) else {} if param is None else {"shapes": param}
     for name, sizes in rows.items():
         whole = isinstance(sizes, (list, tuple)) and all(type(size) is int for size in sizes)
         if not whole or not all(0 < size <= _LARGEST_SIZE for size in sizes):
@@ -125,8 +125,8 @@ def _shapes(path: Path, given: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 def load(path: Path) -> tuple[Network, Weights]:
     """Return the network and the weights of an ONNX file; InputError names an unsupported node."""
-    found = _load(path, _stamp(path))
-    return found.network, found.weights
+    file = _load(path, _stamp(path))
+    return file.network, file.weights
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -146,12 +146,12 @@ class Translation:
         """Return an optional constant input; InputError when it is computed at run time."""
         if index >= len(node.inputs) or not node.inputs[index]:
             return None
-        found = self.graph.constants.get(node.inputs[index])
-        if found is None:
+        array = self.graph.constants.get(node.inputs[index])
+        if array is None:
             raise self.refused(
                 f"{what} must be a constant, {node.inputs[index]!r} is computed", "export weights as initialisers"
             )
-        return found
+        return array
 
     def param(self, array: Array) -> str:
         name = f"w{len(self.weights)}"
@@ -199,15 +199,15 @@ class Translation:
         """Return the scales that the file states, by layer and weight; None for a network in floats."""
         if not self.scales:
             return None
-        found: dict[str, tuple[float, bool]] = {}
+        scales: dict[str, tuple[float, bool]] = {}
         for name, scale in self.scales.items():
             layer = self.values[name]
-            if found.setdefault(layer, scale) != scale:
+            if scales.setdefault(layer, scale) != scale:
                 raise self.graph.error(
-                    f"{name}: quantised with a step of {scale[0]:g} and elsewhere of {found[layer][0]:g}",
+                    f"{name}: quantised with a step of {scale[0]:g} and elsewhere of {scales[layer][0]:g}",
                     "give every value one scale",
                 )
-        return Quantisation(found, {name: steps for name, steps in self.steps.items() if name in self.weights})
+        return Quantisation(scales, {name: steps for name, steps in self.steps.items() if name in self.weights})
 
     # Batch norm.
 
@@ -418,7 +418,7 @@ def _layer_norm(t: Translation, node: Node) -> None:
     scale, shift = t.constant(node, 1, "the scale"), t.constant(node, 2, "the bias")
     normalised = t.graph.tensor(node.inputs[0]).shape[axis:]
     assert scale is not None, "no scale"
-    if any(given is not None and given.shape != normalised for given in (scale, shift)):
+    if any(array is not None and array.shape != normalised for array in (scale, shift)):
         raise t.refused(f"a scale or bias of another shape than {list(normalised)} is not known", "expand it")
     params = {"scale": t.param(scale), "shift": t.param(np.zeros(normalised) if shift is None else shift)}
     epsilon = float(node.attrs.get("epsilon", 1e-5))
@@ -434,7 +434,7 @@ def _group_norm(t: Translation, node: Node) -> None:
     if groups < 1 or shape[1] % groups:
         raise t.refused(f"{shape[1]} channels cannot be divided into {groups} groups", "check it with onnx.checker")
     if scale.size == groups != shape[1]:  # one a group before opset 21
-        scale, shift = (np.repeat(given, shape[1] // groups) for given in (scale, shift))
+        scale, shift = (np.repeat(array, shape[1] // groups) for array in (scale, shift))
     if scale.shape != (shape[1],) or shift.shape != (shape[1],):
         raise t.refused(f"a scale or bias of another length than {shape[1]}", "check it with onnx.checker")
     params = {"scale": t.param(scale), "shift": t.param(shift)}
@@ -504,22 +504,22 @@ def _unary(op: str, **defaults: float) -> Handler:
 def _clip(t: Translation, node: Node) -> None:
     bounds = []
     for index, name, default in ((1, "min", -3.4e38), (2, "max", 3.4e38)):
-        given = t.constant(node, index, "the bound")
-        bounds.append(scalar(given) if given is not None else float(node.attrs.get(name, default)))
+        bound = t.constant(node, index, "the bound")
+        bounds.append(scalar(bound) if bound is not None else float(node.attrs.get(name, default)))
     t.emit(node, "clip", [t.source(node.inputs[0])], low=bounds[0], high=bounds[1])
 
 
 def _binary(op: str) -> Handler:
     def handle(t: Translation, node: Node) -> None:
-        known = [name for name in node.inputs if name in t.graph.constants]
-        if not known:
+        constants = [name for name in node.inputs if name in t.graph.constants]
+        if not constants:
             t.emit(node, op, [t.source(name) for name in node.inputs])
             return
         other = next((name for name in node.inputs if name not in t.graph.constants), "")
         if len(node.inputs) != 2 or not other:
             raise t.refused("it needs two inputs, one of which is no constant")
-        swapped = node.inputs[0] == known[0]
-        params = {"constant": t.param(t.graph.constants[known[0]])}
+        swapped = node.inputs[0] == constants[0]
+        params = {"constant": t.param(t.graph.constants[constants[0]])}
         t.emit(node, op, [t.source(other)], weights=params, **({"swapped": True} if swapped else {}))
 
     return handle
@@ -643,9 +643,9 @@ def _reduce(op: str) -> Handler:
 def reduction(t: Translation, node: Node, op: str, source: str) -> str:
     """Emit the reduction of a layer over the axes that a node states, and return its name."""
     axes = t.constant(node, 1, "the axes")
-    given = [int(a) for a in axes] if axes is not None else [int(a) for a in node.attrs.get("axes", [])]
+    stated = [int(a) for a in axes] if axes is not None else [int(a) for a in node.attrs.get("axes", [])]
     rank = t.rank(node.inputs[0])
-    axis = tuple(a % rank for a in given) or tuple(range(rank))
+    axis = tuple(a % rank for a in stated) or tuple(range(rank))
     keep = bool(node.attrs.get("keepdims", 1))
     return t.emit(node, op, [source], axis=axis[0] if len(axis) == 1 and not keep else axis, keepdims=keep)
 
@@ -717,8 +717,8 @@ def _transpose(t: Translation, node: Node) -> None:
 def _pad(t: Translation, node: Node) -> None:
     if node.attrs.get("mode", "constant") != "constant":
         raise t.refused("only padding with a constant is known", "pad with zeros, or inside the convolution")
-    given = t.constant(node, 1, "the padding")
-    pads = tuple(int(p) for p in (given if given is not None else node.attrs["pads"]))
+    stated = t.constant(node, 1, "the padding")
+    pads = tuple(int(p) for p in (stated if stated is not None else node.attrs["pads"]))
     value = t.constant(node, 2, "the padding's value")
     filler = scalar(value) if value is not None else float(node.attrs.get("value", 0.0))
     t.emit(node, "pad", [t.source(node.inputs[0])], pads=pads, value=filler)
@@ -925,12 +925,12 @@ def _lrn(t: Translation, node: Node) -> None:
 def _einsum(t: Translation, node: Node) -> None:
     """Emit Einsum of two computed values as one product of matrices between transposes."""
     terms, arrow, result = str(node.attrs["equation"]).replace(" ", "").partition("->")
-    given = terms.split(",")
-    if len(given) != 2 or not arrow or any(not term.isalpha() or len(set(term)) < len(term) for term in given):
+    operands = terms.split(",")
+    if len(operands) != 2 or not arrow or any(not term.isalpha() or len(set(term)) < len(term) for term in operands):
         raise t.refused(f"Einsum of {terms} is not known", "write it as several MatMul and Transpose")
-    left, right = given
+    left, right = operands
     sides: dict[str, int] = {}
-    for term, name in zip(given, node.inputs, strict=True):
+    for term, name in zip(operands, node.inputs, strict=True):
         for letter, side in zip(term, t.graph.tensor(name).shape, strict=True):
             if sides.setdefault(letter, side) != side:
                 raise t.refused(f"{letter} of {terms} is {sides[letter]} and {side}", _CHECK)
@@ -944,10 +944,10 @@ def _einsum(t: Translation, node: Node) -> None:
     a = _matrices(t, node, 0, left, [*batch, *rows, *inner], [*outer, _size(rows, sides), _size(inner, sides)])
     b = _matrices(t, node, 1, right, [*batch, *inner, *columns], [*outer, _size(inner, sides), _size(columns, sides)])
     x = t.emit(node, "matmul", [a, b])
-    made = [*batch, *rows, *columns]
-    x = t.emit(node, "reshape", [x], shape=tuple(sides[one] for one in made))
-    if list(result) != made:
-        t.emit(node, "transpose", [x], order=tuple(made.index(one) for one in result))
+    letters = [*batch, *rows, *columns]
+    x = t.emit(node, "reshape", [x], shape=tuple(sides[one] for one in letters))
+    if list(result) != letters:
+        t.emit(node, "transpose", [x], order=tuple(letters.index(one) for one in result))
 
 
 def _matrices(t: Translation, node: Node, index: int, term: str, order: list[str], shape: list[int]) -> str:

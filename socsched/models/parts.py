@@ -118,17 +118,17 @@ def parts_of(
     fp32 type of every layer's result.
     """
     between = [Part(a, b) for a, b in itertools.pairwise([(), *(tuple(cut) for cut in cuts), ()])]
-    taken = [take(network, part, types) for part in between]
-    home = {layer.name: number for number, part in enumerate(taken, 1) for layer in part.layers}
-    found = []
-    for number, (part, place) in enumerate(zip(taken, between, strict=True), 1):
+    networks = [take(network, part, types) for part in between]
+    home = {layer.name: number for number, part in enumerate(networks, 1) for layer in part.layers}
+    parts = []
+    for number, (part, place) in enumerate(zip(networks, between, strict=True), 1):
         read = {name for name in part.inputs if name in home}
-        later = {name for other in taken[number:] for name in other.inputs}
+        later = {name for other in networks[number:] for name in other.inputs}
         left = {layer.name for layer in part.layers} & later
         crossing = {name: types[name] for name in [*part.inputs, *part.outputs] if name in read | left}
         after = tuple(sorted({home[name] for name in read})) or ((1,) if number > 1 else ())
-        found.append(PartOf(stage, str(place), number, len(taken), after, crossing))
-    return found
+        parts.append(PartOf(stage, str(place), number, len(networks), after, crossing))
+    return parts
 
 
 def cut_pipeline(pipeline: Pipeline, cuts: Mapping[str, Sequence[PartOf]]) -> Pipeline:
@@ -136,9 +136,9 @@ def cut_pipeline(pipeline: Pipeline, cuts: Mapping[str, Sequence[PartOf]]) -> Pi
 
     UsageError when a stage of the pipeline already has a part's name.
     """
-    taken = {stage.name for stage in pipeline.stages}
+    names = {stage.name for stage in pipeline.stages}
     for part in (part for parts in cuts.values() for part in parts):
-        if part.name in taken:
+        if part.name in names:
             raise UsageError(
                 f"stage {part.stage!r} cannot be cut: {part.name!r} is a stage already", "rename that stage"
             )

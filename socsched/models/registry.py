@@ -30,9 +30,9 @@ def get_model(name: str, params: Mapping[str, Any] | None = None) -> Model:
     cut, tile = settings.pop("part", None), settings.pop("tile", None)
     model: Model = factory(settings)
     if tile is not None:
-        found = tile_of({"tile": tile})
-        assert found is not None
-        return tile_model(model, found)
+        place = tile_of({"tile": tile})
+        assert place is not None
+        return tile_model(model, place)
     if cut is None:
         return model
     part = part_of({"part": cut})
@@ -59,12 +59,12 @@ def bindings(pipeline: Pipeline) -> dict[str, dict[str, str]]:
             continue
         bound[stage.name] = {}
         for port in get_model(stage.model, stage.params).inputs:
-            queue, seen, provider = [*stage.after, *stage.reads], set(), None
+            queue, visited, provider = [*stage.after, *stage.reads], set(), None
             while queue and provider is None:
                 name = queue.pop(0)
-                if name in seen:
+                if name in visited:
                     continue
-                seen.add(name)
+                visited.add(name)
                 if name in sensors:
                     if not any(n in stages and port.name in outputs[n] for n in queue):
                         provider = name

@@ -47,12 +47,12 @@ def stage_work(stage: Stage, precision: str, part: Part | None = None) -> StageW
 
 def _part(network: Network, part: Part, nominal: int) -> tuple[Network, tuple[Border, Border]]:
     types = layer_types(network)
-    taken = take(network, part, types)
-    outputs = (types[name] for name in taken.outputs)
+    piece = take(network, part, types)
+    outputs = (types[name] for name in piece.outputs)
     inputs, results = (
-        tuple(at_nominal(tensor, nominal) for tensor in side) for side in (taken.inputs.values(), outputs)
+        tuple(at_nominal(tensor, nominal) for tensor in side) for side in (piece.inputs.values(), outputs)
     )
-    return taken, (inputs, results)
+    return piece, (inputs, results)
 
 
 def _nominal(model: Model, network: Network) -> int:

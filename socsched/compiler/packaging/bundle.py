@@ -64,8 +64,8 @@ def write_program(folder: Path, pipeline: Pipeline) -> list[str]:
     """Write the start script and every module of socsched that the program and the host stages need; return them."""
     functions = [s for s in pipeline.stages if sort_of(s.model, s.params) == "function"]
     roots = [PROGRAM, *(plugins.entries(GROUP)[str(stage.model)].module for stage in functions)]
-    found = sources(roots)
-    for module in found:
+    modules = sources(roots)
+    for module in modules:
         target = folder / LIBRARY / module.relative_to(_PACKAGE.parent)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(module, target)
@@ -73,7 +73,7 @@ def write_program(folder: Path, pipeline: Pipeline) -> list[str]:
     _register(folder / LIBRARY)
     (folder / START).write_text(_START.format(versions=versions, program=PROGRAM, library=LIBRARY), encoding="utf-8")
     (folder / START).chmod(0o755)
-    return [module.relative_to(_PACKAGE.parent).as_posix() for module in found]
+    return [module.relative_to(_PACKAGE.parent).as_posix() for module in modules]
 
 
 def _register(library: Path) -> None:
@@ -103,19 +103,19 @@ exec "${{PYTHON:-python3}}" -m {program} "$here" "$@"
 
 def sources(roots: Iterable[str]) -> list[Path]:
     """Return the files of `roots` (socsched modules) and everything they import, packages included, sorted by name."""
-    queue, found = list(roots), set[Path]()
+    queue, files = list(roots), set[Path]()
     while queue:
         path = _file(queue.pop())
-        if path is None or path in found:
+        if path is None or path in files:
             continue
-        found.add(path)
-        found |= {folder / "__init__.py" for folder in path.parents if _PACKAGE in (folder, *folder.parents)}
+        files.add(path)
+        files |= {folder / "__init__.py" for folder in path.parents if _PACKAGE in (folder, *folder.parents)}
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 queue += [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module:
                 queue += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return sorted(found)
+    return sorted(files)
 
 
 def _file(module: str) -> Path | None:

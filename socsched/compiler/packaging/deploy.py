@@ -114,7 +114,7 @@ def compile_bundle(
 
 
 def _make(
-    made: Path,
+    target_folder: Path,
     pipeline: Pipeline,
     platform: Platform,
     request: Request,
@@ -131,7 +131,9 @@ def _make(
         runtime = request.runtime_of(chosen, target)
         if vendor.has_toolchain(target, runtime):
             known = of_stage(request.scales, chosen) or _shipped(chosen, weights)
-            document = vendor.hand_over(chosen, target, precision, made / folder, weights, request.part, known, runtime)
+            document = vendor.hand_over(
+                chosen, target, precision, target_folder / folder, weights, request.part, known, runtime
+            )
             handovers.append({**document, "folder": folder.as_posix()})
             note(f"{chosen.name} for {target.id} in {precision}, {_outcome(document)}")
             continue
@@ -139,13 +141,13 @@ def _make(
         scales = of_stage(request.scales, chosen)
         artifact = compile_stage(chosen, target, precision, weights, 0, request.part, share, scales)
         note(f"{chosen.name} for {target.id} in {precision}")
-        artifacts.append(_place(artifact, made, folder))
+        artifacts.append(_place(artifact, target_folder, folder))
         if request.qdq and precision == "int8":
             model = _with_qdq(chosen, artifact, weights, request.part)
-            (made / folder / QUANTISED).write_bytes(model.SerializeToString())
+            (target_folder / folder / QUANTISED).write_bytes(model.SerializeToString())
             artifacts[-1]["qdq"] = (folder / QUANTISED).as_posix()
     if request.plan is not None:
-        (made / "plan.json").write_text(json.dumps(request.plan, indent=1, sort_keys=True), encoding="utf-8")
+        (target_folder / "plan.json").write_text(json.dumps(request.plan, indent=1, sort_keys=True), encoding="utf-8")
     manifest = {
         "schema_version": SCHEMA_VERSION,
         "pipeline": pipeline.name,
@@ -155,13 +157,13 @@ def _make(
         "artifacts": artifacts,
         "handovers": handovers,
         "stages": bundle.stages(pipeline, artifacts, handovers),
-        "weights": bundle.write_weights(made, weights),
+        "weights": bundle.write_weights(target_folder, weights),
         "plan": "plan.json" if request.plan is not None else None,
-        "sources": bundle.write_program(made, pipeline),
+        "sources": bundle.write_program(target_folder, pipeline),
     }
     if request.application is not None:
-        request.application(made)
-    return {**manifest, "files": digests(made)}
+        request.application(target_folder)
+    return {**manifest, "files": digests(target_folder)}
 
 
 def _with_qdq(stage: Stage, artifact: Artifact, weights: Given, part: Part | None) -> Any:
@@ -187,9 +189,9 @@ def _shipped(stage: Stage, weights: Given) -> Scales | None:
 def _outcome(document: Mapping[str, Any]) -> str:
     if "compiled" not in document:
         return f"to be built by {document['toolchain']}"
-    made = document["compiled"]
-    listed = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
-    return f"compiled by {listed}, {made['bytes'] / 1e6:.2f} MB"
+    compiled = document["compiled"]
+    listed = ", ".join(f"{name} {version}" for name, version in compiled["versions"].items())
+    return f"compiled by {listed}, {compiled['bytes'] / 1e6:.2f} MB"
 
 
 def placement(tasks: Any) -> dict[str, tuple[str, str]]:
@@ -311,8 +313,8 @@ class _Choices:
     def able(self, stage: Stage) -> Iterator[tuple[Stage, Engine, str]]:
         """Yield engines that accept the stage, each in its best accepted precision; a named engine is not filtered."""
         for engine in self.engines:
-            known = self.precisions(stage, engine)
-            fitting = [p for p in stage.precisions if p in engine.precisions and p in known]
+            buildable = self.precisions(stage, engine)
+            fitting = [p for p in stage.precisions if p in engine.precisions and p in buildable]
             for precision in fitting[:1]:
                 against = check_operators(stage_work(stage, precision, self.request.part), engine)
                 if self.engine is not None or not against:
@@ -323,12 +325,12 @@ class _Choices:
                 raise UsageError(
                     f"stage {stage.name!r} has no precision in common with {engine.id} that can be compiled",
                     f"stage: {', '.join(stage.precisions)}; engine: {', '.join(engine.precisions)}; "
-                    f"compiler: {', '.join(known)}",
+                    f"compiler: {', '.join(buildable)}",
                 )
 
     def precisions(self, stage: Stage, engine: Engine) -> tuple[str, ...]:
         """Return the precisions that can be built for an engine: a hand-over in int8 needs scales."""
         if not vendor.has_toolchain(engine):
             return precisions(engine)
-        known = of_stage(self.request.scales, stage) or _shipped(stage, self.weights)
-        return vendor.PRECISIONS if known else ("fp16",)
+        scales = of_stage(self.request.scales, stage) or _shipped(stage, self.weights)
+        return vendor.PRECISIONS if scales else ("fp16",)

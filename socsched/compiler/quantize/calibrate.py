@@ -90,7 +90,7 @@ class Observer:
 
     def scales(self) -> Scales:
         """Return the chosen scales with the means of the samples observed since."""
-        means = {name: found.means() for name, found in self._means.items()}
+        means = {name: sums.means() for name, sums in self._means.items()}
         return Scales(self.chosen, f"least squared error over {self.samples} inputs", means)
 
 
@@ -221,21 +221,21 @@ def share_scales(graph: Graph, values: Mapping[str, Scale]) -> dict[str, Scale]:
 
     Otherwise every part would need a separate rescaling pass.
     """
-    found = dict(values)
+    shared = dict(values)
     for group in reversed(graph.groups):
         if graph.in_place(group):
-            found |= dict.fromkeys(group.inputs, found[group.output])
-    return found
+            shared |= dict.fromkeys(group.inputs, shared[group.output])
+    return shared
 
 
 def _never_negative(graph: Graph) -> set[str]:
     """Return the values after a ReLU, also through pooling and concatenation."""
-    found: set[str] = set()
+    rectified: set[str] = set()
     for group in graph.groups:
-        passes = group.kind in ("max_pool", "concat") and all(value in found for value in group.inputs)
+        passes = group.kind in ("max_pool", "concat") and all(value in rectified for value in group.inputs)
         if group.relu or group.kind == "relu" or passes:
-            found.add(group.output)
-    return found
+            rectified.add(group.output)
+    return rectified
 
 
 def _compiled(network: Network, weights: Mapping[str, Array]) -> tuple[Any, tuple[TensorType, ...], tuple[Any, ...]]:

@@ -123,12 +123,12 @@ def by_phase(step: Step, layer: Layer) -> Array:
     taps, kernel = w.taps[0], layer.weight.shape[2]
     weight = layer.weight.transpose(1, 0, 2, 3)
     out, into = weight.shape[:2]
-    found = np.zeros((out, w.phases, w.phases, into, taps, taps), np.int8)
+    phased = np.zeros((out, w.phases, w.phases, into, taps, taps), np.int8)
     for dy, dx, ty, tx in np.ndindex(w.phases, w.phases, taps, taps):
         y, x = ((d + w.lift) % w.phases + (taps - 1 - t) * w.phases for d, t in ((dy, ty), (dx, tx)))
         if y < kernel and x < kernel:
-            found[:, dy, dx, :, ty, tx] = weight[:, :, y, x]
-    return found.reshape(out, w.phases**2, into, taps, taps)
+            phased[:, dy, dx, :, ty, tx] = weight[:, :, y, x]
+    return phased.reshape(out, w.phases**2, into, taps, taps)
 
 
 def table(phased: Array, step: Step, layer: Layer, source: Stored, target: Scale | None, blocks: int, c: int) -> Array:

@@ -329,7 +329,7 @@ def _finest(shift: int) -> int:
 def _absorbed(graph: Graph) -> dict[str, tuple[Group, Group, str]]:
     """Return the convolutions that absorb an addition: their output -> (addition, convolution, other operand)."""
     order = {group.output: index for index, group in enumerate(graph.groups)}
-    found: dict[str, tuple[Group, Group, str]] = {}
+    absorbed: dict[str, tuple[Group, Group, str]] = {}
     for group in graph.groups:
         if group.kind != "add" or len(set(group.inputs)) != 2 or unsupported_reason(graph, group):
             continue
@@ -339,23 +339,23 @@ def _absorbed(graph: Graph) -> dict[str, tuple[Group, Group, str]]:
                 continue
             if graph.used_once(value):
                 (other,) = (name for name in group.inputs if name != value)
-                found[value] = (group, producer, other)
+                absorbed[value] = (group, producer, other)
                 break
-    return found
+    return absorbed
 
 
 def _floats(graph: Graph, steps: list[Step]) -> frozenset[str]:
     """Return the values that only leave the network and are directly a convolution's sums."""
     by_output = {step.output: step for step in steps}
-    found: set[str] = set()
+    floats: set[str] = set()
     for value in graph.outputs:
         step = by_output.get(value)
         if step is None or graph.consumers(value):
             continue
         if step.layer is not None and not step.residual:
-            found.add(value)
+            floats.add(value)
         elif step.group.kind == "concat" and graph.in_place(step.group):
             parts = [by_output.get(name) for name in step.group.inputs]
             if all(part is not None and part.layer is not None and not part.residual for part in parts):
-                found |= {value, *step.group.inputs}
-    return frozenset(found)
+                floats |= {value, *step.group.inputs}
+    return frozenset(floats)

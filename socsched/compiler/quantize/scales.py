@@ -133,22 +133,22 @@ def per_tensor(network: Network, scales: Scales) -> dict[str, float]:
     An unsigned value's step grows with its range; a layer without a scale, because it is fused with the following one,
     has the latter's.
     """
-    found = per_layer(network, scales).items()
-    return {name: scale.step if scale.signed else scale.step * 255 / 127 for name, scale in found}
+    layers = per_layer(network, scales).items()
+    return {name: scale.step if scale.signed else scale.step * 255 / 127 for name, scale in layers}
 
 
 def per_layer(network: Network, scales: Scales) -> dict[str, Scale]:
     """Return the scale of every input and layer by the layer's own name, fused layers as in `per_tensor`."""
     readers = {name: layer.name for layer in network.layers for name in layer.inputs}
-    found: dict[str, Scale] = {}
+    layers: dict[str, Scale] = {}
     for name in (*network.inputs, *(layer.name for layer in network.layers)):
         at = name
         while key_of(at) not in scales.values and at in readers:
             at = readers[at]
         scale = scales.values.get(key_of(at))
         if scale is not None:
-            found[name] = scale
-    return found
+            layers[name] = scale
+    return layers
 
 
 def key_of(name: str) -> str:

@@ -60,14 +60,14 @@ def ask(
 
     Raises MachineError if the compiler is not installed and UsageError if it does not know the engine.
     """
-    made_by, target = environment(compiler.environment), dict(compiler.target(engine))
-    asked = list(probes(engine.operators, DTYPES))
+    vendor, target = environment(compiler.environment), dict(compiler.target(engine))
+    questions = list(probes(engine.operators, DTYPES))
     answers: list[Answer] = []
-    helper = Helper(made_by)
+    helper = Helper(vendor)
     versions = helper.versions
     try:
-        for number, probe in enumerate(asked):
-            note(number, len(asked), probe.kind)
+        for number, probe in enumerate(questions):
+            note(number, len(questions), probe.kind)
             model = probe.model(compiler.unsigned)
             if model is None:
                 answers.append(Answer(probe, None, "cannot be asked alone"))
@@ -81,7 +81,7 @@ def ask(
             except Ended as error:
                 answers.append(Answer(probe, None, f"the compiler did not survive it: {error}"[:200]))
                 helper.close()
-                helper = Helper(made_by)
+                helper = Helper(vendor)
     finally:
         helper.close()
     return answers, versions
@@ -220,8 +220,8 @@ def _window(attrs: Mapping[str, float]) -> tuple[dict[str, Any], int]:
     a = {**_WINDOWS, **{name: int(value) for name, value in attrs.items()}}
     kernel, strides = [a["kernel_h"], a["kernel_w"]], [a["stride_h"], a["stride_w"]]
     pads = [a.get("pad_h", a["pad"]), a.get("pad_w", a["pad"])]
-    found = {"kernel_shape": kernel, "strides": strides, "pads": pads * 2, "dilations": [a["dilation"]] * 2}
-    return found, max(SIZE, (max(kernel) - 1) * a["dilation"] + 1 + 3 * max(strides))
+    window = {"kernel_shape": kernel, "strides": strides, "pads": pads * 2, "dilations": [a["dilation"]] * 2}
+    return window, max(SIZE, (max(kernel) - 1) * a["dilation"] + 1 + 3 * max(strides))
 
 
 def _conv(graph: _Graph, attrs: Mapping[str, float]) -> str:
@@ -268,8 +268,8 @@ def _global_pool(graph: _Graph, attrs: Mapping[str, float]) -> str:
 def _batch_norm(graph: _Graph, attrs: Mapping[str, float]) -> str:
     channels = int(attrs.get("in_channels", CHANNELS))
     ones = np.ones(channels, np.float32)
-    given = [graph.constant(ones), graph.constant(ones * 0.5), graph.constant(ones * 0.25), graph.constant(ones)]
-    return graph.node("BatchNormalization", graph.image(1, channels, SIZE, SIZE), *given)
+    statistics = [graph.constant(ones), graph.constant(ones * 0.5), graph.constant(ones * 0.25), graph.constant(ones)]
+    return graph.node("BatchNormalization", graph.image(1, channels, SIZE, SIZE), *statistics)
 
 
 def _resize(graph: _Graph, attrs: Mapping[str, float]) -> str:
@@ -277,10 +277,10 @@ def _resize(graph: _Graph, attrs: Mapping[str, float]) -> str:
     scales = [1.0, 1.0, attrs.get("scale_h", scale), attrs.get("scale_w", scale)]
     mode = "linear" if attrs.get("bilinear") else "nearest"
     more = {"nearest_mode": "floor"} if mode == "nearest" else {}
-    given = graph.constant(np.asarray(scales, np.float32))
+    factors = graph.constant(np.asarray(scales, np.float32))
     coordinates = "asymmetric" if mode == "nearest" else "half_pixel"
     image = graph.image()
-    return graph.node("Resize", image, "", given, mode=mode, coordinate_transformation_mode=coordinates, **more)
+    return graph.node("Resize", image, "", factors, mode=mode, coordinate_transformation_mode=coordinates, **more)
 
 
 def _softmax(graph: _Graph, attrs: Mapping[str, float]) -> str:
@@ -316,8 +316,8 @@ def _clip(graph: _Graph, attrs: Mapping[str, float]) -> str:
 
 
 def _slice(graph: _Graph, attrs: Mapping[str, float]) -> str:
-    given = [graph.constant(np.asarray([value], np.int64)) for value in (0, CHANNELS // 2, 1, 1)]
-    return graph.node("Slice", graph.image(), *given)
+    ranges = [graph.constant(np.asarray([value], np.int64)) for value in (0, CHANNELS // 2, 1, 1)]
+    return graph.node("Slice", graph.image(), *ranges)
 
 
 def _pad(graph: _Graph, attrs: Mapping[str, float]) -> str:
@@ -428,10 +428,10 @@ def probes(rules: OperatorRules, dtypes: tuple[str, ...]) -> Iterator[Probe]:
     for kind in (*(rules.allowed or {}), *rules.refused):
         shapes = _SHAPES.get(kind, ({},))
         for dtype in dtypes:
-            asked: dict[tuple[tuple[str, float], ...], Mapping[str, float]] = {}
+            questions: dict[tuple[tuple[str, float], ...], Mapping[str, float]] = {}
             for attrs in (*shapes, *_edges(rules, kind, shapes[-1])):
-                asked.setdefault(tuple(sorted(attrs.items())), attrs)
-            yield from (Probe(kind, dtype, attrs) for attrs in asked.values())
+                questions.setdefault(tuple(sorted(attrs.items())), attrs)
+            yield from (Probe(kind, dtype, attrs) for attrs in questions.values())
 
 
 def _edges(rules: OperatorRules, kind: str, base: Mapping[str, float]) -> Iterator[Mapping[str, float]]:

@@ -87,10 +87,10 @@ class Environment:
 
     def require(self) -> Path:
         """Return the environment's interpreter; MachineError naming the command that makes the environment."""
-        found = self.python()
-        if found is None:
+        python = self.python()
+        if python is None:
             raise MachineError(f"{self.title} is not installed", self.command)
-        return found
+        return python
 
 
 ENVIRONMENTS = {
@@ -131,19 +131,19 @@ def environment(name: str) -> Environment:
     return ENVIRONMENTS[name]
 
 
-def install(wanted: Environment, note: Callable[[str], None]) -> Path:
+def install(vendor: Environment, note: Callable[[str], None]) -> Path:
     """Make an environment, or make it anew, and return its interpreter.
 
     The packages come from the index that pip is configured for, as wheels only, without their dependencies: the list is
     complete.  Raises MachineError if no fitting Python is installed or pip fails.
     """
-    python = _fitting(wanted.pythons)
+    python = _fitting(vendor.pythons)
     if python is None:
-        versions = " or ".join(f"3.{minor}" for minor in wanted.pythons)
-        raise MachineError(f"{wanted.title} needs Python {versions}, none is on PATH", f"install Python {versions}")
-    target = place() / wanted.name
-    note(f"{wanted.title} {wanted.version}, about {wanted.megabytes} MB, into {target}")
-    note(f"licence: {wanted.licence}")
+        versions = " or ".join(f"3.{minor}" for minor in vendor.pythons)
+        raise MachineError(f"{vendor.title} needs Python {versions}, none is on PATH", f"install Python {versions}")
+    target = place() / vendor.name
+    note(f"{vendor.title} {vendor.version}, about {vendor.megabytes} MB, into {target}")
+    note(f"licence: {vendor.licence}")
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".old-") as old:
@@ -151,24 +151,24 @@ def install(wanted: Environment, note: Callable[[str], None]) -> Path:
                 target.unlink()
             elif target.exists():
                 target.rename(Path(old) / "environment")
-        _run([python, "-m", "venv", str(target)], wanted)
+        _run([python, "-m", "venv", str(target)], vendor)
         pip = [str(target / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:"]
-        _run([*pip, "--no-input", "--disable-pip-version-check", "-r", str(wanted.requirements)], wanted)
+        _run([*pip, "--no-input", "--disable-pip-version-check", "-r", str(vendor.requirements)], vendor)
     except OSError as error:
         raise MachineError(f"{target}: {error.strerror or error}", "set SOCSCHED_VENDORS to another folder") from error
     return target / "bin" / "python"
 
 
-def _run(command: list[str], wanted: Environment) -> None:
+def _run(command: list[str], vendor: Environment) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise MachineError(f"installing {wanted.title} took longer than {INSTALL_SECONDS} s", "try again") from None
+        raise MachineError(f"installing {vendor.title} took longer than {INSTALL_SECONDS} s", "try again") from None
     if done.returncode:
-        shutil.rmtree(place() / wanted.name, ignore_errors=True)
+        shutil.rmtree(place() / vendor.name, ignore_errors=True)
         lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
         errors = [line for line in lines if line.startswith("ERROR")] or lines
-        raise MachineError(f"{wanted.title} could not be installed: {errors[0].strip()[:300]}", "check pip's index")
+        raise MachineError(f"{vendor.title} could not be installed: {errors[0].strip()[:300]}", "check pip's index")
 
 
 def _fitting(minors: Iterable[int]) -> str | None:
@@ -176,8 +176,8 @@ def _fitting(minors: Iterable[int]) -> str | None:
     if sys.version_info[:2] in {(3, minor) for minor in minors}:
         return sys.executable
     names = (f"python3.{minor}" for minor in sorted(minors, reverse=True))
-    found = (path for name in names if (path := shutil.which(name)))
-    return next((path for path in found if _runs(path)), None)
+    paths = (path for name in names if (path := shutil.which(name)))
+    return next((path for path in paths if _runs(path)), None)
 
 
 def _runs(path: str) -> bool:
@@ -189,10 +189,10 @@ def _runs(path: str) -> bool:
 
 
 @cache
-def identity(wanted: Environment) -> str:
+def identity(vendor: Environment) -> str:
     """Return a digest of what decides an environment's results: its packages and the helper's script."""
-    serving = wanted.worker.with_name("serving.py")
-    return "-".join(file_digest(path)[:16] for path in (wanted.requirements, wanted.worker, serving))
+    serving = vendor.worker.with_name("serving.py")
+    return "-".join(file_digest(path)[:16] for path in (vendor.requirements, vendor.worker, serving))
 
 
 LONGEST_ANSWER = 8 << 20

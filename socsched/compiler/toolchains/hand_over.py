@@ -108,13 +108,13 @@ def toolchain_of(engine: Engine, runtime: str = "") -> str:
     one that is not known.
     """
     wanted = (runtime or engine.operators.runtime).lower()
-    found = next((name for name in plugins.names(GROUP) if name.lower() == wanted), "")
-    if not found and runtime not in ("", OWN, NATIVE):
-        known = ", ".join((OWN, *(name.lower() for name in plugins.names(GROUP))))
+    toolchain = next((name for name in plugins.names(GROUP) if name.lower() == wanted), "")
+    if not toolchain and runtime not in ("", OWN, NATIVE):
+        names = ", ".join((OWN, *(name.lower() for name in plugins.names(GROUP))))
         raise UsageError(
-            f"{engine.id}: no toolchain for the runtime {runtime!r} of the plan", f"expected one of {known}"
+            f"{engine.id}: no toolchain for the runtime {runtime!r} of the plan", f"expected one of {names}"
         )
-    return found
+    return toolchain
 
 
 def vendor_compiler(engine: Engine) -> Compiler | None:
@@ -216,9 +216,9 @@ def prepare(
             f"{engine.id}: no vendor toolchain is known for it", f"known: {', '.join(plugins.names(GROUP))}"
         )
     declared = next((each.name for each in engine.runtimes if each.name == runtime), "")
-    taken = tuple(engine.precisions) if declared else PRECISIONS
-    if precision not in taken:
-        raise UsageError(f"{engine.id} takes {' or '.join(taken)}, not {precision}")
+    accepted = tuple(engine.precisions) if declared else PRECISIONS
+    if precision not in accepted:
+        raise UsageError(f"{engine.id} takes {' or '.join(accepted)}, not {precision}")
     toolchain: Toolchain = plugins.load(GROUP, name, Toolchain)
     model, whole = network_of(stage)
     verdict = require_all(stage_work(stage, precision, part), engine)
@@ -349,14 +349,14 @@ def build(compiler: Compiler, package: Package, model: bytes) -> Built:
     Raises UsageError for an engine that the compiler does not know, MachineError if its environment is missing or
     fails, and CompileError with the compiler's reason if it refuses the model.
     """
-    made_by, target = environment(compiler.environment), dict(compiler.target(package.engine))
-    made_by.require()
-    key = digest("vendor", identity(made_by), hashlib.sha256(model).hexdigest(), target)
+    vendor, target = environment(compiler.environment), dict(compiler.target(package.engine))
+    vendor.require()
+    key = digest("vendor", identity(vendor), hashlib.sha256(model).hexdigest(), target)
     parent = private(cache_dir() / "vendors")
-    found = _recalled(parent / key)
-    if found is not None:
-        return found
-    with scratch(parent) as folder, Helper(made_by) as helper:
+    cached = _recalled(parent / key)
+    if cached is not None:
+        return cached
+    with scratch(parent) as folder, Helper(vendor) as helper:
         (helper.folder / MODEL).write_bytes(model)
         try:
             answer = helper.ask("compile", model=MODEL, target=target)
@@ -365,29 +365,29 @@ def build(compiler: Compiler, package: Package, model: bytes) -> Built:
                 f"stage {package.stage!r} for {package.engine.id} in {package.precision}: {error}",
                 "place the stage on another engine, or compile a part of it (--part)",
             ) from None
-        made = folder / key
-        made.mkdir(mode=0o700)
+        output = folder / key
+        output.mkdir(mode=0o700)
         files = {}
         for name in answer["files"]:
             if Path(name).name != name:
-                raise MachineError(f"{made_by.title} wrote a file outside of its folder", made_by.command)
-            shutil.copyfile(helper.folder / name, made / name)
-            files[name] = file_digest(made / name)
+                raise MachineError(f"{vendor.title} wrote a file outside of its folder", vendor.command)
+            shutil.copyfile(helper.folder / name, output / name)
+            files[name] = file_digest(output / name)
         record = {"files": files, "versions": helper.versions, "target": target, "seconds": answer["seconds"]}
         record["layers"] = answer.get("layers", [])
-        (made / RECORD).write_text(json.dumps(record, indent=1, sort_keys=True), encoding="utf-8")
-        publish(made, parent / key, lambda folder: _recalled(folder) is not None)
-    found = _recalled(parent / key)
-    if found is None:
+        (output / RECORD).write_text(json.dumps(record, indent=1, sort_keys=True), encoding="utf-8")
+        publish(output, parent / key, lambda folder: _recalled(folder) is not None)
+    cached = _recalled(parent / key)
+    if cached is None:
         raise MachineError(f"{parent / key}: the compiled model cannot be read back", "set SOCSCHED_CACHE")
-    return found
+    return cached
 
 
 def _recalled(folder: Path) -> Built | None:
     """Return a cached result, None if it is absent or damaged."""
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        if any(file_digest(folder / name) != known for name, known in record["files"].items()):
+        if any(file_digest(folder / name) != sha256 for name, sha256 in record["files"].items()):
             return None
         return Built(
             folder,

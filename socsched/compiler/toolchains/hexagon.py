@@ -61,16 +61,16 @@ def link_objects(compilation: Compilation) -> Compilation:
     """Write the object files: linking them takes the vendor's SDK."""
     from socsched.compiler.passes.link import write_objects
 
-    asked = compilation.asked
+    request = compilation.asked
     note = "object files only: link them with the Hexagon SDK's hexagon-clang++ -shared"
-    files = write_objects(compilation.executable, asked.folder, asked.spec)
+    files = write_objects(compilation.executable, request.folder, request.spec)
     return replace(compilation, files=files, notes=(note, *compilation.notes))
 
 
 def check(compilation: Compilation) -> Compilation:
     """Return the compilation with notes on its objects; CompileError as of `check_objects`."""
-    found = check_objects(compilation.asked.folder, compilation.files)
-    return replace(compilation, notes=(*compilation.notes, *found))
+    notes = check_objects(compilation.asked.folder, compilation.files)
+    return replace(compilation, notes=(*compilation.notes, *notes))
 
 
 def check_objects(folder: Path, files: tuple[str, ...]) -> tuple[str, ...]:

@@ -283,8 +283,8 @@ class _OfIntegers(_Writer):
         value, maker = key_of(name), self.makers.get(key_of(name))
         if value in self.q.floats or (maker is None and value not in self.q.graph.inputs):
             return False
-        made = maker is not None and not maker.exact
-        return value in self.q.scales and (made or any(not step.exact for step in self.q.consumers(value)))
+        by_int8 = maker is not None and not maker.exact
+        return value in self.q.scales and (by_int8 or any(not step.exact for step in self.q.consumers(value)))
 
     def integers(self, node: Any, step: Step) -> None:
         """Replace a convolution's weight and bias by the integers of the int8 network."""

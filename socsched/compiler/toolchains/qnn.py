@@ -95,8 +95,8 @@ _MODELS = {("v73", 8): (66, "QCS8550"), ("v68", 8): (39, "SA8295P"), ("v68", 2):
 
 def _architecture(engine: Engine) -> str:
     """Return the HTP architecture ("v73") in the name of the engine's rule file, empty if it has none."""
-    found = re.search(r"htp-(v\d+)", engine.operators.name)
-    return found[1] if found else ""
+    name = re.search(r"htp-(v\d+)", engine.operators.name)
+    return name[1] if name else ""
 
 
 def _head(package: Package, root: str, name: str) -> list[str]:

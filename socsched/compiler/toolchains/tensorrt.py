@@ -78,9 +78,9 @@ class Release:
 def releases() -> tuple[Release, ...]:
     """Return the rows of the table, oldest first."""
     document = json.loads(RELEASES.read_text(encoding="utf-8"))
-    known = document["sources"]
+    titles = document["sources"]
     return tuple(
-        Release(**{**row, "modules": tuple(row["modules"]), "sources": tuple(known[key] for key in row["sources"])})
+        Release(**{**row, "modules": tuple(row["modules"]), "sources": tuple(titles[key] for key in row["sources"])})
         for row in document["rows"]
     )
 
@@ -97,15 +97,15 @@ def dla_refusal(version: str, model: str = "") -> str:
 
     `model`: the board's name in its device tree, such as "NVIDIA Jetson AGX Orin Developer Kit"; "": not known.
     """
-    found = release(version)
-    if found is None:  # older than the table
+    row = release(version)
+    if row is None:  # older than the table
         return ""
-    if found.dla == "none":
+    if row.dla == "none":
         return f"TensorRT {version} has no DLA"
     board = model.strip("\0").strip()
     words = board.lower().split()
-    if "jetson" in words and not any(set(module.split("-")) <= set(words) for module in found.modules):
-        return f"TensorRT {version} has a DLA on {', '.join(found.modules)} only, this is a {board}"
+    if "jetson" in words and not any(set(module.split("-")) <= set(words) for module in row.modules):
+        return f"TensorRT {version} has a DLA on {', '.join(row.modules)} only, this is a {board}"
     return ""
 
 
@@ -177,17 +177,17 @@ def _half(model: Any) -> Any:
     import onnx
     from onnx import TensorProto, numpy_helper
 
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    for value in (*made.graph.input, *made.graph.output, *made.graph.value_info):
+    halved = onnx.ModelProto()
+    halved.CopyFrom(model)
+    for value in (*halved.graph.input, *halved.graph.output, *halved.graph.value_info):
         if value.type.tensor_type.elem_type == TensorProto.FLOAT:
             value.type.tensor_type.elem_type = TensorProto.FLOAT16
-    wide = {name for node in made.graph.node if node.op_type == "Resize" for name in node.input[1:]}
-    for entry in made.graph.initializer:
+    wide = {name for node in halved.graph.node if node.op_type == "Resize" for name in node.input[1:]}
+    for entry in halved.graph.initializer:
         if entry.data_type == TensorProto.FLOAT and entry.name not in wide:  # a Resize's scales stay fp32
             array = np.clip(numpy_helper.to_array(entry), -65504, 65504).astype(np.float16)
             entry.CopyFrom(numpy_helper.from_array(array, entry.name))
-    return made
+    return halved
 
 
 def gpu_layout(tensor: TensorType, precision: str, own: str) -> str:
@@ -214,8 +214,8 @@ def _gpu_flags(package: Package) -> list[str]:
     """Return trtexec's arguments except those for the calibration cache and the output."""
     chosen = [f"--onnx={MODEL}"]
     if version_key(package.version) < TYPED:
-        wanted = {"fp32": (), "fp16": ("fp16",), "int8": ("int8", "fp16")}[package.precision]
-        chosen += [f"--{name}" for name in wanted]
+        precisions = {"fp32": (), "fp16": ("fp16",), "int8": ("int8", "fp16")}[package.precision]
+        chosen += [f"--{name}" for name in precisions]
     chosen += [f"--inputIOFormats={_gpu_formats(package.inputs)}", f"--outputIOFormats={_gpu_formats(package.outputs)}"]
     return [*chosen, "--skipInference" if version_key(package.version) >= (8, 6) else "--buildOnly"]
 

@@ -185,16 +185,16 @@ def decode(
     compiled: CompiledStages | None = None,
 ) -> tuple[Floats, Floats, Ints, Floats]:
     """Return the result of `detect`; warn if the network's output was not finite everywhere."""
-    found = detect(heatmap, reg, height, dim, rot, vel, settings, compiled)
-    if found.dropped:
-        warnings.warn(f"decode: {found.dropped} cells with non-finite values dropped", RuntimeWarning, stacklevel=2)
-    return found.boxes, found.scores, found.labels, found.velocities
+    result = detect(heatmap, reg, height, dim, rot, vel, settings, compiled)
+    if result.dropped:
+        warnings.warn(f"decode: {result.dropped} cells with non-finite values dropped", RuntimeWarning, stacklevel=2)
+    return result.boxes, result.scores, result.labels, result.velocities
 
 
 def model(params: Mapping[str, Any]) -> Model:
     """Return the stage for `params`: those of Settings, `circle` up to 1 m, and the common ones."""
-    known, grid = settle(NAME, params, PARAMS)
-    settings = Settings(**{name: known[name] for name in PARAMS}, grid=grid)
+    chosen, grid = settle(NAME, params, PARAMS)
+    settings = Settings(**{name: chosen[name] for name in PARAMS}, grid=grid)
     nx, ny, _ = grid.cells
     inputs = tuple(Port(name, TensorType((1, channels, ny, nx), "fp32")) for name, channels in MAPS)
     most = settings.max_boxes

@@ -63,8 +63,8 @@ def settle(stage: str, params: Mapping[str, Any], own: Mapping[str, Any] | None 
 
     Raises UsageError for an unknown or unusable param.
     """
-    known = check_params(stage, params, {**PARAMS, **(own or {})})
-    return known, grid_of(stage, known["range"], AUTOWARE, MULTIPLE)
+    chosen = check_params(stage, params, {**PARAMS, **(own or {})})
+    return chosen, grid_of(stage, chosen["range"], AUTOWARE, MULTIPLE)
 
 
 CHANNELS = 32
@@ -79,9 +79,9 @@ NECK = UP_CHANNELS * len(BLOCKS)
 
 def pfn(params: Mapping[str, Any]) -> Model:
     """Return the Pillar Feature Net stage: decorate, linear 9 -> 32, ReLU, maximum over the slots of a pillar."""
-    known, grid = settle("centerpoint.pfn", params)
-    built = pfn_network(known["max_points"], grid)
-    return _model(built, {"features": TensorType((-1, CHANNELS), "fp32")}, known)
+    chosen, grid = settle("centerpoint.pfn", params)
+    built = pfn_network(chosen["max_points"], grid)
+    return _model(built, {"features": TensorType((-1, CHANNELS), "fp32")}, chosen)
 
 
 def pfn_network(slots: int = 32, grid: Grid = AUTOWARE) -> Network:
@@ -91,16 +91,16 @@ def pfn_network(slots: int = 32, grid: Grid = AUTOWARE) -> Network:
 
 def scatter(params: Mapping[str, Any]) -> Model:
     """Return the stage that scatters pillar features onto the bird's-eye grid."""
-    known, grid = settle("centerpoint.scatter", params)
+    chosen, grid = settle("centerpoint.scatter", params)
     nx, ny, _ = grid.cells
-    return _model(scatter_network(ny, nx, CHANNELS, "centerpoint.scatter"), {"canvas": image(CHANNELS, ny, nx)}, known)
+    return _model(scatter_network(ny, nx, CHANNELS, "centerpoint.scatter"), {"canvas": image(CHANNELS, ny, nx)}, chosen)
 
 
 def backbone(params: Mapping[str, Any]) -> Model:
     """Return the stage of backbone and neck, at the resolution of the grid."""
-    known, grid = settle("centerpoint.backbone", params)
+    chosen, grid = settle("centerpoint.backbone", params)
     nx, ny, _ = grid.cells
-    return _model(backbone_network(ny, nx), {"neck": image(NECK, ny, nx)}, known)
+    return _model(backbone_network(ny, nx), {"neck": image(NECK, ny, nx)}, chosen)
 
 
 def backbone_network(ny: int, nx: int) -> Network:
@@ -110,9 +110,9 @@ def backbone_network(ny: int, nx: int) -> Network:
 
 def head(params: Mapping[str, Any]) -> Model:
     """Return the centre-head stage: class heatmap, offset, height, size, heading and velocity of every cell."""
-    known, grid = settle("centerpoint.head", params)
+    chosen, grid = settle("centerpoint.head", params)
     nx, ny, _ = grid.cells
-    return _model(head_network(ny, nx), {name: image(channels, ny, nx) for name, channels in MAPS}, known)
+    return _model(head_network(ny, nx), {name: image(channels, ny, nx) for name, channels in MAPS}, chosen)
 
 
 def head_network(ny: int, nx: int) -> Network:
@@ -136,5 +136,5 @@ def _conv(
     return [*layers, Layer(f"{name}.relu", "relu", (name,))] if relu else layers
 
 
-def _model(network: Network, outputs: Mapping[str, TensorType], known: Mapping[str, Any]) -> Model:
-    return network_model(lambda: network, outputs, min(known["pillars"], known["max_pillars"]))
+def _model(network: Network, outputs: Mapping[str, TensorType], chosen: Mapping[str, Any]) -> Model:
+    return network_model(lambda: network, outputs, min(chosen["pillars"], chosen["max_pillars"]))

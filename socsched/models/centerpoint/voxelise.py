@@ -34,9 +34,9 @@ def voxelise(
     The fourth value of each point, an intensity in scan files, is not used.
     """
     if compiled is not None:
-        found = compiled.voxelise(points, max_pillars, max_points, grid, clear_fourth=True)
-        if found is not None:
-            return found
+        pillars_in_c = compiled.voxelise(points, max_pillars, max_points, grid, clear_fourth=True)
+        if pillars_in_c is not None:
+            return pillars_in_c
     aged = np.array(points, np.float32)
     aged[:, 3] = 0
     return pillars.voxelise(aged, max_pillars, max_points, grid)
@@ -44,5 +44,5 @@ def voxelise(
 
 def model(params: Mapping[str, Any]) -> Model:
     """Return the stage for `params`: nominal `points` and `pillars`, limits `max_pillars` and `max_points`, `range`."""
-    known, grid = settle(NAME, params)
-    return pillars.stage(NAME, known, grid, voxelise)
+    chosen, grid = settle(NAME, params)
+    return pillars.stage(NAME, chosen, grid, voxelise)

@@ -89,8 +89,8 @@ def _finished(raw: Weights, layout: str, model: str, unplaced: tuple[str, ...]) 
     for network in networks:
         check_weights(network, raw, f"checkpoint ({layout})")
     decode = {"turn": round(pi / 4, 6), "anchors": "edges"} if layout == "openpcdet" else {}
-    known = {name for network in networks for name in network.params}
-    return Imported({n: raw[n].astype(np.float32) for n in raw if n in known}, model, decode, unplaced, remarks)
+    names = {name for network in networks for name in network.params}
+    return Imported({n: raw[n].astype(np.float32) for n in raw if n in names}, model, decode, unplaced, remarks)
 
 
 def _prefixes(layout: str) -> tuple[str, str, str, str]:
@@ -121,7 +121,7 @@ def _source(name: str, layout: str) -> tuple[str, str]:
 
 def _placed(plain: Arrays, layout: str, names: list[str]) -> tuple[Weights, set[str]]:
     """Return parameters under this project's names, batch norm folded, and which tensors went into them."""
-    found: Weights = {}
+    weights: Weights = {}
     used: set[str] = set()
     for name in names:
         layer, norm = _source(name, layout)
@@ -137,8 +137,8 @@ def _placed(plain: Arrays, layout: str, names: list[str]) -> tuple[Weights, set[
             weight, bias = fold(weight, bias, (gain, shift, mean, var), transposed=name.startswith("de."))
             used |= {*parts, f"{norm}.num_batches_tracked"}
         used |= {f"{layer}.weight", f"{layer}.bias"}
-        found[name], found[name.removesuffix("weight") + "bias"] = weight, bias
-    return found, used
+        weights[name], weights[name.removesuffix("weight") + "bias"] = weight, bias
+    return weights, used
 
 
 def _features(raw: Weights, layout: str, remarks: list[str]) -> None:
@@ -189,14 +189,14 @@ def from_onnx(path: str, layout: str) -> Imported:
     Pillar feature net and the rest may be in separate files: parameters a file lacks are named.  Raises InputError if a
     file cannot be read, MachineError without the package onnx.
     """
-    found = layers_of(path)
+    layers = layers_of(path)
     model = (
-        "pointpillars-s" if any(len(w) == small.CHANNELS for w, _, kind in found if kind == "pfn") else "pointpillars"
+        "pointpillars-s" if any(len(w) == small.CHANNELS for w, _, kind in layers if kind == "pfn") else "pointpillars"
     )
     names = [name for network in models()[model] for name in network.params if name.endswith(".weight")]
     shapes = {name: shape for network in models()[model] for name, shape in network.params.items()}
     raw: Weights = {}
-    left = list(found)
+    left = list(layers)
     for name in names:
         kind = "pfn" if name.startswith("pfn") else "deconv" if name.startswith("de.") else "conv"
         fits = [
@@ -241,37 +241,37 @@ def layers_of(path: str) -> list[Entry]:
 
 
 def _walk(nodes: Any, constants: dict[str, npt.NDArray[Any]]) -> list[Entry]:
-    found: list[Entry] = []
-    made: dict[str, int] = {}
+    layers: list[Entry] = []
+    producers: dict[str, int] = {}
     for node in nodes:
-        given = [constants[name] for name in node.input if name in constants]
-        if node.op_type in ("Conv", "ConvTranspose", "MatMul", "Gemm") and given and given[0].ndim >= 2:
-            weight, kind = given[0], "deconv" if node.op_type == "ConvTranspose" else "conv"
+        tensors = [constants[name] for name in node.input if name in constants]
+        if node.op_type in ("Conv", "ConvTranspose", "MatMul", "Gemm") and tensors and tensors[0].ndim >= 2:
+            weight, kind = tensors[0], "deconv" if node.op_type == "ConvTranspose" else "conv"
             if node.op_type in ("MatMul", "Gemm"):
                 weight = weight if weight.shape[1] in (9, 10) else weight.T
             if weight.ndim <= 3 or (kind == "conv" and weight.shape[1] in (9, 10)):
                 weight, kind = weight.reshape(len(weight), -1), "pfn"
             width = weight.shape[1] if kind == "deconv" else weight.shape[0]
-            bias = given[1] if len(given) > 1 and given[1].shape == (width,) else np.zeros(width)
-            made[node.output[0]] = len(found)
-            found.append((weight, bias, kind))
-        elif node.op_type == "BatchNormalization" and node.input[0] in made and len(given) == 4:
-            number = made[node.output[0]] = made[node.input[0]]
-            weight, bias, kind = found[number]
-            gain, shift, mean, var = given
+            bias = tensors[1] if len(tensors) > 1 and tensors[1].shape == (width,) else np.zeros(width)
+            producers[node.output[0]] = len(layers)
+            layers.append((weight, bias, kind))
+        elif node.op_type == "BatchNormalization" and node.input[0] in producers and len(tensors) == 4:
+            number = producers[node.output[0]] = producers[node.input[0]]
+            weight, bias, kind = layers[number]
+            gain, shift, mean, var = tensors
             epsilon = next((a.f for a in node.attribute if a.name == "epsilon"), 1e-5)
             # `fold` adds the epsilon of these projects; the node's own may differ
             norm = (gain, shift, mean, var + epsilon - 1e-3)
-            found[number] = (*fold(weight, bias, norm, transposed=kind == "deconv"), kind)
+            layers[number] = (*fold(weight, bias, norm, transposed=kind == "deconv"), kind)
         elif node.op_type in ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Add") and node.input:
-            source = next((name for name in node.input if name in made), None)
+            source = next((name for name in node.input if name in producers), None)
             if source is None:
                 continue
-            made[node.output[0]] = made[source]
-            weight, bias, kind = found[made[source]]
-            if node.op_type == "Add" and given and given[0].size == len(bias):
-                found[made[source]] = (weight, bias + given[0].reshape(-1), kind)
-    return found
+            producers[node.output[0]] = producers[source]
+            weight, bias, kind = layers[producers[source]]
+            if node.op_type == "Add" and tensors and tensors[0].size == len(bias):
+                layers[producers[source]] = (weight, bias + tensors[0].reshape(-1), kind)
+    return layers
 
 
 EPS = 1e-3

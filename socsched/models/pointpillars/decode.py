@@ -164,10 +164,10 @@ def decode(
     compiled: CompiledStages | None = None,
 ) -> tuple[Floats, Floats, Ints]:
     """Return boxes, scores and labels of `detect`; warn if the network's output was not finite everywhere."""
-    found = detect(cls, reg, direction, settings, compiled)
-    if found.dropped:
-        warnings.warn(f"decode: {found.dropped} anchors with non-finite values dropped", RuntimeWarning, stacklevel=2)
-    return found.boxes, found.scores, found.labels
+    result = detect(cls, reg, direction, settings, compiled)
+    if result.dropped:
+        warnings.warn(f"decode: {result.dropped} anchors with non-finite values dropped", RuntimeWarning, stacklevel=2)
+    return result.boxes, result.scores, result.labels
 
 
 def model(params: Mapping[str, Any]) -> Model:
@@ -175,17 +175,17 @@ def model(params: Mapping[str, Any]) -> Model:
 
     `turn` (0 to 1, rad) and `anchors` ("centres" or "edges") are conventions of imported weights.
     """
-    known = check_params(NAME, params, PARAMS)
-    if known["anchors"] not in PLACES:
-        raise UsageError(f"{NAME}: param 'anchors' is {known['anchors']!r}", f"one of {', '.join(PLACES)}")
+    chosen = check_params(NAME, params, PARAMS)
+    if chosen["anchors"] not in PLACES:
+        raise UsageError(f"{NAME}: param 'anchors' is {chosen['anchors']!r}", f"one of {', '.join(PLACES)}")
     settings = Settings(
-        known["score"],
-        known["iou"],
-        known["candidates"],
-        known["max_boxes"],
-        grid_of(NAME, known["range"]),
-        known["turn"],
-        known["anchors"] == "edges",
+        chosen["score"],
+        chosen["iou"],
+        chosen["candidates"],
+        chosen["max_boxes"],
+        grid_of(NAME, chosen["range"]),
+        chosen["turn"],
+        chosen["anchors"] == "edges",
     )
     rows, columns = map_shape(settings.grid)
     inputs = tuple(

@@ -92,14 +92,14 @@ def _number(cell: Ints, grid: Grid) -> tuple[npt.NDArray[np.intp], npt.NDArray[n
 
 def model(params: Mapping[str, Any]) -> Model:
     """Return the stage for `params`: nominal `points` and `pillars`, limits `max_pillars` and `max_points`, `range`."""
-    known = check_params(NAME, params, PARAMS)
-    return stage(NAME, known, grid_of(NAME, known["range"]), voxelise)
+    chosen = check_params(NAME, params, PARAMS)
+    return stage(NAME, chosen, grid_of(NAME, chosen["range"]), voxelise)
 
 
-def stage(name: str, known: Mapping[str, Any], grid: Grid, function: Callable[..., tuple[Any, ...]]) -> Model:
+def stage(name: str, chosen: Mapping[str, Any], grid: Grid, function: Callable[..., tuple[Any, ...]]) -> Model:
     """Return the voxelising stage `name` on `grid`; `function` takes the inputs of `voxelise`, `known` all its
     params."""
-    slots, pillars, points = known["max_points"], min(known["pillars"], known["max_pillars"]), known["points"]
+    slots, pillars, points = chosen["max_points"], min(chosen["pillars"], chosen["max_pillars"]), chosen["points"]
     scan = Port("points", TensorType((points, 4), "fp32"))
     outputs = (
         Port("voxels", TensorType((pillars, slots, 4), "fp32")),
@@ -117,5 +117,5 @@ def stage(name: str, known: Mapping[str, Any], grid: Grid, function: Callable[..
         write_bytes=pillars * (slots * 4 + 1 + 2) * 4,
         attrs={"points": points, "pillars": pillars},
     )
-    bound = partial(function, max_pillars=known["max_pillars"], max_points=slots, grid=grid)
+    bound = partial(function, max_pillars=chosen["max_pillars"], max_points=slots, grid=grid)
     return Model(name, (scan,), outputs, function=bound, operators=(work,), compiled=True, device="voxelise")

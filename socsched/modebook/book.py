@@ -1,4 +1,9 @@
-"""A book of plans: book.json and its plans, made from planned cells or read from a folder, and drives through it."""
+"""A book of plans: book.json and its plans, made from planned cells or read from a folder, and drives through it.
+
+A cell (mode, thermal state, lost engine, condition) is a platform and a pipeline like any other, so planner, analysis
+and simulator need no notion of it, and plan.json holds no modes: each reader would have to choose.  No
+placement is feasible in all cells, so each cell has a plan, shared where one holds in several.
+"""
 
 from __future__ import annotations
 

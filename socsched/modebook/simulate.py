@@ -1,6 +1,7 @@
 """Simulation of a book: plans one after another, switched by the idle-time protocol, with every frame accounted for.
 
 Each stretch under one plan is a simulation of its own (`sim.simulate`), from the switch until its last frame has ended.
+The kernel stays as it is, whose tables of one plan are constant, and accounts of frames are kept outside it.
 Sources keep their phase: frame k of a source is released at its offset plus k periods, whichever plan serves it.
 A change that is requested while a switch is in progress takes effect when it has ended; a change that leads to no plan,
 or to none that the board reaches while it runs, is refused, and the old plan goes on.

@@ -15,6 +15,9 @@ end, since every lane is work-conserving; so the drain lasts no longer than the 
 pending.  The smaller bound counts.  The new plan starts without pending work and with a suffix
 of its own arrivals, so its analysis holds from its first release on.  No frame is under two plans.
 
+Overlapping protocols have shorter pauses, but need an analysis of both plans together for every pair of cells; here
+both keep their own, and the only new proof is that of the drain.
+
 A hotter thermal state slows the old plan while it drains: its times are stretched by the largest ratio of clocks.  A
 lost engine ends the jobs that need it; tasks on other engines drain.
 """

@@ -204,7 +204,9 @@ def smallest_factor(
 # Responses and activation jitters, iterated until neither grows: Spuri, "Holistic analysis for deadline scheduled
 # real-time distributed systems", INRIA RR-2873 1996, as Tindell & Clark 1994 for fixed priorities, with the responses
 # of INRIA RR-2772.  Local deadlines only order jobs here; a response may be shorter or longer than its local deadline,
-# and is a bound either way.
+# and is a bound either way. A chain can so meet its deadline although no local deadlines pass a demand test, unless
+# jobs are aborted at them; local deadlines as bounds are a third longer.  The iteration may overshoot: any
+# self-consistent solution is a bound.
 
 ROUNDS = 30
 """Rounds after which the iteration is abandoned."""

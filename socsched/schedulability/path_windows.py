@@ -6,6 +6,11 @@ may do so within the window.  Sources with one phase are evaluated together, as 
 time-offsets to schedulability analysis", YCS 221, University of York 1994, and Palencia and González Harbour, RTSS
 1998; paying a delay once along a path is due to Jayachandran and Abdelzaher, ECRTS 2007, and Schlatow and Ernst, RTAS
 2016.  Bounds hold for any phases of sources that trigger no common task (docs/proofs.md, "Windows of paths").
+
+One function covers gangs, accelerators and both policies, and starts from any bounds that hold.  Not done: exploring
+schedules over a hyperperiod (valid for the planned phases of sensors only, which drift), per-task offsets with
+best-case times (these are 0 here), blocking once a task in a run on one engine (the job that follows is already
+pending).
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""A whole plan under its own analysis: responses of tasks, bounds of chains, and unmet requirements."""
+"""A whole plan under its own analysis: responses of tasks, bounds of chains, and unmet requirements.
+
+There is one analysis a policy, as one bound for both would be unsound for one of them: holistic response times under
+fixed priorities, under EDF the demand of connected sets of lanes and holistic response times.  Windows of paths then
+shorten the bounds of either.  Traffic of tasks that cannot run together leaves a WCET only after bounds with it have
+shown that (`Corunning`).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """A plan for Linux: the threads of its tasks, as a script to review, as drop-ins of systemd, and for ROS 2 executors.
 
+All exports of a plan map the same `threads`, so that they agree; formats without budgets (rclcpp, cyberrt, systemd)
+refuse plans of EDF, since priorities derived from deadlines would not have the bounds that the file quotes.  Names are
+escaped reversibly, never replaced, so that a file is read back as it was.
+
 A task has a thread on each of its lanes: the first runs the callback, the others are its workers (`task/1`, `task/2`).
 Documentation/scheduler/sched-deadline.rst of the kernel: runtime <= deadline <= period, 1024 ns of runtime at least,
 and the sum of runtime / period at most rt_runtime / rt_period (0.95) of the processors of a root domain.  A deadline

@@ -24,7 +24,7 @@ MODERATE = settings(max_examples=20, deadline=None)
 
 @st.composite
 def simulations(draw: st.DrawFn) -> tuple[Plan, Faults, SimulationRun]:
-    """Draw a plan and faults, and simulate them; without delays, which are known to be wrong (test_engine_faults)."""
+    """Draw a plan and faults, and simulate them; without delays, which are known to be wrong (test_engine)."""
     made = draw(plans(rich=True))
     harm = replace(draw(faults(made, rich=True)), delays=())
     return made, harm, run(made, HORIZON, draw(st.integers(0, 3)), None, harm)

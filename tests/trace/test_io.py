@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 import reference_io
 from hypothesis import given
+from pydantic import TypeAdapter
 from random_traces import recorded
 
+import socsched as ss
 from socsched.errors import InputError
 from socsched.planning.plan import Plan
 from socsched.sim.simulate import simulate
 from socsched.trace import io
+from socsched.trace.io import ResultDocument
 from socsched.trace.trace import Trace
 from tests.sim.builders import engine, plan, sensor, task
 
@@ -159,3 +162,15 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: Callable[[bytes], byt
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         io.load(tmp_path / "none.json")
+
+
+# result.json conforms to its types, whether made from a trace, from totals or from a run.
+
+
+@pytest.mark.parametrize("record", [True, False])
+def test_results_have_the_documented_fields(record: bool) -> None:
+    plan = ss.plan("pointpillars-s", "jetson-agx-orin-64gb", "MAXN", refine=False, explain=False)
+    figures = dict(ss.simulate(plan, "1s", record=record).figures)
+    checked = TypeAdapter(ResultDocument).validate_python(figures, strict=True)
+    assert checked == figures
+    assert set(figures) <= set(ResultDocument.__annotations__)

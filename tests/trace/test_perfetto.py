@@ -5,13 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from perfetto_example import example
 
-from socsched.trace.perfetto import write_perfetto
+from socsched.planning.plan import Level, Plan, Throttle
+from socsched.sim.simulate import simulate
+from socsched.trace import protobuf as pb
+from socsched.trace.perfetto import ENGINE_POWER, complete_columns, unit, write_perfetto
+from socsched.trace.trace import Trace
+from tests.sim.builders import engine, plan, task
 
 ENGINES = ("engine_mw.gpu", "engine_mw.cpu")
 
@@ -168,3 +177,122 @@ def test_perfetto_is_loaded_only_to_write() -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# Power of engines from what they did: together with base and DRAM it is the module's, which the simulator metered.
+
+
+LEVELS = (Level(500, 3000), Level(800, 6000), Level(1000, 10_000))
+
+
+def made(**changes: object) -> Plan:
+    """Return a plan of a CPU with two lanes and a GPU that the board slows down when it draws too much."""
+    tasks = [
+        task("net", 400, engine="gpu", period_ns=1000, bytes=2000),
+        task("post", 300, after=("net",), period_ns=1000, lanes=(0, 1), bytes=500),
+        task("control", 20, period_ns=250, offset_ns=40, lanes=(1,), priority=0),
+    ]
+    engines = [
+        engine("gpu", idle_mw=300, dynamic_mw=10_000, levels=LEVELS),
+        engine(lanes=2, idle_mw=90, dynamic_mw=800),
+    ]
+    return replace(plan(tasks, engines, dram_bandwidth=10**10), base_mw=1500, dram_picojoule_per_byte=20.0, **changes)
+
+
+@pytest.mark.parametrize("throttle", [None, Throttle(period_ns=900, cap_mw=3500)])
+def test_engines_base_and_dram_add_up_to_the_module(throttle: Throttle | None) -> None:
+    deployment = made(throttle=throttle)
+    trace = simulate(deployment, 40_000)
+    columns = complete_columns(trace, deployment)
+    if throttle:
+        assert len(set(columns.counters["clock_hz.gpu"][1].tolist())) > 1
+    instants = np.unique(np.concatenate([times for times, _ in columns.counters.values()]))
+    instants = instants[instants < 40_000]  # where the record ends, what runs ends with it
+
+    def at(name: str) -> np.ndarray:
+        times, values = columns.counters[name]
+        return values[np.maximum(np.searchsorted(times, instants, side="right") - 1, 0)]
+
+    engines = sum(at(ENGINE_POWER + e.id) for e in deployment.engines)
+    dram = at("bandwidth_gbps") * deployment.dram_picojoule_per_byte
+    assert np.ptp(engines) > 5000
+    np.testing.assert_allclose(deployment.base_mw + engines + dram, at("power_mw"), rtol=1e-9)
+
+
+def test_constant_clocks_are_recorded_once() -> None:
+    deployment = made()
+    columns = complete_columns(simulate(deployment, 5000), deployment)
+    times, clocks = columns.counters["clock_hz.gpu"]
+    assert (times.tolist(), clocks.tolist()) == ([0], [1000.0])
+    assert "clock_hz.cpu" not in columns.counters
+
+
+def test_nothing_is_added_to_a_measurement() -> None:
+    deployment = made()
+    trace = simulate(deployment, 5000)
+    measured = Trace("measured", 5000, 0, trace.jobs, trace.slices, [], trace.releases, {"rail_mw.VDD": [(0, 1.0)]})
+    assert list(complete_columns(measured, deployment).counters) == ["rail_mw.VDD"]
+
+
+def test_units() -> None:
+    wanted = {
+        "power_mw": "mW",
+        "rail_mw.VDD_GPU": "mW",
+        "engine_mw.gpu": "mW",
+        "gpu_power_mw": "mW",
+        "bandwidth_gbps": "GB/s",
+        "clock_hz.gpu": "Hz",
+        "emc_hz": "Hz",
+        "celsius.gpu": "°C",
+        "temperature_c": "°C",
+        "queue.head": "frames",
+        "release_late_ns.lidar": "ns",
+        "overruns.head": "",
+    }
+    assert {name: unit(name) for name in wanted} == wanted
+
+
+# Protocol Buffers' own parser reads padded numbers correctly, and blocks keep their order.
+
+
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+NUMBERS = st.one_of(INT64, st.integers(0, 300), st.integers(0, 63).map(lambda e: (1 << e) - 1))
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=40), st.integers(0, 10))
+def test_numbers_survive_at_any_width(values: list[int], wider: int) -> None:
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import DebugAnnotation
+
+    column = np.array(values, np.int64)
+    least = pb.width(column)
+    width = least if least == pb.LONGEST else min(least + wider, 8)
+    shape = pb.Shape([*pb.number(1, 7), *pb.number(4, pb.Slot("value", width))])
+    rows = shape.fill(shape.blank(len(values)), {"value": pb.varints(column, width)})
+    assert rows.dtype.itemsize == shape.size == 3 + width
+    read = [DebugAnnotation.FromString(bytes(row)) for row in rows]
+    assert [(note.name_iid, note.int_value) for note in read] == [(7, value) for value in values]
+    assert [pb.varint(value) for value in values] == [_shortest(value) for value in values]
+
+
+def _shortest(value: int) -> bytes:
+    from google.protobuf.internal.encoder import _VarintBytes
+
+    return bytes(_VarintBytes(value & (1 << 64) - 1))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 3)), max_size=40), st.lists(st.integers(0, 22), max_size=4)
+)
+def test_a_block_gives_messages_in_order_of_time_and_place(rows: list[tuple[int, int]], cuts: list[int]) -> None:
+    times = np.array([time for time, _ in rows], np.int64)
+    block, buffer, found = pb.Block(times), pb.Buffer(), b""
+    for size in (1, 2, 3):
+        places = np.flatnonzero(np.array([row[1] for row in rows], np.int64) == size)
+        texts = np.array([bytes([65 + place]) * size for place in places.tolist()], f"S{size}")
+        block.put(places, texts.view(f"V{size}"))
+    for cut in [*sorted(cuts), 1 << 40]:
+        data, block = block.take(cut, buffer)
+        found += data.tobytes()
+    order = sorted(range(len(rows)), key=lambda place: rows[place][0])
+    assert found == b"".join(bytes([65 + place]) * rows[place][1] for place in order)
+    assert not len(block.time)

@@ -188,28 +188,30 @@ def out_of_range(plan: Plan) -> Iterator[tuple[Where, str]]:
     for kind, ranges, members in (("sensors", _SENSOR, plan.sensors), ("chains", _CHAIN, plan.chains)):
         for index, member in enumerate(members):
             yield from _outside(member, ranges, (kind, index))
-    segments = times = 0
     for index, task in enumerate(plan.tasks):
-        path = ("tasks", index)
-        yield from _outside(task, _TASK, path)
-        for name, parts in (("segments", task.segments), ("degraded", task.degraded)):
-            segments += len(parts)
-            for place, segment in enumerate(parts):
-                yield from _outside(segment, _SEGMENT, (*path, name, place))
-            if sum(segment.time_ns for segment in parts) > LONGEST_NS:
-                yield (*path, name), f"expected times of at most {LONGEST_NS} ns in total"
-        if task.times is not None:
-            values = task.times.values_ns
-            times += len(values)
-            if not values or min(values) < 0 or max(values) > LONGEST_NS:
-                yield (*path, "times"), f"expected one or more times from 0 to {LONGEST_NS} ns"
-            elif any(after < before for before, after in pairwise(values)):
-                yield (*path, "times"), "expected ascending times"
+        yield from _task_out_of_range(task, ("tasks", index))
+    segments = sum(len(task.segments) + len(task.degraded) for task in plan.tasks)
+    times = sum(len(task.times.values_ns) for task in plan.tasks if task.times is not None)
     for what, count, most in (("segments", segments, MOST_SEGMENTS), ("execution times", times, MOST_TIMES)):
         if count > most:
             yield ("tasks",), f"expected at most {most} {what} in total, got {count}"
     if plan.throttle is not None:
         yield from _outside(plan.throttle, _THROTTLE, ("throttle",))
+
+
+def _task_out_of_range(task: Task, path: Where) -> Iterator[tuple[Where, str]]:
+    yield from _outside(task, _TASK, path)
+    for name, parts in (("segments", task.segments), ("degraded", task.degraded)):
+        for place, segment in enumerate(parts):
+            yield from _outside(segment, _SEGMENT, (*path, name, place))
+        if sum(segment.time_ns for segment in parts) > LONGEST_NS:
+            yield (*path, name), f"expected times of at most {LONGEST_NS} ns in total"
+    if task.times is not None:
+        values = task.times.values_ns
+        if not values or min(values) < 0 or max(values) > LONGEST_NS:
+            yield (*path, "times"), f"expected one or more times from 0 to {LONGEST_NS} ns"
+        elif any(after < before for before, after in pairwise(values)):
+            yield (*path, "times"), "expected ascending times"
 
 
 def _outside(member: Any, ranges: dict[str, _Range], path: Where) -> Iterator[tuple[Where, str]]:

@@ -232,19 +232,22 @@ def _check(problem: Problem, index: Mapping[str, int]) -> None:
         if group.twin and (group.twin not in index or len(other.options) != len(group.options)):
             raise UsageError(f"group {group.name!r}: no group {group.twin!r} with as many options")
     for edge in problem.edges:
-        if edge.source not in index or edge.sink not in index:
-            raise UsageError(f"no group for the edge {edge.source!r} -> {edge.sink!r}")
-        ends = [problem.groups[index[name]] for name in (edge.source, edge.sink)]
-        if ends[0].frames != ends[1].frames:
-            raise UsageError(f"{edge.source!r} and {edge.sink!r} differ in their number of frames")
-        if [len(edge.hops), *(len(row) for row in edge.hops)] != [len(ends[0].options)] + [len(ends[1].options)] * len(
-            ends[0].options
-        ):
-            raise UsageError(f"{edge.source!r} -> {edge.sink!r}: expected one hop for each pair of options")
-        for hop in (hop for row in edge.hops for hop in row if hop and hop.engine):
-            if hop.engine not in engines:
-                raise UsageError(f"{edge.source!r} -> {edge.sink!r}: no engine {hop.engine!r} to convert on")
+        _check_edge(problem, edge, index, engines)
     for requirement in problem.requirements:
         for name in requirement.ends:
             if name not in index:
                 raise UsageError(f"requirement {requirement.name!r}: no group {name!r}")
+
+
+def _check_edge(problem: Problem, edge: Edge, index: Mapping[str, int], engines: Mapping[str, int]) -> None:
+    said = f"{edge.source!r} -> {edge.sink!r}"
+    if edge.source not in index or edge.sink not in index:
+        raise UsageError(f"no group for the edge {said}")
+    source, sink = (problem.groups[index[name]] for name in (edge.source, edge.sink))
+    if source.frames != sink.frames:
+        raise UsageError(f"{edge.source!r} and {edge.sink!r} differ in their number of frames")
+    if len(edge.hops) != len(source.options) or any(len(row) != len(sink.options) for row in edge.hops):
+        raise UsageError(f"{said}: expected one hop for each pair of options")
+    for hop in (hop for row in edge.hops for hop in row if hop and hop.engine):
+        if hop.engine not in engines:
+            raise UsageError(f"{said}: no engine {hop.engine!r} to convert on")

@@ -1,8 +1,7 @@
-"""The executor of a plan in a thread of its own, fed by messages; nothing here needs ROS 2."""
+"""A run of a plan in a thread of its own, fed by messages; nothing here needs ROS 2."""
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 import time
@@ -14,12 +13,11 @@ from typing import Any
 
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import SocschedError, UsageError
+from socsched.executor.run_native import Inputs, execute
 from socsched.models.registry import bindings, get_model
 from socsched.planning.plan import Plan
 from socsched.runtime.arrivals import Arrivals
-from socsched.runtime.executor import execute
-from socsched.runtime.executor_state import FrameReport
-from socsched.runtime.frames import Frame
+from socsched.runtime.frames import Frame, FrameReport
 from socsched.runtime.input_files import POINTS
 from socsched.runtime.options import Options
 
@@ -123,13 +121,12 @@ class Runner:
         self._guard = threading.Lock()
         self._arrivals = Arrivals()
         self._published = Published(publish)
-        options = Options(
-            executor="event-chained", journal=Path(os.devnull), arrivals=self._arrivals, results=self._published
-        )
+        inputs = Inputs(weights=weights, scales=scales, frames=1)
+        options = Options(arrivals=self._arrivals, results=self._published)
 
         def run() -> None:
             try:
-                execute(plan, pipeline, weights=weights, scales=scales, frames=1, options=options, on_frame=self._ended)
+                execute(plan, pipeline, inputs, options, on_frame=self._ended)
             except SocschedError as error:
                 self.failure = f"{error}" + (f" ({error.hint})" if error.hint else "")
             except BaseException as error:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
     from socsched.planning.plan import Plan
     from socsched.runtime.boards.base import Board
-    from socsched.runtime.executor import FrameReport
+    from socsched.runtime.frames import FrameReport
     from socsched.runtime.options import Options
     from socsched.trace.io import RunDocument
     from socsched.trace.trace import Trace
@@ -56,67 +56,34 @@ def run(
     `pipeline`: the pipeline, if its name in the plan does not locate it.  `frames`: number of frames of the LiDAR, or
     of the first sensor if there is no LiDAR; alternatively a `duration` (text such as "10 s", or ns); without either,
     all files of `inputs`.  `pace` False releases frames as fast as they complete.  `on_frame` is called at the end of
-    every chain.  The executor "auto" is the native one where it can run the plan, otherwise Python's.
-    See `runtime.executor.execute` for the other options.  Raises UsageError for a plan that this machine
-    cannot run.
+    every chain.  See `executor.run_native.execute` for the rest.  Raises UsageError for a plan that this machine cannot
+    run, MachineError without a C++ compiler.
     """
     from socsched.api.loading import load_plan, pipeline_of
     from socsched.api.simulation import duration_ns
-    from socsched.executor.run_native import NAME as NATIVE
-    from socsched.executor.run_native import NoExecutor, execute_natively
+    from socsched.executor.rules import AUTO, NATIVE
+    from socsched.executor.run_native import Inputs, execute
     from socsched.runtime.boards.local import LocalBoard
-    from socsched.runtime.executor import execute
-    from socsched.runtime.options import AUTO, PLAIN
+    from socsched.runtime.options import PLAIN
 
     loaded = load_plan(plan)
     if not loaded.tasks:
         raise UsageError("nothing to run: a stage has no engine", "see the plan's violations")
     accounts: dict[str, dict[str, int]] = {}
-    options, place = options or PLAIN, board or LocalBoard()
-    workload = pipeline_of(loaded, pipeline, warn)
-    if options.executor in (NATIVE, AUTO):
-        try:
-            trace = execute_natively(
-                loaded,
-                workload,
-                board=place,
-                options=options,
-                frames=frames,
-                duration_ns=duration_ns(duration),
-                seed=seed,
-                pace="rate" if pace else "asap",
-                scans=list_inputs(inputs) if isinstance(inputs, Path) else inputs,
-                weights=weights,
-                scales=scales,
-                loop=loop,
-                stats=stats,
-                on_frame=on_frame,
-                accounts=accounts,
-            )
-            return _finished(loaded, trace, replace(options, executor=NATIVE), place, accounts)
-        except (UsageError, NoExecutor):
-            if options.executor == NATIVE:
-                raise
-    if options.executor == AUTO:
-        options = replace(options, executor=PLAIN.executor)
+    place = board or LocalBoard()
+    options = replace(options or PLAIN, pace="rate" if pace else "asap", stats=stats)
+    files = list_inputs(inputs) if isinstance(inputs, Path) else inputs
     trace = execute(
         loaded,
-        workload,
-        scans=list_inputs(inputs) if isinstance(inputs, Path) else inputs,
-        weights=weights,
-        scales=scales,
-        frames=frames,
-        duration_ns=duration_ns(duration),
-        seed=seed,
-        pace="rate" if pace else "asap",
-        on_frame=on_frame,
-        stats=stats,
-        loop=loop,
-        options=options,
+        pipeline_of(loaded, pipeline, warn),
+        Inputs(files, weights, scales, frames, duration_ns(duration), loop, seed),
+        options,
         board=place,
+        on_frame=on_frame,
         accounts=accounts,
     )
-    return _finished(loaded, trace, options, place, accounts)
+    name = NATIVE if options.executor == AUTO else options.executor
+    return _finished(loaded, trace, replace(options, executor=name), place, accounts)
 
 
 def _finished(plan: Plan, trace: Trace, options: Options, board: Board, accounts: dict[str, dict[str, int]]) -> Run:

@@ -207,8 +207,8 @@ class RunOptions:
 
     executor: str = option(
         "--executor", kind=EXECUTORS, default=EXECUTORS[0], shown=True,
-        help="Execute as planned (native: without an interpreter, event-chained: in Python, auto: native if it "
-        "can), or with a simpler executor for comparison.",
+        help="Execute as planned (auto, event-chained and native are the same), or with a simpler executor for "
+        "comparison.",
     )  # fmt: skip
     in_flight: int = option(
         "--in-flight", kind=Whole(1, 64), default=1, shown=True, help="With --no-pace: frames in flight at once."

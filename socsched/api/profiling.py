@@ -117,22 +117,13 @@ def profile(
     from socsched.api.loading import load_pipeline, load_platform
     from socsched.api.options import PlanOptions
     from socsched.api.planning import plan_with
-    from socsched.executor.run_native import execute_where_possible
+    from socsched.executor.run_native import Inputs, alone
     from socsched.runtime.profile import measure
 
     chosen, board = load_pipeline(pipeline), load_platform(platform)
     plan = _spread(plan_with(chosen, board, options=PlanOptions(refine=False, explain=False)), chosen)
-    profile_of_stages = measure(
-        plan,
-        chosen,
-        repeat=repeat,
-        interval=until,
-        scans=inputs,
-        weights=weights,
-        seed=seed,
-        note=note,
-        run=execute_where_possible,
-    )
+    run = alone(chosen, Inputs(inputs, weights, seed=seed))
+    profile_of_stages = measure(plan, chosen, run, repeat=repeat, interval=until, note=note)
     if contention or conversions:
         profile_of_stages = _together(profile_of_stages, chosen, inputs, weights, repeat, note, contention, conversions)
     return profile_of_stages

@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -318,8 +318,7 @@ def _tensorrt() -> Check:
     """Return whether engines for a DLA can be built and run here."""
     from importlib import util
 
-    from socsched.compiler.toolchains.tensorrt import release
-    from socsched.runtime.backends import tensorrt_dla
+    from socsched.compiler.toolchains.tensorrt import dla_refusal, release
 
     tool = OPTIONAL["TensorRT"]
     cores = sorted(path.name for path in (ROOT / "dev").glob("nvhost-nvdla*"))
@@ -329,9 +328,11 @@ def _tensorrt() -> Check:
     model = ROOT / "proc/device-tree/model"
     board = model.read_text(errors="replace") if model.is_file() else ""
     try:
-        version = tensorrt_dla.tensorrt(model=board).__version__
-    except MachineError as error:
-        return tool.broken(str(error), error.hint)
+        version = import_module("tensorrt").__version__
+    except ImportError as error:
+        return tool.broken(f"TensorRT is not installed: {error}", "install JetPack's python3-libnvinfer")
+    if reason := dla_refusal(version, board):
+        return tool.broken(reason, "DLA needs TensorRT up to 10.7, or 11.4.1 and later on a Jetson AGX Orin")
     row = release(version)
     jetpack = f" (JetPack {row.jetpack})" if row and row.jetpack else ""
     return tool.ok(f"{version}{jetpack}, {len(cores)} DLA cores")

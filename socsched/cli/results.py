@@ -15,7 +15,7 @@ from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, InputError
 if TYPE_CHECKING:
     from socsched.planning.plan import Plan
     from socsched.reporting.terminal import Sheet
-    from socsched.runtime.executor import FrameReport
+    from socsched.runtime.frames import FrameReport
     from socsched.trace.io import ResultDocument, ScenarioDocument
     from socsched.trace.trace import Trace
 

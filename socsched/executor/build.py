@@ -36,7 +36,7 @@ Zig's linker exports more, but its C++ library has names of its own (std::__1).
 """
 BOARDS = (2, 31)
 """The glibc of the oldest boards (JetPack 5)."""
-_HINT = "install g++ or clang++ (build-essential), or set CXX; or run with --executor event-chained"
+_HINT = "install g++ or clang++ (build-essential), or set CXX"
 
 
 def cxx_compiler() -> str | None:
@@ -51,9 +51,16 @@ def find_executor() -> Path | None:
     Raises MachineError if it cannot be built.
     """
     compiler = cxx_compiler()
-    if not compiler or os.environ.get("SOCSCHED_KERNEL") == "python":
+    if not compiler:
         return None
     return build_executor((compiler,), platform.machine())
+
+
+def require_executor() -> Path:
+    """Return the native executor of this machine; MachineError where it cannot be built."""
+    if (found := find_executor()) is None:
+        raise MachineError("running a plan needs a C++ compiler, and there is none", _HINT)
+    return found
 
 
 def cross_compiler(machine: str) -> tuple[str, ...] | None:

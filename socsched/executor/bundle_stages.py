@@ -21,7 +21,7 @@ from socsched.files import write_file
 from socsched.planning.plan import Plan
 from socsched.runtime.backends.base import Setting
 from socsched.runtime.backends.choose import sort_of
-from socsched.runtime.executor import prepare_inputs
+from socsched.runtime.inputs import prepare_inputs
 
 FOLDER, PROGRAMS = "native", "programs"
 _FRAMES = 4

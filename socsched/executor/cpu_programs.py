@@ -44,7 +44,7 @@ def cpu_program(artifact: Artifact, room: int) -> dict[str, Any]:
     """Return the content of the program of an artefact; see `stored_cpu_program`."""
     if LIST not in artifact.files:
         why = next((note for note in artifact.notes if "TVM's runtime only" in note), "it has no launch list")
-        raise UsageError(f"{artifact.stage}: {why}", "run it with --executor event-chained")
+        raise UsageError(f"{artifact.stage}: {why}")
     plan = read_json(artifact.folder / LIST)
     if plan["symbols"] and room <= 0:
         raise UsageError(f"{artifact.stage}: the largest number of rows of its inputs is not known")

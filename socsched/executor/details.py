@@ -12,35 +12,43 @@ from socsched.bounded import read_bytes
 from socsched.descriptor.json_file import JsonFile
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError
-from socsched.runtime.collect import DETECTION_PORTS, class_names, detecting_stages, detections
-from socsched.runtime.frames_file import FramesFile
+from socsched.runtime.collect import DETECTION_PORTS, class_names, described, detecting_stages, detections
+from socsched.runtime.frames_file import FramesFile, merge
+from socsched.runtime.options import Options
 from socsched.trace.trace import Trace
 
 DETECTIONS = "detections.jsonl"
 _MOST_BYTES = 4 << 30
 
 
-def collect(
-    trace: Trace,
-    pipeline: Pipeline,
-    folder: Path,
-    facts: Mapping[str, Sequence[Mapping[str, Any]]],
-    target: Path | None,
-) -> None:
-    """Add the parts of frames to `Trace.details`, or write them to the file `target`.
+class Details:
+    """The results of the frames of a run, for `Trace.details`, the file `options.frames`, or `options.results`."""
 
-    `facts`: by sensor, those of its frames, which repeat.
-    """
-    parts = (*_inputs(trace, facts), *_detections(pipeline, folder))
-    if target is None:
-        for frame, part in parts:
-            trace.details.setdefault(frame, {"frame": frame}).update(part)
-        return
-    with FramesFile(target) as file:
-        for frame, part in parts:
-            file.add(frame, part)
-    if file.error is not None:
-        raise MachineError(f"the results of frames cannot be written: {file.error}") from file.error
+    def __init__(self, pipeline: Pipeline, options: Options) -> None:
+        self._pipeline, self._options = pipeline, options
+        self._classes = class_names(pipeline)
+        self._parts: list[tuple[int, dict[str, Any]]] = []
+
+    def see(self, stage: str, frame: int, outputs: Mapping[str, Any]) -> None:
+        """Take the outputs of a stage's job during the run."""
+        part = described(outputs, self._classes.get(stage, ()), self._options.stats)
+        if self._options.results is not None:
+            self._options.results.add(frame, part)
+        else:
+            self._parts.append((frame, part))
+
+    def collect(self, trace: Trace, folder: Path, facts: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Add the parts of frames to the trace, or write them; `facts`: by sensor, of its frames, which repeat."""
+        parts = (*_inputs(trace, facts), *self._parts, *_detections(self._pipeline, folder))
+        if (target := self._options.frames) is None:
+            for frame, part in parts:
+                merge(trace.details.setdefault(frame, {"frame": frame}), part)
+            return
+        with FramesFile(target) as file:
+            for frame, part in parts:
+                file.add(frame, part)
+        if file.error is not None:
+            raise MachineError(f"the results of frames cannot be written: {file.error}") from file.error
 
 
 def _inputs(trace: Trace, facts: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[tuple[int, Mapping[str, Any]]]:

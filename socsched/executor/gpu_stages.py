@@ -22,10 +22,13 @@ from socsched.runtime.collect import DETECTION_PORTS, PREFIXES
 SORT = "cuda"
 
 
-def describe_gpu_stage(task: Task, stage: Stage, setting: Setting, rooms: Mapping[str, int]) -> dict[str, Any]:
+def describe_gpu_stage(
+    task: Task, stage: Stage, setting: Setting, rooms: Mapping[str, int], shown: bool = False
+) -> dict[str, Any]:
     """Return the part of a stage's description that is specific to GPUs: its programs, and outputs with their readers.
 
-    `rooms`: the most rows of a sensor's frames.  UsageError for a stage that needs TVM's runtime.
+    `rooms`: the most rows of a sensor's frames; with `shown` the host reads all outputs.  UsageError for a stage that
+    needs TVM's runtime.
     """
     artifact = compiled(task, stage, setting)
     arch = str(setting.platform.engine(task.engine).target.get("arch", ""))
@@ -39,7 +42,7 @@ def describe_gpu_stage(task: Task, stage: Stage, setting: Setting, rooms: Mappin
             "dtype": kind.dtype,
             "layout": kind.layout,
             "shape": list(kind.shape),
-            "on_host": records or read[name] or (name == mark and any(read.values())),
+            "on_host": shown or records or read[name] or (name == mark and any(read.values())),
         }
         for name, kind in zip(names, artifact.outputs, strict=True)
     ]

@@ -46,11 +46,17 @@ class Executed:
     notices: tuple[Text, ...]
 
 
-def read_outcome(folder: Path) -> tuple[Trace, Executed]:
-    """Return the trace and the outcome of a complete run; InputError or DescriptorError for damaged files."""
+def read_executed(folder: Path) -> Executed:
+    """Return the outcome of a complete run without its trace; InputError or DescriptorError for a damaged file."""
     file = folder / EXECUTED
     source = JsonFile(read_bytes(file, "outcome of a run", _HINT, _MOST_BYTES), str(file), _HINT)
     executed: Executed = source.load(Executed)
+    return executed
+
+
+def read_outcome(folder: Path) -> tuple[Trace, Executed]:
+    """Return the trace and the outcome of a complete run; InputError or DescriptorError for damaged files."""
+    executed = read_executed(folder)
     trace = read_journal(folder / JOURNAL)
     trace.duration_ns = executed.duration_ns
     trace.instants.sort(key=lambda instant: instant.time_ns)

@@ -1,150 +1,309 @@
-"""`socsched run --executor native`: check what a plan needs, start the native executor, read what it wrote."""
+"""A plan on this machine: its stages, frame after frame, against their deadlines.
+
+Python prepares (what stages are, frames, settings), starts the native executor, serves what only this process can do
+(`callbacks`), and reads what it wrote.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import MachineError, SocschedError, UsageError
-from socsched.executor.build import find_executor
-from socsched.executor.details import DETECTIONS, collect
-from socsched.executor.frames import INPUTS, most_rows, write_inputs
-from socsched.executor.outcome import Executed, read_outcome
+from socsched.executor.build import require_executor
+from socsched.executor.callbacks import Callbacks
+from socsched.executor.details import DETECTIONS, Details
+from socsched.executor.frames import INPUTS, Written, fed, message, most_rows, write_inputs
+from socsched.executor.outcome import Executed, read_executed, read_outcome
+from socsched.executor.rules import Rules, rules_of
 from socsched.executor.settings import EXECUTED, JOURNAL, SETTINGS, RunSettings, write_settings
-from socsched.executor.stages import describe_stages, sensor_ports, unsupported_stages
-from socsched.faults.model import Faults
+from socsched.executor.stages import Served, describe_stages, sensor_ports
+from socsched.faults.checks import check_faults
+from socsched.faults.model import RUN, Faults
 from socsched.models.registry import bindings
 from socsched.planning.plan import Plan
 from socsched.runtime import timetable
-from socsched.runtime.backends.base import Setting
+from socsched.runtime.arrivals import Arrivals
+from socsched.runtime.backends.base import Backend, Setting
+from socsched.runtime.backends.choose import Instances, replaced_runtimes
 from socsched.runtime.boards.base import Board
 from socsched.runtime.boards.local import LocalBoard
-from socsched.runtime.errors import StageFailed
-from socsched.runtime.executor import execute, prepare_inputs
-from socsched.runtime.executor_state import FrameReport
+from socsched.runtime.collect import detecting_stages
+from socsched.runtime.errors import StageFailed, warn
+from socsched.runtime.frames import FrameReport, FrameSource
+from socsched.runtime.inputs import prepare_inputs
 from socsched.runtime.interrupts import on_first_interrupt
 from socsched.runtime.options import PLAIN, Options
 from socsched.runtime.overload import Policies
-from socsched.runtime.worker import warn
 from socsched.trace.trace import Trace
 
-NAME = "native"
-_LOOK_S = 0.25
-"""Interval at which the journal is read for finished frames."""
-_INSTEAD = "run with --executor event-chained"
+_LOOK_S, _LOOK_LIVE_S = 0.25, 0.02
+"""Intervals at which the journal is read: of a run that is recorded, and of one that is fed from outside."""
+_KEPT = 4096
+"""Jobs of a stage whose sampled frames are remembered, to find the oldest data of later ones."""
 
 
-class NoExecutor(MachineError):
-    """The native executor cannot be built on this machine."""
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a run computes with, and for how long.
+
+    `scans` are files that feed the matching sensors in turn (`runtime.input_files`); they repeat only with `loop` or if
+    `frames` asks for more.  Other sensors get synthetic data.  `scales` is the file written by `socsched calibrate`,
+    for stages in int8.  `frames` counts frames of the LiDAR, or of the first sensor if there is none.
+    """
+
+    scans: Sequence[Path] | None = None
+    weights: Path | None = None
+    scales: Path | None = None
+    frames: int | None = None
+    duration_ns: int | None = None
+    loop: bool = False
+    seed: int = 0
 
 
-def unsupported(setting: Setting, options: Options, stats: bool) -> list[str]:
-    """Return what a run needs and the native executor lacks, in words; empty if it can run it."""
-    needs = {
-        "--stats": stats,
-        "--steal": options.steal,
-    }
-    return unsupported_stages(setting) + [what for what, needed in needs.items() if needed]
+PLAIN_INPUTS = Inputs()
 
 
-def execute_natively(
+def execute(
     plan: Plan,
     pipeline: Pipeline,
+    inputs: Inputs = PLAIN_INPUTS,
+    options: Options = PLAIN,
     *,
-    board: Board,
-    options: Options,
-    frames: int | None = None,
-    duration_ns: int | None = None,
-    seed: int = 0,
-    pace: str = "rate",
-    alone: bool = False,
-    scans: Sequence[Path] | None = None,
-    weights: Path | None = None,
-    scales: Path | None = None,
-    loop: bool = False,
-    stats: bool = False,
+    board: Board | None = None,
+    backends: Mapping[str, Backend] | None = None,
     on_frame: Callable[[FrameReport], None] | None = None,
     accounts: dict[str, dict[str, int]] | None = None,
 ) -> Trace:
-    """Run `plan` with the native executor and return its trace; arguments as those of `runtime.executor.execute`.
+    """Run `plan` on this machine and return its trace, in the simulator's vocabulary.
 
-    Raises UsageError for a run that it cannot do, MachineError where it cannot be built or ends unexpectedly, and
-    StageFailed (with the trace so far) if a stage fails and no plan can take over.
+    `on_frame` is called in this thread for every chain end.  An interrupt (SIGINT) ends the run after the jobs in
+    progress.  `board` provides platform, lanes and meters, by default this machine.  `backends`, by sort of stage, run
+    stages in this process in place of what would.  `accounts` receives, for every sensor and timer, the number of
+    frames released, completed, dropped and aborted.
+
+    Raises UsageError for a plan this machine cannot run, MachineError where the executor cannot be built or ends
+    unexpectedly, and StageFailed (with the trace so far) if a stage raises and no plan can take over.
     """
-    platform = board.platform_for(plan)
-    bound = bindings(pipeline)
-    setting = Setting(plan, pipeline, platform, bound, weights, seed, scales)
-    versions = [setting, *(replace(setting, plan=spare) for spare in options.limp_home)]
-    if lacking := [what for one in versions for what in unsupported(one, options, stats)]:
-        raise UsageError(f"the native executor cannot run this plan yet: {'; '.join(lacking[:5])}", _INSTEAD)
-    try:
-        executor = find_executor()
-    except MachineError as failed:
-        warn(str(failed))
-        raise NoExecutor(str(failed), failed.hint) from failed
-    if executor is None:
-        raise NoExecutor("the native executor needs a C++ compiler", f"install g++ or clang++, or {_INSTEAD}")
-    feeds, horizon = prepare_inputs(setting, scans, frames, duration_ns, loop, options.topics)
+    if options.pace not in ("rate", "asap"):
+        raise UsageError(f"unknown pace {options.pace!r}", "use 'rate' or 'asap'")
+    place = board or LocalBoard()
+    platform, bound = place.platform_for(plan), bindings(pipeline)
+    setting = Setting(plan, pipeline, platform, bound, inputs.weights, inputs.seed, inputs.scales)
+    rules = rules_of(plan, options)
+    if options.faults is not None:
+        check_faults(options.faults, RUN)
+    executor = require_executor()
+    feeds, horizon = prepare_inputs(
+        setting, inputs.scans, inputs.frames, inputs.duration_ns, inputs.loop, options.topics
+    )
+    for notice in replaced_runtimes(setting):
+        warn(notice)
     with ExitStack() as stack:
-        folder = options.journal.parent if options.journal else Path(stack.enter_context(TemporaryDirectory()))
+        kept = options.journal if options.arrivals is None else None
+        folder = kept.parent if kept else Path(stack.enter_context(TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
         stack.callback(_clean, folder)
-        given = write_inputs(plan, feeds, sensor_ports(setting), horizon, folder)
-        kinds = {sensor: written.types for sensor, written in given.items()}
-        rooms = {sensor: most_rows(written.document) for sensor, written in given.items()}
-        described = [describe_stages(one, kinds, rooms) for one in versions]
+        if options.results is not None:
+            stack.enter_context(options.results)
+        details = Details(pipeline, options)
+        callbacks = stack.enter_context(Callbacks())
+        run = _Run(setting, options, rules, place, folder, callbacks, details)
+        file = run.write(feeds, horizon, backends or {})
+        stack.enter_context(place.prepared(plan))
+        meters = [stack.enter_context(meter) for meter in place.meters()]
+        executed = run.start(executor, file, on_frame)
+        trace = Trace("measured", executed.duration_ns, inputs.seed)
+        if options.arrivals is None:
+            trace, _ = read_outcome(folder)
+            for meter in meters:
+                for name, steps in meter.counters(executed.origin_ns).items():
+                    trace.counters.setdefault(name, []).extend(steps)
+            details.collect(trace, folder, {sensor: written.facts for sensor, written in run.inputs.items()})
+    trace.seed = inputs.seed
+    for name in timetable.names(plan):
+        trace.releases.setdefault(name, [])
+    for notice in executed.notices:
+        warn(notice)
+    if accounts is not None:
+        accounts.update(accounts_of(executed))
+    if executed.failure:
+        stage, frame = executed.failed_stage, executed.failed_frame
+        error = callbacks.raised.get((stage, frame)) or MachineError(executed.failure)
+        raise StageFailed(stage, frame, error, trace) from error
+    return trace
+
+
+def alone(pipeline: Pipeline, inputs: Inputs = PLAIN_INPUTS) -> Callable[[Plan, int, Callable[..., None]], Trace]:
+    """Return a function that runs a number of frames of a plan as fast as possible, one job at a time."""
+    options = Options(pace="asap", alone=True)
+
+    def run(plan: Plan, frames: int, on_frame: Callable[[FrameReport], None]) -> Trace:
+        return execute(plan, pipeline, replace(inputs, frames=frames), options, on_frame=on_frame)
+
+    return run
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run: its settings, and what this process does meanwhile."""
+
+    setting: Setting
+    options: Options
+    rules: Rules
+    board: Board
+    folder: Path
+    callbacks: Callbacks
+    details: Details
+    inputs: dict[str, Written] = field(default_factory=dict)
+
+    def write(self, feeds: Mapping[str, FrameSource], horizon_ns: int, backends: Mapping[str, Backend]) -> Path:
+        """Write the settings and frames of the run; return the file."""
+        setting, options, plan = self.setting, self.options, self.setting.plan
+        policies = options.policies or Policies()
+        ports = sensor_ports(setting)
+        live = options.arrivals is not None
+        self.inputs = write_inputs(plan, feeds, ports, horizon_ns, self.folder, live)
+        documents = {sensor: self._input(sensor, ports[sensor]) for sensor in self.inputs}
+        kinds = {sensor: written.types for sensor, written in self.inputs.items()}
+        rooms = {sensor: most_rows(written.document) for sensor, written in self.inputs.items()}
+        detecting = detecting_stages(setting.pipeline)
+        served = Served(
+            self.callbacks,
+            Instances(backends),
+            frozenset(backends),
+            self.board.cpus,
+            policies.cheaper,
+            self.details.see if options.stats or options.results is not None else None,
+            (lambda task: True) if options.stats else detecting.__contains__,
+            self.rules.threads if self.rules.shares_lanes else len(_lane_sets(plan)) if options.steal else 1,
+        )
+        versions = [replace(setting, plan=one) for one in (plan, *options.limp_home)]
+        described = [describe_stages(one, kinds, rooms, served) for one in versions]
         settings = RunSettings(
             plan,
-            horizon,
-            needs={stage: set(ports.values()) for stage, ports in bound.items()},
+            horizon_ns,
+            needs={stage: set(bound.values()) for stage, bound in setting.bound.items()},
             stages=described[0],
             limp_home_stages=tuple(described[1:]),
-            inputs={sensor: written.document for sensor, written in given.items()},
-            processors=_processors(plan, board),
-            policies=options.policies or Policies(),
+            inputs=documents,
+            processors={} if self.rules.shares_lanes else _processors(plan, self.board),
+            policies=policies,
             faults=options.faults or Faults(),
             limp_home=options.limp_home,
             shield=options.shield,
             hang_ns=options.hang_ns,
             awake_ns=options.awake_ns,
             realtime=options.realtime,
-            seed=seed,
-            in_flight=0 if pace == "rate" else max(options.in_flight, 1),
-            alone=alone,
+            seed=setting.seed,
+            in_flight=0 if options.pace == "rate" else max(options.in_flight, 1),
+            rules=self.rules,
         )
-        stack.enter_context(board.prepared(plan))
-        meters = [stack.enter_context(meter) for meter in board.meters()]
-        _run(executor, write_settings(settings, folder), folder, plan, on_frame)
-        trace, executed = read_outcome(folder)
-        for meter in meters:
-            for name, steps in meter.counters(executed.origin_ns).items():
-                trace.counters.setdefault(name, []).extend(steps)
-        facts = {sensor: written.facts for sensor, written in given.items()}
-        collect(trace, pipeline, folder, facts, options.frames)
-    trace.seed = seed
-    for name in timetable.names(plan):
-        trace.releases.setdefault(name, [])
-    _report(executed, accounts)
-    if executed.failure:
-        error = MachineError(executed.failure)
-        raise StageFailed(executed.failed_stage, executed.failed_frame, error, trace)
-    return trace
+        return write_settings(settings, self.folder)
+
+    def _input(self, sensor: str, ports: Sequence[str]) -> dict[str, Any]:
+        """Return a sensor's entry in the settings, with a feed where its frames come during the run."""
+        written, arrivals, over = self.inputs[sensor], self.options.arrivals, self.callbacks.over.is_set
+        if written.coming is None:
+            return written.document
+        frames = fed(written, ports, over) if arrivals is None else _arriving(arrivals, sensor, ports, written, over)
+        return {**written.document, "feed": self.callbacks.feed(frames), "live": arrivals is not None}
+
+    def start(self, executor: Path, file: Path, on_frame: Callable[[FrameReport], None] | None) -> Executed:
+        """Run the executor to its end and report frames meanwhile; return what it says of the run.
+
+        The first SIGINT is passed on, so that the run ends in order; a second one ends it at once.
+        """
+        live = self.options.arrivals is not None
+        if live:
+            os.mkfifo(self.folder / JOURNAL)  # read and forgotten: a run without an end must not fill the disk
+        journal = _Journal(self.folder / JOURNAL, self.setting.plan)
+        command = [str(executor), str(file), "-o", str(self.folder), "--end-with-parent"]
+        with (
+            journal,
+            _processors_of(self._shared()),
+            subprocess.Popen(
+                command,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+                pass_fds=self.callbacks.descriptors,
+            ) as process,
+        ):
+            self.callbacks.started()
+            try:
+                with on_first_interrupt(lambda: process.send_signal(signal.SIGINT)):
+                    running = True
+                    while running:
+                        with suppress(subprocess.TimeoutExpired):
+                            process.wait(_LOOK_LIVE_S if live else _LOOK_S)
+                        running = process.poll() is None
+                        for report in journal.reports():
+                            if on_frame is not None:
+                                on_frame(report)
+            except BaseException:
+                process.kill()
+                raise
+            assert process.stderr is not None
+            problem = process.stderr.read().strip()
+        if problem or process.returncode not in (0, SocschedError.exit_code):
+            self._refuse(problem.removeprefix("error: "), process.returncode)
+        return read_executed(self.folder)
+
+    def _refuse(self, problem: str, code: int) -> None:
+        """Raise what ended the run before it began, or the executor itself."""
+        for (stage, frame), error in self.callbacks.raised.items():
+            if frame >= 0:
+                raise StageFailed(stage, frame, error, Trace("measured", 0, self.setting.seed)) from error
+            if isinstance(error, SocschedError):
+                raise error
+            text = f"stage {stage!r} could not be prepared: {type(error).__name__}: {error}"
+            raise MachineError(text, "see `socsched doctor`") from error
+        kind = UsageError if code == UsageError.exit_code else MachineError
+        said, _, hint = problem.partition("\nhint: ")
+        raise kind(f"the native executor ended with {code}: {said}", hint)
+
+    def _shared(self) -> frozenset[int]:
+        """Return the processors of threads that run jobs on all lanes of the plan."""
+        sets = _lane_sets(self.setting.plan) if self.rules.shares_lanes else ()
+        return frozenset[int]().union(*(self.board.cpus(engine, lanes) for engine, lanes in sets))
 
 
-def execute_where_possible(plan: Plan, pipeline: Pipeline, **how: Any) -> Trace:
-    """Run `plan` on this machine natively, or in Python if the native executor cannot; arguments as `execute`."""
+def _lane_sets(plan: Plan) -> set[tuple[str, tuple[int, ...]]]:
+    return {(task.engine, tuple(task.lanes)) for task in plan.tasks}
+
+
+def _arriving(
+    arrivals: Arrivals, sensor: str, ports: Sequence[str], written: Written, over: Callable[[], bool]
+) -> Iterator[tuple[dict[str, Any], list[Any]]]:
+    """Yield the frames of a sensor as messages as they arrive, until there are no more."""
+    while not arrivals.closed and not over():
+        if (arrival := arrivals.next(sensor, _LOOK_S)) is not None:
+            time_ns, frame = arrival
+            yield message(frame, ports, written.types, time_ns)
+
+
+@contextmanager
+def _processors_of(processors: frozenset[int]) -> Iterator[None]:
+    """Return a context in which a new process has these processors, if there are any."""
+    if not processors:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, processors)
     try:
-        return execute_natively(plan, pipeline, board=LocalBoard(), options=PLAIN, **how)
-    except (UsageError, NoExecutor):
-        return execute(plan, pipeline, **how)
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _clean(folder: Path) -> None:
@@ -162,64 +321,94 @@ def _processors(plan: Plan, board: Board) -> dict[str, list[int]]:
     }
 
 
-def _run(executor: Path, file: Path, folder: Path, plan: Plan, on_frame: Callable[[FrameReport], None] | None) -> None:
-    """Run the executor to its end and report frames meanwhile.
+class _Journal:
+    """The journal of a run while it grows: the ends of chains since the last look; a context manager around it."""
 
-    The first SIGINT is passed on, so that the run ends in order; a second one ends it at once.
-    """
-    command = [str(executor), str(file), "-o", str(folder), "--end-with-parent"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
-        reports = _reports(folder / JOURNAL, plan)
-        try:
-            with on_first_interrupt(lambda: process.send_signal(signal.SIGINT)):
-                running = True
-                while running:
-                    with suppress(subprocess.TimeoutExpired):
-                        process.wait(_LOOK_S)
-                    running = process.poll() is None
-                    for report in next(reports):
-                        if on_frame is not None:
-                            on_frame(report)
-        except BaseException:
-            process.kill()
-            raise
-        assert process.stderr is not None
-        problem = process.stderr.read().strip()
-    if problem or process.returncode not in (0, SocschedError.exit_code):
-        kind = UsageError if process.returncode == UsageError.exit_code else MachineError
-        raise kind(f"the native executor ended with {process.returncode}: {problem.removeprefix('error: ')}", _INSTEAD)
+    def __init__(self, path: Path, plan: Plan) -> None:
+        self._path, self._rest = path, b""
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK) if path.is_fifo() else -1
+        self._deadline = {task.name: task.deadline_ns for task in plan.tasks}
+        self._after = {task.name: () if task.timer else task.after for task in plan.tasks}
+        self._ends: dict[str, list[Any]] = {}
+        for chain in plan.chains:
+            self._ends.setdefault(chain.path[-1], []).append(chain)
+        self._sampled: dict[str, dict[int, Mapping[str, int]]] = {task.name: {} for task in plan.tasks if task.reads}
+        self._releases: dict[str, dict[int, int]] = {chain.path[0]: {} for chain in plan.chains}
+        self._released: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
+        self._position = 0
 
+    def __enter__(self) -> _Journal:
+        return self
 
-def _reports(journal: Path, plan: Plan) -> Iterator[Sequence[FrameReport]]:
-    """Yield, every time it is asked, the chains that the journal shows to have ended since, by the frame that did."""
-    ends: dict[str, list[Any]] = {}
-    for chain in plan.chains:
-        ends.setdefault(chain.path[-1], []).append(chain)
-    deadline = {task.name: task.deadline_ns for task in plan.tasks}
-    position, rest = 0, b""
-    while True:
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def reports(self) -> list[FrameReport]:
+        """Return the chains that have ended since the last call."""
+        *lines, self._rest = (self._rest + self._read()).split(b"\n")
         found: list[FrameReport] = []
-        if journal.is_file():
-            with journal.open("rb") as file:
-                file.seek(position)
-                *lines, rest = (rest + file.read()).split(b"\n")
-                position = file.tell()
-            for line in lines:
-                for _, task, frame, _, due, _, finish, _, _, status, _ in json.loads(line).get("jobs", ()):
-                    for chain in ends.get(task, ()) if status == "done" else ():
-                        release = due - deadline[task]
-                        found.append(FrameReport(chain.name, frame, release, finish, chain.deadline_ns))
-        yield found
+        for line in lines:
+            entry = json.loads(line)
+            for name, times in entry.get("releases", {}).items():
+                for time_ns in times:
+                    number = self._released.get(name, 0)
+                    self._released[name] = number + 1
+                    if name in self._releases:
+                        _remember(self._releases[name], number, time_ns)
+            for _, task, frame, _, due, _, finish, _, _, status, sampled in entry.get("jobs", ()):
+                if task in self._sampled:
+                    _remember(self._sampled[task], frame, sampled)
+                if status == "done":
+                    found += self._ended(task, frame, due, finish)
+        return found
+
+    def _read(self) -> bytes:
+        if self._descriptor >= 0:
+            parts: list[bytes] = []
+            with suppress(BlockingIOError):
+                while part := os.read(self._descriptor, 1 << 16):
+                    parts.append(part)
+            return b"".join(parts)
+        if not self._path.is_file():
+            return b""
+        with self._path.open("rb") as file:
+            file.seek(self._position)
+            content = file.read()
+            self._position = file.tell()
+        return content
+
+    def _ended(self, task: str, frame: int, due: int, finish: int) -> Iterator[FrameReport]:
+        """Yield the chains that end with a job and have reached a frame of their source not yet reported."""
+        for chain in self._ends.get(task, ()):
+            source = self._oldest(task, frame, chain.path[0], set())
+            if source is None or source <= self._reported.get(chain.name, -1):
+                continue
+            self._reported[chain.name] = source
+            release = self._releases[chain.path[0]].get(source, due - self._deadline[task])
+            yield FrameReport(chain.name, source, release, finish, chain.deadline_ns)
+
+    def _oldest(self, name: str, frame: int, source: str, passed: set[tuple[str, int]]) -> int | None:
+        """Return the oldest frame of a source in the data of a job or frame, None if it has none."""
+        if name == source:
+            return frame
+        if (name, frame) in passed or name not in self._after:
+            return None  # stages may read each other's latest data
+        passed.add((name, frame))
+        sampled = self._sampled.get(name, {}).get(frame, {})
+        before = [(one, frame) for one in self._after[name]] + [*sampled.items()]
+        found = [self._oldest(one, number, source, passed) for one, number in before]
+        return min((number for number in found if number is not None), default=None)
 
 
-def _report(executed: Executed, accounts: dict[str, dict[str, int]] | None) -> None:
-    for notice in executed.notices:
-        warn(notice)
-    if accounts is not None:
-        accounts.update(accounts_of(executed))
+def _remember(of: dict[int, Any], number: int, value: Any) -> None:
+    of[number] = value
+    if len(of) > _KEPT:
+        del of[next(iter(of))]
 
 
 def accounts_of(executed: Executed) -> Mapping[str, dict[str, int]]:
-    """Return the accounts as plain data, as those of `runtime.executor.execute`."""
+    """Return the accounts as plain data."""
     names = ("released", "completed", "dropped", "aborted")
     return {source: {name: getattr(account, name) for name in names} for source, account in executed.accounts.items()}

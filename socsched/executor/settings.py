@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.executor.orders import declared_terms, preemption_of
+from socsched.executor.rules import Rules
 from socsched.faults.model import Faults, Overrun
 from socsched.files import write_file
 from socsched.planning import io
@@ -29,7 +30,8 @@ class RunSettings:
     `native/settings.hpp`).  `processors`: engine -> processor of each lane, -1 for none.  `times`: for a virtual clock,
     the execution times of a task's jobs in turn; -1 hangs, less fails after that time.  `limp_home_stages`: the stages
     of each limp-home plan; those of `plan` if empty.  `inputs`: sensor -> its frames (`executor.frames`).  `in_flight`:
-    frames in progress at once, released as soon as there is room; 0: at their rates.  `alone`: one job at a time.
+    frames in progress at once, released as soon as there is room; 0: at their rates.
+    `rules`: what a baseline or `--steal` does otherwise than the plan.
     """
 
     plan: Plan
@@ -49,7 +51,7 @@ class RunSettings:
     limp_home_stages: tuple[Mapping[str, Mapping[str, Any]], ...] = ()
     inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     in_flight: int = 0
-    alone: bool = False
+    rules: Rules = field(default_factory=Rules)
 
 
 def write_settings(settings: RunSettings, folder: Path) -> Path:
@@ -69,7 +71,10 @@ def write_settings(settings: RunSettings, folder: Path) -> Path:
 def document_of(settings: RunSettings, names: Sequence[str]) -> dict[str, Any]:
     """Return the settings file for plans in files called `names`, the plan first; UsageError as `write_settings`."""
     plans = (settings.plan, *settings.limp_home)
-    orders = {engine.policy: list(declared_terms(engine.policy)) for plan in plans for engine in plan.engines}
+    rules = settings.rules
+    orders = {
+        engine.policy: list(rules.order or declared_terms(engine.policy)) for plan in plans for engine in plan.engines
+    }
     policies, faults = settings.policies, settings.faults
     return {
         "format": "socsched-run",
@@ -77,7 +82,7 @@ def document_of(settings: RunSettings, names: Sequence[str]) -> dict[str, Any]:
         "plan": names[0],
         "limp_home": names[1:],
         "orders": orders,
-        "preemption": {policy: preemption_of(policy) for policy in orders},
+        "preemption": {policy: "never" if rules.order else preemption_of(policy) for policy in orders},
         "needs": {task: sorted(needed) for task, needed in settings.needs.items()},
         "stages": {task: dict(how) for task, how in settings.stages.items()},
         "limp_home_stages": [{task: dict(how) for task, how in one.items()} for one in settings.limp_home_stages],
@@ -103,7 +108,10 @@ def document_of(settings: RunSettings, names: Sequence[str]) -> dict[str, Any]:
         "seed": settings.seed,
         "shield": settings.shield,
         "in_flight": settings.in_flight,
-        "alone": settings.alone,
+        "alone": rules.one_job,
+        "places": rules.places,
+        "threads": rules.threads,
+        "equal_engines": [list(group) for group in rules.equal_engines],
         "realtime": settings.realtime,
     }
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import compile_stage
+from socsched.compiler.targets.llvm.plan_format import LIST
 from socsched.descriptor.pipeline import Stage
+from socsched.executor import vendor_stages
+from socsched.executor.callbacks import Callbacks, Called
 from socsched.executor.cpu_programs import stored_cpu_program
 from socsched.executor.gpu_conversions import describe_gpu_conversion
 from socsched.executor.gpu_stages import describe_gpu_stage, room_of
-from socsched.executor.host_calls import host_call
+from socsched.executor.host_calls import HostCall, host_call
 from socsched.graph.operators import TensorType
+from socsched.models.model import Model, Port
 from socsched.models.registry import get_model
 from socsched.planning.plan import Task
-from socsched.runtime.backends.base import Setting
-from socsched.runtime.backends.choose import sort_of, title_of
+from socsched.runtime.backends.base import Call, Setting
+from socsched.runtime.backends.choose import Instances, prepare, sort_of, title_of
 from socsched.runtime.backends.conversion import target_types
 from socsched.runtime.backends.tvm_cpu import scales_of, weights_of
 from socsched.runtime.collect import DETECTION_PORTS, PREFIXES
@@ -26,31 +31,65 @@ _SORTS = ("synthetic", "function", "network", "conversion", "cuda")
 _MOST_ROWS = 100_000
 """Boxes of a host stage that the native executor allows."""
 
+See = Callable[[str, int, Mapping[str, Any]], None]
+"""Takes a stage, the number of a frame and the stage's outputs by port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What this process does for the stages of a run.
+
+    It calls those that are not compiled, and those whose sort is `replaced`, with `backends`, on the processors that
+    `cpus` returns; `cheaper` returns the variant of a task for jobs that would be late.  `see` gets the outputs of all
+    stages that `seen` accepts.  `places`: the most places where jobs of a task may run.
+    """
+
+    callbacks: Callbacks
+    backends: Instances
+    replaced: frozenset[str]
+    cpus: Callable[[str, tuple[int, ...]], set[int]]
+    cheaper: Callable[[Task], Task | None] = lambda task: None
+    see: See | None = None
+    seen: Callable[[str], bool] = lambda task: True
+    places: int = 1
+
 
 def unsupported_stages(setting: Setting) -> list[str]:
-    """Return the stages that the native executor lacks, in words, without compiling any."""
+    """Return the stages that only Python runs, in words, without compiling any."""
     found: list[str] = []
     for task in setting.plan.tasks:
         sort, stage = sort_of(task, setting), _stage(task, setting)
         if sort not in _SORTS:
             found.append(f"stage {task.name!r} is a {sort}")
-        elif sort == "function" and stage is not None:
-            model = get_model(stage.model or "", stage.params)
-            call = host_call(model, [port.type for port in model.inputs])
-            if call is None or (call.function != "voxelise" and call.rows > _MOST_ROWS):
-                found.append(f"stage {task.name!r} is a function without a compiled form")
+        elif (
+            sort == "function" and stage is not None and _host_call(get_model(stage.model or "", stage.params)) is None
+        ):
+            found.append(f"stage {task.name!r} is a function without a compiled form")
     return found
 
 
 def describe_stages(
-    setting: Setting, frames: Mapping[str, Sequence[TensorType]], rooms: Mapping[str, int] | None = None
+    setting: Setting,
+    frames: Mapping[str, Sequence[TensorType]],
+    rooms: Mapping[str, int] | None = None,
+    served: Served | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Return `stages` of run.json for a plan; networks are compiled, or taken from the cache.
 
     `frames`: the tensor types of the sensors' frames by sensor, in the order of `sensor_ports`, -1 where they vary.
-    `rooms`: the most rows of those that vary.
+    `rooms`: the most rows of those that vary.  `served`: what this process does for them; without it, UsageError for
+    what only Python runs.
     """
-    return {task.name: _describe(task, setting, frames, rooms or {}) for task in setting.plan.tasks}
+    described: dict[str, dict[str, Any]] = {}
+    for task in setting.plan.tasks:
+        described[task.name] = how = _describe(task, setting, frames, rooms or {}, served)
+        ports = [port.name for port in _outputs(task, setting)]
+        if served is None or served.see is None or not ports or how["kind"] == "spin" or not served.seen(task.name):
+            continue
+        show = partial(served.see, task.name)
+        how["observers"] = [served.callbacks.show(ports, show) for _ in range(served.places)]
+        how["records"] = False
+    return described
 
 
 def sensor_ports(setting: Setting) -> dict[str, list[str]]:
@@ -64,9 +103,15 @@ def sensor_ports(setting: Setting) -> dict[str, list[str]]:
 
 
 def _describe(
-    task: Task, setting: Setting, frames: Mapping[str, Sequence[TensorType]], rooms: Mapping[str, int]
+    task: Task,
+    setting: Setting,
+    frames: Mapping[str, Sequence[TensorType]],
+    rooms: Mapping[str, int],
+    served: Served | None,
 ) -> dict[str, Any]:
     sort, stage, title = sort_of(task, setting), _stage(task, setting), title_of(task, setting)
+    if served is not None and (sort in served.replaced or sort not in (*_SORTS, vendor_stages.SORT)):
+        return _callback(task, setting, served)
     if sort == "synthetic":
         return {"kind": "spin", "title": title, "time_ns": task.cost_ns, "cheap_time_ns": task.cost_ns}
     if sort == "conversion":
@@ -78,44 +123,128 @@ def _describe(
         return {"kind": "convert", "title": title, "inputs": entries}
     if stage is None:
         return {**describe_gpu_conversion(task, setting, rooms), "title": title}
-    model, bound = get_model(stage.model or "", stage.params), setting.bound[stage.name]
+    bound = setting.bound[stage.name]
+    if sort == vendor_stages.SORT:
+        made = vendor_stages.describe_built_stage(task, stage, setting)
+        for entry in made["inputs"]:
+            provider = bound[entry["port"]]
+            entry.update({"from": provider, "port": _port(setting, provider, entry["port"])})
+        return {**made, "title": title}
     if sort == "cuda":
-        made = describe_gpu_stage(task, stage, setting, rooms)
+        made = describe_gpu_stage(task, stage, setting, rooms, served is not None and served.see is not None)
         artifact = made.pop("artifact")
         return {**made, "title": title, "inputs": _inputs(setting, bound, artifact.input_names, artifact.inputs)}
     if sort == "function":
-        sensors = sensor_ports(setting)
-        wanted = [
-            frames[provider][sensors[provider].index(port.name)]
-            if (provider := bound[port.name]) in frames
-            else port.type
-            for port in model.inputs
-        ]
-        call = host_call(model, [replace(kind, shape=tuple(max(size, 1) for size in kind.shape)) for kind in wanted])
-        assert call is not None
-        outputs = [replace(p.type, shape=(call.rows or p.type.shape[0], *p.type.shape[1:])) for p in model.outputs]
-        names = [port.name for port in model.outputs]
-        return {
-            "kind": "host",
-            "title": title,
-            "function": call.function,
-            "params": bytes(call.params).hex(),
-            "inputs": _inputs(setting, bound, [port.name for port in model.inputs], wanted),
-            "outputs": [_tensor(kind) for kind in outputs],
-            "records": any(names[:3] == [prefix + port for port in DETECTION_PORTS] for prefix in PREFIXES),
-        }
-    engine = setting.platform.engine(task.engine)
-    scales = scales_of(setting, stage)
+        return _function(task, stage, setting, frames, served)
+    return _network(task, stage, setting, rooms, served)
+
+
+def _function(
+    task: Task, stage: Stage, setting: Setting, frames: Mapping[str, Sequence[TensorType]], served: Served | None
+) -> dict[str, Any]:
+    model, bound, sensors = get_model(stage.model or "", stage.params), setting.bound[stage.name], sensor_ports(setting)
+    kinds = [
+        frames[provider][sensors[provider].index(port.name)] if (provider := bound[port.name]) in frames else port.type
+        for port in model.inputs
+    ]
+    call = _host_call(model, kinds)
+    if call is None:
+        assert served is not None, "see unsupported_stages"
+        return _callback(task, setting, served)
+    outputs = [replace(p.type, shape=(call.rows or p.type.shape[0], *p.type.shape[1:])) for p in model.outputs]
+    names = [port.name for port in model.outputs]
+    return {
+        "kind": "host",
+        "title": title_of(task, setting),
+        "function": call.function,
+        "params": bytes(call.params).hex(),
+        "inputs": _inputs(setting, bound, [port.name for port in model.inputs], kinds),
+        "outputs": [_tensor(kind) for kind in outputs],
+        "records": _detects(names),
+    }
+
+
+def _host_call(model: Model, kinds: Sequence[TensorType] = ()) -> HostCall | None:
+    """Return how the native executor calls a function, None if it cannot: one row stands for any number of rows."""
+    kinds = kinds or [port.type for port in model.inputs]
+    if any(size < 0 for kind in kinds for size in kind.shape[1:]):
+        return None  # images whose size is not known
+    call = host_call(model, [replace(kind, shape=tuple(max(size, 1) for size in kind.shape)) for kind in kinds])
+    return None if call is not None and call.function != "voxelise" and call.rows > _MOST_ROWS else call
+
+
+def _network(
+    task: Task, stage: Stage, setting: Setting, rooms: Mapping[str, int], served: Served | None
+) -> dict[str, Any]:
+    engine, scales = setting.platform.engine(task.engine), scales_of(setting, stage)
     artifact = compile_stage(stage, engine, task.precision, weights_of(setting), len(task.lanes), scales=scales)
+    if served is not None and LIST not in artifact.files:
+        return _callback(task, setting, served)
+    cheaper = served.cheaper(task) if served is not None else None
     return {
         "kind": "network",
-        "title": title,
+        "title": title_of(task, setting),
         "program": str(stored_cpu_program(artifact, room_of(artifact, stage, setting, rooms))),
         "threads": artifact.threads,
-        "inputs": _inputs(setting, bound, artifact.input_names, artifact.inputs),
+        "inputs": _inputs(setting, setting.bound[stage.name], artifact.input_names, artifact.inputs),
         "outputs": [_tensor(kind) for kind in artifact.outputs],
         **_inside(artifact),
+        **({"cheaper": _network(cheaper, stage, setting, rooms, None)} if cheaper is not None else {}),
     }
+
+
+def _callback(task: Task, setting: Setting, served: Served) -> dict[str, Any]:
+    """Return a stage that this process runs; its tensors cross as they are, each of its places has a thread."""
+    stage, cheaper = _stage(task, setting), served.cheaper(task)
+    ports = _outputs(task, setting)
+    given = _given(task, setting)
+
+    def prepared(cheap: bool) -> Call:
+        return prepare(cheaper if cheap and cheaper is not None else task, setting, served.backends)
+
+    called = Called(
+        task.name,
+        prepared,
+        cheaper is not None,
+        [(provider, port) for provider, port, _ in given],
+        {port.name: port.type for port in ports},
+        frozenset(served.cpus(task.engine, tuple(task.lanes))),
+        len(task.lanes),
+    )
+    return {
+        "kind": "callback",
+        "title": title_of(task, setting) if stage is None or stage.model is not None else task.name,
+        "channels": [served.callbacks.call(called) for _ in range(served.places)],
+        "inputs": [
+            {"from": provider, "port": _port(setting, provider, port), **_tensor(kind)}
+            for provider, port, kind in given
+        ],
+        "outputs": [_tensor(port.type) for port in ports],
+        "records": _detects([port.name for port in ports]),
+    }
+
+
+def _given(task: Task, setting: Setting) -> list[tuple[str, str, TensorType]]:
+    """Return provider, port and nominal type of the tensors that a task reads."""
+    if move := next((t for t in setting.plan.transitions if t.task == task.name), None):
+        return [(move.source, port, kind) for port, kind in target_types(move, setting).items()]
+    stage = _stage(task, setting)
+    if stage is None or stage.model is None:
+        return []
+    bound, ports = setting.bound[stage.name], get_model(stage.model, stage.params).inputs
+    return [(bound[port.name], port.name, port.type) for port in ports]
+
+
+def _outputs(task: Task, setting: Setting) -> Sequence[Port]:
+    """Return the ports of a task's outputs, of a conversion those of its source."""
+    move = next((t for t in setting.plan.transitions if t.task == task.name), None)
+    name = task.name if move is None else move.source
+    stage = next((stage for stage in setting.pipeline.stages if stage.name == name), None)
+    return () if stage is None or stage.model is None else get_model(stage.model, stage.params).outputs
+
+
+def _detects(ports: Sequence[str]) -> bool:
+    return any(list(ports[:3]) == [prefix + port for port in DETECTION_PORTS] for prefix in PREFIXES)
 
 
 def _inside(artifact: Artifact) -> dict[str, Any]:

@@ -2,17 +2,77 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from socsched.errors import UsageError
+from socsched.compiler.store import library
+from socsched.compiler.toolchains.hand_over import hand_over
+from socsched.descriptor.pipeline import Stage
+from socsched.errors import MachineError, UsageError
+from socsched.files import digests
+from socsched.planning.plan import Task
+from socsched.runtime.backends.base import Setting
+from socsched.runtime.backends.tvm_cpu import weights_of
 
 KIND = "engine"
 BOARD = "board"
 """The adapter that is compiled on the board (`socsched/executor/board`)."""
+SORT = "dla"
+"""Sort of the stages that TensorRT runs: on DLAs, and on GPUs where the plan chose it."""
+_ADAPTER = "libsocsched-tensorrt.so"
+_BUILD_S = 3600
 
 Document = Mapping[str, Any]
+
+
+def describe_built_stage(task: Task, stage: Stage, setting: Setting) -> dict[str, Any]:
+    """Return the description of a stage that TensorRT runs on this board, built there by trtexec or from the cache.
+
+    Its inputs lack their providers.  UsageError for a precision that is not run, MachineError if the build fails.
+    """
+    engine = setting.platform.engine(task.engine)
+    chosen = next((runtime.name for runtime in engine.runtimes if runtime.name == task.runtime), "")
+    if task.precision not in (("fp16", "fp32") if chosen else ("fp16",)):
+        which = "TensorRT on GPUs in fp16 and fp32" if chosen else "DLAs in fp16"
+        raise UsageError(
+            f"stage {task.name!r} is planned in {task.precision} on {task.engine}: the executor runs {which}",
+            "list only fp16 under the stage's precisions and plan again",
+        )
+    with tempfile.TemporaryDirectory() as scratch:
+        document = hand_over(stage, engine, task.precision, Path(scratch), weights_of(setting), runtime=chosen)
+        name = "model.dla" if document["engine_kind"] == "dla" else "model.engine"
+        files = digests(Path(scratch))
+        key = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:24]
+
+        def build(folder: Path) -> None:
+            shutil.copytree(scratch, folder, dirs_exist_ok=True)
+            _shell(["sh", "build.sh"], folder, f"stage {task.name!r}: TensorRT built no engine")
+
+        artefact = library("tensorrt", key, name, build)
+    sources = [path for path in (*_BOARD.iterdir(), *_BOARD.with_name("native").iterdir()) if path.is_file()]
+    adapter = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()[:24]
+
+    def compile_adapter(folder: Path) -> None:
+        command = ["sh", str(_BOARD / "build.sh"), str(_BOARD.with_name("native")), str(folder)]
+        _shell(command, folder, "the adapter of TensorRT cannot be compiled")
+
+    gpu = document["engine_kind"] != "dla"
+    adapters = library("adapters", adapter, _ADAPTER, compile_adapter).parent if gpu else Path()
+    return describe_engine(document, str(artefact.parent), str(adapters))
+
+
+_BOARD = Path(__file__).with_name("board")
+
+
+def _shell(command: list[str], folder: Path, problem: str) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_BUILD_S, check=False)
+    if done.returncode:
+        raise MachineError(f"{problem}: {(done.stderr or done.stdout)[-2000:]}", "see `socsched doctor`")
 
 
 def describe_engine(document: Document, folder: str, adapters: str = "adapters") -> dict[str, Any]:
@@ -90,7 +150,7 @@ def _tensorrt(document: Document, folder: PurePosixPath, adapters: PurePosixPath
     return {
         "adapter": "cudla" if loadable else BOARD,
         "artefact": str(folder / ("model.dla" if loadable else "model.engine")),
-        "library": "libcudla.so" if loadable else str(adapters / "libsocsched-tensorrt.so"),
+        "library": "libcudla.so" if loadable else str(adapters / _ADAPTER),
         "options": {"core": engine[-1]} if loadable and engine[-1:].isdigit() else {},
         "layouts": (None, None),
     }

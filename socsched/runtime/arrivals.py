@@ -5,33 +5,21 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from socsched.runtime.frames import Frame
 
 _WAITING = 64
-"""Arrivals kept while the release thread is busy; it takes them at once, so more means that the machine stalls."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """Frame `number` of a sensor, received at `time_ns` of the monotonic clock."""
-
-    sensor: str
-    number: int
-    time_ns: int
-    frame: Frame
+"""Arrivals of a sensor kept while the executor is busy; it takes them at once: more means that the machine stalls."""
 
 
 class Arrivals:
-    """A queue of frames that a run releases as they arrive, until it is closed; `ready` is set after warm-up."""
+    """Queues of frames that a run releases as they arrive, until they are closed; `ready` is set after warm-up."""
 
     def __init__(self) -> None:
         self.ready = threading.Event()
         self._changed = threading.Condition()
-        self._waiting: deque[Arrival] = deque(maxlen=_WAITING)
-        self._numbers: dict[str, int] = {}
+        self._waiting: dict[str, deque[tuple[int, Frame]]] = {}
         self._closed = False
 
     @property
@@ -39,14 +27,11 @@ class Arrivals:
         """Return whether no more frames follow."""
         return self._closed
 
-    def offer(self, sensor: str, time_ns: int, frame: Frame) -> int:
-        """Queue a frame and return its number, which counts the frames of its sensor."""
+    def offer(self, sensor: str, time_ns: int, frame: Frame) -> None:
+        """Queue a frame that a sensor released at `time_ns` of the monotonic clock."""
         with self._changed:
-            number = self._numbers.get(sensor, 0)
-            self._numbers[sensor] = number + 1
-            self._waiting.append(Arrival(sensor, number, time_ns, frame))
-            self._changed.notify()
-        return number
+            self._waiting.setdefault(sensor, deque(maxlen=_WAITING)).append((time_ns, frame))
+            self._changed.notify_all()
 
     def close(self) -> None:
         """End the run once the frames in progress are complete."""
@@ -54,13 +39,14 @@ class Arrivals:
             self._closed = True
             self._changed.notify_all()
 
-    def next(self, timeout_s: float) -> Arrival | None:
-        """Return the next frame, None after `timeout_s` without one or once closed."""
+    def next(self, sensor: str, timeout_s: float) -> tuple[int, Frame] | None:
+        """Return time and content of a sensor's next frame, None after `timeout_s` without one or once closed."""
         self.ready.set()
         with self._changed:
-            if not self._waiting and not self._closed:
+            if not self._waiting.get(sensor) and not self._closed:
                 self._changed.wait(timeout_s)
-            return self._waiting.popleft() if self._waiting and not self._closed else None
+            found = self._waiting.get(sensor)
+            return found.popleft() if found and not self._closed else None
 
 
 class Results(Protocol):

@@ -11,21 +11,23 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 from socsched.cost.profile import CoRun, MeasuredConversion
-from socsched.descriptor.pipeline import Pipeline, Stage
+from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
 from socsched.graph.operators import TensorType
+from socsched.models.registry import bindings
 from socsched.planning.plan import Plan, Task
-from socsched.runtime.backends.base import Backend, Call, Outputs, Placed, Setting, to_layout
+from socsched.runtime.backends.base import Backend, Outputs, Placed, Setting, pool_of, to_layout
 from socsched.runtime.backends.choose import Instances, prepare, sort_of
 from socsched.runtime.boards.local import LocalBoard
-from socsched.runtime.executor import execute
-from socsched.runtime.session import require_whole
-from socsched.runtime.worker import pool_of, warn
+from socsched.runtime.errors import warn
+from socsched.runtime.functional import evaluate
+from socsched.runtime.inputs import prepare_inputs
 
 _WARM = 2
 _SETTLE_S = 0.02
@@ -33,26 +35,12 @@ _SETTLE_S = 0.02
 _PREPARING = threading.Lock()
 
 
+@dataclass(frozen=True, slots=True)
 class Recorded:
-    """A wrapper around a run's backends that keeps each stage's latest inputs and outputs."""
+    """What stages with a model were given and made in one frame, by stage."""
 
-    title, real = "recorded", True
-
-    def __init__(self, backends: Mapping[str, Backend]) -> None:
-        self.given: dict[str, Mapping[str, Outputs]] = {}
-        self.made: dict[str, Outputs] = {}
-        self._backends = Instances(backends)
-
-    def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
-        """Return the stage's callable, recording its inputs and outputs."""
-        call = prepare(task, setting, self._backends)
-
-        def heard(values: Mapping[str, Outputs]) -> Outputs:
-            self.given[task.name] = values
-            self.made[task.name] = call(values)
-            return self.made[task.name]
-
-        return heard
+    given: dict[str, Mapping[str, Outputs]] = field(default_factory=dict)
+    made: dict[str, Outputs] = field(default_factory=dict)
 
 
 def record(
@@ -60,12 +48,16 @@ def record(
     backends: Mapping[str, Backend] | None = None,
 ) -> Recorded:  # fmt: skip
     """Run one frame and return the inputs and outputs of every stage with a model."""
-    ear = Recorded(backends or {})
-    wrapped: dict[str, Backend] = dict.fromkeys(("network", "function"), ear)
-    trace = execute(plan, pipeline, scans=scans, weights=weights, frames=1, pace="asap", alone=True, platform=platform,
-                    backends={**(backends or {}), **wrapped})  # fmt: skip
-    require_whole(trace)
-    return ear
+    setting = Setting(plan, pipeline, platform, bindings(pipeline), weights)
+    feeds, horizon = prepare_inputs(setting, scans, 1, None, False)
+    recorded = Recorded()
+
+    def heard(task: Task, frame: int, values: Mapping[str, Outputs], outputs: Outputs) -> None:
+        if sort_of(task, setting) in ("network", "function"):
+            recorded.given[task.name], recorded.made[task.name] = values, outputs
+
+    evaluate(setting, feeds, horizon, heard, backends)
+    return recorded
 
 
 def contention(

@@ -1,8 +1,11 @@
-"""Errors that can end a run early."""
+"""Errors that can end a run early, and warnings."""
 
 from __future__ import annotations
 
+import sys
+
 from socsched.errors import MachineError
+from socsched.text import printable
 from socsched.trace.trace import Trace
 
 
@@ -15,3 +18,8 @@ class StageFailed(MachineError):
             "the trace up to this frame was kept; run the stage alone with `socsched profile` to investigate",
         )
         self.stage, self.frame, self.trace = stage, frame, trace
+
+
+def warn(text: str) -> None:
+    """Print a warning to stderr."""
+    print(printable(f"socsched: {text}"), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The interface of a sensor's frame source: arrays by port name, frame by frame."""
+"""Frames of a sensor as they come from its source, arrays by port name, and of a chain as they end."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ class Frame:
     outputs: Mapping[str, Any]
     title: str = ""
     problem: str = ""
+
+
+def facts_of(frame: Frame) -> dict[str, Any]:
+    """Return what the results of a run say about a frame: its name, number of points or problem."""
+    if frame.problem:
+        return {"input": frame.title, "problem": frame.problem}
+    return {"input": frame.title, "points": len(frame.outputs["points"])} if "points" in frame.outputs else {}
 
 
 class FrameSource(Protocol):
@@ -32,3 +39,24 @@ class FrameSource(Protocol):
     def preload(self, frames: int) -> None:
         """Generate the expensive parts of the first `frames` frames before the run."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class FrameReport:
+    """The completion of a chain with source frame `frame` as its oldest data; times in ns from the start."""
+
+    chain: str
+    frame: int
+    release_ns: int
+    finish_ns: int
+    deadline_ns: int
+
+    @property
+    def response_ns(self) -> int:
+        """Return the time from the release of the frame to the end of the chain."""
+        return self.finish_ns - self.release_ns
+
+    @property
+    def met(self) -> bool:
+        """Return whether the chain met its deadline."""
+        return self.response_ns <= self.deadline_ns

@@ -150,8 +150,13 @@ def _lines(path: Path, file: BinaryIO, offsets: Iterable[int]) -> Iterator[dict[
 def _merged(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
     whole: dict[str, Any] = {}
     for part in parts:
-        tensors = {**whole.get("tensors", {}), **part.get("tensors", {})}
-        whole.update(part)
-        if tensors:
-            whole["tensors"] = tensors
+        merge(whole, part)
     return whole
+
+
+def merge(whole: dict[str, Any], part: Mapping[str, Any]) -> None:
+    """Add a part of a frame's results to the others; tensors of several stages stand together."""
+    tensors = {**whole.get("tensors", {}), **part.get("tensors", {})}
+    whole.update(part)
+    if tensors:
+        whole["tensors"] = tensors

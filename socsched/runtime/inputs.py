@@ -14,8 +14,14 @@ from pathlib import Path
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
+from socsched.models.registry import get_model
+from socsched.runtime import timetable
+from socsched.runtime.backends.base import Setting
+from socsched.runtime.backends.choose import sort_of
+from socsched.runtime.errors import warn
 from socsched.runtime.frames import Frame, FrameSource
 from socsched.runtime.input_files import MCAP, POINTS, InputFiles, of_files, require_used
+from socsched.units import format_duration
 
 ALL_ROUND = frozenset(("centerpoint.voxelise",))
 """Models that get as many points as a full turn has; others get a front camera's field of view."""
@@ -147,8 +153,50 @@ def _synthetic(
 
 
 def _type(pipeline: Pipeline, stage: str, port: str) -> TensorType:
-    from socsched.models.registry import get_model
-
     chosen = pipeline.stage(stage)
     model = get_model(chosen.model or "", chosen.params)
     return next(p.type for p in model.inputs if p.name == port)
+
+
+def prepare_inputs(
+    setting: Setting,
+    scans: Sequence[Path] | None,
+    frames: int | None,
+    duration_ns: int | None,
+    loop: bool,
+    topics: Mapping[str, str] | None = None,
+) -> tuple[dict[str, FrameSource], int]:
+    """Return the frame sources of a run and its horizon in ns; arguments as those of `executor.run_native.Inputs`.
+
+    Warns of a run that is shorter than asked for, and of stages without weights or scales.
+    """
+    plan, pipeline = setting.plan, setting.pipeline
+    feeds = sources(pipeline, setting.bound, scans, setting.seed, topics)
+    fed = next((name for name, feed in feeds.items() if isinstance(feed, InputFiles)), None)
+    lidar = fed or next((sensor.name for sensor in pipeline.sensors if sensor.kind == "lidar"), None)
+    lead = timetable.lead_source(plan, lidar)
+    files = 0 if fed is None or loop else feeds[fed].count
+    horizon = timetable.horizon_ns(plan, lead, files, frames, duration_ns)
+    if files and not frames and duration_ns and horizon < duration_ns:
+        length = f"{format_duration(horizon)} of {format_duration(duration_ns)}"
+        warn(f"the input has {files} frames of {fed}: the run ends after {length}; --loop repeats them")
+    networks = [
+        task for task in plan.tasks if sort_of(task, setting) in ("network", "cuda", "dla") and task.kind == "stage"
+    ]
+    unready = [task for task in networks if not _ready(pipeline, task.name)]
+    if setting.weights is None and unready:
+        warn("no weights given: the networks run with seeded random weights, so their outputs are meaningless")
+    if setting.scales is None and any(
+        task.precision == "int8" for task in (unready if setting.weights is None else networks)
+    ):
+        warn("no int8 scales given: scales from seeded inputs are used, so outputs of the networks may be inaccurate")
+    for name in timetable.names(plan):
+        if name in feeds:
+            feeds[name].preload(timetable.frames_of(plan, name, horizon))
+    return feeds, horizon
+
+
+def _ready(pipeline: Pipeline, stage: str) -> bool:
+    """Return whether a stage's network includes its weights, so that no weights file is needed."""
+    chosen = next((one for one in pipeline.stages if one.name == stage), None)
+    return bool(chosen and chosen.model and get_model(chosen.model, chosen.params).ready)

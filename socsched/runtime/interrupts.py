@@ -7,6 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from socsched.trace.trace import Trace
+
+INTERRUPTED = "interrupted by the user"
+"""The trace note of a run that SIGINT ended early."""
+
 
 @contextmanager
 def on_first_interrupt(act: Callable[[], None]) -> Iterator[None]:
@@ -24,3 +29,9 @@ def on_first_interrupt(act: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def require_whole(trace: Trace) -> None:
+    """Raise KeyboardInterrupt if the trace is of a run that SIGINT ended early."""
+    if any(note.text == INTERRUPTED and note.subject == "run" for note in trace.instants):
+        raise KeyboardInterrupt

@@ -11,13 +11,10 @@ from socsched.planning.plan import Plan
 from socsched.runtime.arrivals import Arrivals, Results
 from socsched.runtime.overload import Policies
 
-AUTO = "auto"
-"""The native executor where it can run a plan, otherwise event-chained (`api.execution.run`)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`executor`: one of `discipline.EXECUTORS`.  `in_flight`: concurrent frames if frames are released as soon as
+    """`executor`: one of `executor.rules.EXECUTORS`.  `in_flight`: concurrent frames if frames are released as soon as
     possible, and the streams of stream-per-frame.  `steal`: idle lanes take jobs of equivalent lanes.
     `shield`: less critical jobs wait while a more critical one is in progress, for at most one of their periods.
 
@@ -31,7 +28,11 @@ class Options:
     not grow with the length of the run.  `topics`: by sensor, the topic that feeds it from MCAP files.
 
     `arrivals`: frames are released as they arrive from outside, instead of at planned times; `results` receives the
-    results of frames, instead of `frames`.  A `journal` named `os.devnull` keeps nothing, for runs without an end.
+    results of frames, instead of `frames`.  Such a run has no end, and keeps no trace.
+
+    `pace` "rate" releases at the planned rates, "asap" as soon as fewer than `in_flight` frames are in progress.
+    `alone` lets only one job run at a time, whatever its lanes.  `stats` adds figures of all intermediate tensors to
+    the results of frames, which costs time.
     """
 
     executor: str = "event-chained"
@@ -49,6 +50,9 @@ class Options:
     topics: Mapping[str, str] = field(default_factory=dict)
     arrivals: Arrivals | None = None
     results: Results | None = None
+    pace: str = "rate"
+    alone: bool = False
+    stats: bool = False
 
 
 PLAIN = Options()

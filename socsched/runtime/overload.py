@@ -46,39 +46,6 @@ class Policies:
         return replace(task, precision=chosen.precision or task.precision, params={**task.params, **chosen.params})
 
 
-class Overload:
-    """Applies the policies; times in ns.  Not thread safe."""
-
-    def __init__(self, policies: Policies) -> None:
-        self._stages = policies.stages
-        self._below = CRITICALITIES.index(policies.shed_below) if policies.shed_below else 0
-        self._shed_ns, self._until = policies.shed_ns, -1
-
-    def choose(self, task: Task, slack_ns: int) -> str:
-        """Return run, skip or degrade for a job that has `slack_ns` left to its deadline."""
-        chosen = self._stages.get(task.name)
-        if chosen is None or chosen.policy == "abort" or slack_ns >= task.wcet_ns:
-            return "run"
-        return chosen.policy
-
-    def aborts(self, task: Task) -> bool:
-        """Return whether a job of `task` that ended late is discarded."""
-        chosen = self._stages.get(task.name)
-        return chosen is not None and chosen.policy == "abort"
-
-    def missed(self, task: Task, now_ns: int) -> bool:
-        """Record a missed deadline; return True if shedding begins with it."""
-        if not self._below or CRITICALITIES.index(task.criticality) < self._below:
-            return False
-        began = now_ns >= self._until
-        self._until = now_ns + self._shed_ns
-        return began
-
-    def sheds(self, task: Task, now_ns: int) -> bool:
-        """Return whether new jobs of `task` are currently shed."""
-        return now_ns < self._until and CRITICALITIES.index(task.criticality) < self._below
-
-
 def load_policies(path: str | Path, plan: Plan) -> Policies:
     """Read a policy file (YAML or JSON) against the names of `plan`; raise DescriptorError with all findings."""
     from socsched.descriptor.small_files import load_overload

@@ -14,11 +14,10 @@ from __future__ import annotations
 import math
 import platform as _platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import metadata
-from pathlib import Path
 
 from socsched.cost.profile import MeasuredCost, Profile
 from socsched.descriptor.distribution import nearest_rank
@@ -27,11 +26,10 @@ from socsched.descriptor.platform import Platform
 from socsched.errors import UsageError
 from socsched.planning.plan import Plan, Task
 from socsched.progress import tell
-from socsched.runtime.backends.base import Backend
 from socsched.runtime.backends.choose import program_of
-from socsched.runtime.executor import FrameReport, execute
-from socsched.runtime.session import require_whole
-from socsched.runtime.worker import warn
+from socsched.runtime.errors import warn
+from socsched.runtime.frames import FrameReport
+from socsched.runtime.interrupts import require_whole
 from socsched.trace.trace import Trace
 from socsched.units import format_duration
 
@@ -41,27 +39,26 @@ LEAST_ERROR = 0.02
 """Minimum relative uncertainty: measurements of the same code vary this much between process starts."""
 
 
+Run = Callable[[Plan, int, Callable[[FrameReport], None]], Trace]
+"""Runs a number of frames of a plan as fast as possible, one job at a time, and calls for every chain that ends."""
+
+
 def measure(
     plan: Plan,
     pipeline: Pipeline,
+    run: Run,
     *,
     repeat: int = 10,
     interval: float | None = None,
     most: int = 320,
-    scans: Sequence[Path] | None = None,
-    weights: Path | None = None,
-    seed: int = 0,
     note: Callable[[str], None] = warn,
     platform: Platform | None = None,
-    backends: Mapping[str, Backend] | None = None,
-    run: Callable[..., Trace] | None = None,
 ) -> Profile:
     """Return measured costs of the plan's stages: the 99th percentile of `repeat` frames in ns, at each share tried.
 
     With `interval` (relative half width) more frames are run until every stage's median is known that well.  The plan
     treats a cost as a worst case, so it is taken from the slow end (with fewer than 100 frames it is the longest seen);
-    its error reaches down to the median.  `note` is called with each result.  `run` executes plans, with the arguments
-    of `execute`; without it, `execute` does, on `platform` and with `backends`.
+    its error reaches down to the median.  `note` is called with each result.
     Raises UsageError if the plan is for another machine or no stage has a model, KeyboardInterrupt after SIGINT.
     """
     modelled = {stage.name for stage in pipeline.stages if stage.model}
@@ -70,7 +67,6 @@ def measure(
             "no stage of the pipeline has a model: nothing to measure",
             "the execution times of such stages stand in the pipeline file",
         )
-    run = run or partial(execute, platform=platform, backends=backends)
     costs: dict[tuple[str, int], MeasuredCost] = {}
     for variant in _variants(plan):
         wanted = [task for task in variant.tasks if task.name in modelled and (task.name, len(task.lanes)) not in costs]
@@ -83,17 +79,7 @@ def measure(
         while wanted:
             # warm-up frames are not reported and building the stages takes a while: announce the measurement first
             tell("measuring", before, most if interval else repeat, "frames", names)
-            trace = run(
-                variant,
-                pipeline,
-                scans=scans,
-                weights=weights,
-                frames=count,
-                seed=seed,
-                pace="asap",
-                alone=True,
-                on_frame=partial(step, before=before),
-            )
+            trace = run(variant, count, partial(step, before=before))
             require_whole(trace)
             for job in trace.jobs:
                 if job.task in times and job.status == "done":

@@ -123,9 +123,7 @@ def _driver(fake: Fake, answers: bool) -> None:
 
 def _trt(fake: Fake, version: str) -> None:
     fake.set(util, "find_spec", lambda name: object())
-    fake.set(
-        "socsched.runtime.backends.tensorrt_dla.import_module", lambda name: types.SimpleNamespace(__version__=version)
-    )
+    fake.set("socsched.cli.doctor.import_module", lambda name: types.SimpleNamespace(__version__=version))
 
 
 def _rails(fake: Fake) -> None:
@@ -347,7 +345,7 @@ class Machine:
         )
         monkeypatch.setattr(util, "find_spec", lambda name: object() if "TensorRT" in self.there else None)
         monkeypatch.setattr(
-            "socsched.runtime.backends.tensorrt_dla.import_module",
+            "socsched.cli.doctor.import_module",
             lambda _: types.SimpleNamespace(__version__="10.3.0"),
         )
         monkeypatch.setattr(doctor, "_architectures", lambda _: {"sm_80", "sm_87", "sm_90"})

@@ -13,10 +13,11 @@ from socsched.cli import root
 from socsched.cli.output import Output
 from socsched.cli.root import run
 from socsched.cli.verbs import verb
-from socsched.executor.run_native import NAME as NATIVE
+from socsched.executor.rules import AUTO
+from socsched.executor.rules import EXECUTORS as KNOWN
 from socsched.models.pointpillars.scan import write_bin
-from socsched.runtime.dispatch_policy import EXECUTORS as KNOWN
-from socsched.runtime.options import AUTO
+from socsched.trace.trace import Trace
+from tests.journals import write_journal
 
 PIPELINE = """
 schema_version: "1"
@@ -41,7 +42,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_choices_are_the_executors_there_are() -> None:
-    assert set(EXECUTORS) == {*KNOWN, NATIVE, AUTO}
+    assert set(EXECUTORS) == set(KNOWN)
 
 
 def test_a_run_accounts_for_every_frame_and_the_executor_overhead(
@@ -64,12 +65,8 @@ def test_a_run_accounts_for_every_frame_and_the_executor_overhead(
 
 
 def test_a_folder_with_a_journal_only_is_reported(plan: Path, tmp_path: Path) -> None:
-    from socsched.runtime.journal import Journal
-    from socsched.trace.trace import Trace
-
     (tmp_path / "plan.json").write_bytes(plan.read_bytes())
-    with Journal(tmp_path / "journal.jsonl", Trace("measured", 0, 0)) as journal:
-        journal._trace.releases["clock"] = [0, 20_000_000]
+    write_journal(tmp_path / "journal.jsonl", Trace("measured", 0, 0, releases={"clock": [0, 20_000_000]}))
     assert root.run(["report", str(tmp_path), "-o", str(tmp_path / "r.html")]) == 0
     assert root.run(["report", str(tmp_path), "-o", str(tmp_path / "r.json")]) == 0
     assert json.loads((tmp_path / "r.json").read_text())["chains"]["through"]["released"] == 2

@@ -23,10 +23,10 @@ from socsched.api import folders
 from socsched.cli.root import run
 from socsched.errors import EXIT_MACHINE, EXIT_OK, EXIT_USAGE, InputError, SocschedError
 from socsched.files import put_in_place, replacing, write_file
-from socsched.runtime.journal import Journal
 from socsched.trace.io import load as load_trace
 from socsched.trace.trace import Trace
 from socsched.trace.why import Why
+from tests.journals import write_journal
 
 PIPELINE, BOARD = "pointpillars-s", "jetson-orin-nx-16gb"
 QUICK = ["-p", BOARD, "-m", "MAXN", "-q"]
@@ -269,8 +269,7 @@ def test_cut_off_after_any_change_on_disk_results_are_old_new_or_refused(
 def test_the_journal_of_another_run_is_refused(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A run was killed; the next one into the same folder was, too, between its plan and its journal."""
     shutil.copy(made / "one" / folders.PLAN, tmp_path)
-    with Journal(tmp_path / folders.JOURNAL, Trace("measured", 0, 0)) as journal:
-        journal._trace.releases["lidar"] = [0, 100_000_000]
+    write_journal(tmp_path / folders.JOURNAL, Trace("measured", 0, 0, releases={"lidar": [0, 100_000_000]}))
     assert folders.load(tmp_path)[1].releases["lidar"] == [0, 100_000_000]
     shutil.copy(made / "other" / folders.PLAN, tmp_path)
     assert run(["why", str(tmp_path)]) == EXIT_USAGE
@@ -281,11 +280,9 @@ def test_a_journal_cut_off_at_any_line_is_recovered(made: Path, tmp_path: Path) 
     """Releases precede the jobs they start; journals written in another order do not need them either."""
     shutil.copy(made / "one" / folders.PLAN, tmp_path)
     whole = load_trace(made / "one" / folders.TRACE)
-    trace = Trace("measured", 0, 0)
-    with Journal(tmp_path / folders.JOURNAL, trace):
-        trace.jobs += whole.jobs
-        trace.slices += whole.slices
-        trace.releases.update({name: list(times) for name, times in whole.releases.items()})
+    releases = {name: list(times) for name, times in whole.releases.items()}
+    trace = Trace("measured", 0, 0, jobs=whole.jobs, slices=whole.slices, releases=releases)
+    write_journal(tmp_path / folders.JOURNAL, trace)
     head, *lines = (tmp_path / folders.JOURNAL).read_text().splitlines(keepends=True)
     kinds = [next(iter(json.loads(line))) for line in lines]
     assert kinds.index("releases") < kinds.index("jobs")

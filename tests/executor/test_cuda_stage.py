@@ -21,15 +21,13 @@ from socsched.errors import UsageError
 from socsched.executor import gpu_stages
 from socsched.executor.build import find_executor
 from socsched.executor.gpu_programs import build_program
-from socsched.executor.run_native import execute_natively
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
-from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.options import Options
 from socsched.trace.trace import Trace
 from tests.executor.gpu_standin import build_driver, emulated_program, kernels_of, noted
-from tests.runtime.run_plans import roomy
+from tests.runtime.run_plans import executed, roomy
 
 pytestmark = pytest.mark.needs("nvcc")
 NATIVE = Options(executor="native", hang_ns=600 * 10**9)  # emulated kernels take seconds
@@ -81,10 +79,7 @@ def moved(made: Plan, names: Sequence[str]) -> tuple[Plan, Platform]:
 
 def run(made: Plan, platform: Platform, pipe: Pipeline, given: Recorded, **changes: Any) -> Trace:
     scans = given.scans[:3]
-    options = changes.pop("options", NATIVE)
-    return execute_natively(
-        made, pipe, board=LocalBoard(platform), options=options, scans=scans, weights=given.weights, frames=3, **changes
-    )
+    return executed(made, pipe, platform=platform, scans=scans, weights=given.weights, frames=3, **changes)
 
 
 def compute(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

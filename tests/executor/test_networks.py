@@ -22,14 +22,14 @@ from socsched.executor.build import find_executor
 from socsched.executor.details import DETECTIONS
 from socsched.executor.frames import most_rows, write_inputs
 from socsched.executor.references import write_references
-from socsched.executor.run_native import execute_natively
 from socsched.executor.settings import RunSettings, write_settings
 from socsched.executor.stages import describe_stages, sensor_ports
 from socsched.models.registry import bindings
 from socsched.runtime.backends.base import Setting
 from socsched.runtime.boards.local import LocalBoard
-from socsched.runtime.executor import prepare_inputs
+from socsched.runtime.inputs import prepare_inputs
 from socsched.runtime.options import Options
+from tests.runtime.run_plans import executed
 
 NETWORKS = ("pfn", "scatter", "backbone", "head")
 TOOLS = ("sh", "uname", "dirname", "mktemp", "cp", "rm", "mkdir")
@@ -105,12 +105,12 @@ def test_preempted_networks_compute_what_others_do(realtime: str, lanes: int, ex
         "weights": tiny_pillars.write_weights(tmp_path / "w.npz"),
         "frames": 40,
     }
-    alone = execute_natively(one_lane, pipe, options=Options(), pace="asap", alone=True, **how)
+    alone = executed(one_lane, pipe, pace="asap", alone=True, **how)
     frame_ns = sum(sorted(job.exec_ns for job in alone.jobs if job.task == task.name)[20] for task in made.tasks)
     engine = replace(made.engines[0], preemption="full", policy="fp")
     sensors = tuple(replace(sensor, period_ns=frame_ns * 2 // 3) for sensor in made.sensors)
     preemptive = replace(one_lane, engines=(engine,), sensors=sensors)
-    trace = execute_natively(preemptive, pipe, options=Options(realtime=realtime), **how)
+    trace = executed(preemptive, pipe, options=Options(realtime=realtime), **how)
     assert {job.status for job in trace.jobs} == {"done"}
     assert sum(job.preemptions for job in trace.jobs) > 0
     for frame in range(40):
@@ -122,7 +122,7 @@ def test_a_network_that_counts_as_hanging_may_still_end(executor: Path, tmp_path
     options = Options(hang_ns=1000)  # of any job that the monitor meets
     how: dict[str, Any] = {"board": LocalBoard(), "weights": tiny_pillars.write_weights(tmp_path / "w.npz")}
     made, pipe = make_plan(tiny_pillars.PIPELINE, "host"), load_pipeline(tiny_pillars.PIPELINE)
-    trace = execute_natively(made, pipe, options=options, frames=400, pace="asap", **how)
+    trace = executed(made, pipe, options=options, frames=400, pace="asap", **how)
     assert "aborted" in {job.status for job in trace.jobs}
 
 

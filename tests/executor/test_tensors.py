@@ -1,4 +1,4 @@
-"""Stages that compute, on the native executor and on Python's: the same detections, bit for bit."""
+"""Stages that compute, on the native executor and stage by stage in Python: the same detections, bit for bit."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ import numpy as np
 import pytest
 
 from socsched.api.execution import run, scans_or_street
+from socsched.api.loading import pipeline_of
 from socsched.api.planning import plan as make_plan
 from socsched.compiler.layouts import NUMPY_DTYPES, convert, physical_shape
+from socsched.descriptor.host import detect
 from socsched.descriptor.pipeline import Pipeline, Sensor, Stage
-from socsched.errors import MachineError, UsageError
+from socsched.errors import MachineError
 from socsched.executor import frames
 from socsched.executor.build import SOURCES, cxx_compiler, find_executor
-from socsched.executor.run_native import execute_natively
+from socsched.executor.rules import AUTO, NATIVE
 from socsched.executor.settings import RunSettings, write_settings
 from socsched.faults.model import Failure, Faults
 from socsched.graph.operators import TensorType
-from socsched.models.registry import get_model
+from socsched.models.registry import bindings, get_model
 from socsched.planning.plan import Plan, Transition
+from socsched.runtime.backends.base import Setting
 from socsched.runtime.boards.local import LocalBoard
-from socsched.runtime.executor import execute
-from socsched.runtime.options import AUTO, Options
+from socsched.runtime.functional import details_of
+from socsched.runtime.inputs import prepare_inputs
+from socsched.runtime.options import Options
 from socsched.trace.trace import Trace
-from tests.runtime.run_plans import HERE, MS, pipeline, plan, task
+from tests.runtime.run_plans import HERE, MS, executed, pipeline, plan, task
 
 SMALL: Mapping[str, Any] = {"input_height": 64, "input_width": 96}
 NARROW = {"range": [0.0, -10.24, -3.0, 20.48, 10.24, 1.0]}
-NATIVE = Options(executor="native")
-PYTHON = "event-chained"
 
 
 @pytest.fixture(autouse=True)
@@ -59,12 +61,19 @@ def with_models(made: Plan, sensor: str, **models: tuple[str, Mapping[str, Any]]
 
 def natively(made: Plan, pipe: Pipeline, **changes: Any) -> Trace:
     """Run on the native executor."""
-    return execute_natively(made, pipe, board=LocalBoard(HERE), options=changes.pop("options", NATIVE), **changes)
+    return executed(made, pipe, **changes)
+
+
+def computed(made: Plan, pipe: Pipeline, **changes: Any) -> dict[int, Any]:
+    """Return the results of frames as this process computes them, stage after stage."""
+    setting = Setting(made, pipe, HERE, bindings(pipe), None)
+    feeds, horizon = prepare_inputs(setting, changes.get("scans"), changes.get("frames"), None, False)
+    return details_of(setting, feeds, horizon)
 
 
 def both(made: Plan, pipe: Pipeline, **changes: Any) -> tuple[dict[int, Any], dict[int, Any]]:
     """Return the results of frames on both executors."""
-    return natively(made, pipe, **changes).details, execute(made, pipe, platform=HERE, **changes).details
+    return natively(made, pipe, **changes).details, computed(made, pipe, **changes)
 
 
 DECODERS: Mapping[str, Mapping[str, Any]] = {
@@ -138,8 +147,8 @@ def test_a_limp_home_plan_computes_with_stages_of_its_own(tmp_path: Path) -> Non
     made, pipe = camera()
     spare = replace(made, tasks=tuple(replace(t, lanes=(t.lanes[0] + 2,)) for t in made.tasks))
     faults = Faults(failures=(Failure("cpu", 150 * MS, "fail", (1,)),))
-    trace = natively(made, pipe, frames=6, options=replace(NATIVE, faults=faults, limp_home=(spare,)))
-    theirs = execute(made, pipe, platform=HERE, frames=6).details
+    trace = natively(made, pipe, frames=6, options=Options(faults=faults, limp_home=(spare,)))
+    theirs = computed(made, pipe, frames=6)
     done = {frame for frame, part in trace.details.items() if "image_detections" in part}
     assert len(done) >= 4 and all(trace.details[frame] == theirs[frame] for frame in done if frame in theirs)
     assert {2, 3} <= {lane for piece in trace.slices for lane in piece.lanes}
@@ -155,19 +164,38 @@ def test_a_broken_file_is_a_lost_frame_and_results_go_to_a_file(tmp_path: Path) 
     pipe = with_models(made, "camera", decode=("camera.decode", SMALL))
     file, journal = tmp_path / "out" / "frames.jsonl", tmp_path / "out" / "journal.jsonl"
     given = {"scans": [tmp_path / "maps.npz"], "frames": 3}
-    trace = natively(made, pipe, options=Options(executor="native", frames=file, journal=journal), **given)
-    theirs = execute(made, pipe, platform=HERE, **given)
-    assert [json.loads(line) for line in file.read_text().splitlines()] == [theirs.details[n] for n in range(3)]
-    lost = [[(n.kind, n.subject, n.frame, n.text) for n in t.instants if n.frame == 1] for t in (trace, theirs)]
-    assert lost[0] == lost[1] and {kind for kind, *_ in lost[0]} == {"input", "drop"}
+    trace = natively(made, pipe, options=Options(frames=file, journal=journal), **given)
+    theirs = computed(made, pipe, **given)
+    assert [json.loads(line) for line in file.read_text().splitlines()] == [theirs[n] for n in range(3)]
+    lost = [(note.kind, note.subject) for note in trace.instants if note.frame == 1]
+    assert lost == [("input", "s"), ("drop", "s")] and "NaN" in theirs[1]["problem"]
     assert sorted(p.name for p in file.parent.iterdir()) == ["frames.jsonl", "journal.jsonl", "plan.json"]
 
 
-def test_more_frames_than_memory_allows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frames, "MOST_BYTES", 1000)
+@pytest.mark.parametrize("pace", ["rate", "asap"])
+def test_more_frames_than_memory_allows_are_read_during_the_run(pace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made, pipe = camera()
-    with pytest.raises(UsageError, match="keeps all frames in memory"):
-        natively(made, pipe, frames=2)
+    whole = natively(made, pipe, frames=20, pace=pace, in_flight=3)
+    monkeypatch.setattr(frames, "MOST_BYTES", 1000)
+    fed = natively(made, pipe, frames=20, pace=pace, in_flight=3)
+    assert fed.details == whole.details and len(fed.details) == 20
+    assert len(fed.releases["s"]) == 20
+
+
+@pytest.mark.parametrize("pace", ["rate", "asap"])
+def test_a_broken_file_among_those_that_are_fed_is_a_lost_frame(
+    pace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = get_model("camera.decode", SMALL)
+    maps = np.random.default_rng(3).normal(0, 2, (5, *model.inputs[0].type.shape[1:])).astype(np.float32)
+    maps[1, 0, 0, 0] = np.nan
+    np.savez(tmp_path / "maps.npz", camera_output=maps)
+    monkeypatch.setattr(frames, "MOST_BYTES", 1000)
+    made = plan(task("decode", "s"), sensors={"s": 50 * MS})
+    pipe = with_models(made, "camera", decode=("camera.decode", SMALL))
+    trace = natively(made, pipe, scans=[tmp_path / "maps.npz"], pace=pace)
+    assert trace.details == computed(made, pipe, scans=[tmp_path / "maps.npz"])
+    assert [(note.kind, note.frame) for note in trace.instants] == [("input", 1), ("drop", 1)]
 
 
 HOSTILE: Mapping[str, tuple[str, Any, int, str]] = {
@@ -212,19 +240,17 @@ def test_hostile_stages_are_refused(executor: Path, case: str, tmp_path: Path) -
     assert done.returncode == code and message in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("compiler", "pace", "used"), [(True, True, "native"), (True, False, "native"), (False, True, PYTHON)]
-)
-def test_plans_run_natively_where_that_is_possible(
-    compiler: bool, pace: bool, used: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not compiler:
-        monkeypatch.setattr("socsched.executor.run_native.find_executor", lambda: None)
+def test_the_automatic_choice_is_this_executor_and_it_needs_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     made = plan(task("only", "s"), sensors={"s": 10 * MS})
-    done = run(
-        made, pipeline=pipeline(made), frames=2, pace=pace, options=Options(executor=AUTO), board=LocalBoard(HERE)
-    )
-    assert done.figures["run"]["executor"] == used and len(done.trace.jobs) == 2
+    given: dict[str, Any] = {"pipeline": pipeline(made), "frames": 2, "board": LocalBoard(HERE)}
+    for pace in (True, False):
+        done = run(made, pace=pace, options=Options(executor=AUTO), **given)
+        assert done.trace is not None
+        assert done.figures["run"]["executor"] == NATIVE and len(done.trace.jobs) == 2
+    monkeypatch.setattr("socsched.executor.build.find_executor", lambda: None)
+    with pytest.raises(MachineError, match=r"needs a C\+\+ compiler") as caught:
+        run(made, **given)
+    assert "build-essential" in caught.value.hint and caught.value.exit_code == 3
 
 
 def test_a_network_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -273,6 +299,8 @@ def test_pointpillars_finds_in_stored_scans_what_it_finds_in_python(tmp_path: Pa
     tasks = tuple(replace(t, period_ns=t.period_ns * 10, deadline_ns=t.deadline_ns * 10) for t in made.tasks)
     sensors = tuple(replace(s, period_ns=s.period_ns * 10) for s in made.sensors)
     made = replace(made, tasks=tasks, sensors=sensors)  # no frame is dropped, however busy the machine is
-    results = [run(made, inputs=scans, options=Options(executor=name)) for name in ("native", "event-chained")]
-    mine, theirs = (result.trace.details for result in results)
+    done = run(made, inputs=scans)
+    assert done.trace is not None
+    setting = Setting(made, pipeline_of(made), detect(), bindings(pipeline_of(made)), None)
+    mine, theirs = done.trace.details, details_of(setting, *prepare_inputs(setting, scans, None, None, False))
     assert mine == theirs and [len(theirs[n].get("detections", ())) > 3 for n in range(4)] == [True, True, False, True]

@@ -15,11 +15,10 @@ from socsched.api.planning import plan
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.errors import UsageError
+from socsched.executor.run_native import Inputs, execute
 from socsched.planning.plan import Plan
 from socsched.runtime.arrivals import Arrivals
-from socsched.runtime.executor import execute
-from socsched.runtime.executor_state import FrameReport
-from socsched.runtime.frames import Frame
+from socsched.runtime.frames import Frame, FrameReport
 from socsched.runtime.options import Options
 from socsched_ros.runner import ChainCounts, Published, Runner, inputs_of
 
@@ -66,7 +65,7 @@ def test_messages_become_detections_with_their_headers(planned: tuple[Plan, Pipe
     files = [tmp_path / f"{number}.bin" for number in (0, 1, 3)]
     for file in files:
         scan(int(file.stem)).tofile(file)
-    trace = execute(*planned, scans=files, weights=weights, pace="asap")
+    trace = execute(*planned, Inputs(files, weights), Options(pace="asap"))
     assert [boxes for _, boxes, _ in found] == [trace.details[frame]["detections"] for frame in range(3)]
     assert all(boxes for _, boxes, _ in found)
 
@@ -80,11 +79,12 @@ def test_deadlines_count_from_the_arrival(planned: tuple[Plan, Pipeline], tmp_pa
         reports.append(report)
         arrivals.close()
 
-    trace = execute(*planned, frames=1, options=Options(arrivals=arrivals), on_frame=ended)
+    accounts: dict[str, dict[str, int]] = {}
+    execute(*planned, Inputs(frames=1), Options(arrivals=arrivals), on_frame=ended, accounts=accounts)
     (report,) = reports
     assert report.release_ns < 0  # it came before the run began
     assert report.response_ns > report.finish_ns
-    assert len(trace.releases["lidar"]) == 1
+    assert accounts["lidar"] == {"released": 1, "completed": 1, "dropped": 0, "aborted": 0}
 
 
 def test_a_failing_publisher_ends_the_service(planned: tuple[Plan, Pipeline]) -> None:

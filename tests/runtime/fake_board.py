@@ -8,8 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 from socsched.errors import MachineError
 
@@ -107,88 +105,3 @@ def tegrastats(*lines: str) -> tuple[str, ...]:
     """Return a command that prints recorded lines, some of them broken, ten times a second."""
     script = f"import time\nwhile True:\n for l in {lines!r}:\n  print(l, flush=True); time.sleep(0.02)"
     return (sys.executable, "-c", script)
-
-
-def tensorrt(version: str = "8.6.2", cores: int = 2, strays: tuple[str, ...] = (), refuses: bool = False) -> Any:
-    """Return a module that stands in for TensorRT: it builds, audits and records requests."""
-    log: list[tuple[str, Any]] = []
-
-    class Config:
-        default_device_type: Any = None
-        DLA_core = -1
-        int8_calibrator: Any = None
-
-        def set_flag(self, flag: str) -> None:
-            log.append(("flag", flag))
-
-        def can_run_on_DLA(self, layer: Any) -> bool:
-            return layer.name not in strays
-
-    class Builder:
-        num_DLA_cores = cores
-
-        def __init__(self, logger: Any) -> None: ...
-
-        def create_network(self, flags: int) -> Any:
-            names = ("conv1", "relu1", "resize")
-            layers = [SimpleNamespace(name=name, type=f"LayerType.{name[:4].upper()}") for name in names]
-            return SimpleNamespace(num_layers=3, get_layer=lambda n: layers[n])
-
-        def create_builder_config(self) -> Config:
-            return Config()
-
-        def build_serialized_network(self, network: Any, config: Config) -> bytes | None:
-            log.append(("built", (config.default_device_type, config.DLA_core)))
-            if config.int8_calibrator is not None:
-                log.append(("scales", config.int8_calibrator.read_calibration_cache()))
-            return None if refuses else b"engine"
-
-    class Parser:
-        num_errors = 1
-
-        def __init__(self, network: Any, logger: Any) -> None: ...
-
-        def parse(self, data: bytes) -> bool:
-            return data != b"broken"
-
-        def get_error(self, number: int) -> str:
-            return "unsupported opset"
-
-    class Context:
-        def set_tensor_address(self, name: str, address: int) -> None:
-            log.append(("address", (name, address)))
-
-        def execute_async_v3(self, stream: int) -> bool:
-            log.append(("enqueued", stream))
-            return stream != 13
-
-    class Engine:
-        num_io_tensors = 2
-
-        def get_tensor_name(self, number: int) -> str:
-            return ("image", "scores")[number]
-
-        def create_execution_context(self) -> Context:
-            return Context()
-
-    class Runtime:
-        DLA_core = -1
-
-        def __init__(self, logger: Any) -> None: ...
-
-        def deserialize_cuda_engine(self, data: bytes) -> Engine | None:
-            log.append(("loaded", self.DLA_core))
-            return Engine() if data == b"engine" else None
-
-    class Logger:
-        WARNING = 1
-
-        def __init__(self, level: int) -> None: ...
-
-    return SimpleNamespace(
-        __version__=version, Builder=Builder, OnnxParser=Parser, Runtime=Runtime, Logger=Logger, log=log,
-        NetworkDefinitionCreationFlag=SimpleNamespace(EXPLICIT_BATCH=0),
-        DeviceType=SimpleNamespace(DLA="DLA", GPU="GPU"),
-        BuilderFlag=SimpleNamespace(FP16="FP16", INT8="INT8", GPU_FALLBACK="GPU_FALLBACK"),
-        IInt8EntropyCalibrator2=object,
-    )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from socsched.cost.cost import Segment
@@ -13,12 +13,16 @@ from socsched.descriptor import host
 from socsched.descriptor.host import HostFacts
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Platform
+from socsched.executor.run_native import Inputs, execute
 from socsched.planning.plan import Bandwidth, ChainResult, Plan, PlannedEngine, PlannedSensor, Power, SearchReport, Task
 from socsched.runtime.backends.base import Call, Outputs, Setting
-from socsched.runtime.executor import execute
+from socsched.runtime.boards.local import LocalBoard
+from socsched.runtime.options import PLAIN
 from socsched.trace.trace import Trace
 
 MS = 1_000_000
+WARMUP_FRAMES = 3
+"""Frames that every stage runs before time zero."""
 
 
 def task(name: str, *after: str, lanes: tuple[int, ...] = (0,), **changes: Any) -> Task:
@@ -119,11 +123,22 @@ FACTS = HostFacts("test", "x86_64", (0, 1, 2, 3), (), 10**9, "", 2**20, 2**30, 1
 HERE = host.build(FACTS)
 
 
+def executed(made: Plan, pipe: Pipeline | None = None, **changes: Any) -> Trace:
+    """Run with the fields of `Inputs` and `Options` as arguments, on the machine of the tests or another `platform`."""
+    names = {part.name for part in fields(Inputs)}
+    inputs = Inputs(**{name: changes.pop(name) for name in names & changes.keys()})
+    given = ("board", "backends", "on_frame", "accounts")
+    board = changes.pop("board", None) or LocalBoard(changes.pop("platform", HERE))
+    direct = {name: changes.pop(name) for name in given if name in changes}
+    options = replace(changes.pop("options", PLAIN), **changes)
+    return execute(made, pipe or pipeline(made), inputs, options, board=board, **direct)
+
+
 def run(made: Plan, backend: Scripted, pipe: Pipeline | None = None, **changes: Any) -> Trace:
     """Run with scripted stages for whatever sort a stage is."""
     backends = dict.fromkeys(("synthetic", "function", "network"), backend)
-    return execute(made, pipe or pipeline(made), platform=HERE, backends=backends, **changes)
+    return executed(made, pipe, backends=backends, **changes)
 
 
 def workers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith(("cpu[", "collect", "power"))]
+    return [t for t in threading.enumerate() if t.name.startswith(("stage ", "results", "frames", "power"))]

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_plans import HERE, MS, Scripted, pipeline, plan, run, sleep, task, workers
+from run_plans import HERE, MS, WARMUP_FRAMES, Scripted, executed, pipeline, plan, run, sleep, task, workers
 
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.errors import InputError, UsageError
 from socsched.planning.plan import ChainResult, Plan
-from socsched.runtime import executor
+from socsched.runtime import inputs
 from socsched.runtime.errors import StageFailed
-from socsched.runtime.executor import WARMUP_FRAMES, FrameReport, execute
+from socsched.runtime.frames import FrameReport
 from socsched.runtime.input_files import InputFiles
 from socsched.runtime.inputs import Nothing
 from socsched.runtime.options import Options
@@ -32,7 +32,7 @@ def test_stages_follow_each_other_frame_after_frame() -> None:
     for frame in range(3):
         assert jobs["b", frame].activation_ns == jobs["a", frame].finish_ns
     assert trace.releases["s"] == [0, 5 * MS, 10 * MS]
-    assert backend.threads == {"a": {"cpu[0]"}, "b": {"cpu[1,2]"}}
+    assert backend.threads == {"a": {"stage a"}, "b": {"stage b"}}
     assert trace.duration_ns >= 15 * MS and trace.kind == "measured"
     for job in trace.jobs:
         assert job.status == "done"
@@ -87,7 +87,7 @@ def test_a_run_that_its_input_ends_says_so_and_loops_if_asked_to(
     file = tmp_path / "a.npz"
     np.savez(file, x=np.zeros(1))
     files = InputFiles({}, [(file, 0)] * 3, Nothing())
-    monkeypatch.setattr(executor, "sources", lambda *_: {"s": files})
+    monkeypatch.setattr(inputs, "sources", lambda *_: {"s": files})
     made = plan(task("a", "s"), sensors={"s": 5 * MS})
     ended = run(made, Scripted(), duration_ns=40 * MS)
     assert len(ended.releases["s"]) == 3
@@ -173,7 +173,7 @@ def test_an_interrupt_ends_the_run_with_a_usable_trace() -> None:
 
 def test_a_load_without_model_takes_the_planned_processor_time_and_says_so() -> None:
     made = plan(task("tracker", cost_ns=3 * MS, period_ns=20 * MS))
-    trace = execute(made, pipeline(made), platform=HERE, frames=3)
+    trace = executed(made, pipeline(made), platform=HERE, frames=3)
     assert all(job.exec_ns >= 3 * MS for job in trace.jobs)
     assert {piece.name for piece in trace.slices} == {"tracker (synthetic load)"}
 
@@ -181,7 +181,7 @@ def test_a_load_without_model_takes_the_planned_processor_time_and_says_so() -> 
 def test_a_plan_for_another_platform_is_refused_with_what_to_do() -> None:
     made = replace(plan(task("a", "s"), sensors={"s": MS}), platform="jetson-agx-orin-64gb")
     with pytest.raises(UsageError, match="jetson") as caught:
-        execute(made, pipeline(made), frames=1)
+        executed(made, frames=1, platform=None)
     assert "-p host" in caught.value.hint
 
 
@@ -212,7 +212,7 @@ def scans(folder: Path) -> list[Path]:
 
 def test_unusable_scans_are_reported_and_dropped_and_the_run_goes_on(tmp_path: Path, capsys: Any) -> None:
     made, pipe = lidar()
-    trace = execute(made, pipe, platform=HERE, scans=scans(tmp_path))
+    trace = executed(made, pipe, platform=HERE, scans=scans(tmp_path))
     reported = capsys.readouterr().err
     assert all(f"{name}.bin" in reported for name in "123") and "0.bin" not in reported
     assert [job.frame for job in trace.jobs if job.task == "tracker"] == [0, 4]
@@ -226,7 +226,7 @@ def test_bad_scans_count_as_dropped_frames_of_the_chain(tmp_path: Path) -> None:
     from socsched.trace.metrics import result
 
     made, pipe = lidar()
-    trace = execute(made, pipe, platform=HERE, scans=scans(tmp_path))
+    trace = executed(made, pipe, platform=HERE, scans=scans(tmp_path))
     chain = result(trace, made)["chains"]["to tracker"]
     assert (chain["released"], chain["completed"], chain["dropped"]) == (5, 2, 3)
 
@@ -234,18 +234,18 @@ def test_bad_scans_count_as_dropped_frames_of_the_chain(tmp_path: Path) -> None:
 def test_scans_are_repeated_only_if_more_frames_are_requested(tmp_path: Path) -> None:
     made, pipe = lidar()
     files = [scans(tmp_path)[0], scans(tmp_path)[4]]
-    assert len(execute(made, pipe, platform=HERE, scans=files).releases["lidar"]) == 2
-    assert len(execute(made, pipe, platform=HERE, scans=files, duration_ns=1000 * MS).releases["lidar"]) == 2
-    trace = execute(made, pipe, platform=HERE, scans=files, frames=3)
+    assert len(executed(made, pipe, platform=HERE, scans=files).releases["lidar"]) == 2
+    assert len(executed(made, pipe, platform=HERE, scans=files, duration_ns=1000 * MS).releases["lidar"]) == 2
+    trace = executed(made, pipe, platform=HERE, scans=files, frames=3)
     assert [trace.details[frame]["input"] for frame in range(3)] == ["0.bin", "4.bin", "0.bin"]
 
 
 def test_figures_of_voxels_are_recorded_on_request(tmp_path: Path) -> None:
     made, pipe = lidar()
     good = [scans(tmp_path)[0]]
-    plain = execute(made, pipe, platform=HERE, scans=good)
+    plain = executed(made, pipe, platform=HERE, scans=good)
     assert "voxels_sha256" not in plain.details[0]
-    reported = execute(made, pipe, platform=HERE, scans=good, stats=True, pace="asap").details[0]
+    reported = executed(made, pipe, platform=HERE, scans=good, stats=True, pace="asap").details[0]
     assert (reported["points"], reported["pillars"], reported["points_in_pillars"]) == (4, 1, 4)
     assert len(reported["voxels_sha256"]) == 64
 

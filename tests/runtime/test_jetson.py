@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_board import JETPACK7, L4T35, RECORDED, Nvpmodel, orin, tegrastats, tensorrt
-from run_plans import MS, Scripted, pipeline, plan, sleep, task
+from fake_board import JETPACK7, L4T35, RECORDED, Nvpmodel, orin, tegrastats
+from run_plans import MS, Scripted, executed, pipeline, plan, sleep, task
 
 from socsched.compiler.toolchains.tensorrt import dla_refusal
 from socsched.descriptor.catalog import get_pipeline, get_platform
@@ -18,9 +18,7 @@ from socsched.errors import MachineError, UsageError
 from socsched.planning.plan import Plan, PlannedEngine
 from socsched.runtime.backends import choose
 from socsched.runtime.backends.base import Setting
-from socsched.runtime.backends.tensorrt_dla import DlaBuilder, DlaStage, Package, Placement
 from socsched.runtime.boards.jetson import JetsonBoard
-from socsched.runtime.executor import execute
 from socsched.runtime.meters import Nvml, TegrastatsMeter, as_steps, ina3221_rails, read_rails
 from socsched.runtime.tegrastats import parse
 
@@ -188,7 +186,7 @@ def test_clusters_follow_each_other_in_processor_numbers(tmp_path: Path) -> None
 def test_a_run_on_the_board_records_its_power(tmp_path: Path) -> None:
     made = planned()
     backends = dict.fromkeys(("synthetic",), Scripted(lambda *_: sleep(1)))
-    trace = execute(made, pipeline(made), frames=20, board=board(orin(tmp_path)), backends=backends)
+    trace = executed(made, pipeline(made), frames=20, board=board(orin(tmp_path)), backends=backends)
     assert {value for _, value in trace.counters["power_mw"]} == {9788.0}, "of the sensors, which are nearer"
     assert trace.counters["gpu_hz"] and trace.counters["rail_mw.VDD_GPU_SOC"]
     assert len(trace.jobs) == 20
@@ -220,39 +218,6 @@ def test_from_11_4_1_on_only_an_agx_orin_has_a_dla() -> None:
     assert dla_refusal("8.6.2", "NVIDIA Jetson Orin Nano Developer Kit"), "an Orin Nano has no DLA"
 
 
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
-    monkeypatch.setenv("SOCSCHED_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "model.onnx").write_bytes(b"network")
-    (tmp_path / "calibration.cache").write_bytes(b"TRT-8602 scales")
-    return Package(tmp_path / "model.onnx", "int8", tmp_path / "calibration.cache")
-
-
-def test_an_engine_is_built_for_its_core_without_fallback_and_kept(package: Package) -> None:
-    trt = tensorrt()
-    assert DlaBuilder(trt).engine(package, 1) == b"engine"
-    assert ("built", ("DLA", 1)) in trt.log and ("scales", b"TRT-8602 scales") in trt.log
-    assert ("flag", "GPU_FALLBACK") not in trt.log and ("flag", "INT8") in trt.log
-    again = tensorrt()
-    assert DlaBuilder(again).engine(package, 0) == b"engine" and again.log == [], "the engine serves both cores"
-    other = tensorrt("8.5.2")
-    DlaBuilder(other).engine(package, 0)
-    assert any(what == "built" for what, _ in other.log), "an engine of another release is another engine"
-    half = tensorrt()
-    DlaBuilder(half).engine(replace(package, precision="fp16", calibration=None), 0)
-    assert ("flag", "INT8") not in half.log
-
-
-def test_an_engine_for_the_gpu_names_no_core(package: Package) -> None:
-    trt = tensorrt(cores=0, strays=("resize",))
-    assert DlaBuilder(trt).engine(replace(package, precision="fp16", calibration=None), None) == b"engine"
-    assert ("built", (None, -1)) in trt.log and ("flag", "FP16") in trt.log
-    full = tensorrt(cores=0)
-    DlaBuilder(full).engine(replace(package, precision="fp32", calibration=None), None)
-    assert not [flag for flag in full.log if flag[0] == "flag"]
-    assert DlaStage(trt, b"engine", None).names == ("image", "scores") and ("loaded", -1) in trt.log
-
-
 def test_a_task_runs_by_its_planned_runtime_where_it_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,33 +230,3 @@ def test_a_task_runs_by_its_planned_runtime_where_it_is_installed(
         assert [choose.sort_of(each, setting) for each in tasks] == [first, "cuda"]
         notes = choose.replaced_runtimes(setting)
         assert len(notes) == (not installed) and all("planned for tensorrt" in note for note in notes)
-
-
-def test_layers_no_dla_takes_are_named_before_anything_is_built(package: Package) -> None:
-    trt = tensorrt(strays=("resize",))
-    assert DlaBuilder(trt).placement(package, 0)[2] == Placement("resize", "RESI", "GPU")
-    with pytest.raises(MachineError, match=r"layers that a DLA cannot run: resize \(RESI\)"):
-        DlaBuilder(trt).engine(package, 0)
-    assert not [what for what, _ in trt.log if what == "built"]
-
-
-def test_failures_to_build_an_engine_are_reported(package: Package) -> None:
-    with pytest.raises(MachineError, match="DLA core 2 does not exist, this machine has 2"):
-        DlaBuilder(tensorrt()).engine(package, 2)
-    with pytest.raises(MachineError, match="built no engine"):
-        DlaBuilder(tensorrt(refuses=True)).engine(package, 0)
-    package.onnx.write_bytes(b"broken")
-    with pytest.raises(MachineError, match="unsupported opset"):
-        DlaBuilder(tensorrt()).engine(package, 0)
-
-
-def test_a_stage_is_loaded_on_its_core_bound_and_queued() -> None:
-    trt = tensorrt()
-    stage = DlaStage(trt, b"engine", 1)
-    stage.bind({"image": 4096, "scores": 8192})
-    stage.enqueue(7)
-    assert trt.log == [("loaded", 1), ("address", ("image", 4096)), ("address", ("scores", 8192)), ("enqueued", 7)]
-    with pytest.raises(MachineError, match="refused"):
-        stage.enqueue(13)
-    with pytest.raises(MachineError, match="cannot be loaded on DLA core 0"):
-        DlaStage(trt, b"rubbish", 0)

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import reference_pointpillars
 from recorded import Recorded
+from run_plans import executed
 
 from socsched.descriptor import host
 from socsched.descriptor.pipeline import Pipeline
 from socsched.models.work import stage_work
 from socsched.planning.search import make_plan
 from socsched.runtime.collect import write_frames
-from socsched.runtime.executor import execute
 from socsched.trace.trace import Trace
 
 TENSORS = ("pfn", "bev", "block1", "block2", "block3", "neck", "cls", "reg", "dir")
@@ -32,13 +32,14 @@ def tapped(recorded: Recorded) -> Pipeline:
 @pytest.fixture(scope="module")
 def trace(tapped: Pipeline, recorded: Recorded) -> Trace:
     """Return the run of the scans with the weights they were computed with."""
-    return execute(
+    return executed(
         make_plan(tapped, host.detect(), work=stage_work),
         tapped,
         scans=recorded.scans,
         weights=recorded.weights,
         pace="asap",
         stats=True,
+        platform=None,
     )
 
 
@@ -93,6 +94,8 @@ def test_without_weights_every_run_finds_the_same_and_says_that_it_means_nothing
 ) -> None:
     pipeline = detector.pipeline()
     plan = make_plan(pipeline, host.detect(), work=stage_work)
-    first, second = (execute(plan, pipeline, scans=detector.scans[:1], pace="asap").details[0] for _ in range(2))
+    first, second = (
+        executed(plan, pipeline, scans=detector.scans[:1], pace="asap", platform=None).details[0] for _ in range(2)
+    )
     assert first == second
     assert "random" in capsys.readouterr().err

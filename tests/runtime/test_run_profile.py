@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_plans import HERE, MS, Scripted, pipeline, plan, sleep, task
+from run_plans import HERE, MS, WARMUP_FRAMES, Scripted, executed, pipeline, plan, sleep, task
 
 from socsched.cost.profile import CoRun, Profile, load_profile, save_profile
 from socsched.descriptor.pipeline import Pipeline
@@ -23,19 +23,31 @@ from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
 from socsched.models.registry import bindings
 from socsched.models.work import stage_work
+from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
 from socsched.progress import heard
 from socsched.runtime import corun
 from socsched.runtime.backends.base import Placed, Setting
-from socsched.runtime.executor import WARMUP_FRAMES, execute
-from socsched.runtime.executor_state import Hub
-from socsched.runtime.profile import half_width, measure
+from socsched.runtime.profile import Run, half_width, measure
+from socsched.trace.trace import Trace
 
 
 def modelled(pipe: Pipeline, name: str) -> Pipeline:
     """Give one stage a model without inputs that fit nowhere else, so that it counts as real."""
     stages = tuple(replace(s, model="pointpillars.voxelise") if s.name == name else s for s in pipe.stages)
     return replace(pipe, stages=stages)
+
+
+def by(backend: Scripted) -> Run:
+    """Return what runs frames of a plan whose stage `net` has a model."""
+
+    def run(made: Plan, frames: int, on_frame: Any) -> Trace:
+        pipe = modelled(pipeline(made), "net")
+        return executed(
+            made, pipe, backends=backends(backend), frames=frames, on_frame=on_frame, pace="asap", alone=True
+        )
+
+    return run
 
 
 def backends(backend: Scripted) -> dict[str, Scripted]:
@@ -54,7 +66,7 @@ def test_an_interrupt_ends_the_measurement_and_not_only_the_run_under_way() -> N
         sleep(2)
 
     with pytest.raises(KeyboardInterrupt):
-        measure(made, modelled(pipeline(made), "net"), repeat=200, platform=HERE, backends=backends(Scripted(script)))
+        measure(made, modelled(pipeline(made), "net"), by(Scripted(script)), repeat=200)
     assert len(seen) < 100, "nor is the next share begun"
 
 
@@ -66,9 +78,7 @@ def test_stages_with_a_model_are_measured_at_their_share_and_on_one_lane(tmp_pat
         sleep(8 if number == WARMUP_FRAMES + 1 else 2)
 
     backend = Scripted(script)
-    profile = measure(
-        made, modelled(pipeline(made), "net"), repeat=4, platform=HERE, backends=backends(backend), note=reported.append
-    )
+    profile = measure(made, modelled(pipeline(made), "net"), by(backend), repeat=4, note=reported.append)
     assert [(cost.stage, cost.share, cost.samples) for cost in profile.costs] == [("net", 2, 4), ("net", 1, 4)]
     slow, fast = profile.costs
     assert slow.time_ns >= 8 * MS, "a bound rests on the slow frame"
@@ -83,43 +93,24 @@ def test_measuring_says_how_far_it_is_before_and_after_every_frame() -> None:
     made = plan(task("net", "s", lanes=(0,)), sensors={"s": 5 * MS})
     steps: list[tuple[float, float]] = []
     with heard(lambda step: steps.append((step.done, step.total)) if step.what == "measuring" else None):
-        measure(made, modelled(pipeline(made), "net"), repeat=4, platform=HERE, backends=backends(Scripted()))
+        measure(made, modelled(pipeline(made), "net"), by(Scripted()), repeat=4)
     assert steps == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_a_pipeline_without_models_has_nothing_to_measure() -> None:
     made = plan(task("track", "s"), sensors={"s": MS})
     with pytest.raises(UsageError, match="nothing to measure"):
-        measure(made, pipeline(made), platform=HERE)
+        measure(made, pipeline(made), by(Scripted()))
 
 
 def test_alone_means_one_job_at_a_time_and_nothing_dropped() -> None:
     tasks = [task(name, "s", lanes=(lane,), queue=0) for lane, name in enumerate("abc")]
     made = plan(*tasks, sensors={"s": 5 * MS})
     backend = Scripted(lambda *_: sleep(1))
-    trace = execute(made, pipeline(made), platform=HERE, backends=backends(backend), frames=2, pace="asap", alone=True)
+    trace = executed(made, backends=backends(backend), frames=2, pace="asap", alone=True)
     pieces = sorted((piece.start_ns, piece.end_ns) for piece in trace.slices)
     assert len(pieces) == 6 and all(a[1] <= b[0] for a, b in pairwise(pieces))
     assert all(job.status == "done" for job in trace.jobs)
-
-
-def test_alone_nothing_is_written_down_while_a_stage_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[int] = []
-    write = Hub.write
-
-    def noted(hub: Hub) -> None:
-        if threading.current_thread().name == "release":
-            written.append(hub.running)
-        write(hub)
-
-    monkeypatch.setattr(Hub, "write", noted)
-    made = plan(task("a", "s"), task("b", "a"), sensors={"s": 5 * MS})
-    given: dict[str, Any] = {"platform": HERE, "backends": backends(Scripted(lambda *_: sleep(5))), "pace": "asap"}
-    execute(made, pipeline(made), frames=3, alone=True, **given)
-    assert written == [0] * 3
-    written.clear()
-    execute(made, pipeline(made), frames=3, **given)
-    assert any(written), "otherwise it writes while it waits for room"
 
 
 def test_a_stage_profiled_alone_runs_right_after_its_producer_as_on_dedicated_lanes() -> None:
@@ -131,9 +122,7 @@ def test_a_stage_profiled_alone_runs_right_after_its_producer_as_on_dedicated_la
         task("second-of-camera", "c"),
     ]
     made = plan(*tasks, sensors={"s": 5 * MS, "c": 5 * MS})
-    trace = execute(
-        made, pipeline(made), platform=HERE, backends=backends(Scripted()), frames=3, pace="asap", alone=True
-    )
+    trace = executed(made, backends=backends(Scripted()), frames=3, pace="asap", alone=True)
     order = [trace.jobs[piece.job].task for piece in sorted(trace.slices, key=lambda piece: piece.start_ns)]
     assert order == ["first", "second", "third", "camera", "second-of-camera"] * 3
 
@@ -142,11 +131,10 @@ def test_a_stage_profiled_alone_runs_right_after_its_producer_as_on_dedicated_la
 def test_frames_are_added_until_medians_are_known_well_enough() -> None:
     made = plan(task("net", "lidar"), sensors={"lidar": 5 * MS})
     spread = Scripted(lambda name, n: sleep(1 + n % 7))
-    found = measure(made, modelled(pipeline(made), "net"), repeat=8, interval=0.01, most=40, platform=HERE,
-                    backends=backends(spread), note=lambda text: None)  # fmt: skip
+    pipe, none = modelled(pipeline(made), "net"), lambda text: None
+    found = measure(made, pipe, by(spread), repeat=8, interval=0.01, most=40, note=none)
     assert [cost.samples for cost in found.costs] == [40], "the spread is far too wide, so as many as allowed"
-    loose = measure(made, modelled(pipeline(made), "net"), repeat=8, interval=50.0, most=40, platform=HERE,
-                    backends=backends(spread), note=lambda text: None)  # fmt: skip
+    loose = measure(made, pipe, by(spread), repeat=8, interval=50.0, most=40, note=none)
     assert [cost.samples for cost in loose.costs] == [8]
     assert 0 < loose.costs[0].median_ns <= loose.costs[0].time_ns
 
@@ -194,8 +182,7 @@ def test_co_runners_slow_a_stage_down_by_the_measured_factor(checkout: Path, mon
             return call
 
     setting = Setting(made, pipe, HERE, bindings(pipe), None)
-    heard = corun.Recorded({})
-    heard.given = {"voxelise": {}, "decode": {}, "backbone": {}}
+    heard = corun.Recorded({"voxelise": {}, "decode": {}, "backbone": {}})
     found = corun.contention(made, setting, heard, repeat=7, note=lambda text: None,
                              backends=dict.fromkeys(("function", "network"), Rivals()))  # fmt: skip
     factors = {(entry.victim, entry.aggressor): entry.factor for entry in found}
@@ -205,9 +192,9 @@ def test_co_runners_slow_a_stage_down_by_the_measured_factor(checkout: Path, mon
 
 
 def test_conversions_are_timed_on_outputs_of_stages_and_kept_in_the_profile(tmp_path: Path) -> None:
-    heard = corun.Recorded({})
     blocked = TensorType((1, 20, 30, 50), "fp32", "NCHW16c")
-    heard.made = {"head": {"cls": Placed(np.zeros((1, 2, 30, 50, 16), np.float32), blocked), "n": np.zeros(3)}}
+    cls = Placed(np.zeros((1, 2, 30, 50, 16), np.float32), blocked)
+    heard = corun.Recorded(made={"head": {"cls": cls, "n": np.zeros(3)}})
     found = corun.conversions(heard, HERE, repeat=3, note=lambda text: None)
     plain = next(entry for entry in found if entry.wanted == "fp32 NCHW")
     assert (plain.tensor, plain.given, plain.samples) == ("head.cls", "fp32 NCHW16c", 3)

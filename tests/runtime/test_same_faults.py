@@ -6,14 +6,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from run_plans import MS, Scripted, plan, sleep, task
-from test_executor import run
+from run_plans import MS, Scripted, plan, run, sleep, task
 
 from socsched.errors import DescriptorError, UsageError
 from socsched.faults.file import load_faults
 from socsched.faults.model import RUN, SECTIONS, SIMULATION, Failure, Faults, Overrun, Slowdown, Stall
-from socsched.planning.plan import Plan, Task
-from socsched.runtime.injector import Injector
+from socsched.planning.plan import Plan
 from socsched.runtime.options import Options
 from socsched.sim.simulate import simulate
 
@@ -29,7 +27,7 @@ def made() -> Plan:
     )
 
 
-def test_the_same_file_and_seed_lead_to_the_same_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_file_and_seed_lead_to_the_same_faults(tmp_path: Path) -> None:
     file = tmp_path / "faults.yaml"
     file.write_text(
         "dropouts: [{sensor: s, from: 200 ms, until: 360 ms}]\n"
@@ -43,27 +41,16 @@ def test_the_same_file_and_seed_lead_to_the_same_faults(tmp_path: Path, monkeypa
     predicted = {
         (job.task, job.frame): Fraction(job.exec_ns, MS) for job in simulated.jobs if job.exec_ns and job.exec_ns > MS
     }
-    factors: dict[str, list[float]] = {"a": [], "b": []}
-    plain = Injector.factor
-
-    def seen(self: Injector, one: Task, since_ns: int) -> float:
-        factors[one.name].append(found := plain(self, one, since_ns))
-        return found
-
-    monkeypatch.setattr(Injector, "factor", seen)
-    trace = run(made(), Scripted(lambda *_: sleep(1)), frames=FRAMES, seed=5, options=Options(faults=here))
+    trace = run(made(), Scripted(lambda *_: sleep(8)), frames=FRAMES, seed=5, options=Options(faults=here))
     kept = [number for number in range(FRAMES) if number not in (3, 4)]
     assert [job.frame for job in trace.jobs if job.task == "a"] == kept
     assert [job.frame for job in simulated.jobs if job.task == "a"] == kept
-    injected = {
-        (name, frame): Fraction(factor)
-        for name, found in factors.items()
-        for frame, factor in zip(kept, found, strict=True)
-        if factor > 1
-    }
-    assert injected == predicted
-    assert {("b", 10): Fraction(3), ("b", 11): Fraction(3)}.items() <= injected.items()
-    assert 2 <= sum(factor in (2, 6) for factor in injected.values()) < len(kept)
+    # a job takes at least its factor times 8 ms, and a busy machine prolongs some of the others
+    injected = {(job.task, job.frame): job.exec_ns / (8 * MS) for job in trace.jobs}
+    assert all(injected[job] >= factor for job, factor in predicted.items())
+    assert sum(injected[job] < 2 for job in injected.keys() - predicted.keys()) > len(injected) / 3
+    assert {("b", 10): Fraction(3), ("b", 11): Fraction(3)}.items() <= predicted.items()
+    assert 2 <= sum(factor in (2, 6) for factor in predicted.values()) < len(kept)
 
 
 WHOLE = """
@@ -104,7 +91,10 @@ def test_faults_made_in_python_are_checked_as_those_of_a_file(tmp_path: Path) ->
     for by in (SIMULATION, RUN):
         with pytest.raises(UsageError, match="factors from 1 to 1000"):
             excess = Faults(overruns=(Overrun("a", Fraction(1), Fraction(1001)),))
-            simulate(made(), MS, faults=excess) if by == SIMULATION else Injector(excess, 0)
+            if by == SIMULATION:
+                simulate(made(), MS, faults=excess)
+            else:
+                run(made(), Scripted(), frames=1, options=Options(faults=excess))
 
 
 def test_a_run_draws_from_a_seed_what_it_can_inject(tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ import pytest
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.pipeline_file import load_pipeline
 from socsched.models.registry import bindings, get_model
-from socsched.runtime.collect import Collector, class_names, detections
+from socsched.runtime.collect import class_names, described, detections
 from socsched.runtime.inputs import sources
-from socsched.trace.trace import Trace
 
 
 def shipped(checkout: Path, name: str) -> Pipeline:
@@ -47,13 +46,10 @@ def test_labels_are_named_by_the_stage_that_gave_them(checkout: Path) -> None:
     assert names["decode"][4] == "Pedestrian" and names["voxelise"] == ()
     box = np.arange(7, dtype=np.float32)[None]
     outputs = {"boxes": box, "scores": np.array([0.5]), "labels": np.array([4]), "velocities": np.zeros((1, 2))}
-    trace = Trace("measured", 0, 0)
     image = {"image_boxes": box[:, :4], "image_scores": np.array([0.25]), "image_labels": np.array([2])}
-    with Collector(trace, False, {"decode": names["decode"], "camera": ("a", "b", "c")}) as collector:
-        collector.add(7, "decode", outputs)
-        collector.add(7, "camera", image)
-        collector.add(7, "other", {"boxes": box})
     expected = {"class": "Pedestrian", "label": 4, "score": 0.5, "box": [0, 1, 2, 3, 4, 5, 6]}
     seen = {"class": "c", "label": 2, "score": 0.25, "box": [0, 1, 2, 3]}
-    assert trace.details == {7: {"frame": 7, "detections": [expected], "image_detections": [seen]}}
+    assert described(outputs, names["decode"], False) == {"detections": [expected]}
+    assert described(image, ("a", "b", "c"), False) == {"image_detections": [seen]}
+    assert described({"boxes": box}, (), False) == {}
     assert detections(outputs, names["decode"]) == [expected]

@@ -9,9 +9,10 @@ import pytest
 
 from socsched.errors import InputError
 from socsched.planning.plan import Plan
-from socsched.runtime.journal import Journal, recover
+from socsched.runtime.journal import recover
 from socsched.sim.simulate import simulate
 from socsched.trace.metrics import result
+from tests.journals import write_journal
 from tests.sim.rich_plan import DURATION, rich_plan
 
 
@@ -20,9 +21,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, bytes]:
     plan = rich_plan()
     trace = simulate(plan, DURATION // 50, 3)
     path = tmp_path_factory.mktemp("run") / "journal.jsonl"
-    with Journal(path, trace):
-        pass
-    return plan, path.read_bytes()
+    return plan, write_journal(path, trace).read_bytes()
 
 
 def test_a_journal_is_recovered_wherever_it_ends(journal: tuple[Plan, bytes], tmp_path: Path) -> None:

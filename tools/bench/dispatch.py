@@ -20,43 +20,25 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from socsched.cost.cost import Segment
-from socsched.descriptor import host
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.executor.build import find_executor
 from socsched.executor.outcome import read_outcome
 from socsched.executor.settings import RunSettings, write_settings
 from socsched.planning.plan import Bandwidth, ChainResult, Plan, PlannedEngine, PlannedSensor, Power, SearchReport, Task
-from socsched.runtime.executor import execute
 from socsched.runtime.options import Options
 from socsched.runtime.overheads import RELEASE, dispatch_waits, summary
-from socsched.runtime.realtime import CLASSES
 from socsched.trace.trace import Trace
 
 MS = 1_000_000
+CLASSES = ("off", "auto", "fifo", "deadline")
 BAR_NS, NATIVE_BAR_NS = 30_000, 8_000
 STAGES = ("first", "second", "third", "fourth")
-
-
-class Sleeps:
-    """Stages that sleep for half a millisecond."""
-
-    title, real = "sleep", False
-
-    def prepare(self, task: Task, stage: Any, setting: Any) -> Any:
-        """Return the stage."""
-
-        def call(values: Mapping[str, Any]) -> Mapping[str, Any]:
-            time.sleep(0.0005)
-            return {}
-
-        return call
 
 
 def plan(lanes: tuple[int, ...], count: int) -> tuple[Plan, Pipeline]:
@@ -142,11 +124,12 @@ def main() -> int:
     parser.add_argument("--frames", type=int, default=300)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--awake", type=float, default=0.0, help="us for which workers stay awake for expected jobs")
-    parser.add_argument("--realtime", default="off", choices=CLASSES, help="scheduling class of the workers")
+    parser.add_argument(
+        "--realtime", default="off", choices=("off", "auto", "fifo", "deadline"), help="scheduling class of the workers"
+    )
     args = parser.parse_args()
     cpus = sorted(os.sched_getaffinity(0))
-    here = host.detect()
-    executors = ("Python", "native")
+    executors = ("native",)
     rows: dict[tuple[str, str], list[dict[str, float]]] = {}
     waits: dict[str, list[int]] = {name: [] for name in executors}
     jitter: dict[str, list[int]] = {name: [] for name in executors}
@@ -155,10 +138,8 @@ def main() -> int:
     for _ in range(args.turns):
         floors.append(bare(args.frames, cpus))
         for title, lanes in (("one lane", (0,)), ("two lanes", (0, 1))):
-            made, pipe = plan(lanes, len(cpus))
+            made, _ = plan(lanes, len(cpus))
             traces = {
-                "Python": execute(made, pipe, frames=args.frames, platform=here, options=options,
-                                  backends={"synthetic": Sleeps()}),
                 "native": native(made, args.frames / 100, args.realtime, options.awake_ns or 0, cpus),
             }  # fmt: skip
             for name, trace in traces.items():

@@ -29,6 +29,8 @@ from socsched.cost.cost import Segment
 from socsched.descriptor import host
 from socsched.descriptor.pipeline import Chain, Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Platform
+from socsched.executor.rules import BASELINES
+from socsched.executor.run_native import Inputs, execute
 from socsched.faults.model import Dropout, Faults
 from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network
 from socsched.models.registry import get_model
@@ -44,8 +46,7 @@ from socsched.planning.plan import (
     Task,
     Transition,
 )
-from socsched.runtime.dispatch_policy import EXECUTORS
-from socsched.runtime.executor import execute
+from socsched.runtime.boards.local import LocalBoard
 from socsched.runtime.inputs import Scenes
 from socsched.runtime.options import Options
 from socsched.runtime.overheads import overheads
@@ -135,9 +136,12 @@ def task(name: str, after: str, place: tuple[str, int], weight: str, period: int
     )  # fmt: skip
 
 
-def run(pipe: Pipeline, here: Platform, weights: Path | None, **changes: Any) -> Trace:
+EXECUTORS = ("event-chained", *BASELINES)
+
+
+def run(pipe: Pipeline, here: Platform, weights: Path | None, options: Options, **length: Any) -> Trace:
     """Execute the plan of a pipeline."""
-    return execute(plan(pipe, here), pipe, platform=here, weights=weights, **changes)
+    return execute(plan(pipe, here), pipe, Inputs(weights=weights, **length), options, board=LocalBoard(here))
 
 
 def rate(trace: Trace) -> float:
@@ -170,8 +174,8 @@ def throughput(args: argparse.Namespace, here: Platform) -> Iterator[tuple[str, 
         )  # type: ignore[union-attr]
     for turn in range(args.rounds):
         for name in EXECUTORS:
-            options = Options(name, args.in_flight)
-            trace = run(pipe, here, args.weights, frames=args.frames, pace="asap", options=options)
+            options = Options(name, args.in_flight, pace="asap")
+            trace = run(pipe, here, args.weights, options, frames=args.frames)
             found.setdefault(name, []).append(rate(trace))
             if turn == 0:
                 boxes[name] = {frame: entry.get("detections") for frame, entry in trace.details.items()}
@@ -206,7 +210,7 @@ def undisturbed(args: argparse.Namespace, here: Platform) -> Iterator[tuple[str,
         options = Options(
             in_flight=args.in_flight, realtime="auto", shield=not args.no_shield, faults=Faults(dropouts=silent)
         )
-        trace = run(pipeline(names), here, args.weights, duration_ns=duration, options=options)
+        trace = run(pipeline(names), here, args.weights, options, duration_ns=duration)
         each = {title: responses(trace, title) for title in found}
         for title, taken in each.items():
             found[title] += taken.values()

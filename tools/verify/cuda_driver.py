@@ -63,7 +63,7 @@ def prepare(folder: Path, arch: str, frames: int) -> int:
     from socsched.executor.build import find_executor
     from socsched.executor.frames import most_rows, write_inputs
     from socsched.executor.gpu_programs import copy_programs, stored_program
-    from socsched.executor.run_native import execute_natively
+    from socsched.executor.run_native import Inputs, execute
     from socsched.executor.settings import RunSettings, write_settings
     from socsched.executor.stages import describe_stages, sensor_ports
     from socsched.models.registry import bindings
@@ -71,8 +71,7 @@ def prepare(folder: Path, arch: str, frames: int) -> int:
     from socsched.runtime.backends.base import Setting
     from socsched.runtime.backends.device_code import compiled
     from socsched.runtime.boards.local import LocalBoard
-    from socsched.runtime.executor import prepare_inputs
-    from socsched.runtime.options import Options
+    from socsched.runtime.inputs import prepare_inputs
 
     executor = find_executor()
     if executor is None:
@@ -85,7 +84,7 @@ def prepare(folder: Path, arch: str, frames: int) -> int:
     slow = replace(slow, transitions=(), tasks=tuple(task for task in slow.tasks if task.kind == "stage"))
     after = {stage.name: stage.after for stage in pipe.stages}
     slow = replace(slow, tasks=tuple(replace(task, after=after[task.name]) for task in slow.tasks))
-    found = execute_natively(slow, pipe, board=LocalBoard(here), options=Options(executor="native"), frames=frames)
+    found = execute(slow, pipe, Inputs(frames=frames), board=LocalBoard(here))
     expected = [found.details[frame]["detections"] for frame in range(frames)]
 
     target = {"kind": "cuda", "arch": arch, "max_threads_per_block": 1024, "thread_warp_size": 32}

@@ -26,7 +26,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -36,21 +36,17 @@ from socsched.cost.profile import Profile, save_profile
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
-from socsched.executor.run_native import NAME as NATIVE
-from socsched.executor.run_native import execute_natively, execute_where_possible
+from socsched.executor.run_native import Inputs, alone, execute
 from socsched.models.work import stage_work
 from socsched.planning import io
 from socsched.planning.plan import Plan
 from socsched.planning.search import make_plan
 from socsched.reporting.compare import Tolerance, predict
-from socsched.runtime.boards.local import LocalBoard
-from socsched.runtime.executor import execute
-from socsched.runtime.options import PLAIN, Options
+from socsched.runtime.options import Options
 from socsched.runtime.overheads import overheads
 from socsched.runtime.profile import measure
 from socsched.sim.simulate import run as simulate
 from socsched.trace.metrics import result
-from socsched.trace.trace import Trace
 
 ROUNDS = 3
 FACTORS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0)
@@ -104,15 +100,13 @@ def feasible(pipeline: Pipeline, profile: Profile, here: Platform, least: float 
     return plan, slower, factor  # run all the same: the verdict is a bar of its own
 
 
-def profiled(
-    pipeline: Pipeline, here: Platform, repeat: int, run: Callable[..., Trace] | None
-) -> tuple[Plan, Pipeline, float, Profile]:
+def profiled(pipeline: Pipeline, here: Platform, repeat: int) -> tuple[Plan, Pipeline, float, Profile]:
     """Return a plan made of measured costs only, and the profile it is made of."""
-    known = measure(make_plan(pipeline, here, work=stage_work), pipeline, repeat=repeat, note=say, run=run)
+    known = measure(make_plan(pipeline, here, work=stage_work), pipeline, alone(pipeline), repeat=repeat, note=say)
     plan, slower, factor = feasible(pipeline, known, here)
     for _ in range(ROUNDS):
         measured = {task.name: task.lanes for task in plan.tasks}
-        fresh = measure(plan, pipeline, repeat=repeat, note=say, run=run).costs
+        fresh = measure(plan, pipeline, alone(pipeline), repeat=repeat, note=say).costs
         again = {(cost.stage, cost.share) for cost in fresh}
         others = tuple(cost for cost in known.costs if (cost.stage, cost.share) not in again)
         known = replace(known, costs=(*fresh, *others))
@@ -183,13 +177,11 @@ def main() -> int:
     parser.add_argument("--preemptive", action="store_true", help="plan for preemption at any instant")
     parser.add_argument("--realtime", default="off", choices=("off", "auto", "fifo", "deadline"))
     parser.add_argument("--awake", type=float, help="us for which workers stay awake for expected jobs")
-    parser.add_argument("--executor", default=NATIVE, choices=(PLAIN.executor, NATIVE))
     parser.add_argument("-o", "--output", type=Path, help="folder for profile.json and plan.json")
     args = parser.parse_args()
     began = time.monotonic()
     plan, pipeline, factor, profile = profiled(
         get_pipeline(args.pipeline), this_machine(args.preemptive), args.repeat,
-        execute_where_possible if args.executor == NATIVE else None,
     )  # fmt: skip
     if args.output:
         args.output.mkdir(parents=True, exist_ok=True)
@@ -202,8 +194,7 @@ def main() -> int:
     accounts: dict[str, dict[str, int]] = {}
     awake = None if args.awake is None else round(args.awake * 1e3)
     options = Options(realtime=args.realtime, awake_ns=awake)
-    run = execute_natively if args.executor == NATIVE else execute
-    trace = run(plan, pipeline, duration_ns=duration, options=options, accounts=accounts, board=LocalBoard())
+    trace = execute(plan, pipeline, Inputs(duration_ns=duration), options, accounts=accounts)
     figures = overheads(trace)
     where = {task.name: f"{task.engine}{list(task.lanes)}" for task in plan.tasks}
     print(f"{args.pipeline} at 1/{factor:g} of its rates, {args.seconds:g} s, load average {os.getloadavg()[0]:.1f}")

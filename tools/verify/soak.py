@@ -1,6 +1,6 @@
 """Run a pipeline on this machine at full rate for a long time and monitor growth of memory, open files and threads.
 
-    python -m tools.verify.soak [PIPELINE] [--minutes 30] [--executor native] [--slower 1]
+    python -m tools.verify.soak [PIPELINE] [--minutes 30] [--slower 1]
 
 Resident memory (VmRSS), descriptors and threads are read once a second from /proc while frames are released, and what
 is in use of it: bytes of C's heap (mallinfo2) and blocks of Python's, for a run keeps some spare memory, in which a
@@ -8,8 +8,7 @@ leak could hide.  After the first minute each may grow by less than 1 MiB, as a 
 (a block counts as 100 bytes), and no descriptor may be added.  Trace and frames go to files, as with `socsched run -o`;
 nothing is taken off.  The first minute is that after the first release, when stages are compiled and warm.  Exit code 1
 when something grew, or a frame is not accounted for.  With --blame the lines of Python code that hold more memory in
-the end are listed.  With --executor native the process of the executor is monitored instead, at the sensors' rates
-divided by --slower, and may grow by less than 0.5 MiB.
+the end are listed.  The process of the executor is monitored, at the sensors' rates divided by --slower with --rate.
 """
 
 from __future__ import annotations
@@ -29,18 +28,14 @@ from pathlib import Path
 from typing import Any
 
 from socsched.descriptor.catalog import get_pipeline, get_platform
-from socsched.executor.run_native import NAME as NATIVE
-from socsched.executor.run_native import execute_natively
+from socsched.executor.run_native import Inputs, execute
 from socsched.models.work import stage_work
 from socsched.planning.search import make_plan
-from socsched.runtime.boards.local import LocalBoard
-from socsched.runtime.executor import execute
 from socsched.runtime.options import Options
 from socsched.runtime.overheads import overheads
 from tools.verify.run import stretched
 
-ALLOWED_BYTES = {NATIVE: 2**19}
-"""Growth allowed to an executor; 1 MiB to others."""
+ALLOWED_BYTES = 2**19
 FIRST_S = 60.0
 WIDTH = 6
 BLOCK_BYTES = 100
@@ -75,9 +70,9 @@ def executor_process() -> str:
 
 
 class Watch:
-    """Samples a process once a second while `going`: this one, or the native executor that it has started."""
+    """Samples the executor, which this process has started, once a second while `going`."""
 
-    def __init__(self, blame: bool, seconds: int, native: bool) -> None:
+    def __init__(self, blame: bool, seconds: int) -> None:
         # What watches must not grow itself: room for all samples, and of the maps the first and the last.
         self._room = array("d", bytes(8 * WIDTH * seconds))
         self._count = 0
@@ -85,7 +80,6 @@ class Watch:
         self.held: list[Any] = []
         self.maps: list[dict[str, int]] = []
         self._blame = blame
-        self._native = native
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -99,18 +93,16 @@ class Watch:
 
     def _run(self) -> None:
         self.going.wait()
-        process = executor_process() if self._native else "self"
+        process = executor_process()
         _resident(process)  # what it needs itself is not to count
         start, minutes = time.monotonic(), 0
         while not self._stop.wait(1.0) and self.going.is_set():
             pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
             files = sum(1 for _ in Path(f"/proc/{process}/fd").iterdir())
-            threads = (
-                sum(1 for _ in Path(f"/proc/{process}/task").iterdir()) if self._native else threading.active_count()
-            )
+            threads = sum(1 for _ in Path(f"/proc/{process}/task").iterdir())
             since = time.monotonic() - start
             if WIDTH * (self._count + 1) <= len(self._room):
-                used, blocks = (0, 0) if self._native else (heap_in_use(), sys.getallocatedblocks() * BLOCK_BYTES)
+                used, blocks = heap_in_use(), sys.getallocatedblocks() * BLOCK_BYTES
                 row = array("d", (since, pages * 4096, files, threads, used, blocks))
                 self._room[WIDTH * self._count : WIDTH * (self._count + 1)] = row
                 self._count += 1
@@ -155,35 +147,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pipeline", nargs="?", default="pointpillars")
     parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--executor", default="event-chained")
     parser.add_argument("--rate", action="store_true", help="at the sensors' rates instead of as fast as it goes")
-    parser.add_argument("--slower", type=float, default=1.0, help="with --executor native: divisor of all rates")
+    parser.add_argument("--slower", type=float, default=1.0, help="divisor of all rates")
     parser.add_argument("--blame", action="store_true", help="follow Python's memory, which makes all slower")
     args = parser.parse_args()
-    native = args.executor == NATIVE
-    pipe = stretched(get_pipeline(args.pipeline), args.slower) if native else get_pipeline(args.pipeline)
+    pipe = stretched(get_pipeline(args.pipeline), args.slower)
     plan = make_plan(pipe, get_platform("host"), work=stage_work)
     if args.blame:
         tracemalloc.start(8)
-    watch = Watch(args.blame, round(args.minutes * 60) + 120, native)
+    watch = Watch(args.blame, round(args.minutes * 60) + 120)
     accounts: dict[str, dict[str, int]] = {}
     gc.collect()
     with watch, tempfile.TemporaryDirectory() as folder:
         options = Options(
-            args.executor,
-            in_flight=1 if native else 2,
+            in_flight=1 if args.rate else 2,
+            pace="rate" if args.rate else "asap",
             journal=Path(folder) / "journal.jsonl",
             frames=Path(folder) / "frames.jsonl",
         )
         until = _until(args.minutes * 60, watch.going)
-        if native:
-            long_ns = round((args.minutes + 60) * 60e9)
-            trace = execute_natively(
-                plan, pipe, board=LocalBoard(), duration_ns=long_ns, options=options, accounts=accounts, on_frame=until
-            )
-        else:
-            pace = "rate" if args.rate else "asap"
-            trace = execute(plan, pipe, frames=10**9, pace=pace, options=options, accounts=accounts, on_frame=until)
+        length = Inputs(duration_ns=round((args.minutes + 60) * 60e9)) if args.rate else Inputs(frames=10**9)
+        trace = execute(plan, pipe, length, options, accounts=accounts, on_frame=until)
         written = {file.name: file.stat().st_size for file in Path(folder).iterdir()}
     after = min(FIRST_S, args.minutes * 60 / 2)
     first, last = (next(s for s in watch.samples if s[0] >= t) for t in (after, watch.samples[-1][0]))
@@ -213,7 +197,7 @@ def main() -> int:
     if len(watch.held) > 1:
         for line in watch.held[-1][1].compare_to(watch.held[1 if len(watch.held) > 2 else 0][1], "lineno")[:15]:
             print(f"  {line}")
-    allowed = ALLOWED_BYTES.get(args.executor, 2**20)
+    allowed = ALLOWED_BYTES
     rows = (
         (f"memory grew by {grown / 2**20:.2f} MiB (bar {allowed / 2**20:g} MiB)", grown < allowed),
         (

@@ -13,7 +13,7 @@ constexpr Ns MS = 1'000'000, PATIENCE = 10'000 * MS;  // see socsched/runtime/mo
 constexpr size_t MOST_QUEUE = 4096, MOST_JOBS = 1 << 18, RING_WORDS = size_t{1} << 20, MOST_TASKS = 40'000;
 
 // The memory for all jobs that can exist at once: those waiting in full queues, running, and arriving in one instant.
-Store::Size size_of(const std::vector<std::unique_ptr<Wiring>>& wirings, int sources, size_t data, int in_flight) {
+Store::Size size_of(const std::vector<std::unique_ptr<Wiring>>& wirings, int sources, size_t data, const Settings& settings) {
   Store::Size size;
   size.sources = static_cast<size_t>(sources);
   size.data = data;
@@ -21,13 +21,13 @@ Store::Size size_of(const std::vector<std::unique_ptr<Wiring>>& wirings, int sou
     const Plan* const plan = &wiring->plan;
     size_t jobs = 64, joins = 1;
     for (const Task& task : plan->tasks) {
-      jobs += std::min(static_cast<size_t>(std::max(task.queue, int64_t{in_flight})), MOST_QUEUE) + 4;
+      jobs += std::min(static_cast<size_t>(std::max(task.queue, int64_t{settings.in_flight})), MOST_QUEUE) + 4;
       joins += !task.timer && task.after.size() > 1 ? static_cast<size_t>(wiring->apart) : 0;
       size.reads = std::max(size.reads, task.reads.size());
     }
     size.jobs = std::max(size.jobs, std::min(jobs, MOST_JOBS));
     size.joins = std::max(size.joins, joins);
-    size.seats = std::max(size.seats, static_cast<size_t>(plan->seats));
+    size.seats = std::max({size.seats, static_cast<size_t>(plan->seats), static_cast<size_t>(settings.threads)});
   }
   return size;
 }
@@ -55,7 +55,7 @@ Control::Control(const Settings& settings, Names& names) : settings_(settings), 
   for (const auto& wiring : wirings_)
     for (size_t i = 0; i < wiring->plan.engines.size(); i++)
       if (!wiring->completes[i].empty()) notices_.push_back(run_to_completion(wiring->plan.engines[i], wiring->completes[i]));
-  const Store::Size size = size_of(wirings_, sources_->count(), data, settings.in_flight);
+  const Store::Size size = size_of(wirings_, sources_->count(), data, settings);
   store_ = std::make_unique<Store>(size);
   ledger_ = std::make_unique<Ledger>(sources_->count(), size.jobs + size.joins * size.sources + 16);
   ring_ = std::make_unique<Ring>(RING_WORDS);
@@ -66,7 +66,7 @@ Control::Control(const Settings& settings, Names& names) : settings_(settings), 
   been_in_charge_[0] = 1;
   started_.resize(size.seats + 1);
   size_t started = size.seats + 1;  // a lane has at most one running job, a task at most one that is suspended
-  for (const auto& plan : plans_) started = std::max(started, static_cast<size_t>(plan->seats) + plan->tasks.size() + 1);
+  for (const auto& plan : plans_) started = std::max(started, size.seats + plan->tasks.size() + 1);
   looked_.reserve(started);
   growth_.resize(static_cast<size_t>(names.count()));
   overruns_.resize(growth_.size());
@@ -118,9 +118,10 @@ void Control::failed(Job* job, Ns start, Ns end, const std::string& error) {
   const Task& task = *job->task;
   const int64_t frame = job->frame, message = keep(error);
   const int version = job->version, other = replacement(task, version);
+  const std::vector<int>& seats = dispatcher.seats(*job);
   if (other >= 0) {
     dispatcher.abandon(job, start, end, Dispatcher::Abandon::aborted, Text::failed, message);
-    lose(task, version);
+    lose(seats, task, version);
     take_over(other, end);
     ring_->instant({end, Kind::fault, task.provider, frame, Text::failed_replaced, message, task.engine, version});
     return;
@@ -223,15 +224,16 @@ void Control::hung(Job* job, Ns now, Ns lasted) {
   const int version = job->version, other = replacement(task, version);
   const int64_t frame = job->frame;
   Dispatcher& dispatcher = *dispatchers_[static_cast<size_t>(version)];
+  const std::vector<int>& seats = dispatcher.seats(*job);
   dispatcher.abandon(job, __atomic_load_n(&job->begun, __ATOMIC_ACQUIRE), now, Dispatcher::Abandon::aborted, Text::hangs,
                      task.provider, lasted, task.wcet);
-  lose(task, version);
+  lose(seats, task, version);
   strand(version, &task, now);
   if (other >= 0) {
     take_over(other, now);
     ring_->instant({now, Kind::fault, task.provider, frame, Text::hangs_replaced, version << 20 | task.number, lasted, task.wcet});
   } else {
-    dispatcher.retire(task.seats, now);
+    dispatcher.retire(seats, now);
     ring_->instant({now, Kind::fault, task.provider, frame, Text::hangs_alone, task.provider, lasted, task.wcet});
   }
   dispatch(now);
@@ -253,8 +255,13 @@ int Control::replacement(const Task& task, int version) const {
   return -1;
 }
 
-void Control::lose(const Task& task, int version) {
-  for (const int lane : task.lanes) lost_.emplace_back(plan(version).engines[static_cast<size_t>(task.engine)].id, lane);
+void Control::lose(const std::vector<int>& seats, const Task& task, int version) {
+  if (settings_.places != Places::equal)  // a thread of a baseline is no lane
+    for (const int lane : task.lanes) lost_.emplace_back(plan(version).engines[static_cast<size_t>(task.engine)].id, lane);
+  else
+    for (const Engine& engine : plan(version).engines)
+      for (const int seat : seats)
+        if (engine.seat0 <= seat && seat < engine.seat0 + engine.lanes) lost_.emplace_back(engine.id, seat - engine.seat0);
 }
 
 // Abort the suspended jobs below a hanging one, or, without `task`, all of a plan that is replaced: nothing resumes them.

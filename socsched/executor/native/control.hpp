@@ -89,7 +89,7 @@ class Control {
   void watch(Job* job, Ns now);
   void grown(const Task& task, int64_t depth, Ns now);
   int replacement(const Task& task, int version) const;  // a plan without any lost lane, -1 if there is none
-  void lose(const Task& task, int version);
+  void lose(const std::vector<int>& seats, const Task& task, int version);
   void take_over(int version, Ns now);
   void strand(int version, const Task* task, Ns now);
   int64_t keep(const std::string& message);

@@ -47,5 +47,7 @@ std::unique_ptr<Stage> make_network_stage(const StagePlace& place);
 std::unique_ptr<Stage> make_convert_stage(const StagePlace& place);
 std::unique_ptr<Stage> make_cuda_stage(const StagePlace& place);
 std::unique_ptr<Stage> make_engine_stage(const StagePlace& place);
+std::unique_ptr<Stage> make_callback_stage(const StagePlace& place, size_t number);
+std::unique_ptr<Stage> make_observed_stage(std::unique_ptr<Stage> stage, int socket);
 
 }  // namespace socsched

@@ -14,8 +14,9 @@ Dispatcher::Dispatcher(const Wiring& wiring, Books books)
     : wiring_(wiring), books_(books), overload_(books.settings), isolation_(wiring, books.sources) {
   const size_t tasks = wiring.plan.tasks.size(), providers = wiring.followers.size();
   const Store::Size& size = books.store.size();
-  seats_.assign(at(wiring.plan.seats), nullptr);
-  slots_.assign(at(wiring.plan.seats), nullptr);
+  blocks_ = !books.settings.alone && (books.settings.places == Places::planned || books.settings.places == Places::equal);
+  seats_.assign(size.seats, nullptr);
+  slots_.assign(size.seats, nullptr);
   joins_.assign(tasks, nullptr);
   waiting_.assign(tasks, 0);
   changed_.assign(tasks, 0);
@@ -94,12 +95,15 @@ size_t Dispatcher::pick(Ns now, Job** started) {
     next = job->next;
     if (books_.settings.alone && running_.first) break;
     keep(job);
-    if ((shield && isolation_.holds_back(*job, first, now)) || taken(*job->task) || started_[at(job->task->number)]) continue;
+    if ((shield && isolation_.holds_back(*job, first, now)) || started_[at(job->task->number)]) continue;
+    const int place = free_place(*job);
+    if (place < 0) continue;
     const int above = preemptive(*job->task) ? level(*job->task) : 0;
     if (above >= wiring_.levels[at(job->task->number)]) continue;  // a job below has ended, but one above it has not
     leave_queue(job);
     if (!sample(job, now) || !worthwhile(job, now)) continue;
-    for (const int seat : job->task->seats) seats_[at(seat)] = job;
+    job->place = place;
+    for (const int seat : seats(*job)) seats_[at(seat)] = job;
     job->since = now;
     if (preemptive(*job->task)) {
       started_[at(job->task->number)] = 1;
@@ -115,7 +119,7 @@ size_t Dispatcher::pick(Ns now, Job** started) {
   }
   keep(nullptr);
   switch_jobs(now);
-  if (count && ready_.first) note_blockers(started, count);
+  if (count && ready_.first && blocks_) note_blockers(started, count);
   return count;
 }
 
@@ -136,7 +140,7 @@ void Dispatcher::hold() {
 void Dispatcher::keep(const Job* before) {
   for (; kept_ < held_.size() && (!before || held_[kept_]->key < before->key); kept_++) {
     Job* const job = held_[kept_];
-    if (taken(*job->task)) continue;
+    if (taken(job->task->seats)) continue;
     for (const int seat : job->task->seats) seats_[at(seat)] = job;
   }
 }
@@ -240,8 +244,9 @@ void Dispatcher::abandon(Job* job, Ns start, Ns end, Abandon how, Text why, int6
 }
 
 void Dispatcher::retire(const std::vector<int>& seats, Ns now) {
+  retired_.push_back(seats);
   for (const Task& task : wiring_.plan.tasks)
-    if (task.seats == seats) lost_[at(task.number)] = 1;
+    if (wiring_.places[at(task.number)][0] == seats) lost_[at(task.number)] = 1;
   for (Job *job = ready_.first, *next = nullptr; job; job = next) {
     next = job->next;
     if (!lost_[at(job->task->number)]) continue;

@@ -60,7 +60,9 @@ class Dispatcher {
   int64_t outstanding() const { return outstanding_; }
   const JobList& running() const { return running_; }
   int64_t waiting(const Task& task) const { return waiting_[static_cast<size_t>(task.number)]; }
-  bool free(const Task& task) const { return !taken(task); }  // whether its lanes are
+  const std::vector<int>& seats(const Job& job) const {  // the lanes on which it runs
+    return wiring_.places[static_cast<size_t>(job.task->number)][static_cast<size_t>(job.place)];
+  }
 
  private:
   struct Latest {
@@ -80,7 +82,8 @@ class Dispatcher {
   void leave_queue(Job* job);
   void vacate(Job* job, Ns end);
   void note_blockers(Job* const* started, size_t count);
-  bool taken(const Task& task) const;
+  bool taken(const std::vector<int>& seats) const;
+  int free_place(const Job& job) const;  // -1: there is none
   bool preemptive(const Task& task) const { return wiring_.preempts[static_cast<size_t>(task.engine)]; }
   void hold();
   void keep(const Job* before);
@@ -108,12 +111,14 @@ class Dispatcher {
   std::vector<Latest> latest_;              // by provider, where sampled
   std::vector<int64_t> waiting_;
   std::vector<char> changed_, lost_;
+  std::vector<std::vector<int>> retired_;   // places whose thread hangs
   std::vector<int> changes_;
   std::vector<Origin> latest_origins_, spare_origins_;
   std::vector<Data*> latest_data_, spare_data_;
   std::vector<Ticket*> spare_tickets_;
   Frame spare_;                             // scratch of `outcome` and `release`
   int64_t outstanding_ = 0;
+  bool blocks_ = true;                      // whether a less urgent job on the lanes of another counts as blocking it
   bool levels_ = false, high_ = false;      // whether the plan has levels of criticality; whether the present one is high
 };
 

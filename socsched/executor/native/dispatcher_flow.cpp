@@ -79,7 +79,7 @@ void Dispatcher::hand(const Task& task, int64_t number, const Frame& frame, Ns n
     }
   if (++join->arrived < task.after.size()) return;
   *place = join->next;
-  forget_older(task, number);
+  forget_older(task, number - wiring_.disorder);
   activate(task, number, join->frame, now);
   for (size_t i = 0; i < size.data; i++) drop(join->frame.data[i]);
   books_.store.give(join);
@@ -139,7 +139,7 @@ void Dispatcher::activate(const Task& task, int64_t number, const Frame& frame, 
   if (high_ && task.criticality != HARD) return drop_job(job, now, Text::level_dropped);
   outstanding_++;
   for (const int seat : task.seats) {
-    const Job* const other = seats_[at(seat)];
+    const Job* const other = blocks_ ? seats_[at(seat)] : nullptr;
     if (other && other->slot >= 0 && other->key > job->key) job->blockers[other->slot / 64] |= uint64_t{1} << (other->slot % 64);
   }
   Job* place = ready_.last;

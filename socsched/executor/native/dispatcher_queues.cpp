@@ -73,16 +73,27 @@ void Dispatcher::overflow(const Task& task, Ns now) {
   }
 }
 
-bool Dispatcher::taken(const Task& task) const {
-  for (const int seat : task.seats)
+bool Dispatcher::taken(const std::vector<int>& seats) const {
+  for (const int seat : seats)
     if (seats_[at(seat)]) return true;
   return false;
+}
+
+int Dispatcher::free_place(const Job& job) const {
+  const auto& places = wiring_.places[at(job.task->number)];
+  if (books_.settings.places == Places::thread_of_frame) {
+    const int thread = static_cast<int>(job.frame % static_cast<int64_t>(places.size()));
+    return taken(places[at(thread)]) ? -1 : thread;
+  }
+  for (size_t place = 0; place < places.size(); place++)
+    if (!taken(places[place]) && (retired_.empty() || !std::count(retired_.begin(), retired_.end(), places[place]))) return static_cast<int>(place);
+  return -1;
 }
 
 // Free a job's lanes, and record the blocking time of the jobs it blocked.
 void Dispatcher::vacate(Job* job, Ns end) {
   running_.remove(job);
-  for (const int seat : job->task->seats)
+  for (const int seat : seats(*job))
     if (seats_[at(seat)] == job) seats_[at(seat)] = nullptr;
   started_[at(job->task->number)] = 0;
   outstanding_--;

@@ -12,7 +12,7 @@ Store::Store(const Size& size) : size_(size) {
                        static_cast<double>(size.jobs) * static_cast<double>(size.reads * 8 + size.seats / 8 + sizeof(Job));
   if (bytes > double{1 << 30})
     throw Failure(USAGE, "the plan is too large for the native executor: its jobs would take more than 1 GiB",
-                  "use fewer tasks or shorter queues, or --executor event-chained");
+                  "use fewer tasks or shorter queues");
   origins_.resize(frames * size.sources);
   data_.resize(frames * size.data);
   tickets_.resize(frames * size.sources);

@@ -59,6 +59,7 @@ struct Job {
   Ns begun = -1;                // when a worker began it
   Ns since = 0, ran = 0;        // start of its execution interval; execution time in the intervals before
   bool suspended = false;       // a more urgent job has taken its lanes
+  int place = 0;                // which of the places of its task it runs on
   int level = 0;                // number of suspended jobs below it on its lanes
   int slot = -1;                // number among the running jobs that others do not preempt, -1: none
   Job *previous = nullptr, *next = nullptr;  // in the ready or running list

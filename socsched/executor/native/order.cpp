@@ -17,6 +17,8 @@ int64_t value(Term term, const Task& task, Ns activation, Ns deadline) {
     case Term::remaining:
     case Term::cost: return task.cost;
     case Term::best_effort: return task.criticality == SOFT;
+    case Term::release: return deadline - task.deadline;
+    case Term::newest: return -activation;
   }
   return 0;
 }
@@ -26,7 +28,7 @@ int64_t value(Term term, const Task& task, Ns activation, Ns deadline) {
 const std::vector<std::string>& term_names() {
   static const std::vector<std::string> names{
       "nothing", "priority", "deadline", "activation", "period", "relative_deadline",
-      "criticality", "laxity", "remaining", "cost", "best_effort"};
+      "criticality", "laxity", "remaining", "cost", "best_effort", "release", "newest"};
   return names;
 }
 

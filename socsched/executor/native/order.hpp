@@ -13,7 +13,7 @@ namespace socsched {
 using Key = std::array<int64_t, 4>;  // two terms, number of the task, frame; the smallest is served first
 
 // Terms that are constant while a job waits; those of a running job may change (`Order::constant`).
-enum class Term { nothing, priority, deadline, activation, period, relative_deadline, criticality, laxity, remaining, cost, best_effort };
+enum class Term { nothing, priority, deadline, activation, period, relative_deadline, criticality, laxity, remaining, cost, best_effort, release, newest };
 
 // The names of the terms in the settings of a run, in the order of `Term`.
 const std::vector<std::string>& term_names();

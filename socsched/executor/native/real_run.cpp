@@ -33,16 +33,16 @@ Stage& RealRun::Worker::stage(const Task& task) const {
 RealRun::RealRun(Control& control, Journal& journal, Detections& detections)
     : control_(control),
       journal_(journal),
+      live_(control.settings().is_live()),
       detections_(detections),
-      timetable_(control.plan(), control.settings().horizon),
+      timetable_(control.plan(), live_ ? 0 : control.settings().horizon),
       data_(static_cast<size_t>(control.names().count())),
       next_release_(timetable_.rows().size()),
       shortest_(data_.size()),
       spent_(control.settings().failures.size()),
       begun_jobs_(control.settings().prolongings.size()) {
   control.set_workers(this);
-  size_t seats = 0;
-  for (int version = 0; version < control.versions(); version++) seats = std::max(seats, static_cast<size_t>(control.plan(version).seats));
+  const size_t seats = control.sizes().seats;
   submissions_.resize(seats + 1);
   busy_ = std::vector<std::atomic<bool>>(seats);
   keep_memory();
@@ -58,6 +58,7 @@ RealRun::RealRun(Control& control, Journal& journal, Detections& detections)
 }
 
 RealRun::~RealRun() {
+  feeds_.clear();
   for (const auto& worker : workers_) worker->mailbox.stop();
   for (const auto& worker : workers_)
     if (worker->thread.joinable()) {
@@ -68,37 +69,46 @@ RealRun::~RealRun() {
     }
 }
 
+// The worker of a set of lanes of a plan, made when it is first asked for.
+RealRun::Worker& RealRun::worker_on(int version, const std::vector<int>& seats) {
+  for (const auto& known : workers_)
+    if (known->version == version && known->seats == seats) return *known;
+  Worker& worker = *workers_.emplace_back(std::make_unique<Worker>());
+  worker.version = version;
+  worker.seats = seats;
+  const Settings& settings = control_.settings();
+  if (settings.places == Places::any_thread || settings.places == Places::thread_of_frame) return worker;
+  for (const Engine& engine : control_.plan(version).engines)
+    if (const auto processors = settings.processors.find(engine.id); processors != settings.processors.end())
+      for (const int seat : seats)
+        if (const int lane = seat - engine.seat0; 0 <= lane && lane < std::min(engine.lanes, static_cast<int>(processors->second.size())))
+          if (const int processor = processors->second[static_cast<size_t>(lane)]; processor >= 0) worker.processors.push_back(processor);
+  return worker;
+}
+
 // Start one worker for every set of lanes of every plan, and wait until all stages are prepared.
 void RealRun::hire() {
   const Settings& settings = control_.settings();
   for (int version = 0; version < control_.versions(); version++) {
     const Plan& plan = control_.plan(version);
-    worker_of_.emplace_back(plan.tasks.size(), nullptr);
+    worker_of_.emplace_back(plan.tasks.size());
     recorded_.emplace_back(plan.tasks.size(), -1);
     for (const Task& task : plan.tasks) {
-      Worker* worker = nullptr;
-      for (const auto& known : workers_)
-        if (known->version == version && known->seats == task.seats) worker = known.get();
-      if (!worker) {
-        worker = workers_.emplace_back(std::make_unique<Worker>()).get();
-        worker->version = version;
-        worker->seats = task.seats;
-        const auto processors = settings.processors.find(plan.engines[static_cast<size_t>(task.engine)].id);
-        if (processors != settings.processors.end())
-          for (const int lane : task.lanes)
-            if (static_cast<size_t>(lane) < processors->second.size() && processors->second[static_cast<size_t>(lane)] >= 0)
-              worker->processors.push_back(processors->second[static_cast<size_t>(lane)]);
-      }
-      worker->tasks.push_back(&task);
       const StageSettings& stage = settings.stage(version, task.name);
       DataSlots& slots = *slots_[static_cast<size_t>(version)][static_cast<size_t>(task.number)];
-      worker->stages.emplace_back(&task, make_stage({task, stage, control_, slots}));
       if (stage.records) recorded_.back()[static_cast<size_t>(task.number)] = static_cast<int>(detections_.add(task.name));
-      worker_of_.back()[static_cast<size_t>(task.number)] = worker;
-      for (size_t row = 0; row < timetable_.rows().size(); row++) {
-        const int provider = timetable_.rows()[row].provider;
-        const bool first = task.timer ? task.provider == provider : task.after.size() == 1 && task.after[0] == provider;
-        if (first) worker->rows.push_back(static_cast<int>(row));
+      const auto& places = control_.wiring(version).places[static_cast<size_t>(task.number)];
+      for (size_t place = 0; place < places.size(); place++) {
+        Worker& worker = worker_on(version, places[place]);
+        worker.tasks.push_back(&task);
+        worker.stages.emplace_back(&task, make_stage({task, stage, control_, slots}, place));
+        worker_of_.back()[static_cast<size_t>(task.number)].push_back(&worker);
+        if (place > 0) continue;
+        for (size_t row = 0; row < timetable_.rows().size(); row++) {
+          const int provider = timetable_.rows()[row].provider;
+          const bool first = task.timer ? task.provider == provider : task.after.size() == 1 && task.after[0] == provider;
+          if (first) worker.rows.push_back(static_cast<int>(row));
+        }
       }
     }
   }
@@ -259,6 +269,9 @@ Ns RealRun::run() {
     announce_releases();
   }
   begun_ = true;
+  if (live_)
+    for (const auto& feed : feeds_)
+      if (feed) feed->start();
   for (const auto& worker : workers_) worker->mailbox.nudge();  // they learn of their first release
   std::thread writer([this] { journal_loop(); });
   std::thread monitor([this] { monitor_loop(); });

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "data_slots.hpp"
 #include "detections.hpp"
 #include "failure.hpp"
+#include "feed.hpp"
 #include "gate.hpp"
 #include "guard.hpp"
 #include "journal.hpp"
@@ -76,14 +78,19 @@ class RealRun : public Workers {
   bool computes(int version, const Task& task) const;
   void execute_warm(Worker& worker, const Job& job);
   void note_detections(const Task& task, int version, int64_t frame, Data* outputs);
+  void arrive(int provider, const Feed::Frame& frame);
+  bool feeds_ready(Ns instant) const;
+  bool feeds_ended() const;
   void release_frame(int provider, int64_t frame, Ns nominal, Ns now);
   void dismiss();
   void hire();
+  Worker& worker_on(int version, const std::vector<int>& seats);
   void make_levels();
   std::string completion_cause(int version, const Engine& engine) const;
   void work(Worker& worker);
   void prepare(Worker& worker);
   void execute(Worker& worker, Job* job);
+  void show(Stage& stage, const Job& job, std::string& error, Progress& progress);
   void inject(const Worker& worker, const Task& task, std::string& error);
   void prolong(const Worker& worker, const Task& task, Ns start);
   Ns alarm(const Worker& worker) const;
@@ -105,16 +112,20 @@ class RealRun : public Workers {
 
   Control& control_;
   Journal& journal_;
+  const bool live_;                                   // frames are released as they arrive
   Detections& detections_;
   Guard guard_;
   Timetable timetable_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<std::vector<Worker*>> worker_of_;       // by version and task
+  std::vector<std::vector<std::vector<Worker*>>> worker_of_;  // by version, task and place
   std::vector<Job*> submissions_;
   size_t submission_count_ = 0;
   std::vector<Data> data_;                            // by provider, for those without tensors
   std::vector<std::vector<std::unique_ptr<DataSlots>>> slots_;  // by version and task
   std::vector<std::unique_ptr<SensorFrames>> frames_; // by provider
+  std::vector<std::unique_ptr<Feed>> feeds_;          // by provider, where frames come during the run
+  std::vector<int64_t> arrived_;                      // by provider: frames of a live feed
+  std::mutex preparing_;                              // stages of one task on several workers share their slots
   std::vector<std::vector<char>> computes_;           // by version and task: whether its stage handles tensors
   std::vector<std::vector<int>> recorded_;            // by version and task: its number in `detections_`, -1: none
   std::vector<std::atomic<Ns>> next_release_;         // by row of the timetable; monotonic

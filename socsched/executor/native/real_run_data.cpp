@@ -45,9 +45,16 @@ void RealRun::make_slots() {
     }
   }
   frames_.resize(data_.size());
+  feeds_.resize(data_.size());
+  arrived_.resize(data_.size());
   for (const auto& [sensor, given] : settings.inputs)
-    if (const int provider = control_.names().find(sensor); provider >= 0)
+    if (const int provider = control_.names().find(sensor); provider >= 0) {
       frames_[static_cast<size_t>(provider)] = std::make_unique<SensorFrames>(given);
+      if (given.feed < 0) continue;
+      const auto arrives = [this, provider](const Feed::Frame& frame) { arrive(provider, frame); };
+      feeds_[static_cast<size_t>(provider)] = std::make_unique<Feed>(given, guard_, given.is_live ? arrives : std::function<void(const Feed::Frame&)>());
+      if (!given.is_live) feeds_[static_cast<size_t>(provider)]->start();
+    }
 }
 
 // The data of a sensor's frame; without tensors, something that stands for it.
@@ -103,6 +110,8 @@ void RealRun::warm_frame(int version, bool all_levels, std::vector<Data*>& held)
     Worker* worker = worker_for(job);
     warm_job(*worker, job);
     while (all_levels && (worker = worker->above)) warm_job(*worker, job);
+    const auto& places = worker_of_[static_cast<size_t>(version)][static_cast<size_t>(task.number)];
+    for (size_t place = 1; place < places.size(); place++) warm_job(*places[place], job);
     outputs[static_cast<size_t>(task.replaces >= 0 ? task.replaces : task.provider)] = job.output;
   }
 }

@@ -30,12 +30,18 @@ Ns RealRun::alarm(const Worker& worker) const {
 void RealRun::announce_releases() {
   for (size_t row = 0; row < timetable_.rows().size(); row++) {
     const Ns next = timetable_.rows()[row].next();
-    const bool comes = next < control_.settings().horizon && !control_.over() && !control_.settings().in_flight;
-    next_release_[row].store(comes ? origin_ + next : NEVER, std::memory_order_release);
+    const bool comes = next < control_.settings().horizon && !control_.over() && !control_.settings().in_flight && !live_;
+    const Ns earliest = feeds_ready(next) ? 0 : monotonic_ns() + MS / 2;  // to look again for data that have not come
+    next_release_[row].store(comes ? std::max(origin_ + next, earliest) : NEVER, std::memory_order_release);
   }
 }
 
 void RealRun::release_frame(int provider, int64_t frame, Ns nominal, Ns now) {
+  if (const auto& feed = feeds_[static_cast<size_t>(provider)]) {
+    const Feed::Frame next = feed->take();
+    if (next.problem.empty()) return control_.release(provider, frame, nominal, now, next.data);
+    return control_.lose(provider, frame, nominal, next.problem);
+  }
   const auto& frames = frames_[static_cast<size_t>(provider)];
   if (frames && !frames->problem(frame).empty())
     control_.lose(provider, frame, nominal, frames->problem(frame));
@@ -43,11 +49,45 @@ void RealRun::release_frame(int provider, int64_t frame, Ns nominal, Ns now) {
     control_.release(provider, frame, nominal, now, frame_data(provider, frame));
 }
 
+// Release a frame of a live feed, in the thread of the feed; deadlines count from its arrival.
+void RealRun::arrive(int provider, const Feed::Frame& frame) {
+  Posting postings[MOST_POSTINGS];
+  size_t count;
+  bool first = true;
+  do {
+    std::lock_guard<Guard> lock(guard_);
+    if (first && !control_.over()) {
+      const Ns time = now(), nominal = frame.time - origin_;
+      const int64_t number = arrived_[static_cast<size_t>(provider)]++;
+      if (frame.problem.empty())
+        control_.release(provider, number, nominal, time, frame.data);
+      else
+        control_.lose(provider, number, nominal, frame.problem);
+      control_.ring().counter(RELEASE_LATE, provider, nominal, static_cast<double>(time - nominal));
+      control_.dispatch(time);
+    }
+    first = false;
+    count = collect(postings);
+  } while (post(count, postings, nullptr, false), count == MOST_POSTINGS);
+}
+
+// Whether the frames of an instant have come, as far as they come during the run; with the guard held.
+bool RealRun::feeds_ready(Ns instant) const {
+  return std::all_of(timetable_.rows().begin(), timetable_.rows().end(), [&](const Timetable::Row& row) {
+    const auto& feed = feeds_[static_cast<size_t>(row.provider)];
+    return !feed || row.next() != instant || feed->ready();
+  });
+}
+
+bool RealRun::feeds_ended() const {
+  return std::all_of(feeds_.begin(), feeds_.end(), [](const auto& feed) { return !feed || feed->ended(); });
+}
+
 // Release the next frames while fewer than allowed are in progress, with the guard held; without effect at planned rates.
 void RealRun::release_more(Ns time) {
   while (time >= 0 && control_.ledger().open_groups() < control_.settings().in_flight && !control_.over()) {
     const Ns instant = timetable_.next();
-    if (instant < 0) return;
+    if (instant < 0 || !feeds_ready(instant)) return;
     control_.begin_group();
     timetable_.take(instant, [&](int provider, int64_t frame) { release_frame(provider, frame, time, time); });
     control_.dispatch(time);
@@ -68,7 +108,7 @@ void RealRun::release_due(Worker* worker) {
     const Ns time = now();
     release_more(time);
     control_.dispatch(time);
-    for (Ns instant = control_.settings().in_flight ? -1 : timetable_.next(); instant >= 0 && instant <= time && !control_.over(); instant = timetable_.next()) {
+    for (Ns instant = control_.settings().in_flight ? -1 : timetable_.next(); instant >= 0 && instant <= time && feeds_ready(instant) && !control_.over(); instant = timetable_.next()) {
       timetable_.take(instant, [&](int provider, int64_t frame) {
         release_frame(provider, frame, instant, time);
         control_.ring().counter(RELEASE_LATE, provider, instant, static_cast<double>(time - instant));
@@ -110,8 +150,9 @@ void RealRun::release_loop() {
   if (control_.settings().in_flight) sleep_until(origin_);
   for (bool left = control_.settings().in_flight > 0; left && !over_; left = frames_left()) {  // ends of jobs release most frames
     release_due(nullptr);
-    sleep_until(monotonic_ns() + 20 * MS);
+    sleep_until(monotonic_ns() + (feeds_ended() ? 20 * MS : MS));
   }
+  while (live_ && !feeds_ended() && !over_) sleep_until(monotonic_ns() + MS);
   while (!over_) {
     Ns next = NEVER;
     for (const std::atomic<Ns>& row : next_release_) next = std::min(next, row.load(std::memory_order_acquire));

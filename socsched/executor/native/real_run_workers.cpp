@@ -22,7 +22,11 @@ void RealRun::prepare(Worker& worker) {
   if (class_ == "fifo") {
     worker.notice += set_fifo(std::max(worker.priority, worker.levels) - (worker.levels - 1 - worker.level));
   }
-  for (const auto& [task, stage] : worker.stages) stage->prepare();
+  {
+    std::unique_lock<std::mutex> lock(preparing_, std::defer_lock);
+    if (control_.settings().places != Places::planned) lock.lock();
+    for (const auto& [task, stage] : worker.stages) stage->prepare();
+  }
   if (class_ != "deadline") return;
   Ns period = worker.tasks[0]->period, deadline = worker.tasks[0]->deadline;
   double used = 0;
@@ -85,13 +89,14 @@ void RealRun::execute(Worker& worker, Job* job) {
     progress = Progress::failed;
   }
   const Ns end = now();
+  if (progress == Progress::done && !job->abandoned && !job->is_void) show(worker.stage(task), *job, error, progress);
   Posting postings[MOST_POSTINGS];
   size_t count;
   do {
     std::lock_guard<Guard> lock(guard_);
     if (job) {
       if (!job->abandoned) {
-        for (const int seat : task.seats) busy_[static_cast<size_t>(seat)].store(false, std::memory_order_relaxed);
+        for (const int seat : worker.seats) busy_[static_cast<size_t>(seat)].store(false, std::memory_order_relaxed);
         std::atomic<Ns>& shortest = shortest_[static_cast<size_t>(task.provider)];
         const Ns before = shortest.load(std::memory_order_relaxed);
         shortest.store(before ? std::min(end - start, before + before / 64) : end - start, std::memory_order_relaxed);
@@ -109,6 +114,16 @@ void RealRun::execute(Worker& worker, Job* job) {
     count = collect(postings);
   } while (post(count, postings, &worker, false), count == MOST_POSTINGS);
   if (noted) note_detections(task, worker.version, frame, noted);
+}
+
+// Show the outputs of a job, and let it fail if that is impossible.
+void RealRun::show(Stage& stage, const Job& job, std::string& error, Progress& progress) {
+  try {
+    stage.show(job);
+  } catch (const std::exception& raised) {
+    error = raised.what();
+    progress = Progress::failed;
+  }
 }
 
 // Hang or fail if a failure is to be injected here.
@@ -157,7 +172,7 @@ bool RealRun::lanes_free(const Worker& worker) const {
 }
 
 RealRun::Worker* RealRun::worker_for(const Job& job) const {
-  Worker* worker = worker_of_[static_cast<size_t>(job.version)][static_cast<size_t>(job.task->number)];
+  Worker* worker = worker_of_[static_cast<size_t>(job.version)][static_cast<size_t>(job.task->number)][static_cast<size_t>(job.place)];
   while (worker->level < job.level) worker = worker->above;
   return worker;
 }
@@ -181,7 +196,7 @@ void RealRun::submit(Job* job) {
   job->output = tensors ? slots_[static_cast<size_t>(job->version)][static_cast<size_t>(job->task->number)]->take()
                         : &data_[static_cast<size_t>(job->task->provider)];
   retain(job->output);
-  for (const int seat : job->task->seats) busy_[static_cast<size_t>(seat)].store(true, std::memory_order_relaxed);
+  for (const int seat : worker_for(*job)->seats) busy_[static_cast<size_t>(seat)].store(true, std::memory_order_relaxed);
   submissions_[submission_count_++] = job;
 }
 
@@ -191,7 +206,7 @@ void RealRun::expect_followers(const Job& job, bool quietly) {
   if (!shortest) return;
   const Wiring& wiring = control_.wiring(job.version);
   for (const int number : wiring.followers[static_cast<size_t>(job.task->provider)]) {
-    Worker& worker = *worker_of_[static_cast<size_t>(job.version)][static_cast<size_t>(number)];
+    Worker& worker = *worker_of_[static_cast<size_t>(job.version)][static_cast<size_t>(number)][0];
     if (worker.seats == job.task->seats || worker.processors.empty() || !lanes_free(worker)) continue;
     const Ns at = monotonic_ns() + shortest;
     worker.mailbox.expect(at - LEAD, at + awake_, quietly);

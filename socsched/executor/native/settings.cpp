@@ -11,6 +11,7 @@ namespace socsched {
 namespace {
 
 constexpr size_t MOST = 100'000, LONGEST = 4000, MOST_PLANS = 64;
+constexpr int64_t MOST_THREADS = 1024;
 
 Term term_of(const JsonField& from) {
   const std::string name = from.one_of(term_names());
@@ -59,6 +60,10 @@ const StageSettings& Settings::stage(int version, const std::string& task) const
   return found == stages.end() ? load : found->second;
 }
 
+bool Settings::is_live() const {
+  return std::any_of(inputs.begin(), inputs.end(), [](const auto& entry) { return entry.second.is_live; });
+}
+
 Settings read_settings(const std::string& path, Names& names) {
   const JsonFile file(path);
   const JsonField root = file.root();
@@ -101,6 +106,12 @@ Settings read_settings(const std::string& path, Names& names) {
   settings.seed = root["seed"].integer(INT64_MIN, INT64_MAX);
   settings.shield = root["shield"].boolean();
   if (root.has("alone")) settings.alone = root["alone"].boolean();
+  if (root.has("places")) {
+    static const std::vector<std::string> names{"planned", "equal", "any-thread", "thread-of-frame"};
+    settings.places = static_cast<Places>(std::find(names.begin(), names.end(), root["places"].one_of(names)) - names.begin());
+    for (const JsonField& group : root["equal_engines"].items(1024)) settings.equal_engines.push_back(group.texts(1024, LONGEST));
+    settings.threads = static_cast<int>(root["threads"].integer(1, MOST_THREADS));
+  }
   if (root.has("in_flight")) settings.in_flight = static_cast<int>(root["in_flight"].integer(0, MOST_GROUPS / 2));
   settings.realtime = root["realtime"].one_of({"off", "auto", "fifo", "deadline"});
   return settings;

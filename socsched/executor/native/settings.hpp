@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@ namespace socsched {
 // How a policy preempts: as its engines do, never, or by a mechanism of its own.
 enum class Preemption { as_engine, never, mechanism };
 
+// Where jobs run: on their planned lanes; also on equal lanes that other tasks use, if those are idle (`steal`); on any of a
+// number of threads that run all stages; or on the one of these that has their frame.
+enum class Places { planned, equal, any_thread, thread_of_frame };
+
 enum class OnOverload { none, skip, abort, degrade };
 
 // An input of a stage: a port of another stage or of a sensor, and the form in which the stage takes it.
@@ -25,7 +30,8 @@ struct InputSettings {
 
 // How a stage is made executable: `spin` (busy for a time), `sleep`, `call` (a function of a shared object), `host` (a
 // function of stages.h), `network` (compiled for a CPU), `convert` (data types and layouts of another stage's outputs), `cuda`
-// (launch lists), or `engine` (an artefact that an adapter runs, see adapter.h).
+// (launch lists), `engine` (an artefact that an adapter runs, see adapter.h), or `callback` (by the process that started
+// this one).
 struct StageSettings {
   std::string kind = "spin", title, shared_object, function;
   Ns time = -1, cheap_time = -1;   // of spin and sleep; -1: the planned cost
@@ -42,9 +48,12 @@ struct StageSettings {
   std::string adapter, artefact;   // of an engine; `shared_object` is the vendor's library, or the adapter itself
   std::map<std::string, std::string> options;  // of an engine, for its adapter
   std::vector<std::string> input_names, output_names;  // of an engine: the tensors in its artefact
+  std::vector<int> channels;       // of a callback, by place (`Wiring::places`): the socket over which it is called
+  std::shared_ptr<const StageSettings> cheaper;  // of a network: its variant for jobs that would be late, if it has one
+  std::vector<int> observers;      // by place: the socket over which its outputs are shown; empty: they are not
 
   // Whether any thread of its lanes can run its jobs.
-  bool takes_any_thread() const { return kind != "sleep" && kind != "engine"; }
+  bool takes_any_thread() const { return kind != "sleep" && kind != "engine" && kind != "callback"; }
 
   // Whether a job can stop between its kernels.
   bool stops_between_kernels() const { return kind == "network" || (kind == "cuda" && piece > 0); }
@@ -57,8 +66,10 @@ struct FrameSettings {
   std::string problem;
 };
 
-// The frames of a sensor, repeated in turn; `warm` is usable.
+// The frames of a sensor, repeated in turn, or through the socket `feed`; `warm` is usable.
 struct SensorSettings {
+  int feed = -1;         // -1: they are in the file
+  bool is_live = false;  // frames of the feed are released as they arrive, instead of at planned times
   std::string file;
   std::vector<FrameSettings> frames;
   FrameSettings warm;
@@ -105,8 +116,13 @@ struct Settings {
   int64_t seed = 0;
   bool shield = false;
   bool alone = false;                                  // one job at a time, whatever its lanes
+  Places places = Places::planned;
+  std::vector<std::vector<std::string>> equal_engines; // groups of those that differ in name only
+  int threads = 1;                                     // of `any_thread` and `thread_of_frame`
   int in_flight = 0;                                   // frames in progress at once, released as soon as there is room; 0: at their rates
   std::string realtime = "off";
+
+  bool is_live() const;  // whether frames are released as they arrive
 
   // The stage of a task in plan number `version`; a load of its planned time unless the file names another kind.
   const StageSettings& stage(int version, const std::string& task) const;

@@ -27,15 +27,6 @@ void read_shape(const JsonField& from, TensorType& type, int free) {
   if (of_a_row(type).bytes() == TOO_LARGE) from.fail("expected at most 4 GiB with this layout");
 }
 
-TensorType read_type(const JsonField& from, int free) {
-  TensorType type;
-  const std::string dtype = from["dtype"].one_of(dtype_names());
-  type.dtype = static_cast<Dtype>(std::find(dtype_names().begin(), dtype_names().end(), dtype) - dtype_names().begin());
-  if (!parse_layout(from["layout"].text(LONGEST), type.layout)) from["layout"].fail("expected NCHW, NHWC or NCHW16c, each with +1 for a border");
-  read_shape(from["shape"], type, free);
-  return type;
-}
-
 std::vector<uint8_t> read_bytes(const JsonField& from) {
   const std::string& text = from.text(LONGEST);
   const auto digit = [&](char c) {
@@ -99,8 +90,11 @@ bool are_detections(const std::vector<TensorType>& outputs) {
 
 StageSettings read_stage(const JsonField& from, const std::string& path) {
   StageSettings stage;
-  stage.kind = from["kind"].one_of({"spin", "sleep", "call", "host", "network", "convert", "cuda", "engine"});
+  stage.kind = from["kind"].one_of({"spin", "sleep", "call", "host", "network", "convert", "cuda", "engine", "callback"});
   if (from.has("title")) stage.title = from["title"].text(LONGEST);
+  for (const auto& [name, sockets] : {std::pair{"channels", &stage.channels}, std::pair{"observers", &stage.observers}})
+    if (from.has(name))
+      for (const JsonField& socket : from[name].items(MOST_PORTS)) sockets->push_back(static_cast<int>(socket.integer(0, MOST)));
   if (from.has("time_ns")) stage.time = from["time_ns"].integer(0, MOST_NS);
   if (from.has("cheap_time_ns")) stage.cheap_time = from["cheap_time_ns"].integer(0, MOST_NS);
   if (stage.kind == "call") stage.shared_object = path_next_to(path, from["library"].text(LONGEST));
@@ -110,10 +104,15 @@ StageSettings read_stage(const JsonField& from, const std::string& path) {
   for (const JsonField& entry : from["inputs"].items(MOST_PORTS))
     stage.inputs.push_back({entry["from"].text(LONGEST), static_cast<size_t>(entry["port"].integer(0, MOST_PORTS - 1)), read_type(entry, MOST_RANK)});
   if (stage.kind != "convert")
-    for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.outputs.push_back(read_type(entry, stage.kind == "host" ? 0 : 1));
+    for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.outputs.push_back(read_type(entry, stage.kind == "host" ? 0 : stage.kind == "callback" ? MOST_RANK : 1));
   if (stage.kind == "network") read_network(from, path, stage);
   if (stage.kind == "cuda") read_cuda(from, path, stage);
   if (stage.kind == "engine") read_engine(from, path, stage);
+  if (from.has("cheaper")) {
+    stage.cheaper = std::make_shared<StageSettings>(read_stage(from["cheaper"], path));
+    if (stage.kind != "network" || stage.cheaper->kind != "network" || stage.cheaper->cheaper || stage.cheaper->outputs.size() != stage.outputs.size())
+      from["cheaper"].fail("expected another network with the same outputs");
+  }
   if (from.has("records")) stage.records = from["records"].boolean();
   if (stage.records && !are_detections(stage.outputs)) from["records"].fail("expected false: the first outputs are no boxes, scores and labels");
   return stage;
@@ -136,6 +135,15 @@ FrameSettings read_frame(const JsonField& from, const std::vector<TensorType>& p
 
 }  // namespace
 
+TensorType read_type(const JsonField& from, int free) {
+  TensorType type;
+  const std::string dtype = from["dtype"].one_of(dtype_names());
+  type.dtype = static_cast<Dtype>(std::find(dtype_names().begin(), dtype_names().end(), dtype) - dtype_names().begin());
+  if (!parse_layout(from["layout"].text(LONGEST), type.layout)) from["layout"].fail("expected NCHW, NHWC or NCHW16c, each with +1 for a border");
+  read_shape(from["shape"], type, free);
+  return type;
+}
+
 std::string path_next_to(const std::string& settings, const std::string& name) {
   const size_t slash = settings.rfind('/');
   return name.empty() || name[0] == '/' || slash == std::string::npos ? name : settings.substr(0, slash + 1) + name;
@@ -154,9 +162,11 @@ std::map<std::string, SensorSettings> read_inputs(const JsonField& from, const s
     std::vector<TensorType> ports;
     for (const JsonField& port : entry["ports"].items(MOST_PORTS)) ports.push_back(read_type(port, MOST_RANK));
     sensor.file = path_next_to(path, entry["file"].text(LONGEST));
+    if (entry.has("feed")) sensor.feed = static_cast<int>(entry["feed"].integer(0, MOST));
+    if (entry.has("live")) sensor.is_live = entry["live"].boolean();
     for (const JsonField& frame : entry["frames"].items(MOST)) sensor.frames.push_back(read_frame(frame, ports));
     sensor.warm = read_frame(entry["warm"], ports);
-    if (sensor.frames.empty()) entry["frames"].fail("expected at least one frame");
+    if (sensor.frames.empty() && sensor.feed < 0) entry["frames"].fail("expected at least one frame");
     if (!sensor.warm.problem.empty()) entry["warm"].fail("expected a usable frame");
   }
   return inputs;

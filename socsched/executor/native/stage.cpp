@@ -75,8 +75,41 @@ class CallStage : public Stage {
 
 }  // namespace
 
-std::unique_ptr<Stage> make_stage(const StagePlace& place) {
+namespace {
+
+// A stage with a cheaper variant, for jobs that would be late otherwise.
+class DegradingStage : public Stage {
+ public:
+  DegradingStage(std::unique_ptr<Stage> whole, std::unique_ptr<Stage> cheap) : whole_(std::move(whole)), cheap_(std::move(cheap)), last_(whole_.get()) {}
+
+  void prepare() override {
+    whole_->prepare();
+    cheap_->prepare();
+  }
+
+  Progress launch(const Job& job) override {
+    if (!warm_) {  // by the first job, of the warm-up: either may be needed in the run
+      warm_ = true;
+      last_ = cheap_.get();
+      if (const Progress progress = cheap_->launch(job); progress != Progress::done) return progress;
+    }
+    last_ = job.cheap ? cheap_.get() : whole_.get();
+    return last_->launch(job);
+  }
+
+  Progress poll() override { return last_->poll(); }
+  std::string error() const override { return last_->error(); }
+
+ private:
+  std::unique_ptr<Stage> whole_, cheap_;
+  Stage* last_;
+  bool warm_ = false;
+};
+
+std::unique_ptr<Stage> make_unobserved(const StagePlace& place, size_t number) {
   const StageSettings& how = place.settings;
+  if (how.cheaper) return std::make_unique<DegradingStage>(make_network_stage(place), make_network_stage({place.task, *how.cheaper, place.control, place.slots}));
+  if (how.kind == "callback") return make_callback_stage(place, number);
   if (how.kind == "host") return make_host_stage(place);
   if (how.kind == "network") return make_network_stage(place);
   if (how.kind == "convert") return make_convert_stage(place);
@@ -86,6 +119,14 @@ std::unique_ptr<Stage> make_stage(const StagePlace& place) {
   const Ns time = how.time < 0 ? place.task.cost : how.time, cheap = how.cheap_time < 0 ? time / 2 : how.cheap_time;
   if (how.kind == "sleep") return std::make_unique<SleepStage>(time, cheap);
   return std::make_unique<SpinStage>(time, cheap);
+}
+
+}  // namespace
+
+std::unique_ptr<Stage> make_stage(const StagePlace& place, size_t number) {
+  std::unique_ptr<Stage> stage = make_unobserved(place, number);
+  const std::vector<int>& observers = place.settings.observers;
+  return number < observers.size() ? make_observed_stage(std::move(stage), observers[number]) : std::move(stage);
 }
 
 }  // namespace socsched

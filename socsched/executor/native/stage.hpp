@@ -25,6 +25,9 @@ class Stage {
   // The progress of the job launched last; called until it is no longer `running`.
   virtual Progress poll() { return Progress::done; }
 
+  // Show the outputs of a job that is done to whoever wants to see them.
+  virtual void show(const Job&) {}
+
   // Why the last job failed.
   virtual std::string error() const { return "the stage failed"; }
 
@@ -42,7 +45,7 @@ struct StagePlace {
   DataSlots& slots;
 };
 
-// Return the stage of a task; Failure if its settings are inconsistent.
-std::unique_ptr<Stage> make_stage(const StagePlace& place);
+// Return the stage of a task for its place `number` (`Wiring::places`); Failure if its settings are inconsistent.
+std::unique_ptr<Stage> make_stage(const StagePlace& place, size_t number = 0);
 
 }  // namespace socsched

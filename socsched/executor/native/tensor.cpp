@@ -145,6 +145,11 @@ bool parse_layout(const std::string& name, Layout& layout) {
   return at == name.size() && layout.border >= 0;
 }
 
+std::string layout_name(const Layout& layout) {
+  std::string name = layout.channels_last ? "NHWC" : layout.block ? "NCHW" + std::to_string(layout.block) + "c" : "NCHW";
+  return layout.border ? name + "+" + std::to_string(layout.border) : name;
+}
+
 bool TensorType::fixed() const {
   return std::all_of(shape.begin(), shape.begin() + rank, [](int64_t size) { return size >= 0; });
 }

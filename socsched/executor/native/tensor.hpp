@@ -27,6 +27,7 @@ struct Layout {
 
 // Parse a name such as "NCHW16c+1" ("" means NCHW); return false for any other.
 bool parse_layout(const std::string& name, Layout& layout);
+std::string layout_name(const Layout& layout);
 
 constexpr int MOST_RANK = 6;
 constexpr int64_t MOST_ELEMENTS = int64_t{1} << 31;

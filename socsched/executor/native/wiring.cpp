@@ -9,6 +9,12 @@
 
 namespace socsched {
 
+namespace {
+
+constexpr int64_t MOST_DISORDER = 64;
+
+}  // namespace
+
 Sources::Sources(const std::vector<const Plan*>& plans, int names) : number_(static_cast<size_t>(names), -1) {
   const auto add = [this](int provider) {
     int& number = number_[static_cast<size_t>(provider)];
@@ -146,9 +152,38 @@ std::vector<std::vector<int>> carried(const Plan& plan, const std::vector<std::v
         lists[task].push_back(wanted[i * 64 + static_cast<size_t>(__builtin_ctzll(word))]);
     std::sort(lists[task].begin(), lists[task].end());
     if ((total += lists[task].size()) > MOST_CARRIED)
-      throw Failure(USAGE, "the plan is too large for the native executor: its tasks hand on too many data", "use fewer tasks, or --executor event-chained");
+      throw Failure(USAGE, "the plan is too large for the native executor: its tasks hand on too many data", "use fewer tasks");
   }
   return lists;
+}
+
+}  // namespace
+
+namespace {
+
+bool overlap(const std::vector<int>& some, const std::vector<int>& others) {
+  return std::any_of(some.begin(), some.end(), [&](int seat) { return std::count(others.begin(), others.end(), seat) > 0; });
+}
+
+// The sets of lanes on which jobs of a task may run, its own first; a thread of its own is a lane, too.
+std::vector<std::vector<int>> places_of(const Task& task, const Plan& plan, const Settings& settings, const std::vector<char>& preempts) {
+  std::vector<std::vector<int>> places;
+  if (settings.places == Places::any_thread || settings.places == Places::thread_of_frame) {
+    for (int thread = 0; thread < settings.threads; thread++) places.push_back({thread});
+    return places;
+  }
+  places.push_back(task.seats);
+  if (settings.places == Places::planned || preempts[static_cast<size_t>(task.engine)]) return places;
+  const Engine& own = plan.engines[static_cast<size_t>(task.engine)];
+  for (const Task& other : plan.tasks) {
+    const Engine& engine = plan.engines[static_cast<size_t>(other.engine)];
+    const bool equal = own.id == engine.id || std::any_of(settings.equal_engines.begin(), settings.equal_engines.end(), [&](const std::vector<std::string>& names) {
+      return std::count(names.begin(), names.end(), own.id) && std::count(names.begin(), names.end(), engine.id);
+    });
+    if (other.seats.size() != task.seats.size() || preempts[static_cast<size_t>(other.engine)] || !equal) continue;
+    if (!overlap(other.seats, task.seats) && std::find(places.begin(), places.end(), other.seats) == places.end()) places.push_back(other.seats);
+  }
+  return places;
 }
 
 }  // namespace
@@ -163,6 +198,8 @@ Wiring::Wiring(const Plan& plan, const Settings& settings, const Names& names, i
     completes.push_back(found.why);
   }
   levels.assign(plan.tasks.size(), INT_MAX);
+  for (const Task& task : plan.tasks) places.push_back(places_of(task, plan, settings, preempts));
+  if (settings.places != Places::planned) disorder = MOST_DISORDER;
   for (const Task& task : plan.tasks) {
     const std::string& policy = plan.engines[static_cast<size_t>(task.engine)].policy;
     const auto order = settings.orders.find(policy);

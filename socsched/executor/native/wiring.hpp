@@ -35,6 +35,8 @@ struct Wiring {
   std::vector<OnOverload> overload;            // by task
   std::vector<char> preempts;                  // by engine: whether more urgent jobs preempt running ones
   std::vector<std::string> completes;          // by engine: why jobs run to completion against the plan, else empty
+  std::vector<std::vector<std::vector<int>>> places;  // by task: the sets of lanes on which its jobs may run, its own first
+  int64_t disorder = 0;                        // frames by which a stage may deliver out of order
   std::vector<int> levels;                     // by task: how many jobs its lanes can hold, one suspended by the other
   int64_t apart;                               // frames by which one input of a join may be ahead of another
 };

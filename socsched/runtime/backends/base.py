@@ -7,6 +7,7 @@ belong to one thread.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,38 +37,13 @@ class Setting:
 
 
 class Backend(Protocol):
-    """Makes stages of one sort callable; `title` is a display name, `real` tells whether the stage really computes.
-
-    A backend whose attribute `queued` is true launches on a device: its calls also have `launch` (see `Launch`).
-    """
+    """Makes stages of one sort callable; `title` is a display name, `real` tells whether the stage really computes."""
 
     title: str
     real: bool
 
     def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
         """Return the callable for a task; `stage` is None for a conversion."""
-        ...
-
-
-class Pending(Protocol):
-    """A job on a device's queue: `outputs` can be handed to jobs of the same device at once."""
-
-    outputs: Outputs
-
-    def wait(self) -> tuple[int, int]:
-        """Sleep until the device has ended the job; return its start and end on the device (monotonic ns)."""
-        ...
-
-
-class Launch(Protocol):
-    """A call that can also be queued: launched without waiting."""
-
-    def __call__(self, values: Mapping[str, Outputs]) -> Outputs:
-        """Run the job to completion."""
-        ...
-
-    def launch(self, values: Mapping[str, Outputs]) -> Pending:
-        """Queue the job on its device."""
         ...
 
 
@@ -84,20 +60,14 @@ def gather(ports: Mapping[str, str], values: Mapping[str, Outputs], types: Seque
 
     Without `types` they have their plain logical layout.
     """
-    tensors = [to_host(values[provider][port]) for port, provider in ports.items()]
+    tensors = [values[provider][port] for port, provider in ports.items()]
     if not types:
         return [plain(value) for value in tensors]
     return [to_layout(value, wanted) for value, wanted in zip(tensors, types, strict=True)]
 
 
-def to_host(value: Any) -> Any:
-    """Return a tensor on the host, fetching it from a device if necessary."""
-    return value.fetch() if hasattr(value, "fetch") else value
-
-
 def plain(value: Any) -> Any:
     """Return a tensor's array in its logical shape (images as N, C, H, W)."""
-    value = to_host(value)
     if not isinstance(value, Placed):
         return value
     return to_layout(
@@ -117,3 +87,22 @@ def to_layout(value: Any, wanted: TensorType) -> Any:
         dtype = next(name for name, known in NUMPY_DTYPES.items() if known == value.dtype)
         return convert(value, TensorType(value.shape, dtype, "NCHW"), wanted)
     return value.astype(NUMPY_DTYPES[wanted.dtype], copy=False)
+
+
+class pool_of:
+    """Context in which a TVM thread pool starts with `threads` threads, which inherit the caller's affinity."""
+
+    def __init__(self, threads: int) -> None:
+        # TVM's own binding counts from core 0 and would place all workers there
+        self._wanted = {"TVM_NUM_THREADS": str(threads), "TVM_BIND_THREADS": "0"}
+
+    def __enter__(self) -> None:
+        self._before = {name: os.environ.get(name) for name in self._wanted}
+        os.environ.update(self._wanted)
+
+    def __exit__(self, *_: object) -> None:
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -18,6 +18,8 @@ GROUP = "socsched.backends"
 """Backends by the sort of stage they run; a stage without a model runs as a load of its planned time."""
 
 
+_COMPILED = ("cuda", "dla")
+"""Sorts that only the executor runs."""
 _OF_TARGETS = {"tensorrt": "dla"}
 """Kind of target -> the backend of its networks, if named differently."""
 _OF_RUNTIMES = {("cuda", "tensorrt"): "dla"}
@@ -42,7 +44,7 @@ def sort_of(task: Task, setting: Setting) -> str:
         return wanted if _has_code(stage, task, setting) else "function"
     if program_of(task, kind):
         return _OF_RUNTIMES[kind, task.runtime]
-    return wanted if wanted in plugins.names(GROUP) else "network"
+    return wanted if wanted in (*_COMPILED, *plugins.names(GROUP)) else "network"
 
 
 @cache
@@ -74,11 +76,6 @@ def title_of(task: Task, setting: Setting) -> str:
     return f"{task.name} (synthetic load)" if sort_of(task, setting) == "synthetic" else task.name
 
 
-def is_queueable(task: Task, setting: Setting, replaced: Mapping[str, Backend]) -> bool:
-    """Return whether jobs of a task can wait in their device's own queue."""
-    return bool(getattr(_backend(sort_of(task, setting), replaced), "queued", False))
-
-
 def prepare(task: Task, setting: Setting, replaced: Mapping[str, Backend]) -> Call:
     """Return the callable for a task, from `replaced` (by sort) or the built-in backend."""
     backend = _backend(sort_of(task, setting), replaced)
@@ -105,19 +102,6 @@ def _has_code(stage: Stage, task: Task, setting: Setting) -> bool:
 def _converts(setting: Setting, source: str, sink: str) -> bool:
     """Return whether a conversion has real data: its sink has a model that reads its source."""
     return source in setting.bound.get(sink, {}).values()
-
-
-def gate(task: Task, setting: Setting, replaced: Mapping[str, Backend]) -> Callable[[], bool] | None:
-    """Return a function that tells whether another frame fits on a task's device, None if unlimited."""
-    room = getattr(_backend(sort_of(task, setting), replaced), "room", None)
-    return None if room is None else lambda: bool(room(task.name))
-
-
-def limit(backends: Mapping[str, Backend], frames: int) -> None:
-    """Limit devices to `frames` frames at once."""
-    for backend in backends.values():
-        if hasattr(backend, "limit"):
-            backend.limit(frames)
 
 
 class Instances(dict[str, Backend]):

@@ -11,7 +11,7 @@ from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
 from socsched.planning.plan import Task, Transition
-from socsched.runtime.backends.base import Call, Outputs, Placed, Setting, to_host, to_layout
+from socsched.runtime.backends.base import Call, Outputs, Placed, Setting, to_layout
 
 
 class ConversionBackend:
@@ -30,7 +30,7 @@ class ConversionBackend:
 
         def call(values: Mapping[str, Outputs]) -> Outputs:
             tensor = values[move.source]
-            return {port: convert_tensor(to_host(tensor[port]), kind) for port, kind in wanted.items()}
+            return {port: convert_tensor(tensor[port], kind) for port, kind in wanted.items()}
 
         return call
 

@@ -22,8 +22,8 @@ from socsched.planning.plan import Plan
 from socsched.runtime.backends.base import Setting, gather
 from socsched.runtime.backends.tvm_cpu import scales_of, weights_of
 from socsched.runtime.corun import record
+from socsched.runtime.errors import warn
 from socsched.runtime.profile import LEAST_ERROR, quantiles
-from socsched.runtime.worker import warn
 
 
 def measure_remotely(

@@ -45,10 +45,10 @@ def make(folder: Path) -> dict[str, bytes]:
 def _results(folder: Path) -> dict[str, bytes]:
     """Return the files of a simulation."""
     from socsched.planning.io import save
-    from socsched.runtime.journal import Journal
     from socsched.sim.simulate import simulate
     from socsched.trace import io as trace_io
     from socsched.trace.metrics import result
+    from tests.journals import write_journal
     from tests.sim.rich_plan import DURATION, rich_plan
     from tests.trace import reference_io
 
@@ -59,8 +59,7 @@ def _results(folder: Path) -> dict[str, bytes]:
     for name in ("trace.json", "trace.json.gz"):
         trace_io.save(trace, folder / name)
     reference_io.save(trace, folder / "old.json")
-    with Journal(folder / "journal", trace) as journal:
-        journal.gather()
+    write_journal(folder / "journal", trace)
     return {
         "plan/rich": (folder / "plan.json").read_bytes(),
         "trace/plain": (folder / "trace.json").read_bytes(),

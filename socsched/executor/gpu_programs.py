@@ -130,7 +130,7 @@ def build_program(artifacts: Sequence[Artifact], arch: str, room: int = 0) -> Pr
     builder = _Builder(room)
     for number, artifact in enumerate(artifacts):
         if lacking := lacks_program(artifact):
-            raise UsageError(f"{artifact.stage}: {lacking}", "run it with --executor event-chained")
+            raise UsageError(f"{artifact.stage}: {lacking}")
         builder.add(artifact, last=number == len(artifacts) - 1)
     document = {
         "format": FORMAT,

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from socsched.api.options import FitOptions
-from socsched.cost.fitting.cells import Choice, Host, Networks, pattern, read_pairs
-from socsched.cost.fitting.recipe import Report, Request, fit_platform
+from socsched.cost.fitting.cells import Choice, HostProgram, Networks, pattern, read_pairs
+from socsched.cost.fitting.recipe import FitRequest, Report, fit_platform
 from socsched.cost.measurements import STEM, Row
 from socsched.cost.profile import load_profile
 from socsched.descriptor.catalog import get_pipeline, get_platform
@@ -31,7 +31,7 @@ def fit(platform: str, options: FitOptions = FitOptions()) -> Report:  # frozen
     choice = Choice(
         tuple(map(pattern, options.exclude)), tuple(map(parse_host, options.hosts)), tuple(map(pattern, options.joined))
     )
-    request = Request(described, engine, precision, options.mode, options.family, choice)
+    request = FitRequest(described, engine, precision, options.mode, options.family, choice)
     if options.anchors and (engine is None or precision is None):
         raise UsageError("an anchor is a time on one engine in one precision", "add --engine and --precision")
     if bool(options.profiles) != (options.pipeline is not None):
@@ -66,7 +66,7 @@ def parse_anchor(text: str) -> tuple[str, float]:
     return network, value / 1e3
 
 
-def parse_host(text: str) -> Host:
+def parse_host(text: str) -> HostProgram:
     """Return the host program of "PATTERN=LAUNCH+SUBMIT", such as "source=ultralytics/*=10us+500us"."""
     rows, _, costs = text.rpartition("=")
     try:
@@ -76,7 +76,7 @@ def parse_host(text: str) -> Host:
     except ValueError as error:
         hint = "PATTERN=LAUNCH+SUBMIT, such as 'source=ultralytics/*=10us+500us'"
         raise UsageError(f"host {text[:80]!r}: {error}", hint) from None
-    return Host(pattern(rows), launch, submit)
+    return HostProgram(pattern(rows), launch, submit)
 
 
 def stage_passes(pipeline: str) -> dict[str, tuple[Pass, ...]]:

@@ -9,7 +9,7 @@ from socsched.cost.conversion import is_host_code
 from socsched.cost.cost import TRANSFER_ERROR, error_of, weakest
 from socsched.cost.fitted import estimate
 from socsched.cost.power import dram_capacity
-from socsched.cost.sources import ANCHORS, CostSource, Known, Reference, Request
+from socsched.cost.sources import ANCHORS, CostRequest, CostSource, Known, Reference
 from socsched.descriptor.fields import PROVENANCE
 from socsched.descriptor.pipeline import Anchor, Stage
 from socsched.descriptor.platform import Engine, Platform, PowerMode
@@ -172,7 +172,7 @@ def _foreign(anchor: Anchor, want: Configuration) -> Known:
     return Known(time, kind, source, error_of(figure) + 2 * TRANSFER_ERROR, False, True, anchor.slice_ns)
 
 
-def cost(request: Request) -> Known | None:
+def cost(request: CostRequest) -> Known | None:
     """Return the best time from a stage's anchors."""
     stage, engine, work = request.stage, request.engine, request.work
     if not stage.costs:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from socsched.cost.conversion import is_host_code
 from socsched.cost.host_functions import computable as known
 from socsched.cost.roofline import Estimate
-from socsched.cost.sources import ROOFLINE, CostSource, Request
+from socsched.cost.sources import ROOFLINE, CostRequest, CostSource
 
 
-def cost(request: Request) -> Estimate | None:
+def cost(request: CostRequest) -> Estimate | None:
     """Return the roofline estimate of a stage or of a part of a network."""
     found = request.roofline()
     work = request.work

@@ -18,7 +18,7 @@ from socsched.cost.conversion import Hop, Pace, conversion_pace, hops, is_host_c
 from socsched.cost.cost import Cost, Segment, error_of, weakest
 from socsched.cost.power import dram_capacity, job_energy_uj
 from socsched.cost.roofline import Estimate, rescale
-from socsched.cost.sources import PROFILE, CostSource, Known, Reference, Request, cost_sources
+from socsched.cost.sources import PROFILE, CostRequest, CostSource, Known, Reference, cost_sources
 from socsched.descriptor.catalog import find_platform
 from socsched.descriptor.fit import Fit, choose_fit
 from socsched.descriptor.pipeline import Stage
@@ -142,7 +142,7 @@ class CostModel:
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
     _paces: dict[str, Pace] = field(default_factory=dict)
     _wholes: dict[tuple[str, int], Stage | None] = field(default_factory=dict)
-    _requests: dict[tuple[str, int, str, str, int, str], Request] = field(default_factory=dict)
+    _requests: dict[tuple[str, int, str, str, int, str], CostRequest] = field(default_factory=dict)
     _entire: dict[tuple[str, str, int, str, str, int, str], Known | Estimate | None] = field(default_factory=dict)
 
     def in_mode(self, mode: PowerMode) -> CostModel:
@@ -332,12 +332,12 @@ class CostModel:
 
     def _request(
         self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None, runtime: str
-    ) -> Request:
+    ) -> CostRequest:
         here = self.platform, engine, self.mode, precision, share
         chosen = runtime if engine.runtimes else ""
-        return Request(stage, *here, work, self.profile, self.reference, self.runtime, chosen)
+        return CostRequest(stage, *here, work, self.profile, self.reference, self.runtime, chosen)
 
-    def _whole(self, part: Request) -> Request | None:
+    def _whole(self, part: CostRequest) -> CostRequest | None:
         """Return the request for the whole network of a part, None for a stage that is no part."""
         key = (_key(part.stage), part.stage.share)
         if key not in self._wholes:
@@ -351,7 +351,7 @@ class CostModel:
             self._requests[where] = self._request(whole, part.engine, part.precision, part.share, work, part.chosen)
         return self._requests[where]
 
-    def _cost_of_whole(self, source: CostSource, whole: Request) -> Known | Estimate | None:
+    def _cost_of_whole(self, source: CostSource, whole: CostRequest) -> Known | Estimate | None:
         place = whole.engine.id, whole.precision, whole.share, whole.chosen
         key = (source.name, whole.stage.name, whole.stage.share, *place)
         if key not in self._entire:
@@ -385,7 +385,7 @@ def _shares(stage: Stage, engine: Engine, state: EngineMode, work: StageWork | N
     return tuple(dict.fromkeys((1, min(stage.share or state.units, state.units))))
 
 
-def _share_of_whole(known: Known | Estimate | None, part: Request, whole: Request) -> Known | None:
+def _share_of_whole(known: Known | Estimate | None, part: CostRequest, whole: CostRequest) -> Known | None:
     """Return the time of a part of a network of `known` time: its share of the whole roofline time, overheads aside.
 
     Overheads are launches and submission.

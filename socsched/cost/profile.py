@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from socsched.bounded import read_bytes
-from socsched.cost.sources import PROFILE, CostSource, Known, Request
+from socsched.cost.sources import PROFILE, CostRequest, CostSource, Known
 from socsched.descriptor.json_file import MAX_BYTES, JsonFile
 from socsched.descriptor.limits import Bytes, Count, Line, Ns, Positive, Rows, SomeNs
 from socsched.descriptor.platform import OWN
@@ -149,7 +149,7 @@ def load_profile(path: str | Path) -> Profile:
     return profile
 
 
-def cost(request: Request) -> Known | None:
+def cost(request: CostRequest) -> Known | None:
     """Return the time measured for exactly this configuration."""
     profile, mode = request.profile, request.mode
     if profile is None or profile.platform != request.platform.name:

@@ -52,7 +52,7 @@ class Known:
 
 
 @dataclass(slots=True)
-class Request:
+class CostRequest:
     """A stage, or a part of a network, in one configuration whose cost is asked for.
 
     `share`: units of the engine used.  `work`: the stage's operators in this precision, None for a stage without
@@ -83,7 +83,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class CostSource:
-    """A source of stage costs: a function that answers a `Request`, with None where it knows nothing.
+    """A source of stage costs: a function that answers a `CostRequest`, with None where it knows nothing.
 
     The source with the least `rank` that knows a cost decides; a time from other hardware yields to a later answer
     with a smaller error.  `parts`: it also answers for a part of a network; the others are asked for the whole network,
@@ -92,7 +92,7 @@ class CostSource:
 
     name: str
     rank: float
-    cost: Callable[[Request], Known | Estimate | None]
+    cost: Callable[[CostRequest], Known | Estimate | None]
     parts: bool = False
 
 

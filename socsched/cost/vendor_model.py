@@ -7,11 +7,11 @@ They rank above a derived figure and below a published one, and yield to a fit, 
 from __future__ import annotations
 
 from socsched.cost.roofline import Estimate
-from socsched.cost.sources import ANCHORS, ROOFLINE, CostSource, Known, Request
+from socsched.cost.sources import ANCHORS, ROOFLINE, CostRequest, CostSource, Known
 from socsched.descriptor.fields import VENDOR_MODEL
 
 
-def cost(request: Request) -> Known | Estimate | None:
+def cost(request: CostRequest) -> Known | Estimate | None:
     """Return the time that the vendor's compiler expects in this configuration, scaled by clock to another mode."""
     profile, engine = request.profile, request.engine
     if profile is None or profile.platform != request.platform.name:

@@ -69,7 +69,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Request(Entry):
+class AcceleratorRequest(Entry):
     """A request to the accelerator."""
 
     time_ns: Annotated[Time, doc("on the accelerator", "time")]
@@ -133,7 +133,7 @@ class MemGuard(Entry):
     guaranteed: Annotated[Accesses, doc("minimum accesses that the memory serves per period")]
 
 
-class Degraded(FileModel):
+class DegradedService(FileModel):
     """What remains of a task of lower criticality after a mode switch."""
 
     wcet: Time = Field(description="longest execution time, at most the task's")
@@ -179,7 +179,7 @@ class PeriodicTask(Entry):
         Time, OR_NULL, doc("longest non-preemptive region, anywhere in the job", "longest_region")
     ] = 0
     suspension_ns: Annotated[Time, OR_NULL, doc("longest total self-suspension of a job", "suspension")] = 0
-    requests: Annotated[Listed[Request], doc("requests to the accelerator, in addition to the wcet")] = ()
+    requests: Annotated[Listed[AcceleratorRequest], doc("requests to the accelerator, in addition to the wcet")] = ()
     graph: Annotated[Graph | None, doc("nodes of the job that may run in parallel")] = None
     accesses: Annotated[int, doc("memory accesses not in the wcet", ge=0, le=2**40)] = 0
     distance_ns: Annotated[
@@ -208,7 +208,7 @@ class PeriodicTask(Entry):
             doc("sporadic: the period is the shortest time between arrivals, which may come at any time"),
         ] = "periodic"
         degraded: Annotated[
-            Degraded | None,
+            DegradedService | None,
             doc("service after a switch to a higher level than the task's own; default: dropped"),
         ] = None
 

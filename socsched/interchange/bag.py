@@ -224,7 +224,7 @@ class RecordedTopic:
 
 
 @dataclass(slots=True)
-class Recording:
+class TopicRecording:
     """The topics of a recording by name and type, and notes on what of it was not read."""
 
     topics: dict[tuple[str, str], RecordedTopic] = field(default_factory=dict)
@@ -289,14 +289,14 @@ def _placeholder(sensor: str) -> Mapping[str, Any]:
     return {**stage, "share": 1, "output_bytes": "0 B", "costs": [cost]}
 
 
-def read_recording(path: Path) -> Recording:
+def read_recording(path: Path) -> TopicRecording:
     """Return the topics of a recording: one file, or the storage files of a folder."""
-    recording = Recording()
+    recording = TopicRecording()
     files, stated = _files(path, recording.notes)
     for file in files:
         with _expanded(file) as plain:
             head = read_head(plain, "recording", _HINT, 4096)
-            readers: dict[bytes, Callable[[Path, Recording], None]]
+            readers: dict[bytes, Callable[[Path, TopicRecording], None]]
             readers = {_MCAP: _mcap, _SQLITE: _database, _ROS1: _ros1}
             read = next((reader for magic, reader in readers.items() if head.startswith(magic)), None)
             if read is None:
@@ -424,7 +424,7 @@ def _order(file: Path) -> tuple[int, str]:
     return (int(number) if number.isdecimal() and len(number) < 9 else -1), file.name
 
 
-def _mcap(path: Path, recording: Recording) -> None:
+def _mcap(path: Path, recording: TopicRecording) -> None:
     file = open_mcap(path, partial=True)
     for each in file.topics.values():
         topic = recording.topic(each.name, each.type)
@@ -434,7 +434,7 @@ def _mcap(path: Path, recording: Recording) -> None:
         recording.notes.append(f"{one_line(path.name)} {file.cut}.")
 
 
-def _ros1(path: Path, recording: Recording) -> None:
+def _ros1(path: Path, recording: TopicRecording) -> None:
     topics, cut = read_topics(path, MOST_TOPICS, MOST_MESSAGES)
     for name, kind, times, sizes in topics:
         topic = recording.topic(name, kind)
@@ -444,7 +444,7 @@ def _ros1(path: Path, recording: Recording) -> None:
         recording.notes.append(f"{one_line(path.name)} {cut}.")
 
 
-def _database(path: Path, recording: Recording) -> None:
+def _database(path: Path, recording: TopicRecording) -> None:
     """Take in a SQLite file of rosbag2: tables `topics` and `messages`, of all versions since Dashing."""
     topics: dict[int, RecordedTopic] = {}
     query = "SELECT topic_id, timestamp, length(data) FROM messages LIMIT ?"

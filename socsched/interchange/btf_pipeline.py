@@ -7,7 +7,7 @@ from typing import Any
 
 from socsched.errors import InputError
 from socsched.interchange.pipeline_text import ImportedPipeline, Names, NoRate, duration, rate_of, stage_name
-from socsched.interchange.results import Recorded, tasks_of
+from socsched.interchange.results import RecordedTask, tasks_of
 from socsched.runtime.profile import quantiles
 from socsched.text import one_line
 from socsched.trace import btf
@@ -81,7 +81,7 @@ def _bursts(trace: Trace) -> list[str]:
     return found
 
 
-def _stage(task: Recorded) -> dict[str, Any]:
+def _stage(task: RecordedTask) -> dict[str, Any]:
     longest = {"value": f"{task.times_ns[-1]} ns", "kind": "measured", "source": _SOURCE}
     longest["note"] = f"longest of {len(task.times_ns)} jobs"
     cost = {"platform": "recorded", "mode": "as recorded", "engine": task.engine, "precision": "fp32"}

@@ -54,7 +54,7 @@ MOST_LANES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedTask:
     """What a trace shows of a task (ns): activations of its frames, place, times of its finished jobs.
 
     `period_ns`: mean distance of frames, 0 if only one is known; `jitter_ns`: largest lateness after the period's grid.
@@ -102,7 +102,7 @@ def _accepted(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def tasks_of(trace: Trace) -> tuple[Recorded, ...]:
+def tasks_of(trace: Trace) -> tuple[RecordedTask, ...]:
     """Return the tasks of a trace that finished a job, in the order of their names."""
     jobs: dict[str, list[Job]] = {}
     for job in trace.jobs:
@@ -129,7 +129,7 @@ def tasks_of(trace: Trace) -> tuple[Recorded, ...]:
         spread = max(late) - min(late) if period else 0
         place = (engine, tuple(sorted(lanes)), widths[name])
         when = (first.activation_ns, max(0, period), spread, min(due, default=0))
-        found.append(Recorded(name, *place, *when, times, responses))
+        found.append(RecordedTask(name, *place, *when, times, responses))
     return tuple(found)
 
 
@@ -191,16 +191,16 @@ def with_deadlines(trace: Trace, plan: Plan) -> Trace:
     return Trace("measured", trace.duration_ns, trace.seed, jobs, slices, [], releases, {})
 
 
-def _origin(task: Recorded, origins: Mapping[str, str] | None) -> list[str]:
+def _origin(task: RecordedTask, origins: Mapping[str, str] | None) -> list[str]:
     name = (origins or {}).get(task.name, task.name)
     return [] if name == task.name else [one_line(name)[:200]]
 
 
-def _due(task: Recorded) -> int:
+def _due(task: RecordedTask) -> int:
     return task.deadline_ns or task.responses_ns[-1]
 
 
-def _task(task: Recorded, source: str) -> Task:
+def _task(task: RecordedTask, source: str) -> Task:
     median = task.times_ns[len(task.times_ns) // 2]
     return Task(
         name=task.name,

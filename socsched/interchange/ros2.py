@@ -103,7 +103,7 @@ class Callback:
 
 
 @dataclass(slots=True)
-class Recorded:
+class RecordedEvents:
     """What a trace shows: callbacks in order of registration, publications, and callbacks that are neither kind.
 
     `links`: takes of callbacks by how they were linked ("stamp", "dds:write", "order", "" if not); `advertised`: topics
@@ -331,7 +331,7 @@ class _Follower:
             self.taken[event.thread] = _Take(topic, int(f["source_timestamp"]), event.time_ns)
 
 
-def follow(events: Sequence[Event], gaps: Sequence[Gap] = ()) -> Recorded:
+def follow(events: Sequence[Event], gaps: Sequence[Gap] = ()) -> RecordedEvents:
     """Return the callbacks and messages of a trace; events of other kinds are skipped.
 
     `gaps`: where events were lost; executions across one are left out.  Raises KeyError, TypeError or ValueError if an
@@ -352,7 +352,7 @@ def follow(events: Sequence[Event], gaps: Sequence[Gap] = ()) -> Recorded:
         callback.name = f"{callback.node or '/node'}/callback_{number}"
     publications = [p for p in follower.publications if p.topic not in INFRASTRUCTURE]
     advertised = frozenset(topic for topic, _ in follower.publishers.values())
-    recorded = Recorded(wanted, publications, len(follower.unknown), follower.links, advertised)
+    recorded = RecordedEvents(wanted, publications, len(follower.unknown), follower.links, advertised)
     recorded.discarded = _sift(wanted, gaps)
     recorded.foreign = _one_clock(wanted)
     return recorded
@@ -400,7 +400,7 @@ _HINT = "record it with ros2_tracing or CARET, or give the architecture file tha
 
 
 @dataclass(slots=True)
-class Node:
+class CallbackNode:
     """A stage: its callback, links to other stages or sensors, and the frame of every instance.
 
     `releases`: nominal times of a timer's frames (ns, absolute); `jitter_ns`: its largest lateness after them.
@@ -417,7 +417,7 @@ class Node:
 
 
 @dataclass(slots=True)
-class Source:
+class TopicSource:
     """A topic whose publisher is not a recorded callback: the times of its messages (ns, absolute)."""
 
     name: str
@@ -428,11 +428,11 @@ class Source:
 
 
 @dataclass(slots=True)
-class Graph:
+class CallbackGraph:
     """Stages in the order of their data triggers, sensors, paths by name, and notes on what the trace leaves open."""
 
-    nodes: dict[str, Node]
-    sources: dict[str, Source]
+    nodes: dict[str, CallbackNode]
+    sources: dict[str, TopicSource]
     paths: dict[str, tuple[str, ...]]
     notes: list[str]
     host: str = ""
@@ -442,7 +442,7 @@ class Graph:
     """Those of the notes that say what of the recording was left out."""
 
 
-def read_graph(folder: Path, architecture: Path | None = None) -> Graph:
+def read_graph(folder: Path, architecture: Path | None = None) -> CallbackGraph:
     """Return the graph of a trace; InputError if no callback ran, DescriptorError for a faulty architecture file."""
     trace = read_trace(folder)
     try:
@@ -455,9 +455,9 @@ def read_graph(folder: Path, architecture: Path | None = None) -> Graph:
     described = _Architecture(architecture) if architecture else None
     names = Names()
     nodes = _nodes(recorded, described, names, notes)
-    sources: dict[str, Source] = {}
+    sources: dict[str, TopicSource] = {}
     spans = clocks([[i.start_ns for i in callback.instances] for callback in recorded.callbacks])
-    topics: dict[str, Source] = {}
+    topics: dict[str, TopicSource] = {}
     for node in nodes.values():
         _link(node, nodes, names, topics, spans, recorded, notes)
     sources = {source.name: source for source in topics.values()}
@@ -469,7 +469,7 @@ def read_graph(folder: Path, architecture: Path | None = None) -> Graph:
         )
     _refuse_circles(nodes)
     _exclusive(nodes, notes)
-    graph = Graph(_ordered(nodes), sources, {}, notes, trace.env.get("hostname", ""))
+    graph = CallbackGraph(_ordered(nodes), sources, {}, notes, trace.env.get("hostname", ""))
     graph.losses = tuple(_losses(trace, recorded))
     instances = [i for node in nodes.values() for i in node.callback.instances]
     graph.threads = tuple(sorted({i.thread for i in instances}))
@@ -481,7 +481,7 @@ def read_graph(folder: Path, architecture: Path | None = None) -> Graph:
     return graph
 
 
-def _doubts(trace: CtfTrace, recorded: Recorded) -> list[str]:
+def _doubts(trace: CtfTrace, recorded: RecordedEvents) -> list[str]:
     notes = [
         "Execution times are the wall-clock time of callbacks, preemption included: the trace has no scheduler events.",
         "A ROS 2 trace states neither deadlines nor message sizes nor data types: sizes are 0, fp32 is assumed.",
@@ -499,7 +499,7 @@ def _doubts(trace: CtfTrace, recorded: Recorded) -> list[str]:
     return notes
 
 
-def _losses(trace: CtfTrace, recorded: Recorded) -> list[str]:
+def _losses(trace: CtfTrace, recorded: RecordedEvents) -> list[str]:
     """Return what of the recording was left out."""
     found = list[str]()
     if trace.gaps:
@@ -520,8 +520,10 @@ _WAYS = {
 """Ways of linking messages that a reader has to know of."""
 
 
-def _nodes(recorded: Recorded, described: _Architecture | None, names: Names, notes: list[str]) -> dict[str, Node]:
-    nodes: dict[str, Node] = {}
+def _nodes(
+    recorded: RecordedEvents, described: _Architecture | None, names: Names, notes: list[str]
+) -> dict[str, CallbackNode]:
+    nodes: dict[str, CallbackNode] = {}
     silent = []
     for callback in recorded.callbacks:
         callback.name = (described.name_of(callback) if described else "") or callback.name
@@ -530,7 +532,7 @@ def _nodes(recorded: Recorded, described: _Architecture | None, names: Names, no
             continue
         name = names.take(callback.name)
         callback.instances.sort(key=lambda i: i.start_ns)
-        node = nodes[name] = Node(name, callback)
+        node = nodes[name] = CallbackNode(name, callback)
         if callback.period_ns:
             _grid(node)
     if silent:
@@ -538,7 +540,7 @@ def _nodes(recorded: Recorded, described: _Architecture | None, names: Names, no
     return nodes
 
 
-def _grid(node: Node) -> None:
+def _grid(node: CallbackNode) -> None:
     """Set a timer's releases: the period's grid through its earliest start, and the largest lateness after it."""
     callback, index, places = node.callback, 0, [0]
     starts = [instance.start_ns for instance in callback.instances]
@@ -553,12 +555,12 @@ def _grid(node: Node) -> None:
 
 
 def _link(
-    node: Node,
-    nodes: Mapping[str, Node],
+    node: CallbackNode,
+    nodes: Mapping[str, CallbackNode],
     names: Names,
-    topics: dict[str, Source],
+    topics: dict[str, TopicSource],
     spans: Sequence[tuple[int, int]],
-    recorded: Recorded,
+    recorded: RecordedEvents,
     notes: list[str],
 ) -> None:
     """Set what a subscription runs after: the stage that published most of its messages, or a sensor of its topic."""
@@ -582,7 +584,7 @@ def _link(
     if source is None:
         times = sorted({i.taken.time_ns if i.taken else i.start_ns for i in callback.instances})
         name = names.take(callback.topic)
-        source = topics[callback.topic] = Source(
+        source = topics[callback.topic] = TopicSource(
             name, callback.topic, tuple(times), *_rate(callback, times, spans, notes)
         )
         if not any(i.taken for i in callback.instances):
@@ -608,7 +610,7 @@ def _rate(
     return period, period
 
 
-def _exclusive(nodes: Mapping[str, Node], notes: list[str]) -> None:
+def _exclusive(nodes: Mapping[str, CallbackNode], notes: list[str]) -> None:
     """Note the callbacks that ROS 2 runs one at a time and a plan does not."""
     groups: dict[Any, list[str]] = {}
     for node in nodes.values():
@@ -622,7 +624,7 @@ def _exclusive(nodes: Mapping[str, Node], notes: list[str]) -> None:
             )
 
 
-def _refuse_circles(nodes: Mapping[str, Node]) -> None:
+def _refuse_circles(nodes: Mapping[str, CallbackNode]) -> None:
     """Raise InputError if data triggers go round in a circle."""
     for node in nodes.values():
         seen, at = set[str](), node.name
@@ -636,8 +638,8 @@ def _refuse_circles(nodes: Mapping[str, Node]) -> None:
             at = nodes[at].after
 
 
-def _ordered(nodes: Mapping[str, Node]) -> dict[str, Node]:
-    def depth(node: Node) -> int:
+def _ordered(nodes: Mapping[str, CallbackNode]) -> dict[str, CallbackNode]:
+    def depth(node: CallbackNode) -> int:
         count = 0
         while node.after in nodes:
             node, count = nodes[node.after], count + 1
@@ -646,7 +648,7 @@ def _ordered(nodes: Mapping[str, Node]) -> dict[str, Node]:
     return {node.name: node for node in sorted(nodes.values(), key=depth)}
 
 
-def _number(graph: Graph) -> None:
+def _number(graph: CallbackGraph) -> None:
     """Give every instance the frame of the message it took, and every stage the period of its trigger."""
     frame_of: dict[int, int] = {id(i): f for node in graph.nodes.values() for f, i in node.frames.items()}
     lost = 0
@@ -675,7 +677,7 @@ def _number(graph: Graph) -> None:
         )
 
 
-def _reads(nodes: Mapping[str, Node], described: _Architecture) -> None:
+def _reads(nodes: Mapping[str, CallbackNode], described: _Architecture) -> None:
     """Set the reads that the architecture states, within nodes."""
     by_name = {node.callback.name: node for node in nodes.values()}
     for to, origin in described.passings:
@@ -689,12 +691,12 @@ def _reads(nodes: Mapping[str, Node], described: _Architecture) -> None:
                 _add_read(reader, writer)
 
 
-def _add_read(reader: Node | None, writer: Node | None) -> None:
+def _add_read(reader: CallbackNode | None, writer: CallbackNode | None) -> None:
     if reader and writer and reader is not writer and writer.name not in (*reader.reads, reader.after):
         reader.reads = (*reader.reads, writer.name)
 
 
-def _paths(graph: Graph, described: _Architecture) -> None:
+def _paths(graph: CallbackGraph, described: _Architecture) -> None:
     """Set the paths whose neighbours are linked."""
     names = Names()
     for name, hops in described.paths:
@@ -720,7 +722,7 @@ def _paths(graph: Graph, described: _Architecture) -> None:
             graph.paths[names.take(name)] = tuple(found)
 
 
-def _linked(graph: Graph, first: str, second: str) -> bool:
+def _linked(graph: CallbackGraph, first: str, second: str) -> bool:
     node = graph.nodes.get(second)
     return node is not None and (node.after == first or first in node.reads)
 
@@ -777,35 +779,37 @@ ENGINE = "executor"
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class PathResponse:
     """The longest and the median response time of a path (ns)."""
 
     longest_ns: int
     median_ns: int
 
 
-def responses(graph: Graph) -> dict[str, Response]:
+def responses(graph: CallbackGraph) -> dict[str, PathResponse]:
     """Return the recorded response times of every path that was completed, as results state them."""
-    unknown = dict.fromkeys(graph.paths, Response(LONGEST_NS, LONGEST_NS))
+    unknown = dict.fromkeys(graph.paths, PathResponse(LONGEST_NS, LONGEST_NS))
     figures = result(trace_of(graph, unknown), plan_of(graph, "recorded", unknown))["chains"]
     times = {name: figures[name]["response_time_ns"] for name in graph.paths}
-    return {n: Response(t["max"], t["p50"]) for n, t in times.items() if t["max"] is not None and t["p50"] is not None}
+    return {
+        n: PathResponse(t["max"], t["p50"]) for n, t in times.items() if t["max"] is not None and t["p50"] is not None
+    }
 
 
-def _release(graph: Graph, name: str, frame: int) -> int:
+def _release(graph: CallbackGraph, name: str, frame: int) -> int:
     if name in graph.sources:
         return graph.sources[name].times[frame]
     node = graph.nodes[name]
     return node.releases[frame] if node.releases else node.frames[frame].start_ns
 
 
-def _sampled(node: Node, before_ns: int) -> int | None:
+def _sampled(node: CallbackNode, before_ns: int) -> int | None:
     """Return the frame of the latest execution of a stage finished by a time, None if there is none."""
     done = [(i.end_ns, frame) for frame, i in node.frames.items() if i.end_ns <= before_ns]
     return max(done)[1] if done else None
 
 
-def trace_of(graph: Graph, found: Mapping[str, Response]) -> Trace:
+def trace_of(graph: CallbackGraph, found: Mapping[str, PathResponse]) -> Trace:
     """Return the executions of a graph as a trace; times from its earliest release, deadlines from `found`."""
     zero, lanes = graph.start_ns, {thread: lane for lane, thread in enumerate(graph.threads)}
     due = _due(graph, found)
@@ -830,18 +834,18 @@ def trace_of(graph: Graph, found: Mapping[str, Response]) -> Trace:
     return Trace("measured", max(s.end_ns for s in slices), 0, jobs, slices, [], releases, {})
 
 
-def _origin(graph: Graph, node: Node) -> str:
+def _origin(graph: CallbackGraph, node: CallbackNode) -> str:
     while node.after in graph.nodes:
         node = graph.nodes[node.after]
     return node.after or node.name
 
 
-def _due(graph: Graph, found: Mapping[str, Response]) -> dict[str, int]:
+def _due(graph: CallbackGraph, found: Mapping[str, PathResponse]) -> dict[str, int]:
     """Return the deadline of the last stage of every path."""
     return {graph.paths[name][-1]: response.longest_ns for name, response in found.items()}
 
 
-def plan_of(graph: Graph, pipeline: str, found: Mapping[str, Response]) -> Plan:
+def plan_of(graph: CallbackGraph, pipeline: str, found: Mapping[str, PathResponse]) -> Plan:
     """Return a plan that describes the recording: lanes are threads, times as recorded, no bound is proved.
 
     `found`: paths with a deadline, their longest response.
@@ -874,7 +878,7 @@ def _name(text: str) -> str:
     return "".join(c if c.isalnum() or c in "._-" else "-" for c in text).strip("-")[:200]
 
 
-def _task(graph: Graph, node: Node, deadline: int, threads: int) -> Task:
+def _task(graph: CallbackGraph, node: CallbackNode, deadline: int, threads: int) -> Task:
     times = sorted(max(1, i.end_ns - i.start_ns) for i in node.callback.instances)
     median = times[len(times) // 2]
     return Task(
@@ -906,7 +910,7 @@ _LONGEST_QUEUE = 1000
 """Largest `queue` of a stage."""
 
 
-def pipeline_of(graph: Graph, source: Path) -> ImportedPipeline:
+def pipeline_of(graph: CallbackGraph, source: Path) -> ImportedPipeline:
     """Return the pipeline of a graph: times as recorded, deadlines assumed to be the longest latencies recorded."""
     host = f"recorded host {graph.host}".strip()
     mapping: dict[str, Any] = {
@@ -941,7 +945,7 @@ def pipeline_of(graph: Graph, source: Path) -> ImportedPipeline:
 _ASSUMED = "the trace states no deadline; the longest response recorded is assumed, so that the recording meets it"
 
 
-def _stage(node: Node, host: str) -> dict[str, Any]:
+def _stage(node: CallbackNode, host: str) -> dict[str, Any]:
     callback = node.callback
     what = f"timer of {callback.node}" if callback.period_ns else f"{callback.node} on {callback.topic}"
     document: dict[str, Any] = {"title": f"{callback.name}: {what}"[:300], "source": _SOURCE}
@@ -963,7 +967,7 @@ def _stage(node: Node, host: str) -> dict[str, Any]:
     }
 
 
-def _note(node: Node, times: list[int]) -> str:
+def _note(node: CallbackNode, times: list[int]) -> str:
     """Return the number of executions and their quantiles, in all and on each thread."""
     threads = defaultdict[int, list[int]](list)
     for instance in node.callback.instances:

@@ -28,7 +28,7 @@ from socsched.cost.cost import Cost
 from socsched.cost.model import CostModel
 from socsched.cost.profile import MeasuredCost, Profile, load_profile, save_profile
 from socsched.cost.roofs import accelerator_int8_peak, peak, peaks
-from socsched.cost.sources import GROUP, CostSource, Known, Request, cost_sources
+from socsched.cost.sources import GROUP, CostRequest, CostSource, Known, cost_sources
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.fields import PROVENANCE
 from socsched.descriptor.pipeline import Anchor, Stage
@@ -291,10 +291,10 @@ COST = MeasuredCost("backbone", "npu0", "performance", "fp16", 0, 22_000_000, 0.
 PROFILE = Profile("rk3588", (COST,), "rknn-toolkit2 2.5.0")
 
 
-def asked(profile: Profile | None, mode: int = 0, precision: str = "fp16", platform: str = "rk3588") -> Request:
+def asked(profile: Profile | None, mode: int = 0, precision: str = "fp16", platform: str = "rk3588") -> CostRequest:
     engine = BOARD.engine("npu0")
     board = replace(BOARD, name=platform)
-    return Request(STAGE, board, engine, board.modes[mode], precision, 1, None, profile, lambda _: None)
+    return CostRequest(STAGE, board, engine, board.modes[mode], precision, 1, None, profile, lambda _: None)
 
 
 def test_it_is_known_in_its_mode_and_scaled_by_the_clock_to_another() -> None:

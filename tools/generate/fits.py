@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from socsched.cost.fitting.cells import Choice, Networks, pattern, read_pairs
-from socsched.cost.fitting.recipe import FamilyFit, Report, Request, fit_platform, rewritten
+from socsched.cost.fitting.recipe import FamilyFit, FitRequest, Report, fit_platform, rewritten
 from socsched.descriptor.catalog import get_platform
 from tools import ROOT
 
@@ -41,7 +41,7 @@ def fits(pairs: Path, networks: Path) -> list[Report]:
     rows, folder = read_pairs(pairs), Networks(networks)
     choice = Choice(tuple(pattern(text) for text in EXCLUDED))
     known: dict[str, FamilyFit] = {}
-    return [fit_platform(Request(get_platform(board), choice=choice), rows, folder, known) for board in BOARDS]
+    return [fit_platform(FitRequest(get_platform(board), choice=choice), rows, folder, known) for board in BOARDS]
 
 
 def written(report: Report, date: str) -> tuple[Path, str, str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.interchange.ctf import read_trace
-from socsched.interchange.ros2 import Graph, read_graph, responses, trace_of
+from socsched.interchange.ros2 import CallbackGraph, read_graph, responses, trace_of
 
 PYTHON = "/usr/bin/python3"
 
@@ -36,7 +36,7 @@ class Comparison:
         return self.reference == self.imported
 
 
-def label(graph: Graph, name: str) -> str:
+def label(graph: CallbackGraph, name: str) -> str:
     callback = graph.nodes[name].callback
     return f"{callback.node}@{'timer' if callback.period_ns else callback.topic}"
 
@@ -49,7 +49,7 @@ def reference(trace: Path, hops: list[str], python: str) -> dict[str, Any]:
     return found
 
 
-def path_instances(graph: Graph, path: tuple[str, ...]) -> Counter[Any]:
+def path_instances(graph: CallbackGraph, path: tuple[str, ...]) -> Counter[Any]:
     """Return (start of the first callback, end of the last one) of every instance of a path, from the import's jobs."""
     trace = trace_of(graph, responses(graph))
     jobs = {(job.task, job.frame): job for job in trace.jobs}

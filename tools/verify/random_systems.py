@@ -8,7 +8,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from socsched.descriptor.taskset import Accelerator, Graph, MemGuard, Node, PeriodicTask, Policy, Request, TaskSet
+from socsched.descriptor.taskset import (
+    Accelerator,
+    AcceleratorRequest,
+    Graph,
+    MemGuard,
+    Node,
+    PeriodicTask,
+    Policy,
+    TaskSet,
+)
 from socsched_literature.studies.acceptance import uunifast
 
 
@@ -143,7 +152,8 @@ def _accelerator(wait: str) -> Callable[[Random], TaskSet]:
         for task in plain(draw.randint(2, 5), draw.uniform(0.1, 0.5) * m, draw, 8, 60):
             count = draw.choice([0, 1, 1, 2])
             requests = tuple(
-                Request(draw.randint(1, max(task.period_ns // 8, 1)), draw.choice([0, 1])) for _ in range(count)
+                AcceleratorRequest(draw.randint(1, max(task.period_ns // 8, 1)), draw.choice([0, 1]))
+                for _ in range(count)
             )
             tasks.append(replace(task, cpu=draw.randrange(m), requests=requests))
         made = taskset(tasks, Policy("fp", "partitioned", True), m)

@@ -115,7 +115,7 @@ class Networks:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostProgram:
     """Rows measured under a host program with known costs (us) of a launch and a job."""
 
     rows: Pattern
@@ -137,12 +137,12 @@ class Choice:
     """Which rows count, and how: `excluded` ones, those under another `hosts`, those of `joined` clusters."""
 
     excluded: tuple[Pattern, ...] = ()
-    hosts: tuple[Host, ...] = ()
+    hosts: tuple[HostProgram, ...] = ()
     joined: tuple[Pattern, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedRow:
     """Rows that were left out, by what they measure, and the reason."""
 
     what: str
@@ -155,7 +155,7 @@ class Data:
 
     cells: dict[str, list[Cell]] = field(default_factory=dict)
     runtimes: dict[str, set[str]] = field(default_factory=dict)
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[RefusedRow] = field(default_factory=list)
 
 
 def board_name(use: Use) -> str:
@@ -194,13 +194,13 @@ def make_cells(
         try:
             use, family = _use(pair, choice, platform, forced)
         except UsageError as error:
-            data.refused.append(Refused(what, str(error)))
+            data.refused.append(RefusedRow(what, str(error)))
             continue
         if wanted is not None and family not in wanted:
             continue
         reason = _reason(pair, choice, family)
         if reason:
-            data.refused.append(Refused(what, reason))
+            data.refused.append(RefusedRow(what, reason))
             continue
         host = _host(pair, choice, family)
         key = (family.name, board_name(use), use.mode.name, use.running(), host.text if host else "")
@@ -264,14 +264,14 @@ def _add(data: Data, networks: Networks, use: Use, family: Family, host: Costs |
     try:
         engine = nominal(use, family, *((host.launch, host.submit) if host else ()))
     except UsageError as error:
-        data.refused.append(Refused(f"{board} {use.mode.name} ({len(rows)} rows)", str(error)))
+        data.refused.append(RefusedRow(f"{board} {use.mode.name} ({len(rows)} rows)", str(error)))
         return
     works, times = {}, fastest(rows)
     for network in times:
         try:
             works[network] = networks.passes(network)
         except InputError as error:
-            data.refused.append(Refused(f"{board} {use.mode.name} {network}", str(error)))
+            data.refused.append(RefusedRow(f"{board} {use.mode.name} {network}", str(error)))
     if not works:
         return
     tail = [

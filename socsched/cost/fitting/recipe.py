@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from socsched.cost.fitting.cells import Choice, Data, Networks, Refused, board_name, make_cells, runs_joined, terms_of
+from socsched.cost.fitting.cells import (
+    Choice,
+    Data,
+    Networks,
+    RefusedRow,
+    board_name,
+    make_cells,
+    runs_joined,
+    terms_of,
+)
 from socsched.cost.fitting.families import Family, Program, Use, find_family, fullest, get_family, nominal, rate, use_of
 from socsched.cost.fitting.least import (
     Cell,
@@ -68,7 +77,7 @@ class FamilyFit:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class FittedSection:
     """Parameters of an engine in a precision, the figures they are ratios to, and how well they predict.
 
     `networks`: those measured on this board; `error` with one left out, `error_design` with all of its design (None
@@ -99,13 +108,13 @@ class Report:
     """What a fit found: sections of the platform, all cells of their families, rows that were not used."""
 
     platform: Platform
-    sections: tuple[Section, ...]
+    sections: tuple[FittedSection, ...]
     families: tuple[FamilyFit, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class FitRequest:
     """What is to be fitted: one engine or precision (None: all), a mode for its nominal figures, a forced family."""
 
     platform: Platform
@@ -117,14 +126,14 @@ class Request:
 
 
 def fit_platform(
-    request: Request, pairs: Sequence[Row], networks: Networks, known_fits: dict[str, FamilyFit] | None = None
+    request: FitRequest, pairs: Sequence[Row], networks: Networks, known_fits: dict[str, FamilyFit] | None = None
 ) -> Report:
     """Return the sections of a platform from measurements of it and of its family's other boards.
 
     Deterministic.  `known_fits` keeps the fits of families for other platforms with the same measurements.  Raises
     UsageError when the request names what the platform does not have, or nothing can be fitted.
     """
-    refused: list[Refused] = []
+    refused: list[RefusedRow] = []
     uses = _uses(request, pairs, refused)
     wanted = list(dict.fromkeys(family.name for _, family in uses))
     known: dict[str, Platform | None] = {request.platform.name: request.platform}
@@ -150,7 +159,7 @@ def fit_platform(
             measured = data.runtimes.get(board_name(use), set())
             sections.append(_section(use, fits[family.name], measured))
         except UsageError as error:
-            refused.append(Refused(board_name(use), str(error)))
+            refused.append(RefusedRow(board_name(use), str(error)))
     if not sections:
         raise UsageError(f"{request.platform.name}: nothing to fit: {refused[0].reason if refused else 'no engine'}")
     return Report(request.platform, tuple(sections), tuple(fits[name] for name in wanted), tuple(refused))
@@ -166,7 +175,7 @@ def _different(platform: Platform) -> Iterator[Engine]:
         seen.add(key)
 
 
-def _uses_of(request: Request, engine: Engine, precision: str, rows: Sequence[Row]) -> list[Use]:
+def _uses_of(request: FitRequest, engine: Engine, precision: str, rows: Sequence[Row]) -> list[Use]:
     """Return the uses of an engine in a precision that get a section.
 
     CPUs: one core; all cores of a cluster; the cores of all clusters with this core where that was measured.
@@ -186,7 +195,7 @@ def _uses_of(request: Request, engine: Engine, precision: str, rows: Sequence[Ro
     return uses
 
 
-def _uses(request: Request, pairs: Sequence[Row], refused: list[Refused]) -> list[tuple[Use, Family]]:
+def _uses(request: FitRequest, pairs: Sequence[Row], refused: list[RefusedRow]) -> list[tuple[Use, Family]]:
     """Return the uses that get a section, each with its family."""
     platform = request.platform
     if request.engine is not None and request.engine not in {engine.id for engine in platform.engines}:
@@ -204,7 +213,7 @@ def _uses(request: Request, pairs: Sequence[Row], refused: list[Refused]) -> lis
             for use in _uses_of(request, engine, precision, rows):
                 family = get_family(request.family) if request.family else find_family(engine, use.threads)
                 if family is None:
-                    refused.append(Refused(board_name(use), "no engine family is known for it; choose --family"))
+                    refused.append(RefusedRow(board_name(use), "no engine family is known for it; choose --family"))
                 else:
                     found.append((use, family))
     if request.precision is not None and not found and not refused:
@@ -240,7 +249,7 @@ def _fit_family(family: Family, data: Data) -> FamilyFit:
     return FamilyFit(family, cells, fitted, errors, rows)
 
 
-def _section(use: Use, found: FamilyFit, measured: Collection[str]) -> Section:
+def _section(use: Use, found: FamilyFit, measured: Collection[str]) -> FittedSection:
     family, board = found.family, board_name(use)
     use = fullest(use)
     figures = nominal(use, family)
@@ -249,7 +258,7 @@ def _section(use: Use, found: FamilyFit, measured: Collection[str]) -> Section:
     if found.fitted is None or found.errors is None:
         unseen = family.unseen[0], None, family.unseen[1]
         prior = from_logs(np.log([family.prior[name][0] for name in NAMES]))
-        return Section(use, family, figures, prior, (), *unseen, KINDS, *programs)
+        return FittedSection(use, family, figures, prior, (), *unseen, KINDS, *programs)
     own = [cell for cell in found.cells if cell.board == board]
     networks = tuple(sorted({network for cell in own for network in cell.networks}))
     shares = terms_of(use, family)
@@ -261,15 +270,15 @@ def _section(use: Use, found: FamilyFit, measured: Collection[str]) -> Section:
         scores = scores_of(found.cells, found.errors.network)
         error, design = mean_error(own, found.errors.network), mean_error(own, found.errors.design)
         width = max(relative(half_width(scores, cell.name)) for cell in own)
-        return Section(use, family, figures, parameters, networks, error, design, width, classes, *programs)
+        return FittedSection(use, family, figures, parameters, networks, error, design, width, classes, *programs)
     error, width = family.unseen
     if len({cell.board.split(".")[0] for cell in found.cells}) > 1:
         scores = scores_of(found.cells, found.errors.board)
         error, width = mean_error(found.cells, found.errors.board), relative(half_width(scores, ""))
-    return Section(use, family, figures, parameters, networks, error, None, width, classes, *programs)
+    return FittedSection(use, family, figures, parameters, networks, error, None, width, classes, *programs)
 
 
-def lines(section: Section, source: str, date: str) -> list[str]:
+def lines(section: FittedSection, source: str, date: str) -> list[str]:
     """Return the lines of a section, an item of a list, without indentation; `source` is a key of `sources`."""
     engine, family, use = section.nominal, section.family, section.use
     stated = use.engine.precisions.get(use.precision)
@@ -314,7 +323,7 @@ def _host(one: Program) -> str:
     return f"{{runtimes: {json.dumps(one.runtimes)}, launch: {launch}, submit: {submit}}}  # {one.note}"
 
 
-def note(section: Section) -> str:
+def note(section: FittedSection) -> str:
     """Return what the parameters rest on."""
     family = f"family {section.family.name}"
     if not section.networks:
@@ -325,7 +334,7 @@ def note(section: Section) -> str:
     return f"{family}{design}"
 
 
-def document(sections: Sequence[Section], source: str, date: str) -> str:
+def document(sections: Sequence[FittedSection], source: str, date: str) -> str:
     """Return all sections as YAML, nested as in a platform file."""
     text = [
         f"# {sections[0].use.platform.name}: paste each `fitted` into its precision; `{source}` is a key of sources"
@@ -340,15 +349,15 @@ def document(sections: Sequence[Section], source: str, date: str) -> str:
     return "\n".join(text) + "\n"
 
 
-def grouped(sections: Sequence[Section]) -> dict[tuple[str, str], list[Section]]:
+def grouped(sections: Sequence[FittedSection]) -> dict[tuple[str, str], list[FittedSection]]:
     """Return the sections of every engine and precision."""
-    found: dict[tuple[str, str], list[Section]] = {}
+    found: dict[tuple[str, str], list[FittedSection]] = {}
     for section in sections:
         found.setdefault((section.use.engine.id, section.use.precision), []).append(section)
     return found
 
 
-def _block(sections: Sequence[Section], source: str, date: str) -> list[str]:
+def _block(sections: Sequence[FittedSection], source: str, date: str) -> list[str]:
     return ["fitted:", *(f"  {line}" for section in sections for line in lines(section, source, date))]
 
 
@@ -358,7 +367,7 @@ def _key(engines: Mapping[str, object], engine: str) -> str:
     return engine if engine in engines else next(counted, engine)
 
 
-def rewritten(raw: bytes, file: str, sections: Sequence[Section], source: str, date: str) -> str:
+def rewritten(raw: bytes, file: str, sections: Sequence[FittedSection], source: str, date: str) -> str:
     """Return a platform file with the sections put in or replaced, all else as it stands; UsageError where it cannot.
 
     A precision that the file lacks, or one written on a single line, is refused.  The source is added when missing.

@@ -10,9 +10,9 @@ import pytest
 
 from socsched import resources
 from socsched.cli.root import run
-from socsched.cost.fitting.cells import Choice, Host, Networks, pattern
+from socsched.cost.fitting.cells import Choice, HostProgram, Networks, pattern
 from socsched.cost.fitting.families import nominal, use_of
-from socsched.cost.fitting.recipe import Request, document, fit_platform, rewritten
+from socsched.cost.fitting.recipe import FitRequest, document, fit_platform, rewritten
 from socsched.cost.measurements import Row
 from socsched.cost.timing import NAMES, Parameters, job_times, table
 from socsched.descriptor.catalog import get_platform
@@ -36,7 +36,7 @@ def rows(platform: str, count: int = 12, engine: str = "npu", precision: str = "
 
 
 def report(pairs: list[Row], **given: object):  # type: ignore[no-untyped-def]
-    request = Request(get_platform("qcs8550"), "npu", "int8", **given)  # type: ignore[arg-type]
+    request = FitRequest(get_platform("qcs8550"), "npu", "int8", **given)  # type: ignore[arg-type]
     return fit_platform(request, pairs, Networks(None, WORK))
 
 
@@ -80,7 +80,7 @@ def test_rows_that_are_not_used_are_named_with_the_reason() -> None:
 
 
 def test_rows_under_another_host_are_cells_of_their_own_with_its_costs() -> None:
-    choice = Choice(hosts=(Host(pattern("source=slow/*"), 10.0, 500.0),))
+    choice = Choice(hosts=(HostProgram(pattern("source=slow/*"), 10.0, 500.0),))
     slow = [Row(p.platform, p.engine, p.precision, "", 0, p.network, p.measured_ms + 0.425, source="slow/x")
             for p in rows("qcs8550")]  # fmt: skip
     found = report(rows("qcs8550") + slow, choice=choice)
@@ -120,7 +120,7 @@ def test_a_cpu_gets_a_section_for_one_core_a_cluster_and_joined_clusters() -> No
         for share, runtime in programs
         for name, ms in times.items()
     ]
-    request = Request(get_platform("rk3588"), "a760", "fp32")
+    request = FitRequest(get_platform("rk3588"), "a760", "fp32")
     one, cluster, joined = fit_platform(request, measured, Networks(None, WORK)).sections
     assert [section.use.running() for section in (one, cluster, joined)] == [1, 2, 4]
     assert [len(section.networks) for section in (one, cluster, joined)] == [12, 0, 12]
@@ -133,7 +133,7 @@ def test_a_cpu_gets_a_section_for_one_core_a_cluster_and_joined_clusters() -> No
 
 def test_rows_of_a_program_that_the_family_does_not_stand_for_are_left_out() -> None:
     odd = Row("jetson-tx2", "gpu", "fp16", "", 0, "net0", 1.0, runtime="ncnn 1")
-    found = fit_platform(Request(get_platform("jetson-tx2"), "gpu", "fp16"), [odd], Networks(None, WORK))
+    found = fit_platform(FitRequest(get_platform("jetson-tx2"), "gpu", "fp16"), [odd], Networks(None, WORK))
     assert "measured with ncnn 1" in found.refused[0].reason and not found.sections[0].networks
 
 
@@ -162,12 +162,12 @@ def test_the_command_writes_the_same_file_twice(tmp_path: Path, capsys: pytest.C
 
 def test_a_profile_names_stages_of_a_pipeline(tmp_path: Path) -> None:
     from socsched.api.fitting import fit
+    from socsched.api.options import FitOptions
     from socsched.cost.profile import MeasuredCost, Profile, save_profile
 
     costs = (MeasuredCost("backbone", "gpu", "MAXN", "fp16", 0, 4_000_000, median_ns=3_000_000),)
     save_profile(Profile("jetson-agx-orin-64gb", costs, "test", "2026-11-23"), tmp_path / "p.json")
-    found = fit(
-        "jetson-agx-orin-64gb", profiles=[tmp_path / "p.json"], pipeline="pointpillars", engine="gpu", precision="fp16"
-    )
+    chosen = FitOptions(profiles=(tmp_path / "p.json",), pipeline="pointpillars", engine="gpu", precision="fp16")
+    found = fit("jetson-agx-orin-64gb", chosen)
     assert found.sections[0].networks == ("backbone",)
     assert found.families[0].cells[0].measured_us.tolist() == [3000.0]

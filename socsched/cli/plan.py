@@ -63,6 +63,22 @@ class PlanRequest(Request):
     )  # fmt: skip
 
 
+def _ready_to_export(request: PlanRequest) -> dict[str, str]:
+    """Check what -o and --export ask for, and return the identifiers of tasks in the export."""
+    file, form = request.file, request.form
+    if form and not file:
+        raise click.UsageError("--export needs an output file: -o FILE")
+    if (request.template or request.mapped) and not form:
+        raise click.UsageError("--template and --map are options of --export")
+    names = _export_names(request.mapped)
+    folder = form is not None and FORMATS[form].folder
+    if file and file.exists() and file.is_dir() is not folder:
+        problem = "is no folder" if folder else "is a directory"
+        raise click.BadParameter(f"File '{file}' {problem}.", param_hint="'-o' / '--output'")
+    ready_to_write(**{"folder" if folder else "file": file})
+    return names
+
+
 @verb("plan", PlanRequest, "Map a pipeline onto a platform and prove its deadlines.")
 def command(output: Output, request: PlanRequest) -> int:
     """Map PIPELINE onto a platform: engine, precision and priority of every stage, bounds, power, verdict.
@@ -81,19 +97,7 @@ def command(output: Output, request: PlanRequest) -> int:
     started = time.monotonic()
     check_options(request.options)
     file, form, platform = request.file, request.form, request.platform
-    if form and not file:
-        raise click.UsageError("--export needs an output file: -o FILE")
-    if (request.template or request.mapped) and not form:
-        raise click.UsageError("--template and --map are options of --export")
-    names = _export_names(request.mapped)
-    if form and FORMATS[form].folder:
-        if file and file.exists() and not file.is_dir():
-            raise click.BadParameter(f"File '{file}' is no folder.", param_hint="'-o' / '--output'")
-        ready_to_write(folder=file)
-    else:
-        if file and file.is_dir():
-            raise click.BadParameter(f"File '{file}' is a directory.", param_hint="'-o' / '--output'")
-        ready_to_write(file=file)
+    names = _ready_to_export(request)
     if request.pipeline.endswith(".json") and form:
         plan = loading.load_plan(Path(request.pipeline))
     elif platform is None:

@@ -181,9 +181,9 @@ def _lost(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, str
             yield name, f"{name}: outputs with data that are too old: {old} -> {new}"
 
 
-def _share(chain: Mapping[str, Any], key: str) -> float:
+def _share(chain: Mapping[str, Any], *keys: str) -> float:
     released = chain.get("released") or 0
-    return (chain.get(key) or 0) / released if released else 0.0
+    return sum(chain.get(key) or 0 for key in keys) / released if released else 0.0
 
 
 FIGURES = ("p50", "p99", "p99_9")
@@ -301,51 +301,40 @@ def _more_lost(
     plan: Plan, simulated: Mapping[str, Any] | None, measured: Mapping[str, Any], allowed: float
 ) -> Iterator[str]:
     for chain in plan.chains:
-        measured_share = _lost_share((measured.get("chains") or {}).get(chain.name, {}))
-        predicted_share = _lost_share(((simulated or {}).get("chains") or {}).get(chain.name, {}))
+        measured_share, predicted_share = (
+            _share((result.get("chains") or {}).get(chain.name, {}), "missed", "dropped")
+            for result in (measured, simulated or {})
+        )
         if measured_share > predicted_share + allowed:
             text = f"{measured_share:.2%} of the frames late or dropped, {predicted_share:.2%} predicted"
             yield f"{chain.name}: {text}, {allowed:.2%} more allowed"
 
 
-def _lost_share(chain: Mapping[str, Any]) -> float:
-    released = chain.get("released") or 0
-    return (chain.get("missed", 0) + chain.get("dropped", 0)) / released if released else 0.0
+Table = tuple[str, tuple[str, ...], list[list[str]], tuple[int, ...]]
+"""Title, heads, rows, and the columns that are aligned right."""
 
 
-_HEADS = ("what", "figure", "A", "B", "B/A")
-
-
-def result_rows(found: Comparison) -> list[list[str]]:
-    """Return the figures of two results, with regressions marked."""
-    shown = [
-        (row, [row.name, row.figure, format_duration(row.a), format_duration(row.b), f"{row.ratio:.3f}"])
-        for row in found.rows
-    ]
-    return [[*cells, "✗" if row.regressed else ""] for row, cells in shown]
-
-
-def plan_rows(found: PlanDiff) -> list[list[str]]:
-    """Return the figures of two plans, with regressions marked."""
-    return [[row.name, row.figure, *row.shown(), "✗" if row.regressed else ""] for row in found.figures]
-
-
-def requirement_rows(found: PlanDiff) -> list[list[str]]:
-    """Return the requirements that differ, with whether they became weaker, and whether that is allowed."""
-    return [
-        [
-            f"{change.kind} of {change.subject}" if change.kind else change.subject,
-            change.before or "–",
-            change.after or "–",
-            f"✗ {change.sense}" if change in found.weaker else change.sense + " (allowed)" * (change.sense == "weaker"),
+def _tables(found: Comparison | PlanDiff, last: str) -> Iterator[Table]:
+    """Yield the tables that have rows: requirements, moves, figures with regressions marked in the `last` column."""
+    asked, figures = [], []
+    if isinstance(found, PlanDiff):
+        asked = [
+            [
+                f"{change.kind} of {change.subject}" if change.kind else change.subject,
+                change.before or "–",
+                change.after or "–",
+                f"✗ {change.sense}"
+                if change in found.weaker
+                else change.sense + " (allowed)" * (change.sense == "weaker"),
+            ]
+            for change in found.requirements
         ]
-        for change in found.requirements
-    ]
-
-
-def move_rows(found: Sequence[Move]) -> list[list[str]]:
-    """Return the stages whose placement, configuration or cost changed."""
-    return [
+        figures = [[row.name, row.figure, *row.shown(), "✗" if row.regressed else ""] for row in found.figures]
+    else:
+        for row in found.rows:
+            shown = (format_duration(row.a), format_duration(row.b), f"{row.ratio:.3f}")
+            figures.append([row.name, row.figure, *shown, "✗" if row.regressed else ""])
+    moved = [
         [
             move.stage,
             move.before or "–",
@@ -353,51 +342,44 @@ def move_rows(found: Sequence[Move]) -> list[list[str]]:
             format_duration(move.cost_a_ns) if move.before else "–",
             format_duration(move.cost_b_ns) if move.after else "–",
         ]
-        for move in found
+        for move in found.moves
     ]
+    tables: list[Table] = [
+        ("Requirements", ("requirement", "A", "B", "became"), asked, ()),
+        ("What changed", ("stage", "A", "B", "alone A", "alone B"), moved, (3, 4)),
+        ("Figures", ("what", "figure", "A", "B", "B/A", last), figures, (2, 3, 4)),
+    ]
+    return (shown for shown in tables if shown[2])
 
 
-_REQUIREMENTS = ("requirement", "A", "B", "became")
-_MOVES = ("stage", "A", "B", "alone A", "alone B")
+def _notes(found: Comparison | PlanDiff) -> tuple[str, ...]:
+    return tuple(found.changes if isinstance(found, PlanDiff) else found.remarks)
+
+
+def _verdict(found: Comparison | PlanDiff) -> str:
+    count = len(found.regressions)
+    return f"{count} regression{'s' if count > 1 else ''}" if count else "no regression"
 
 
 def view(found: Comparison | PlanDiff, a: str, b: str, allowed: float) -> RenderableType:
     """Return everything that `socsched compare` prints for two results or two plans."""
-    parts: list[RenderableType] = [Text(f"A: {a}"), Text(f"B: {b}")]
-    if isinstance(found, PlanDiff):
-        rows, notes = plan_rows(found), found.changes
-    else:
-        rows, notes = result_rows(found), found.remarks
-    parts += [Text(line) for line in notes]
-    if isinstance(found, PlanDiff) and found.requirements:
-        parts += [Text(""), table("Requirements", _REQUIREMENTS, requirement_rows(found))]
-    if found.moves:
-        parts += [Text(""), table("What changed", _MOVES, move_rows(found.moves), (3, 4))]
-    if rows:
-        parts += [Text(""), table("Figures", (*_HEADS, f"> {1 + allowed:.3g}"), rows, (2, 3, 4))]
+    parts: list[RenderableType] = [Text(line) for line in (f"A: {a}", f"B: {b}", *_notes(found))]
+    for title, heads, rows, right in _tables(found, f"> {1 + allowed:.3g}"):
+        parts += [Text(""), table(title, heads, rows, right)]
     parts.append(Text(""))
     if isinstance(found, PlanDiff) and not (found.moves or found.changes or found.requirements):
         parts.append(Text("the plans are identical"))
     parts += [Text(f"✗ {line}", "bold red") for line in found.regressions]
     if isinstance(found, Comparison) and found.slower_chains:
         parts.append(Text(f"to explain its worst frame: socsched why {b} --chain {found.slower_chains[0]}"))
-    count = len(found.regressions)
-    parts.append(Text(f"{count} regression{'s' if count > 1 else ''}" if count else "no regression"))
-    return Group(*parts)
+    return Group(*parts, Text(_verdict(found)))
 
 
 def markdown(found: Comparison | PlanDiff, a: str, b: str, allowed: float) -> str:
     """Return the same as Markdown."""
-    count = len(found.regressions)
-    head = f"❌ {count} regression{'s' if count > 1 else ''}" if count else "✅ no regression"
+    head = f"{'❌' if found.regressions else '✅'} {_verdict(found)}"
     lines = [f"## {head}", "", f"A: {plain(a)}, B: {plain(b)}; tolerance {allowed:.1%}.", ""]
-    lines += [f"- {plain(line)}" for line in found.regressions]
-    notes = found.changes if isinstance(found, PlanDiff) else found.remarks
-    rows = plan_rows(found) if isinstance(found, PlanDiff) else result_rows(found)
-    lines += [f"- {plain(line)}" for line in notes] + [""]
-    if isinstance(found, PlanDiff) and found.requirements:
-        lines += [*markdown_table(_REQUIREMENTS, requirement_rows(found)), ""]
-    if found.moves:
-        lines += [*markdown_table(_MOVES, move_rows(found.moves)), ""]
-    lines += [*markdown_table((*_HEADS, ""), rows), ""] if rows else []
+    lines += [f"- {plain(line)}" for line in (*found.regressions, *_notes(found))] + [""]
+    for _, heads, rows, _right in _tables(found, ""):
+        lines += [*markdown_table(heads, rows), ""]
     return "\n".join(lines)

@@ -139,27 +139,25 @@ def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
     return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
-def draw(
-    points: Array,
-    boxes: Array,
-    labels: Sequence[int] | Array,
-    scores: Sequence[float] | Array,
-    truth: Array | None,
-    path: str | Path,
-    title: str = "",
-    note: str = "",
-    view: View | None = None,
-) -> Path:
-    """Write a PNG of a scan from above and return its path.
+class Boxes:
+    """Detected boxes [K, 7] (x, y, z_bottom, w, l, h, ry; metres, LiDAR frame) and the true ones, None where unknown.
 
-    `points` [N, 3+] in metres, LiDAR frame; `boxes` [K, 7] (x, y, z_bottom, w, l, h, ry) with `labels` (index into
-    CLASSES) and `scores`; `truth` [M, 7] true boxes or None when unknown.  `title` and `note` go above the picture.
+    `labels`: index into CLASSES of each detected box; `scores`: how sure each is.
     """
+
+    def __init__(self, boxes: Any, labels: Any, scores: Any, truth: Any = None) -> None:
+        self.found = np.asarray(boxes, np.float64).reshape(-1, 7)
+        self.labels, self.scores = np.asarray(labels, int), np.asarray(scores, float)
+        self.truth = None if truth is None else np.asarray(truth, np.float64).reshape(-1, 7)
+
+
+def draw(
+    points: Array, boxes: Boxes, path: str | Path, title: str = "", note: str = "", view: View | None = None
+) -> Path:
+    """Write a PNG of a scan (points [N, 3+]) from above and return its path; `title` and `note` go above it."""
     from PIL import Image, ImageDraw
 
     view = view or View()
-    boxes = np.asarray(boxes, np.float64).reshape(-1, 7)
-    true_boxes = None if truth is None else np.asarray(truth, np.float64).reshape(-1, 7)
     full = tuple(side * view.oversample for side in view.size)
     image = Image.new("RGB", (full[0], full[1]), BACKGROUND)
     _grid(_Canvas(ImageDraw.Draw(image), view))
@@ -167,10 +165,11 @@ def draw(
     canvas = _Canvas(ImageDraw.Draw(image), view)
     _ring_labels(canvas)
     _ego(canvas)
-    _found(canvas, boxes, np.asarray(labels, int), np.asarray(scores, float), true_boxes)
+    _draw_boxes(canvas, boxes)
     _border(canvas)
-    _header(canvas, title, note)
-    _legend(canvas, np.asarray(labels, int), true_boxes, len(points))
+    canvas.text(view.margin, 20, title, BRIGHT, size=17, anchor="lm")
+    canvas.text(view.size[0] - view.margin, 20, note, TEXT, anchor="rm")
+    _legend(canvas, boxes, len(points))
     image.resize(view.size, Image.Resampling.LANCZOS).save(path, format="PNG", optimize=True)
     return Path(path)
 
@@ -248,43 +247,39 @@ def _outline(box: Array) -> Array:
     return np.vstack([outline, outline[:1]])
 
 
-def _found(canvas: _Canvas, boxes: Array, labels: Array, scores: Array, truth: Array | None) -> None:
+def _draw_boxes(canvas: _Canvas, boxes: Boxes) -> None:
     """Draw the boxes, best on top, each with a tick at its front centre, the true boxes dashed, and names."""
-    shown = [i for i in np.argsort(scores, kind="stable").tolist() if canvas.view.shows(boxes[i, :2])]
+    view, scores = canvas.view, boxes.scores
+    shown = [i for i in np.argsort(scores, kind="stable").tolist() if view.shows(boxes.found[i, :2])]
     for i in shown:
-        outline, colour = _outline(boxes[i]), CLASS_COLOURS[labels[i]]
+        outline, colour = _outline(boxes.found[i]), CLASS_COLOURS[boxes.labels[i]]
         width = 2.2 if scores[i] >= SURE else 1.2
         canvas.line(np.vstack([outline, outline[1:2]]), colour, width)
         front = (outline[0] + outline[3]) / 2
         along = (outline[0] - outline[1]) / np.hypot(*(outline[0] - outline[1]))
         canvas.line(np.stack([front, front + 1.1 * along]), colour, width)
-        canvas.taken.append((*canvas.view.place(outline).min(0).tolist(), *canvas.view.place(outline).max(0).tolist()))
-    for box in () if truth is None else truth[canvas.view.shows(truth[:, :2])]:
+        canvas.taken.append((*view.place(outline).min(0).tolist(), *view.place(outline).max(0).tolist()))
+    for box in () if boxes.truth is None else boxes.truth[view.shows(boxes.truth[:, :2])]:
         canvas.dashes(_outline(box), BRIGHT, 1.5)
     for i in reversed(shown):
-        text = f"{CLASSES[labels[i]][:3]} {scores[i]:.2f}"
-        canvas.tag(text, _outline(boxes[i]), CLASS_COLOURS[labels[i]], needed=scores[i] >= SURE)
+        label = boxes.labels[i]
+        text = f"{CLASSES[label][:3]} {scores[i]:.2f}"
+        canvas.tag(text, _outline(boxes.found[i]), CLASS_COLOURS[label], needed=bool(scores[i] >= SURE))
 
 
-def _header(canvas: _Canvas, title: str, note: str) -> None:
-    margin = canvas.view.margin
-    canvas.text(margin, 20, title, BRIGHT, size=17, anchor="lm")
-    canvas.text(canvas.view.size[0] - margin, 20, note, TEXT, anchor="rm")
-
-
-def _legend(canvas: _Canvas, labels: Array, truth: Array | None, points: int) -> None:
+def _legend(canvas: _Canvas, boxes: Boxes, points: int) -> None:
     """Draw the legend of boxes, dashes and shades below the picture, with the count of each."""
     view, k = canvas.view, canvas.view.oversample
     x, y = float(view.margin), view.size[1] - 34.0
     for label, colour in reversed(list(enumerate(CLASS_COLOURS))):
-        text = f"{CLASSES[label]} ({np.count_nonzero(labels == label)} found)"
+        text = f"{CLASSES[label]} ({np.count_nonzero(boxes.labels == label)} found)"
         canvas.pen.rectangle((x * k, (y - 6) * k, (x + 22) * k, (y + 6) * k), outline=colour, width=2 * k)
         canvas.text(x + 30, y, text, BRIGHT, anchor="lm")
         x += 46 + _font(13).getlength(text)
-    if truth is not None:
+    if boxes.truth is not None:
         for step in range(0, 24, 8):
             canvas.pen.line(((x + step) * k, y * k, (x + step + 5) * k, y * k), fill=BRIGHT, width=2 * k)
-        text = f"true object ({len(truth)})"
+        text = f"true object ({len(boxes.truth)})"
         canvas.text(x + 30, y, text, BRIGHT, anchor="lm")
         x += 46 + _font(13).getlength(text)
     text = f"{points} points; class and score at each box, thin line below {SURE}; tick: heading"
@@ -328,16 +323,8 @@ class RangeView:
         return np.stack([x, y], -1) * self.oversample
 
 
-def draw_range(
-    points: Array,
-    boxes: Array,
-    labels: Sequence[int] | Array,
-    scores: Sequence[float] | Array,
-    truth: Array | None,
-    path: str | Path,
-    view: RangeView | None = None,
-) -> Path:
-    """Write a PNG of a scan as a range image and return its path; arguments as in `birdseye.draw`."""
+def draw_range(points: Array, boxes: Boxes, path: str | Path, view: RangeView | None = None) -> Path:
+    """Write a PNG of a scan as a range image and return its path; arguments as in `draw`."""
     from PIL import Image, ImageDraw
 
     view = view or RangeView()
@@ -354,12 +341,11 @@ def draw_range(
             pixels[y[inside], x[inside]] = colours[inside]
     image = Image.fromarray(pixels)
     pen = ImageDraw.Draw(image)
-    for box in () if truth is None else np.asarray(truth, np.float64).reshape(-1, 7):
+    for box in () if boxes.truth is None else boxes.truth:
         _wires(pen, view, box, BRIGHT, 1)
-    given = np.asarray(boxes, np.float64).reshape(-1, 7)
-    for index in np.argsort(np.asarray(scores, float), kind="stable").tolist():
-        sure = scores[index] >= SURE
-        _wires(pen, view, given[index], CLASS_COLOURS[int(labels[index])], 2 if sure else 1)
+    for index in np.argsort(boxes.scores, kind="stable").tolist():
+        width = 2 if boxes.scores[index] >= SURE else 1
+        _wires(pen, view, boxes.found[index], CLASS_COLOURS[boxes.labels[index]], width)
     pen.rectangle((0, 0, image.width, view.margin * k), fill=BACKGROUND)
     text = "range image: as the LiDAR sees it, near points light; boxes as below, true ones white"
     pen.text((8 * k, view.margin * k / 2), text, fill=TEXT, font=_font(13 * k), anchor="lm")
@@ -412,10 +398,10 @@ def draw_detections(trace: Trace, files: Sequence[Path], target: Path, street: i
         return
     name, detections = str(trace.details[frame]["input"]), trace.details[frame]["detections"]
     points = np.asarray(read_scan(files[numbers[name]], None))
-    boxes = np.array([entry["box"] for entry in detections])
-    labels, scores = ([entry[key] for entry in detections] for key in ("label", "score"))
     truth = boxes_in(street + numbers[name]) if street is not None else None
+    placed, labels, scores = ([entry[key] for entry in detections] for key in ("box", "label", "score"))
+    boxes = Boxes(placed, labels, scores, truth)
     with tempfile.TemporaryDirectory() as scratch:
-        above = draw(points, boxes, labels, scores, truth, Path(scratch) / "above.png", f"{name}, frame {frame}")
-        ahead = draw_range(points, boxes, labels, scores, truth, Path(scratch) / "ahead.png")
+        above = draw(points, boxes, Path(scratch) / "above.png", f"{name}, frame {frame}")
+        ahead = draw_range(points, boxes, Path(scratch) / "ahead.png")
         stack(ahead, above, target)

@@ -1,4 +1,8 @@
-"""The report as one self-contained HTML page, computed from plans, traces and results alone."""
+"""The report as one self-contained HTML page, computed from plans, traces and results alone.
+
+Charts and diagrams are SVG written here, not by a chart library: uPlot draws lines only, plotly is 4.8 MB.  Nothing is
+conveyed by colour alone.  Modes other than the planned one are planned by `--pareto` only, not for every report.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Timelines of the page: windows of a trace, drawn by `assets/gantt.js`, and the worst frames of chains."""
+"""Timelines of the page: windows of a trace, drawn by `assets/gantt.js`, and the worst frames of chains.
+
+A timeline is a window of the trace as data, drawn by a small script: a picture of 3.3 s can be neither read nor zoomed,
+static SVG takes 350 bytes for the tooltip of each slice, a canvas has no structure for tests and printing, and a whole
+trace is too large to embed.  The wheel zooms only when asked to: otherwise it would keep the page from scrolling.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Engines that execute a study's jobs: this machine's cores (`local`), or a Ray cluster (`ray`)."""
+"""Engines that execute a study's jobs: this machine's cores (`local`), or a Ray cluster (`ray`).
+
+Ray is the only one across hosts, and inputs are shipped to each of them once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Finished rows on disk, and as one Parquet table."""
+"""Finished rows on disk, and as one Parquet table.
+
+A row is finished when its checksummed line is on disk; SQLite would gain nothing over lines that are only appended.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""A sweep: every configuration of a study is planned and simulated once, and rows are stored as they arrive."""
+"""A sweep: every configuration of a study is planned and simulated once, and rows are stored as they arrive.
+
+Rows are pure functions of study and seed: plans are searched within a budget of mappings, not of seconds, and tables
+are equal byte for byte whichever engine computed them.  A plan is keyed by what it depends on, made by the first job of
+a group and passed to the rest.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The root command: quick help, verbs that fail to import, and every error as text with its exit code."""
+"""The root command: help, verbs that fail to import, Ctrl-C in imports, every error as text with its exit code."""
 
 from __future__ import annotations
 
@@ -165,3 +165,22 @@ def test_a_locale_without_our_characters_gets_others() -> None:
     plain.pop("PYTHONIOENCODING", None)
     done = subprocess.run([sys.executable, "-m", "socsched", *SHOWN["page"]], env=plain, capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == "" and done.stdout.isascii() and "?" in done.stdout
+
+
+LISTS_PLATFORMS = "from socsched.cli import main; main(['platforms', 'list'])"
+
+
+@pytest.mark.parametrize("module", ["click", "rich", "pydantic"])
+def test_ctrl_c_while_modules_are_imported(module: str, tmp_path: Path) -> None:
+    (tmp_path / f"{module}.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(5)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", LISTS_PLATFORMS],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+    assert (done.returncode, done.stderr.strip()) == (130, "interrupted")

@@ -12,6 +12,7 @@ from socsched.reporting.pictures import (
     BACKGROUND,
     BRIGHT,
     CLASS_COLOURS,
+    Boxes,
     RangeView,
     View,
     draw,
@@ -33,7 +34,7 @@ def near(image: np.ndarray, at: np.ndarray, colour: tuple[int, int, int], reach:
 def test_left_is_left_up_is_up_and_boxes_stand_where_their_corners_are(tmp_path: Path) -> None:
     view = RangeView()
     points = np.array([[20.0, 3.0, 0.0, 0.5], [20.0, -10.0, -1.0, 0.5]])
-    path = draw_range(points, CAR_AHEAD[None], [2], [0.9], None, tmp_path / "a.png", view)
+    path = draw_range(points, Boxes(CAR_AHEAD[None], [2], [0.9]), tmp_path / "a.png", view)
     image = np.asarray(Image.open(path))
     assert image.shape == (view.height, view.width, 3)
     left, right = view.place(points[:, :3]) / view.oversample
@@ -48,9 +49,8 @@ def test_left_is_left_up_is_up_and_boxes_stand_where_their_corners_are(tmp_path:
 def test_true_boxes_are_white_and_those_behind_are_left_out(tmp_path: Path) -> None:
     view = RangeView()
     behind = CAR_AHEAD * [-1, 1, 1, 1, 1, 1, 1]
-    path = draw_range(
-        np.zeros((0, 4)), np.zeros((0, 7)), [], [], np.stack([CAR_AHEAD, behind]), tmp_path / "a.png", view
-    )
+    boxes = Boxes([], [], [], np.stack([CAR_AHEAD, behind]))
+    path = draw_range(np.zeros((0, 4)), boxes, tmp_path / "a.png", view)
     image = np.asarray(Image.open(path))
     assert near(image, view.place(np.array([18.0, 3.8, -1.0])) / view.oversample, tuple(c * 2 // 3 for c in BRIGHT))
     columns = np.flatnonzero((image[view.margin + 4 :] != BACKGROUND).any((0, 2)))
@@ -66,7 +66,7 @@ def test_stacking_keeps_both_pictures(tmp_path: Path) -> None:
 
 VIEW = View()
 CAR = [20.0, 5.0, -1.7, 1.6, 3.9, 1.5, -np.pi / 2]  # nose ahead
-NOTHING = (np.zeros((0, 4)), np.zeros((0, 7)), [], [], None)
+NOTHING = (np.zeros((0, 4)), Boxes([], [], []))
 
 
 def picture(path):
@@ -76,7 +76,7 @@ def picture(path):
 def boxed(tmp_path, boxes, score=0.9, label=2, truth=None):
     """The picture of boxes of one class and score, without points."""
     count = len(boxes)
-    return picture(draw(np.zeros((0, 4)), boxes, [label] * count, [score] * count, truth, tmp_path / "a.png"))
+    return picture(draw(np.zeros((0, 4)), Boxes(boxes, [label] * count, [score] * count, truth), tmp_path / "a.png"))
 
 
 def ink(pixels, around, reach):
@@ -126,7 +126,7 @@ def test_true_boxes_are_dashed_and_absent_ones_leave_no_trace(tmp_path):
 
 def test_points_are_drawn_where_they_are_and_lighter_with_height(tmp_path):
     points = np.array([[30.0, -10.0, -1.7, 0.3], [60.0, 20.0, 1.4, 0.3], [-50.0, 0, 0, 0], [30, 90, 0, 0]], np.float32)
-    pixels = picture(draw(points, [], [], [], None, tmp_path / "a.png"))
+    pixels = picture(draw(points, Boxes([], [], []), tmp_path / "a.png"))
     places = [(VIEW.place(p[:2].astype(float)) / VIEW.oversample).round().astype(int) for p in points[:2]]
     low, high = (pixels[y, x].sum() for x, y in places)
     assert sum(BACKGROUND) + 60 < low < high
@@ -140,11 +140,11 @@ def test_shades_grow_monotonically_lighter():
 def test_boxes_outside_the_view_and_extreme_values_do_no_harm(tmp_path):
     far = [[500.0, 0, 0, 2, 4, 1.5, 0], [-30.0, 0, 0, 2, 4, 1.5, 0], [35.0, 39.0, 0, 1e4, 1e4, 1.5, 0.2]]
     points = np.array([[1e6, 0, 0, 0], [10, 0, 1e6, 0]], np.float32)
-    pixels = picture(draw(points, far, [0, 1, 2], [0.5, 0.5, 0.99], far, tmp_path / "a.png", title="x" * 300))
+    pixels = picture(draw(points, Boxes(far, [0, 1, 2], [0.5, 0.5, 0.99], far), tmp_path / "a.png", title="x" * 300))
     assert pixels.shape[0] == VIEW.size[1]
 
 
 def test_the_same_input_gives_the_same_file(tmp_path):
     points = np.random.default_rng(0).uniform(-40, 70, (500, 4))
-    a, b = (draw(points, [CAR], [2], [0.5], [CAR], tmp_path / name).read_bytes() for name in ("a.png", "b.png"))
+    a, b = (draw(points, Boxes([CAR], [2], [0.5], [CAR]), tmp_path / n).read_bytes() for n in ("a.png", "b.png"))
     assert a == b

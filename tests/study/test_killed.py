@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from disturbed import ROWS, STUDY, await_rows, digest, rows, start
+from study_files import ROWS, STUDY, await_rows, digest, rows, start
 
 pytest.importorskip("pyarrow", reason="tables are Parquet")
 

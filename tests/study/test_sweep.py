@@ -1,20 +1,28 @@
-"""Sweeps by the command line: the same table from every engine, resumed, replayed, settled, halved, reported."""
+"""Sweeps by the command line: the same table from every engine, resumed, settled, reported; docs/sweeps.md."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from study_files import Writer
 
 pytest.importorskip("pyarrow", reason="tables are Parquet")
 
 from socsched.cli.root import run
+from socsched.descriptor.source import parse
+from socsched.descriptor.study import study_from
 from socsched.study import store as table
+from socsched.study.columns import FIXED, RESULTS
+from socsched.study.report import effects
 from socsched.study.store import encode
+from socsched.study.sweep import front
 
 LOADS = "  load: [1.0, 4.0]\n  seed: [0, 50]\n  policy: [edf, fifo]"
 
@@ -185,3 +193,61 @@ def test_fields_of_both_files_reach_the_plan(write: Writer, tmp_path: Path) -> N
     assert all(row["worst_response_share"] == pytest.approx(row["worst_response_max_ns"] / 50e6) for row in rows)
     memory = {row["platform.dram.achievable.value_bytes_per_s"]: row["latency_ns"] for row in rows}
     assert memory[20e9] > memory[170e9]
+
+
+AXES = ("latency_ns", "tdp_mw")
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9) | st.none()), max_size=30))
+def test_a_front_is_what_no_other_row_beats(places: list[tuple[int, int | None]]) -> None:
+    rows = [{"config": n, "latency_ns": a, "tdp_mw": b} for n, (a, b) in enumerate(places)]
+    known = [row for row in rows if row["tdp_mw"] is not None]
+
+    def beats(a: dict[str, Any], b: dict[str, Any]) -> bool:
+        ends = [(a[axis], b[axis]) for axis in AXES]
+        return all(x <= y for x, y in ends) and any(x < y for x, y in ends)
+
+    best = [row for row in known if not any(beats(other, row) for other in known)]
+    found = front(rows, AXES)
+    assert {tuple(row[a] for a in AXES) for row in best} == {tuple(rows[n][a] for a in AXES) for n in found}
+    assert len(found) == len({tuple(row[a] for a in AXES) for row in best}), "one of those alike"
+
+
+def test_effects_are_means_over_all_else_widest_first() -> None:
+    rows = [{"slack": 10 * a + b, "a": a, "b": b, "c": 1} for a in (0, 1) for b in (0, 1, 4)]
+    rows.append({"slack": None, "a": 5, "b": 5, "c": 1})
+    wide, narrow = effects(rows, ["b", "a", "c"], "slack")
+    assert wide == ("a", ((5 / 3, 0), (35 / 3, 1)))
+    assert narrow == ("b", ((5.0, 0), (9.0, 4)))
+
+
+@pytest.fixture(scope="module")
+def text(checkout: Path) -> str:
+    return (checkout / "docs" / "sweeps.md").read_text(encoding="utf-8")
+
+
+def test_columns_are_those_of_the_table(text: str) -> None:
+    shown = re.findall(
+        r"^\| `(\w+)` \| (.*) \|$", text.split("<!-- columns -->")[1].split("<!-- /columns -->")[0], re.M
+    )
+    assert shown == [(column.name, column.meaning) for column in (*FIXED, *RESULTS)]
+
+
+def test_the_study_shown_is_one(text: str, tmp_path: Path) -> None:
+    study, fleet = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    (tmp_path / "harm.yaml").write_text("{}")
+    found = study_from(parse((study + fleet).encode(), str(tmp_path / "rates.yaml")))
+    assert found.fleet is not None and found.fleet.vehicles == 10_000
+    assert len(found.parameters) == 10
+
+
+def test_commands_name_options_that_exist(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [line for block in re.findall(r"```sh[^\n]*\n(.*?)```", text, re.S) for line in block.splitlines()]
+    commands = [line.split("#")[0].split() for line in lines if line.startswith("socsched ")]
+    assert len(commands) >= 6
+    for _, verb, *rest in commands:
+        capsys.readouterr()
+        assert run([verb, "--help"]) == 0
+        known = capsys.readouterr().out
+        for option in (word for word in rest if word.startswith("-")):
+            assert re.search(rf"(^|\s){re.escape(option)}\b", known), (verb, option)

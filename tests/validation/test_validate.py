@@ -1,11 +1,13 @@
-"""`socsched validate`: the same costs as `plan`, refusals with their reasons, and the files it writes."""
+"""`socsched validate`: the same costs as `plan`, refusals with their reasons, files it writes, docs/fidelity.md."""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import lzma
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -19,6 +21,7 @@ from socsched.cli.root import run
 from socsched.validation.validate import Validation, validate
 from tests.models.onnx_files import Builder
 from tests.validation.pairs import BOARD, COLUMNS, ROWS, folder, row, table
+from tools.generate.fidelity import COMMANDS, PAGE, README, page
 
 
 @pytest.fixture(scope="module")
@@ -224,3 +227,36 @@ def test_sequences_of_programs_without_padding_are_apart(root: Path) -> None:
     words, image, padded = validate(place / "pairs.csv", place / "networks").predictions
     assert words.apart.startswith("sequences as long as each input") and words.predicted_ms > 0
     assert not image.apart and not padded.apart
+
+
+BOARDS = Path(__file__).parents[1] / "data" / "boards"
+
+
+def test_the_page_states_data_date_and_every_engine(tmp_path: Path) -> None:
+    place = folder(tmp_path)
+    summary = validate(place / "pairs.csv", place / "networks").document
+    text = page(summary, "made-up | times", "2030-01-02")
+    assert "made-up \\| times" in text
+    assert ", 2030-01-02" in text
+    assert summary["sha256"] in text
+    assert "| jetson-agx-orin-64gb | cpu0 | fp32 | 3 |" in text
+    assert "| **all** |  |  | 5 |" in text
+
+
+def test_the_command_beside_the_headline_reads_what_is_shipped() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert COMMANDS[0] in README.read_text(encoding="utf-8") and "\n".join(COMMANDS) in text
+    words = shlex.split(COMMANDS[0])
+    assert (PAGE.parents[1] / words[2]) == BOARDS / "pairs.csv.gz" and (
+        PAGE.parents[1] / words[4]
+    ) == BOARDS / "networks"
+    assert hashlib.sha256((BOARDS / "pairs.csv.gz").read_bytes()).hexdigest() in text
+
+
+@pytest.mark.slow
+def test_the_page_is_what_the_shipped_measurements_give() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    summary = validate(BOARDS / "pairs.csv.gz", BOARDS / "networks").document
+    date = re.search(r"- socsched \S+, ([\d-]+)", text)
+    words = text.partition("- Measurements: ")[2].partition("\n")[0]
+    assert date and page(summary, words, date[1]) == text, "run the commands of the page"

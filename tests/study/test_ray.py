@@ -1,16 +1,22 @@
-"""The listening address of a Ray started by a sweep."""
+"""Ray: it listens on the loopback address alone, and a node of a cluster may fail."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+pytest.importorskip("pyarrow", reason="tables are Parquet")
 pytest.importorskip("ray", reason="the engine needs Ray")
-pytestmark = pytest.mark.slow
 
+from study_files import ROWS, STUDY, await_rows, digest, rows, start
+
+pytestmark = pytest.mark.slow
 LISTENING = """
 import json, os
 import ray
@@ -48,3 +54,28 @@ def test_it_listens_on_the_loopback_interface_alone() -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found and set(found) <= LOOPBACK
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """Return a cluster with a head and a second node, of one core each."""
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        yield made
+    finally:
+        made.shutdown()
+
+
+def test_a_node_that_dies_costs_nothing(cluster: Any, tmp_path: Path) -> None:
+    (tmp_path / "killed.yaml").write_text(STUDY)
+    second = cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    process = start(tmp_path, "cluster", "--engine", "ray", "--address", cluster.address)
+    await_rows(process, tmp_path / "cluster", ROWS // 3)
+    cluster.remove_node(second, allow_graceful=False)
+    assert process.wait() in (0, 1)
+    assert rows(tmp_path / "cluster") == ROWS
+    assert start(tmp_path, "out").wait() in (0, 1)
+    assert digest(tmp_path / "cluster") == digest(tmp_path / "out")

@@ -1,7 +1,6 @@
 """The passes from a network to an artefact, in the order in which they run.
 
-    import     the layers as a Relax module                                              `passes.relax_import`
-    fuse       operators, each with the bias and activation computed along with it       `passes.fusion`
+    fuse       operators, each with the bias and activation computed along with it       `graph.expand`
     -          the target chooses its passes for these operators                         `Target.passes`
     quantise   int8: scales from data, integers in place of floats                       `passes.quantise`
     lower      the target's rules: layouts, packed weights, a kernel for each operator   `targets.*.passes`
@@ -17,9 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from socsched.compiler.passes.fusion import fuse
-from socsched.compiler.passes.relax_import import import_layers
 from socsched.compiler.target import Build, Compilation, Pass, Passes, Target
+from socsched.graph.expand import fuse_network
 
 
 def compile_network(asked: Build, target: Target) -> Compilation:
@@ -30,7 +28,7 @@ def compile_network(asked: Build, target: Target) -> Compilation:
 
 def fused(asked: Build) -> Compilation:
     """Return the network as far as it is the same for all targets: its fused operators."""
-    return run(Compilation(asked, asked.weights, asked.scales), (import_layers, fuse))
+    return Compilation(asked, asked.weights, asked.scales, fuse_network(asked.network))
 
 
 def after_fusion(own: Passes) -> tuple[Pass, ...]:

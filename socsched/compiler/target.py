@@ -24,6 +24,7 @@ import numpy as np
 from socsched import plugins
 from socsched.compiler.quantize.scales import Scales
 from socsched.errors import CompileError
+from socsched.graph.fusion import Graph
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model
@@ -83,7 +84,7 @@ class Build:
 class Compilation:
     """A network between two passes: the request, and what the passes so far have made of it.
 
-    `module`: its layers in Relax, later its kernels.  `graph`: its fused operators (`graph.fusion.Graph`).  `integers`:
+    `graph`: its fused operators.  `module`: its kernels, in Relax.  `integers`:
     the same in int8 (`quantize.network.QuantisedGraph`).  `inputs` and `outputs`: the border tensors, with their
     layouts.  `executable`: the code in memory.  `files`: those written into the folder, first the one to load or link.
     `notes`: remarks for users.  `computes_half`: as of `artifact.Artifact`.
@@ -92,8 +93,8 @@ class Compilation:
     asked: Build
     weights: Mapping[str, Array]
     scales: Scales | None
+    graph: Graph
     module: Any = None
-    graph: Any = None
     integers: Any = None
     inputs: tuple[TensorType, ...] = ()
     outputs: tuple[TensorType, ...] = ()

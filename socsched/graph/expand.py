@@ -271,7 +271,10 @@ class _Expansion:
         name = self.free(f"{layer.name}.{part}" if part else layer.name)
         whole = layer.op if layer.op in _WHOLE else ""
         self.operations.append(
-            Operation(name, kind, tuple(inputs), _typed(shape, dtype), whole=whole, layer=layer.name, **more)
+            Operation(
+                *(name, kind, tuple(inputs), _typed(shape, dtype)),
+                **{"options": layer.attrs, "whole": whole, "layer": layer.name, **more},
+            )
         )
         if not part:
             self.name[layer.name], self.type[layer.name] = name, _typed(shape, dtype)
@@ -301,8 +304,6 @@ class _Expansion:
             if layer.op == "matmul" and "constant" in layer.weights:
                 self.matmul_constant(layer, inputs, shapes[0])
                 return
-            if layer.op in ("pillar_features", "scatter"):
-                more = {**more, "options": next(one for one in self.network.layers if one.op == layer.op).attrs}
             dtype = "int64" if _indices(layer) else types[0].dtype
             self.emit(layer, "", layer.op, inputs, shape, dtype, attrs=attrs, **more)
         else:
@@ -314,7 +315,7 @@ class _Expansion:
             self.emit(layer, "", layer.op, inputs, shape, attrs=attrs, weights=weights)
             return
         linear = self.emit(layer, "linear", layer.op, inputs, shape, attrs=attrs, weights=weights)
-        self.emit(layer, "", "add", [linear], shape, weights=(layer.weights["bias"],))
+        self.emit(layer, "", "add", [linear], shape, weights=(layer.weights["bias"],), options={"biases": layer.op})
 
     def matmul_constant(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
         """Add a product with a constant, which is a dense layer with a transposed weight."""
@@ -322,7 +323,8 @@ class _Expansion:
         weight, first = self.network.params[constant], bool(layer.attrs.get("swapped"))
         result = product(weight, shape) if first else product(shape, weight)
         attrs = {"in_channels": weight[1], "out_channels": weight[0]}
-        self.emit(layer, "", "dense", inputs, result, attrs=attrs, weights=(constant,), weight_first=first)
+        more: dict[str, Any] = {"weights": (constant,), "weight_first": first, "options": {"untransposed": True}}
+        self.emit(layer, "", "dense", inputs, result, attrs=attrs, **more)
 
     def batch_norm(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
         params = self.network.params
@@ -332,26 +334,27 @@ class _Expansion:
         self.emit(layer, "", "add", [name], moved, weights=(layer.weights["shift"],))
 
     def hard_sigmoid(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
-        self.gate(layer, "", inputs, shape)
+        self.gate(layer, "", inputs, shape, layer.attrs["alpha"], layer.attrs["beta"])
 
     def hard_swish(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
-        gate = self.gate(layer, "gate", inputs, shape)
+        gate = self.gate(layer, "gate", inputs, shape, 1 / 6, 0.5)
         self.emit(layer, "", "multiply", [*inputs, gate], shape)
 
     def elu(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
         positive = self.emit(layer, "positive", "relu", inputs, shape)
-        negative = self.emit(layer, "negative", "clip", inputs, shape)
+        negative = self.emit(layer, "negative", "clip", inputs, shape, options={"high": 0.0})
         power = self.emit(layer, "power", "exp", [negative], shape)
-        moved = self.emit(layer, "moved", "subtract", [power], shape)
-        scaled = self.emit(layer, "scaled", "multiply", [moved], shape)
+        moved = self.emit(layer, "moved", "subtract", [power], shape, options={"number": 1.0})
+        scaled = self.emit(layer, "scaled", "multiply", [moved], shape, options={"number": layer.attrs["alpha"]})
         self.emit(layer, "", "add", [positive, scaled], shape)
 
     def softplus(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
+        """Add max(x, 0) + log(1 + exp(-|x|)), in which no exponential overflows."""
         positive = self.emit(layer, "positive", "relu", inputs, shape)
         size = self.emit(layer, "size", "abs", inputs, shape)
-        below = self.emit(layer, "below", "multiply", [size], shape)
+        below = self.emit(layer, "below", "multiply", [size], shape, options={"number": -1.0})
         power = self.emit(layer, "power", "exp", [below], shape)
-        moved = self.emit(layer, "moved", "add", [power], shape)
+        moved = self.emit(layer, "moved", "add", [power], shape, options={"number": 1.0})
         rest = self.emit(layer, "rest", "log", [moved], shape)
         self.emit(layer, "", "add", [positive, rest], shape)
 
@@ -362,15 +365,18 @@ class _Expansion:
 
     def grid_sample(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
         batch, height, width, pair = self.type[layer.inputs[1]].shape
-        grid = self.emit(layer, "grid", "transpose", [inputs[1]], (batch, pair, height, width))
+        order = {"order": (0, 3, 1, 2)}  # compilers take the grid as [N, 2, H, W]
+        grid = self.emit(layer, "grid", "transpose", [inputs[1]], (batch, pair, height, width), options=order)
         attrs = {"bilinear": int(layer.attrs["mode"] == "bilinear")}
         self.emit(layer, "", "grid_sample", [inputs[0], grid], (*shape[:2], height, width), attrs=attrs)
 
     def scatter_nd(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
+        """Add a scatter whose computed places stay inside the data whatever they are."""
         data, indices, updates = inputs
         places = self.type[layer.inputs[1]]
-        below = self.emit(layer, "below", "minimum", [indices], places.shape, places.dtype)
-        inside = self.emit(layer, "inside", "maximum", [below], places.shape, places.dtype)
+        last = {"number": [side - 1 for side in shape[: places.shape[-1]]]}
+        below = self.emit(layer, "below", "minimum", [indices], places.shape, places.dtype, options=last)
+        inside = self.emit(layer, "inside", "maximum", [below], places.shape, places.dtype, options={"number": 0})
         self.emit(layer, "", "scatter_nd", [data, inside, updates], shape, self.type[layer.inputs[0]].dtype)
 
     def layer_norm(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
@@ -381,22 +387,21 @@ class _Expansion:
 
     def gather(self, layer: Layer, inputs: list[str], shape: Shape) -> None:
         axis, table = int(layer.attrs["axis"]), layer.weights.get("table")
-        if len(inputs) == 2:  # computed places
-            result = (*shape[:axis], *self.type[layer.inputs[1]].shape, *shape[axis + 1 :])
-            self.emit(layer, "", "gather", inputs, result, self.type[layer.inputs[0]].dtype, attrs={"axis": axis})
+        if table is not None and len(inputs) == 1:
+            rows = self.network.params[table]
+            result = (*rows[:axis], *shape, *rows[axis + 1 :])
+            self.emit(layer, "", "gather", inputs, result, attrs={"axis": axis}, weights=(table,), weight_first=True)
             return
-        if table is None:
-            result = (*shape[:axis], len(layer.attrs["indices"]), *shape[axis + 1 :])
-            self.emit(layer, "", "gather", inputs, result, self.type[layer.inputs[0]].dtype, attrs={"axis": axis})
-            return
-        rows = self.network.params[table]
-        result = (*rows[:axis], *shape, *rows[axis + 1 :])
-        self.emit(layer, "", "gather", inputs, result, attrs={"axis": axis}, weights=(table,), weight_first=True)
+        # computed places, or stated ones
+        places = self.type[layer.inputs[1]].shape if len(inputs) == 2 else (len(layer.attrs["indices"]),)
+        result = (*shape[:axis], *places, *shape[axis + 1 :])
+        self.emit(layer, "", "gather", inputs, result, self.type[layer.inputs[0]].dtype, attrs={"axis": axis})
 
-    def gate(self, layer: Layer, part: str, inputs: list[str], shape: Shape) -> str:
-        scaled = self.emit(layer, "scaled", "multiply", inputs, shape)
-        moved = self.emit(layer, "moved", "add", [scaled], shape)
-        return self.emit(layer, part, "clip", [moved], shape)
+    def gate(self, layer: Layer, part: str, inputs: list[str], shape: Shape, slope: float, offset: float) -> str:
+        """Add clip(x * slope + offset, 0, 1) and return its result."""
+        scaled = self.emit(layer, "scaled", "multiply", inputs, shape, options={"number": slope})
+        moved = self.emit(layer, "moved", "add", [scaled], shape, options={"number": offset})
+        return self.emit(layer, part, "clip", [moved], shape, options={"low": 0.0, "high": 1.0})
 
 
 def _indices(layer: Layer) -> bool:

@@ -23,8 +23,8 @@ _RECTIFIED = (*_BIASED, "add")
 class Operation:
     """One operation before fusion: `inputs` name values, `weights` keys of `Network.params`; `type` is the result's.
 
-    `attrs`, `options`, `whole`, `layer` as of `Group`; `axes`: the axes of a reduction; `weight_first`: the weight is
-    the left operand.
+    `attrs`, `whole`, `layer` as of `Group`; `options`: its parameters as of the network's layer, `number` instead of a
+    second operand; `axes`: the axes of a reduction; `weight_first`: the weight is the left operand.
     """
 
     name: str
@@ -44,9 +44,8 @@ class Operation:
 class Group:
     """One fused operator: `inputs` and `output` name values, `weights` maps role -> key of `Network.params`.
 
-    `attrs` and `whole` are those of `graph.operators.Operator`; `options` holds data only for lowering (pillar size,
-    grid, ...); `layer` names the network's layer that it begins with.  Groups compare without `whole` and `layer`,
-    which a compiler's own form of the network does not state.
+    `attrs` and `whole` are those of `graph.operators.Operator`; `options` holds data only for lowering, the parameters
+    of its first operation (pillar size, grid, ...); `layer` names the network's layer that it begins with.
     """
 
     name: str
@@ -57,15 +56,15 @@ class Group:
     attrs: Mapping[str, float] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     relu: bool = False
-    whole: str = field(default="", compare=False)
-    layer: str = field(default="", compare=False)
+    whole: str = ""
+    layer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
     """Fused operators in topological order; `values` gives every value's logical type (-1 where it varies).
 
-    `calls` holds the Relax expression behind every value, `params` the weight behind every parameter's name.
+    `operations` are those before fusion, by name and in topological order.
     """
 
     network: Network
@@ -73,8 +72,7 @@ class Graph:
     outputs: tuple[str, ...]
     groups: tuple[Group, ...]
     values: Mapping[str, TensorType]
-    calls: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    params: Mapping[str, str] = field(default_factory=dict, compare=False)
+    operations: Mapping[str, Operation] = field(default_factory=dict, compare=False)
 
     def consumers(self, value: str) -> list[Group]:
         """Return the operators that read `value`."""
@@ -101,19 +99,15 @@ class Graph:
 
 
 def fuse(
-    network: Network,
-    inputs: Mapping[str, TensorType],
-    operations: Sequence[Operation],
-    outputs: tuple[str, ...],
-    calls: Mapping[str, Any] | None = None,
-    params: Mapping[str, str] | None = None,
+    network: Network, inputs: Mapping[str, TensorType], operations: Sequence[Operation], outputs: tuple[str, ...]
 ) -> Graph:
     """Return the fused operators of `operations`, which are in topological order."""
     fusion = _Fusion(network, operations, outputs)
     for operation in operations:
         fusion.add(operation)
     values = {**inputs, **{operation.name: operation.type for operation in operations}}
-    return Graph(network, tuple(inputs), outputs, tuple(fusion.groups), values, calls or {}, params or {})
+    by_name = {operation.name: operation for operation in operations}
+    return Graph(network, tuple(inputs), outputs, tuple(fusion.groups), values, by_name)
 
 
 class _Fusion:

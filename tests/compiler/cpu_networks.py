@@ -9,11 +9,10 @@ import numpy as np
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.layouts import NUMPY_DTYPES, convert, physical_shape
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.targets.llvm.lower import lower
 from socsched.compiler.targets.llvm.processor import native_target
 from socsched.compiler.targets.llvm.vector import Vector
+from socsched.graph.expand import fuse_network
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.weights import draw_weights
@@ -39,7 +38,7 @@ def inputs_of(network: Network, seed: int = 0) -> dict[str, Array]:
 
 def execute(network: Network, inputs: dict[str, Array], vector: Vector, poison: bool = True) -> tuple[Array, ...]:
     """Run the CPU form of `network` on plain inputs, twice, so that stale memory from the first run would show."""
-    lowered = lower(read(import_network(network), network), weights_of(network), vector)
+    lowered = lower(fuse_network(network), weights_of(network), vector)
     function = relax.VirtualMachine(relax.build(lowered.module, tvm.target.Target(dict(native_target()))), tvm.cpu())[
         "main"
     ]

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import QuantisedGraph, quantise
 from socsched.compiler.quantize.scales import Scales
+from socsched.graph.expand import fuse_network
 from socsched.graph.fusion import Graph
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
@@ -46,7 +45,7 @@ def scales_of(graph: Graph, signed: Mapping[str, bool]) -> dict[str, Scale]:
 
 def prepared(network: Network, signed: Mapping[str, bool] | None = None, floats: bool = True) -> QuantisedGraph:
     """Return a network in integers."""
-    graph = read(import_network(network), network)
+    graph = fuse_network(network)
     return quantise(graph, weights_of(network), Scales(scales_of(graph, signed or {})), floats)
 
 

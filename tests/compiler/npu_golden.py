@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, SHIFT, Scale
 from socsched.compiler.quantize.network import Layer as Integers
 from socsched.compiler.quantize.network import QuantisedGraph, Step
+from socsched.graph.expand import fuse_network
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
@@ -32,7 +31,7 @@ def load(file: Path, layers: Path) -> tuple[QuantisedGraph, Array, dict[str, Arr
     golden = dict(np.load(layers))
     nodes, weights = nodes_of(file)
     network = network_of(nodes, weights, golden[FIRST])
-    quantised = integers_of(read(import_network(network), network), nodes, weights)
+    quantised = integers_of(fuse_network(network), nodes, weights)
     plain = np.ascontiguousarray(golden[FIRST].transpose(2, 0, 1)[None], np.float32)
     return quantised, plain, {name: golden[name].transpose(2, 0, 1)[None] for name in network.outputs}
 

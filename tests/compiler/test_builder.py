@@ -181,15 +181,14 @@ def test_aarch64_code(make_engine: Make, stage: Stage) -> None:
 def test_neon_instructions_are_used(make_engine: Make, tmp_path: Path) -> None:
     """Multiply-adds on four lanes, with the broadcast taken from a lane: the head's inner loop as it should be."""
     from socsched.compiler.environment import relax, tvm
-    from socsched.compiler.passes.fusion import read
-    from socsched.compiler.passes.relax_import import import_network
     from socsched.compiler.target import resolve
     from socsched.compiler.targets.llvm.lower import lower
     from socsched.compiler.targets.llvm.processor import vector_unit
+    from socsched.graph.expand import fuse_network
 
     network, spec = head_network(4, 12), resolve(ORIN_CPU)
     assert vector_unit(spec).name == "neon"
-    lowered = lower(read(import_network(network), network), draw_weights(network), vector_unit(spec))
+    lowered = lower(fuse_network(network), draw_weights(network), vector_unit(spec))
     executable = relax.build(lowered.module, tvm.target.Target(dict(spec.tvm)))
     assembly = executable.mod.imports[0].inspect_source("asm")
     assert assembly.count("fmla\tv") >= 24

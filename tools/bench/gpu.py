@@ -26,10 +26,9 @@ import numpy as np
 import torch
 
 from socsched.compiler.environment import tvm
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.targets.cuda.lower import lower
 from socsched.compiler.targets.cuda.runtime import GpuStage
+from socsched.graph.expand import fuse_network
 from socsched.models.pointpillars.network import backbone_network, head_network, pfn_network, scatter_network
 from tools.bench import gpu_common as bench
 
@@ -218,7 +217,7 @@ def queued(stages: list[tuple[Any, Any]], repeats: int, deep: int = 20) -> float
 
 def show_layers(network: Any, stage: Any, shapes: Any, arch: str) -> None:
     """Print every kernel of a stage with its time alone and its share of the products' work."""
-    graph = read(import_network(network), network)
+    graph = fuse_network(network)
     zeros = {name: np.zeros(shape, np.float32) for name, shape in network.params.items()}
     products = {
         f"conv_{s.key.replace(' ', '_').replace('-', '_')}": (s, t) for s, t in lower(graph, zeros, arch).products

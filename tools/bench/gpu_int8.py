@@ -16,8 +16,6 @@ import numpy as np
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.layouts import NUMPY_DTYPES, convert
 from socsched.compiler.loading.stages import load
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.pipeline import compile_network
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
 from socsched.compiler.quantize.network import quantise
@@ -26,6 +24,7 @@ from socsched.compiler.target import Build, Compilation, resolve
 from socsched.compiler.targets.cuda import target as cuda
 from socsched.compiler.targets.cuda.runtime import GpuStage
 from socsched.compiler.targets.llvm import target as llvm
+from socsched.graph.expand import fuse_network
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.network import CHANNELS, NX, NY, scatter_network
@@ -55,7 +54,7 @@ class Case:
         """Scales that use all of the range, where the case is a small one."""
         if self.signed is None:
             return None
-        return Scales(int8_networks.scales_of(read(import_network(self.network), self.network), self.signed))
+        return Scales(int8_networks.scales_of(fuse_network(self.network), self.signed))
 
 
 def small_cases() -> list[Case]:
@@ -148,7 +147,7 @@ def expected(case: Case, artifact: Artifact) -> tuple[dict[str, Array], list[Arr
     """Return inputs, what they must give, and whose word it is: the numpy definition's or this host's int8 code's."""
     scales = read_scales(artifact.folder / FILE)
     if case.signed is not None:
-        q = quantise(read(import_network(case.network), case.network), case.weights, scales)
+        q = quantise(fuse_network(case.network), case.weights, scales)
         inputs = int8_networks.full_range(case.network, q)
         return inputs, list(reference.outputs(q, inputs)), "numpy"
     inputs, network, given = drawn(case.network, 7), case.network, {}
@@ -242,7 +241,7 @@ def kernels_alone(case: Case, artifact: Artifact, arch: str) -> None:
     from socsched.compiler.targets.cuda.int8_lower import lower_int8
 
     network, weights, scales = case.network, case.weights, read_scales(artifact.folder / FILE)
-    q = quantise(read(import_network(network), network), weights, scales)
+    q = quantise(fuse_network(network), weights, scales)
     named = {
         f"conv_{shape.key.replace(' ', '_').replace('-', '_')}": (shape, tile)
         for shape, tile in lower_int8(q, weights, arch, bound=False).products

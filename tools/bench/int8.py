@@ -87,19 +87,18 @@ def compiled(
     from socsched.compiler.environment import relax, tvm
     from socsched.compiler.layouts import convert
     from socsched.compiler.loading.aligned import from_tvm, to_tvm
-    from socsched.compiler.passes.fusion import read
-    from socsched.compiler.passes.relax_import import import_network
     from socsched.compiler.quantize.calibrate import calibrate
     from socsched.compiler.quantize.network import quantise
     from socsched.compiler.target import resolve
     from socsched.compiler.targets.llvm.int8_dot import dot_for, int8_options
     from socsched.compiler.targets.llvm.int8_lower import lower_int8
     from socsched.graph.counting import operators
+    from socsched.graph.expand import fuse_network
     from socsched.graph.operators import TensorType
 
     spec = resolve({"kind": "llvm", "host": True})
     scales = calibrate(network, weights, [{"canvas": canvas} for canvas in canvases])
-    graph = read(import_network(network), network)
+    graph = fuse_network(network)
     lowered = lower_int8(quantise(graph, weights, scales), weights, *dot_for(spec))
     executable = relax.build(lowered.module, tvm.target.Target(int8_options(spec)))
     function = relax.VirtualMachine(executable, tvm.cpu())["main"]

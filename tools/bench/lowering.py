@@ -271,19 +271,18 @@ def layers(threads: int, repeat: int) -> None:
     """Print every kernel of backbone and head: median ms, GFLOP/s counted as direct convolution."""
     from socsched.compiler.environment import relax, tvm
     from socsched.compiler.layouts import physical_shape
-    from socsched.compiler.passes.fusion import read
-    from socsched.compiler.passes.relax_import import import_network
     from socsched.compiler.target import resolve
     from socsched.compiler.targets.llvm.fuse import fuse
     from socsched.compiler.targets.llvm.lower import lower
     from socsched.compiler.targets.llvm.processor import vector_unit
     from socsched.graph.counting import operators
+    from socsched.graph.expand import fuse_network
     from socsched.models.pointpillars.network import backbone_network, head_network
     from socsched.models.weights import draw_weights
 
     spec = resolve({"kind": "llvm", "host": True})
     for network in (backbone_network(), head_network()):
-        graph = read(import_network(network), network)
+        graph = fuse_network(network)
         lowered = lower(graph, draw_weights(network, 0), vector_unit(spec))
         machine = relax.VirtualMachine(relax.build(lowered.module, tvm.target.Target(dict(spec.tvm))), tvm.cpu())
         times, current = instrument(machine), []

@@ -25,8 +25,6 @@ from socsched.compiler.builder import compile_stage
 from socsched.compiler.environment import online_cores, relax, tvm
 from socsched.compiler.loading.aligned import empty
 from socsched.compiler.loading.stages import load as load_artifact
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.target import resolve
 from socsched.compiler.targets.llvm.lower import lower
 from socsched.compiler.targets.llvm.processor import vector_unit
@@ -34,6 +32,7 @@ from socsched.compiler.targets.llvm.shapes import Window
 from socsched.compiler.targets.llvm.share_tuning import Choice, Layer, Tuning, candidates, load, save
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Stage
+from socsched.graph.expand import fuse_network
 from socsched.graph.network import Layer as NetworkLayer
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
@@ -89,7 +88,7 @@ def layers_of(stage: Stage) -> dict[str, tuple[Layer, int]]:
     """Return the different convolutions of a network with how often each occurs."""
     network = get_model(stage.model or "", stage.params).network
     assert network is not None
-    graph = read(import_network(network()), network())
+    graph = fuse_network(network())
     found: dict[str, tuple[Layer, int]] = {}
     for group in graph.groups:
         if group.kind != "conv2d" or int(group.attrs["groups"]) > 1 or len(graph.values[group.inputs[0]].shape) != 4:
@@ -148,7 +147,7 @@ def single(layer: Layer, choice: Choice | None, llvm: dict[str, Any], vector: An
     source = TensorType((1, layer.inputs, rows, columns), "fp32", "NCHW")
     network = Network("single", {"x": source}, layers, ("relu",), params)
     tuning = Tuning(1, {layer.key: choice}) if choice is not None else None
-    lowered = lower(read(import_network(network), network), draw_weights(network, 0), vector, tuning)
+    lowered = lower(fuse_network(network), draw_weights(network, 0), vector, tuning)
     machine = relax.VirtualMachine(relax.build(lowered.module, target=tvm.target.Target(llvm)), tvm.cpu())
     array = empty(_physical(lowered.inputs[0]), np.dtype(np.float32))
     array.fill(0.5)

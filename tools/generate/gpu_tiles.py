@@ -22,8 +22,6 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.environment import tvm
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.targets.cuda import gemm, kernels
 from socsched.compiler.targets.cuda.codegen import OPTIONS, tir_pipeline
 from socsched.compiler.targets.cuda.cuda_api import Stream
@@ -34,6 +32,7 @@ from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile, round_up
 from socsched.compiler.targets.cuda.tile_table import TABLE
 from socsched.compiler.targets.cuda.tiles import candidates, estimate, fastest_tile
+from socsched.graph.expand import fuse_network
 from tools import ROOT
 from tools.bench import gpu_common as bench
 
@@ -51,7 +50,7 @@ def shapes(arch: str, networks: str) -> list[Convolution]:
     known = {"pointpillars": bench.pointpillars, "resnet50": bench.resnet50}
     for network in (known[name]() for name in networks.split(",")):
         zeros = {name: np.zeros(shape, np.float32) for name, shape in network.params.items()}
-        for shape, _ in lower(read(import_network(network), network), zeros, arch, bound=False).products:
+        for shape, _ in lower(fuse_network(network), zeros, arch, bound=False).products:
             found.setdefault(shape.key, shape)
     return list(found.values())
 

@@ -22,8 +22,6 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.environment import tvm
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import quantise
@@ -38,6 +36,7 @@ from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import Convolution, Tile, round_up
 from socsched.compiler.targets.cuda.tiles import candidates, estimate
+from socsched.graph.expand import fuse_network
 from tools import ROOT
 from tools.bench import gpu_common as bench
 from tools.generate import gpu_tiles
@@ -54,7 +53,7 @@ def shapes(networks: str) -> list[Convolution]:
     found: dict[str, Convolution] = {}
     known = {"pointpillars": bench.pointpillars, "resnet50": bench.resnet50}
     for network in (known[name]() for name in networks.split(",")):
-        graph, zeros = read(import_network(network), network), bench.random_weights(network)
+        graph, zeros = fuse_network(network), bench.random_weights(network)
         scales = Scales({name: Scale(0.1, False) for name in graph.values})
         for shape, _ in lower_int8(quantise(graph, zeros, scales), zeros, "sm_80", bound=False).products:
             found.setdefault(shape.key, shape)

@@ -15,12 +15,12 @@ import numpy as np
 
 from socsched.compiler.layouts import convert
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
-from socsched.compiler.passes.fusion import read
 from socsched.compiler.quantize.fixed_point import Array, Scale
 from socsched.compiler.quantize.network import has_int8, require
 from socsched.compiler.quantize.scales import Means, Scales
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.errors import UsageError
+from socsched.graph.expand import fuse_network
 from socsched.graph.fusion import Graph
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
@@ -37,10 +37,8 @@ class Observer:
     """Runs a network in fp32 on this machine: first for histograms of all values, after `choose` for channel means."""
 
     def __init__(self, network: Network, weights: Mapping[str, Array]) -> None:
-        from socsched.compiler.passes.relax_import import import_network
-
         self.network = network
-        self.graph = read(import_network(network), network)
+        self.graph = fuse_network(network)
         self.chosen: dict[str, Scale] = {}
         self.samples = 0
         results = [group.output for group in self.graph.groups]
@@ -240,13 +238,12 @@ def _never_negative(graph: Graph) -> set[str]:
 
 def _compiled(network: Network, weights: Mapping[str, Array]) -> tuple[Any, tuple[TensorType, ...], tuple[Any, ...]]:
     from socsched.compiler.environment import relax, tvm
-    from socsched.compiler.passes.relax_import import import_network
     from socsched.compiler.target import resolve
     from socsched.compiler.targets.llvm.lower import lower
     from socsched.compiler.targets.llvm.processor import native_target, vector_unit
 
     unit = vector_unit(resolve({"kind": "llvm", "host": True}))
-    lowered = lower(read(import_network(network), network), weights, unit)
+    lowered = lower(fuse_network(network), weights, unit)
     executable = relax.build(lowered.module, tvm.target.Target(dict(native_target())))
     return relax.VirtualMachine(executable, tvm.cpu())["main"], lowered.inputs, lowered.outputs
 

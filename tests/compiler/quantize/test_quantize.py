@@ -136,11 +136,10 @@ def test_bias_correction_removes_a_systematic_error() -> None:
 def _errors(network: Network, weights: dict[str, Array], scales: Scales, x: Array) -> float:
     import int8_reference as reference
 
-    from socsched.compiler.passes.fusion import read
-    from socsched.compiler.passes.relax_import import import_network
     from socsched.compiler.quantize.network import quantise
+    from socsched.graph.expand import fuse_network
 
-    graph = read(import_network(network), network)
+    graph = fuse_network(network)
     observer = Observer(network, weights)
     (exact,), (found,) = observer({"x": x}), reference.outputs(quantise(graph, weights, scales), {"x": x})
     return float(np.abs(exact - found)[:, :, 3:, 3:].mean())

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.scales import Scales, of_stage, per_tensor
 from socsched.compiler.toolchains.package import check_scales
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.pipeline import Pipeline, Stage
-from socsched.graph.expand import layer_types
+from socsched.graph.expand import fuse_network, layer_types
 from socsched.graph.partition import prefixes
 from socsched.models.parts import cut_pipeline, part_of, parts_of
 from socsched.models.registry import get_model
@@ -22,7 +20,7 @@ def calibrated(stage: Stage) -> dict[str, Scales]:
     assert stage.model is not None
     found = get_model(stage.model, stage.params).network
     assert found is not None
-    graph = read(import_network(network := found()), network)
+    graph = fuse_network(found())
     names = (*graph.inputs, *(group.output for group in graph.groups))
     return {stage.name: Scales({name: Scale(1.0 + number, True) for number, name in enumerate(names)})}
 

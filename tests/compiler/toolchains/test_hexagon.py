@@ -15,15 +15,15 @@ import small_stages
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.loading.stages import load
-from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.link import write_library
-from socsched.compiler.passes.relax_import import bind_weights, import_network
+from socsched.compiler.passes.relax_form import bind_weights, import_network
 from socsched.compiler.target import TargetSpec, resolve
 from socsched.compiler.targets.llvm.lower import lower
 from socsched.compiler.targets.llvm.processor import native_target, vector_unit
 from socsched.compiler.toolchains.hexagon import AARCH64, ENTRY, QDSP6, X86_64, check_objects, read_elf
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, InputError, MachineError
+from socsched.graph.expand import fuse_network
 from socsched.models.weights import draw_weights
 
 Make = Callable[..., Engine]
@@ -59,7 +59,7 @@ def test_vectors_are_used() -> None:
     """HVX multiplications in the loops; on the scalar core a stage would be useless."""
     network, spec = small_stages.NETWORKS["head"](), resolve(DSP)
     assert vector_unit(spec).block == 32
-    lowered = lower(read(import_network(network), network), draw_weights(network), vector_unit(spec))
+    lowered = lower(fuse_network(network), draw_weights(network), vector_unit(spec))
     executable = relax.build(lowered.module, target=tvm.target.Target(dict(spec.tvm)))
     assembly = executable.mod.imports[0].inspect_source("asm")
     assert len(re.findall(r"qf32 = vmpy\(v\d+\.sf,v\d+\.sf\)", assembly)) >= 12

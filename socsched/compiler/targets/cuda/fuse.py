@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.environment import tvm
 from socsched.compiler.targets.cuda.activation import Activation
-from socsched.compiler.targets.llvm import fuse as shared
+from socsched.compiler.targets.llvm.fuse import fuse_activations, unary
 from socsched.graph.fusion import Graph, Group
 
 _SIXTH = 1 / 6
@@ -21,7 +20,7 @@ _SIXTH = 1 / 6
 
 def fuse(graph: Graph) -> Graph:
     """Return `graph` with activations inside the operators that feed only them."""
-    return _gelus(_biases(shared.fuse_activations(_hard_gates(graph))))
+    return _gelus(_biases(fuse_activations(_hard_gates(graph))))
 
 
 def with_numbers(graph: Graph, weights: Mapping[str, Any]) -> Graph:
@@ -39,11 +38,6 @@ def with_numbers(graph: Graph, weights: Mapping[str, Any]) -> Graph:
         return replace(group, options={**group.options, "activation": ("gelu", *values)})
 
     return replace(graph, groups=tuple(map(resolved, graph.groups)))
-
-
-def activation(graph: Graph, group: Group) -> Activation:
-    """Return the activation `group` applies to its result, or the function of an element-wise operator."""
-    return shared.activation(graph, group)
 
 
 def _biases(graph: Graph) -> Graph:
@@ -161,23 +155,20 @@ def _hard_gates(graph: Graph) -> Graph:
 
 def _hard_sigmoid(graph: Graph, clip: Group) -> tuple[tuple[Group, Group], tuple[float, float]] | None:
     """Return the operators before a clip that make it a hard sigmoid, with slope and offset; None for other clips."""
-    if clip.kind != "clip" or shared.unary(graph, clip)[1:] != (0.0, 1.0):
+    if clip.kind != "clip" or unary(clip)[1:] != (0.0, 1.0):
         return None
     moved = next((group for group in graph.groups if group.output == clip.inputs[0]), None)
-    if moved is None or moved.kind != "add" or moved.relu or (beta := _scalar(graph, moved)) is None:
+    if moved is None or moved.kind != "add" or moved.relu or (beta := _scalar(moved)) is None:
         return None
     scaled = next((group for group in graph.groups if group.output == moved.inputs[0]), None)
-    if scaled is None or scaled.kind != "multiply" or (alpha := _scalar(graph, scaled)) is None:
+    if scaled is None or scaled.kind != "multiply" or (alpha := _scalar(scaled)) is None:
         return None
     if not (graph.used_once(moved.output) and graph.used_once(scaled.output)):
         return None
     return (scaled, moved), (alpha, beta)
 
 
-def _scalar(graph: Graph, group: Group) -> float | None:
-    """Return the scalar that an operator of one input combines it with, None if there is none."""
-    if len(group.inputs) != 1 or group.weights or group.output not in graph.calls:
-        return None
-    constant = graph.calls[group.output].args[1]
-    array = constant.value.numpy() if isinstance(constant, tvm.ir.GenericConst) else None
-    return float(array) if array is not None and array.ndim == 0 else None
+def _scalar(group: Group) -> float | None:
+    """Return the number that an operator of one input combines it with, None if there is none."""
+    number = group.options.get("number")
+    return float(np.float32(number)) if isinstance(number, float) and not group.weights else None

@@ -13,7 +13,7 @@ from typing import Any
 
 from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import physical_shape
-from socsched.compiler.passes.relax_import import DTYPES
+from socsched.compiler.passes.relax_form import DTYPES
 from socsched.compiler.quantize.epilogue import Epilogue
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array
 from socsched.compiler.quantize.network import CONVOLUTIONS, QuantisedGraph, Step

@@ -8,7 +8,7 @@ from typing import Any
 
 from socsched.compiler.environment import relax
 from socsched.compiler.layouts import physical_shape
-from socsched.compiler.passes import unruled as generic
+from socsched.compiler.passes.relax_form import emit_general
 from socsched.compiler.quantize.epilogue import Stored
 from socsched.compiler.quantize.fixed_point import Array
 from socsched.compiler.quantize.network import QuantisedGraph, Step
@@ -109,7 +109,7 @@ class Int8Values(Emitter):
                 "with other operators",
                 "make it a stage of its own, or plan this stage in fp16",
             )
-        self.plain[step.output] = generic.emit(self, step.group)
+        self.plain[step.output] = emit_general(self, step.group)
 
     def scatters_bytes(self, step: Step) -> bool:
         """Return whether only int8 operators read a scatter's result, and its channels fill vectors."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from socsched.compiler.environment import relax
 from socsched.compiler.layouts import padded
-from socsched.compiler.passes import unruled as generic
+from socsched.compiler.passes.relax_form import emit_general
 from socsched.compiler.targets.cuda import (
     gemm,
     image_kernels,
@@ -27,13 +27,15 @@ from socsched.compiler.targets.cuda import (
     sequence_rules,
 )
 from socsched.compiler.targets.cuda.activation import beyond_relu
-from socsched.compiler.targets.cuda.fuse import activation, fuse, with_numbers
+from socsched.compiler.targets.cuda.fuse import fuse, with_numbers
 from socsched.compiler.targets.cuda.image_kernels import Window
 from socsched.compiler.targets.cuda.resize_tables import axis_table
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, round_up
 from socsched.compiler.targets.cuda.tiles import tile_for
 from socsched.compiler.targets.cuda.values import Image, Lowered, Values
+from socsched.compiler.targets.llvm.fuse import activation
+from socsched.compiler.targets.llvm.shapes import window_of
 from socsched.errors import CompileError
 from socsched.graph.fusion import Graph, Group
 
@@ -86,7 +88,7 @@ class _Lowering(Values):
                     if group.output in self.plainly:
                         sequence_lower.emit(self, group)
                     elif group.output in self.unruled:
-                        self.plain[group.output] = generic.emit(self, group)
+                        self.plain[group.output] = emit_general(self, group)
                     elif group.output not in self.merged:
                         _EMITTERS[group.kind](self, group)
                 output = self.builder.emit_output(tuple(self.leave(name) for name in self.graph.outputs))
@@ -114,7 +116,7 @@ class _Lowering(Values):
             residual=total is not None,
             stride_w=_other(int(group.attrs["stride_w"]), int(group.attrs["stride_h"])),
             dilation=int(group.attrs["dilation"]),
-            activation=beyond_relu(activation(self.graph, final)),
+            activation=beyond_relu(activation(final)),
         )
         if len(members) > 1:
             shape = replace(shape, planes=self.planes(members, shape))
@@ -143,21 +145,17 @@ class _Lowering(Values):
         return Image(var, source.channels, tall, wide), 0
 
     def depthwise(self, group: Group) -> None:
-        source, a = self.image_of(group.inputs[0]), group.attrs
+        source = self.image_of(group.inputs[0])
         weight = self.weights[group.weights["weight"]]  # [channels, 1, rows, columns]
         taps = padded(weight.reshape(source.channels, -1).T, (1, source.lying))
-        pad, dilation = int(a["pad"]), int(a["dilation"])
-        window = Window(
-            (int(a["kernel_h"]), int(a["kernel_w"])),
-            (int(a["stride_h"]), int(a["stride_w"])),
-            (int(a.get("pad_top", pad)), int(a.get("pad_left", pad))),
-            (int(a.get("dilation_h", dilation)), int(a.get("dilation_w", dilation))),
-            self.size(group.output),
-        )
-        args = (source.lying, source.height, source.width, window, activation(self.graph, group))
+        args = (source.lying, source.height, source.width, self.window(group), activation(group))
         bias = relax.const(padded(self.bias(group), (0, source.lying)), "float32")
         operands = [source.var, relax.const(taps.astype(np.float16), "float16"), bias]
         self.image(group, image_kernels.depthwise, args, operands)
+
+    def window(self, group: Group) -> Window:
+        own = window_of(group)
+        return Window(own.kernel, own.stride, own.pad, own.dilation, self.size(group.output))
 
     def size(self, name: str) -> tuple[int, int]:
         """Return the rows and columns of an image."""
@@ -201,7 +199,7 @@ class _Lowering(Values):
             *(source.height, source.width, source.lying, round_up(channels, EDGE)),
             scale=scale,
             relu=group.relu,
-            activation=beyond_relu(activation(self.graph, group)),
+            activation=beyond_relu(activation(group)),
         )
         packed = padded(weight, (0, source.lying), (1, shape.outputs)).transpose(2, 3, 1, 0)
         var = self.product(group, shape, packed.reshape(shape.n, -1), [group], [source.var])
@@ -216,7 +214,7 @@ class _Lowering(Values):
         source = self.viewed(self.plain_of(group.inputs[0]), (rows, inputs))
         if held != inputs:
             source = self.copied(source, rows, inputs, 0, inputs, held)
-        final = beyond_relu(activation(self.graph, group))
+        final = beyond_relu(activation(group))
         shape = Convolution(rows, 1, held, round_up(outputs, _DENSE), relu=group.relu, activation=final)
         var = self.product(group, shape, padded(weight, (0, shape.n), (1, held)), [group], [source])
         if shape.n != outputs:
@@ -290,14 +288,12 @@ class _Lowering(Values):
         self.images[name] = Image(self.partial[name], channels, height, width)
 
     def pool(self, group: Group) -> None:
-        source, attrs = self.image_of(group.inputs[0]), self.graph.calls[group.output].attrs
-        kernel, strides, pads, dilation = (
-            (int(sides[0]), int(sides[1])) for sides in (attrs.pool_size, attrs.strides, attrs.padding, attrs.dilation)
-        )
-        window = Window(kernel, strides, pads, dilation, self.size(group.output))
+        source, window = self.image_of(group.inputs[0]), self.window(group)
         args: tuple[Any, ...] = (source.lying, source.height, source.width, window)
         if group.kind == "avg_pool":
-            self.image(group, image_kernels.avg_pool, (*args, bool(attrs.count_include_pad)), [source.var])
+            self.image(
+                group, image_kernels.avg_pool, (*args, bool(group.options.get("count_padding", False))), [source.var]
+            )
         else:
             self.image(group, image_kernels.max_pool, args, [source.var])
 
@@ -314,26 +310,24 @@ class _Lowering(Values):
     def combined(self, group: Group) -> None:
         left, right = (self.image_of(value) for value in group.inputs)
         pixels = max(left.pixels, right.pixels)
-        args = (left.pixels, right.pixels, pixels, left.lying, group.kind, activation(self.graph, group))
+        args = (left.pixels, right.pixels, pixels, left.lying, group.kind, activation(group))
         self.image(group, image_kernels.combined, args, [left.var, right.var])
 
     def mapped(self, group: Group) -> None:
         source = self.image_of(group.inputs[0])
-        args = (source.pixels, source.lying, activation(self.graph, group))
+        args = (source.pixels, source.lying, activation(group))
         self.image(group, image_kernels.mapped, args, [source.var])
 
     def resize(self, group: Group) -> None:
-        source, attrs = self.image_of(group.inputs[0]), self.graph.calls[group.output].attrs
-        height, width = self.size(group.output)
-        tables = [*axis_table(source.height, height, attrs), *axis_table(source.width, width, attrs)]
+        source, (height, width) = self.image_of(group.inputs[0]), self.size(group.output)
+        tables = [*axis_table(source.height, height, group.options), *axis_table(source.width, width, group.options)]
         constants = [relax.const(table, str(table.dtype)) for table in tables]
         args = (source.lying, source.height, source.width, height, width)
         make = image_kernels.resize_bilinear if group.attrs["bilinear"] else image_kernels.resize
         self.image(group, make, args, [source.var, *constants])
 
     def slice(self, group: Group) -> None:
-        source, call = self.image_of(group.inputs[0]), self.graph.calls[group.output]
-        start = int(call.args[2].fields[0].value)
+        source, start = self.image_of(group.inputs[0]), int(group.options["begin"][0])
         start = min(start + source.channels if start < 0 else start, source.channels)
         count = self.graph.values[group.output].shape[1]
         args = (source.pixels, source.lying, start, count, rules.lying(count), 0, False)
@@ -342,7 +336,7 @@ class _Lowering(Values):
     def reshape(self, group: Group) -> None:
         (value,), shape = group.inputs, self.graph.values[group.output].shape
         if self.graph.values[value].dtype != "fp32":
-            self.plain[group.output] = generic.emit(self, group)
+            self.plain[group.output] = emit_general(self, group)
             return
         if value in self.images and value not in self.plain and self.images[value].pixels == 1:
             image = self.images[value]

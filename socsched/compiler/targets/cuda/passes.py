@@ -16,7 +16,7 @@ import numpy as np
 
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.passes.link import write_library
-from socsched.compiler.passes.relax_import import bind_constants
+from socsched.compiler.passes.relax_form import bind_constants
 from socsched.compiler.pipeline import fused, run
 from socsched.compiler.quantize.network import STAYS_FLOAT, stays_float
 from socsched.compiler.quantize.scales import Scales

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,17 @@ _SLACK = 1e-5
 """Added before rounding down and taken off before rounding up, as by the reference, against errors of fp32."""
 
 
-def is_known(attrs: Any) -> bool:
+def is_known(options: Mapping[str, Any]) -> bool:
     """Return whether `axis_table` has the coordinates and the rounding of a resize2d."""
-    nearest = str(attrs.method) == "nearest_neighbor"
-    known = str(attrs.coordinate_transformation_mode) in _PLACES
-    return known and (str(attrs.rounding_method) in _ROUNDING if nearest else str(attrs.method) == "linear")
+    return options["coordinates"] in _PLACES and (options["bilinear"] or options["rounding"] in _ROUNDING)
 
 
-def axis_table(size: int, result: int, attrs: Any) -> tuple[Array, Array]:
+def axis_table(size: int, result: int, options: Mapping[str, Any]) -> tuple[Array, Array]:
     """Return the source indices [2, result] of each place along an axis, and the share [result] of the second one."""
     places = np.arange(result, dtype=np.float64)
-    source = _PLACES[str(attrs.coordinate_transformation_mode)](places, size, result)
-    if str(attrs.method) == "nearest_neighbor":
-        first = _ROUNDING[str(attrs.rounding_method)](source)
+    source = _PLACES[options["coordinates"]](places, size, result)
+    if not options["bilinear"]:
+        first = _ROUNDING[options["rounding"]](source)
         second, share = first, np.zeros(result)
     else:
         first = np.floor(source)

@@ -99,8 +99,7 @@ def _transposed(graph: Graph, group: Group) -> str:
 
 
 def _pool(graph: Graph, group: Group) -> str:
-    attrs = getattr(graph.calls.get(group.output), "attrs", None)
-    if group.kind == "avg_pool" and (attrs is None or bool(attrs.ceil_mode)):
+    if group.kind == "avg_pool" and group.options.get("ceil", False):
         return "no rule for avg_pool rounded up"
     return _images(graph, group)
 
@@ -144,36 +143,22 @@ def _dense(graph: Graph, group: Group) -> str:
         return "no rule for products of computed tensors"
     if len(given) < 2 or min(given) < 1 or len(given) != len(made):
         return "no rule for dense layers of anything but rows of a fixed number"
-    return "" if transposed_weight(graph, group) else "no rule for products with a constant on the left"
-
-
-def transposed_weight(graph: Graph, group: Group) -> bool:
-    """Return whether a dense layer's weight is [outputs, inputs] and the right operand."""
-    call = graph.calls.get(group.output)
-    while call is not None and str(call.op.name) != "relax.matmul":
-        call = graph.calls.get(str(getattr(call.args[0], "name", "")))
-    if call is None:
-        return not graph.calls  # not a compiler's graph, which states no calls
-    right = graph.calls.get(str(getattr(call.args[1], "name", "")))
-    return right is not None and str(right.op.name) == "relax.permute_dims"
+    return "no rule for products with a constant on the left" if "untransposed" in group.options else ""
 
 
 def _resize(graph: Graph, group: Group) -> str:
     if reason := _images(graph, group):
         return reason
-    attrs = getattr(graph.calls.get(group.output), "attrs", None)
-    if attrs is not None and not resize_tables.is_known(attrs):
-        return f"no rule for resize2d by {attrs.method}, {attrs.coordinate_transformation_mode}"
+    if not resize_tables.is_known(group.options):
+        method = "linear" if group.options["bilinear"] else "nearest_neighbor"
+        return f"no rule for resize2d by {method}, {group.options['coordinates']}"
     return ""
 
 
 def _slice(graph: Graph, group: Group) -> str:
     if reason := _images(graph, group):
         return reason
-    call = graph.calls.get(group.output)
-    if call is None:
-        return ""
-    axes, _, _, steps = ([int(v.value) for v in argument.fields] for argument in call.args[1:5])
+    axes, steps = list(group.options["axes"]), list(group.options["step"])
     return "" if axes == [1] and steps == [1] else "no rule for slices of anything but channels"
 
 

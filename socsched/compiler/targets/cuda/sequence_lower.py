@@ -16,9 +16,9 @@ from socsched.compiler.environment import relax
 from socsched.compiler.targets.cuda import batched_gemm, image_kernels, sequence_kernels
 from socsched.compiler.targets.cuda import sequence_rules as rules
 from socsched.compiler.targets.cuda.batched_gemm import PADDED, Product, tile_of
-from socsched.compiler.targets.cuda.fuse import activation
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.shapes import EDGE, VECTOR, round_up
+from socsched.compiler.targets.llvm.fuse import activation
 from socsched.graph.fusion import Group
 
 _WIDE = 32
@@ -47,7 +47,7 @@ def _layer_norm(own: Any, group: Group) -> None:
     shape = own.graph.values[group.output].shape
     rows, length = prod(shape[:-1]), shape[-1]
     scale, shift = (np.asarray(own.weights[group.weights[role]], np.float32).reshape(-1) for role in ("weight", "bias"))
-    epsilon = float(own.graph.calls[group.output].attrs.epsilon)
+    epsilon = float(group.options["epsilon"])
     source = own.viewed(own.plain_of(group.inputs[0]), (rows, length))
     operands = [source, relax.const(scale, "float32"), relax.const(shift, "float32")]
     made = _by_rows(own, sequence_kernels.layer_norm, (rows, length, epsilon), operands, (rows, length))
@@ -103,7 +103,7 @@ def _combined(own: Any, group: Group) -> None:
     size = prod(own.graph.values[group.output].shape)
     operands = [own.viewed(own.plain_of(name), (size // VECTOR, VECTOR)) for name in group.inputs]
     pixels = size // VECTOR
-    args = (pixels, pixels, pixels, VECTOR, group.kind, activation(own.graph, group))
+    args = (pixels, pixels, pixels, VECTOR, group.kind, activation(group))
     _elementwise(own, group, own.call(image_kernels.combined, args, operands, (pixels, VECTOR)))
 
 
@@ -113,11 +113,11 @@ def _by_number(own: Any, group: Group) -> None:
     if rules.scales_softmax(own.graph, group):
         own.scaled[group.output] = group.inputs[0], number if group.kind == "multiply" else 1 / number
         return
-    _mapped(own, group, (("by_number", group.kind, number), activation(own.graph, group)))
+    _mapped(own, group, (("by_number", group.kind, number), activation(group)))
 
 
 def _unary(own: Any, group: Group) -> None:
-    _mapped(own, group, (activation(own.graph, group) or (group.kind,),))
+    _mapped(own, group, (activation(group) or (group.kind,),))
 
 
 def _mapped(own: Any, group: Group, steps: Any) -> None:

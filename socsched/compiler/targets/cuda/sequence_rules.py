@@ -69,8 +69,7 @@ def scalar(graph: Graph, group: Group) -> bool:
     shapes = [graph.network.params.get(name) for name in group.weights.values()]
     if len(group.inputs) != 1 or len(shapes) != 1 or shapes[0] is None or prod(shapes[0]) != 1:
         return False
-    call = graph.calls.get(group.output)
-    return group.kind in _EITHER_WAY or (call is not None and str(getattr(call.args[0], "name", "")) == group.inputs[0])
+    return group.kind in _EITHER_WAY or not graph.operations[group.output].weight_first
 
 
 def plain_reason(graph: Graph, group: Group) -> str:
@@ -132,10 +131,7 @@ def _slice(graph: Graph, group: Group) -> str:
 
 def first_of(graph: Graph, group: Group) -> int | None:
     """Return the first element of a slice that lies in one piece, None for others."""
-    call = graph.calls.get(group.output)
-    if call is None:
-        return None
-    axes, begins, _, steps = ([int(v.value) for v in argument.fields] for argument in call.args[1:5])
+    axes, begins, steps = ([int(v) for v in group.options[name]] for name in ("axes", "begin", "step"))
     given, made = graph.values[group.inputs[0]].shape, graph.values[group.output].shape
     if len(axes) != 1 or steps != [1] or prod(given[: axes[0]]) != 1 or prod(made) % VECTOR:
         return None
@@ -167,14 +163,9 @@ def _order(graph: Graph, value: str) -> tuple[int, ...]:
 
 
 def _permutation(graph: Graph, value: str) -> tuple[int, ...]:
-    call = graph.calls.get(value)
-    if call is None or str(call.op.name) != "relax.permute_dims":
-        return ()
-    if not any(group.output == value and group.kind == "transpose" for group in graph.groups):
-        return ()
+    moved = next((group for group in graph.groups if group.output == value and group.kind == "transpose"), None)
     rank = len(graph.values[value].shape)
-    axes = call.attrs.axes
-    return tuple(int(axis) % rank for axis in axes) if axes is not None else tuple(reversed(range(rank)))
+    return tuple(int(axis) % rank for axis in moved.options["order"]) if moved is not None else ()
 
 
 UNARY = ("gelu", "erf", "sigmoid", "tanh", "clip", "leaky_relu", "relu", "silu", "hard_sigmoid", "hard_swish")

@@ -12,7 +12,7 @@ from socsched.compiler.targets.llvm import conv_kernels, half, winograd
 from socsched.compiler.targets.llvm.activation import Activation
 from socsched.compiler.targets.llvm.fuse import activation
 from socsched.compiler.targets.llvm.images import Array, Image, Images
-from socsched.compiler.targets.llvm.shapes import Lying, Order, Window
+from socsched.compiler.targets.llvm.shapes import Lying, Order, Window, window_of
 from socsched.compiler.targets.llvm.share_tuning import Choice, Layer, Tuning
 from socsched.compiler.targets.llvm.vector import NEON, Tile, tile
 from socsched.errors import CompileError
@@ -77,7 +77,7 @@ class Convolutions(Images):
             plain = group.output in self.graph.outputs and self.at_border(group.output).layout == "NCHW"
             pointwise = a["kernel_h"] == a["kernel_w"] == a["stride_h"] == a["stride_w"] == a["groups"] == 1
             if pointwise and plain and not a["pad"] and not self.graph.consumers(group.output):
-                heads.setdefault((group.inputs[0], activation(self.graph, group)), []).append(group)
+                heads.setdefault((group.inputs[0], activation(group)), []).append(group)
         self.siblings = {members[0].output: members for members in heads.values()}
         self.merged = {group.output for members in heads.values() for group in members[1:]}
 
@@ -89,8 +89,8 @@ class Convolutions(Images):
         weight = np.concatenate([self.weights[member.weights["weight"]] for member in members])
         groups = int(group.attrs["groups"])
         target, lying = self.target(group, weight.shape[0])
-        window = _window(group)
-        act = activation(self.graph, group)
+        window = window_of(group)
+        act = activation(group)
         residual = self.image_of(group.inputs[1]) if len(group.inputs) > 1 else None
         bias = self.bias(members, target.blocks * self.c)
         border = residual.border if residual else -1
@@ -211,7 +211,7 @@ class Convolutions(Images):
         weight, stride = self.weights[group.weights["weight"]], int(group.attrs["stride_h"])
         target, lying = self.target(group)
         chosen: Tile = tile(self.vector, target.blocks, source.width)
-        args = (source.lying, lying, stride, activation(self.graph, group), chosen, self.most)
+        args = (source.lying, lying, stride, activation(group), chosen, self.most)
         o, i = target.blocks, source.blocks
         whole = padded(weight, (0, i * source.block), (1, o * self.c))
         blocked = whole.reshape(i, source.block, o, self.c, stride, stride).transpose(2, 4, 5, 0, 1, 3)
@@ -234,17 +234,6 @@ def _ordered(tuned: Choice | None, order: Order) -> Order:
         return order
     rows_first = order.rows_first if tuned.rows_first is None else tuned.rows_first
     return Order(tuned.parts or order.parts, rows_first)
-
-
-def _window(group: Group) -> Window:
-    a = {key: int(value) for key, value in group.attrs.items()}
-    pad, dilation = a["pad"], a["dilation"]
-    return Window(
-        kernel=(a["kernel_h"], a["kernel_w"]),
-        stride=(a["stride_h"], a["stride_w"]),
-        pad=(a.get("pad_top", pad), a.get("pad_left", pad)),
-        dilation=(a.get("dilation_h", dilation), a.get("dilation_w", dilation)),
-    )
 
 
 def _ungrouped(weight: Array, groups: int) -> Array:

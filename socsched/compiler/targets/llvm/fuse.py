@@ -14,6 +14,8 @@ from socsched.graph.fusion import Graph, Group
 
 _UNARY = ("sigmoid", "tanh", "clip", "leaky_relu", "relu")
 _GATES = ("silu", "hard_sigmoid", "hard_swish")
+_LEAST = -3.4e38
+"""Lower bound of a clip that has only an upper one."""
 _LINEAR = ("conv2d", "conv2d_transpose", "dense", "add")
 
 
@@ -29,22 +31,21 @@ def fuse_activations(graph: Graph) -> Graph:
     return _activations(_gates(graph))
 
 
-def activation(graph: Graph, group: Group) -> Activation:
+def activation(group: Group) -> Activation:
     """Return the activation `group` applies to its sum, or the function of an element-wise operator."""
     if "activation" in group.options:
         return tuple(group.options["activation"])
     if group.relu:
         return ("relu",)
-    return unary(graph, group) if group.kind in _UNARY else ()
+    return unary(group) if group.kind in _UNARY else ()
 
 
-def unary(graph: Graph, group: Group) -> Activation:
-    """Return an element-wise operator of one input as an activation; its constants are in the originating call."""
-    call = graph.calls[group.output]
+def unary(group: Group) -> Activation:
+    """Return an element-wise operator of one input as an activation."""
     if group.kind == "clip":
-        return ("clip", float(call.args[1].value), float(call.args[2].value))
+        return ("clip", float(group.options.get("low", _LEAST)), float(group.options["high"]))
     if group.kind == "leaky_relu":
-        return ("leaky_relu", float(call.attrs.alpha))
+        return ("leaky_relu", float(group.options["alpha"]))
     return (group.kind,)
 
 
@@ -109,6 +110,6 @@ def _activations(graph: Graph) -> Graph:
         source = _producer(graph, group.inputs[0])
         if source is None or not _plain(source) or not graph.used_once(source.output):
             continue
-        options = {**source.options, "activation": activation(graph, group)}
+        options = {**source.options, "activation": activation(group)}
         graph = _put(graph, group, replace(source, output=group.output, options=options), source)
     return graph

@@ -67,7 +67,7 @@ def most(graph: Graph) -> int:
         if group is None or name in seen:
             continue
         seen.add(name)
-        last = activation(graph, group)
+        last = activation(group)
         if group.kind in _BOUNDED or (last and last[0] in _BOUNDED):
             return _FEW
         if group.kind in _MOVING:

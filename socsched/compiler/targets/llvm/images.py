@@ -16,7 +16,7 @@ import numpy as np
 from socsched.compiler import script
 from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import padded, physical_shape
-from socsched.compiler.passes.relax_import import DTYPES
+from socsched.compiler.passes.relax_form import DTYPES
 from socsched.compiler.targets.llvm import kernels
 from socsched.compiler.targets.llvm.shapes import Lying
 from socsched.compiler.targets.llvm.vector import Vector

@@ -17,7 +17,7 @@ import numpy as np
 from socsched.compiler import script
 from socsched.compiler.environment import relax
 from socsched.compiler.layouts import physical_shape
-from socsched.compiler.passes.relax_import import DTYPES
+from socsched.compiler.passes.relax_form import DTYPES
 from socsched.compiler.quantize import epilogue as phases
 from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array

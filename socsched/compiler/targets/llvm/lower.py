@@ -1,7 +1,7 @@
 """CPU lowering: the fused operators of a network as a Relax module of blocked kernels, with packed constant weights.
 
 Every operator either has a rule (`rules`) or is left individually to TVM's general schedules on plain tensors
-(`generic`), so that one unusual operator does not slow down the rest of the network.
+(`emit_general`), so that one unusual operator does not slow down the rest of the network.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from socsched.compiler.environment import relax
-from socsched.compiler.passes import unruled as generic
+from socsched.compiler.passes.relax_form import emit_general
 from socsched.compiler.targets.llvm import rules
 from socsched.compiler.targets.llvm.convolutions import Convolutions
 from socsched.compiler.targets.llvm.fuse import fuse
@@ -71,7 +71,7 @@ class Exact(Convolutions):
             return False
         rule = self.rule(group)
         if rule is None:
-            self.plain[group.output] = generic.emit(self, group)
+            self.plain[group.output] = emit_general(self, group)
             return group.kind not in ("reshape", "transpose")
         rule(group)
         return False

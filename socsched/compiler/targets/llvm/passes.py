@@ -8,7 +8,7 @@ import numpy as np
 
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.passes.link import link
-from socsched.compiler.passes.relax_import import in_precision
+from socsched.compiler.passes.relax_form import in_precision
 from socsched.compiler.quantize.network import STAYS_FLOAT, stays_float
 from socsched.compiler.target import Compilation, Passes
 from socsched.compiler.targets.llvm import processor

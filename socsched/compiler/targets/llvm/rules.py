@@ -11,7 +11,7 @@ from socsched.compiler.targets.llvm import activation, kernels, pillar_kernels
 from socsched.compiler.targets.llvm.fuse import activation as activation_of
 from socsched.compiler.targets.llvm.fuse import unary
 from socsched.compiler.targets.llvm.images import Image
-from socsched.compiler.targets.llvm.shapes import Window
+from socsched.compiler.targets.llvm.shapes import Window, window_of
 from socsched.errors import CompileError
 from socsched.graph.fusion import Group
 
@@ -34,7 +34,7 @@ def _result(images: Images, group: Group) -> Image:
 
 
 def _mapped(images: Images, group: Group) -> Emitter | None:
-    function = activation_of(images.graph, group) or unary(images.graph, group)
+    function = activation_of(group) or unary(group)
     if len(group.inputs) != 1 or not images.is_image(group.inputs[0]) or not activation.is_known(function):
         return None
 
@@ -56,7 +56,7 @@ def _combined(images: Images, group: Group) -> Emitter | None:
     def emit(group: Group) -> None:
         left, right = (images.image_of(value) for value in group.inputs)
         target = _result(images, group)
-        args = (left.lying, right.lying, target.lying, group.kind, activation_of(images.graph, group))
+        args = (left.lying, right.lying, target.lying, group.kind, activation_of(group))
         images.images[group.output] = images.image(target, kernels.binary_kernel, args, [left.var, right.var])
 
     return emit
@@ -89,8 +89,7 @@ def _finish_concat(images: Images, group: Group) -> None:
 
 
 def _slice(images: Images, group: Group) -> Emitter | None:
-    call = images.graph.calls[group.output]
-    axes, begin, end, steps = ([int(v.value) for v in argument.fields] for argument in call.args[1:5])
+    axes, begin, end, steps = ([int(v) for v in group.options[name]] for name in ("axes", "begin", "end", "step"))
     channels = images.graph.values[group.inputs[0]].shape[1]
     if axes != [1] or steps != [1] or not images.is_image(group.inputs[0]):
         return None
@@ -114,16 +113,9 @@ def _pool(images: Images, group: Group) -> Emitter | None:
     if group.kind == "global_avg_pool":
         window, average = Window((int(group.attrs["kernel_h"]), int(group.attrs["kernel_w"]))), "all"
     else:
-        attrs = images.graph.calls[group.output].attrs
-        kernel, stride, pads = (
-            tuple(int(v) for v in values) for values in (attrs.pool_size, attrs.strides, attrs.padding)
-        )
-        if any(int(v) != 1 for v in attrs.dilation):
-            return None
-        window = Window(kernel, stride, (pads[0], pads[1]))  # type: ignore[arg-type]
-        counted = group.kind == "avg_pool" and bool(attrs.count_include_pad)
+        window, counted = window_of(group), group.options.get("count_padding", False)
         average = "" if group.kind == "max_pool" else "all" if counted else "inside"
-        if average and bool(attrs.ceil_mode):
+        if window.dilation != (1, 1) or (average and group.options.get("ceil", False)):
             return None
 
     def emit(group: Group) -> None:
@@ -137,13 +129,11 @@ def _pool(images: Images, group: Group) -> Emitter | None:
 def _resize(images: Images, group: Group) -> Emitter | None:
     if not images.is_image(group.inputs[0]):
         return None
-    attrs = images.graph.calls[group.output].attrs
     scale = (group.attrs["scale_h"], group.attrs["scale_w"])
     whole = all(s == int(s) and s >= 1 for s in scale)
     # For integer scale factors, these map every new pixel to the old pixel that contains it.
-    nearest = str(attrs.method) == "nearest_neighbor" and (
-        (str(attrs.coordinate_transformation_mode), str(attrs.rounding_method)) in _ENLARGING
-    )
+    options = group.options
+    nearest = not options["bilinear"] and (options["coordinates"], options["rounding"]) in _ENLARGING
     if not (whole and nearest):
         return None
 
@@ -170,7 +160,7 @@ def _dense(images: Images, group: Group) -> Emitter | None:
         packed = weight.reshape(blocks, images.c, inputs).transpose(0, 2, 1)
         operands = [images.plain_of(group.inputs[0]), images.constant(packed, images.dtype)]
         operands.append(images.bias([group], blocks * images.c))
-        args = (rows, inputs, outputs, images.c, activation_of(images.graph, group), images.dtype)
+        args = (rows, inputs, outputs, images.c, activation_of(group), images.dtype)
         images.plain[group.output] = images.call(kernels.dense, args, operands, images.type(shapes[1]))
 
     return emit

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from socsched.graph.fusion import Group
+
 
 @dataclass(frozen=True, slots=True)
 class Lying:
@@ -33,6 +35,18 @@ class Window:
     stride: tuple[int, int] = (1, 1)
     pad: tuple[int, int] = (0, 0)
     dilation: tuple[int, int] = (1, 1)
+
+
+def window_of(group: Group) -> Window:
+    """Return the window of a convolution or a pooling."""
+    a = {key: int(value) for key, value in group.attrs.items()}
+    pad, dilation = a["pad"], a["dilation"]
+    return Window(
+        kernel=(a["kernel_h"], a["kernel_w"]),
+        stride=(a["stride_h"], a["stride_w"]),
+        pad=(a.get("pad_top", pad), a.get("pad_left", pad)),
+        dilation=(a.get("dilation_h", dilation), a.get("dilation_w", dilation)),
+    )
 
 
 @dataclass(frozen=True, slots=True)

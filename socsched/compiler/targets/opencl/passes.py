@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.environment import relax, tirx, tvm
-from socsched.compiler.passes.relax_import import DTYPES, bind_constants, in_precision
+from socsched.compiler.passes.relax_form import DTYPES, bind_constants, in_precision
 from socsched.compiler.store import write_json
 from socsched.compiler.target import Compilation, Passes
 from socsched.compiler.targets.opencl import convolution

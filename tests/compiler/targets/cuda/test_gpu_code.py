@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 from cuda_sources import needs_nvcc, report, source_of
 
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.targets.cuda import gemm, intrinsics, kernels, sequence_lower, sequence_rules
 from socsched.compiler.targets.cuda.lower import _EMITTERS, lower
 from socsched.compiler.targets.cuda.nvcc import device_source
@@ -24,6 +22,7 @@ from socsched.compiler.targets.cuda.shapes import Convolution, Tile
 from socsched.compiler.targets.cuda.tile_table import TABLE
 from socsched.compiler.targets.cuda.tiles import candidates, gpu, tile_for
 from socsched.errors import CompileError
+from socsched.graph.expand import fuse_network
 from socsched.graph.network import Layer, Network
 from socsched.models.weights import draw_weights
 
@@ -115,7 +114,7 @@ def test_unknown_architecture() -> None:
 
 def test_heads_are_one_product_and_the_concatenation_is_free() -> None:
     net = gpu_networks.pyramid()
-    form = lower(read(import_network(net), net), draw_weights(net, 0), "sm_87", bound=False)
+    form = lower(fuse_network(net), draw_weights(net, 0), "sm_87", bound=False)
     names = [variable.name_hint for variable in form.module.get_global_vars()]
     assert not any(name.startswith(("copy", "add")) for name in names)
     head = form.products[-1][0]
@@ -125,7 +124,7 @@ def test_heads_are_one_product_and_the_concatenation_is_free() -> None:
 
 def test_additions_join_the_convolution_before_them() -> None:
     net = gpu_networks.residual()
-    form = lower(read(import_network(net), net), draw_weights(net, 0), "sm_87", bound=False)
+    form = lower(fuse_network(net), draw_weights(net, 0), "sm_87", bound=False)
     assert sum(shape.residual for shape, _ in form.products) == 3
     assert not any(variable.name_hint.startswith("add") for variable in form.module.get_global_vars())
 
@@ -137,7 +136,7 @@ def test_additions_join_the_convolution_before_them() -> None:
 def test_what_has_no_rule_is_named(attrs: dict[str, Any], shape: tuple[int, ...], reason: str) -> None:
     layer = Layer("c", "conv2d", ("x",), {"weight": "w"}, {"stride": 1, "padding": 1, **attrs})
     net = Network("net", {"x": gpu_networks.image(32, 8, 8)}, (layer,), ("c",), {"w": shape})
-    assert reason in unsupported_reason(read(import_network(net), net))
+    assert reason in unsupported_reason(fuse_network(net))
     target = {"kind": "cuda", "arch": "sm_87", "max_threads_per_block": 1024, "thread_warp_size": 32}
     built = build_executable(net, {"w": np.zeros(shape, np.float32)}, target, "fp16")
     assert "general schedules" in built.notes[0] and reason in built.notes[0]

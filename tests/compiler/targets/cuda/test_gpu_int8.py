@@ -17,8 +17,6 @@ from int8_networks import conv, full_range, image, prepared, residual_block, sca
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.layouts import convert
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import QuantisedGraph, quantise
@@ -30,6 +28,7 @@ from socsched.compiler.targets.llvm.int8_dot import dot_for, int8_options
 from socsched.compiler.targets.llvm.int8_lower import lower_int8 as lower_host
 from socsched.compiler.targets.llvm.processor import native_target
 from socsched.errors import CompileError
+from socsched.graph.expand import fuse_network
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.network import backbone_network, head_network, scatter_network
@@ -135,7 +134,7 @@ def test_concat(case: str, floats: bool) -> None:
     }
     outputs = ("join", "b") if case == "read elsewhere" else ("join",)
     network = Network("net", {"x": image(16, 5, 7)}, (*layers, join), outputs, params)
-    graph = read(import_network(network), network)
+    graph = fuse_network(network)
     scales = scales_of(graph, {})
     if case == "other step":
         scales["b"] = Scale(scales["join"].step * 0.4375, False)
@@ -198,7 +197,7 @@ def test_operators_without_int8_form_are_computed_in_fp32(make: Callable[[], Net
     network = make()
     weights = draw_weights(network, 3)
     samples = seeded_samples(network)
-    q = quantise(read(import_network(network), network), weights, calibrate(network, weights, samples))
+    q = quantise(fuse_network(network), weights, calibrate(network, weights, samples))
     assert any(step.exact for step in q.steps) and any(step.layer for step in q.steps)
     wanted = on_host(q, samples[0], weights)
     for found, expected in zip(execute(q, samples[0], weights), wanted, strict=True):
@@ -221,7 +220,7 @@ def test_pillars_are_placed_in_bytes() -> None:
     weights, generator = weights_of(body), np.random.default_rng(2)
     for signed in (True, False):
         scales = {value: Scale(0.1, signed) for value in (canvas, body.outputs[0])}
-        q = quantise(read(import_network(network), network), weights, Scales(scales))
+        q = quantise(fuse_network(network), weights, Scales(scales))
         features = generator.normal(0, 9, (11, 64)).astype(np.float32)
         cells = generator.permutation(64)[:11]
         coords = np.stack([cells % 8, cells // 8], 1).astype(np.int32)
@@ -230,7 +229,7 @@ def test_pillars_are_placed_in_bytes() -> None:
         inside = np.delete(np.arange(11), [3, 7])
         grid = np.zeros((8, 8, 64), np.float32)
         grid[coords[inside, 1], coords[inside, 0]] = features[inside]
-        plain = quantise(read(import_network(body), body), weights, Scales({**scales, name: scales[canvas]}))
+        plain = quantise(fuse_network(body), weights, Scales({**scales, name: scales[canvas]}))
         wanted = reference.outputs(plain, {name: grid.transpose(2, 0, 1)[None]})[0]
         assert np.array_equal(found[0], wanted.transpose(0, 2, 3, 1)) and np.unique(wanted).size > 3
 
@@ -254,7 +253,7 @@ def test_a_canvas_in_floats_is_refused(kept: bool) -> None:
         layers = (*layers, Layer("more", "relu", ("features",)))
         outputs = (*outputs, "more")
     network = Network("net", inputs, layers, outputs, body.params)
-    graph = read(import_network(network), network)
+    graph = fuse_network(network)
     q = quantise(graph, weights_of(body), Scales({value: Scale(0.1, True) for value in graph.values}))
     with pytest.raises(CompileError, match="sizes that vary" if not kept else "no int8 rule for scatter"):
         lower_int8(q, weights_of(body), "sm_87")

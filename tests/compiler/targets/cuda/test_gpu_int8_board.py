@@ -14,14 +14,13 @@ from int8_networks import conv, full_range, residual_block, scales_of, transpose
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.environment import tvm
 from socsched.compiler.layouts import convert
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.pipeline import compile_network
 from socsched.compiler.quantize.network import quantise
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.target import Build, resolve
 from socsched.compiler.targets.cuda import target as cuda
 from socsched.compiler.targets.cuda.runtime import GpuStage
+from socsched.graph.expand import fuse_network
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
@@ -42,7 +41,7 @@ def test_stage_equals_the_definition(name: str, tmp_path: Path) -> None:
     network, signed = CASES[name]
     major, minor = tvm.cuda(0).compute_version.split(".")
     target = {"kind": "cuda", "arch": f"sm_{major}{minor}", "max_threads_per_block": 1024, "thread_warp_size": 32}
-    graph, weights = read(import_network(network), network), weights_of(network)
+    graph, weights = fuse_network(network), weights_of(network)
     scales = Scales(scales_of(graph, signed))
     q = quantise(graph, weights, scales)
     inputs = full_range(network, q)

@@ -12,11 +12,10 @@ import references
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.layouts import convert
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.targets.cuda.lower import lower
 from socsched.compiler.targets.cuda.rules import unsupported_reason
 from socsched.compiler.targets.llvm.processor import native_target
+from socsched.graph.expand import fuse_network
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.pointpillars.grid import KITTI
@@ -34,7 +33,7 @@ def weights_of(net: Network) -> dict[str, Any]:
 
 
 def on_cpu(net: Network, weights: dict[str, Any], x: np.ndarray[Any, Any], arch: str = "sm_87") -> list[Any]:
-    graph = read(import_network(net), net)
+    graph = fuse_network(net)
     assert not unsupported_reason(graph)
     form = lower(graph, weights, arch, bound=False)
     executable = relax.build(form.module, target=tvm.target.Target(dict(native_target())))
@@ -49,7 +48,7 @@ def on_cpu(net: Network, weights: dict[str, Any], x: np.ndarray[Any, Any], arch:
 
 
 def pillars_on_cpu(net: Network, weights: dict[str, Any], *arrays: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    form = lower(read(import_network(net), net), weights, "sm_87", bound=False)
+    form = lower(fuse_network(net), weights, "sm_87", bound=False)
     executable = relax.build(form.module, target=tvm.target.Target(dict(native_target())))
     given = [to_tvm(a, TensorType(a.shape, t.dtype), "x") for a, t in zip(arrays, form.inputs, strict=True)]
     return from_tvm(relax.VirtualMachine(executable, tvm.cpu())["main"](*given)[0])

@@ -13,8 +13,7 @@ from gpu_networks import Builder
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.layouts import convert
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import bind_weights, import_network
+from socsched.compiler.passes.relax_form import bind_weights, import_network
 from socsched.compiler.targets.cuda import image_kernels, kernels, rules
 from socsched.compiler.targets.cuda.batched_gemm import PADDED, Product, product, tile_of
 from socsched.compiler.targets.cuda.fuse import fuse, with_numbers
@@ -25,6 +24,7 @@ from socsched.compiler.targets.cuda.passes import build_executable
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.sequence_kernels import by_rows, layer_norm, softmax
 from socsched.compiler.targets.llvm.processor import native_target
+from socsched.graph.expand import fuse_network
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.onnx_import import load
@@ -161,7 +161,7 @@ def require_equal(net: Network, weights: dict[str, Any]) -> tuple[str, ...]:
     ((name, kind),) = net.inputs.items()
     x = np.random.default_rng(2).normal(size=kind.shape).astype(np.float16).astype(np.float32)
     wanted = run(bind_weights(import_network(net), net, weights), to_tvm(x, kind, name))
-    form = lower(read(import_network(net), net), weights, "sm_87", bound=False)
+    form = lower(fuse_network(net), weights, "sm_87", bound=False)
     border = form.inputs[0]
     results = run(form.module, to_tvm(convert(x, kind, border), border, name))
     for found, expected, t, output in zip(results, wanted, form.outputs, net.outputs, strict=True):
@@ -188,7 +188,7 @@ def test_networks_from_files_equal_their_general_form(name: str, tmp_path: Path)
 
 def test_only_what_has_no_rule_is_left_out() -> None:
     net = attention()
-    graph = fuse(read(import_network(net), net))
+    graph = fuse(fuse_network(net))
     alone = {group.kind for group in graph.groups if group.output in rules.unruled(graph)}
     assert alone == {"conv2d", "transpose"}
     ruled = [group.name for group in graph.groups if group.output not in rules.unruled(graph)]
@@ -199,7 +199,7 @@ def test_only_what_has_no_rule_is_left_out() -> None:
 
 def test_activations_are_inside_the_operators_before_them() -> None:
     net = gates()
-    graph = fuse(read(import_network(net), net))
+    graph = fuse(fuse_network(net))
     inside = {group.output: group.options["activation"][0] for group in graph.groups if "activation" in group.options}
     assert inside["s"] == "silu" and inside["h"] == "hard_swish" and inside["six"] == "clip"
     assert inside["gate"] == "hard_sigmoid"
@@ -209,7 +209,7 @@ def test_activations_are_inside_the_operators_before_them() -> None:
 
 def test_gelu_and_bias_are_inside_a_dense_layer(tmp_path: Path) -> None:
     net, weights = load(FILES["transformer"](tmp_path / "t.onnx"))
-    graph = with_numbers(fuse(read(import_network(net), net)), weights)
+    graph = with_numbers(fuse(fuse_network(net)), weights)
     inside = [
         group.options["activation"] for group in graph.groups if group.options.get("activation", ("",))[0] == "gelu"
     ]
@@ -250,7 +250,7 @@ def test_a_constant_on_the_left_of_a_product_has_no_rule() -> None:
         Layer("r", "matmul", ("m",), {"constant": "v"}),
     )
     net = Network("net", {"x": TensorType((16, 16), "fp32")}, layers, ("r",), {"w": (16, 16), "v": (16, 16)})
-    assert "constant" in rules.unsupported_reason(fuse(read(import_network(net), net)))
+    assert "constant" in rules.unsupported_reason(fuse(fuse_network(net)))
 
 
 @needs_nvcc

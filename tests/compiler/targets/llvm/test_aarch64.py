@@ -16,13 +16,12 @@ from aarch64_loops import products
 
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.target import resolve
 from socsched.compiler.targets.llvm.lower import lower
 from socsched.compiler.targets.llvm.processor import vector_unit
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
+from socsched.graph.expand import fuse_network
 from socsched.graph.network import Network
 from socsched.models.pointpillars.network import backbone_network, head_network
 from socsched.models.weights import draw_weights
@@ -129,7 +128,7 @@ def test_a_library_for_this_machine_is_refused(
 def test_neon_tiles_fit_the_registers(network: Network, kernels: int) -> None:
     """No vector register goes to the stack where matrices are multiplied, and most instructions multiply and add."""
     spec = resolve(ORIN_CPU)
-    lowered = lower(read(import_network(network), network), draw_weights(network), vector_unit(spec))
+    lowered = lower(fuse_network(network), draw_weights(network), vector_unit(spec))
     executable = relax.build(lowered.module, tvm.target.Target(dict(spec.tvm)))
     loops = products(executable.mod.imports[0].inspect_source("asm"))
     assert len(loops) >= kernels

@@ -11,11 +11,11 @@ from cpu_networks import CASES, execute, inputs_of, weights_of
 
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.loading.aligned import from_tvm
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import bind_weights, import_network
+from socsched.compiler.passes.relax_form import bind_weights, import_network
 from socsched.compiler.targets.llvm.fuse import fuse
 from socsched.compiler.targets.llvm.lower import lower
 from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON
+from socsched.graph.expand import fuse_network
 
 Array = np.ndarray[Any, Any]
 
@@ -49,13 +49,13 @@ GENERAL = {"softmax between convolutions": ("softmax",), "divide": ("divide",)}
 def test_which_operators_need_general_schedules(name: str) -> None:
     """Only operators without a rule, and never the convolutions in the same network."""
     net = CASES[name]
-    lowered = lower(read(import_network(net), net), weights_of(net), AVX512)
+    lowered = lower(fuse_network(net), weights_of(net), AVX512)
     assert lowered.general == GENERAL.get(name, ())
 
 
 def test_fusion_leaves_what_is_read_elsewhere() -> None:
     kinds = {
-        name: [g.kind for g in fuse(read(import_network(net), net)).groups]
+        name: [g.kind for g in fuse(fuse_network(net)).groups]
         for name, net in CASES.items()
         if name in ("silu", "a gate that is also read", "both sides of a sum", "depthwise and residual")
     }

@@ -25,8 +25,6 @@ from socsched.compiler.builder import compile_stage
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.layouts import convert
 from socsched.compiler.loading.stages import load
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.target import resolve
 from socsched.compiler.targets.llvm import half
 from socsched.compiler.targets.llvm.half import Layer, Method
@@ -38,6 +36,7 @@ from socsched.cost.roofline import efficiency, roofs_ns
 from socsched.descriptor.catalog import get_platform, platform_names
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
+from socsched.graph.expand import fuse_network
 from socsched.graph.network import Network
 from socsched.models.pointpillars.network import backbone_network, head_network
 from socsched.models.weights import Weights, draw_weights
@@ -78,7 +77,7 @@ def test_winograd_in_half(channels: int, outputs: int, size: tuple[int, int]) ->
     """Partial sums of several lengths, blocks in pairs or not, and images no tile divides."""
     net = winograd_network(channels, outputs, *size)
     given = inputs_of(net)
-    lowered = lower(read(import_network(net), net), draw_weights(net), NEON_HALF)
+    lowered = lower(fuse_network(net), draw_weights(net), NEON_HALF)
     assert "conv2d_winograd" in {variable.name_hint for variable in lowered.module.get_global_vars()}
     (expected,) = execute(net, given, NEON, poison=False)
     execute(net, {"x": given["x"] * np.float32(100)}, NEON_HALF, poison=False)  # what it leaves behind must not show
@@ -124,7 +123,7 @@ def test_partial_sums_cover_all_products(count: int, terms: int, most: int) -> N
 def test_sums_are_short_where_outputs_are_bounded() -> None:
     def most(name: str) -> int:
         net = CASES[name]
-        return half.most(read(import_network(net), net))
+        return half.most(fuse_network(net))
 
     assert most("tanh") == 8 and most("depthwise") == half.TERMS
     assert most("squeeze and excitation") == half.TERMS, "a gate inside scales errors as it scales values"
@@ -183,7 +182,7 @@ def test_an_arm_host_is_probed_for_half_precision(tmp_path: Path, monkeypatch: p
 
 
 def assembly(network: Network) -> str:
-    lowered = lower(read(import_network(network), network), draw_weights(network), NEON_HALF)
+    lowered = lower(fuse_network(network), draw_weights(network), NEON_HALF)
     executable = relax.build(lowered.module, tvm.target.Target(dict(resolve(ORIN_CPU).tvm)))
     return str(executable.mod.imports[0].inspect_source("asm"))
 

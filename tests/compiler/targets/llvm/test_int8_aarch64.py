@@ -11,14 +11,13 @@ import pytest
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.environment import relax, tvm
-from socsched.compiler.passes.fusion import read
 from socsched.compiler.passes.link import write_library
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
 from socsched.compiler.quantize.network import QuantisedGraph, quantise
 from socsched.compiler.target import TargetSpec, resolve
 from socsched.compiler.targets.llvm.int8_dot import Dot, dot_for, int8_options
 from socsched.compiler.targets.llvm.int8_lower import lower_int8
+from socsched.graph.expand import fuse_network
 from socsched.graph.network import Network
 from socsched.models.pointpillars.network import backbone_network, head_network
 from socsched.models.weights import draw_weights
@@ -50,7 +49,7 @@ def built(integers: QuantisedGraph, spec: TargetSpec, folder: Path) -> Artifact:
 def integers_of(network: Network) -> QuantisedGraph:
     weights = draw_weights(network, 0)
     scales = calibrate(network, weights, seeded_samples(network))
-    return quantise(read(import_network(network), network), weights, scales)
+    return quantise(fuse_network(network), weights, scales)
 
 
 @pytest.mark.needs("aarch64 emulator")

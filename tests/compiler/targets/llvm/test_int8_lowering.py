@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.layouts import convert
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.quantize.calibrate import Observer, calibrate, seeded_samples
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import QuantisedGraph, quantise
@@ -27,6 +25,7 @@ from socsched.compiler.targets.llvm.int8_lower import lower_int8
 from socsched.compiler.targets.llvm.processor import cpu_flags
 from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON, SSE
 from socsched.errors import CompileError
+from socsched.graph.expand import fuse_network
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.camera import detector_network
@@ -73,7 +72,7 @@ def scales_of(graph: Any, signed: Mapping[str, bool]) -> dict[str, Scale]:
 
 
 def prepared(network: Network, signed: Mapping[str, bool] | None = None, floats: bool = True) -> QuantisedGraph:
-    graph = read(import_network(network), network)
+    graph = fuse_network(network)
     return quantise(graph, weights_of(network), Scales(scales_of(graph, signed or {})), floats)
 
 
@@ -231,7 +230,7 @@ def test_concat(case: str, floats: bool) -> None:
     }
     outputs = ("join", "b") if case == "read elsewhere" else ("join",)
     network = Network("net", {"x": image(16, 5, 7)}, (*layers, join), outputs, params)
-    graph = read(import_network(network), network)
+    graph = fuse_network(network)
     scales = scales_of(graph, {})
     if case == "other step":
         scales["b"] = Scale(scales["join"].step * 0.4375, False)
@@ -260,10 +259,10 @@ def test_backbone_on_a_small_canvas(path: str) -> None:
 def test_what_has_no_int8_form_is_named() -> None:
     network = Network("net", {"x": image(16, 4, 4)}, (Layer("s", "sigmoid", ("x",)),), ("s",))
     with pytest.raises(CompileError, match="s: no int8 rule for sigmoid"):
-        quantise(read(import_network(network), network), {}, Scales({}))
+        quantise(fuse_network(network), {}, Scales({}))
     network = conv(16, 16, 4, 4, 3, 1, 1, True)
     with pytest.raises(CompileError, match="no scale for r"):
-        quantise(read(import_network(network), network), weights_of(network), Scales({"x": Scale(1.0, True)}))
+        quantise(fuse_network(network), weights_of(network), Scales({"x": Scale(1.0, True)}))
 
 
 @pytest.mark.slow
@@ -284,7 +283,7 @@ def test_operators_without_an_int8_form_are_computed_in_fp32(name: str, tmp_path
 
     network, weights = load_onnx(FILES[name](tmp_path / f"{name}.onnx"))
     samples = seeded_samples(network)
-    integers = quantise(read(import_network(network), network), weights, calibrate(network, weights, samples))
+    integers = quantise(fuse_network(network), weights, calibrate(network, weights, samples))
     assert any(step.exact for step in integers.steps) and any(step.layer for step in integers.steps)
     exact, found = Observer(network, weights)(samples[0]), execute(integers, samples[0], RUNNABLE[0], weights)
     for expected, array in zip(exact, found, strict=True):
@@ -299,7 +298,7 @@ def test_a_sum_of_much_smaller_range_than_what_is_added() -> None:
     )
     params = {"a.weight": (16, 16, 3, 3), "a.bias": (16,)}
     network = Network("net", {"x": image(16, 9, 11)}, layers, ("sum",), params)
-    graph = read(import_network(network), network)
+    graph = fuse_network(network)
     scales = {**scales_of(graph, {}), "x": Scale(0.1, True), "sum": Scale(0.03, True)}
     q = quantise(graph, weights_of(network), Scales(scales))
     assert [step.group.kind for step in q.steps] == ["conv2d", "add"]

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.loading.aligned import from_tvm
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import bind_weights, import_network
+from socsched.compiler.passes.relax_form import bind_weights, import_network
 from socsched.compiler.targets.llvm.lower import lower
 from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON, SSE, Vector, tile
 from socsched.errors import CompileError
+from socsched.graph.expand import fuse_network
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.camera import detector_network
@@ -116,14 +116,14 @@ def test_concat(shared: bool) -> None:
         f"{n}.bias": (16 * i,) for i, n in enumerate(names, 1)
     }
     network = Network("net", {"x": image(16, 5, 7)}, (*layers, join), ("join", "b") if shared else ("join",), params)
-    graph = read(import_network(network), network)
+    graph = fuse_network(network)
     assert graph.in_place(graph.groups[-1]) is not shared
     compare(network, AVX512)
 
 
 def test_heads_are_one_kernel_with_separate_outputs() -> None:
     network = head_network(5, 7)
-    lowered = lower(read(import_network(network), network), weights_of(network), AVX512)
+    lowered = lower(fuse_network(network), weights_of(network), AVX512)
     names = [variable.name_hint for variable in lowered.module.get_global_vars()]
     assert sum(name.startswith("conv2d") for name in names) == 1
     compare(network, AVX512)
@@ -200,7 +200,7 @@ def test_batches_go_through_general_schedules() -> None:
     network = replace(
         conv_network(16, 16, 6, 7, 3, 1, 1, True), inputs={"x": TensorType((2, 16, 6, 7), "fp32", "NCHW")}
     )
-    lowered = lower(read(import_network(network), network), weights_of(network), AVX512)
+    lowered = lower(fuse_network(network), weights_of(network), AVX512)
     assert lowered.general == ("conv2d",)
     compare(network, AVX512)
 

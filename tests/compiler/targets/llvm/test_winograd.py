@@ -12,12 +12,11 @@ from winograd_network import network
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.layouts import convert
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
-from socsched.compiler.passes.fusion import read
-from socsched.compiler.passes.relax_import import import_network
 from socsched.compiler.targets.llvm import winograd
 from socsched.compiler.targets.llvm.lower import lower
 from socsched.compiler.targets.llvm.processor import native_target
 from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON, SSE, Vector
+from socsched.graph.expand import fuse_network
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.weights import draw_weights
@@ -26,7 +25,7 @@ VECTORS = [AVX512, AVX2, NEON, SSE]
 
 
 def lowered(net: Network, vector: Vector) -> Any:
-    return lower(read(import_network(net), net), draw_weights(net, 3), vector)
+    return lower(fuse_network(net), draw_weights(net, 3), vector)
 
 
 def kernels(net: Network, vector: Vector) -> set[str]:

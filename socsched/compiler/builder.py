@@ -30,7 +30,7 @@ from socsched.compiler.passes.link import tools
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.scales import UNCALIBRATED, Scales, key_of, read_pipeline_scales
 from socsched.compiler.store import digest, publish, require_space, scratch, write_json
-from socsched.compiler.target import Build, Compilation, Target, TargetSpec, Tuning, target_of
+from socsched.compiler.target import Build, Compilation, Target, TargetSpec, target_of
 from socsched.compiler.versions import PINNED, rule_sources
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
@@ -58,7 +58,6 @@ def compile_stage(
     part: Part | None = None,
     share: int = 0,
     scales: Scales | None = None,
-    tuning: Tuning | None = None,
 ) -> Artifact:
     """Return the artefact of `stage` (or of `part` of it) for `engine`, from the cache if it was built before.
 
@@ -66,8 +65,7 @@ def compile_stage(
     for the network, or random weights of seed 0.  `share` is the number of the engine's units (cores, SMs) the stage
     may occupy, 0 for all; `threads` is the number of threads the loaded stage will use, 0 for the share, or all the
     process may use.  `scales` are the int8 scales of the network's values (`quantize.calibrate`); None selects those
-    shipped with the weights, or scales calibrated on seeded normal inputs.  `tuning` holds choices for a CPU's
-    convolutions measured on this share of its cores (`llvm.share_tuning`); they become part of the key.
+    shipped with the weights, or scales calibrated on seeded normal inputs.
 
     A function with an implementation for the engine (`compiler.functions`) is built without weights.
 
@@ -83,8 +81,6 @@ def compile_stage(
     target = target_of(engine.target, engine.id)
     spec = target.resolve(engine.target, engine.id)
     check_share(engine, share)
-    if tuning is not None:
-        check_tuning(tuning, share)
     if precision not in precisions(engine):
         raise CompileError(f"{stage.name}: no compilation in {precision} for {spec.kind}", "plan it in fp16 or fp32")
     if target.simulated:
@@ -99,7 +95,6 @@ def compile_stage(
         *((scales.digest if scales else UNCALIBRATED,) if precision == "int8" else ()),
         dict(target.options(spec, precision)),
         *([str(part)] if part else []),
-        *([tuning.content()] if tuning else []),
     )
     folder = cache_dir() / "artifacts" / key
     artifact = find(folder)
@@ -107,7 +102,7 @@ def compile_stage(
         names = port_names(model, network)
         if part:
             network = take(network, part, layer_types(network))
-        built = (spec, precision, chosen, provenance, key, scales, tuning, share)
+        built = (spec, precision, chosen, provenance, key, scales, share)
         request = _Request(stage, engine, target, model, network, names, *built)
         artifact = _store(folder, request)
     return _relabel(artifact, stage, engine, threads, part, share)
@@ -125,15 +120,6 @@ def check_share(engine: Engine, share: int) -> None:
         raise UsageError(
             f"{engine.id} is occupied as a whole: no stage can have {share} of its {engine.units} {engine.unit}s",
             "omit the share",
-        )
-
-
-def check_tuning(tuning: Tuning, share: int) -> None:
-    """Raise UsageError unless the choices were measured for the share being compiled for."""
-    if tuning.share != share:
-        raise UsageError(
-            f"tiles tuned for {tuning.share} cores, but the stage gets {share or 'all'}",
-            "measure them for this share: python -m tools.bench.share_tuning --shares",
         )
 
 
@@ -158,7 +144,6 @@ class _Request:
     provenance: str
     key: str
     scales: Scales | None
-    tuning: Tuning | None = None
     share: int = 0
 
 
@@ -264,7 +249,6 @@ def _build(folder: Path, request: _Request) -> Artifact:
         request.spec,
         request.precision,
         request.scales,
-        request.tuning,
         request.share,
     )
     built = _compiled(asked, request.target)

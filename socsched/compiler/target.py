@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -50,24 +50,12 @@ class TargetSpec:
         return str(self.tvm.get("mtriple") or (host.get("mtriple", "") if isinstance(host, Mapping) else ""))
 
 
-class Tuning(Protocol):
-    """Choices measured for code that runs on `share` units of an engine, in a form of the target's own."""
-
-    @property
-    def share(self) -> int: ...
-
-    def content(self) -> list[object]:
-        """Return the identifying content as plain data: part of the key of compiled code."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Build:
     """A network to build into `folder`; `weights` are all its parameters, `share` the engine units it may occupy (0:
     all).
 
-    `scales` are the int8 scales of its values, None to calibrate on seeded inputs; `tuning` holds choices measured for
-    the share.
+    `scales` are the int8 scales of its values, None to calibrate on seeded inputs.
     """
 
     folder: Path
@@ -76,7 +64,6 @@ class Build:
     spec: TargetSpec
     precision: str
     scales: Scales | None = None
-    tuning: Tuning | None = None
     share: int = 0
 
 

@@ -61,7 +61,7 @@ def build(job: tuple[Convolution, Tile, str, str]) -> str:
     try:
         functions = {"multiply": schedule(gemm.convolution(shape, tile), tile)}
         if tile.splits > 1:
-            functions["finish"] = kernels.spread(kernels.reduction(shape, tile.splits))
+            functions["finish"] = kernels.spread(gemm.reduction(shape, tile.splits))
         module = tvm.IRModule({name: f.with_attr("global_symbol", name) for name, f in functions.items()})
         target = tvm.target.Target(bench.target(arch))
 

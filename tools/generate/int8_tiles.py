@@ -26,10 +26,10 @@ from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import quantise
 from socsched.compiler.quantize.scales import Scales
-from socsched.compiler.targets.cuda import int8_gemm, kernels
+from socsched.compiler.targets.cuda import gemm, kernels
 from socsched.compiler.targets.cuda.codegen import OPTIONS, tir_pipeline
 from socsched.compiler.targets.cuda.device_code import supply_cubins
-from socsched.compiler.targets.cuda.int8_gemm import Form
+from socsched.compiler.targets.cuda.gemm import Bytes
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
 from socsched.compiler.targets.cuda.int8_tile_table import INT8_TABLE
 from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
@@ -60,11 +60,11 @@ def shapes(networks: str) -> list[Convolution]:
     return list(found.values())
 
 
-def form_of(shape: Convolution) -> Form:
+def form_of(shape: Convolution) -> Bytes:
     """Return the form of a product as behind a ReLU; heads leave as sums."""
     stored = None if shape.planes else Stored("uint8", 0)
     added = (0, 77) if shape.residual else None
-    return Form(False, Epilogue(stored, 20 if added else 22, shape.relu, added), "uint8" if added else "")
+    return Bytes(False, Epilogue(stored, 20 if added else 22, shape.relu, added), "uint8" if added else "")
 
 
 def build(job: tuple[Convolution, Tile, str, str]) -> str:
@@ -72,9 +72,9 @@ def build(job: tuple[Convolution, Tile, str, str]) -> str:
     shape, tile, arch, path = job
     form = form_of(shape)
     try:
-        functions = {"multiply": schedule(int8_gemm.convolution(shape, tile, form), tile, form.family)}
+        functions = {"multiply": schedule(gemm.convolution(shape, tile, form), tile, form.family)}
         if tile.splits > 1:
-            functions["finish"] = kernels.spread(int8_gemm.reduction(shape, tile.splits, form))
+            functions["finish"] = kernels.spread(gemm.reduction(shape, tile.splits, form))
         module = tvm.IRModule({name: f.with_attr("global_symbol", name) for name, f in functions.items()})
         target = tvm.target.Target(bench.target(arch))
 

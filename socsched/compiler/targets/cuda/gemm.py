@@ -1,21 +1,97 @@
 # mypy: ignore-errors
 # ruff: noqa: E741
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
-"""Convolution as an implicit GEMM on tensor cores: the computation, not yet scheduled.
+"""Convolution as an implicit GEMM on tensor cores, in fp16 or in bytes: the computation, not yet scheduled.
 
 The matrix A of shifted pixels is never stored: scheduling (`schedule.py`) inlines it into the copy from global to
 shared memory, where pixels outside the image become zeros, and inlines the epilogue into the copy back.
+
+Bytes are stored in pairs that are copied as one fp16 each, so that tiles, swizzle and asynchronous copies are those of
+fp16: in their `Convolution` `channels` and k count pairs.  Zero is stored as zero for signed and unsigned values, so
+that pixels outside the image are the copies' zero fill.  Sums are requantised by the rule of `quantize.fixed_point` on
+their way out, in 32 bits.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from socsched.compiler.environment import T, tirx
+from socsched.compiler.quantize.epilogue import Epilogue
 from socsched.compiler.targets.cuda.activation import function
+from socsched.compiler.targets.cuda.intrinsics import HALVES, SIGNED, UNSIGNED, Family
 from socsched.compiler.targets.cuda.shapes import VECTOR, Convolution, Tile, round_up
 
 _ATTRIBUTES = {"tirx.noalias": True}
+
+
+class Halves:
+    """The arithmetic of a product in fp16 with fp32 sums; its table holds the biases."""
+
+    family, dtype, table_dtype = HALVES, "float16", "float32"
+
+    def __init__(self, shape: Convolution) -> None:
+        self.added = "float16" if shape.residual else ""
+        self.act = function(shape.final)  # after rounding: the same values under ReLU
+
+    def table(self, outputs: int) -> tuple[int, ...]:
+        return (outputs,)
+
+    def result(self, total: Any, B: Any, n: Any, other: Any, outputs: int) -> Any:
+        """Return what is stored for the sum of column n, with another image's element added if there is one."""
+        total = total + B[n % outputs]
+        return self.act(T.Cast("float16", total if other is None else total + T.Cast("float32", other)))
+
+    def start(self, B: Any, n: Any, v: Any, other: Any, outputs: int) -> Any:
+        """Return the first term of a sum of parts, for column n + v."""
+        bias = B[n % outputs + v]
+        return bias if other is None else bias + T.Cast("float32", other)
+
+    def end(self, total: Any, B: Any, n: Any, other: Any, outputs: int) -> Any:
+        """Return what is stored for a sum of parts."""
+        return self.act(T.Cast("float16", total))
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """That of a product of bytes: whether its source is `signed`, its `epilogue`, and the dtype `added`, "" for none.
+
+    The table is the epilogue's: bias, low, high and multiplier, or bias and the bits of an fp32 factor.
+    """
+
+    signed: bool
+    epilogue: Epilogue
+    added: str = ""
+
+    @property
+    def family(self) -> Family:
+        """The tensor-core product."""
+        return SIGNED if self.signed else UNSIGNED
+
+    @property
+    def dtype(self) -> str:
+        return self.epilogue.dtype
+
+    @property
+    def table_dtype(self) -> str:
+        return "int32"
+
+    def table(self, outputs: int) -> tuple[int, ...]:
+        return (self.epilogue.rows, outputs)
+
+    def result(self, total: Any, B: Any, n: Any, other: Any, outputs: int) -> Any:
+        """Return what is stored for a sum; the table's last row stands in for missing ones."""
+        rows = [B[min(row, self.epilogue.rows - 1), n % outputs] for row in range(4)]
+        return self.epilogue(total + rows[0], *rows[1:], other)
+
+    def start(self, B: Any, n: Any, v: Any, other: Any, outputs: int) -> Any:
+        return T.int32(0)
+
+    end = result
+
+
+Form = Halves | Bytes
 
 
 def pixel(shape: Convolution, length: int, rows: int) -> Any:
@@ -69,24 +145,38 @@ def target(shape: Convolution) -> Any:
     return in_plane if shape.planes else (lambda m, n: (place(m, n), first + (n if s == 1 else n % outputs)))
 
 
-def convolution(shape: Convolution, tile: Tile) -> Any:
-    """Return conv(X[pixels, channels], W[n, k], B[outputs], (R,) O[pixels, total]); k is rounded up to whole steps.
+def _added(shape: Convolution, form: Form) -> Any:
+    """Return a function (R, m, n, v) -> the element that is added to C[m, n + v], None where nothing is."""
+    at = target(shape)
+    return lambda R, m, n, v=0: R[at(m, n)[0], at(m, n)[1] + v] if form.added else None
 
-    With splits it is conv(X, W, P[splits, m, n]), to be finished by `reduction`.
+
+def convolution(shape: Convolution, tile: Tile, form: Form | None = None) -> Any:
+    """Return conv(X[pixels, channels], W[n, k], B, (R,) O[pixels, total]); k is rounded up to whole steps.
+
+    B is the table of `form`, by default of `Halves`; R is there if another image is added.  With splits it is
+    conv(X, W, P[splits, m, n]), to be finished by `reduction`.
     """
+    form = form or Halves(shape)
     rows, length = round_up(shape.m, tile.rows), round_up(shape.k, tile.depth * tile.splits)
-    return _split(shape, tile, rows, length) if tile.splits > 1 else _whole(shape, rows, length)
-
-
-def _whole(shape: Convolution, rows: int, length: int) -> Any:
-    m_all, n_all, outputs = shape.m, shape.n, shape.outputs
+    if tile.splits > 1:
+        return _split(shape, tile, rows, length, form)
+    m_all, n_all, sums, product = shape.m, shape.n, form.family.sums, form.family.product
     pixels, channels = shape.height * shape.width, shape.channels
     results, total = shape.pixels, shape.total or shape.outputs
-    a, at = pixel(shape, length, rows), target(shape)
-    act = function(shape.final)  # after rounding: the same values under ReLU
+    outputs, table, table_dtype, dtype, added = (
+        shape.outputs,
+        form.table(shape.outputs),
+        form.table_dtype,
+        form.dtype,
+        form.added,
+    )
+    a, at, result, other = pixel(shape, length, rows), target(shape), form.result, _added(shape, form)
 
     @T.macro
-    def products(X, W, A, C):
+    def body(X, W, B, R, O):
+        A = T.sblock_alloc_buffer((rows, length), "float16")
+        C = T.sblock_alloc_buffer((rows, n_all), sums)
         for x, y in T.grid(rows, length):
             with T.sblock("A"):
                 m, k = T.axis.remap("SS", [x, y])
@@ -95,26 +185,24 @@ def _whole(shape: Convolution, rows: int, length: int) -> Any:
             with T.sblock("C"):
                 m, n, k = T.axis.remap("SSR", [x, y, z])
                 with T.init():
-                    C[m, n] = T.float32(0)
-                C[m, n] = C[m, n] + T.Cast("float32", A[m, k]) * T.Cast("float32", W[n, k])
+                    C[m, n] = tirx.const(0, sums)
+                C[m, n] = C[m, n] + product(A[m, k], W[n, k])
+        for x, y in T.grid(m_all, n_all):
+            with T.sblock("out"):
+                m, n = T.axis.remap("SS", [x, y])
+                O[at(m, n)[0], at(m, n)[1]] = result(C[m, n], B, n, other(R, m, n), outputs)
 
-    if not shape.residual:
+    if not added:
 
         @T.prim_func(s_tir=True, private=True)
         def conv(
             X: T.Buffer((pixels, channels), "float16"),
             W: T.Buffer((n_all, length), "float16"),
-            B: T.Buffer((outputs,), "float32"),
-            O: T.Buffer((results, total), "float16"),
+            B: T.Buffer(table, table_dtype),
+            O: T.Buffer((results, total), dtype),
         ):
             T.func_attr(_ATTRIBUTES)
-            A = T.sblock_alloc_buffer((rows, length), "float16")
-            C = T.sblock_alloc_buffer((rows, n_all), "float32")
-            products(X, W, A, C)
-            for x, y in T.grid(m_all, n_all):
-                with T.sblock("out"):
-                    m, n = T.axis.remap("SS", [x, y])
-                    O[at(m, n)[0], at(m, n)[1]] = act(T.Cast("float16", C[m, n] + B[n % outputs]))
+            body(X, W, B, B, O)
 
         return conv
 
@@ -122,38 +210,30 @@ def _whole(shape: Convolution, rows: int, length: int) -> Any:
     def conv_add(
         X: T.Buffer((pixels, channels), "float16"),
         W: T.Buffer((n_all, length), "float16"),
-        B: T.Buffer((outputs,), "float32"),
-        R: T.Buffer((results, total), "float16"),
-        O: T.Buffer((results, total), "float16"),
+        B: T.Buffer(table, table_dtype),
+        R: T.Buffer((results, total), added),
+        O: T.Buffer((results, total), dtype),
     ):
         T.func_attr(_ATTRIBUTES)
-        A = T.sblock_alloc_buffer((rows, length), "float16")
-        C = T.sblock_alloc_buffer((rows, n_all), "float32")
-        products(X, W, A, C)
-        for x, y in T.grid(m_all, n_all):
-            with T.sblock("out"):
-                m, n = T.axis.remap("SS", [x, y])
-                O[at(m, n)[0], at(m, n)[1]] = act(
-                    T.Cast("float16", C[m, n] + B[n % outputs] + T.Cast("float32", R[at(m, n)[0], at(m, n)[1]]))
-                )
+        body(X, W, B, R, O)
 
     return conv_add
 
 
-def _split(shape: Convolution, tile: Tile, rows: int, length: int) -> Any:
+def _split(shape: Convolution, tile: Tile, rows: int, length: int, form: Form) -> Any:
     m_all, n_all, parts = shape.m, shape.n, tile.splits
     pixels, channels, part = shape.height * shape.width, shape.channels, length // tile.splits
-    a = pixel(shape, length, rows)
+    a, sums, product = pixel(shape, length, rows), form.family.sums, form.family.product
 
     @T.prim_func(s_tir=True, private=True)
     def conv_part(
         X: T.Buffer((pixels, channels), "float16"),
         W: T.Buffer((n_all, length), "float16"),
-        P: T.Buffer((parts, m_all, n_all), "float32"),
+        P: T.Buffer((parts, m_all, n_all), sums),
     ):
         T.func_attr(_ATTRIBUTES)
         A = T.sblock_alloc_buffer((rows, length), "float16")
-        C = T.sblock_alloc_buffer((parts, rows, n_all), "float32")
+        C = T.sblock_alloc_buffer((parts, rows, n_all), sums)
         for x, y in T.grid(rows, length):
             with T.sblock("A"):
                 m, k = T.axis.remap("SS", [x, y])
@@ -162,11 +242,69 @@ def _split(shape: Convolution, tile: Tile, rows: int, length: int) -> Any:
             with T.sblock("C"):
                 s, m, n, k = T.axis.remap("SSSR", [v, x, y, z])
                 with T.init():
-                    C[s, m, n] = T.float32(0)
-                C[s, m, n] = C[s, m, n] + T.Cast("float32", A[m, s * part + k]) * T.Cast("float32", W[n, s * part + k])
+                    C[s, m, n] = tirx.const(0, sums)
+                C[s, m, n] = C[s, m, n] + product(A[m, s * part + k], W[n, s * part + k])
         for v, x, y in T.grid(parts, m_all, n_all):
             with T.sblock("out"):
                 s, m, n = T.axis.remap("SSS", [v, x, y])
                 P[s, m, n] = C[s, m, n]
 
     return conv_part
+
+
+def reduction(shape: Convolution, parts: int, form: Form | None = None) -> Any:
+    """Return finish(P[parts, m, n], B, (R,) O): add the parts of a split product, then apply the epilogue."""
+    form = form or Halves(shape)
+    m, n, sums, at = shape.m, shape.n, form.family.sums, target(shape)
+    results, total, quads = shape.pixels, shape.total or shape.outputs, n // 4
+    outputs, table, table_dtype, dtype, added = (
+        shape.outputs,
+        form.table(shape.outputs),
+        form.table_dtype,
+        form.dtype,
+        form.added,
+    )
+    start, end, other, adds = form.start, form.end, _added(shape, form), bool(added)
+    everything = tuple(slice(0, size) for size in table)
+
+    @T.macro
+    def body(P, B, R, O):
+        for x, y in T.grid(m, quads):
+            with T.sblock("sum"):
+                i, q = T.axis.remap("SS", [x, y])
+                if adds:
+                    T.reads(P[0:parts, i, q * 4 : q * 4 + 4], B[everything], R[0:results, 0:total])
+                else:
+                    T.reads(P[0:parts, i, q * 4 : q * 4 + 4], B[everything])
+                T.writes(O[0:results, 0:total])
+                acc = T.sblock_alloc_buffer((4,), sums, scope="local")
+                for v in T.vectorized(4):
+                    acc[v] = start(B, q * 4, v, other(R, i, q * 4, v), outputs)
+                for s in T.unroll(parts):
+                    for v in T.vectorized(4):
+                        acc[v] = acc[v] + P[s, i, q * 4 + v]
+                for v in T.vectorized(4):
+                    O[at(i, q * 4)[0], at(i, q * 4)[1] + v] = end(acc[v], B, q * 4 + v, other(R, i, q * 4, v), outputs)
+
+    if not added:
+
+        @T.prim_func(s_tir=True, private=True)
+        def finish(
+            P: T.Buffer((parts, m, n), sums), B: T.Buffer(table, table_dtype), O: T.Buffer((results, total), dtype)
+        ):
+            T.func_attr(_ATTRIBUTES)
+            body(P, B, B, O)
+
+        return finish
+
+    @T.prim_func(s_tir=True, private=True)
+    def finish_add(
+        P: T.Buffer((parts, m, n), sums),
+        B: T.Buffer(table, table_dtype),
+        R: T.Buffer((results, total), added),
+        O: T.Buffer((results, total), dtype),
+    ):
+        T.func_attr(_ATTRIBUTES)
+        body(P, B, R, O)
+
+    return finish_add

@@ -17,8 +17,8 @@ from socsched.compiler.passes.relax_form import DTYPES
 from socsched.compiler.quantize.epilogue import Epilogue
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array
 from socsched.compiler.quantize.network import CONVOLUTIONS, QuantisedGraph, Step
-from socsched.compiler.targets.cuda import int8_gemm, int8_kernels
-from socsched.compiler.targets.cuda.int8_gemm import Form
+from socsched.compiler.targets.cuda import gemm, int8_kernels
+from socsched.compiler.targets.cuda.gemm import Bytes
 from socsched.compiler.targets.cuda.int8_kernels import Operand
 from socsched.compiler.targets.cuda.int8_pack import channel_table, kernel_matrix, window_of
 from socsched.compiler.targets.cuda.int8_plan import planned_siblings, planned_slices
@@ -96,7 +96,7 @@ class _Lowering(Int8Values):
         residual = (0, step.factors[0]) if step.residual else None
         added = self.image_of(step.residual) if step.residual else None
         epilogue = Epilogue(stored, step.shift, step.relu, residual)
-        form = Form(source.dtype == "int8", epilogue, added.dtype if added else "")
+        form = Bytes(source.dtype == "int8", epilogue, added.dtype if added else "")
         tile = int8_tile(shape, self.arch)
         self.products.append((shape, tile))
         layers = [(member, member.layer) for member in members if member.layer is not None]
@@ -136,7 +136,7 @@ class _Lowering(Int8Values):
         return (*counts, rest) if rest else tuple(counts)
 
     def product(
-        self, shape: Convolution, tile: Tile, form: Form, operands: list[Any], added: Image | None, concat: str
+        self, shape: Convolution, tile: Tile, form: Bytes, operands: list[Any], added: Image | None, concat: str
     ) -> Any:
         pixels, matrix, table = operands
         weight, entries = relax.const(matrix, "float16"), relax.const(table, "int32")
@@ -144,17 +144,17 @@ class _Lowering(Int8Values):
         name = f"conv_{shape.key.replace(' ', '_').replace('-', '_')}"
 
         def make() -> Any:
-            function = int8_gemm.convolution(shape, tile, form)
+            function = gemm.convolution(shape, tile, form)
             return schedule(function, tile, form.family) if self.bound else function
 
         if tile.splits > 1:
             # parts depend only on the source's form
-            kernel = self.kernel((int8_gemm.convolution, replace(shape, relu=False), tile, form.signed), name, make)
+            kernel = self.kernel((gemm.convolution, replace(shape, relu=False), tile, form.signed), name, make)
             parts = relax.TensorType((tile.splits, shape.m, shape.n), "int32")
             part = self.builder.emit(relax.call_tir(kernel, [pixels, weight], parts))
             args = (shape, tile.splits, form)
-            finish = lambda: self.spread(int8_gemm.reduction(*args))  # noqa: E731
-            kernel = self.kernel((int8_gemm.reduction, args), "reduction", finish)
+            finish = lambda: self.spread(gemm.reduction(*args))  # noqa: E731
+            kernel = self.kernel((gemm.reduction, args), "reduction", finish)
             given = [part, entries, *extra]
         else:
             kernel, given = self.kernel((shape, tile, form), name, make), [pixels, weight, entries, *extra]

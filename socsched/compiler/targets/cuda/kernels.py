@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 # ruff: noqa: E741
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
-"""GPU kernels that end or move products, on images [pixels, channels] in fp16; `spread` binds a kernel to threads.
+"""GPU kernels that move images [pixels, channels] in fp16; `spread` binds a kernel to threads.
 
 Unbound kernels also run on a CPU, which is how their indexing is tested.
 """
@@ -12,8 +12,7 @@ from typing import Any
 
 from socsched.compiler.environment import T, s_tir
 from socsched.compiler.targets.cuda.activation import function
-from socsched.compiler.targets.cuda.gemm import target
-from socsched.compiler.targets.cuda.shapes import VECTOR, Convolution
+from socsched.compiler.targets.cuda.shapes import VECTOR
 
 _ATTRIBUTES = {"tirx.noalias": True}
 _THREADS = 128
@@ -32,58 +31,6 @@ def spread(function: Any) -> Any:
         if lanes:
             sch.vectorize(last)
     return sch.mod["main"].with_attr("tirx.is_scheduled", True)
-
-
-def reduction(shape: Convolution, parts: int) -> Any:
-    """Return finish(P[parts, m, n], B, (R,) O): add the parts of a split product, then apply the epilogue."""
-    act, m, n, outputs = function(shape.final), shape.m, shape.n, shape.outputs
-    results, total, quads = shape.pixels, shape.total or shape.outputs, n // 4
-    at = target(shape)
-
-    @T.prim_func(s_tir=True, private=True)
-    def finish(
-        P: T.Buffer((parts, m, n), "float32"),
-        B: T.Buffer((outputs,), "float32"),
-        O: T.Buffer((results, total), "float16"),
-    ):
-        T.func_attr(_ATTRIBUTES)
-        for x, y in T.grid(m, quads):
-            with T.sblock("sum"):
-                i, q = T.axis.remap("SS", [x, y])
-                T.reads(P[0:parts, i, q * 4 : q * 4 + 4], B[0:outputs])
-                T.writes(O[0:results, 0:total])
-                acc = T.sblock_alloc_buffer((4,), "float32", scope="local")
-                for v in T.vectorized(4):
-                    acc[v] = B[q * 4 % outputs + v]
-                for s in T.unroll(parts):
-                    for v in T.vectorized(4):
-                        acc[v] = acc[v] + P[s, i, q * 4 + v]
-                for v in T.vectorized(4):
-                    O[at(i, q * 4)[0], at(i, q * 4)[1] + v] = act(T.Cast("float16", acc[v]))
-
-    @T.prim_func(s_tir=True, private=True)
-    def finish_add(
-        P: T.Buffer((parts, m, n), "float32"),
-        B: T.Buffer((outputs,), "float32"),
-        R: T.Buffer((results, total), "float16"),
-        O: T.Buffer((results, total), "float16"),
-    ):
-        T.func_attr(_ATTRIBUTES)
-        for x, y in T.grid(m, quads):
-            with T.sblock("sum"):
-                i, q = T.axis.remap("SS", [x, y])
-                T.reads(P[0:parts, i, q * 4 : q * 4 + 4], B[0:outputs], R[0:results, 0:total])
-                T.writes(O[0:results, 0:total])
-                acc = T.sblock_alloc_buffer((4,), "float32", scope="local")
-                for v in T.vectorized(4):
-                    acc[v] = B[q * 4 % outputs + v] + T.Cast("float32", R[at(i, q * 4)[0], at(i, q * 4)[1] + v])
-                for s in T.unroll(parts):
-                    for v in T.vectorized(4):
-                        acc[v] = acc[v] + P[s, i, q * 4 + v]
-                for v in T.vectorized(4):
-                    O[at(i, q * 4)[0], at(i, q * 4)[1] + v] = act(T.Cast("float16", acc[v]))
-
-    return finish_add if shape.residual else finish
 
 
 def copy(pixels: int, source: int, start: int, count: int, total: int, first: int, relu: bool) -> Any:

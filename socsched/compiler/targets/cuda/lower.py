@@ -239,8 +239,8 @@ class _Lowering(Values):
         if tile.splits > 1:
             parts = relax.TensorType((tile.splits, shape.m, shape.n), "float32")
             part = self.builder.emit(relax.call_tir(self.multiplying(shape, tile), [source, constants[0]], parts))
-            make = lambda: self.spread(kernels.reduction(shape, tile.splits))  # noqa: E731
-            kernel = self.kernel((kernels.reduction, shape, tile.splits), "reduction", make)
+            make = lambda: self.spread(gemm.reduction(shape, tile.splits))  # noqa: E731
+            kernel = self.kernel((gemm.reduction, shape, tile.splits), "reduction", make)
             operands = [part, constants[1], *others]
         else:
             kernel, operands = self.multiplying(shape, tile), [source, *constants, *others]

@@ -17,7 +17,7 @@ from socsched.compiler.targets.cuda.shapes import EDGE, LANES, VECTOR, Tile
 
 
 def schedule(function: Any, tile: Tile, family: Family = HALVES, padded: tuple[str, ...] = ("A",)) -> Any:
-    """Return the schedule of a function from `gemm.convolution`, `int8_gemm` or `batched_gemm`, tiled by `tile`.
+    """Return the schedule of a function from `gemm.convolution` or `batched_gemm`, tiled by `tile`.
 
     `padded`: the blocks of operands that the copies compute.
     """

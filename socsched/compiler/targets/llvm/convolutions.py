@@ -13,9 +13,7 @@ from socsched.compiler.targets.llvm.activation import Activation
 from socsched.compiler.targets.llvm.fuse import activation
 from socsched.compiler.targets.llvm.images import Array, Image, Images
 from socsched.compiler.targets.llvm.shapes import Lying, Order, Window, window_of
-from socsched.compiler.targets.llvm.share_tuning import Choice, Layer, Tuning
 from socsched.compiler.targets.llvm.vector import NEON, Tile, tile
-from socsched.errors import CompileError
 from socsched.graph.fusion import Group
 
 _CACHED = 1 << 18  # bytes of activations that a task of a pointwise convolution may traverse repeatedly
@@ -29,7 +27,6 @@ class Convolutions(Images):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.tuning: Tuning | None = None
         self.siblings: dict[str, list[Group]] = {}
         self.merged: set[str] = set()
         self.most = half.TERMS if self.dtype == "float32" else half.most(self.graph)
@@ -111,9 +108,6 @@ class Convolutions(Images):
         if m:
             unit = self.vector if method.dtype == self.dtype else NEON
             grouping = winograd.group(winograd.tiles(target.height, target.width, m), target.blocks, unit)
-            chosen = self.tuned(source, target, window)
-            if chosen and chosen.together:
-                grouping = (grouping[1] * chosen.together, *grouping[1:])
             numbers = (source.lying, lying, act, border, m, *grouping, method.dtype, self.most)
             operands = [source.var, self.winograd_weight(weight, source, target, method), bias, extra]
             self.finish(group, target, winograd.conv2d_winograd, numbers, operands)
@@ -135,22 +129,21 @@ class Convolutions(Images):
         operands: list[Any],
     ) -> None:
         """Emit a direct convolution; a pointwise one without borders treats its pixels as one long row."""
-        tuned = self.tuned(source, target, window)
         residual_border = residual.border if residual else 0
         pointwise = window.kernel == window.stride == (1, 1)
         border = residual.border if residual else -1
         if not pointwise or source.border or target.border or residual_border or group.output in self.slices:
-            chosen = _tile(tuned, group, target.blocks, target.width) or tile(self.vector, target.blocks, target.width)
-            order = replace(_ordered(tuned, Order(1, _rows_first(source, target, window))), parts=1)
+            chosen = tile(self.vector, target.blocks, target.width)
+            order = Order(1, _rows_first(source, target, window))
             args = (source.lying, lying, window, act, border, chosen, order, self.most)
             self.finish(group, target, conv_kernels.conv2d, args, operands)
             return
         pixels = target.height * target.width
-        chosen = _tile(tuned, group, target.blocks, pixels) or tile(self.vector, target.blocks, pixels)
+        chosen = tile(self.vector, target.blocks, pixels)
         flat_source = replace(source.lying, height=1, width=pixels)
         flat = replace(target.lying, height=1, width=pixels)
         parts = _parts(chosen, target.blocks, pixels, source.blocks * source.block)
-        order = _ordered(tuned, Order(parts, _rows_first(source, target, window)))
+        order = Order(parts, _rows_first(source, target, window))
         operands[0] = self.reshaped(operands[0], flat_source.shape)
         if residual:
             operands[3] = self.reshaped(operands[3], flat.shape)
@@ -167,21 +160,12 @@ class Convolutions(Images):
         if not (plain and same and source.block == self.c and source.border >= 1):
             return direct
         size = (source.height, source.width)
-        tuned = self.tuned(source, target, window)
-        if tuned is not None:
-            return half.Method(tuned.winograd, self.dtype)
         if self.dtype == "float32":
             return half.Method(winograd.best(*size), self.dtype)
         choices = [direct]
         choices += [half.Method(m, t) for m, t in half.WINOGRAD if winograd.tiles(*size, m) >= winograd.FEWEST_TILES]
         layer = half.Layer(source.channels, target.channels, weight.shape[2] * weight.shape[3], size)
         return half.best(choices, layer, self.vector, self.most)
-
-    def tuned(self, source: Image, target: Image, window: Window) -> Choice | None:
-        """Return the tuning table's choice for a convolution, None where the rules decide; fp32 only."""
-        if self.tuning is None or self.dtype != "float32":
-            return None
-        return self.tuning.of(Layer(source.channels, target.channels, target.height, target.width, window))
 
     def winograd_weight(self, weight: Array, source: Image, target: Image, method: half.Method) -> Any:
         """Transform OIHW weights to [O/c, (m + 2)^2, I/b, b, c]."""
@@ -217,23 +201,6 @@ class Convolutions(Images):
         blocked = whole.reshape(i, source.block, o, self.c, stride, stride).transpose(2, 4, 5, 0, 1, 3)
         operands = [source.var, self.constant(blocked, self.dtype), self.bias([group], target.blocks * self.c)]
         self.finish(group, target, conv_kernels.conv2d_transpose, args, operands)
-
-
-def _tile(tuned: Choice | None, group: Group, blocks: int, width: int) -> Tile | None:
-    chosen = tuned.tile() if tuned else None
-    if chosen is not None and (blocks % chosen.blocks or chosen.pixels > width):
-        raise CompileError(
-            f"{group.name}: a tile of {chosen.pixels} x {chosen.blocks} blocks does not fit {width} x {blocks}",
-            "measure the table again on this kind of processor",
-        )
-    return chosen
-
-
-def _ordered(tuned: Choice | None, order: Order) -> Order:
-    if tuned is None:
-        return order
-    rows_first = order.rows_first if tuned.rows_first is None else tuned.rows_first
-    return Order(tuned.parts or order.parts, rows_first)
 
 
 def _ungrouped(weight: Array, groups: int) -> Array:

@@ -15,7 +15,6 @@ from socsched.compiler.targets.llvm import rules
 from socsched.compiler.targets.llvm.convolutions import Convolutions
 from socsched.compiler.targets.llvm.fuse import fuse
 from socsched.compiler.targets.llvm.images import EDGE, Array
-from socsched.compiler.targets.llvm.share_tuning import Tuning
 from socsched.compiler.targets.llvm.vector import Vector
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import TensorType
@@ -36,11 +35,9 @@ class Lowered:
     general: tuple[str, ...] = ()
 
 
-def lower(graph: Graph, weights: Mapping[str, Array], vector: Vector, tuning: Tuning | None = None) -> Lowered:
-    """Return the CPU form of `graph`, with convolutions per `tuning` if given; CompileError if unsupported."""
-    exact = Exact(fuse(graph), weights, vector)
-    exact.tuning = tuning
-    return exact.run()
+def lower(graph: Graph, weights: Mapping[str, Array], vector: Vector) -> Lowered:
+    """Return the CPU form of `graph`; CompileError if unsupported."""
+    return Exact(fuse(graph), weights, vector).run()
 
 
 class Exact(Convolutions):

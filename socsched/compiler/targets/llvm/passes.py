@@ -14,7 +14,6 @@ from socsched.compiler.target import Compilation, Passes
 from socsched.compiler.targets.llvm import processor
 from socsched.compiler.targets.llvm.launch_list import list_launches
 from socsched.compiler.targets.llvm.lower import lower
-from socsched.compiler.targets.llvm.share_tuning import Tuning
 
 
 def choose(compilation: Compilation) -> Passes:
@@ -29,8 +28,7 @@ def choose(compilation: Compilation) -> Passes:
 def lower_floats(compilation: Compilation) -> Compilation:
     """Return the kernels in fp32, the weights packed into their layouts."""
     asked = compilation.asked
-    tuning = asked.tuning if isinstance(asked.tuning, Tuning) else None
-    lowered = lower(compilation.graph, compilation.weights, processor.vector_unit(asked.spec), tuning)
+    lowered = lower(compilation.graph, compilation.weights, processor.vector_unit(asked.spec))
     notes = (STAYS_FLOAT,) if asked.precision == "int8" else _slow(lowered.general)
     return replace(compilation, module=lowered.module, inputs=lowered.inputs, outputs=lowered.outputs, notes=notes)
 
@@ -45,8 +43,7 @@ def lower_halves(compilation: Compilation) -> Compilation:
     """Return the kernels in half precision; in fp32 where the processor has no half-precision arithmetic."""
     asked = compilation.asked
     unit = processor.half_unit(asked.spec)
-    tuning = asked.tuning if isinstance(asked.tuning, Tuning) else None
-    lowered = lower(compilation.graph, compilation.weights, unit or processor.vector_unit(asked.spec), tuning)
+    lowered = lower(compilation.graph, compilation.weights, unit or processor.vector_unit(asked.spec))
     note = (
         "fp16: half-precision arithmetic, totals of convolutions in fp32"
         if unit

@@ -23,8 +23,8 @@ from socsched.compiler.environment import tvm
 from socsched.compiler.loading.stages import load
 from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.scales import FILE, read_scales
-from socsched.compiler.targets.cuda import int8_gemm, int8_kernels, kernels
-from socsched.compiler.targets.cuda.int8_gemm import Form
+from socsched.compiler.targets.cuda import gemm, int8_kernels, kernels
+from socsched.compiler.targets.cuda.gemm import Bytes
 from socsched.compiler.targets.cuda.int8_kernels import Operand
 from socsched.compiler.targets.cuda.int8_tile_table import INT8_TABLE
 from socsched.compiler.targets.cuda.int8_tiles import int8_tile
@@ -50,37 +50,37 @@ CASES = {
     "3x3 stride 2": (
         Convolution(20, 24, 32, 64, 3, 3, 2, 1),
         Tile(64, 64, 32, 32, 32, 3),
-        Form(False, Epilogue(U, 22, True)),
+        Bytes(False, Epilogue(U, 22, True)),
     ),
     "addition": (
         Convolution(9, 9, 64, 128, residual=True),
         Tile(32, 64, 32, 32, 32, 2),
-        Form(True, Epilogue(U, 20, True, (0, 77)), "int8"),
+        Bytes(True, Epilogue(U, 20, True, (0, 77)), "int8"),
     ),
     "split": (
         Convolution(7, 7, 64, 64, 3, 3, 1, 1),
         Tile(64, 64, 64, 32, 32, 3, splits=4),
-        Form(True, Epilogue(U, 22, True)),
+        Bytes(True, Epilogue(U, 22, True)),
     ),
     "upsampling into a slice": (
         Convolution(6, 5, 64, 32, scale=2, first=32, total=96),
         Tile(32, 64, 32, 32, 32, 2),
-        Form(False, Epilogue(S, 22, False)),
+        Bytes(False, Epilogue(S, 22, False)),
     ),
     "planes": (
         Convolution(8, 8, 64, 80, planes=(18, 42, 12, 8)),
         Tile(32, 80, 64, 32, 80, 1, store=2),
-        Form(False, Epilogue(None, 22, False)),
+        Bytes(False, Epilogue(None, 22, False)),
     ),
     "7x7 of few channels": (
         Convolution(30, 30, 8, 64, 7, 7, 2, 3),
         Tile(32, 64, 64, 32, 64, 3),
-        Form(True, Epilogue(U, 22, True)),
+        Bytes(True, Epilogue(U, 22, True)),
     ),
     "long steps": (
         Convolution(10, 13, 64, 64, 3, 3, 1, 1),
         Tile(64, 64, 128, 32, 32, 4),
-        Form(False, Epilogue(S, 22, False)),
+        Bytes(False, Epilogue(S, 22, False)),
     ),
 }
 
@@ -105,7 +105,7 @@ def blank(like: Array) -> Array:
     return np.frombuffer(bytes([0x77]) * like.nbytes, like.dtype).reshape(like.shape).copy()
 
 
-def table_of(shape: Convolution, form: Form) -> Array:
+def table_of(shape: Convolution, form: Bytes) -> Array:
     generator = np.random.default_rng(3)
     table = np.zeros((form.epilogue.rows, shape.outputs), np.int32)
     table[0] = generator.integers(-1000, 1000, shape.outputs)
@@ -123,9 +123,9 @@ def table_of(shape: Convolution, form: Form) -> Array:
 def test_products_equal_plain_loops(name: str, tmp_path: Path) -> None:
     shape, tile, form = CASES[name]
     assert tile.fits(shape)
-    functions = {"product": schedule(int8_gemm.convolution(shape, tile, form), tile, form.family)}
+    functions = {"product": schedule(gemm.convolution(shape, tile, form), tile, form.family)}
     if tile.splits > 1:
-        functions["finish"] = kernels.spread(int8_gemm.reduction(shape, tile.splits, form))
+        functions["finish"] = kernels.spread(gemm.reduction(shape, tile.splits, form))
     emulated = Emulated(source_of(functions), tmp_path)
     weight = np.zeros((shape.n, round_up(shape.k, tile.depth * tile.splits)), np.float16)
     weight[:, : shape.k] = noise((shape.n, shape.k), "float16")
@@ -135,7 +135,7 @@ def test_products_equal_plain_loops(name: str, tmp_path: Path) -> None:
     wanted, found = blank(result), blank(result)
     whole = replace(tile, splits=1)
     first = np.ascontiguousarray(weight[:, : round_up(shape.k, tile.depth)])
-    on_cpu(int8_gemm.convolution(shape, whole, form), [pixels, first, table, *more, wanted])
+    on_cpu(gemm.convolution(shape, whole, form), [pixels, first, table, *more, wanted])
     grid = (shape.n // tile.columns, -(-shape.m // tile.rows), tile.splits)
     given = {"X_ptr": pixels, "W_ptr": weight, "S_ptr": table, "O_ptr": found}
     if tile.splits > 1:
@@ -201,7 +201,7 @@ def operation_codes(cubin: bytes) -> dict[str, Counter[int]]:
 @pytest.mark.slow
 def test_products_use_tensor_cores_and_asynchronous_copies_and_no_stack(arch: str, tmp_path: Path) -> None:
     functions = {
-        f"product{number}": schedule(int8_gemm.convolution(shape, tile, form), tile, form.family)
+        f"product{number}": schedule(gemm.convolution(shape, tile, form), tile, form.family)
         for number, (shape, tile, form) in enumerate(CASES.values())
     }
     source = source_of(functions, arch)

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from socsched.compiler.artifact import Artifact
+from socsched.compiler.launch_list import CPU, evaluate
 from socsched.compiler.store import library, read_json
-from socsched.compiler.targets.llvm.plan_format import CONSTANTS, LIST
-from socsched.compiler.targets.opencl.sizes import evaluate
 from socsched.errors import UsageError
 from socsched.executor.gpu_programs import PROGRAM
 
@@ -42,10 +41,10 @@ def stored_cpu_program(artifact: Artifact, room: int) -> Path:
 
 def cpu_program(artifact: Artifact, room: int) -> dict[str, Any]:
     """Return the content of the program of an artefact; see `stored_cpu_program`."""
-    if LIST not in artifact.files:
+    if CPU.file not in artifact.files:
         why = next((note for note in artifact.notes if "TVM's runtime only" in note), "it has no launch list")
         raise UsageError(f"{artifact.stage}: {why}")
-    plan = read_json(artifact.folder / LIST)
+    plan = read_json(artifact.folder / CPU.file)
     if plan["symbols"] and room <= 0:
         raise UsageError(f"{artifact.stage}: the largest number of rows of its inputs is not known")
     most = dict.fromkeys(plan["symbols"], room)
@@ -58,7 +57,7 @@ def cpu_program(artifact: Artifact, room: int) -> dict[str, Any]:
         "version": 1,
         "code": str(artifact.path.resolve()),
         "weights": str((artifact.folder / plan["weights"]).resolve()),
-        "constants": (artifact.folder / CONSTANTS).stat().st_size,
+        "constants": (artifact.folder / CPU.constants).stat().st_size,
         "memory": sizes["memory"],
         "results": sizes["results"],
         "symbols": [{**where, "input": where["input"], "most": room} for where in plan["symbols"].values()],

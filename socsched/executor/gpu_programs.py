@@ -28,18 +28,16 @@ from pathlib import Path
 from typing import Any
 
 from socsched.compiler.artifact import Artifact
+from socsched.compiler.launch_list import CUDA, OPENCL, evaluate
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.compiler.store import digest, library, read_json
-from socsched.compiler.targets.cuda import functions
+from socsched.compiler.targets.cuda.nvcc import SOURCE
 from socsched.compiler.targets.cuda.toolkits import Toolkit
-from socsched.compiler.targets.gpu_functions.rows import is_function
-from socsched.compiler.targets.opencl.plan_format import PLAN
-from socsched.compiler.targets.opencl.sizes import evaluate
+from socsched.compiler.targets.gpu_functions.code import CUDA_OPTIONS
+from socsched.compiler.targets.gpu_functions.program import is_function
 from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
 
-LIST = "launches.json"
-"""The launch list of a network (`compiler.targets.cuda.launch_list`); functions have a launch plan."""
 PROGRAM, CONSTANTS, CODE, FORMAT = "program.json", "constants.bin", "code.cubin", "socsched-launches"
 _ALIGNMENT = 256
 _COUNT, _SET_COUNT = "count", "set_count"
@@ -49,7 +47,7 @@ Place = dict[str, Any]
 
 def lacks_program(artifact: Artifact) -> str:
     """Return why an artefact cannot run through the driver alone, empty if it can."""
-    if is_function(artifact) or LIST in artifact.files:
+    if is_function(artifact) or CUDA.file in artifact.files:
         return ""
     return next((note for note in artifact.notes if "TVM's runtime only" in note), "it has no launch list")
 
@@ -152,8 +150,8 @@ def build_program(artifacts: Sequence[Artifact], arch: str, room: int = 0) -> Pr
 
 
 def _source(artifact: Artifact) -> dict[str, Any]:
-    options = functions.OPTIONS if is_function(artifact) else ()
-    return {"file": str((artifact.folder / functions.SOURCE).resolve()), "options": list(options)}
+    options = CUDA_OPTIONS if is_function(artifact) else ()
+    return {"file": str((artifact.folder / SOURCE).resolve()), "options": list(options)}
 
 
 class _Builder:
@@ -173,7 +171,7 @@ class _Builder:
 
     def add(self, artifact: Artifact, last: bool) -> None:
         """Append the launches of an artefact."""
-        plan = read_json(artifact.folder / (PLAN if is_function(artifact) else LIST))
+        plan = read_json(artifact.folder / (OPENCL.file if is_function(artifact) else CUDA.file))
         buffers, places = plan["buffers"], {}
         given = [self._input(name, kind) for name, kind in zip(artifact.input_names, artifact.inputs, strict=True)]
         sizes = {

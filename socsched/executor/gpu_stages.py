@@ -7,7 +7,7 @@ from typing import Any
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.store import read_json
-from socsched.compiler.targets.gpu_functions.rows import is_function, marking
+from socsched.compiler.targets.gpu_functions.program import is_function, marking
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import UsageError
 from socsched.executor.gpu_programs import stored_program

@@ -9,7 +9,7 @@ from typing import Any
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.targets.llvm.plan_format import LIST
+from socsched.compiler.launch_list import CPU
 from socsched.descriptor.pipeline import Stage
 from socsched.executor import vendor_stages
 from socsched.executor.callbacks import Callbacks, Called
@@ -178,7 +178,7 @@ def _network(
 ) -> dict[str, Any]:
     engine, scales = setting.platform.engine(task.engine), scales_of(setting, stage)
     artifact = compile_stage(stage, engine, task.precision, weights_of(setting), len(task.lanes), scales=scales)
-    if served is not None and LIST not in artifact.files:
+    if served is not None and CPU.file not in artifact.files:
         return _callback(task, setting, served)
     cheaper = served.cheaper(task) if served is not None else None
     return {

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from socsched.compiler.targets.cuda.nvcc import find_nvcc
-from socsched.compiler.targets.gpu_functions.registry import program_of
-from socsched.compiler.targets.gpu_functions.request import Request
+from socsched.compiler.targets.gpu_functions.code import program_of
+from socsched.compiler.targets.gpu_functions.program import FunctionRequest
 from socsched.errors import MachineError
 from socsched.models.registry import get_model
 
@@ -146,7 +146,7 @@ def rows(compiler: str | Path, arch: str, precision: str) -> Iterator[tuple[str,
     """Yield every function's kernels, compiled for the sizes of its model's default params."""
     for title, model in FUNCTIONS.items():
         layout = "NHWC" if precision == "fp16" else "NCHW"
-        program = program_of(Request(get_model(model), precision, layout, ITEMS, MOST_ITEMS))
+        program = program_of(FunctionRequest(get_model(model), precision, layout, ITEMS, MOST_ITEMS))
         items = {launch["kernel"]: int(launch["items"][0]) for launch in program.plan()["launches"]}
         for kernel in kernels(compiler, program.source("cuda"), arch, items):
             yield title, kernel

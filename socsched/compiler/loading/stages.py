@@ -25,7 +25,7 @@ def load(artifact: Artifact) -> CompiledStage | RelaidStage | GpuStage | GpuFunc
     if artifact.target == "cuda":
         from socsched.compiler.targets.cuda.function_run import GpuFunction
         from socsched.compiler.targets.cuda.runtime import GpuStage
-        from socsched.compiler.targets.gpu_functions.rows import is_function
+        from socsched.compiler.targets.gpu_functions.program import is_function
 
         return GpuFunction(artifact) if is_function(artifact) else GpuStage(artifact)
     return RelaidStage(artifact) if artifact.code_inputs or artifact.code_outputs else CompiledStage(artifact)

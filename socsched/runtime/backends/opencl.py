@@ -30,7 +30,7 @@ class OpenClBackend:
 
     def prepare(self, task: Task, stage: Stage | None, setting: Setting) -> Call:
         """Return the loaded stage with its inputs bound; input tensors are converted to its input layouts."""
-        from socsched.compiler.targets.gpu_functions.rows import valid_rows
+        from socsched.compiler.targets.gpu_functions.program import valid_rows
         from socsched.compiler.targets.opencl.device import Device
         from socsched.compiler.targets.opencl.run import OpenClStage
 

@@ -18,7 +18,7 @@ from socsched.compiler.targets.cuda.convert import Converter
 from socsched.compiler.targets.cuda.cuda_api import Stream, check_status, cudart, quick
 from socsched.compiler.targets.cuda.function_run import GpuFunction
 from socsched.compiler.targets.cuda.runtime import Captured, open_machine, record
-from socsched.compiler.targets.gpu_functions.rows import is_function
+from socsched.compiler.targets.gpu_functions.program import is_function
 from socsched.graph.operators import TensorType
 
 _BLOCKING_SYNC = 1  # cudaEventBlockingSync: a waiting thread sleeps

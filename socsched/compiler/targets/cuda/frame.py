@@ -23,7 +23,7 @@ from socsched.compiler.targets.cuda.cuda_api import Graph, Stream, check_status,
 from socsched.compiler.targets.cuda.driver import Memory, queue_copy
 from socsched.compiler.targets.cuda.function_run import GpuFunction, size_of
 from socsched.compiler.targets.cuda.runtime import open_machine, run_held
-from socsched.compiler.targets.gpu_functions.rows import is_function, valid_rows
+from socsched.compiler.targets.gpu_functions.program import is_function, valid_rows
 from socsched.errors import InputError
 
 Array = np.ndarray[Any, Any]

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.artifact import Artifact
+from socsched.compiler.launch_list import OPENCL, evaluate
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.compiler.loading.aligned import check
 from socsched.compiler.store import read_json
 from socsched.compiler.targets.cuda.cuda_api import Stream
 from socsched.compiler.targets.cuda.driver import Code, Memory
-from socsched.compiler.targets.opencl.plan_format import FORMAT, PLAN
-from socsched.compiler.targets.opencl.sizes import evaluate
 from socsched.errors import InputError, MachineError
 
 Array = np.ndarray[Any, Any]
@@ -34,9 +33,11 @@ class GpuFunction:
     def __init__(self, artifact: Artifact) -> None:
         self.artifact = artifact
         self.inputs, self.outputs = artifact.inputs, artifact.outputs
-        self.plan = read_json(artifact.folder / PLAN)
-        if not isinstance(self.plan, dict) or self.plan.get("format") != FORMAT:
-            raise MachineError(f"{artifact.folder / PLAN}: not a launch plan of format {FORMAT}", "delete the artefact")
+        self.plan = read_json(artifact.folder / OPENCL.file)
+        if not isinstance(self.plan, dict) or self.plan.get("format") != OPENCL.version:
+            raise MachineError(
+                f"{artifact.folder / OPENCL.file}: not a launch plan of format {OPENCL.version}", "delete the artefact"
+            )
         self._code = Code(artifact.path.read_bytes())
         self._constants = self._uploaded((artifact.folder / self.plan["weights"]).read_bytes())
 

@@ -10,6 +10,9 @@ from typing import Any
 
 from socsched.errors import CompileError, MachineError
 
+SOURCE, BINARY = "stage.cu", "stage.cubin"
+"""Files of an artefact."""
+
 
 def find_nvcc() -> str:
     """Return the path of nvcc; MachineError when it is not installed."""

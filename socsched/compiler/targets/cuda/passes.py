@@ -7,32 +7,33 @@ fp16, accumulators included.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from socsched.compiler.environment import relax, tvm
+from socsched.compiler.environment import relax, tirx, tvm
+from socsched.compiler.launch_list import CUDA
+from socsched.compiler.passes.launches import CudaRecorder
 from socsched.compiler.passes.link import write_library
+from socsched.compiler.passes.quantise import QUANTISE, keep_scales, left_in_floats
 from socsched.compiler.passes.relax_form import bind_constants
 from socsched.compiler.pipeline import fused, run
 from socsched.compiler.quantize.network import STAYS_FLOAT, stays_float
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.target import Build, Compilation, Pass, Passes, TargetSpec, resolve
-from socsched.compiler.targets.cuda.codegen import build, relax_front, tir_pipeline
+from socsched.compiler.targets.cuda.codegen import OPTIONS, build, relax_front, tir_pipeline
 from socsched.compiler.targets.cuda.device_code import supply_cubins
 from socsched.compiler.targets.cuda.fuse import fuse
-from socsched.compiler.targets.cuda.launch_list import write_list
+from socsched.compiler.targets.cuda.int8_lower import lower_int8
 from socsched.compiler.targets.cuda.lower import lower
-from socsched.compiler.targets.cuda.nvcc import device_source, find_nvcc, write_cubin
+from socsched.compiler.targets.cuda.nvcc import BINARY, SOURCE, device_source, find_nvcc, write_cubin
 from socsched.compiler.targets.cuda.rules import unruled, unsupported_reason
 from socsched.compiler.targets.cuda.tiles import OLDEST, capability
 from socsched.errors import CompileError
 from socsched.graph.network import Network
-
-SOURCE, BINARY = "stage.cu", "stage.cubin"
 
 
 def choose(compilation: Compilation) -> Passes:
@@ -49,8 +50,6 @@ def in_memory(compilation: Compilation) -> Passes:
     before sm_80.
     """
     if compilation.asked.precision == "int8" and not stays_float(compilation.graph):
-        from socsched.compiler.targets.cuda.int8_passes import INT8, require_products
-
         require_products(compilation)
         return INT8
     return GENERAL if _reason(compilation) else RULED
@@ -80,6 +79,31 @@ def lower_by_rules(compilation: Compilation) -> Compilation:
     lowered = lower(compilation.graph, compilation.weights, str(asked.spec.tvm["arch"]), sms=asked.share)
     notes = tuple(f"alone by general schedules, which are slow: {reason}" for reason in lowered.general)
     return replace(compilation, module=lowered.module, inputs=lowered.inputs, outputs=lowered.outputs, notes=notes)
+
+
+def require_products(compilation: Compilation) -> None:
+    """Raise CompileError for a GPU whose tensor cores lack the products that the rules use."""
+    arch = str(compilation.asked.spec.tvm["arch"])
+    if capability(arch) < OLDEST:
+        raise CompileError(
+            f"{compilation.asked.network.name}: int8 on {arch}: the rules need asynchronous copies and 32-deep "
+            f"products, sm_{OLDEST} or later",
+            "plan this stage in fp16",
+        )
+
+
+def lower_integers(compilation: Compilation) -> Compilation:
+    """Return the int8 kernels, scheduled, images NHWC and fp32 at the border."""
+    lowered = lower_int8(compilation.integers, compilation.weights, str(compilation.asked.spec.tvm["arch"]))
+    assert compilation.scales is not None
+    notes = [f"int8: tensor cores, border tensors fp32, activations by {compilation.scales.source}"]
+    notes += [
+        f"int8: computed in fp32 by general schedules, which are slow: {reason}"
+        for reason in left_in_floats(compilation)
+    ]
+    return replace(
+        compilation, module=lowered.module, inputs=lowered.inputs, outputs=lowered.outputs, notes=tuple(notes)
+    )
 
 
 def remark(compilation: Compilation) -> Compilation:
@@ -145,12 +169,40 @@ def list_launches(own: Passes) -> Pass:
         else:
             front, tir = relax_front(general=_has_general(compilation)), tir_pipeline()
         try:
-            files = write_list(compilation, front, tir, (asked.folder / SOURCE).read_text())
+            files = _write_list(compilation, front, tir)
         except CompileError as error:
             return replace(compilation, notes=(*compilation.notes, f"runs with TVM's runtime only: {error}"))
         return replace(compilation, files=(*compilation.files, *files))
 
     return listed
+
+
+def _write_list(compilation: Compilation, front: Sequence[Any], tir: str) -> tuple[str, ...]:
+    """Write the launch list and the constants of a network; return the files.
+
+    `front`: the Relax passes of its build that leave calls of finished functions; `tir`: the name of its pipeline for
+    functions.  CompileError for anything a list cannot express.
+    """
+    from tvm.s_tir.pipeline import default_s_tir_pipeline
+    from tvm.tirx.compilation_pipeline import PIPELINE_MAP
+
+    asked, source = compilation.asked, (compilation.asked.folder / SOURCE).read_text()
+    target = tvm.target.Target(dict(asked.spec.tvm))
+    with target, tvm.transform.PassContext(config=OPTIONS if tir != "default" else {}):
+        module = tvm.transform.Sequential(list(front))(compilation.module)
+        functions = {
+            variable: function.with_attr("global_symbol", variable.name_hint)
+            for variable, function in module.functions.items()
+            if isinstance(function, tirx.PrimFunc)
+        }
+        bound = tirx.transform.BindTarget(target if target.host else target.with_host("llvm"))(tvm.IRModule(functions))
+        lower, _, _ = default_s_tir_pipeline() if tir == "default" else PIPELINE_MAP[tir]()
+        recorder = CudaRecorder(asked.network.name, module, lower(bound))
+    recorder.record()
+    for launch in recorder.launches:
+        if f" {launch['kernel']}(" not in source:
+            raise CompileError(f"{asked.network.name}: the kernel {launch['kernel']} is not among those compiled")
+    return CUDA.write(asked.folder, recorder.plan(), recorder.constants())
 
 
 def _has_general(compilation: Compilation) -> bool:
@@ -172,3 +224,4 @@ def _reason(compilation: Compilation) -> str:
 
 RULED = Passes(lower=(lower_by_rules,), build=(generate,))
 GENERAL = Passes(lower=(remark, bind_constants), build=(generate_by_tvm,))
+INT8 = Passes(quantise=QUANTISE, lower=(lower_integers,), build=(generate,), package=(keep_scales,))

@@ -15,7 +15,7 @@ from socsched.compiler.target import (
     TargetSpec,
 )
 from socsched.compiler.targets.cuda.tiles import OLDEST, capability
-from socsched.compiler.targets.gpu_functions.names import FUNCTIONS
+from socsched.compiler.targets.gpu_functions.program import FUNCTIONS
 from socsched.errors import CompileError
 
 
@@ -41,9 +41,9 @@ def precisions(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 def function(asked: FunctionBuild) -> FunctionCode:
     """Return a function's machine code, launch plan and tables; MachineError when nvcc is missing."""
-    from socsched.compiler.targets.cuda.functions import build
+    from socsched.compiler.targets.gpu_functions.code import build_for_cuda
 
-    return build(asked)
+    return build_for_cuda(asked)
 
 
 TARGET = Target(resolve, passes, precisions, tuned_to_share=True, functions=dict.fromkeys(FUNCTIONS, function))

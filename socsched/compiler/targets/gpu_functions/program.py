@@ -1,4 +1,4 @@
-"""A function on a GPU: kernels in the common dialect, buffers and launches, as an OpenCL launch plan describes them.
+"""A function on a GPU: kernels in the common dialect, buffers and launches (`compiler.launch_list`).
 
 Sizes are fixed when the program is built, except the number of rows of an input, which is a symbol of the plan.  What
 varies with the data stays on the device: later kernels read it there.
@@ -6,20 +6,24 @@ varies with the data stays on the device: later kernels read it there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from socsched.compiler.artifact import Artifact
+from socsched.compiler.launch_list import ALIGNMENT, OPENCL, Size
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
-from socsched.compiler.targets.opencl.plan_format import ALIGNMENT, FORMAT
 from socsched.errors import CompileError
 from socsched.graph.operators import TensorType
+from socsched.models.model import Model
 
-Size = int | str
+FUNCTIONS = ("voxelise", "anchor-decode", "center-decode", "camera-preprocess", "camera-decode")
+"""The host functions that have GPU kernels, by their names in `Model.device`."""
 _KERNELS = Path(__file__).with_name("kernels")
 _SIZES = {"real": 8, "uint64": 8, "int32": 4, "uint32": 4, "float32": 4, "float16": 2, "uint8": 1}
 COUNT = "count"
@@ -30,6 +34,30 @@ COUNT = "count"
 def kernel_source(name: str) -> str:
     """Return a file of kernels."""
     return (_KERNELS / name).read_text()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRequest:
+    """A model to build in a precision; images at its border lie in `layout`.
+
+    `items` is the number of items of a group, a power of two; `most_items` the most a group may have.
+    """
+
+    model: Model
+    precision: str
+    layout: str
+    items: int = 256
+    most_items: int = 256
+
+    def keywords(self) -> Mapping[str, Any]:
+        """Return the settings bound to the model's function; CompileError if it has none."""
+        if not isinstance(self.model.function, partial):
+            raise CompileError(f"{self.model.name}: its function has no settings to build a GPU program from")
+        return self.model.function.keywords
+
+    def image(self, tensor: TensorType) -> TensorType:
+        """Return a border image in the request's precision and layout."""
+        return TensorType(tensor.shape, self.precision, self.layout)
 
 
 class Program:
@@ -90,9 +118,8 @@ class Program:
         self.launches.append({"kernel": kernel, "arguments": arguments, "groups": [groups], "items": [width]})
 
     def plan(self) -> dict[str, Any]:
-        """Return the launch plan (`opencl.launch_plan`)."""
+        """Return the launch list, without the names of its files."""
         return {
-            "format": FORMAT,
             "network": self.name,
             "symbols": self.symbols,
             "inputs": self.inputs,
@@ -135,3 +162,24 @@ def _literal(value: object) -> str:
     if isinstance(value, float):
         return f"((real){value.hex()})" if np.isfinite(value) else ("-INFINITY" if value < 0 else "INFINITY")
     return f"({value})" if isinstance(value, int) and value < 0 else str(value)
+
+
+def is_function(artifact: Artifact) -> bool:
+    """Return whether an artefact is a function with a launch plan, as opposed to a network on CUDA."""
+    return OPENCL.file in artifact.files
+
+
+def marking(outputs: Iterable[str]) -> str | None:
+    """Return the output that marks the rows in use, None if every row is: counts are 0 and labels -1 in the others."""
+    return next((name for name in outputs if name == "counts" or name.endswith("labels")), None)
+
+
+def used_rows(name: str, marks: np.ndarray[Any, Any]) -> int:
+    """Return the number of rows in use; `marks` is the content of the marking output `name`."""
+    return int(np.count_nonzero(marks > 0 if name == "counts" else marks >= 0))
+
+
+def valid_rows(found: Mapping[str, np.ndarray[Any, Any]]) -> int | None:
+    """Return the number of rows in use among a function's outputs, None if every row is."""
+    name = marking(found)
+    return None if name is None else used_rows(name, found[name])

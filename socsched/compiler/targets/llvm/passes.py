@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 
 from socsched.compiler.environment import relax, tvm
+from socsched.compiler.launch_list import CPU
+from socsched.compiler.passes.launches import CpuRecorder
 from socsched.compiler.passes.link import link
+from socsched.compiler.passes.quantise import QUANTISE, keep_scales, left_in_floats
 from socsched.compiler.passes.relax_form import in_precision
 from socsched.compiler.quantize.network import STAYS_FLOAT, stays_float
 from socsched.compiler.target import Compilation, Passes
 from socsched.compiler.targets.llvm import processor
-from socsched.compiler.targets.llvm.launch_list import list_launches
+from socsched.compiler.targets.llvm.int8_dot import dot_for, int8_options
+from socsched.compiler.targets.llvm.int8_lower import lower_int8
 from socsched.compiler.targets.llvm.lower import lower
+from socsched.errors import CompileError
+
+_PREFIX = b"__tvm_ffi_"
+_SLOTS = {b"__TVMBackendParallelLaunch", b"__TVMBackendAllocWorkspace", b"__TVMBackendFreeWorkspace"}
+"""Functions that the executor supplies to the kernels (`parallel.cpp`, `cpu_program.cpp`)."""
 
 
 def choose(compilation: Compilation) -> Passes:
     """Return the passes for a network, by its precision."""
     if compilation.asked.precision == "int8" and not stays_float(compilation.graph):
-        from socsched.compiler.targets.llvm.int8_passes import INT8
-
         return INT8
     return HALF if compilation.asked.precision == "fp16" else FLOAT
 
@@ -59,10 +67,55 @@ def lower_halves(compilation: Compilation) -> Compilation:
     )
 
 
+def lower_integers(compilation: Compilation) -> Compilation:
+    """Return the kernels in integers, fp32 at the border."""
+    vector, dot = dot_for(compilation.asked.spec)
+    lowered = lower_int8(compilation.integers, compilation.weights, vector, dot)
+    assert compilation.scales is not None
+    notes = [f"int8: {dot.name} products, border tensors fp32, activations by {compilation.scales.source}"]
+    notes += [f"int8: computed in fp32: {reason}" for reason in left_in_floats(compilation)]
+    return replace(
+        compilation, module=lowered.module, inputs=lowered.inputs, outputs=lowered.outputs, notes=tuple(notes)
+    )
+
+
+def generate_integers(compilation: Compilation) -> Compilation:
+    """Return the machine code, with the instructions for byte products that the target's level leaves out."""
+    target = tvm.target.Target(int8_options(compilation.asked.spec))
+    return replace(compilation, executable=relax.build(compilation.module, target=target))
+
+
 def generate(compilation: Compilation) -> Compilation:
     """Return the machine code."""
     target = tvm.target.Target(dict(compilation.asked.spec.tvm))
     return replace(compilation, executable=relax.build(compilation.module, target=target))
+
+
+def list_launches(compilation: Compilation) -> Compilation:
+    """Return the network with its launch list and constants in the folder, or with a note of why it has none."""
+    try:
+        return replace(compilation, files=(*compilation.files, *_write_list(compilation)))
+    except CompileError as error:
+        return replace(compilation, notes=(*compilation.notes, f"runs with TVM's runtime only: {error}"))
+
+
+def _write_list(compilation: Compilation) -> tuple[str, ...]:
+    asked = compilation.asked
+    target = tvm.target.Target(dict(asked.spec.tvm))
+    pipeline = relax.backend.cpu_generic.pipeline
+    front = [*pipeline.library_dispatch_passes(target), *pipeline.legalize_passes(target)]
+    with target:
+        module = tvm.transform.Sequential([*front, relax.transform.RewriteDataflowReshape()])(compilation.module)
+    recorder = CpuRecorder(asked.network.name, module, tvm.IRModule({}))
+    recorder.record()
+    code = b"\0".join((asked.folder / name).read_bytes() for name in compilation.files)
+    if foreign := set(re.findall(rb"__TVM\w+", code)) - _SLOTS:
+        raise CompileError(f"{asked.network.name}: its kernels call {min(foreign).decode()}")
+    exported = set(re.findall(rb"__tvm_ffi_\w+", code))
+    for launch in recorder.launches:
+        if _PREFIX + launch["kernel"].encode() not in exported:
+            raise CompileError(f"{asked.network.name}: the kernel {launch['kernel']} is not among those compiled")
+    return CPU.write(asked.folder, recorder.plan(), recorder.constants())
 
 
 def _slow(general: tuple[str, ...]) -> tuple[str, ...]:
@@ -71,3 +124,10 @@ def _slow(general: tuple[str, ...]) -> tuple[str, ...]:
 
 FLOAT = Passes(lower=(lower_floats,), build=(generate,), link=(link, list_launches))
 HALF = Passes(lower=(round_weights, lower_halves), build=(generate,), link=(link, list_launches))
+INT8 = Passes(
+    quantise=QUANTISE,
+    lower=(lower_integers,),
+    build=(generate_integers,),
+    link=(link, list_launches),
+    package=(keep_scales,),
+)

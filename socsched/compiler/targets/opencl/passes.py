@@ -1,9 +1,9 @@
 """The passes for OpenCL: one source, the weights, and the launch plan for a board's own runtime.
 
 TVM's packages lack an OpenCL runtime, so the output is self-contained: `launch.json` names the kernels in order with
-their arguments, sizes and memory (see `launch_plan`), `stage.cl` holds them, `weights.bin` the constants.  Convolutions
-have custom schedules, everything else uses the general ones.  In fp16 tensors are half precision and sums of
-convolutions fp32.
+their arguments, sizes and memory (see `compiler.launch_list`), `stage.cl` holds them, `weights.bin` the constants.
+Convolutions have custom schedules, everything else uses the general ones.  In fp16 tensors are half precision and sums
+of convolutions fp32.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.environment import relax, tirx, tvm
+from socsched.compiler.launch_list import OPENCL
+from socsched.compiler.passes.launches import Recorder
 from socsched.compiler.passes.relax_form import DTYPES, bind_constants, in_precision
-from socsched.compiler.store import write_json
 from socsched.compiler.target import Compilation, Passes
 from socsched.compiler.targets.opencl import convolution
-from socsched.compiler.targets.opencl.launch_plan import Recorder
 from socsched.compiler.targets.opencl.pillar_kernel import pillar_net
 
-PLAN, SOURCE, WEIGHTS = "launch.json", "stage.cl", "weights.bin"
+SOURCE = "stage.cl"
 
 _WIDE, _SHORT = 256, 128
 
@@ -116,13 +116,12 @@ def write_plan(compilation: Compilation) -> Compilation:
     recorder = Recorder(asked.network.name, compilation.module, compilation.executable)
     recorder.record()
     recorder.check(_work_group(target))
-    write_json(asked.folder / PLAN, {**recorder.plan(), "source": SOURCE, "weights": WEIGHTS})
+    plan, weights = OPENCL.write(asked.folder, recorder.plan(), recorder.constants(), source=SOURCE)
     (asked.folder / SOURCE).write_text(_source(compilation.executable, target))
-    (asked.folder / WEIGHTS).write_bytes(recorder.constants())
     notes = ["kernels and launch plan: no library, executed by an OpenCL host program (compiler.targets.opencl.run)"]
     if asked.precision == "fp16":
         notes.append("fp16: tensors in half precision, sums of convolutions in fp32")
-    return replace(compilation, files=(PLAN, SOURCE, WEIGHTS), notes=tuple(notes))
+    return replace(compilation, files=(plan, SOURCE, weights), notes=tuple(notes))
 
 
 def _target(compilation: Compilation) -> Any:

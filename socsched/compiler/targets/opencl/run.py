@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.artifact import Artifact
+from socsched.compiler.launch_list import OPENCL, evaluate
 from socsched.compiler.loading.aligned import check
 from socsched.compiler.store import read_json
 from socsched.compiler.targets.opencl.device import Device
-from socsched.compiler.targets.opencl.plan_format import FORMAT
-from socsched.compiler.targets.opencl.sizes import evaluate as evaluate
 from socsched.errors import InputError
 
 Array = np.ndarray[Any, Any]
@@ -131,8 +130,8 @@ class OpenClStage:
 
 def _read(path: Path) -> Any:
     plan = read_json(path)
-    if not isinstance(plan, dict) or plan.get("format") != FORMAT:
+    if not isinstance(plan, dict) or plan.get("format") != OPENCL.version:
         raise InputError(
-            f"{path}: not a launch plan of format {FORMAT}", "compile the stage for an engine of kind opencl"
+            f"{path}: not a launch plan of format {OPENCL.version}", "compile the stage for an engine of kind opencl"
         )
     return plan

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from socsched.compiler.target import Compilation, FunctionBuild, FunctionCode, Passes, Target, TargetSpec
-from socsched.compiler.targets.gpu_functions.names import FUNCTIONS
+from socsched.compiler.targets.gpu_functions.program import FUNCTIONS
 
 _LIMITS = ("max_threads_per_block", "max_shared_memory_per_block")
 
@@ -26,9 +26,9 @@ def passes(compilation: Compilation) -> Passes:
 
 def function(asked: FunctionBuild) -> FunctionCode:
     """Return a function's sources, launch plan and tables."""
-    from socsched.compiler.targets.opencl.functions import build
+    from socsched.compiler.targets.gpu_functions.code import build_for_opencl
 
-    return build(asked)
+    return build_for_opencl(asked)
 
 
 TARGET = Target(resolve, passes, lambda entry: ("fp32", "fp16"), functions=dict.fromkeys(FUNCTIONS, function))

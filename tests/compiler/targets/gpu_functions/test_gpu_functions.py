@@ -10,10 +10,9 @@ import pytest
 
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.functions import is_device_function
-from socsched.compiler.targets.gpu_functions import tables
-from socsched.compiler.targets.gpu_functions.names import FUNCTIONS
-from socsched.compiler.targets.gpu_functions.registry import IMPLEMENTATIONS, program_of
-from socsched.compiler.targets.gpu_functions.request import Request
+from socsched.compiler.targets.gpu_functions import decoders
+from socsched.compiler.targets.gpu_functions.code import IMPLEMENTATIONS, program_of
+from socsched.compiler.targets.gpu_functions.program import FUNCTIONS, FunctionRequest
 from socsched.compiler.targets.opencl.device import Device
 from socsched.compiler.targets.opencl.run import OpenClStage
 from socsched.descriptor.pipeline import Stage
@@ -78,7 +77,7 @@ def test_half_precision_changes_what_is_stored_only(device: Device, make_engine:
 
 @pytest.mark.parametrize("score", [0.0, 0.1, 0.25, 0.35, 0.5, 0.999, 1.0])
 def test_the_logit_threshold_selects_what_the_score_does(score: float) -> None:
-    found = tables.threshold(score)
+    found = decoders.threshold(score)
     above, below = np.nextafter(found, np.float32(np.inf)), found
     if np.isfinite(found) and found > -800:
         assert sigmoid(np.array([above]))[0] > score >= sigmoid(np.array([below]))[0]
@@ -90,7 +89,7 @@ def test_the_logit_threshold_selects_what_the_score_does(score: float) -> None:
 @pytest.mark.parametrize("title", list(verify.CASES))
 def test_launches_fit_their_kernels(title: str, dialect: str) -> None:
     name, params = verify.CASES[title]
-    program = program_of(Request(get_model(name, params), "fp16", "NHWC", 128, 512))
+    program = program_of(FunctionRequest(get_model(name, params), "fp16", "NHWC", 128, 512))
     source = program.source(dialect)
     for launch in program.plan()["launches"]:
         head = source.split(f"KERNEL {launch['kernel']}(", 1)[1].split(")\n", 1)[0]
@@ -124,7 +123,7 @@ def test_unknown_device_implementations_are_named(make_engine: Make, monkeypatch
     monkeypatch.delitem(IMPLEMENTATIONS, "voxelise")
     model: Any = get_model("pointpillars.voxelise")
     with pytest.raises(CompileError, match="no implementation for GPUs"):
-        program_of(Request(model, "fp32", "NCHW"))
+        program_of(FunctionRequest(model, "fp32", "NCHW"))
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from socsched import plugins
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import compile_stage
+from socsched.compiler.launch_list import evaluate
 from socsched.compiler.loading.stages import load
 from socsched.compiler.targets.opencl import device as opencl_device
 from socsched.compiler.targets.opencl.device import Device
 from socsched.compiler.targets.opencl.passes import PLAN, SOURCE, WEIGHTS
-from socsched.compiler.targets.opencl.run import OpenClStage, evaluate
+from socsched.compiler.targets.opencl.run import OpenClStage
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
 from socsched.errors import CompileError, InputError, MachineError

@@ -1,15 +1,4 @@
-"""The launch plan: a host program's use of a stage's kernels, extracted from the compiled host code.
-
-    symbols   name -> {input, axis}: sizes that vary, each the extent of an axis of an input
-    buffers   [{name, role: input | output | constant | scratch | part, dtype, shape, bytes, offset, storage, within}]:
-              `offset` of a constant in the weights' file, of a part in the buffer `within`; scratch buffers of one
-              `storage` share memory
-    launches  [{kernel, arguments: [{buffer} | {value, dtype}], groups: [x, y, z], items: [x, y, z]}], in order
-    inputs, outputs  indices of buffers in port order
-
-Sizes are numbers, or strings with the symbols, integers, parentheses, + - * // % and min/max of two: Python's
-semantics, which for the non-negative operands here equal C's.  The host skips a launch with zero groups.
-"""
+"""Reads a network's launch list (`compiler.launch_list`) off its Relax module and the host code that TVM lowers."""
 
 from __future__ import annotations
 
@@ -20,24 +9,21 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.environment import relax, tirx, tvm
-from socsched.compiler.targets.opencl.plan_format import ALIGNMENT, FORMAT
+from socsched.compiler.launch_list import ALIGNMENT, Size
 from socsched.errors import CompileError
 
 SUB_BUFFER = 512
 """Alignment of sub-buffer offsets sufficient on all known devices (CL_DEVICE_MEM_BASE_ADDR_ALIGN, in bytes)."""
 _AXES = "xyz"
+_SHARED = "tirx.use_dyn_shared_memory"
 _INFIX = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%"}
-
-Size = int | str
 
 
 class Recorder:
     """Follows the calls of `main` and the launches of each called function."""
 
-    @property
-    def host_code(self) -> type[HostCode]:
-        """Return the reader of a function's host code."""
-        return HostCode
+    form = "OpenCL"
+    """Whose lists these are: what one cannot express is an error that says so."""
 
     def __init__(self, name: str, module: Any, lowered: Any) -> None:
         self.name, self.main = name, module["main"]
@@ -52,13 +38,13 @@ class Recorder:
         self.joins: list[tuple[dict[str, Any], list[int], int]] = []
 
     def record(self) -> None:
-        """Follow `main` from its inputs to its outputs; CompileError for anything a plan cannot express."""
+        """Follow `main` from its inputs to its outputs; CompileError for anything a list cannot express."""
         result = self.follow()
-        for index in result if isinstance(result, list) else [result]:
-            if self.buffers[index]["role"] != "scratch":
-                raise CompileError(f"{self.name}: an output that is an input or a constant has no OpenCL lowering")
-            self.outputs.append(index)
-        for index in self.outputs:
+        self.outputs = result if isinstance(result, list) else [result]
+        for index in map(self.whole, self.outputs):
+            if self.buffers[index]["role"] not in ("scratch", "output"):
+                lacks = "OpenCL lowering" if self.form == "OpenCL" else "launch list"
+                raise CompileError(f"{self.name}: an output that is an input or a constant has no {lacks}")
             self.buffers[index]["role"] = "output"
         for launch, parts, whole in self.joins:
             if self.join(parts, whole):
@@ -91,7 +77,6 @@ class Recorder:
         """Return the plan as plain data."""
         inputs = [index for index, buffer in enumerate(self.buffers) if buffer["role"] == "input"]
         return {
-            "format": FORMAT,
             "network": self.name,
             "symbols": self.symbols,
             "inputs": inputs,
@@ -119,8 +104,13 @@ class Recorder:
             return self.value(name, expression.tuple_value)[int(expression.index)]
         if hasattr(expression, "value") and hasattr(expression.value, "numpy"):
             return self.constant(name, expression)
-        if str(getattr(getattr(expression, "op", None), "name", "")) == "relax.call_tir":
+        op = str(getattr(getattr(expression, "op", None), "name", ""))
+        if op == "relax.call_tir":
             return self.call(name, expression)
+        if op in ("relax.memory.view", "relax.reshape"):
+            return self.view(name, expression, size_of(expression.args[3], {}) if op.endswith("view") else 0)
+        if op == "relax.call_tir_inplace":
+            return self.call_inplace(name, expression)
         raise CompileError(
             f"{self.name}: {name}: {type(expression).__name__} cannot be expressed in an OpenCL launch plan",
             "place this stage on another engine",
@@ -143,16 +133,35 @@ class Recorder:
         buffers = [self.buffer(name if len(types) == 1 else f"{name}.{i}", "scratch", t) for i, t in enumerate(types)]
         before = len(self.launches)
         self.launch(function, [*arguments, *buffers])
-        if re.fullmatch(r"concatenate\d*", function) and len(self.launches) == before + 1:
+        if self.form == "OpenCL" and re.fullmatch(r"concatenate\d*", function) and len(self.launches) == before + 1:
             self.joins.append((self.launches[-1], arguments, buffers[0]))
         return buffers if hasattr(call.ty, "fields") else buffers[0]
+
+    def view(self, name: str, call: Any, offset: int | str) -> int:
+        """Add a part of a buffer."""
+        source = self.value(f"{name}.of", call.args[0])
+        index = self.buffer(name, "part", call.ty)
+        if not isinstance(offset, int):
+            raise CompileError(f"{self.name}: {name}: a view at an offset that varies has no launch list")
+        start = int(self.buffers[source].get("offset", 0)) if "within" in self.buffers[source] else 0
+        self.buffers[index] |= {"within": self.whole(source), "offset": start + offset}
+        return index
+
+    def call_inplace(self, name: str, call: Any) -> int:
+        """Add the launches of a function whose only result is one of its operands."""
+        places = [int(index) for index in call.attrs.inplace_indices]
+        if len(call.args) > 2 or len(places) != 1 or places[0] < 0:
+            raise CompileError(f"{self.name}: {name}: a call with several results in place has no launch list")
+        operands = [self.value(f"{name}.{i}", argument) for i, argument in enumerate(call.args[1].fields)]
+        self.launch(str(call.args[0].name_hint), operands)
+        return int(operands[places[0]])
 
     def launch(self, function: str, operands: list[int]) -> None:
         """Add the launches of a function's host code, operands in the order of its parameters."""
         names = [str(parameter.name) for parameter in self.signatures[function].params]
         if len(set(zip(names, operands, strict=True))) > len(set(names)):  # a square has its operand twice
             raise CompileError(f"{self.name}: {function}: parameters of one name: {', '.join(names)}")
-        host = self.host_code(self, function, dict(zip(names, operands, strict=True)))
+        host = _HostCode(self, function, dict(zip(names, operands, strict=True)))
         host.visit(self.lowered[function].body)
 
     def join(self, parts: list[int], whole: int) -> bool:
@@ -204,7 +213,6 @@ class Recorder:
             self.buffers[index]["storage"] = storage
 
     def operands(self, launch: dict[str, Any]) -> list[int]:
-        """Return the buffers that a launch reads or writes."""
         return [argument["buffer"] for argument in launch["arguments"] if "buffer" in argument]
 
     def whole(self, index: int) -> int:
@@ -212,7 +220,7 @@ class Recorder:
         return int(self.buffers[index].get("within", index))
 
 
-class HostCode:
+class _HostCode:
     """The host code of one function: declared buffers, let-bound sizes, launches."""
 
     def __init__(self, recorder: Recorder, function: str, operands: dict[str, int]) -> None:
@@ -280,19 +288,41 @@ class HostCode:
             "items": [sizes.get(f"threadIdx.{axis}", 1) for axis in _AXES],
         }
         for key, size in sizes.items():
-            if not key.startswith(("blockIdx.", "threadIdx.")):
-                launch |= self.special(key, size)
+            if key.startswith(("blockIdx.", "threadIdx.")):
+                continue
+            if key != _SHARED or self.recorder.form != "CUDA":
+                raise self.unknown(f"launch parameter {key}")
+            launch["shared"] = size
         self.recorder.launches.append(launch)
-
-    def special(self, parameter: str, size: Size) -> dict[str, Any]:
-        """Return the entry of a launch for a parameter other than groups and items."""
-        raise self.unknown(f"launch parameter {parameter}")
 
     def argument(self, expression: Any) -> dict[str, Any]:
         buffer = _pointed(expression)
         if buffer is not None:
             return {"buffer": self.buffers[buffer]}
         return {"value": size_of(expression, self.lets), "dtype": str(expression.ty.dtype)}
+
+
+class CudaRecorder(Recorder):
+    """Its launches may have dynamic shared memory."""
+
+    form = "CUDA"
+
+
+class CpuRecorder(Recorder):
+    """Every call of a function is one launch with tensors as arguments."""
+
+    form = "CPU"
+
+    def launch(self, function: str, operands: list[int]) -> None:
+        self.launches.append({"kernel": function, "arguments": [{"buffer": index} for index in operands]})
+
+    def buffer(self, name: str, role: str, ty: Any) -> int:
+        """Add a buffer; its sizes are numbers or single symbols."""
+        index = super().buffer(name, role, ty)
+        for size in self.buffers[index]["shape"]:
+            if isinstance(size, str) and size not in self.symbols and role != "input":
+                raise CompileError(f"{self.name}: {name}: the size {size} has no launch list")
+        return index
 
 
 def _pointed(expression: Any) -> Any:

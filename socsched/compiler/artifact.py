@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from socsched.compiler.store import read_json
+from socsched.compiler.store import publish, read_json, require_space, scratch, write_json
+from socsched.errors import MachineError
 from socsched.files import file_digest
 from socsched.graph.operators import TensorType
 
@@ -87,6 +88,25 @@ def find(folder: Path) -> Artifact | None:
     except (TypeError, KeyError, ValueError, OSError):
         return None
     return artifact if whole else None
+
+
+def store(folder: Path, size: int, build: Callable[[Path], Artifact]) -> Artifact:
+    """Return what `build` makes of a folder, moved into the cache complete; at most `size` bytes are written.
+
+    MachineError if it cannot be read back.
+    """
+    with scratch(folder.parent) as space:
+        entry = space / "entry"
+        entry.mkdir()
+        require_space(entry, size)
+        write_json(entry / META, description(build(entry), entry))
+        publish(entry, folder, lambda place: find(place) is not None)
+    stored = find(folder)
+    if stored is None:
+        raise MachineError(
+            f"{folder}: the artefact just written cannot be read back", "check the disk, or set SOCSCHED_CACHE"
+        )
+    return stored
 
 
 def description(artifact: Artifact, folder: Path) -> dict[str, Any]:

@@ -15,7 +15,8 @@ Meaning of each precision, by target:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -23,30 +24,31 @@ from typing import Any
 import numpy as np
 
 from socsched.cache import cache_dir
-from socsched.compiler.artifact import META, Artifact, description, find, weights_digest
-from socsched.compiler.functions import compile_function, is_device_function
+from socsched.compiler.artifact import Artifact, find, store, weights_digest
 from socsched.compiler.layouts import native_layout
 from socsched.compiler.passes.link import tools
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.scales import UNCALIBRATED, Scales, key_of, read_pipeline_scales
-from socsched.compiler.store import digest, publish, require_space, scratch, write_json
-from socsched.compiler.target import Build, Compilation, Target, TargetSpec, target_of
+from socsched.compiler.store import digest
+from socsched.compiler.target import Build, Compilation, FunctionBuild, Target, target_of
 from socsched.compiler.versions import PINNED, rule_sources
-from socsched.descriptor.pipeline import Stage
+from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.descriptor.platform import Engine
-from socsched.errors import CompileError, MachineError, UsageError
+from socsched.errors import CompileError, UsageError
 from socsched.graph.expand import layer_types
 from socsched.graph.network import Network
 from socsched.graph.partition import Part, take
 from socsched.graph.rules import check_operators
 from socsched.models.model import Model
-from socsched.models.registry import get_model
+from socsched.models.registry import bindings, get_model
 from socsched.models.weights import check_weights, draw_weights
 from socsched.models.work import stage_work
 
 Array = np.ndarray[Any, Any]
 
 SEED = 0
+_FUNCTION_SPACE = 1 << 22
+"""Most bytes that a function's files take."""
 
 
 def compile_stage(
@@ -67,7 +69,7 @@ def compile_stage(
     process may use.  `scales` are the int8 scales of the network's values (`quantize.calibrate`); None selects those
     shipped with the weights, or scales calibrated on seeded normal inputs.
 
-    A function with an implementation for the engine (`compiler.functions`) is built without weights.
+    A function with an implementation for the engine is built without weights.
 
     Raises UsageError for a stage that is not a network or a part or share that does not exist, InputError for weights
     that do not fit, CompileError for anything the engine or target does not support, MachineError for a missing tool or
@@ -87,11 +89,11 @@ def compile_stage(
         _check_rules(stage, engine, precision, part)
     chosen, provenance = weights_for(model, network, weights)
     within = (share if target.tuned_to_share else 0, _layout(engine, precision) if target.simulated else "")
-    build = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources(), within)
+    code = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources(), within)
     key = digest(
         repr(network),
         provenance,
-        *build,
+        *code,
         *((scales.digest if scales else UNCALIBRATED,) if precision == "int8" else ()),
         dict(target.options(spec, precision)),
         *([str(part)] if part else []),
@@ -102,10 +104,22 @@ def compile_stage(
         names = port_names(model, network)
         if part:
             network = take(network, part, layer_types(network))
-        built = (spec, precision, chosen, provenance, key, scales, share)
-        request = _Request(stage, engine, target, model, network, names, *built)
-        artifact = _store(folder, request)
-    return _relabel(artifact, stage, engine, threads, part, share)
+        asked = Build(folder, network, chosen, spec, precision, scales, share)
+        layout = _layout(engine, precision) if target.simulated else ""
+        about = {"stage": stage.name, "model": model.name, "key": key, "weights": provenance}
+        about |= {"engine": engine.id, "engine_kind": engine.kind}
+        build = partial(_build, target=target, about=about, names=names, layout=layout)
+        artifact = store(folder, _space(asked), lambda entry: build(replace(asked, folder=entry)))
+    # the cache is by content, so one entry serves several stages
+    return replace(
+        artifact,
+        stage=stage.name,
+        engine=engine.id,
+        engine_kind=engine.kind,
+        threads=threads or share,
+        part=str(part) if part else "",
+        share=share,
+    )
 
 
 def check_share(engine: Engine, share: int) -> None:
@@ -126,25 +140,6 @@ def check_share(engine: Engine, share: int) -> None:
 def precisions(engine: Engine) -> tuple[str, ...]:
     """Return the precisions that code for `engine` can be compiled in, regardless of the stage."""
     return target_of(engine.target, engine.id).precisions(engine.target)
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """The inputs a back end needs to build one artefact."""
-
-    stage: Stage
-    engine: Engine
-    target: Target
-    model: Model
-    network: Network
-    names: Mapping[str, str]
-    spec: TargetSpec
-    precision: str
-    weights: Mapping[str, Array]
-    provenance: str
-    key: str
-    scales: Scales | None
-    share: int = 0
 
 
 def network_of(stage: Stage) -> tuple[Model, Network]:
@@ -200,39 +195,9 @@ def _check_rules(stage: Stage, engine: Engine, precision: str, part: Part | None
         )
 
 
-def _relabel(artifact: Artifact, stage: Stage, engine: Engine, threads: int, part: Part | None, share: int) -> Artifact:
-    """Return the artefact under this stage's names: the cache is by content, so one entry serves several stages."""
-    return replace(
-        artifact,
-        stage=stage.name,
-        engine=engine.id,
-        engine_kind=engine.kind,
-        threads=threads or share,
-        part=str(part) if part else "",
-        share=share,
-    )
-
-
-def _store(folder: Path, request: _Request) -> Artifact:
-    """Build in a scratch folder, then move the complete folder into the cache."""
-    with scratch(folder.parent) as space:
-        entry = space / "entry"
-        entry.mkdir()
-        require_space(entry, _space(request))
-        artifact = _build(entry, request)
-        write_json(entry / META, description(artifact, entry))
-        publish(entry, folder, lambda place: find(place) is not None)
-    stored = find(folder)
-    if stored is None:
-        raise MachineError(
-            f"{folder}: the artefact just written cannot be read back", "check the disk, or set SOCSCHED_CACHE"
-        )
-    return stored
-
-
-def _space(request: _Request) -> int:
+def _space(asked: Build) -> int:
     """Return the most bytes a build writes: Winograd turns 9 weights into 36, kept in object, library and constants."""
-    return 3 * 4 * 4 * sum(map(prod, request.network.params.values())) + (1 << 20)
+    return 3 * 4 * 4 * sum(map(prod, asked.network.params.values())) + (1 << 20)
 
 
 def _compiled(asked: Build, target: Target) -> Compilation:
@@ -241,38 +206,25 @@ def _compiled(asked: Build, target: Target) -> Compilation:
     return compile_network(asked, target)
 
 
-def _build(folder: Path, request: _Request) -> Artifact:
-    asked = Build(
-        folder,
-        request.network,
-        request.weights,
-        request.spec,
-        request.precision,
-        request.scales,
-        request.share,
-    )
-    built = _compiled(asked, request.target)
+def _build(asked: Build, target: Target, about: Mapping[str, Any], names: Mapping[str, str], layout: str) -> Artifact:
+    """Build a network; `names` are its ports', `layout` the border's where it is not the code's."""
+    built = _compiled(asked, target)
     inputs, outputs = code = (built.inputs, built.outputs)
-    if request.target.simulated:
-        inputs, outputs = (native_layout(side, _layout(request.engine, request.precision)) for side in code)
+    if target.simulated:
+        inputs, outputs = (native_layout(side, layout) for side in code)
     return Artifact(
-        stage=request.stage.name,
-        model=request.model.name,
-        engine=request.engine.id,
-        engine_kind=request.engine.kind,
-        target=request.spec.kind,
-        triple=request.spec.triple,
-        precision=request.precision,
+        **about,
+        target=asked.spec.kind,
+        triple=asked.spec.triple,
+        precision=asked.precision,
         threads=0,
-        key=request.key,
-        folder=folder,
+        folder=asked.folder,
         files=built.files,
-        input_names=tuple(request.names.get(name, name) for name in request.network.inputs),
+        input_names=tuple(names.get(name, name) for name in asked.network.inputs),
         inputs=inputs,
-        output_names=tuple(request.names.get(name, name) for name in request.network.outputs),
+        output_names=tuple(names.get(name, name) for name in asked.network.outputs),
         outputs=outputs,
-        weights=request.provenance,
-        loadable=request.spec.native and built.files[0].endswith(".so"),
+        loadable=asked.spec.native and built.files[0].endswith(".so"),
         notes=built.notes,
         code_inputs=code[0] if inputs != code[0] else (),
         code_outputs=code[1] if outputs != code[1] else (),
@@ -282,3 +234,79 @@ def _build(folder: Path, request: _Request) -> Artifact:
 
 def _layout(engine: Engine, precision: str) -> str:
     return engine.precisions[precision].layout if precision in engine.precisions else ""
+
+
+# Stages that are no networks, but have an implementation for an engine's target.
+
+
+def is_device_function(stage: Stage, engine: Engine) -> bool:
+    """Return whether `stage` is a function that can be built for the target of `engine`."""
+    model = get_model(stage.model or "", stage.params)
+    return model.network is None and model.device in target_of(engine.target, engine.id).functions
+
+
+def border_precision(stage: Stage, pipeline: Pipeline, engine: Engine, placed: Mapping[str, tuple[str, str]]) -> str:
+    """Return the precision of the tensors that a function on `engine` exchanges with the networks around it.
+
+    `placed` holds engine and precision of every stage by name.  An engine converts nothing for a function that takes
+    the networks' data type (`FunctionCost.dtypes`), so that is what the code reads and writes; where networks differ,
+    and for other functions, it is the stage's own precision.
+    """
+    own, model = placed[stage.name][1], get_model(stage.model or "", stage.params)
+    cost = engine.functions.get(model.device)
+    bound = bindings(pipeline)
+    numbers = {port.name for port in (*model.inputs, *model.outputs) if port.type.dtype in ("fp32", "fp16")}
+    around = {name for port, name in bound[stage.name].items() if port in numbers}
+    around |= {name for name, ports in bound.items() if any(ports.get(port) == stage.name for port in numbers)}
+    networks = [s for s in pipeline.stages if s.name in around and s.model and get_model(s.model, s.params).network]
+    found = {"fp16" if placed[s.name][1] == "fp16" else "fp32" for s in networks if s.name in placed}
+    return next(iter(found)) if cost and len(found) == 1 and found <= set(cost.dtypes) else own
+
+
+def compile_function(stage: Stage, engine: Engine, precision: str) -> Artifact:
+    """Return the artefact of a function for `engine`, from the cache if it was built before.
+
+    Raises CompileError for a model without an implementation and for anything it does not support, MachineError for a
+    missing tool or a full disk.
+    """
+    model, target = get_model(stage.model or "", stage.params), target_of(engine.target, engine.id)
+    spec = target.resolve(engine.target, engine.id)
+    if precision not in target.precisions(engine.target):
+        raise CompileError(f"{stage.name}: no compilation in {precision} for {spec.kind}", "plan it in fp16 or fp32")
+    key = digest(
+        "function", model.name, sorted(stage.params.items()), spec.kind, dict(spec.tvm), precision, _function_sources()
+    )
+    folder = cache_dir() / "artifacts" / key
+
+    def build(entry: Path) -> Artifact:
+        made = target.functions[model.device](FunctionBuild(entry, model, spec, precision))
+        return Artifact(
+            stage=model.name,
+            model=model.name,
+            engine="",
+            engine_kind="",
+            key=key,
+            weights="",
+            target=spec.kind,
+            triple=spec.triple,
+            precision=precision,
+            threads=0,
+            folder=entry,
+            files=made.files,
+            input_names=tuple(port.name for port in model.inputs),
+            inputs=made.inputs,
+            output_names=tuple(port.name for port in model.outputs),
+            outputs=made.outputs,
+            loadable=False,
+            notes=made.notes,
+        )
+
+    artifact = find(folder) or store(folder, _FUNCTION_SPACE, build)
+    return replace(artifact, stage=stage.name, engine=engine.id, engine_kind=engine.kind)
+
+
+def _function_sources() -> str:
+    """Return what code depends on besides the model: the compiler's sources and the kernels'."""
+    kernels = Path(__file__).parent / "targets" / "gpu_functions" / "kernels"
+    files = sorted(kernels.iterdir()) if kernels.is_dir() else []
+    return rule_sources() + digest(*(file.read_text() for file in files if file.suffix in (".c", ".h")))

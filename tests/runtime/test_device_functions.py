@@ -9,7 +9,7 @@ import pytest
 from recorded import Recorded
 from run_plans import executed, roomy
 
-from socsched.compiler.functions import border_precision
+from socsched.compiler.builder import border_precision
 from socsched.descriptor.catalog import get_pipeline
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Engine, FunctionCost, Platform

@@ -20,8 +20,15 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.artifact import Artifact
-from socsched.compiler.builder import compile_stage, network_of, precisions, shipped_scales, weights_for
-from socsched.compiler.functions import border_precision, is_device_function
+from socsched.compiler.builder import (
+    border_precision,
+    compile_stage,
+    is_device_function,
+    network_of,
+    precisions,
+    shipped_scales,
+    weights_for,
+)
 from socsched.compiler.packaging import bundle
 from socsched.compiler.quantize.network import quantise
 from socsched.compiler.quantize.scales import FILE, Scales, of_stage, read_scales

@@ -93,7 +93,7 @@ def _target(setting: Setting, engine: str) -> str:
 
 def _has_code(stage: Stage, task: Task, setting: Setting) -> bool:
     """Return whether a function is placed on an engine whose target has device code for it."""
-    from socsched.compiler.functions import is_device_function
+    from socsched.compiler.builder import is_device_function
 
     engine = next((e for e in setting.platform.engines if e.id == task.engine), None)
     return engine is not None and not engine.operators.host_code and is_device_function(stage, engine)

@@ -10,8 +10,7 @@ from socsched.runtime.backends.base import Setting
 
 def compiled(task: Task, stage: Stage, setting: Setting) -> Artifact:
     """Return the artefact of a network or function for its planned engine, built unless it is in the cache."""
-    from socsched.compiler.builder import compile_stage
-    from socsched.compiler.functions import border_precision, compile_function, is_device_function
+    from socsched.compiler.builder import border_precision, compile_function, compile_stage, is_device_function
     from socsched.runtime.backends.tvm_cpu import scales_of, weights_of
 
     engine = setting.platform.engine(task.engine)

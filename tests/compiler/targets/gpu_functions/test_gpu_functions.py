@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from socsched.compiler.builder import compile_stage
-from socsched.compiler.functions import is_device_function
+from socsched.compiler.builder import compile_stage, is_device_function
 from socsched.compiler.targets.gpu_functions import decoders
 from socsched.compiler.targets.gpu_functions.code import IMPLEMENTATIONS, program_of
 from socsched.compiler.targets.gpu_functions.program import FUNCTIONS, FunctionRequest

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from socsched import plugins
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import compile_stage
-from socsched.compiler.launch_list import evaluate
+from socsched.compiler.launch_list import OPENCL, evaluate
 from socsched.compiler.loading.stages import load
 from socsched.compiler.targets.opencl import device as opencl_device
 from socsched.compiler.targets.opencl.device import Device
-from socsched.compiler.targets.opencl.passes import PLAN, SOURCE, WEIGHTS
+from socsched.compiler.targets.opencl.passes import SOURCE
 from socsched.compiler.targets.opencl.run import OpenClStage
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine
@@ -160,7 +160,11 @@ def compile_network(network: Network, engine: Engine, weights: dict[str, Array])
 @pytest.mark.parametrize("name", small_stages.STAGES)
 def test_the_plan_holds_together(name: str, precision: str, gpu: Engine) -> None:
     artifact = compile_stage(small_stages.stage(name), gpu, precision)
-    assert artifact.files == (PLAN, SOURCE, WEIGHTS) and artifact.target == "opencl" and not artifact.loadable
+    assert (
+        artifact.files == (OPENCL.file, SOURCE, OPENCL.constants)
+        and artifact.target == "opencl"
+        and not artifact.loadable
+    )
     plan, source = json.loads(artifact.path.read_text()), (artifact.folder / SOURCE).read_text()
     parameters = {
         kernel: text.count(",") + 1
@@ -178,7 +182,7 @@ def test_the_plan_holds_together(name: str, precision: str, gpu: Engine) -> None
     written |= {buffer["within"] for buffer in plan["buffers"] if buffer["role"] == "part"}
     assert written == set(range(len(plan["buffers"]))), "every buffer is used"
     ends = [b["offset"] + b["bytes"] for b in plan["buffers"] if b["role"] == "constant"]
-    assert max(ends, default=0) == len((artifact.folder / WEIGHTS).read_bytes())
+    assert max(ends, default=0) == len((artifact.folder / OPENCL.constants).read_bytes())
     assert all(re.search(rf"\b{kernel}\b", source) for kernel in parameters)
 
 

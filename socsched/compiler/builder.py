@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -108,8 +107,8 @@ def compile_stage(
         layout = _layout(engine, precision) if target.simulated else ""
         about = {"stage": stage.name, "model": model.name, "key": key, "weights": provenance}
         about |= {"engine": engine.id, "engine_kind": engine.kind}
-        build = partial(_build, target=target, about=about, names=names, layout=layout)
-        artifact = store(folder, _space(asked), lambda entry: build(replace(asked, folder=entry)))
+        build = (target, about, names, layout)
+        artifact = store(folder, _space(asked), lambda entry: _build(replace(asked, folder=entry), *build))
     # the cache is by content, so one entry serves several stages
     return replace(
         artifact,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from socsched.compiler.environment import tvm
-from socsched.compiler.targets.cuda.codegen import OPTIONS, tir_pipeline
 from socsched.compiler.targets.cuda.nvcc import device_source
+from socsched.compiler.targets.cuda.passes import OPTIONS, tir_pipeline
 
 needs_nvcc = pytest.mark.needs("nvcc")
 

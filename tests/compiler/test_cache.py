@@ -111,7 +111,7 @@ def fake(asked, target):  # as many files as a real one, without the seconds
         (folder / name).write_bytes(b'x' * 100)
     shutil.rmtree(folder / 'work')
     one = TensorType((1,), 'fp32')
-    return Compilation(asked, {}, None, inputs=(one,) * 3, outputs=(one,), files=('stage.so',))
+    return Compilation(asked, {}, None, None, inputs=(one,) * 3, outputs=(one,), files=('stage.so',))
 
 builder._compiled = fake
 CACHE = os.environ['SOCSCHED_CACHE']
@@ -219,7 +219,7 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiled(asked: Build, target: Target) -> Compilation:
         (asked.folder / "stage.so").write_bytes(b"code")
         one = TensorType((1,), "fp32")
-        return Compilation(asked, {}, None, inputs=(one,) * 3, outputs=(one,), files=("stage.so",))
+        return Compilation(asked, {}, None, None, inputs=(one,) * 3, outputs=(one,), files=("stage.so",))
 
     monkeypatch.setattr(builder, "_compiled", compiled)
 

@@ -102,8 +102,7 @@ def peak() -> float:
     from socsched.compiler.target import resolve
     from socsched.compiler.targets.llvm import conv_kernels
     from socsched.compiler.targets.llvm.processor import vector_unit
-    from socsched.compiler.targets.llvm.shapes import Lying, Order, Window
-    from socsched.compiler.targets.llvm.vector import tile
+    from socsched.compiler.targets.llvm.vector import Lying, Order, Window, tile
 
     spec = resolve({"kind": "llvm", "host": True})
     vector = vector_unit(spec)

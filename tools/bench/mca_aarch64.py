@@ -31,8 +31,7 @@ from socsched.cli.doctor import LLVM_MCA
 from socsched.compiler.environment import tvm
 from socsched.compiler.targets.llvm import conv_kernels, half, winograd
 from socsched.compiler.targets.llvm.half import Layer, Method
-from socsched.compiler.targets.llvm.shapes import Lying, Order, Window
-from socsched.compiler.targets.llvm.vector import NEON, NEON_HALF, Vector, tile
+from socsched.compiler.targets.llvm.vector import NEON, NEON_HALF, Lying, Order, Vector, Window, tile
 from tests.compiler.aarch64_loops import instructions, products
 
 DISPATCH = {"neoverse-n1": 8}

@@ -23,21 +23,19 @@ import numpy as np
 
 from socsched.compiler.environment import tvm
 from socsched.compiler.targets.cuda import gemm, kernels
-from socsched.compiler.targets.cuda.codegen import OPTIONS, tir_pipeline
 from socsched.compiler.targets.cuda.cuda_api import Stream
-from socsched.compiler.targets.cuda.device_code import supply_cubins
 from socsched.compiler.targets.cuda.lower import lower
-from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
+from socsched.compiler.targets.cuda.nvcc import find_nvcc, supply_cubins, write_cubin
+from socsched.compiler.targets.cuda.passes import OPTIONS, tir_pipeline
 from socsched.compiler.targets.cuda.schedule import schedule
-from socsched.compiler.targets.cuda.shapes import Convolution, Tile, round_up
-from socsched.compiler.targets.cuda.tile_table import TABLE
-from socsched.compiler.targets.cuda.tiles import candidates, estimate, fastest_tile
+from socsched.compiler.targets.cuda.tile_table import INT8_TABLE, TABLE
+from socsched.compiler.targets.cuda.tiles import Convolution, Tile, candidates, estimate, fastest_tile, round_up
 from socsched.graph.expand import fuse_network
 from tools import ROOT
 from tools.bench import gpu_common as bench
 
 TABLE_PATH = ROOT / "socsched/compiler/targets/cuda/tile_table.py"
-HEADER = '''"""Measured tiles (`shapes.Tile`) by GPU and shape; by tools/generate/gpu_tiles.py."""
+HEADER = '''"""Measured tiles (`tiles.Tile`) by GPU and shape, of bytes in pairs; by tools/generate."""
 
 from __future__ import annotations
 '''
@@ -244,7 +242,7 @@ def tune(chosen: list[Convolution], built: list[tuple[Convolution, Tile, str]], 
                 continue
             found.append((microseconds, tile))
         record(shape, found, table, args.arch)
-    write(args.output, HEADER, {"TABLE": table})
+    write(args.output, HEADER, {"TABLE": table, "INT8_TABLE": INT8_TABLE})
 
 
 if __name__ == "__main__":

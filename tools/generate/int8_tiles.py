@@ -27,25 +27,16 @@ from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.network import quantise
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.targets.cuda import gemm, kernels
-from socsched.compiler.targets.cuda.codegen import OPTIONS, tir_pipeline
-from socsched.compiler.targets.cuda.device_code import supply_cubins
 from socsched.compiler.targets.cuda.gemm import Bytes
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
-from socsched.compiler.targets.cuda.int8_tile_table import INT8_TABLE
-from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
+from socsched.compiler.targets.cuda.nvcc import find_nvcc, supply_cubins, write_cubin
+from socsched.compiler.targets.cuda.passes import OPTIONS, tir_pipeline
 from socsched.compiler.targets.cuda.schedule import schedule
-from socsched.compiler.targets.cuda.shapes import Convolution, Tile, round_up
-from socsched.compiler.targets.cuda.tiles import candidates, estimate
+from socsched.compiler.targets.cuda.tile_table import INT8_TABLE, TABLE
+from socsched.compiler.targets.cuda.tiles import Convolution, Tile, candidates, estimate, round_up
 from socsched.graph.expand import fuse_network
-from tools import ROOT
 from tools.bench import gpu_common as bench
 from tools.generate import gpu_tiles
-
-TABLE_PATH = ROOT / "socsched/compiler/targets/cuda/int8_tile_table.py"
-HEADER = '''"""Measured tiles (`shapes.Tile`) of int8 products by GPU, in pairs; by tools/generate/int8_tiles.py."""
-
-from __future__ import annotations
-'''
 
 
 def shapes(networks: str) -> list[Convolution]:
@@ -167,7 +158,7 @@ def main() -> int:
     parser.add_argument("--networks", default="pointpillars,resnet50")
     parser.add_argument("--only", default="", help="part of a shape's name")
     parser.add_argument("--seconds", type=float, default=200, help="stop building after this long")
-    parser.add_argument("-o", "--output", type=Path, default=TABLE_PATH)
+    parser.add_argument("-o", "--output", type=Path, default=gpu_tiles.TABLE_PATH)
     args = parser.parse_args()
     chosen = [shape for shape in shapes(args.networks) if args.only in shape.key]
     folder, jobs = tempfile.mkdtemp(), []
@@ -202,7 +193,7 @@ def main() -> int:
             else:
                 print(f"{shape.key}: {tile} disagrees", flush=True)
         gpu_tiles.record(shape, found, tiles, args.arch)
-    gpu_tiles.write(args.output, HEADER, {"INT8_TABLE": tiles})
+    gpu_tiles.write(args.output, gpu_tiles.HEADER, {"TABLE": TABLE, "INT8_TABLE": tiles})
     return 0
 
 

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """Element-wise functions of half-precision values on GPUs, computed in fp32 and rounded once.
 
-An activation is plain data as in `llvm.activation`: () for none, ("relu",), ("clip", low, high), ("leaky_relu", alpha),
+An activation is plain data as in `llvm.fuse`: () for none, ("relu",), ("clip", low, high), ("leaky_relu", alpha),
 ("sigmoid",), ("tanh",), ("silu",), ("hard_sigmoid", alpha, beta), ("hard_swish",), ("erf",),
 ("by_number", kind, number) or ("gelu", inner, add, outer) for x (erf(inner x) + add) outer.
 """

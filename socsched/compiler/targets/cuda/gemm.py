@@ -21,7 +21,7 @@ from socsched.compiler.environment import T, tirx
 from socsched.compiler.quantize.epilogue import Epilogue
 from socsched.compiler.targets.cuda.activation import function
 from socsched.compiler.targets.cuda.intrinsics import HALVES, SIGNED, UNSIGNED, Family
-from socsched.compiler.targets.cuda.shapes import VECTOR, Convolution, Tile, round_up
+from socsched.compiler.targets.cuda.tiles import VECTOR, Convolution, Tile, round_up
 
 _ATTRIBUTES = {"tirx.noalias": True}
 

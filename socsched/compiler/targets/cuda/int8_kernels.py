@@ -14,7 +14,7 @@ from typing import Any
 
 from socsched.compiler.environment import T
 from socsched.compiler.quantize.epilogue import Stored
-from socsched.compiler.targets.cuda.shapes import VECTOR
+from socsched.compiler.targets.cuda.tiles import VECTOR
 
 _ATTRIBUTES = {"tirx.noalias": True}
 QUAD = 4

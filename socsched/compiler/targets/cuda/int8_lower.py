@@ -7,29 +7,280 @@ nothing else reads them.  Operators without int8 form are computed in fp32 by TV
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import physical_shape
-from socsched.compiler.passes.relax_form import DTYPES
-from socsched.compiler.quantize.epilogue import Epilogue
-from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array
-from socsched.compiler.quantize.network import CONVOLUTIONS, QuantisedGraph, Step
+from socsched.compiler.passes.relax_form import DTYPES, emit_general
+from socsched.compiler.quantize import epilogue as phases
+from socsched.compiler.quantize.epilogue import Epilogue, Stored
+from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array, Scale
+from socsched.compiler.quantize.network import CONVOLUTIONS, Layer, QuantisedGraph, Step
 from socsched.compiler.targets.cuda import gemm, int8_kernels
 from socsched.compiler.targets.cuda.gemm import Bytes
 from socsched.compiler.targets.cuda.int8_kernels import Operand
-from socsched.compiler.targets.cuda.int8_pack import channel_table, kernel_matrix, window_of
-from socsched.compiler.targets.cuda.int8_plan import planned_siblings, planned_slices
-from socsched.compiler.targets.cuda.int8_tiles import int8_tile
-from socsched.compiler.targets.cuda.int8_values import Image, Int8Values
+from socsched.compiler.targets.cuda.lower import Emitter, Lowered
 from socsched.compiler.targets.cuda.schedule import schedule
-from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, round_up
-from socsched.compiler.targets.cuda.values import Lowered
+from socsched.compiler.targets.cuda.tiles import EDGE, Convolution, Tile, int8_tile, round_up
 from socsched.errors import CompileError
+from socsched.graph.operators import TensorType
 
 _ALIGNED = 64  # bytes: alignment that kernels may assume of a tensor's address
+
+
+_UNITY = 1 << RATIO_SHIFT
+
+
+def planned_slices(q: QuantisedGraph) -> dict[str, tuple[str, int]]:
+    """Return the inputs written directly into concatenations: (the concatenation, first channel)."""
+    found: dict[str, tuple[str, int]] = {}
+    for step in q.steps:
+        if step.group.kind != "concat" or step.exact or not q.graph.in_place(step.group):
+            continue
+        inputs, scales = step.group.inputs, q.scales
+        unchanged = step.output in q.floats or (
+            all(factor == _UNITY for factor in step.factors)
+            and all(scales[value].signed == scales[step.output].signed for value in inputs)
+        )
+        computed = {other.output for other in q.steps if other.layer}
+        if not unchanged or any(value not in computed for value in inputs):
+            continue
+        first = 0
+        for value in inputs:
+            found[value] = (step.output, first)
+            first += q.graph.values[value].shape[1]
+    return found
+
+
+def planned_siblings(q: QuantisedGraph, slices: Container[str]) -> dict[str, list[Step]]:
+    """Return sets of 1x1 convolutions of one input whose sums all leave: one product each (detection heads)."""
+    heads: dict[tuple[str, bool], list[Step]] = {}
+    for step in q.steps:
+        leaves, a = step.output in q.floats and step.output not in slices, step.group.attrs
+        pointwise = step.group.kind == "conv2d" and a["kernel_h"] == a["kernel_w"] == a["stride_h"] == 1
+        if leaves and pointwise and not a["pad"]:
+            heads.setdefault((step.group.inputs[0], step.relu), []).append(step)
+    return {members[0].output: members for members in heads.values()}
+
+
+Layers = Sequence[tuple[Step, Layer]]
+"""Convolutions computed as one, with their integers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A convolution's window: kernel, stride, padding, and output pixels per side for each position."""
+
+    kernel: tuple[int, int]
+    stride: int
+    pad: int
+    scale: int
+
+
+def window_of(step: Step) -> Window:
+    """Return the window of a convolution, or of the one that computes all phases of a transposed one.
+
+    A phase of a transposed convolution reads some neighbours of its pixel; the window covers those of all phases, and
+    is the pixel itself where kernel = stride.
+    """
+    a = step.group.attrs
+    if step.group.kind == "conv2d":
+        return Window((int(a["kernel_h"]), int(a["kernel_w"])), int(a["stride_h"]), int(a["pad"]), 1)
+    first, last = _reach(step)
+    pad = max(-first, last)
+    return Window((2 * pad + 1, 2 * pad + 1), 1, pad, int(a["stride_h"]))
+
+
+def _reach(step: Step) -> tuple[int, int]:
+    """Return the first and last pixel, relative to its own, that any phase of a transposed convolution reads."""
+    w = phases.window(step)
+    return w.base + w.lift // w.phases, w.base + (w.phases - 1 + w.lift) // w.phases + w.taps[0] - 1
+
+
+def kernel_matrix(layers: Layers, shape: Convolution, length: int) -> Array:
+    """Return the weights as fp16 containers [n, length]: rows in the order of n in `shape`, pairs of bytes along k."""
+    taps = np.concatenate([_taps(step, layer) for step, layer in layers], axis=1)  # [phases^2, O, kh, kw, I]
+    whole = np.zeros((len(taps), shape.outputs, *taps.shape[2:4], 2 * shape.channels), np.int8)
+    whole[:, : taps.shape[1], :, :, : taps.shape[4]] = taps
+    matrix = np.zeros((shape.n, 2 * length), np.int8)
+    matrix[:, : 2 * shape.k] = whole.reshape(shape.n, -1)
+    return matrix.view("<f2")
+
+
+def _taps(step: Step, layer: Layer) -> Array:
+    """Return a layer's weights as [phases^2, O, kh, kw, I]."""
+    if step.group.kind == "conv2d":
+        return np.ascontiguousarray(layer.weight.transpose(0, 2, 3, 1)[None])
+    w, pad = phases.window(step), window_of(step).pad
+    phased = phases.by_phase(step, layer)  # [O, phases^2, I, taps, taps]
+    out, _, into, taps, _ = phased.shape
+    found = np.zeros((w.phases**2, out, 2 * pad + 1, 2 * pad + 1, into), np.int8)
+    for dy, dx in np.ndindex(w.phases, w.phases):
+        y, x = (pad + w.base + (d + w.lift) // w.phases for d in (dy, dx))
+        part = phased[:, dy * w.phases + dx].transpose(0, 2, 3, 1)
+        found[dy * w.phases + dx, :, y : y + taps, x : x + taps] = part
+    return found
+
+
+def channel_table(layers: Layers, target: Scale | None, outputs: int) -> Array:
+    """Return the epilogue's table [rows, outputs]: bias, low, high, multiplier, or bias and the bits of a factor."""
+    zero = Stored("int8", 0)
+    rows = []
+    for step, layer in layers:
+        phased = phases.by_phase(step, layer)
+        rows.append(phases.table(phased, step, layer, zero, target, 1, len(phased))[0, 0])
+    flat = np.concatenate(rows, axis=1)
+    whole = np.zeros((len(flat), outputs), np.int32)
+    whole[:, : flat.shape[1]] = flat
+    return whole
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An activation: `var` is [height * width, channels rounded up to 16] in bytes, or fp32 sums that leave."""
+
+    var: Any
+    channels: int
+    height: int
+    width: int
+    dtype: str
+
+    @property
+    def lying(self) -> int:
+        """Return the number of channels in memory."""
+        return round_up(self.channels, EDGE)
+
+    @property
+    def pixels(self) -> int:
+        """Return the number of rows in memory."""
+        return self.height * self.width
+
+
+class Int8Values(Emitter):
+    """The values of an integer network computed so far."""
+
+    dtype = "float32"  # of plain values
+
+    def __init__(self, quantised: QuantisedGraph, weights: Mapping[str, Array], bound: bool) -> None:
+        super().__init__(bound)
+        self.q, self.graph, self.weights = quantised, quantised.graph, weights
+        self.images: dict[str, Image] = {}
+        self.left: dict[str, Any] = {}  # outputs in their border layout
+        self.plain: dict[str, Any] = {}  # fp32 tensors, images in NCHW
+        self.partial: dict[str, Any] = {}
+
+    # The network's border, and operators in fp32.
+
+    def at_border(self, name: str) -> TensorType:
+        """Return an input or output of the network as it lies outside: images NHWC."""
+        tensor = self.graph.values[name]
+        return TensorType(tensor.shape, tensor.dtype, "NHWC" if len(tensor.shape) == 4 else "")
+
+    def enter(self, name: str, tensor: TensorType, variable: Any) -> None:
+        """Take in an input of the network, in the forms that its readers need."""
+        readers = self.q.consumers(name)
+        if len(tensor.shape) != 4:
+            self.plain[name] = variable
+            return
+        if any(step.exact for step in readers) or name in self.graph.outputs:
+            self.plain[name] = self.builder.emit(relax.op.permute_dims(variable, [0, 3, 1, 2]))
+        if any(not step.exact for step in readers):
+            _, channels, height, width = tensor.shape
+            flat = self.viewed(variable, (height * width, channels), "float32")
+            self.quantise(name, flat, plain=False)
+
+    def quantise(self, name: str, var: Any, plain: bool) -> None:
+        """Convert fp32 values [pixels, channels], or `plain` [channels, pixels], to bytes."""
+        _, channels, height, width = self.graph.values[name].shape
+        stored, pixels, lying = self.stored(name), height * width, round_up(channels, EDGE)
+        inverse = float(1.0 / self.q.scales[name].step)
+        args = (pixels, channels, lying, inverse, stored, plain)
+        quantised = self.call(int8_kernels.quantise, args, [var], (pixels, lying), stored.dtype)
+        self.images[name] = Image(quantised, channels, height, width, stored.dtype)
+
+    def image_of(self, name: str) -> Image:
+        """Return a value in bytes, quantised if it was computed in fp32."""
+        if name not in self.images:
+            _, channels, height, width = self.graph.values[name].shape
+            self.quantise(name, self.viewed(self.plain[name], (channels, height * width), "float32"), plain=True)
+        return self.images[name]
+
+    def plain_of(self, name: str) -> Any:
+        """Return a value in fp32, as a plain tensor."""
+        if name not in self.plain:
+            image = self.images[name]
+            args = (image.pixels, image.lying, image.channels, float(self.q.scales[name].step), image.dtype, True)
+            shape = (image.channels, image.pixels)
+            var = self.call(int8_kernels.dequantise, args, [image.var], shape, "float32")
+            self.plain[name] = self.viewed(var, self.graph.values[name].shape, "float32")
+        return self.plain[name]
+
+    def compute_exactly(self, step: Step) -> None:
+        """Leave an operator without int8 form to the general schedules; a scatter's result is made in bytes."""
+        if step.group.kind == "scatter" and self.scatters_bytes(step):
+            return self.scatter(step)
+        if step.group.kind in ("pillar_features", "scatter"):
+            raise CompileError(
+                f"{self.graph.network.name}: {step.group.name}: no int8 rule for {step.group.kind} on GPUs together "
+                "with other operators",
+                "make it a stage of its own, or plan this stage in fp16",
+            )
+        self.plain[step.output] = emit_general(self, step.group)
+
+    def scatters_bytes(self, step: Step) -> bool:
+        """Return whether only int8 operators read a scatter's result, and its channels fill vectors."""
+        readers, channels = self.q.consumers(step.output), self.graph.values[step.output].shape[1]
+        given = all(name in self.graph.inputs for name in step.group.inputs)
+        inner = step.output not in self.graph.outputs and not any(reader.exact for reader in readers)
+        return given and inner and channels % EDGE == 0
+
+    def scatter(self, step: Step) -> None:
+        """Quantise pillars while they are placed, so that no fp32 canvas is written and read."""
+        name, (_, channels, height, width) = step.output, self.graph.values[step.output].shape
+        stored, operands = self.stored(name), [self.plain[value] for value in step.group.inputs]
+        args = (channels, height, width, float(1.0 / self.q.scales[name].step), stored)
+        pairs = self.call(int8_kernels.scatter, args, operands, (height * width, channels // 2), "float16")
+        var = self.viewed(pairs, (height * width, channels), stored.dtype)
+        self.images[name] = Image(var, channels, height, width, stored.dtype)
+
+    def leave(self, name: str) -> Any:
+        """Return an output of the network in its border layout, in fp32."""
+        tensor = self.at_border(name)
+        if name in self.left:
+            return self.left[name]
+        if name not in self.images:
+            var = self.plain[name]
+            return self.builder.emit(relax.op.permute_dims(var, [0, 2, 3, 1])) if tensor.layout else var
+        image = self.images[name]
+        var, shape = image.var, (image.pixels, image.channels)
+        if image.dtype != "float32":
+            step = float(self.q.scales[name].step)
+            arguments = (image.pixels, image.lying, image.channels, step, image.dtype, False)
+            var = self.call(int8_kernels.dequantise, arguments, [var], shape, "float32")
+        elif image.lying != image.channels:
+            part = (image.pixels, image.lying, 0, image.channels)
+            var = self.call(int8_kernels.narrow, part, [var], shape, "float32")
+        return self.viewed(var, physical_shape(tensor), "float32")
+
+    # Kernels and constants.
+
+    def stored(self, value: str) -> Stored:
+        """Return how a value's integers are stored."""
+        return Stored("int8" if self.q.scales[value].signed else "uint8", 0)
+
+    def into(self, concat: str, kernel: Any, operands: list[Any], result: Any) -> Any:
+        """Call a kernel that writes a slice of a concatenation into the tensor that holds the previous slice."""
+        if concat in self.partial:
+            operands = [*operands, self.partial[concat]]
+            var = self.builder.emit(relax.call_tir_inplace(kernel, operands, [len(operands) - 1], result))
+        else:
+            var = self.builder.emit(relax.call_tir(kernel, operands, result))
+        self.partial[concat] = var
+        return var
 
 
 def lower_int8(quantised: QuantisedGraph, weights: Mapping[str, Array], arch: str, bound: bool = True) -> Lowered:

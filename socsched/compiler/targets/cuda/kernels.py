@@ -1,18 +1,22 @@
 # mypy: ignore-errors
-# ruff: noqa: E741
+# ruff: noqa: E741, SIM102
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
-"""GPU kernels that move images [pixels, channels] in fp16; `spread` binds a kernel to threads.
+"""GPU kernels other than products in fp16, on images [pixels, channels] and pillars; `spread` binds one to threads.
 
-Unbound kernels also run on a CPU, which is how their indexing is tested.
+A thread computes one pixel of 8 channels, so that neighbouring threads read neighbouring 16 bytes; sums are fp32.
+Loops over pillars run one iteration past the last, since launching zero threads is an error.  Unbound kernels also run
+on a CPU, which is how their indexing is tested.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from socsched.compiler.environment import T, s_tir
-from socsched.compiler.targets.cuda.activation import function
-from socsched.compiler.targets.cuda.shapes import VECTOR
+from socsched.compiler.environment import T, s_tir, tirx
+from socsched.compiler.targets.cuda.activation import Activation, function
+from socsched.compiler.targets.cuda.tiles import VECTOR
 
 _ATTRIBUTES = {"tirx.noalias": True}
 _THREADS = 128
@@ -56,3 +60,463 @@ def copy(pixels: int, source: int, start: int, count: int, total: int, first: in
                 )
 
     return moved
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda x, y: x + y,
+    "subtract": lambda x, y: x - y,
+    "multiply": lambda x, y: x * y,
+    "divide": lambda x, y: x / y,
+    "maximum": lambda x, y: tirx.max(x, y),
+    "minimum": lambda x, y: tirx.min(x, y),
+}
+BINARY = tuple(_BINARY)
+"""Element-wise operators of two images."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window that slides over an image: kernel, strides, padding at the top and left, dilation and result."""
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    pads: tuple[int, int]
+    dilation: tuple[int, int]
+    result: tuple[int, int]
+
+
+def _sliding(window: Window, height: int, width: int) -> tuple[Any, Any]:
+    """Return functions (result pixel, tap row, tap column) -> whether the tap is in the image, and its pixel."""
+    (down, right), (top, left), (far_h, far_w) = window.strides, window.pads, window.dilation
+    wide = window.result[1]
+
+    def row(p, i):
+        return p // wide * down + i * far_h
+
+    def column(p, j):
+        return p % wide * right + j * far_w
+
+    def inside(p, i, j):
+        within = [row(p, i) >= top, row(p, i) < height + top, column(p, j) >= left, column(p, j) < width + left]
+        return tirx.all(*within)
+
+    return inside, lambda p, i, j: (row(p, i) - top) * width + column(p, j) - left
+
+
+def depthwise(channels: int, height: int, width: int, window: Window, activation: Activation) -> Any:
+    """Return depthwise(X, W[taps, channels], B, O): a convolution of each channel by itself."""
+    (kh, kw), (oh, ow), groups = window.kernel, window.result, channels // VECTOR
+    inside, at = _sliding(window, height, width)
+    act = function(activation)
+
+    @T.prim_func(s_tir=True, private=True)
+    def convolved(
+        X: T.Buffer((height * width, channels), "float16"),
+        W: T.Buffer((kh * kw, channels), "float16"),
+        B: T.Buffer((channels,), "float32"),
+        O: T.Buffer((oh * ow, channels), "float16"),
+    ):
+        T.func_attr(_ATTRIBUTES)
+        for x, y in T.grid(oh * ow, groups):
+            with T.sblock("window"):
+                p, g = T.axis.remap("SS", [x, y])
+                T.reads(
+                    X[0 : height * width, g * VECTOR : g * VECTOR + VECTOR],
+                    W[0 : kh * kw, g * VECTOR : g * VECTOR + VECTOR],
+                    B[g * VECTOR : g * VECTOR + VECTOR],
+                )
+                T.writes(O[p, g * VECTOR : g * VECTOR + VECTOR])
+                total = T.sblock_alloc_buffer((VECTOR,), "float32", scope="local")
+                for v in T.unroll(VECTOR):
+                    total[v] = B[g * VECTOR + v]
+                for i, j in T.grid(kh, kw):
+                    if inside(p, i, j):
+                        taps = T.sblock_alloc_buffer((VECTOR,), "float16", scope="local")
+                        values = T.sblock_alloc_buffer((VECTOR,), "float16", scope="local")
+                        for v in T.vectorized(VECTOR):
+                            values[v] = X[at(p, i, j), g * VECTOR + v]
+                        for v in T.vectorized(VECTOR):
+                            taps[v] = W[i * kw + j, g * VECTOR + v]
+                        for v in T.unroll(VECTOR):
+                            total[v] = total[v] + T.Cast("float32", values[v]) * T.Cast("float32", taps[v])
+                ended = T.sblock_alloc_buffer((VECTOR,), "float16", scope="local")
+                for v in T.unroll(VECTOR):
+                    ended[v] = act(T.Cast("float16", total[v]))
+                for v in T.vectorized(VECTOR):
+                    O[p, g * VECTOR + v] = ended[v]
+
+    return convolved
+
+
+def max_pool(channels: int, height: int, width: int, window: Window) -> Any:
+    """Return pool(X, O): the largest value of a window."""
+    (kh, kw), (oh, ow), groups = window.kernel, window.result, channels // VECTOR
+    inside, at = _sliding(window, height, width)
+
+    @T.prim_func(s_tir=True, private=True)
+    def pool(X: T.Buffer((height * width, channels), "float16"), O: T.Buffer((oh * ow, channels), "float16")):
+        T.func_attr(_ATTRIBUTES)
+        for x, y in T.grid(oh * ow, groups):
+            with T.sblock("window"):
+                p, g = T.axis.remap("SS", [x, y])
+                T.reads(X[0 : height * width, g * VECTOR : g * VECTOR + VECTOR])
+                T.writes(O[p, g * VECTOR : g * VECTOR + VECTOR])
+                best = T.sblock_alloc_buffer((VECTOR,), "float16", scope="local")
+                for v in T.vectorized(VECTOR):
+                    best[v] = T.min_value("float16")
+                for i, j in T.grid(kh, kw):
+                    if inside(p, i, j):
+                        for v in T.vectorized(VECTOR):
+                            best[v] = T.max(best[v], X[at(p, i, j), g * VECTOR + v])
+                for v in T.vectorized(VECTOR):
+                    O[p, g * VECTOR + v] = best[v]
+
+    return pool
+
+
+def avg_pool(channels: int, height: int, width: int, window: Window, counted: bool) -> Any:
+    """Return pool(X, O): the mean over a window, over all its taps where padding is `counted`."""
+    (kh, kw), (oh, ow), groups = window.kernel, window.result, channels // VECTOR
+    inside, at = _sliding(window, height, width)
+
+    def share(count):
+        return T.float32(kh * kw) if counted else T.max(count, T.float32(1))
+
+    @T.prim_func(s_tir=True, private=True)
+    def pool(X: T.Buffer((height * width, channels), "float16"), O: T.Buffer((oh * ow, channels), "float16")):
+        T.func_attr(_ATTRIBUTES)
+        for x, y in T.grid(oh * ow, groups):
+            with T.sblock("window"):
+                p, g = T.axis.remap("SS", [x, y])
+                T.reads(X[0 : height * width, g * VECTOR : g * VECTOR + VECTOR])
+                T.writes(O[p, g * VECTOR : g * VECTOR + VECTOR])
+                total = T.sblock_alloc_buffer((VECTOR,), "float32", scope="local")
+                count = T.sblock_alloc_buffer((1,), "float32", scope="local")
+                count[0] = T.float32(0)
+                for v in T.unroll(VECTOR):
+                    total[v] = T.float32(0)
+                for i, j in T.grid(kh, kw):
+                    if inside(p, i, j):
+                        values = T.sblock_alloc_buffer((VECTOR,), "float16", scope="local")
+                        for v in T.vectorized(VECTOR):
+                            values[v] = X[at(p, i, j), g * VECTOR + v]
+                        for v in T.unroll(VECTOR):
+                            total[v] = total[v] + T.Cast("float32", values[v])
+                        count[0] = count[0] + T.float32(1)
+                ended = T.sblock_alloc_buffer((VECTOR,), "float16", scope="local")
+                for v in T.unroll(VECTOR):
+                    ended[v] = T.Cast("float16", total[v] / share(count[0]))
+                for v in T.vectorized(VECTOR):
+                    O[p, g * VECTOR + v] = ended[v]
+
+    return pool
+
+
+def partial_sums(pixels: int, channels: int, parts: int) -> Any:
+    """Return sums(X, P[parts, channels]): the first step of a mean over many pixels, every `parts`-th in a part."""
+    rounds = -(-pixels // parts)
+
+    @T.prim_func(s_tir=True, private=True)
+    def sums(X: T.Buffer((pixels, channels), "float16"), P: T.Buffer((parts, channels), "float32")):
+        T.func_attr(_ATTRIBUTES)
+        for x, y in T.grid(parts, channels):
+            with T.sblock("part"):
+                s, c = T.axis.remap("SS", [x, y])
+                T.reads(X[0:pixels, c])
+                T.writes(P[s, c])
+                total = T.sblock_alloc_buffer((1,), "float32", scope="local")
+                total[0] = T.float32(0)
+                for r in range(rounds):
+                    if r * parts + s < pixels:
+                        total[0] = total[0] + T.Cast("float32", X[r * parts + s, c])
+                P[s, c] = total[0]
+
+    return sums
+
+
+def mean(pixels: int, channels: int, parts: int) -> Any:
+    """Return mean(P[parts, channels], O[1, channels]) from the sums of the parts."""
+    factor = 1.0 / pixels
+
+    @T.prim_func(s_tir=True, private=True)
+    def average(P: T.Buffer((parts, channels), "float32"), O: T.Buffer((1, channels), "float16")):
+        T.func_attr(_ATTRIBUTES)
+        for x in range(channels):
+            with T.sblock("channel"):
+                c = T.axis.spatial(channels, x)
+                T.reads(P[0:parts, c])
+                T.writes(O[0, c])
+                total = T.sblock_alloc_buffer((1,), "float32", scope="local")
+                total[0] = T.float32(0)
+                for s in range(parts):
+                    total[0] = total[0] + P[s, c]
+                O[0, c] = T.Cast("float16", total[0] * T.float32(factor))
+
+    return average
+
+
+def combined(left: int, right: int, pixels: int, channels: int, kind: str, activation: Activation) -> Any:
+    """Return combined(X[left, channels], Y[right, channels], O): a gate or sum; one pixel counts for all."""
+    act, join, groups = function(activation), _BINARY[kind], channels // VECTOR
+
+    def of_left(p):
+        return 0 if left == 1 else p
+
+    def of_right(p):
+        return 0 if right == 1 else p
+
+    @T.prim_func(s_tir=True, private=True)
+    def both(
+        X: T.Buffer((left, channels), "float16"),
+        Y: T.Buffer((right, channels), "float16"),
+        O: T.Buffer((pixels, channels), "float16"),
+    ):
+        T.func_attr(_ATTRIBUTES)
+        for x, y in T.grid(pixels, groups):
+            with T.sblock("both"):
+                p, g = T.axis.remap("SS", [x, y])
+                T.reads(X[0:left, g * VECTOR : g * VECTOR + VECTOR], Y[0:right, g * VECTOR : g * VECTOR + VECTOR])
+                T.writes(O[p, g * VECTOR : g * VECTOR + VECTOR])
+                one = T.sblock_alloc_buffer((VECTOR,), "float16", scope="local")
+                other = T.sblock_alloc_buffer((VECTOR,), "float16", scope="local")
+                for v in T.vectorized(VECTOR):
+                    one[v] = X[of_left(p), g * VECTOR + v]
+                for v in T.vectorized(VECTOR):
+                    other[v] = Y[of_right(p), g * VECTOR + v]
+                for v in T.unroll(VECTOR):
+                    one[v] = act(T.Cast("float16", join(T.Cast("float32", one[v]), T.Cast("float32", other[v]))))
+                for v in T.vectorized(VECTOR):
+                    O[p, g * VECTOR + v] = one[v]
+
+    return both
+
+
+def mapped(pixels: int, channels: int, activation: Activation) -> Any:
+    """Return mapped(X, O): an element-wise function."""
+    act, groups = function(activation), channels // VECTOR
+
+    @T.prim_func(s_tir=True, private=True)
+    def each(X: T.Buffer((pixels, channels), "float16"), O: T.Buffer((pixels, channels), "float16")):
+        T.func_attr(_ATTRIBUTES)
+        for x, y in T.grid(pixels, groups):
+            with T.sblock("each"):
+                p, g = T.axis.remap("SS", [x, y])
+                T.reads(X[p, g * VECTOR : g * VECTOR + VECTOR])
+                T.writes(O[p, g * VECTOR : g * VECTOR + VECTOR])
+                values = T.sblock_alloc_buffer((VECTOR,), "float16", scope="local")
+                for v in T.vectorized(VECTOR):
+                    values[v] = X[p, g * VECTOR + v]
+                for v in T.unroll(VECTOR):
+                    values[v] = act(values[v])
+                for v in T.vectorized(VECTOR):
+                    O[p, g * VECTOR + v] = values[v]
+
+    return each
+
+
+def resize(channels: int, height: int, width: int, oh: int, ow: int) -> Any:
+    """Return resized(X, H[2, oh], V[oh], W[2, ow], U[ow], O): the pixels at rows H[0] and columns W[0]."""
+    groups, pixels, results = channels // VECTOR, height * width, oh * ow
+
+    @T.prim_func(s_tir=True, private=True)
+    def nearest(
+        X: T.Buffer((pixels, channels), "float16"),
+        H: T.Buffer((2, oh), "int32"),
+        V: T.Buffer((oh,), "float32"),
+        W: T.Buffer((2, ow), "int32"),
+        U: T.Buffer((ow,), "float32"),
+        O: T.Buffer((results, channels), "float16"),
+    ):
+        T.func_attr(_ATTRIBUTES)
+        for x, y, z in T.grid(results, groups, VECTOR):
+            with T.sblock("resize"):
+                p, g, v = T.axis.remap("SSS", [x, y, z])
+                T.reads(X[0:pixels, g * VECTOR + v], H[0, p // ow], W[0, p % ow])
+                T.writes(O[p, g * VECTOR + v])
+                O[p, g * VECTOR + v] = X[H[0, p // ow] * width + W[0, p % ow], g * VECTOR + v]
+
+    return nearest
+
+
+def resize_bilinear(channels: int, height: int, width: int, oh: int, ow: int) -> Any:
+    """Return resized(X, H[2, oh], V[oh], W[2, ow], U[ow], O): rows H and columns W blended with the shares V and U."""
+    groups, pixels, results = channels // VECTOR, height * width, oh * ow
+
+    def blended(first, second, share):
+        return first + (second - first) * share
+
+    @T.prim_func(s_tir=True, private=True)
+    def bilinear(
+        X: T.Buffer((pixels, channels), "float16"),
+        H: T.Buffer((2, oh), "int32"),
+        V: T.Buffer((oh,), "float32"),
+        W: T.Buffer((2, ow), "int32"),
+        U: T.Buffer((ow,), "float32"),
+        O: T.Buffer((results, channels), "float16"),
+    ):
+        T.func_attr(_ATTRIBUTES)
+        for x, y in T.grid(results, groups):
+            with T.sblock("resize"):
+                p, g = T.axis.remap("SS", [x, y])
+                T.reads(
+                    X[0:pixels, g * VECTOR : g * VECTOR + VECTOR],
+                    H[0:2, p // ow],
+                    V[p // ow],
+                    W[0:2, p % ow],
+                    U[p % ow],
+                )
+                T.writes(O[p, g * VECTOR : g * VECTOR + VECTOR])
+                corners = T.sblock_alloc_buffer((4, VECTOR), "float16", scope="local")
+                for row in T.unroll(2):
+                    for side in T.unroll(2):
+                        for v in T.vectorized(VECTOR):
+                            corners[row * 2 + side, v] = X[H[row, p // ow] * width + W[side, p % ow], g * VECTOR + v]
+                for v in T.unroll(VECTOR):
+                    corners[0, v] = T.Cast(
+                        "float16",
+                        blended(
+                            blended(T.Cast("float32", corners[0, v]), T.Cast("float32", corners[1, v]), U[p % ow]),
+                            blended(T.Cast("float32", corners[2, v]), T.Cast("float32", corners[3, v]), U[p % ow]),
+                            V[p // ow],
+                        ),
+                    )
+                for v in T.vectorized(VECTOR):
+                    O[p, g * VECTOR + v] = corners[0, v]
+
+    return bilinear
+
+
+def padded(channels: int, height: int, width: int, top: int, left: int, tall: int, wide: int) -> Any:
+    """Return padded(X, O[tall * wide, channels]): an image with a border of zeros, cut at the right and bottom."""
+    groups = channels // VECTOR
+
+    @T.prim_func(s_tir=True, private=True)
+    def moved(X: T.Buffer((height * width, channels), "float16"), O: T.Buffer((tall * wide, channels), "float16")):
+        T.func_attr(_ATTRIBUTES)
+        for x, y, z in T.grid(tall * wide, groups, VECTOR):
+            with T.sblock("pad"):
+                p, g, v = T.axis.remap("SSS", [x, y, z])
+                O[p, g * VECTOR + v] = T.if_then_else(
+                    tirx.all(p // wide >= top, p // wide < height + top, p % wide >= left, p % wide < width + left),
+                    X[(p // wide - top) * width + p % wide - left, g * VECTOR + v],
+                    T.float16(0),
+                )
+
+    return moved
+
+
+def packed(pixels: int, channels: int, lying: int) -> Any:
+    """Return packed(X[channels, pixels], O[pixels, lying]): a plain image by pixels, missing channels zero."""
+
+    @T.prim_func(s_tir=True, private=True)
+    def moved(X: T.Buffer((channels, pixels), "float16"), O: T.Buffer((pixels, lying), "float16")):
+        T.func_attr(_ATTRIBUTES)
+        for x, y in T.grid(pixels, lying):
+            with T.sblock("pack"):
+                p, c = T.axis.remap("SS", [x, y])
+                T.reads(X[0:channels, p])
+                T.writes(O[p, c])
+                O[p, c] = T.if_then_else(c < channels, X[c, p], T.float16(0))
+
+    return moved
+
+
+def unpacked(pixels: int, lying: int, channels: int) -> Any:
+    """Return unpacked(X[pixels, lying], O[channels, pixels]): an image as a plain tensor."""
+
+    @T.prim_func(s_tir=True, private=True)
+    def moved(X: T.Buffer((pixels, lying), "float16"), O: T.Buffer((channels, pixels), "float16")):
+        T.func_attr(_ATTRIBUTES)
+        for x, y in T.grid(channels, pixels):
+            with T.sblock("unpack"):
+                c, p = T.axis.remap("SS", [x, y])
+                O[c, p] = X[p, c]
+
+    return moved
+
+
+def pillar_net(slots: int, channels: int, pillar: float, origin_x: float, origin_y: float) -> Any:
+    """Return pfn(voxels, counts, coords, weight[9, channels], bias, features): one thread per channel of a pillar.
+
+    Voxels and features are fp16, all intermediate values are fp32.  Empty slots are zero after decoration and
+    contribute relu(bias), so only the filled ones are computed.
+    """
+    half_x, half_y = origin_x + pillar / 2, origin_y + pillar / 2
+
+    @T.prim_func(s_tir=True, private=True)
+    def pfn(
+        voxels: T.handle,
+        counts: T.handle,
+        coords: T.handle,
+        K: T.Buffer((9, channels), "float32"),
+        B: T.Buffer((channels,), "float32"),
+        features: T.handle,
+    ):
+        T.func_attr(_ATTRIBUTES)
+        P = T.int64()
+        V = T.match_buffer(voxels, (P, slots, 4), "float16")
+        N = T.match_buffer(counts, (P,), "int32")
+        XY = T.match_buffer(coords, (P, 2), "int32")
+        F = T.match_buffer(features, (P, channels), "float16")
+        for x, y in T.grid(P + 1, channels):
+            with T.sblock("pillar"):
+                p, c = T.axis.remap("SS", [x, y])
+                T.reads(V[p, 0:slots, 0:4], N[p], XY[p, 0:2], K[0:9, c], B[c])
+                T.writes(F[p, c])
+                mean = T.sblock_alloc_buffer((3,), "float32", scope="local")
+                centre = T.sblock_alloc_buffer((2,), "float32", scope="local")
+                point = T.sblock_alloc_buffer((4,), "float32", scope="local")
+                best = T.sblock_alloc_buffer((1,), "float32", scope="local")
+                acc = T.sblock_alloc_buffer((1,), "float32", scope="local")
+                if p < P:
+                    for k in T.unroll(3):
+                        mean[k] = T.float32(0)
+                    for s in range(T.min(N[p], slots)):
+                        for k in T.unroll(3):
+                            mean[k] = mean[k] + T.Cast("float32", V[p, s, k])
+                    for k in T.unroll(3):
+                        mean[k] = mean[k] / T.Cast("float32", T.max(N[p], 1))
+                    centre[0] = T.Cast("float32", XY[p, 0]) * T.float32(pillar) + T.float32(half_x)
+                    centre[1] = T.Cast("float32", XY[p, 1]) * T.float32(pillar) + T.float32(half_y)
+                    best[0] = T.if_then_else(N[p] < slots, T.max(B[c], T.float32(0)), T.float32(0))
+                    for s in range(T.min(N[p], slots)):
+                        for k in T.unroll(4):
+                            point[k] = T.Cast("float32", V[p, s, k])
+                        acc[0] = B[c]
+                        for k in T.unroll(4):
+                            acc[0] = acc[0] + point[k] * K[k, c]
+                        for k in T.unroll(3):
+                            acc[0] = acc[0] + (point[k] - mean[k]) * K[4 + k, c]
+                        for k in T.unroll(2):
+                            acc[0] = acc[0] + (point[k] - centre[k]) * K[7 + k, c]
+                        best[0] = T.max(best[0], acc[0])
+                    F[p, c] = T.Cast("float16", best[0])
+
+    return pfn
+
+
+def scatter(channels: int, ny: int, nx: int) -> Any:
+    """Return place(features[P, channels], coords[P, 2], canvas): zero it, then write the pillars inside the grid."""
+    groups = channels // VECTOR
+
+    @T.prim_func(s_tir=True, private=True)
+    def place(features: T.handle, coords: T.handle, O: T.Buffer((ny * nx, channels), "float16")):
+        T.func_attr(_ATTRIBUTES)
+        P = T.int64()
+        F = T.match_buffer(features, (P, channels), "float16")
+        XY = T.match_buffer(coords, (P, 2), "int32")
+        for x, y, z in T.grid(ny * nx, groups, VECTOR):
+            with T.sblock("zero"):
+                i, g, v = T.axis.remap("SSS", [x, y, z])
+                O[i, g * VECTOR + v] = T.float16(0)
+        for x, y in T.grid(P + 1, groups):
+            with T.sblock("place"):
+                p, g = T.axis.remap("SS", [x, y])
+                T.reads(F[p, g * VECTOR : g * VECTOR + VECTOR], XY[p, 0:2])
+                T.writes(O[0 : ny * nx, g * VECTOR : g * VECTOR + VECTOR])
+                if p < P:
+                    if XY[p, 0] >= 0 and XY[p, 0] < nx and XY[p, 1] >= 0 and XY[p, 1] < ny:
+                        for v in T.vectorized(VECTOR):
+                            O[XY[p, 1] * nx + XY[p, 0], g * VECTOR + v] = F[p, g * VECTOR + v]
+
+    return place

@@ -8,36 +8,28 @@ a rule is left alone to TVM's general schedules, on plain tensors in fp32.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from socsched.compiler.environment import relax
-from socsched.compiler.layouts import padded
+from socsched.compiler import script
+from socsched.compiler.environment import relax, tirx
+from socsched.compiler.layouts import padded, physical_shape
 from socsched.compiler.passes.relax_form import emit_general
-from socsched.compiler.targets.cuda import (
-    gemm,
-    image_kernels,
-    kernels,
-    pillar_kernels,
-    rules,
-    sequence_lower,
-    sequence_rules,
-)
+from socsched.compiler.targets.cuda import gemm, kernels, rules, sequence_lower, sequence_rules
 from socsched.compiler.targets.cuda.activation import beyond_relu
 from socsched.compiler.targets.cuda.fuse import fuse, with_numbers
-from socsched.compiler.targets.cuda.image_kernels import Window
-from socsched.compiler.targets.cuda.resize_tables import axis_table
+from socsched.compiler.targets.cuda.kernels import Window
+from socsched.compiler.targets.cuda.rules import axis_table
 from socsched.compiler.targets.cuda.schedule import schedule
-from socsched.compiler.targets.cuda.shapes import EDGE, Convolution, Tile, round_up
-from socsched.compiler.targets.cuda.tiles import tile_for
-from socsched.compiler.targets.cuda.values import Image, Lowered, Values
+from socsched.compiler.targets.cuda.tiles import EDGE, Convolution, Tile, round_up, tile_for
 from socsched.compiler.targets.llvm.fuse import activation
-from socsched.compiler.targets.llvm.shapes import window_of
+from socsched.compiler.targets.llvm.vector import window_of
 from socsched.errors import CompileError
 from socsched.graph.fusion import Graph, Group
+from socsched.graph.operators import TensorType
 
 Array = np.ndarray[Any, Any]
 
@@ -46,6 +38,161 @@ _DENSE = 64
 """Outputs of a dense layer are rounded up to this, for wide tiles."""
 _PARTS = 64
 """Most parts that a mean over the pixels is first summed in."""
+
+
+class Emitter:
+    """The module's builder and its kernels; without `bound` kernels remain plain loops."""
+
+    def __init__(self, bound: bool) -> None:
+        self.bound = bound
+        self.builder = relax.BlockBuilder()
+        self.kernels: dict[Any, Any] = {}
+
+    def viewed(self, var: Any, shape: Any, dtype: str = "float16", offset: int = 0) -> Any:
+        """Return the memory of `var`, from byte `offset` on, as a tensor of another shape and type; no kernel."""
+        place = tirx.IntImm("int64", offset)
+        return self.builder.emit(relax.op.memory.view(var, relax.ShapeExpr(shape), dtype, place))
+
+    def call(
+        self, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any], shape: Any, dtype: str = "float16"
+    ) -> Any:
+        """Return the result of the kernel that `make` writes for `args`."""
+        kernel = self.kernel((make, args), make.__name__, lambda: self.spread(script.kernel(make, args)))
+        return self.builder.emit(relax.call_tir(kernel, operands, relax.TensorType(shape, dtype)))
+
+    def spread(self, function: Any) -> Any:
+        """Return a kernel with its loops on the GPU's threads, if kernels are bound."""
+        return kernels.spread(function) if self.bound else function
+
+    def kernel(self, key: Any, name: str, make: Callable[[], Any]) -> Any:
+        """Return the module's kernel of a key, made when it is first asked for."""
+        if key not in self.kernels:
+            self.kernels[key] = self.builder.add_func(make(), name)
+        return self.kernels[key]
+
+
+_DTYPES = {"fp32": "float16", "fp16": "float16", "int32": "int32", "int64": "int64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An activation: `var` is [height * width, up(channels)]."""
+
+    var: Any
+    channels: int
+    height: int
+    width: int
+
+    @property
+    def lying(self) -> int:
+        """Return the number of channels in memory."""
+        return rules.lying(self.channels)
+
+    @property
+    def pixels(self) -> int:
+        return self.height * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A Relax module whose `main` takes and returns tensors with the layouts in `inputs` and `outputs`.
+
+    `products` are its matrix products in order, with their tiles; `general` the reasons for which operators were left
+    to the general schedules.
+    """
+
+    module: Any
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    products: tuple[tuple[Convolution, Tile], ...]
+    general: tuple[str, ...] = ()
+
+
+class Values(Emitter):
+    """The values of a network while it is lowered, by name: each as an image, as a plain tensor, or as both."""
+
+    def __init__(self, graph: Graph, bound: bool) -> None:
+        super().__init__(bound)
+        self.graph = graph
+        self.dynamic = tirx.Var("P", "int64")
+        self.images: dict[str, Image] = {}
+        self.plain: dict[str, Any] = {}  # images in NCHW
+        self.held: dict[str, tuple[Any, int]] = {}  # plain tensors as rows, with the columns that these have in memory
+        self.left: dict[str, Any] = {}  # outputs in their border layout
+
+    # The network's border.
+
+    def at_border(self, name: str) -> TensorType:
+        tensor = self.graph.values[name]
+        dtype = "fp16" if tensor.dtype == "fp32" else tensor.dtype
+        return TensorType(tensor.shape, dtype, _layout(tensor.shape))
+
+    def physical(self, tensor: TensorType) -> list[Any]:
+        return [self.dynamic if size < 0 else size for size in physical_shape(tensor)]
+
+    def variable(self, name: str, tensor: TensorType) -> Any:
+        return relax.Var(name, relax.TensorType(self.physical(tensor), _DTYPES[tensor.dtype]))
+
+    def enter(self, name: str, tensor: TensorType, variable: Any) -> None:
+        if tensor.layout != "NHWC":
+            self.plain[name] = variable
+            return
+        _, channels, height, width = tensor.shape
+        flat = self.viewed(variable, (height * width, channels))
+        image = Image(flat, channels, height, width)
+        if image.lying != channels:
+            image = replace(image, var=self.copied(flat, image.pixels, channels, 0, channels, image.lying))
+        self.images[name] = image
+
+    def leave(self, name: str) -> Any:
+        tensor = self.at_border(name)
+        if name in self.left:
+            return self.left[name]
+        if tensor.layout != "NHWC":
+            return self.plain_of(name)
+        image = self.image_of(name)
+        var = image.var
+        if image.lying != image.channels:
+            var = self.copied(var, image.pixels, image.lying, 0, image.channels, image.channels)
+        return self.viewed(var, self.physical(tensor))
+
+    def image_of(self, name: str) -> Image:
+        """Return a value as an image, converted if it was computed as a plain tensor."""
+        if name not in self.images:
+            _, channels, height, width = self.graph.values[name].shape
+            pixels, lying = height * width, rules.lying(channels)
+            flat = self.viewed(self.plain_of(name), (channels, pixels))
+            var = self.call(kernels.packed, (pixels, channels, lying), [flat], (pixels, lying))
+            self.images[name] = Image(var, channels, height, width)
+        return self.images[name]
+
+    def plain_of(self, name: str) -> Any:
+        """Return a value as a plain tensor, converted if it is an image."""
+        if name in self.held and name not in self.plain:
+            (var, held), (*lead, columns) = self.held[name], self.graph.values[name].shape
+            narrow = self.copied(var, prod(lead), held, 0, columns, columns)
+            self.plain[name] = self.viewed(narrow, self.graph.values[name].shape)
+        if name not in self.plain:
+            image = self.images[name]
+            args, shape = (image.pixels, image.lying, image.channels), (image.channels, image.pixels)
+            var = self.call(kernels.unpacked, args, [image.var], shape)
+            self.plain[name] = self.viewed(var, self.graph.values[name].shape)
+        return self.plain[name]
+
+    def copied(self, var: Any, pixels: int, source: int, start: int, count: int, total: int) -> Any:
+        return self.call(kernels.copy, (pixels, source, start, count, total, 0, False), [var], (pixels, total))
+
+    def image(self, group: Group, make: Callable[..., Any], args: tuple[Any, ...], operands: list[Any]) -> None:
+        _, channels, height, width = self.graph.values[group.output].shape
+        var = self.call(make, args, operands, (height * width, rules.lying(channels)))
+        self.images[group.output] = Image(var, channels, height, width)
+
+
+def _layout(shape: tuple[int, ...]) -> str:
+    """Return the layout of a tensor at the border: images by pixels, batches of images plain."""
+    if len(shape) != 4:
+        return ""
+    return "NHWC" if shape[0] == 1 else "NCHW"
 
 
 def lower(graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool = True, sms: int = 0) -> Lowered:
@@ -141,7 +288,7 @@ class _Lowering(Values):
         tall = (height - 1) * int(a["stride_h"]) + int(a["dilation"]) * (int(a["kernel_h"]) - 1) + 1
         wide = (width - 1) * int(a["stride_w"]) + int(a["dilation"]) * (int(a["kernel_w"]) - 1) + 1
         args = (source.lying, source.height, source.width, int(a["pad_top"]), int(a["pad_left"]), tall, wide)
-        var = self.call(image_kernels.padded, args, [source.var], (tall * wide, source.lying))
+        var = self.call(kernels.padded, args, [source.var], (tall * wide, source.lying))
         return Image(var, source.channels, tall, wide), 0
 
     def depthwise(self, group: Group) -> None:
@@ -151,7 +298,7 @@ class _Lowering(Values):
         args = (source.lying, source.height, source.width, self.window(group), activation(group))
         bias = relax.const(padded(self.bias(group), (0, source.lying)), "float32")
         operands = [source.var, relax.const(taps.astype(np.float16), "float16"), bias]
-        self.image(group, image_kernels.depthwise, args, operands)
+        self.image(group, kernels.depthwise, args, operands)
 
     def window(self, group: Group) -> Window:
         own = window_of(group)
@@ -291,39 +438,35 @@ class _Lowering(Values):
         source, window = self.image_of(group.inputs[0]), self.window(group)
         args: tuple[Any, ...] = (source.lying, source.height, source.width, window)
         if group.kind == "avg_pool":
-            self.image(
-                group, image_kernels.avg_pool, (*args, bool(group.options.get("count_padding", False))), [source.var]
-            )
+            self.image(group, kernels.avg_pool, (*args, bool(group.options.get("count_padding", False))), [source.var])
         else:
-            self.image(group, image_kernels.max_pool, args, [source.var])
+            self.image(group, kernels.max_pool, args, [source.var])
 
     def mean(self, group: Group) -> None:
         source = self.image_of(group.inputs[0])
         parts = min(_PARTS, -(-source.pixels // _PARTS))
         shape = (parts, source.lying)
-        sums = self.call(
-            image_kernels.partial_sums, (source.pixels, source.lying, parts), [source.var], shape, "float32"
-        )
-        var = self.call(image_kernels.mean, (source.pixels, source.lying, parts), [sums], (1, source.lying))
+        sums = self.call(kernels.partial_sums, (source.pixels, source.lying, parts), [source.var], shape, "float32")
+        var = self.call(kernels.mean, (source.pixels, source.lying, parts), [sums], (1, source.lying))
         self.images[group.output] = Image(var, source.channels, 1, 1)
 
     def combined(self, group: Group) -> None:
         left, right = (self.image_of(value) for value in group.inputs)
         pixels = max(left.pixels, right.pixels)
         args = (left.pixels, right.pixels, pixels, left.lying, group.kind, activation(group))
-        self.image(group, image_kernels.combined, args, [left.var, right.var])
+        self.image(group, kernels.combined, args, [left.var, right.var])
 
     def mapped(self, group: Group) -> None:
         source = self.image_of(group.inputs[0])
         args = (source.pixels, source.lying, activation(group))
-        self.image(group, image_kernels.mapped, args, [source.var])
+        self.image(group, kernels.mapped, args, [source.var])
 
     def resize(self, group: Group) -> None:
         source, (height, width) = self.image_of(group.inputs[0]), self.size(group.output)
         tables = [*axis_table(source.height, height, group.options), *axis_table(source.width, width, group.options)]
         constants = [relax.const(table, str(table.dtype)) for table in tables]
         args = (source.lying, source.height, source.width, height, width)
-        make = image_kernels.resize_bilinear if group.attrs["bilinear"] else image_kernels.resize
+        make = kernels.resize_bilinear if group.attrs["bilinear"] else kernels.resize
         self.image(group, make, args, [source.var, *constants])
 
     def slice(self, group: Group) -> None:
@@ -352,14 +495,14 @@ class _Lowering(Values):
         args = (slots, channels, group.options["pillar"], *group.options["origin"])
         operands = [self.plain_of(value) for value in group.inputs]
         operands += [relax.const(weight, "float32"), relax.const(self.bias(group), "float32")]
-        self.plain[group.output] = self.call(pillar_kernels.pillar_net, args, operands, [self.dynamic, channels])
+        self.plain[group.output] = self.call(kernels.pillar_net, args, operands, [self.dynamic, channels])
 
     def scatter(self, group: Group) -> None:
         _, channels, ny, nx = self.graph.values[group.output].shape
         operands = [self.plain_of(value) for value in group.inputs]
         if rules.lying(channels) != channels:
             raise CompileError(f"{group.name}: {channels} channels do not fill groups of {EDGE}")
-        self.image(group, pillar_kernels.scatter, (channels, ny, nx), operands)
+        self.image(group, kernels.scatter, (channels, ny, nx), operands)
 
 
 def _other(value: int, usual: int) -> int:
@@ -374,7 +517,7 @@ _EMITTERS: dict[str, Callable[[_Lowering, Group], None]] = {
     "concat": _Lowering.concat,
     **dict.fromkeys(("max_pool", "avg_pool"), _Lowering.pool),
     **dict.fromkeys(("global_avg_pool", "reduce_mean"), _Lowering.mean),
-    **dict.fromkeys(image_kernels.BINARY, _Lowering.combined),
+    **dict.fromkeys(kernels.BINARY, _Lowering.combined),
     **dict.fromkeys(rules.MAPPED, _Lowering.mapped),
     "resize2d": _Lowering.resize,
     "slice": _Lowering.slice,

@@ -1,11 +1,17 @@
-"""Machine code for a GPU: nvcc, and the CUDA source inside a compiled module."""
+"""Machine code for a GPU: nvcc, the CUDA source inside a compiled module, and what TVM is given on its request.
+
+TVM calls a registered function both when a module is built on a machine with a GPU and when a module built without a
+GPU is loaded.  TVM's own function needs a compiler on the board; these do not.
+"""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from socsched.errors import CompileError, MachineError
@@ -51,3 +57,22 @@ def write_cubin(compiler: str, source: Path, binary: Path, arch: str, options: S
             f"nvcc refused {source.name} for {arch}: {done.stderr.strip()[:2000]}",
             hint if old else "check the toolkit's version",
         )
+
+
+_HOOK = "tvm_callback_cuda_compile"
+_LOCK = Lock()
+
+
+@contextmanager
+def supply_cubins(compile_source: Callable[[str], bytes]) -> Iterator[None]:
+    """Supply TVM with cubins from `compile_source` within the block; one thread at a time."""
+    from socsched.compiler.loading.tvm_runtime import tvm
+
+    with _LOCK:
+        before = tvm.get_global_func(_HOOK, allow_missing=True)
+        tvm.register_global_func(_HOOK, lambda source: bytearray(compile_source(str(source))), override=True)
+        try:
+            yield
+        finally:
+            if before is not None:
+                tvm.register_global_func(_HOOK, before, override=True)

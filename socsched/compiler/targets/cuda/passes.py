@@ -24,12 +24,10 @@ from socsched.compiler.pipeline import fused, run
 from socsched.compiler.quantize.network import STAYS_FLOAT, stays_float
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.target import Build, Compilation, Pass, Passes, TargetSpec, resolve
-from socsched.compiler.targets.cuda.codegen import OPTIONS, build, relax_front, tir_pipeline
-from socsched.compiler.targets.cuda.device_code import supply_cubins
 from socsched.compiler.targets.cuda.fuse import fuse
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
 from socsched.compiler.targets.cuda.lower import lower
-from socsched.compiler.targets.cuda.nvcc import BINARY, SOURCE, device_source, find_nvcc, write_cubin
+from socsched.compiler.targets.cuda.nvcc import BINARY, SOURCE, device_source, find_nvcc, supply_cubins, write_cubin
 from socsched.compiler.targets.cuda.rules import unruled, unsupported_reason
 from socsched.compiler.targets.cuda.tiles import OLDEST, capability
 from socsched.errors import CompileError
@@ -225,3 +223,73 @@ def _reason(compilation: Compilation) -> str:
 RULED = Passes(lower=(lower_by_rules,), build=(generate,))
 GENERAL = Passes(lower=(remark, bind_constants), build=(generate_by_tvm,))
 INT8 = Passes(quantise=QUANTISE, lower=(lower_integers,), build=(generate,), package=(keep_scales,))
+
+
+OPTIONS = {"tirx.use_async_copy": 1, "tirx.disable_cse_tir": True}
+"""Pass configuration: asynchronous copies become cp.async; common subexpressions are left to nvcc."""
+
+_WARP_BUFFERS = 8  # upper bound; the rules use two operands and the sums
+
+
+def build(module: Any, target: Mapping[str, Any], general: bool = False) -> Any:
+    """Return the Relax executable of a module of finished functions for a CUDA target.
+
+    With `general` the module also holds operators, which are legalised and scheduled by TVM's general rules.
+    """
+    chosen = tvm.target.Target(dict(target))
+    with chosen, tvm.transform.PassContext(config=OPTIONS):
+        return relax.build(module, target=chosen, relax_pipeline=relax_pipeline(general), tir_pipeline=tir_pipeline())
+
+
+def relax_pipeline(general: bool = False) -> Any:
+    """Return the passes from Relax to the virtual machine; without `general` there is nothing to schedule."""
+    return tvm.transform.Sequential(
+        [
+            *relax_front(general),
+            relax.transform.ToNonDataflow(),
+            relax.transform.RemovePurityChecking(),
+            relax.transform.CallTIRRewrite(),
+            relax.transform.StaticPlanBlockMemory(),
+            relax.transform.LowerAllocTensor(),
+            relax.transform.KillAfterLastUse(),
+            relax.transform.LowerRuntimeBuiltin(),
+            relax.transform.ComputePrimValue(),
+            relax.transform.VMShapeLower(),
+            relax.transform.AttachGlobalSymbol(),
+        ]
+    )
+
+
+def relax_front(general: bool = False) -> list[Any]:
+    """Return the first of these passes, after which all operators are calls of finished functions."""
+    return [relax.transform.LegalizeOps(), *(_general_schedules() if general else ())]
+
+
+def _general_schedules() -> list[Any]:
+    """Return TVM's schedules for GPUs, reductions first; functions already scheduled are left unchanged."""
+    from tvm.s_tir import dlight
+
+    return [
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FoldConstant(),
+        dlight.ApplyDefaultSchedule(dlight.gpu.GEMV(), dlight.gpu.Reduction(), dlight.gpu.Fallback()),
+    ]
+
+
+def tir_pipeline() -> Any:
+    """Return TVM's pipeline for scheduled functions, with repeated lowering of warp buffers.
+
+    One pass of LowerWarpMemory turns only the first warp buffer of a sequence of statements into registers; the others
+    stay arrays indexed by the lane.
+    """
+    from tvm.s_tir.pipeline import default_s_tir_pipeline
+    from tvm.tirx.compilation_pipeline import PIPELINE_MAP
+
+    def make() -> Any:
+        lower, host, _ = default_s_tir_pipeline()
+        passes = [tirx.transform.LowerWarpMemory() for _ in range(_WARP_BUFFERS)]
+        device = [tirx.transform.StmtSimplify(), tirx.transform.LowerIntrin()]
+        return lower, host, lambda: tvm.ir.transform.Sequential([*passes, *device])
+
+    PIPELINE_MAP["socsched_cuda"] = make
+    return "socsched_cuda"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from socsched.compiler.targets.cuda import resize_tables, sequence_rules
-from socsched.compiler.targets.cuda.image_kernels import BINARY
-from socsched.compiler.targets.cuda.shapes import EDGE, VECTOR, round_up
+import numpy as np
+
+from socsched.compiler.targets.cuda import sequence_rules
+from socsched.compiler.targets.cuda.kernels import BINARY
+from socsched.compiler.targets.cuda.tiles import EDGE, VECTOR, round_up
 from socsched.graph.fusion import Graph, Group
 
 
@@ -149,7 +151,7 @@ def _dense(graph: Graph, group: Group) -> str:
 def _resize(graph: Graph, group: Group) -> str:
     if reason := _images(graph, group):
         return reason
-    if not resize_tables.is_known(group.options):
+    if not is_known(group.options):
         method = "linear" if group.options["bilinear"] else "nearest_neighbor"
         return f"no rule for resize2d by {method}, {group.options['coordinates']}"
     return ""
@@ -246,3 +248,43 @@ def sums(graph: Graph, taken: dict[str, tuple[Group, int]], gone: Collection[str
         if own and not producer.relu and "activation" not in producer.options:
             found[last] = group
     return found
+
+
+Array = np.ndarray[Any, Any]
+
+_SLACK = 1e-5
+"""Added before rounding down and taken off before rounding up, as by the reference, against errors of fp32."""
+
+
+def is_known(options: Mapping[str, Any]) -> bool:
+    """Return whether `axis_table` has the coordinates and the rounding of a resize2d."""
+    return options["coordinates"] in _PLACES and (options["bilinear"] or options["rounding"] in _ROUNDING)
+
+
+def axis_table(size: int, result: int, options: Mapping[str, Any]) -> tuple[Array, Array]:
+    """Return the source indices [2, result] of each place along an axis, and the share [result] of the second one."""
+    places = np.arange(result, dtype=np.float64)
+    source = _PLACES[options["coordinates"]](places, size, result)
+    if not options["bilinear"]:
+        first = _ROUNDING[options["rounding"]](source)
+        second, share = first, np.zeros(result)
+    else:
+        first = np.floor(source)
+        second, share = first + 1, source - first
+    indices = np.clip(np.stack([first, second]), 0, size - 1)
+    return indices.astype(np.int32), share.astype(np.float32)
+
+
+_PLACES: dict[str, Any] = {
+    # one rounding each, so that places halfway between two pixels are exact
+    "half_pixel": lambda x, size, result: (2 * x + 1) * size / (2 * result) - 0.5,
+    "align_corners": lambda x, size, result: x * (size - 1) / max(result - 1, 1),
+    "asymmetric": lambda x, size, result: x * size / result,
+}
+_ROUNDING: dict[str, Any] = {
+    "round": lambda x: np.trunc(x + np.copysign(0.5, x)),
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": lambda x: np.floor(x + _SLACK),
+    "ceil": lambda x: np.ceil(x - _SLACK),
+}

@@ -13,9 +13,9 @@ import numpy as np
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.loading.aligned import check
 from socsched.compiler.targets.cuda.cuda_api import Graph, Stream
-from socsched.compiler.targets.cuda.device_code import supply_cubins
-from socsched.compiler.targets.cuda.shapes import round_up
+from socsched.compiler.targets.cuda.nvcc import supply_cubins
 from socsched.compiler.targets.cuda.sm_share import stream_for
+from socsched.compiler.targets.cuda.tiles import round_up
 from socsched.errors import InputError, MachineError
 from socsched.graph.operators import TensorType
 

@@ -13,11 +13,11 @@ from typing import Any
 from socsched.compiler.environment import s_tir
 from socsched.compiler.targets.cuda import intrinsics
 from socsched.compiler.targets.cuda.intrinsics import HALVES, Family
-from socsched.compiler.targets.cuda.shapes import EDGE, LANES, VECTOR, Tile
+from socsched.compiler.targets.cuda.tiles import EDGE, LANES, VECTOR, Tile
 
 
 def schedule(function: Any, tile: Tile, family: Family = HALVES, padded: tuple[str, ...] = ("A",)) -> Any:
-    """Return the schedule of a function from `gemm.convolution` or `batched_gemm`, tiled by `tile`.
+    """Return the schedule of a function from `gemm` or `sequence_kernels.product`, tiled by `tile`.
 
     `padded`: the blocks of operands that the copies compute.
     """

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.environment import relax
-from socsched.compiler.targets.cuda import batched_gemm, image_kernels, sequence_kernels
+from socsched.compiler.targets.cuda import kernels, sequence_kernels
 from socsched.compiler.targets.cuda import sequence_rules as rules
-from socsched.compiler.targets.cuda.batched_gemm import PADDED, Product, tile_of
 from socsched.compiler.targets.cuda.schedule import schedule
-from socsched.compiler.targets.cuda.shapes import EDGE, VECTOR, round_up
+from socsched.compiler.targets.cuda.sequence_kernels import PADDED, Product, tile_of
+from socsched.compiler.targets.cuda.tiles import EDGE, VECTOR, round_up
 from socsched.compiler.targets.llvm.fuse import activation
 from socsched.graph.fusion import Group
 
@@ -90,7 +90,7 @@ def _multiplying(own: Any, shape: Product) -> Any:
     tile = tile_of(shape, own.arch)
 
     def make() -> Any:
-        function = batched_gemm.product(shape, tile)
+        function = sequence_kernels.product(shape, tile)
         return schedule(function, tile, padded=PADDED) if own.bound else function
 
     return own.kernel((shape, tile), f"products_{shape.batch}x{shape.m}x{shape.n}x{shape.k}", make)
@@ -104,7 +104,7 @@ def _combined(own: Any, group: Group) -> None:
     operands = [own.viewed(own.plain_of(name), (size // VECTOR, VECTOR)) for name in group.inputs]
     pixels = size // VECTOR
     args = (pixels, pixels, pixels, VECTOR, group.kind, activation(group))
-    _elementwise(own, group, own.call(image_kernels.combined, args, operands, (pixels, VECTOR)))
+    _elementwise(own, group, own.call(kernels.combined, args, operands, (pixels, VECTOR)))
 
 
 def _by_number(own: Any, group: Group) -> None:
@@ -124,7 +124,7 @@ def _mapped(own: Any, group: Group, steps: Any) -> None:
     size = prod(own.graph.values[group.output].shape)
     var = own.viewed(own.plain_of(group.inputs[0]), (size // VECTOR, VECTOR))
     for step in filter(None, steps):
-        var = own.call(image_kernels.mapped, (size // VECTOR, VECTOR, step), [var], (size // VECTOR, VECTOR))
+        var = own.call(kernels.mapped, (size // VECTOR, VECTOR, step), [var], (size // VECTOR, VECTOR))
     _elementwise(own, group, var)
 
 
@@ -181,6 +181,6 @@ EMITTERS: dict[str, Callable[[Any, Group], None]] = {
     "layer_norm": _layer_norm,
     "matmul": _matmul,
     "slice": _slice,
-    **dict.fromkeys(image_kernels.BINARY, _combined),
+    **dict.fromkeys(kernels.BINARY, _combined),
     **dict.fromkeys(rules.UNARY, _unary),
 }

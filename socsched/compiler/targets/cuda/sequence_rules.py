@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from math import prod
 
-from socsched.compiler.targets.cuda.image_kernels import BINARY
-from socsched.compiler.targets.cuda.shapes import EDGE, VECTOR
+from socsched.compiler.targets.cuda.kernels import BINARY
+from socsched.compiler.targets.cuda.tiles import EDGE, VECTOR
 from socsched.graph.fusion import Graph, Group
 
 _EITHER_WAY = ("add", "multiply", "maximum", "minimum")

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from socsched.compiler.environment import T, tirx
-from socsched.compiler.targets.llvm.activation import Activation, finish, function
+from socsched.compiler.environment import T
+from socsched.compiler.targets.llvm.fuse import Activation, finish, function
 from socsched.compiler.targets.llvm.half import TERMS
 from socsched.compiler.targets.llvm.half import runs as partial_sums
-from socsched.compiler.targets.llvm.kernels import _NO_ALIAS, wide, zero, zero_row, zero_sides
-from socsched.compiler.targets.llvm.shapes import Lying, Order, Window
-from socsched.compiler.targets.llvm.vector import Tile
+from socsched.compiler.targets.llvm.kernels import _NO_ALIAS, fetch, wide, zero, zero_row, zero_sides
+from socsched.compiler.targets.llvm.vector import Lying, Order, Tile, Window
 
 _NEAR = 1 << 17
 """Bytes of weights that stay in the second-level cache without prefetching."""
@@ -28,11 +27,6 @@ def residual_shape(target: Lying, border: int) -> tuple[int, int, int, int]:
     if border < 0:
         return (1, 1, 1, 1)
     return (target.blocks, target.height + 2 * border, target.width + 2 * border, target.block)
-
-
-def fetch(buffer: Any, *at: Any, write: bool = False) -> Any:
-    """Return the instruction that prefetches an element's cache line into the first-level cache."""
-    return tirx.call_intrin("void", "tirx.prefetch", T.address_of(buffer[at]), int(write), 3, 1)
 
 
 def conv2d(

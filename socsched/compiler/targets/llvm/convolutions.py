@@ -9,11 +9,9 @@ import numpy as np
 
 from socsched.compiler.layouts import padded
 from socsched.compiler.targets.llvm import conv_kernels, half, winograd
-from socsched.compiler.targets.llvm.activation import Activation
-from socsched.compiler.targets.llvm.fuse import activation
+from socsched.compiler.targets.llvm.fuse import Activation, activation
 from socsched.compiler.targets.llvm.images import Array, Image, Images
-from socsched.compiler.targets.llvm.shapes import Lying, Order, Window, window_of
-from socsched.compiler.targets.llvm.vector import NEON, Tile, tile
+from socsched.compiler.targets.llvm.vector import NEON, Lying, Order, Tile, Window, tile, window_of
 from socsched.graph.fusion import Group
 
 _CACHED = 1 << 18  # bytes of activations that a task of a pointwise convolution may traverse repeatedly

@@ -18,8 +18,7 @@ from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import padded, physical_shape
 from socsched.compiler.passes.relax_form import DTYPES
 from socsched.compiler.targets.llvm import kernels
-from socsched.compiler.targets.llvm.shapes import Lying
-from socsched.compiler.targets.llvm.vector import Vector
+from socsched.compiler.targets.llvm.vector import Lying, Vector
 from socsched.errors import CompileError
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import TensorType

@@ -22,7 +22,7 @@ from socsched.compiler.quantize import epilogue as phases
 from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array
 from socsched.compiler.quantize.network import CONVOLUTIONS, QuantisedGraph, Step
-from socsched.compiler.targets.llvm import int8_border_kernels, int8_kernels, int8_pack, kernels
+from socsched.compiler.targets.llvm import int8_dot, int8_kernels, kernels
 from socsched.compiler.targets.llvm.images import EDGE, Image
 from socsched.compiler.targets.llvm.int8_dot import Dot
 from socsched.compiler.targets.llvm.int8_kernels import Operand
@@ -85,7 +85,7 @@ class _Lowering:
         return relax.TensorType(shape, dtype)
 
     def stored(self, value: str) -> Stored:
-        return int8_pack.stored(self.q.scales[value], self.dot)
+        return int8_dot.stored(self.q.scales[value], self.dot)
 
     def border(self, value: str) -> int:
         """Return the border `value` needs: the reach of its convolutions, and `EDGE` where it leaves unchanged."""
@@ -110,7 +110,7 @@ class _Lowering:
         image = Image(None, channels, height, width, block, self.border(name), stored.dtype)
         edge = -1 if plain else EDGE
         args = (image.blocks, block, channels, height, width, edge, image.border, float(1.0 / scale.step), stored)
-        self.images[name] = self.image(image, int8_border_kernels.quantise, args, [variable])
+        self.images[name] = self.image(image, int8_kernels.quantise, args, [variable])
 
     def image_of(self, name: str) -> Image:
         """Return a value in bytes, quantised if it was computed in fp32."""
@@ -125,7 +125,7 @@ class _Lowering:
                 image, scale = self.images[name], float(self.q.scales[name].step)
                 args = (image.blocks, image.block, image.height, image.width, image.border, 0, scale, self.stored(name))
                 target = replace(image, border=0, dtype="float32")
-                image = self.image(target, int8_border_kernels.dequantise, args, [image.var])
+                image = self.image(target, int8_kernels.dequantise, args, [image.var])
                 self.exact.plain[name] = self.unpacked(image, self.graph.values[name], 0)
         self.exact.emit_group(step.group)
 
@@ -140,7 +140,7 @@ class _Lowering:
             step = float(self.q.scales[name].step)
             args = (image.blocks, image.block, image.height, image.width, image.border, edge, step, self.stored(name))
             target = replace(image, border=edge, dtype="float32")
-            image = self.image(target, int8_border_kernels.dequantise, args, [image.var])
+            image = self.image(target, int8_kernels.dequantise, args, [image.var])
         if tensor.layout == "NCHW":
             return self.unpacked(image, tensor, 0)
         return self.builder.emit(relax.op.reshape(image.var, physical_shape(tensor)))
@@ -240,7 +240,7 @@ class _Lowering:
         args = (
             *(source.blocks, source.block, target.blocks, self.c, source.height, source.width, window, size),
             *(source.border, border, total, first, other, self.dot.dtype, epilogue, self.dot),
-            int8_pack.int8_tile(self.vector, self.dot, target.blocks, size[1]),
+            int8_dot.int8_tile(self.vector, self.dot, target.blocks, size[1]),
         )
         operands = [source.var, *self.constants(members, source, target, leaves), extra]
         self.place(step.output, target, int8_kernels.conv2d, args, operands)
@@ -257,7 +257,7 @@ class _Lowering:
             taps = phases.by_phase(step, step.layer)
             phased.append(taps)
             rows.append(phases.table(taps, step, step.layer, zero, scale, 1, len(taps)))
-        weight = int8_pack.packed_weight(np.concatenate(phased), target.blocks, self.c, source.blocks, source.block)
+        weight = int8_dot.packed_weight(np.concatenate(phased), target.blocks, self.c, source.blocks, source.block)
         flat = np.concatenate(rows, axis=3)  # [1, phases, rows, channels]
         whole = np.zeros((*flat.shape[:3], target.blocks * self.c), np.int32)
         whole[..., : flat.shape[3]] = flat

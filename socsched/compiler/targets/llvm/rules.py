@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from socsched.compiler.layouts import padded
-from socsched.compiler.targets.llvm import activation, kernels, pillar_kernels
+from socsched.compiler.targets.llvm import fuse, kernels
 from socsched.compiler.targets.llvm.fuse import activation as activation_of
 from socsched.compiler.targets.llvm.fuse import unary
 from socsched.compiler.targets.llvm.images import Image
-from socsched.compiler.targets.llvm.shapes import Window, window_of
+from socsched.compiler.targets.llvm.vector import Window, window_of
 from socsched.errors import CompileError
 from socsched.graph.fusion import Group
 
@@ -35,7 +35,7 @@ def _result(images: Images, group: Group) -> Image:
 
 def _mapped(images: Images, group: Group) -> Emitter | None:
     function = activation_of(group) or unary(group)
-    if len(group.inputs) != 1 or not images.is_image(group.inputs[0]) or not activation.is_known(function):
+    if len(group.inputs) != 1 or not images.is_image(group.inputs[0]) or not fuse.is_known(function):
         return None
 
     def emit(group: Group) -> None:
@@ -179,7 +179,7 @@ def _pillar_features(images: Images, group: Group) -> Emitter | None:
         operands = [images.plain[value] for value in group.inputs]
         operands += [images.constant(weight, images.dtype), images.constant(images.raw_bias(group), images.dtype)]
         result = images.type([images.dynamic, channels])
-        images.plain[group.output] = images.call(pillar_kernels.pillar_net, args, operands, result)
+        images.plain[group.output] = images.call(kernels.pillar_net, args, operands, result)
 
     return emit
 
@@ -192,7 +192,7 @@ def _scatter(images: Images, group: Group) -> Emitter | None:
         target = _result(images, group)
         args = (target.lying,)
         operands = [images.plain[value] for value in group.inputs]
-        images.images[group.output] = images.image(target, pillar_kernels.scatter, args, operands)
+        images.images[group.output] = images.image(target, kernels.scatter, args, operands)
 
     return emit
 

@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.environment import T
-from socsched.compiler.targets.llvm.activation import Activation, finish
 from socsched.compiler.targets.llvm.conv_kernels import residual_shape
+from socsched.compiler.targets.llvm.fuse import Activation, finish
 from socsched.compiler.targets.llvm.half import TERMS
 from socsched.compiler.targets.llvm.half import runs as partial_sums
 from socsched.compiler.targets.llvm.kernels import _NO_ALIAS, wide, zero, zero_row, zero_sides
-from socsched.compiler.targets.llvm.shapes import Lying
-from socsched.compiler.targets.llvm.vector import LANED, Vector
+from socsched.compiler.targets.llvm.vector import LANED, Lying, Vector
 
 FEWEST_TILES = 32  # below, transforming and reading more weights costs more than it saves
 _MANY = 256  # number of tiles from which a task takes two groups

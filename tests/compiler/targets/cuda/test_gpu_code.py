@@ -18,9 +18,8 @@ from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.passes import build_executable
 from socsched.compiler.targets.cuda.rules import GATES, KINDS, unsupported_reason
 from socsched.compiler.targets.cuda.schedule import schedule
-from socsched.compiler.targets.cuda.shapes import Convolution, Tile
 from socsched.compiler.targets.cuda.tile_table import TABLE
-from socsched.compiler.targets.cuda.tiles import candidates, gpu, tile_for
+from socsched.compiler.targets.cuda.tiles import Convolution, Tile, candidates, gpu, tile_for
 from socsched.errors import CompileError
 from socsched.graph.expand import fuse_network
 from socsched.graph.network import Layer, Network

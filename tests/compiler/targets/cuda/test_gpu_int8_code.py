@@ -26,13 +26,11 @@ from socsched.compiler.quantize.scales import FILE, read_scales
 from socsched.compiler.targets.cuda import gemm, int8_kernels, kernels
 from socsched.compiler.targets.cuda.gemm import Bytes
 from socsched.compiler.targets.cuda.int8_kernels import Operand
-from socsched.compiler.targets.cuda.int8_tile_table import INT8_TABLE
-from socsched.compiler.targets.cuda.int8_tiles import int8_tile
 from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.passes import build_executable
 from socsched.compiler.targets.cuda.schedule import schedule
-from socsched.compiler.targets.cuda.shapes import Convolution, Tile, round_up
-from socsched.compiler.targets.cuda.tiles import candidates
+from socsched.compiler.targets.cuda.tile_table import INT8_TABLE
+from socsched.compiler.targets.cuda.tiles import Convolution, Tile, candidates, int8_tile, round_up
 from socsched.compiler.targets.llvm.processor import native_target
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.platform import Engine

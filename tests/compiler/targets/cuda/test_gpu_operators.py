@@ -14,15 +14,22 @@ from socsched.compiler.environment import relax, tvm
 from socsched.compiler.layouts import convert
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
 from socsched.compiler.passes.relax_form import bind_weights, import_network
-from socsched.compiler.targets.cuda import image_kernels, kernels, rules
-from socsched.compiler.targets.cuda.batched_gemm import PADDED, Product, product, tile_of
+from socsched.compiler.targets.cuda import kernels, rules
 from socsched.compiler.targets.cuda.fuse import fuse, with_numbers
-from socsched.compiler.targets.cuda.image_kernels import Window
+from socsched.compiler.targets.cuda.kernels import Window
 from socsched.compiler.targets.cuda.lower import lower
 from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.passes import build_executable
 from socsched.compiler.targets.cuda.schedule import schedule
-from socsched.compiler.targets.cuda.sequence_kernels import by_rows, layer_norm, softmax
+from socsched.compiler.targets.cuda.sequence_kernels import (
+    PADDED,
+    Product,
+    by_rows,
+    layer_norm,
+    product,
+    softmax,
+    tile_of,
+)
 from socsched.compiler.targets.llvm.processor import native_target
 from socsched.graph.expand import fuse_network
 from socsched.graph.network import Layer, Network
@@ -268,11 +275,11 @@ def test_compiled_code_needs_no_stack(name: str, tmp_path: Path) -> None:
 def test_kernels_read_and_write_sixteen_bytes(tmp_path: Path) -> None:
     window = Window((3, 3), (1, 1), (1, 1), (1, 1), (28, 28))
     functions = {
-        "depthwise": image_kernels.depthwise(64, 28, 28, window, ("clip", 0.0, 6.0)),
-        "gate": image_kernels.combined(784, 1, 784, 64, "multiply", ()),
-        "max": image_kernels.max_pool(64, 28, 28, window),
-        "resize": image_kernels.resize_bilinear(64, 14, 14, 28, 28),
-        "silu": image_kernels.mapped(784, 64, ("silu",)),
+        "depthwise": kernels.depthwise(64, 28, 28, window, ("clip", 0.0, 6.0)),
+        "gate": kernels.combined(784, 1, 784, 64, "multiply", ()),
+        "max": kernels.max_pool(64, 28, 28, window),
+        "resize": kernels.resize_bilinear(64, 14, 14, 28, 28),
+        "silu": kernels.mapped(784, 64, ("silu",)),
     }
     source = source_of({name: kernels.spread(function) for name, function in functions.items()})
     assert source.count("uint4") >= 2 * len(functions)

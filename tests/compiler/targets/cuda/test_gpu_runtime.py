@@ -10,7 +10,7 @@ import pytest
 
 from socsched.compiler.environment import tvm
 from socsched.compiler.targets.cuda import cuda_api, sm_share
-from socsched.compiler.targets.cuda.device_code import supply_cubins
+from socsched.compiler.targets.cuda.nvcc import supply_cubins
 from socsched.compiler.targets.cuda.runtime import pad_to_bucket
 from socsched.errors import MachineError
 from socsched.graph.operators import TensorType

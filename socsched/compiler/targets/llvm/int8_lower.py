@@ -20,14 +20,14 @@ from socsched.compiler.layouts import physical_shape
 from socsched.compiler.passes.relax_form import DTYPES
 from socsched.compiler.quantize import epilogue as phases
 from socsched.compiler.quantize.epilogue import Epilogue, Stored
-from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array
+from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array, Scale
 from socsched.compiler.quantize.network import CONVOLUTIONS, QuantisedGraph, Step
-from socsched.compiler.targets.llvm import int8_dot, int8_kernels, kernels
+from socsched.compiler.targets.llvm import int8_kernels, kernels
 from socsched.compiler.targets.llvm.images import EDGE, Image
 from socsched.compiler.targets.llvm.int8_dot import Dot
 from socsched.compiler.targets.llvm.int8_kernels import Operand
 from socsched.compiler.targets.llvm.lower import Exact, Lowered
-from socsched.compiler.targets.llvm.vector import Vector
+from socsched.compiler.targets.llvm.vector import Tile, Vector
 from socsched.errors import CompileError
 from socsched.graph.operators import TensorType
 
@@ -85,7 +85,7 @@ class _Lowering:
         return relax.TensorType(shape, dtype)
 
     def stored(self, value: str) -> Stored:
-        return int8_dot.stored(self.q.scales[value], self.dot)
+        return stored(self.q.scales[value], self.dot)
 
     def border(self, value: str) -> int:
         """Return the border `value` needs: the reach of its convolutions, and `EDGE` where it leaves unchanged."""
@@ -240,7 +240,7 @@ class _Lowering:
         args = (
             *(source.blocks, source.block, target.blocks, self.c, source.height, source.width, window, size),
             *(source.border, border, total, first, other, self.dot.dtype, epilogue, self.dot),
-            int8_dot.int8_tile(self.vector, self.dot, target.blocks, size[1]),
+            int8_tile(self.vector, self.dot, target.blocks, size[1]),
         )
         operands = [source.var, *self.constants(members, source, target, leaves), extra]
         self.place(step.output, target, int8_kernels.conv2d, args, operands)
@@ -257,7 +257,7 @@ class _Lowering:
             taps = phases.by_phase(step, step.layer)
             phased.append(taps)
             rows.append(phases.table(taps, step, step.layer, zero, scale, 1, len(taps)))
-        weight = int8_dot.packed_weight(np.concatenate(phased), target.blocks, self.c, source.blocks, source.block)
+        weight = packed_weight(np.concatenate(phased), target.blocks, self.c, source.blocks, source.block)
         flat = np.concatenate(rows, axis=3)  # [1, phases, rows, channels]
         whole = np.zeros((*flat.shape[:3], target.blocks * self.c), np.int32)
         whole[..., : flat.shape[3]] = flat
@@ -328,3 +328,35 @@ _EMITTERS: Mapping[str, Callable[[_Lowering, Step], None]] = {
     "relu": _Lowering.add,
     "max_pool": _Lowering.max_pool,
 }
+
+
+def stored(scale: Scale, dot: Dot) -> Stored:
+    """Return the memory representation of values of `scale` on a target with the byte product `dot`."""
+    return Stored(dot.dtype, dot.zero + (128 if scale.signed else 0))
+
+
+def packed_weight(phased: Array, blocks: int, c: int, in_blocks: int, ci: int) -> Array:
+    """Return [O, phases, I, kh, kw] as [blocks, phases, in_blocks, kh, kw, ci/4, c, 4]; missing channels are zero."""
+    out, phases, into, kh, kw = phased.shape
+    whole = np.zeros((blocks * c, phases, in_blocks * ci, kh, kw), np.int8)
+    whole[:out, :, :into] = phased
+    split = whole.reshape(blocks, c, phases, in_blocks, ci // 4, 4, kh, kw)
+    return np.ascontiguousarray(split.transpose(0, 2, 3, 6, 7, 4, 1, 5))
+
+
+def int8_tile(vector: Vector, dot: Dot, out_blocks: int, width: int) -> Tile:
+    """Return the register tile: blocks of outputs that share a broadcast, pixels that share weights.
+
+    Among the tiles whose sums fit the registers, the one that computes the fewest pixels twice (the last tile of a row
+    is shifted back over the previous one), then the largest.
+    """
+    per_block = -(-vector.block // dot.lanes)
+    sums, most = (24, 5) if vector.registers >= 32 else (8, 2)
+    choices = []
+    for blocks in (n for n in (5, 4, 3, 2, 1) if out_blocks % n == 0 and n * per_block <= max(most, per_block)):
+        limit = min(sums // (blocks * per_block), width, 9)
+        for pixels in range(max(1, limit // 2), max(1, limit) + 1):
+            wasted = -(-width // pixels) * pixels / width
+            loads = (pixels + blocks) / (pixels * blocks)
+            choices.append((wasted * (1 + 0.3 * loads), -pixels * blocks, Tile(pixels, blocks)))
+    return min(choices, key=lambda choice: choice[:2])[2]

@@ -17,8 +17,6 @@ from typing import Any
 
 from socsched.cache import cache_dir
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
-from socsched.compiler.targets.cuda.cuda_api import Stream
-from socsched.compiler.targets.cuda.driver import Code
 from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
 from socsched.errors import MachineError
 from socsched.graph.operators import TensorType
@@ -155,18 +153,3 @@ def channel_block(layout: str) -> int | None:
         return int(layout == "NCHW")
     digits = layout.removeprefix("NCHW").removesuffix("c")
     return int(digits) if layout == f"NCHW{digits}c" and digits.isdigit() and int(digits) > 1 else None
-
-
-class Converter:
-    """The kernels, loaded into the calling thread's context."""
-
-    def __init__(self, arch: str) -> None:
-        self._code = Code(code(arch).read_bytes())
-
-    def launch(
-        self, target: int, wanted: TensorType, source: int, given: TensorType, rows: int | None, stream: Stream
-    ) -> None:
-        """Queue a conversion between device addresses; limited to `rows` of the first dimension if not None."""
-        for one in launches(given, wanted, rows):
-            places = (ctypes.c_void_p(source + one.source), ctypes.c_void_p(target + one.target))
-            self._code.launch(one.kernel, one.grid, one.block, stream, (*places, *one.sizes))

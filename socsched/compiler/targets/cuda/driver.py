@@ -80,9 +80,3 @@ def copy(target: int, source: int, size: int) -> None:
     places = (ctypes.c_void_p(target), ctypes.c_void_p(source), ctypes.c_size_t(size))
     check_status(cudart().cudaMemcpy(*places, _DEFAULT_KIND), "copying")
     check_status(cudart().cudaStreamSynchronize(None), "copying")
-
-
-def queue_copy(target: int, source: int, size: int, stream: Stream) -> None:
-    """Queue a copy between addresses; host memory must be page-locked."""
-    places = (ctypes.c_void_p(target), ctypes.c_void_p(source), ctypes.c_size_t(size))
-    check_status(cudart().cudaMemcpyAsync(*places, _DEFAULT_KIND, stream.handle), "copying")

@@ -241,3 +241,18 @@ def test_looking_up_names_imports_nothing_heavy() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PACKAGE.parent, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+KERNELS = ("conv_kernels.py", "int8_kernels.py", "winograd.py")
+"""Files of kernels in TVMScript, each one function."""
+
+
+def test_no_function_is_longer_than_a_page() -> None:
+    lengths = {
+        f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path in MODULES
+        if path.name not in KERNELS
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    }
+    assert {place: lines for place, lines in lengths.items() if lines > 80} == {}

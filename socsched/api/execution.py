@@ -33,7 +33,7 @@ class Run(Result):
     accounts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
-def run(
+def run(  # noqa: PLR0913 - named by callers
     plan: str | Path | Plan,
     *,
     pipeline: str | Path | Pipeline | None = None,

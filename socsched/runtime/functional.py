@@ -119,7 +119,7 @@ def evaluate(
                     evaluation.deliver(name, frame, {name: content.outputs})
 
 
-def compute(
+def compute(  # noqa: PLR0913 - named by callers
     plan: Plan,
     pipeline: Pipeline,
     platform: Platform,

@@ -86,7 +86,7 @@ class Trace:
     )
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - named by callers
         self,
         kind: str,
         duration_ns: int,

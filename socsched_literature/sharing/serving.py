@@ -410,7 +410,7 @@ def trial(
     return Trial(system.name, load, deployment, outcome)
 
 
-def capacity(
+def capacity(  # noqa: PLR0913 - named by callers
     system: System,
     scenario: Scenario,
     profiles: Mapping[str, Profile],

@@ -26,7 +26,7 @@ from socsched.runtime.errors import warn
 from socsched.runtime.profile import LEAST_ERROR, quantiles
 
 
-def measure_remotely(
+def measure_remotely(  # noqa: PLR0913 - named by callers
     plan: Plan,
     pipeline: Pipeline,
     platform: Platform,

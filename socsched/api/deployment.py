@@ -77,12 +77,12 @@ def compile_pipeline(
     planned: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Compile the stages of a pipeline for every engine that takes them, or as `planned`, and return the manifest."""
-    from socsched.compiler.packaging.deploy import Request, compile_bundle
+    from socsched.compiler.packaging.deploy import BundleRequest, compile_bundle
     from socsched.compiler.quantize.scales import read_pipeline_scales
     from socsched.graph.partition import parse_part
     from socsched.models.weights import load_weights
 
-    request = Request(
+    request = BundleRequest(
         stage=options.stage,
         engine=options.engine,
         part=parse_part(options.part) if options.part else None,

@@ -157,11 +157,11 @@ def cut_after(network: Network, before: frozenset[str], types: Mapping[str, Tens
     after = tuple(layer.name for layer in network.layers if layer.name in before and layer.name not in followed)
     read = {name for layer in network.layers if layer.name not in before for name in layer.inputs}
     crossing = {layer.name: types[layer.name] for layer in network.layers if layer.name in before & read}
-    return Cut(after, before, crossing, sum(_bytes(tensor, nominal) for tensor in crossing.values()))
-
-
-def _bytes(tensor: TensorType, nominal: int) -> int:
-    return prod(nominal if size < 0 else size for size in tensor.shape) * DTYPE_BYTES[tensor.dtype]
+    sizes = (
+        prod(nominal if side < 0 else side for side in tensor.shape) * DTYPE_BYTES[tensor.dtype]
+        for tensor in crossing.values()
+    )
+    return Cut(after, before, crossing, sum(sizes))
 
 
 def take(network: Network, part: Part, types: Mapping[str, TensorType]) -> Network:

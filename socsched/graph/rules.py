@@ -185,12 +185,10 @@ def check_operators(work: StageWork, engine: Engine) -> tuple[str, ...]:
             if problem != wrong:
                 problems[problem] += 1
                 first.setdefault(problem, operator.name)
-    reasons = [_counted(first[problem], problem, count) for problem, count in problems.items()]
+    reasons = [
+        f"{first[problem]}{f' (and {count - 1} more)' if count > 1 else ''}: {problem}"
+        for problem, count in problems.items()
+    ]
     if work.operators and work.precision not in engine.precisions and not engine.operators.host_code:
         reasons.insert(0, wrong)
     return tuple(reasons)
-
-
-def _counted(name: str, problem: str, count: int) -> str:
-    more = f" (and {count - 1} more)" if count > 1 else ""
-    return f"{name}{more}: {problem}"

@@ -59,7 +59,7 @@ Placement = Mapping[str, tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class BundleRequest:
     """What to compile of a pipeline: `placement` is a plan's choice, an engine id, or None for every capable engine.
 
     `stage` and `engine` restrict the selection, `part` cuts the one stage.  `shares`: engine units assigned to each
@@ -88,7 +88,7 @@ class Request:
 def compile_bundle(
     pipeline: Pipeline,
     platform: Platform,
-    request: Request,
+    request: BundleRequest,
     out_dir: Path,
     weights: Given = None,
     note: Callable[[str], None] = lambda message: None,
@@ -124,7 +124,7 @@ def _make(
     target_folder: Path,
     pipeline: Pipeline,
     platform: Platform,
-    request: Request,
+    request: BundleRequest,
     choices: Sequence[tuple[Stage, Engine, str]],
     weights: Given,
     note: Callable[[str], None],
@@ -216,7 +216,7 @@ def shares_by_stage(tasks: Any) -> dict[str, int]:
     return {task.name: len(task.lanes) for task in tasks if task.kind == "stage"}
 
 
-def _require_takers(choices: list[tuple[Stage, Engine, str]], request: Request) -> None:
+def _require_takers(choices: list[tuple[Stage, Engine, str]], request: BundleRequest) -> None:
     """Raise UsageError naming the fallback operators of all stages, before the first file is written."""
     refused = []
     for stage, engine, precision in choices:
@@ -229,7 +229,7 @@ def _require_takers(choices: list[tuple[Stage, Engine, str]], request: Request) 
         raise UsageError("\n".join(map(str, refused)), refused[0].hint)
 
 
-def _require_functions(pipeline: Pipeline, platform: Platform, request: Request) -> None:
+def _require_functions(pipeline: Pipeline, platform: Platform, request: BundleRequest) -> None:
     """Raise CompileError naming the functions placed on an engine for whose target they have no device code."""
     if not isinstance(request.placement, Mapping):
         return
@@ -248,7 +248,7 @@ def _require_functions(pipeline: Pipeline, platform: Platform, request: Request)
         raise CompileError("\n".join(text for _, text in missing), f"plan with {pins}")
 
 
-def _compiled_in_int8(choice: tuple[Stage, Engine, str], request: Request) -> bool:
+def _compiled_in_int8(choice: tuple[Stage, Engine, str], request: BundleRequest) -> bool:
     stage, engine, precision = choice
     here = not vendor.has_toolchain(engine, request.runtime_of(stage, engine))
     return here and precision == "int8" and _is_network(stage)
@@ -284,7 +284,7 @@ class _Choices:
         self,
         pipeline: Pipeline,
         platform: Platform,
-        request: Request,
+        request: BundleRequest,
         weights: Given,
         note: Callable[[str], None],
     ) -> None:

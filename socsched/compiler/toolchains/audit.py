@@ -122,14 +122,6 @@ def recorded(answers: Iterable[Answer], versions: Mapping[str, str]) -> dict[str
     return {"versions": dict(versions), "answers": rows}
 
 
-def replayed(document: Mapping[str, Any]) -> list[Answer]:
-    """Return the answers of a `recorded` document."""
-    return [
-        Answer(Probe(row["kind"], row["dtype"], row["attrs"]), row["accepted"], row.get("message", ""))
-        for row in document["answers"]
-    ]
-
-
 OPSET = 17
 CHANNELS, SIZE = 32, 16
 STEP = Scale(1 / 32, True)

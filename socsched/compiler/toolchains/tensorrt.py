@@ -197,19 +197,6 @@ def gpu_layout(tensor: TensorType, precision: str, own: str) -> str:
     return own if own in GPU_FORMATS else "NCHW"
 
 
-def _convert_for_gpu(package: Package, model: Any) -> Any:
-    """Return the model in the types that the release computes in."""
-    strong = version_key(package.version) >= TYPED and package.precision != "fp32"
-    return typed_model(package, model) if strong else model
-
-
-def _write_for_gpu(package: Package) -> dict[str, str]:
-    files = {"build.sh": _gpu_shell(package)}
-    if package.precision == "int8" and version_key(package.version) < TYPED:
-        files[CACHE] = tensorrt_cache(package.scales, package.version)
-    return files
-
-
 def _gpu_flags(package: Package) -> list[str]:
     """Return trtexec's arguments except those for the calibration cache and the output."""
     chosen = [f"--onnx={MODEL}"]
@@ -243,7 +230,10 @@ def _gpu_shell(package: Package) -> str:
 def write(package: Package) -> dict[str, str]:
     """Return file name -> text; UsageError for an unsupported version or a border layout without a flag."""
     if package.runtime:  # an engine with code of its own: a GPU, on which TensorRT runs by itself
-        return _write_for_gpu(package)
+        files = {"build.sh": _gpu_shell(package)}
+        if package.precision == "int8" and version_key(package.version) < TYPED:
+            files[CACHE] = tensorrt_cache(package.scales, package.version)
+        return files
     key = version_key(package.version)
     named = release(package.version)
     if named is not None and named.dla == "none":
@@ -266,9 +256,11 @@ def write(package: Package) -> dict[str, str]:
 def convert(package: Package, model: Any) -> Any:
     """Return the model in the types that the release computes in: as it is up to 10.7, typed from 11.4.1 on."""
     if package.runtime:
-        return _convert_for_gpu(package, model)
-    named = release(package.version)
-    return typed_model(package, model) if named is not None and named.dla == "typed" else model
+        typed = version_key(package.version) >= TYPED and package.precision != "fp32"
+    else:
+        named = release(package.version)
+        typed = named is not None and named.dla == "typed"
+    return typed_model(package, model) if typed else model
 
 
 def _format(package: Package, tensor: TensorType) -> str:

@@ -24,7 +24,7 @@ from socsched.compiler.builder import compile_stage
 from socsched.compiler.layouts import convert
 from socsched.compiler.loading.stages import load
 from socsched.compiler.packaging.bundle import sources
-from socsched.compiler.packaging.deploy import Request, compile_bundle
+from socsched.compiler.packaging.deploy import BundleRequest, compile_bundle
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.scales import FILE, Scales, read_scales
 from socsched.descriptor.catalog import get_platform
@@ -101,7 +101,7 @@ def ordinary(points: np.ndarray[Any, Any], weights: Mapping[str, Any], make_engi
 def test_it_runs_without_the_compiler(pipeline: Pipeline, board: Platform, make_engine: Make, tmp_path: Path) -> None:
     weights = draw_weights(pfn_network(), 7)
     built = tmp_path / "built"
-    manifest = compile_bundle(pipeline, board, Request(), built, weights)
+    manifest = compile_bundle(pipeline, board, BundleRequest(), built, weights)
     folder = tmp_path / "copied to the board"  # nothing points back
     shutil.move(built, folder)
     file = scan(tmp_path / "frame.bin")
@@ -141,7 +141,7 @@ def test_it_runs_where_there_is_no_compiler(
 ) -> None:
     """Not only is the compiler's library not loaded: it is not there."""
     folder = tmp_path / "b"
-    compile_bundle(pipeline, board, Request(), folder)
+    compile_bundle(pipeline, board, BundleRequest(), folder)
     path = f"{folder / 'lib'}:{site_without_compiler}"
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": path, "TVM_USE_RUNTIME_LIB": "1"}
     command = [sys.executable, "-S", "-c", ON_A_BOARD, str(folder), "--input", str(scan(tmp_path / "frame.bin"))]
@@ -158,7 +158,7 @@ def test_a_mobile_gpu_s_stages_run_too(pipeline: Pipeline, board: Platform, make
     mobile = replace(board, engines=(*board.engines, mali))
     placement = {"pfn": ("gpu", "fp32"), "scatter": ("cpu", "fp32")}
     weights = draw_weights(pfn_network(), 7)
-    manifest = compile_bundle(pipeline, mobile, Request(placement), tmp_path / "b", weights)
+    manifest = compile_bundle(pipeline, mobile, BundleRequest(placement), tmp_path / "b", weights)
     assert [(a["stage"], a["target"]) for a in manifest["artifacts"]] == [("pfn", "opencl"), ("scatter", "llvm")]
     file, out = scan(tmp_path / "frame.bin"), tmp_path / "out.npz"
     done = start(tmp_path / "b", "--input", str(file), "-o", str(out))
@@ -169,7 +169,7 @@ def test_a_mobile_gpu_s_stages_run_too(pipeline: Pipeline, board: Platform, make
 
 def test_the_start_script(pipeline: Pipeline, board: Platform, tmp_path: Path) -> None:
     folder = tmp_path / "my bundle"
-    manifest = compile_bundle(pipeline, board, Request(), folder)
+    manifest = compile_bundle(pipeline, board, BundleRequest(), folder)
     assert manifest["weights"] == {"seed": 0} and not (folder / "weights.npz").exists()
     assert subprocess.run(["sh", "-n", str(folder / "start.sh")]).returncode == 0
     environment = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": ""}
@@ -185,7 +185,7 @@ def test_the_start_script(pipeline: Pipeline, board: Platform, tmp_path: Path) -
 
 @pytest.mark.slow
 def test_frames_from_arrays(pipeline: Pipeline, board: Platform, tmp_path: Path) -> None:
-    compile_bundle(pipeline, board, Request(), tmp_path / "b")
+    compile_bundle(pipeline, board, BundleRequest(), tmp_path / "b")
     np.savez(tmp_path / "frame.npz", points=np.ones((5, 4), np.float32))
     out = tmp_path / "out.npz"
     done = start(tmp_path / "b", "--input", str(tmp_path / "frame.npz"), "-o", str(out), "--all")
@@ -198,7 +198,7 @@ def test_frames_from_arrays(pipeline: Pipeline, board: Platform, tmp_path: Path)
 
 def test_damaged_and_foreign_files_are_reported(pipeline: Pipeline, board: Platform, tmp_path: Path) -> None:
     folder = tmp_path / "b"
-    manifest = compile_bundle(pipeline, board, Request(), folder)
+    manifest = compile_bundle(pipeline, board, BundleRequest(), folder)
     library = folder / manifest["artifacts"][0]["files"][0]
     whole = library.read_bytes()
     library.write_bytes(whole[:-10])
@@ -252,8 +252,8 @@ def test_scales_let_int8_through(board: Platform, tmp_path: Path, capsys: pytest
     demo = Pipeline("demo", "demo", (Sensor("lidar", "lidar", 10**8),), stages, ())
     orin = get_platform("jetson-agx-orin-64gb")
     scales = {"head": Scales(dict.fromkeys(("neck", "cls", "reg", "dir"), Scale(0.1, True)))}
-    with_scales = compile_bundle(demo, orin, Request(engine="dla0", scales=scales), tmp_path / "int8")
-    without = compile_bundle(demo, orin, Request(engine="dla0"), tmp_path / "fp16")
+    with_scales = compile_bundle(demo, orin, BundleRequest(engine="dla0", scales=scales), tmp_path / "int8")
+    without = compile_bundle(demo, orin, BundleRequest(engine="dla0"), tmp_path / "fp16")
     assert [m["handovers"][0]["precision"] for m in (with_scales, without)] == ["int8", "fp16"]
     assert (tmp_path / "int8" / "head" / "dla0-int8" / "calibration.cache").is_file()
     (tmp_path / "scales.json").write_text("[]")
@@ -269,7 +269,7 @@ def test_int8_stages_as_onnx_files(tmp_path: Path) -> None:
     demo = Pipeline("demo", "demo", (Sensor("lidar", "lidar", 10**8),), stages, ())
     board = get_platform("host")
     engine = board.engines[0]
-    manifest = compile_bundle(demo, board, Request({"head": (engine.id, "int8")}, qdq=True), tmp_path / "out")
+    manifest = compile_bundle(demo, board, BundleRequest({"head": (engine.id, "int8")}, qdq=True), tmp_path / "out")
     (entry,) = manifest["artifacts"]
     assert entry["qdq"] == f"head/{engine.id}-int8/quantised.onnx" and entry["qdq"] in manifest["files"]
     session = exact_session(tmp_path / "out" / entry["qdq"])
@@ -284,7 +284,9 @@ def test_int8_stages_as_onnx_files(tmp_path: Path) -> None:
         found = convert(made, layout, TensorType(wanted.shape, "fp32", "NCHW"))
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
     with pytest.raises(UsageError, match="--qdq: no stage is compiled in int8"):
-        compile_bundle(demo, get_platform("jetson-agx-orin-64gb"), Request(engine="dla0", qdq=True), tmp_path / "dla")
+        compile_bundle(
+            demo, get_platform("jetson-agx-orin-64gb"), BundleRequest(engine="dla0", qdq=True), tmp_path / "dla"
+        )
 
 
 def test_a_part_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -341,10 +343,10 @@ def test_a_full_disk(pipeline: Pipeline, board: Platform, tmp_path: Path, monkey
     compile_stage(Stage("pfn", "pfn", "pointpillars.pfn"), board.engines[0])
     monkeypatch.setattr("socsched.compiler.packaging.deploy.shutil.copyfile", full)
     with pytest.raises(MachineError, match="No space left on device") as caught:
-        compile_bundle(pipeline, board, Request(), tmp_path / "out")
+        compile_bundle(pipeline, board, BundleRequest(), tmp_path / "out")
     assert caught.value.exit_code == EXIT_MACHINE
 
 
 def test_a_part_needs_a_stage(pipeline: Pipeline, board: Platform, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--part needs the name of its stage"):
-        compile_bundle(pipeline, board, Request(part=Part((), ("x",))), tmp_path)
+        compile_bundle(pipeline, board, BundleRequest(part=Part((), ("x",))), tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from socsched.compiler.packaging.deploy import Request, compile_bundle, placement
+from socsched.compiler.packaging.deploy import BundleRequest, compile_bundle, placement
 from socsched.descriptor.operator_rules import OperatorRule, OperatorRules
 from socsched.descriptor.pipeline import Pipeline, Sensor, Stage
 from socsched.descriptor.platform import Dram, Engine, Figure, FunctionCost, Platform
@@ -38,7 +38,7 @@ def platform(make_engine: Callable[..., Engine]) -> Platform:
 @pytest.mark.slow
 def test_every_engine_that_can(pipeline: Pipeline, platform: Platform, tmp_path: Path) -> None:
     notes: list[str] = []
-    manifest = compile_bundle(pipeline, platform, Request(None), tmp_path, note=notes.append)
+    manifest = compile_bundle(pipeline, platform, BundleRequest(None), tmp_path, note=notes.append)
     found = [(a["stage"], a["engine"], a["precision"]) for a in manifest["artifacts"]]
     assert found == [("pfn", "cpu", "fp32"), ("head", "cpu", "fp32"), ("head", "dla", "int8")]
     assert notes.pop(0) == "dla cannot run pfn: features: operator pillar_features is not supported"
@@ -51,9 +51,9 @@ def test_a_plan_s_choice_or_a_named_engine(pipeline: Pipeline, platform: Platfor
     class Task:
         kind, name, engine, precision = "stage", "head", "dla", "fp16"
 
-    by_plan = compile_bundle(pipeline, platform, Request(placement([Task])), tmp_path / "a")
+    by_plan = compile_bundle(pipeline, platform, BundleRequest(placement([Task])), tmp_path / "a")
     assert [(a["stage"], a["engine"]) for a in by_plan["artifacts"]] == [("head", "dla")]
-    by_name = compile_bundle(pipeline, platform, Request("cpu", stage="head"), tmp_path / "b")
+    by_name = compile_bundle(pipeline, platform, BundleRequest("cpu", stage="head"), tmp_path / "b")
     assert [(a["stage"], a["engine"], a["precision"]) for a in by_name["artifacts"]] == [("head", "cpu", "fp32")]
 
 
@@ -70,21 +70,23 @@ def test_functions_that_a_plan_places_on_an_engine_with_code_for_them(
     )
     made = Pipeline("demo", "demo", (Sensor("lidar", "lidar", 10**8),), stages, ())
     placed = {"voxelise": ("gpu", "fp32"), "pfn": ("gpu", "fp16")}
-    manifest = compile_bundle(made, board, Request(placed, stage="voxelise"), tmp_path / "a")
+    manifest = compile_bundle(made, board, BundleRequest(placed, stage="voxelise"), tmp_path / "a")
     (voxelise,) = manifest["artifacts"]
     assert (voxelise["engine"], voxelise["outputs"][0]["dtype"]) == ("gpu", "fp16"), "as the pillar net takes them"
     assert (tmp_path / "a" / "voxelise" / "gpu-fp16" / "stage.cl").is_file()
     assert manifest["stages"][0]["sort"] == "function" and manifest["stages"][0]["artifacts"] == [0]
     on_host = compile_bundle(
-        made, board, Request({**placed, "voxelise": ("cpu", "fp32")}, stage="voxelise"), tmp_path / "b"
+        made, board, BundleRequest({**placed, "voxelise": ("cpu", "fp32")}, stage="voxelise"), tmp_path / "b"
     )
     assert on_host["artifacts"] == [] and on_host["host_stages"] == ["voxelise"]
     with pytest.raises(CompileError, match="no code of 'voxelise' for that target"):
-        compile_bundle(made, board, Request({**placed, "voxelise": ("dla", "fp16")}, stage="voxelise"), tmp_path / "c")
+        compile_bundle(
+            made, board, BundleRequest({**placed, "voxelise": ("dla", "fp16")}, stage="voxelise"), tmp_path / "c"
+        )
 
 
 def test_unknown_names(pipeline: Pipeline, platform: Platform, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no stage 'x'"):
-        compile_bundle(pipeline, platform, Request(None, stage="x"), tmp_path)
+        compile_bundle(pipeline, platform, BundleRequest(None, stage="x"), tmp_path)
     with pytest.raises(UsageError, match="has no engine 'npu'"):
-        compile_bundle(pipeline, platform, Request(None, engine="npu"), tmp_path)
+        compile_bundle(pipeline, platform, BundleRequest(None, engine="npu"), tmp_path)

@@ -13,7 +13,7 @@ from optional import VENDORS
 from socsched.cli import main
 from socsched.cli.platforms import ruled_engine
 from socsched.compiler.toolchains import audit
-from socsched.compiler.toolchains.audit import probes
+from socsched.compiler.toolchains.audit import Probe, probes
 from socsched.compiler.toolchains.hand_over import vendor_compiler
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.platform import Engine
@@ -27,7 +27,12 @@ KNOWN = {("qcs6490", "reshape", "fp16"), ("qcs6490", "transpose", "fp16")}
 def recording(chip: str) -> tuple[list[audit.Answer], Engine]:
     document = json.loads((ANSWERS / f"{chip}.json").read_text())
     runtime = get_platform(chip).engine(CHIPS[chip]).operators.runtime
-    return audit.replayed(document), ruled_engine(get_platform(chip), CHIPS[chip], document["versions"][runtime])
+    rows = document["answers"]
+    answers = [
+        audit.Answer(Probe(row["kind"], row["dtype"], row["attrs"]), row["accepted"], row.get("message", ""))
+        for row in rows
+    ]
+    return answers, ruled_engine(get_platform(chip), CHIPS[chip], document["versions"][runtime])
 
 
 @pytest.mark.parametrize("chip", CHIPS)

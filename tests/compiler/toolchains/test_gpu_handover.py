@@ -15,7 +15,7 @@ import pytest
 from socsched.api.planning import plan
 from socsched.compiler.builder import network_of
 from socsched.compiler.packaging import deploy
-from socsched.compiler.packaging.deploy import Request, compile_bundle, placement, runtimes_by_stage
+from socsched.compiler.packaging.deploy import BundleRequest, compile_bundle, placement, runtimes_by_stage
 from socsched.compiler.toolchains.hand_over import hand_over, toolchain_of
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.pipeline import Stage
@@ -37,7 +37,7 @@ def test_a_bundle_follows_the_runtime_of_the_plan(tmp_path: Path, monkeypatch: p
     made = plan("pointpillars", ORIN, "MAXN", pins=("head=gpu",), explain=False, refine=False, cuts=False)
     head = next(task for task in made.tasks if task.name == "head")
     assert (head.engine, head.runtime) == ("gpu", "tensorrt")
-    request = Request(placement(made.tasks), "head", runtimes=runtimes_by_stage(made.tasks))
+    request = BundleRequest(placement(made.tasks), "head", runtimes=runtimes_by_stage(made.tasks))
     manifest = compile_bundle(pipeline, ORIN, request, tmp_path)
     (document,) = manifest["handovers"]
     assert not manifest["artifacts"] and (document["toolchain"], document["version"]) == ("TensorRT", "8.6.2")

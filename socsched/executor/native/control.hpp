@@ -1,6 +1,6 @@
 // The plan in charge, its dispatcher, and what happens when a stage fails or hangs.
 //
-// The native counterpart of Hub, Losses and Monitor in socsched/runtime.  One thread at a time.
+// One thread at a time.
 #pragma once
 
 #include <array>

@@ -297,7 +297,7 @@ void Dispatcher::settle() {
     }
 }
 
-// -- levels of criticality (socsched/runtime/criticality_levels.py)
+// -- levels of criticality
 
 Ns Dispatcher::next_overrun() const {
   Ns next = INT64_MAX;

@@ -1,8 +1,9 @@
 // Which jobs are ready, which may start, which are dropped, and where data flows: the state of one running plan.
 //
-// The rules are those of socsched/runtime/dispatch.py, which is the reference.  Nothing here waits, allocates or reads
-// a clock: callers report releases and finished jobs with their times, and ask for the jobs to start.  One thread at a
-// time.
+// A job needs all lanes of one of its places.  Ready jobs are served in the order of their policy, and those of lower
+// priority fill lanes that a waiting one cannot use yet: the simulator's rule, for which the bounds of the analysis hold,
+// and which a run on a virtual clock must equal job by job.  Nothing here waits, allocates or reads a clock: callers
+// report releases and finished jobs with their times, and ask for the jobs to start.  One thread at a time.
 #pragma once
 
 #include <vector>

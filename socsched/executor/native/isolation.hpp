@@ -1,4 +1,4 @@
-// Criticality isolation: less critical jobs yield to more critical ones (socsched/runtime/criticality_isolation.py).
+// Criticality isolation: less critical jobs yield to more critical ones.
 //
 // A job does not start while a more critical one is ready or running anywhere, nor if it would probably still run at
 // the next release of a more critical frame.  It waits for at most one period of its task.

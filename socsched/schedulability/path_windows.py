@@ -15,6 +15,7 @@ pending).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -647,9 +648,9 @@ def by_last_delay(system: PathSystem, path: Path, finish: Mapping[str, int], who
     this is worse than their execution times are charged with these, one after the other.
     """
     most, span = limit - whole.origin, whole.alone + 1
+    if not any(True for rival in whole.aligned for _ in frames(rival, 0, most + whole.later)):
+        return None  # the same equation as for `whole`
     rivals = [_aligned_rival(system, path, finish, rival) for rival in whole.aligned]
-    if not _aligned_jobs(rivals, most + whole.later):  # the same equation as for `whole`
-        return None
     parts: dict[int, Window | None] = {0: whole}
     for _ in range(OWN_SPANS):
         jobs = _aligned_jobs(rivals, span + whole.later)
@@ -709,12 +710,13 @@ class _OwnJob:
 class _Aligned:
     """A rival of the path's own sources.
 
-    `hops`: index, latest release of a job that goes before it, and latest end (ns) of each task that it may delay;
-    `preempts`: it may preempt jobs that hold other lanes; `blocks`: one that has begun holds its lanes for a segment.
+    `hops`: of each task that it may delay, the index, the latest release of a job that goes before it, the latest end
+    (ns), and the first frame that does not compete, as the task triggers it; `preempts`: it may preempt jobs that hold
+    other lanes; `blocks`: one that has begun holds its lanes for a segment.
     """
 
     rival: Rival
-    hops: tuple[tuple[int, int, int], ...]
+    hops: tuple[tuple[int, int, int, float], ...]
     preempts: bool
     blocks: bool
 
@@ -730,7 +732,12 @@ def _aligned_rival(system: PathSystem, path: Path, finish: Mapping[str, int], ri
             for index, name in enumerate(path.tasks)
             if system.groups[name] is group and (one or system.tasks[name].lanes & task.lanes)
         ]
-    hops = tuple((index, latest, ends(system, path, name, finish)) for index, latest, name in system.ahead[key])
+    hops = tuple(
+        # Frames of a task come in order: frame 0, or a later one, of what `name` triggers starts after the path's own
+        # job of `name` has ended.
+        (index, latest, ends(system, path, name, finish), 0 if rival.name in {name, *system.later[name]} else math.inf)
+        for index, latest, name in system.ahead[key]
+    )
     return _Aligned(rival, hops, not one, one and bool(system.tasks[rival.name].segment))
 
 
@@ -739,10 +746,11 @@ def _aligned_jobs(rivals: Sequence[_Aligned], span: int) -> list[_OwnJob]:
     found = []
     for each in rivals:
         rival = each.rival
-        for _, at in frames(rival, 0, span):
-            first = next((index for index, latest, end in each.hops if at <= latest and at < end), None)
+        for frame, at in frames(rival, 0, span):
+            near = [(index, latest) for index, latest, end, done in each.hops if at < end and frame < done]
+            first = next((index for index, latest in near if at <= latest), None)
             if first is not None and each.blocks:  # tasks before that one are delayed, too, if it has begun
-                first = next(index for index, _, end in each.hops if at < end)
+                first = near[0][0]
             if first is not None:
                 found.append(_OwnJob(at + rival.finish, rival.wcet, rival.switch, first))
             elif at <= rival.latest and each.preempts:

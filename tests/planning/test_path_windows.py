@@ -61,6 +61,17 @@ def test_a_job_that_precedes_the_last_task_of_a_path_may_block_its_first() -> No
     assert bound(tasks)["c"] == 70 + 50 + 30 + 60
 
 
+def test_a_branch_delays_only_what_comes_after_the_task_that_triggers_it() -> None:
+    """`left` shares the GPU with `stem`, which triggers it, and with `join`, which waits for it."""
+    tasks = {
+        "stem": RtTask("stem", GPU, 10, 400, 400, priority=0, segment=10, preemption="none", after=("s0",)),
+        "left": RtTask("left", GPU, 60, 400, 400, priority=1, segment=60, preemption="none", after=("stem",)),
+        "right": RtTask("right", CPU, 70, 400, 400, priority=0, after=("stem",)),
+        "join": RtTask("join", GPU, 5, 400, 400, priority=2, segment=5, preemption="none", after=("left", "right")),
+    }
+    assert bound(tasks) == {"stem": 10, "left": 70, "right": 80, "join": 85}
+
+
 def test_a_window_of_too_many_jobs_keeps_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Examined one by one, hundreds of jobs of a source that is late by many periods took minutes."""
     examined = {seed: bound(rt_tasks(plan_system("fp", "pipeline", Random(seed)).plan)) for seed in range(40)}

@@ -114,7 +114,6 @@ def imported(path: Path) -> Iterator[tuple[int, str]]:
 
 
 CIRCLES = {
-    frozenset({"descriptor.operating_points", "descriptor.platform", "descriptor.thermal"}),
     frozenset({"trace.convert", "trace.trace"}),
     frozenset({"trace.perfetto", "trace.perfetto_events"}),
     frozenset({f"interchange.{name}" for name in ("partsim", "rtapp", "simso", "taskset_import")}),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from socsched.planning.mapping.problem import Problem, Schedule, alone_ns
-from socsched.planning.mapping.program import Program, available, linear
+from socsched.planning.mapping.program import Answer, Program, available, linear
 from socsched_literature.mapping.evaluate import Evaluation, Impossible, evaluate
 from socsched_literature.mapping.lists import list_schedule
 
@@ -270,6 +270,8 @@ def _exact(best: _Best, bounds: dict[str, int], started: float, limit: float, wo
     problem, grown = best.problem, dict[tuple[int, int], int]()
     model_value: int | None = None
     infeasible = False
+    answer: Answer | None = None
+    found: Evaluation | None = None
     for turn in range(ROUNDS):
         left = limit - (time.monotonic() - started)
         if left <= 0.05:
@@ -296,7 +298,10 @@ def _exact(best: _Best, bounds: dict[str, int], started: float, limit: float, wo
             if answer.status != "optimal":
                 break
             program.keep()
-        if infeasible or program.contended or not problem.bandwidth or _proven(best, bounds) or answer.schedule is None:
+        # none where building the program took all the time
+        if answer is None or answer.schedule is None or infeasible or program.contended or not problem.bandwidth:
+            break
+        if _proven(best, bounds):
             break
         if found is None or not _grow(problem, answer.schedule, found, grown):
             break

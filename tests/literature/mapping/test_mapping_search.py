@@ -128,6 +128,13 @@ def test_the_same_input_gives_the_same_answer() -> None:
     assert (first.schedule, first.status, first.bounds) == (second.schedule, second.status, second.bounds)
 
 
+def test_a_limit_that_the_program_alone_uses_up_leaves_the_list_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = chain_problem(Random(5), 3, 4, 3, 14)
+    monkeypatch.setattr("socsched_literature.mapping.search.time.monotonic", iter(range(0, 10**6, 8)).__next__)
+    found = solve(problem, "cpsat", time_limit=15)
+    assert (found.solver, found.status) == ("heft", "feasible")
+
+
 def test_what_is_no_chain_is_solved() -> None:
     groups = tuple(Group(name, (Option("a", single(10)), Option("b", single(10)))) for name in "xyz")
     free = ((FREE, FREE), (FREE, FREE))

@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 """Fusion beyond bias and ReLU, for CPUs: residual additions and activations are merged into the preceding convolution.
 
 The activation is kept in `Group.options["activation"]` (`llvm.fuse`); a residual is a second input of the

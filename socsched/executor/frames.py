@@ -99,7 +99,8 @@ def _any_size(kind: TensorType, live: bool) -> TensorType:
     """Return a type for any number of rows, and for any size of an image in bytes if it is `live`."""
     if len(kind.shape) == 4:
         return replace(kind, shape=(*kind.shape[:2], -1, -1)) if live and kind.dtype == "uint8" else kind
-    return replace(kind, shape=(-1, *kind.shape[1:])) if len(kind.shape) == 2 else kind
+    rows = len(kind.shape) == 2 and kind.dtype != "uint8"  # points, not the planes of an image
+    return replace(kind, shape=(-1, *kind.shape[1:])) if rows else kind
 
 
 def _entry(kind: TensorType) -> dict[str, Any]:

@@ -180,7 +180,7 @@ class PlanOptions:
     explain: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SimulateOptions:
     """Options of the simulation of a plan, in addition to its length."""
 
@@ -201,7 +201,7 @@ EXECUTORS = ("auto", "event-chained", "native", "sequential", "stream-per-frame"
 BOARDS = ("local", "jetson")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RunOptions:
     """How a plan runs on this machine: executor, real time, faults, overload, spare plans, board."""
 
@@ -243,7 +243,7 @@ class RunOptions:
     apply_mode: bool = option("--apply-mode", kind="flag", help="Set a Jetson to the plan's power mode.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CompileOptions:
     """Which stages are compiled, and with which weights and scales."""
 
@@ -261,7 +261,7 @@ class CompileOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FitOptions:
     """What a platform's cost model is fitted to: measured times with the networks, profiles, and single anchors."""
 
@@ -295,7 +295,7 @@ class FitOptions:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ProfileOptions:
     """How stages are measured; with `until`, as often as their medians need to reach that relative interval."""
 

@@ -1,4 +1,8 @@
-"""Diff of two plans of one workload: requirements, differing figures, regressions, the change responsible for each."""
+"""Diff of two plans of one workload: requirements, differing figures, regressions, the change responsible for each.
+
+A bound's change is attributed by its terms, a conversion's to the end that moved; planning again with one move undone
+would take a search for each.
+"""
 
 from __future__ import annotations
 

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any, cast
 
-import yaml
-
 from socsched import bounded
 from socsched.errors import DescriptorError, Finding, InputError
 
@@ -27,7 +25,6 @@ MAX_FINDINGS = 200
 Path = tuple[str | int, ...]
 """Location of a value in the data: mapping keys and sequence indices from the root."""
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]{1,2})?")
 _WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
@@ -117,6 +114,8 @@ def read_bytes(path: str | FilePath) -> bytes:
 
 def parse(raw: bytes, file: str) -> Document:
     """Return the data of YAML bytes with positions, as `read` does."""
+    import yaml  # by who reads YAML; a simulation of a plan does not
+
     document = Document(file)
     text = _decode(raw, document)
     root = None
@@ -203,6 +202,8 @@ def _compose(text: str) -> _Node | None:
 
     Built from events with an explicit stack: the library's composer recurses without limit.
     """
+    import yaml
+
     root: _Node | None = None
     count = 0
     stack: list[_Node] = []
@@ -230,10 +231,14 @@ def _compose(text: str) -> _Node | None:
 
 
 def _events(text: str) -> Iterator[Any]:
-    return cast(Iterator[Any], yaml.parse(text, Loader=_LOADER))
+    import yaml
+
+    return cast(Iterator[Any], yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
 def _node(event: Any, anchors: dict[str, _Node]) -> _Node:
+    import yaml
+
     mark = _mark(event.start_mark)
     if isinstance(event, yaml.AliasEvent):
         if event.anchor not in anchors:

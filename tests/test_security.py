@@ -44,7 +44,7 @@ MIB = 2**20
         ("| 2 GiB, 20,000 nodes;", "models.onnx_file.MOST_NODES", 20_000),
         ("folded for 12,000 nodes", "models.onnx_graph.MOST_FOLDED", 12_000),
         ("| 256 MiB, finite numbers; 1 GiB of pixels |", "models.pointpillars.scan.MOST_BYTES", 256 * MIB),
-        ("| 256 MiB of text and JSON", "interchange.recording.MOST_BYTES", 256 * MIB),
+        ("| 256 MiB of text and JSON", "interchange.profile_model.MOST_BYTES", 256 * MIB),
         ("5 million messages", "runtime.mcap_file.MOST_MESSAGES", 5_000_000),
         ("(`confined.py`): 512 MiB", "confined.MEMORY", 512 * MIB),
         ("until the trace has been fetched or ten minutes", "cli.serve.WAIT_S", 600),

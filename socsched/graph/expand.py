@@ -12,23 +12,10 @@ from typing import Any
 
 from socsched.errors import CompileError
 from socsched.graph.fusion import Graph, Operation, fuse
-from socsched.graph.network import Layer, Network
+from socsched.graph.network import Layer, Network, pair, sides_of
 from socsched.graph.operators import TensorType
 
 Shape = tuple[int, ...]
-
-
-def pair(value: Any) -> tuple[int, int]:
-    """Return one number or (height, width) as both."""
-    return (value, value) if isinstance(value, int) else (int(value[0]), int(value[1]))
-
-
-def sides_of(padding: Any) -> tuple[int, int, int, int]:
-    """Return padding as (top, left, bottom, right)."""
-    if isinstance(padding, int):
-        return (padding,) * 4
-    sides = tuple(int(side) for side in padding)
-    return (sides[0], sides[1], sides[0], sides[1]) if len(sides) == 2 else (sides[0], sides[1], sides[2], sides[3])
 
 
 def _window(attrs: Mapping[str, Any], kernel: Shape) -> dict[str, float]:

@@ -47,3 +47,16 @@ class Network:
     layers: tuple[Layer, ...]
     outputs: tuple[str, ...]
     params: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def pair(value: Any) -> tuple[int, int]:
+    """Return one number or (height, width) as both."""
+    return (value, value) if isinstance(value, int) else (int(value[0]), int(value[1]))
+
+
+def sides_of(padding: Any) -> tuple[int, int, int, int]:
+    """Return padding as (top, left, bottom, right)."""
+    if isinstance(padding, int):
+        return (padding,) * 4
+    sides = tuple(int(side) for side in padding)
+    return (sides[0], sides[1], sides[0], sides[1]) if len(sides) == 2 else (sides[0], sides[1], sides[2], sides[3])

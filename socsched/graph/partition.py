@@ -27,8 +27,7 @@ from math import prod
 from typing import Any
 
 from socsched.errors import UsageError
-from socsched.graph.expand import pair, sides_of
-from socsched.graph.network import Layer, Network
+from socsched.graph.network import Layer, Network, pair, sides_of
 from socsched.graph.operators import DTYPE_BYTES, TensorType
 
 ANCHORS = ("conv2d", "conv2d_transpose", "dense", "matmul", "add")

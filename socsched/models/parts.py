@@ -13,14 +13,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from socsched.descriptor.pipeline import Chain, Pipeline, Stage
 from socsched.errors import UsageError
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.graph.partition import Grid, Part, gather_network, parse_part, take, tile_network, tile_types
 from socsched.models.model import Model, Port
+
+if TYPE_CHECKING:  # as in `registry`
+    from socsched.descriptor.pipeline import Chain, Pipeline, Stage
 
 PART = "part"
 """Name of the param."""

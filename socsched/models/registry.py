@@ -7,13 +7,15 @@ bound to the nearest ancestor stage (along `after`, then `reads`) that has an ou
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from socsched import plugins
-from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.models.model import Model
 from socsched.models.parts import part_model, part_of, tile_model, tile_of
+
+if TYPE_CHECKING:  # descriptors need pydantic, which a board that runs a bundle does not have
+    from socsched.descriptor.pipeline import Pipeline
 
 GROUP = "socsched.models"
 

@@ -110,7 +110,13 @@ def sources(roots: Iterable[str]) -> list[Path]:
             continue
         files.add(path)
         files |= {folder / "__init__.py" for folder in path.parents if _PACKAGE in (folder, *folder.parents)}
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        nodes: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+        while nodes:
+            node = nodes.pop()
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                nodes += node.orelse  # what only a type checker imports is not needed on a board
+                continue
+            nodes += ast.iter_child_nodes(node)
             if isinstance(node, ast.Import):
                 queue += [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module:

@@ -12,7 +12,6 @@ from socsched.files import write_file
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
     from socsched.descriptor.platform import Platform
-    from socsched.descriptor.taskset import TaskSet
     from socsched.graph.network import Network
     from socsched.interchange.costs import Imported
     from socsched.interchange.pipeline_text import ImportedPipeline
@@ -134,23 +133,6 @@ def import_pipeline(
 
         return import_bag(Path(source))
     raise UsageError(f"unknown format {form!r}", f"formats: {', '.join(PIPELINE_FORMATS)}")
-
-
-def taskset_form(file: str | Path) -> str:
-    """Return the form of another tool's task set or job set: simso, partsim, rt-app or nptest; else nothing."""
-    from socsched.interchange.taskset_import import form_of
-
-    return form_of(Path(file)) or ""
-
-
-def import_taskset(file: str | Path, processors: int = 0) -> tuple[TaskSet, tuple[str, ...]]:
-    """Return the task set in a file of SimSo (XML), PARTSim (YAML) or rt-app (JSON), and notes on what it leaves open.
-
-    `processors`: where the file does not state them.  Raises InputError or DescriptorError for faulty files.
-    """
-    from socsched.interchange.taskset_import import load
-
-    return load(Path(file), processors)
 
 
 def import_results(

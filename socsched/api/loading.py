@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from socsched.errors import UsageError
+from socsched.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline
@@ -40,9 +40,8 @@ def load_pipeline(pipeline: str | Path | Pipeline) -> Pipeline:
 def load_taskset(taskset: str | Path | Mapping[str, Any]) -> TaskSet:
     """Return a task set from a JSON or YAML file, or from data in that form; DescriptorError listing every fault.
 
-    Files of SimSo, PARTSim and rt-app are taken as well (`api.interchange.import_taskset` returns notes on them too).
+    Files of SimSo, PARTSim and rt-app are taken as well (`import_taskset` returns notes on them too).
     """
-    from socsched.api.interchange import import_taskset, taskset_form
     from socsched.descriptor import taskset as files
 
     if isinstance(taskset, str | Path):
@@ -50,6 +49,34 @@ def load_taskset(taskset: str | Path | Mapping[str, Any]) -> TaskSet:
             return import_taskset(taskset)[0]
         return files.load_taskset(Path(taskset))
     return files.taskset_from_mapping(taskset, "task set")
+
+
+def taskset_form(file: str | Path) -> str:
+    """Return the form of another tool's task set or job set: simso, partsim, rt-app or nptest; else nothing."""
+    from socsched.interchange.taskset_import import form_of
+
+    return form_of(Path(file)) or ""
+
+
+def import_taskset(file: str | Path, processors: int = 0) -> tuple[TaskSet, tuple[str, ...]]:
+    """Return the task set in a file of SimSo (XML), PARTSim (YAML) or rt-app (JSON), and notes on what it leaves open.
+
+    `processors`: where the file does not state them.  Raises InputError or DescriptorError for faulty files.
+    """
+    from socsched.text import one_line
+
+    path = Path(file)
+    form = taskset_form(path)
+    if form == "simso":
+        from socsched.interchange.simso import read_simso as read
+    elif form == "partsim":
+        from socsched.interchange.partsim import read_partsim as read
+    elif form == "rt-app":
+        from socsched.interchange.rtapp import read_rtapp as read
+    else:
+        raise InputError(f"{path}: no task set of another tool", "expected one of SimSo, PARTSim or rt-app")
+    imported = read(path, processors)
+    return imported.taskset(path), tuple(map(one_line, imported.notes))
 
 
 def load_plan(plan: str | Path | Plan) -> Plan:

@@ -178,9 +178,10 @@ def fleet(output: Output, request: FleetRequest) -> int:
     from socsched.study.engines import engine
     from socsched.study.inputs import gather
     from socsched.study.sweep import configurations
+    from socsched.study.vehicles import fleet_of
 
     study, argument = load_study(request.study), request.study
-    fleets.fleet_of(study)
+    fleet_of(study)
     points, inputs = configurations(study), gather(study)
     if request.vehicle is not None:
         point = next((point for point in points if point.config == request.config), None)
@@ -245,8 +246,8 @@ def _replay(output: Output, inputs: Inputs, point: Point, seed: int, folder: Pat
     from socsched.cli.results import outcome_code
     from socsched.reporting import terminal
     from socsched.sim.simulate import run
-    from socsched.study.fleet import fleet_of, vehicle
     from socsched.study.runs import override
+    from socsched.study.vehicles import fleet_of, vehicle
     from socsched.study.work import make, open_inputs, pack, unpack
 
     opened = open_inputs(inputs)

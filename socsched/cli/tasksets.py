@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from socsched.api.interchange import taskset_form
+from socsched.api.loading import taskset_form
 from socsched.bounded import decode, read_head
 from socsched.cli.output import Output
 from socsched.descriptor import source
@@ -43,8 +43,7 @@ def may_be_plan(file: Path) -> bool:
 
 def load(output: Output, file: Path, processors: int = 0) -> TaskSet:
     """Return the task set of a file, of ours or of another tool; what that one left open is said as notes."""
-    from socsched.api.interchange import import_taskset
-    from socsched.api.loading import load_taskset
+    from socsched.api.loading import import_taskset, load_taskset
 
     form = taskset_form(file)
     if form == "nptest":

@@ -80,21 +80,3 @@ def form_of(path: Path) -> Form | None:
 
 def _job_head(row: str) -> bool:
     return row.count(",") >= 7 and "cost" in row.lower()
-
-
-def load(path: Path, processors: int = 0) -> tuple[TaskSet, tuple[str, ...]]:
-    """Return the task set of another tool's file, with notes; `processors` where the file does not state them.
-
-    Raises InputError or DescriptorError for faulty files.
-    """
-    form = form_of(path)
-    if form == "simso":
-        from socsched.interchange.simso import read_simso as read
-    elif form == "partsim":
-        from socsched.interchange.partsim import read_partsim as read
-    elif form == "rt-app":
-        from socsched.interchange.rtapp import read_rtapp as read
-    else:
-        raise InputError(f"{path}: no task set of another tool", "expected one of SimSo, PARTSim or rt-app")
-    found = read(path, processors)
-    return found.taskset(path), tuple(map(one_line, found.notes))

@@ -16,9 +16,9 @@ from socsched.files import replacing
 from socsched.planning.plan import Plan
 from socsched.runtime.frames import FrameSource
 from socsched.runtime.input_files import POINTS
+from socsched.trace.columns import unit
 from socsched.trace.io import ResultDocument
 from socsched.trace.metrics import frame_fates
-from socsched.trace.perfetto import unit
 from socsched.trace.trace import Trace
 
 Json = dict[str, Any]

@@ -127,7 +127,7 @@ def perform(opened: Opened, job: Job, packed: bytes | None) -> Done:
         return Done(job.key, tuple(_failed(opened, point, job, error) for point in job.points))
     started = time.process_time()
     if job.vehicles is not None:
-        from socsched.study.fleet import vehicle_rows
+        from socsched.study.vehicles import vehicle_rows
 
         rows = vehicle_rows(opened.inputs.study, job.points[0], planned, *job.vehicles)
     else:

@@ -175,3 +175,18 @@ class Columns:
     def text(self, code: int, value: int) -> str:
         """Return the text of an instant."""
         return self.texts[value] if code < 0 else MARKS[code][1](value)
+
+
+def unit(counter: str) -> str:
+    """Return the unit of a counter's values, "" if it has none."""
+    if counter.startswith("queue."):
+        return "frames"
+    if counter.startswith(("celsius.", "temperature_c")):
+        return "°C"
+    if counter.startswith(CLOCK) or counter.endswith("_hz"):
+        return "Hz"
+    if counter.startswith("release_late_ns."):
+        return "ns"
+    if counter == "bandwidth_gbps":
+        return "GB/s"
+    return "mW" if "_mw." in counter or counter.endswith("_mw") else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from socsched.trace.columns import STATUS, Columns, InstantColumns, JobColumns, SliceColumns
-from socsched.trace.trace import Instant, Job, Slice
+from socsched.trace.records import Instant, Job, Slice
 
 if TYPE_CHECKING:
     from socsched.trace.columns import Floats, Ints

@@ -81,29 +81,6 @@ def engine_power(columns: Columns, engine: PlannedEngine) -> tuple[Ints, Floats]
     return at[kept], power[kept]
 
 
-def unit(counter: str) -> str:
-    """Return the unit of a counter's values, "" if it has none."""
-    if counter.startswith("queue."):
-        return "frames"
-    if counter.startswith(("celsius.", "temperature_c")):
-        return "°C"
-    if counter.startswith(CLOCK) or counter.endswith("_hz"):
-        return "Hz"
-    if counter.startswith("release_late_ns."):
-        return "ns"
-    if counter == "bandwidth_gbps":
-        return "GB/s"
-    return "mW" if "_mw." in counter or counter.endswith("_mw") else ""
-
-
-Track = tuple[str, str]
-"""The subject of a track: ("lane", "gpu.0"), ("source", sensor or timer), ("counter", name)."""
-
-PROCESS = 1
-"""Identity of the process's own track; the other tracks are numbered upwards from it."""
-_PID, _SEQUENCE = 1, 1
-
-
 def write_perfetto(trace: Trace, plan: Plan, path: str | Path, kind: str = "") -> None:
     """Write `trace` of `plan` to `path` (``.pftrace``); the same trace gives the same bytes.
 
@@ -113,55 +90,14 @@ def write_perfetto(trace: Trace, plan: Plan, path: str | Path, kind: str = "") -
     about as much memory as the columns of the trace themselves.
     """
     # imported here, so that numpy is loaded only when a trace is written
-    from socsched.trace.perfetto_events import Events, gpu_events
+    from socsched.trace.perfetto_events import PROCESS, Events, descriptors, gpu_events, tracks_of
 
     columns = complete_columns(trace, plan)
-    tracks = _tracks(columns, plan)
+    tracks = tracks_of(columns, plan)
     events = Events(columns, plan, {track: PROCESS + 1 + number for number, track in enumerate(tracks)})
     with replacing(path) as file:
-        file.write(_descriptors(tracks, f"{plan.platform} ({plan.mode}), {kind or trace.kind}"))
+        file.write(descriptors(tracks, f"{plan.platform} ({plan.mode}), {kind or trace.kind}"))
         for data in events.blocks():
             file.write(data)
         for typed in gpu_events(columns, plan):
             file.write(typed)
-
-
-def lane_track(engine: str, lane: int) -> Track:
-    """Return the track of a lane of an engine."""
-    return ("lane", f"{engine}.{lane}")
-
-
-def _tracks(columns: Columns, plan: Plan) -> list[Track]:
-    from socsched.trace.execution_intervals import used_lanes
-
-    lanes = [lane_track(engine.id, lane) for engine in plan.engines for lane in range(max(engine.lanes, 1))]
-    used = [lane_track(engine, lane) for engine, held in used_lanes(columns) for lane in held]
-    sources = [("source", name) for name in columns.releases]
-    counters = [("counter", name) for name in columns.counters]
-    return list(dict.fromkeys([*sources, *lanes, *used, *counters]))
-
-
-def packet(*parts: bytes, flags: int = 0) -> bytes:
-    """Return a packet of the trace's one sequence; `flags` are its ``sequence_flags``."""
-    from socsched.trace.protobuf import message, number, plain
-
-    own = [*number(10, _SEQUENCE), *(number(13, flags) if flags else [])]
-    return plain(message(1, [*own, *parts]))
-
-
-def _descriptors(tracks: list[Track], process: str) -> bytes:
-    """Return the descriptors of the process and of every track, in display order."""
-    from socsched.trace.protobuf import message, number, plain, text
-
-    named = [*number(1, _PID), *text(6, process)]
-    packets = [packet(plain(message(60, [*number(1, PROCESS), *message(3, named)])))]
-    for uuid, (kind, name) in enumerate(tracks, PROCESS + 1):
-        described = [*number(1, uuid), *number(12, uuid)]  # sibling_order_rank
-        if kind == "lane":
-            described += message(4, [*number(1, _PID), *number(2, _PID + uuid), *text(5, name)])
-        else:
-            described += [*number(5, PROCESS), *text(2, name)]
-        if kind == "counter":
-            described += message(8, text(6, unit(name)))
-        packets.append(packet(plain(message(60, described))))
-    return b"".join(packets)

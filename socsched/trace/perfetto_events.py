@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from socsched.planning.plan import Plan
-from socsched.trace.columns import STATUS, Columns
+from socsched.trace.columns import STATUS, Columns, unit
 from socsched.trace.convert import Names, encode_values
-from socsched.trace.execution_intervals import arrows, stays
-from socsched.trace.perfetto import PROCESS, Track, lane_track, packet
+from socsched.trace.execution_intervals import arrows, stays, used_lanes
 from socsched.trace.protobuf import Block, Buffer, Part, Shape, Slot, fixed64, items, message, number, plain, raw, text
 
 if TYPE_CHECKING:
@@ -28,6 +27,14 @@ _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _TABLES_START, _TABLES_NEEDED = 1, 2
 _CATEGORIES, _NAMES, _ARGS, _STRINGS = 1, 2, 3, 29
 """Fields of ``InternedData``."""
+
+
+Track = tuple[str, str]
+"""The subject of a track: ("lane", "gpu.0"), ("source", sensor or timer), ("counter", name)."""
+
+PROCESS = 1
+"""Identity of the process's own track; the other tracks are numbered upwards from it."""
+_PID, _SEQUENCE = 1, 1
 
 
 class Events:
@@ -372,7 +379,7 @@ def _alike(codes: Ints) -> Iterator[tuple[int, Ints]]:
 # own, numbered GPU by GPU in the order of the plan's engines.
 
 
-_SEQUENCE = 2
+_GPU_SEQUENCE = 2
 _COMPUTE = 2
 
 
@@ -392,7 +399,7 @@ def gpu_events(columns: Columns, plan: Plan) -> Iterator[bytes]:
         for (name, category), iid in specifications.items()
         for part in message(24, [*number(1, iid), *text(2, name), *(number(4, category) if category else [])])
     ]
-    yield plain(message(1, [*number(10, _SEQUENCE), *number(13, _TABLES_START), *message(12, table)]))
+    yield plain(message(1, [*number(10, _GPU_SEQUENCE), *number(13, _TABLES_START), *message(12, table)]))
     for gpu, at, queue, stage in rows:
         for begin in range(0, len(at), BLOCK):
             part = slice(begin, begin + BLOCK)
@@ -429,6 +436,41 @@ def _block(columns: Columns, gpu: int, at: Ints, queue: Ints, stage: Ints) -> by
 
     event = [*slot(1, "event"), *slot(2, "duration"), *slot(10, "submission"), *number(11, gpu)]
     event += [*slot(13, "queue"), *slot(14, "stage")]
-    head = [*slot(8, "time"), *number(10, _SEQUENCE), *number(13, _TABLES_NEEDED)]
+    head = [*slot(8, "time"), *number(10, _GPU_SEQUENCE), *number(13, _TABLES_NEEDED)]
     shape = Shape(message(1, [*head, *message(53, event)]))
     return shape.fill(shape.blank(len(at)), values).tobytes()
+
+
+def lane_track(engine: str, lane: int) -> Track:
+    """Return the track of a lane of an engine."""
+    return ("lane", f"{engine}.{lane}")
+
+
+def tracks_of(columns: Columns, plan: Plan) -> list[Track]:
+    lanes = [lane_track(engine.id, lane) for engine in plan.engines for lane in range(max(engine.lanes, 1))]
+    used = [lane_track(engine, lane) for engine, held in used_lanes(columns) for lane in held]
+    sources = [("source", name) for name in columns.releases]
+    counters = [("counter", name) for name in columns.counters]
+    return list(dict.fromkeys([*sources, *lanes, *used, *counters]))
+
+
+def packet(*parts: bytes, flags: int = 0) -> bytes:
+    """Return a packet of the trace's one sequence; `flags` are its ``sequence_flags``."""
+    own = [*number(10, _SEQUENCE), *(number(13, flags) if flags else [])]
+    return plain(message(1, [*own, *parts]))
+
+
+def descriptors(tracks: list[Track], process: str) -> bytes:
+    """Return the descriptors of the process and of every track, in display order."""
+    named = [*number(1, _PID), *text(6, process)]
+    packets = [packet(plain(message(60, [*number(1, PROCESS), *message(3, named)])))]
+    for uuid, (kind, name) in enumerate(tracks, PROCESS + 1):
+        described = [*number(1, uuid), *number(12, uuid)]  # sibling_order_rank
+        if kind == "lane":
+            described += message(4, [*number(1, _PID), *number(2, _PID + uuid), *text(5, name)])
+        else:
+            described += [*number(5, PROCESS), *text(2, name)]
+        if kind == "counter":
+            described += message(8, text(6, unit(name)))
+        packets.append(packet(plain(message(60, described))))
+    return b"".join(packets)

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from socsched.api.loading import import_taskset as load
 from socsched.cli.root import run
 from socsched.descriptor.taskset import TaskSet
 from socsched.errors import SocschedError
 from socsched.interchange.nptest import read_jobs
-from socsched.interchange.taskset_import import form_of, load
+from socsched.interchange.taskset_import import form_of
 
 
 def read(file: Path, text: str, processors: int = 0) -> tuple[TaskSet, str]:

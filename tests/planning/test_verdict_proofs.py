@@ -87,7 +87,7 @@ def assert_own_figures_are_possible(pipeline: Pipeline, platform: str, mode: str
     known = CostCache(board, stage_work)
 
     def planned(objective: str, limits: Limits) -> Plan:
-        given: dict[str, Any] = {"known": known, "limits": limits, "explain": False, "budget": 120}
+        given: dict[str, Any] = {"costs": known, "limits": limits, "explain": False, "budget": 120}
         return make_plan(pipeline, board, mode, objective, work=stage_work, **given)
 
     for objective in ("energy", "latency"):

@@ -102,7 +102,7 @@ def test_two_workers_make_the_same_table_and_more_vehicles_extend_it(driven: Pat
 
 def test_every_vehicle_has_faults_of_its_own(driven: Path) -> None:
     from socsched.descriptor.study import load_study
-    from socsched.study.fleet import vehicle
+    from socsched.study.vehicles import vehicle
     from socsched.study.work import unpack
 
     (packed,) = (driven / "out" / "plans").iterdir()

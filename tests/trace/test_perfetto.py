@@ -18,7 +18,8 @@ from perfetto_example import example
 from socsched.planning.plan import Level, Plan, Throttle
 from socsched.sim.simulate import simulate
 from socsched.trace import protobuf as pb
-from socsched.trace.perfetto import ENGINE_POWER, complete_columns, unit, write_perfetto
+from socsched.trace.columns import unit
+from socsched.trace.perfetto import ENGINE_POWER, complete_columns, write_perfetto
 from socsched.trace.trace import Trace
 from tests.sim.builders import engine, plan, task
 

@@ -64,7 +64,7 @@ def board(name: str, dla_loss: float | None = None, model: bool = True) -> Platf
     """Return a shipped platform, with another largest loss (%) of its DLA, or without its contention model."""
     found = get_platform(name)
     if not model:
-        return replace(found, dram=replace(found.dram, contention=Contention()))
+        return replace(found, dram=replace(found.dram, contention=Contention("")))
     if dla_loss is None:
         return found
     parameters = dict(found.dram.contention.parameters)

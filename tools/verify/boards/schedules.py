@@ -63,7 +63,7 @@ class Row:
 def xavier(contention: bool = True) -> Platform:
     """Return the shipped AGX Xavier, without its contention model if that is asked for."""
     board = get_platform("jetson-agx-xavier")
-    return board if contention else replace(board, dram=replace(board.dram, contention=Contention()))
+    return board if contention else replace(board, dram=replace(board.dram, contention=Contention("")))
 
 
 def predict(artefact: Artefact, experiment: Mapping[str, Any], profiled: bool, contention: bool = True) -> list[Row]:

@@ -216,8 +216,8 @@ def formats(folder: Path) -> list[Format]:
         one("scan", ".bin", mutate.raw, _loader("socsched.models.pointpillars.scan", "read_scan")),
         one("result", ".json", mutate.as_json, _result),
         one("pipeline", ".yaml", mutate.as_text, _loader(d + "pipeline_file", "load_pipeline")),
-        one("rules", ".yaml", mutate.as_text, _loader(d + "operator_rules_file", "load_rules")),
-        one("study", ".yaml", mutate.as_text, _loader(d + "study_file", "load_study")),
+        one("rules", ".yaml", mutate.as_text, _loader(d + "operator_rules", "load_rules")),
+        one("study", ".yaml", mutate.as_text, _loader(d + "study", "load_study")),
         one("platform", ".yaml", mutate.as_text, _loader(d + "platform_file", "load_platform")),
         *(one(*row) for row in imports.formats(found)),
     ]

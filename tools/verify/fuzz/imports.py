@@ -179,7 +179,7 @@ def _pipeline(form: str, file: Path) -> None:
 def _taskset(form: str, file: Path) -> None:
     """Read, analyse and simulate a file of another tool, whatever form its content now seems to have."""
     from socsched.api.analysis import analyze, analyze_jobs
-    from socsched.api.interchange import import_taskset, taskset_form
+    from socsched.api.loading import import_taskset, taskset_form
     from socsched.api.simulation import simulate_set as simulate
     from socsched.errors import UsageError
 

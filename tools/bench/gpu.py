@@ -6,8 +6,8 @@ needs an NVIDIA GPU, its driver, nvcc, a C++ compiler and PyTorch.  Every stage 
 compared with PyTorch in fp32 (relative to the largest output, fresh random inputs).  Times are medians of CUDA graph
 replays after warm-up, each network one graph on either side; PyTorch runs channels last with cuDNN's benchmark mode.
 The ratio is to PyTorch as written (convolution, then ReLU in place); "fused" is the same with cuDNN's fused convolution
-and ReLU, "autotuned" (with --autotune; minutes) torch.compile's max-autotune, "mma.sync" ours without the instructions
-that only an architecture with an "a" has, "queued" ours with twenty replays in a row.  Host cost is the wall-clock time
+and ReLU, "autotuned" (with --autotune; minutes) torch.compile's max-autotune,
+"queued" ours with twenty replays in a row.  Host cost is the wall-clock time
 of a launch call.  Exit code 1 when a result is wrong or a bar is missed.  With --int8 both networks are timed in int8,
 in fp16 and in PyTorch instead, in turns; tools/verify/gpu_int8.py says whether int8 is right.
 """

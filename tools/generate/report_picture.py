@@ -3,7 +3,7 @@
     python -m tools.generate.report_picture
 
 Needs Chromium and the playwright package.  The report is of a simulated minute of the perception stack in a power mode
-that is too weak for it, so that the picture has something to say.
+that just suffices for it, so that the picture has something to say.
 """
 
 from __future__ import annotations

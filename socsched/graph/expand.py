@@ -280,7 +280,8 @@ class _Expansion:
         elif layer.op in _ELEMENTWISE and layer.op != "matmul":
             constant = layer.weights.get("constant")
             other = self.network.params[constant] if constant else shapes[1] if len(shapes) > 1 else ()
-            first = bool(constant and layer.attrs.get("swapped"))
+            # The order of a sum's operands says nothing: exporters write Add(bias, y) as often as Add(y, bias).
+            first = bool(constant and layer.attrs.get("swapped") and layer.op not in _EITHER_WAY)
             operands = inputs if constant or not layer.attrs.get("swapped") else inputs[::-1]
             more: dict[str, Any] = {"weights": (constant,) if constant else (), "weight_first": first}
             self.emit(layer, "", layer.op, operands, broadcast(shapes[0], other), types[0].dtype, **more)
@@ -401,6 +402,7 @@ _SPELT_OUT = frozenset(
      "layer_norm", "gather")
 )  # fmt: skip
 """Layers with a method of their own, of the same name."""
+_EITHER_WAY = frozenset(("add", "multiply", "maximum", "minimum"))
 _WHOLE = frozenset(("hard_sigmoid", "hard_swish", "elu", "softplus"))
 """Layers that runtimes take as one operator, although they are counted as those they consist of."""
 _ELEMENTWISE = frozenset(

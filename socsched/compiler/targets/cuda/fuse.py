@@ -20,7 +20,7 @@ _SIXTH = 1 / 6
 
 def fuse(graph: Graph) -> Graph:
     """Return `graph` with activations inside the operators that feed only them."""
-    return _gelus(_biases(fuse_activations(_hard_gates(graph))))
+    return _gelus(fuse_activations(_hard_gates(graph)))
 
 
 def with_numbers(graph: Graph, weights: Mapping[str, Any]) -> Graph:
@@ -38,26 +38,6 @@ def with_numbers(graph: Graph, weights: Mapping[str, Any]) -> Graph:
         return replace(group, options={**group.options, "activation": ("gelu", *values)})
 
     return replace(graph, groups=tuple(map(resolved, graph.groups)))
-
-
-def _biases(graph: Graph) -> Graph:
-    """Return `graph` with sums of a dense layer and a parameter by column as biases, as exports write them."""
-    for total in graph.groups:
-        shapes = [graph.network.params.get(name) for name in total.weights.values()]
-        columns = graph.values[total.output].shape[-1:]
-        if total.kind != "add" or len(total.inputs) != 1 or shapes != [columns] or columns == (1,):
-            continue
-        dense = _producer(graph, total.inputs[0])
-        if dense is None or dense.kind != "dense" or "bias" in dense.weights or not graph.used_once(dense.output):
-            continue
-        if dense.relu or "activation" in dense.options or len(dense.inputs) != 1:
-            continue
-        weights = {**dense.weights, "bias": next(iter(total.weights.values()))}
-        joined = replace(
-            dense, weights=weights, output=total.output, relu=total.relu, options={**dense.options, **total.options}
-        )
-        graph = _put(graph, total, joined, [dense])
-    return graph
 
 
 def _gelus(graph: Graph) -> Graph:

@@ -22,14 +22,14 @@ _LINEAR = ("conv2d", "conv2d_transpose", "dense", "add")
 
 def fuse(graph: Graph) -> Graph:
     """Return `graph` with activations and residual additions inside the operators that feed only them."""
-    for step in (_gates, _residuals, _activations):
+    for step in (_biases, _gates, _residuals, _activations):
         graph = step(graph)
     return graph
 
 
 def fuse_activations(graph: Graph) -> Graph:
-    """Return `graph` with activations inside the operators that feed only them."""
-    return _activations(_gates(graph))
+    """Return `graph` with biases and activations inside the operators that feed only them."""
+    return _activations(_gates(_biases(graph)))
 
 
 def activation(group: Group) -> Activation:
@@ -65,6 +65,26 @@ def _put(graph: Graph, at: Group, new: Group, *gone: Group) -> Graph:
 
 def _producer(graph: Graph, value: str) -> Group | None:
     return next((group for group in graph.groups if group.output == value), None)
+
+
+def _biases(graph: Graph) -> Graph:
+    """Return `graph` with sums of a dense layer and a parameter by column as biases, as exports write them."""
+    for total in graph.groups:
+        shapes = [graph.network.params.get(name) for name in total.weights.values()]
+        columns = graph.values[total.output].shape[-1:]
+        if total.kind != "add" or len(total.inputs) != 1 or shapes != [columns] or columns == (1,):
+            continue
+        dense = _producer(graph, total.inputs[0])
+        if dense is None or dense.kind != "dense" or "bias" in dense.weights or not graph.used_once(dense.output):
+            continue
+        if dense.relu or "activation" in dense.options or len(dense.inputs) != 1:
+            continue
+        weights = {**dense.weights, "bias": next(iter(total.weights.values()))}
+        joined = replace(
+            dense, weights=weights, output=total.output, relu=total.relu, options={**dense.options, **total.options}
+        )
+        graph = _put(graph, total, joined, dense)
+    return graph
 
 
 def _gates(graph: Graph) -> Graph:

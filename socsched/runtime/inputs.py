@@ -1,4 +1,4 @@
-"""Sources of a run's frames: files in turn, shipped scans of a synthetic street, seeded camera images, or no data.
+"""Sources of a run's frames: files in turn, shipped scans of a synthetic street, seeded inputs, or no data.
 
 A source returns frame k as arrays by port name, or the reason it is unusable.  Frames are read ahead of their release,
 so that reading is not part of a response time.  If more frames than files are wanted, the files repeat; a run without
@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from socsched.descriptor.pipeline import Pipeline
 from socsched.errors import UsageError
 from socsched.graph.operators import TensorType
+from socsched.models.model import Model
 from socsched.models.registry import get_model
 from socsched.runtime import timetable
 from socsched.runtime.backends.base import Setting
@@ -25,7 +27,8 @@ from socsched.units import format_duration
 
 ALL_ROUND = frozenset(("centerpoint.voxelise",))
 """Models that get as many points as a full turn has; others get a front camera's field of view."""
-_IMAGES = 4
+_SAMPLES = 4
+"""Different inputs of a sensor; they repeat."""
 
 
 @dataclass(slots=True)
@@ -58,34 +61,40 @@ class Scenes:
 
 
 @dataclass(slots=True)
-class Images:
-    """Seeded noise in the shape the camera's stage expects: timing does not depend on image content."""
+class Samples:
+    """Seeded inputs of the stages that read a sensor, in the range that they expect: `readers` is a model by port."""
 
-    port: str
-    shape: tuple[int, ...]
+    readers: Mapping[str, Model]
     seed: int
     count: int = 0
     made: dict[int, Frame] = field(default_factory=dict)
 
     def frame(self, number: int) -> Frame:
-        """Return image `number` modulo 4."""
+        """Return input `number` modulo 4."""
         import numpy
 
-        index = number % _IMAGES
+        from socsched.models.samples import draw
+
+        index = number % _SAMPLES
         if index not in self.made:
             generator = numpy.random.default_rng([self.seed, index])
-            image = generator.integers(0, 256, self.shape, dtype=numpy.uint8)
-            self.made[index] = Frame({self.port: image}, f"image {index}")
+            drawn = {id(model): draw(model, generator) for model in self.readers.values()}
+            outputs = {port: drawn[id(model)][port] for port, model in self.readers.items()}
+            self.made[index] = Frame(outputs, f"{'image' if _image(outputs) else 'input'} {index}")
         return self.made[index]
 
     def warm(self) -> Frame:
-        """Return the first image."""
+        """Return the first input."""
         return self.frame(0)
 
     def preload(self, frames: int) -> None:
-        """Generate the images."""
-        for number in range(min(frames, _IMAGES)):
+        """Draw the inputs."""
+        for number in range(min(frames, _SAMPLES)):
             self.frame(number)
+
+
+def _image(outputs: Mapping[str, Any]) -> bool:
+    return [str(array.dtype) for array in outputs.values()] == ["uint8"]
 
 
 @dataclass(slots=True)
@@ -147,15 +156,17 @@ def _synthetic(
     if POINTS in ports:
         return Scenes(seed, any(pipeline.stage(stage).model in ALL_ROUND for stage, _ in stages))
     if ports:
-        port, kind = next(iter(ports.items()))
-        return Images(port, kind.shape, seed)
+        return Samples({port: _model(pipeline, stage) for stage, port in reversed(stages)}, seed)
     return Nothing()
 
 
 def _type(pipeline: Pipeline, stage: str, port: str) -> TensorType:
+    return next(p.type for p in _model(pipeline, stage).inputs if p.name == port)
+
+
+def _model(pipeline: Pipeline, stage: str) -> Model:
     chosen = pipeline.stage(stage)
-    model = get_model(chosen.model or "", chosen.params)
-    return next(p.type for p in model.inputs if p.name == port)
+    return get_model(chosen.model or "", chosen.params)
 
 
 def prepare_inputs(

@@ -17,7 +17,7 @@ from socsched.models.pointpillars.scan import write_bin
 from socsched.models.registry import bindings
 from socsched.runtime.frames import Frame
 from socsched.runtime.input_files import InputFiles, list_frames, of_files
-from socsched.runtime.inputs import Images, sources
+from socsched.runtime.inputs import Nothing, sources
 
 PORT = {"x": TensorType((1, 3, 4, 6), "fp32", "NCHW")}
 
@@ -40,7 +40,7 @@ def arrays(file: Path, **given: Any) -> Path:
 
 
 def fed(file: Path) -> InputFiles:
-    found = of_files(list_frames(file), PORT, Images("x", (1, 3, 4, 6), 0), Sensor("camera", "camera", 10**8))
+    found = of_files(list_frames(file), PORT, Nothing(), Sensor("camera", "camera", 10**8))
     assert found is not None
     return found
 

@@ -53,6 +53,17 @@ def offered(engine: Engine, work: StageWork | None) -> tuple[Runtime, ...]:
     )
 
 
+def seen_by(engine: Engine, runtime: Runtime) -> Engine:
+    """Return an engine with the rates that a runtime of its own efficiency reaches there, else as it is."""
+    if not runtime.efficiency:
+        return engine
+    reached = {
+        name: replace(precision, efficiency=runtime.efficiency, fitted=())
+        for name, precision in engine.precisions.items()
+    }
+    return replace(engine, precisions=reached)
+
+
 def ratio_of(runtime: Runtime, work: StageWork | None) -> Figure | None:
     """Return the time of a stage over the one that the engine's costs state, None for the runtime they stand for."""
     if runtime.ratio is None or work is None:
@@ -142,6 +153,7 @@ class CostModel:
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
     _paces: dict[str, Pace] = field(default_factory=dict)
     _wholes: dict[tuple[str, int], Stage | None] = field(default_factory=dict)
+    _seen: dict[tuple[str, str], Engine] = field(default_factory=dict)
     _requests: dict[tuple[str, int, str, str, int, str], CostRequest] = field(default_factory=dict)
     _entire: dict[tuple[str, str, int, str, str, int, str], Known | Estimate | None] = field(default_factory=dict)
 
@@ -302,7 +314,9 @@ class CostModel:
         self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None, runtime: Runtime
     ) -> tuple[Estimate | None, bool]:
         """Return the estimate of a stage under a runtime, and whether it was measured in the profile."""
-        request = self._request(stage, engine, precision, share, work, runtime.name)
+        if (engine.id, runtime.name) not in self._seen:
+            self._seen[engine.id, runtime.name] = seen_by(engine, runtime)
+        request = self._request(stage, self._seen[engine.id, runtime.name], precision, share, work, runtime.name)
         whole = self._whole(request)
         best: Known | Estimate | None = None
         measured = False

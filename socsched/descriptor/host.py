@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from socsched.cache import keep, recall
 from socsched.descriptor.fields import Source
 from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.platform import (
+    ONNXRUNTIME,
+    OWN,
     Dram,
     Engine,
     EngineMode,
@@ -36,6 +39,7 @@ from socsched.descriptor.platform import (
     PowerMode,
     Precision,
     Preemption,
+    Runtime,
 )
 
 VECTORS = (
@@ -114,8 +118,16 @@ def probe(root: Path = Path("/")) -> HostFacts:
         sgemm_all=sgemm[1],
         rapl=tuple(map(str, rapl_domains(root))),
         date=time.strftime("%Y-%m-%d"),
-        versions={"python": _platform.python_version(), "numpy": numpy.__version__},
+        versions={"python": _platform.python_version(), "numpy": numpy.__version__, **_installed(ONNXRUNTIME)},
     )
+
+
+def _installed(package: str) -> dict[str, str]:
+    """Return the version of a Python package by its name, empty where it is not installed."""
+    try:
+        return {package: version(package)}
+    except PackageNotFoundError:
+        return {}
 
 
 def identity(root: Path = Path("/")) -> tuple[str, int]:
@@ -217,7 +229,7 @@ def _read(path: Path) -> str:
 
 
 ENGINE = "cpu"
-_FORMAT = 2
+_FORMAT = 3
 _LEAST_SCALING = 0.4
 _LAUNCH_NS, _SUBMIT_NS = 4_000, 100_000
 _CORE_MW, _IDLE_CORE_MW, _BASE_MW = 5_000, 1_000, 10_000
@@ -281,6 +293,7 @@ def build(facts: HostFacts) -> Platform:
         idle_mw=_power(_IDLE_CORE_MW * len(facts.cores), "1 W a core when idle"),
         dynamic_mw=dynamic,
         target=_target(facts),
+        runtimes=_runtimes(facts),
     )
     return Platform(
         name="host",
@@ -318,6 +331,30 @@ def _precision(facts: HostFacts, bits: int, clock: Figure) -> Precision:
         "default": Figure(0.002, "assumed", note="index arithmetic, sorting, gather: 2 ns an operation", error=2.0),
     }
     return Precision("fp32", ops, "NCHW16c" if bits >= 128 else "NCHW", efficiency)
+
+
+def _runtimes(facts: HostFacts) -> tuple[Runtime, ...]:
+    """Return our kernels and, where its package is installed, ONNX Runtime."""
+    release = facts.versions.get(ONNXRUNTIME, "")
+    if not release:
+        return ()
+    note = "{} of an AVX-512 core's peak, onnxruntime 1.31, networks of tools/bench/networks.py"
+    reached = {
+        "conv": (0.75, 0.3),
+        "winograd": (0.75, 0.3),
+        "depthwise": (0.05, 1.0),
+        "gemm": (0.8, 0.3),
+        "elementwise": (0.03, 1.0),
+        "default": (0.002, 2.0),
+    }
+    shares = {
+        kind: Figure(share, "derived", "conv", note.format(f"{share:g}"), error)
+        for kind, (share, error) in reached.items()
+    }
+    return (
+        Runtime(OWN),
+        Runtime(ONNXRUNTIME, release, efficiency=shares, without=("pillar_features", "scatter"), precisions=("fp32",)),
+    )
 
 
 def _dram(facts: HostFacts, bandwidth: Figure) -> Dram:

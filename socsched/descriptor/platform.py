@@ -55,6 +55,8 @@ NOMINAL = "nominal"
 """Name of the only thermal state of a platform that declares none: full clocks."""
 OWN, NATIVE = "tvm", "native"
 """Runtimes of code compiled here: networks, and host functions."""
+ONNXRUNTIME = "onnxruntime"
+"""Runtime of CPUs that takes networks as ONNX files."""
 _LINEAR_ERROR = 0.5
 
 
@@ -319,7 +321,8 @@ class Precision(Entry):
 class Runtime(Entry):
     """A program that computes networks on the engine, and its speed relative to the one that was measured.
 
-    The costs that an engine states are those of its first.
+    The costs that an engine states are those of its first.  Another one's are these times `ratio`, or the roofline with
+    its own `efficiency`.
     """
 
     name: str
@@ -333,6 +336,10 @@ class Runtime(Entry):
     general: Annotated[RateFigure | None, doc("the same for a network beyond kernels and tuned; absent: as ratio")] = (
         None
     )
+    efficiency: Annotated[
+        Mapping[Name, ShareFigure],
+        doc("instead of ratio: share of the peak that this program reaches by operator class, as of a data type"),
+    ] = field(default_factory=dict)
     kernels: Annotated[Listed[Name], doc("operators with kernels of their own; empty: all")] = ()
     tuned: Annotated[Listed[PrecisionName], doc("data types of these kernels; empty: all")] = ()
     without: Annotated[Listed[Name], doc("operators that this program cannot compute")] = ()

@@ -299,15 +299,19 @@ def _check_function(function: Tree) -> None:
 
 
 def check_runtimes(root: Tree) -> None:
-    """Report a ratio of the first runtime, which the costs stand for, and a later one without a ratio."""
+    """Report costs of the first runtime, which the engine's stand for, and a later one without costs, or with two."""
     for engine in root.at("engines").items():
         for number, runtime in enumerate(engine.at("runtimes").items()):
-            stated = runtime.at("ratio").value is not None
-            if not number and stated:
-                text = "expected no ratio: the engine's costs are those of its first runtime"
-                runtime.at("ratio").report(text, key=True)
-            if number and not stated:
-                runtime.report("expected ratio, the time over that of the engine's first runtime")
+            stated, own = (runtime.at(name).value is not None for name in ("ratio", "efficiency"))
+            for name in ("ratio", "efficiency"):
+                if not number and runtime.at(name).value is not None:
+                    text = f"expected no {name}: the engine's costs are those of its first runtime"
+                    runtime.at(name).report(text, key=True)
+            if number and stated and own:
+                runtime.at("ratio").report("expected ratio or efficiency, not both", key=True)
+            if number and not stated and not own:
+                text = "expected ratio, the time over that of the engine's first runtime, or efficiency"
+                runtime.report(text)
             if not stated and runtime.at("general").value is not None:
                 runtime.at("general").report("general belongs to a runtime with ratio", key=True)
 

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from platform import machine
 from typing import Any
 
 from socsched.compiler.packaging.deploy import placed_in
 from socsched.compiler.store import read_json
+from socsched.compiler.target import resolve
 from socsched.compiler.targets.cuda.toolkits import toolkits
+from socsched.compiler.toolchains.onnx_runtime import LIBRARY, installed_library
+from socsched.descriptor.platform import Engine
 from socsched.errors import UsageError
 from socsched.executor.frames import most_rows, write_inputs
 from socsched.executor.gpu_programs import PROGRAM, copy_programs
 from socsched.executor.references import write_references
 from socsched.executor.stages import describe_stages, sensor_ports, unsupported_stages
+from socsched.executor.vendor_stages import KIND as ENGINE
 from socsched.files import write_file
 from socsched.planning.plan import Plan
 from socsched.runtime.backends.base import Setting
@@ -76,16 +82,35 @@ def write_stages(setting: Setting, folder: Path) -> Stages:
     return Stages(stages, inputs)
 
 
+def _carried(engine: Engine, folder: Path) -> str:
+    """Return ONNX Runtime's library as a bundle names it: a copy where it is installed for the engine's processor.
+
+    Elsewhere the board must have it; the manifest says which.
+    """
+    spec, library = resolve(engine.target, engine.id), installed_library()
+    if library is None or not spec.native:
+        return LIBRARY
+    own = folder / FOLDER / machine() / LIBRARY
+    if not own.exists():
+        own.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(library, own)
+    return own.relative_to(folder).as_posix()
+
+
 def _bundled(name: str, stage: Mapping[str, Any], setting: Setting, folder: Path) -> dict[str, Any]:
     """Return a stage whose program is a file of the bundle, with the code next to it in the bundle."""
     if stage["kind"] == "cuda":
         paths = copy_programs(Path(stage["programs"][0]), folder, f"{FOLDER}/{PROGRAMS}/{name}", toolkits())
         return {**stage, "programs": paths}
-    if stage["kind"] != "network":
+    if stage["kind"] not in ("network", ENGINE):
         return dict(stage)
     task = next(task for task in setting.plan.tasks if task.name == name)
+    engine = setting.platform.engine(task.engine)
+    code = folder / placed_in(setting.pipeline.stage(name), engine, task.precision)
+    if stage["kind"] == ENGINE:
+        model = (code / Path(stage["artefact"]).name).relative_to(folder).as_posix()
+        return {**stage, "artefact": model, "library": _carried(engine, folder)}
     program = read_json(Path(stage["program"]))
-    code = folder / placed_in(setting.pipeline.stage(name), setting.platform.engine(task.engine), task.precision)
     files = {key: code / Path(program[key]).name for key in ("code", "weights")}
     if files["code"].suffix != ".so":
         raise UsageError(f"stage {name!r} is not linked for its processor")

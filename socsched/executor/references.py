@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.target import resolve
-from socsched.descriptor.platform import Engine, Platform
+from socsched.descriptor.platform import ONNXRUNTIME, Engine, Platform
 from socsched.executor.stages import sensor_ports
 from socsched.files import write_file
 from socsched.graph.operators import TensorType
@@ -23,12 +23,17 @@ from socsched.graph.taskgraph import task_graph
 from socsched.runtime.backends.base import Backend, Outputs, Setting, to_layout
 from socsched.runtime.backends.choose import sort_of
 from socsched.runtime.backends.function import FunctionBackend
+from socsched.runtime.backends.onnx_runtime import OnnxRuntimeBackend
 from socsched.runtime.backends.tvm_cpu import TvmCpuBackend
 from socsched.runtime.frames import Frame
 
 REFERENCES = "references.json"
 _DATA = "reference-{}.bin"
-_BACKENDS: Mapping[str, type[Backend]] = {"function": FunctionBackend, "network": TvmCpuBackend}
+_BACKENDS: Mapping[str, type[Backend]] = {
+    "function": FunctionBackend,
+    "network": TvmCpuBackend,
+    ONNXRUNTIME: OnnxRuntimeBackend,
+}
 
 
 def write_references(

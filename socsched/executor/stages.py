@@ -11,6 +11,7 @@ from socsched.compiler.artifact import Artifact
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.launch_list import CPU
 from socsched.descriptor.pipeline import Stage
+from socsched.descriptor.platform import ONNXRUNTIME
 from socsched.executor import vendor_stages
 from socsched.executor.callbacks import Callbacks, Called
 from socsched.executor.cpu_programs import stored_cpu_program
@@ -27,7 +28,7 @@ from socsched.runtime.backends.conversion import target_types
 from socsched.runtime.backends.tvm_cpu import scales_of, weights_of
 from socsched.runtime.collect import DETECTION_PORTS, PREFIXES
 
-_SORTS = ("synthetic", "function", "network", "conversion", "cuda")
+_SORTS = ("synthetic", "function", "network", "conversion", "cuda", ONNXRUNTIME)
 _MOST_ROWS = 100_000
 """Boxes of a host stage that the native executor allows."""
 
@@ -110,7 +111,7 @@ def _describe(
     served: Served | None,
 ) -> dict[str, Any]:
     sort, stage, title = sort_of(task, setting), _stage(task, setting), title_of(task, setting)
-    if served is not None and (sort in served.replaced or sort not in (*_SORTS, vendor_stages.SORT)):
+    if served is not None and (sort in served.replaced or sort not in (*_SORTS, *vendor_stages.SORTS)):
         return _callback(task, setting, served)
     if sort == "synthetic":
         return {"kind": "spin", "title": title, "time_ns": task.cost_ns, "cheap_time_ns": task.cost_ns}
@@ -124,7 +125,7 @@ def _describe(
     if stage is None:
         return {**describe_gpu_conversion(task, setting, rooms), "title": title}
     bound = setting.bound[stage.name]
-    if sort == vendor_stages.SORT:
+    if sort in vendor_stages.SORTS:
         made = vendor_stages.describe_built_stage(task, stage, setting)
         for entry in made["inputs"]:
             provider = bound[entry["port"]]

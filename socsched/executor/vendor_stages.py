@@ -1,4 +1,4 @@
-"""Vendors' artefacts as stages of run.json: the adapter for each toolchain, and where a board has its libraries."""
+"""Artefacts of other programs as stages of run.json: the adapter of each toolchain, where a board has the libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from typing import Any
 
 from socsched.compiler.store import library
 from socsched.compiler.toolchains.hand_over import hand_over
+from socsched.compiler.toolchains.onnx_runtime import LIBRARY, installed_library, model_folder
+from socsched.compiler.toolchains.package import MODEL
 from socsched.descriptor.pipeline import Stage
+from socsched.descriptor.platform import ONNXRUNTIME
 from socsched.errors import MachineError, UsageError
 from socsched.files import digests
 from socsched.planning.plan import Task
@@ -22,8 +25,8 @@ from socsched.runtime.backends.tvm_cpu import weights_of
 KIND = "engine"
 BOARD = "board"
 """The adapter that is compiled on the board (`socsched/executor/board`)."""
-SORT = "dla"
-"""Sort of the stages that TensorRT runs: on DLAs, and on GPUs where the plan chose it."""
+SORTS = ("dla", ONNXRUNTIME)
+"""Sorts of stages: those that TensorRT runs, on DLAs and on GPUs where the plan chose it; and ONNX Runtime's."""
 _ADAPTER = "libsocsched-tensorrt.so"
 _BUILD_S = 3600
 
@@ -31,11 +34,14 @@ Document = Mapping[str, Any]
 
 
 def describe_built_stage(task: Task, stage: Stage, setting: Setting) -> dict[str, Any]:
-    """Return the description of a stage that TensorRT runs on this board, built there by trtexec or from the cache.
+    """Return the description of a stage that another program runs here, built by trtexec or taken from the cache.
 
     Its inputs lack their providers.  UsageError for a precision that is not run, MachineError if the build fails.
     """
     engine = setting.platform.engine(task.engine)
+    if task.runtime == ONNXRUNTIME:
+        document, folder = model_folder(stage, engine, task.precision, weights_of(setting))
+        return described_onnx(document, str(folder), len(task.lanes), str(installed_library() or LIBRARY))
     chosen = next((runtime.name for runtime in engine.runtimes if runtime.name == task.runtime), "")
     if task.precision not in (("fp16", "fp32") if chosen else ("fp16",)):
         which = "TensorRT on GPUs in fp16 and fp32" if chosen else "DLAs in fp16"
@@ -133,6 +139,26 @@ def _qnn(document: Document, folder: PurePosixPath, adapters: PurePosixPath) -> 
     }
 
 
+def described_onnx(document: Document, folder: str, threads: int, runtime: str) -> dict[str, Any]:
+    """Return the description of a stage that ONNX Runtime computes on processors; `runtime`: its shared library.
+
+    Its threads wait actively while a job runs, as our kernels' do, and not between jobs, whose processors others use.
+    """
+    made = describe_engine(document, folder)
+    waiting = {"session.intra_op.allow_spinning": "1", "session.force_spinning_stop": "1"}
+    return {**made, "library": runtime, "options": {"threads": str(threads), **waiting}}
+
+
+def _onnxruntime(document: Document, folder: PurePosixPath, adapters: PurePosixPath) -> dict[str, Any]:
+    return {
+        "adapter": "onnxruntime",
+        "artefact": str(folder / MODEL),
+        "library": LIBRARY,
+        "options": {},
+        "layouts": ("NCHW", "NCHW"),
+    }
+
+
 def _rknn(document: Document, folder: PurePosixPath, adapters: PurePosixPath) -> dict[str, Any]:
     """A model of librknnrt, which takes images channels last and returns them as the ONNX model does."""
     return {
@@ -160,4 +186,5 @@ _TOOLCHAINS: Mapping[str, Callable[[Document, PurePosixPath, PurePosixPath], dic
     "QNN": _qnn,
     "RKNN": _rknn,
     "TensorRT": _tensorrt,
+    ONNXRUNTIME: _onnxruntime,
 }

@@ -38,8 +38,9 @@ class Model:
     accepts compiled stages under that name (`models.host`).  `whole` is the network this one is a part of, if any:
     seeded weights are drawn for it, so that the parts compute the same as the whole.  `device` names the device
     implementation of a function (voxelise, anchor-decode, ...): engines other than CPUs take it if they declare it.
-    `quantised` returns the scales stated in the network's own file, None for a network without.  `open_batch` names the
-    inputs whose batch that file leaves open, which is taken to be 1.
+    `quantised` returns the scales stated in the network's own file, None for a network without.  `open_batch` names
+    the inputs whose batch that file leaves open, which is taken to be 1.  `original` returns that file's ONNX model,
+    its weights inside and the inputs' sizes fixed; inputs and outputs are in the order of the ports.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Model:
     device: str = ""
     quantised: Callable[[], Quantisation] | None = None
     open_batch: tuple[str, ...] = ()
+    original: Callable[[], Any] | None = None
 
     @property
     def ready(self) -> bool:

@@ -23,6 +23,7 @@ import numpy as np
 
 from socsched.bounded import SLACK, allowance, open_file, read_bytes
 from socsched.errors import InputError
+from socsched.graph.operators import TensorType
 
 Array = np.ndarray[Any, Any]
 MOST_BYTES = 2**31
@@ -179,6 +180,23 @@ class OnnxFile:
                         self.constants[scalar] = np.array(self.constants[name]).reshape(())
                         graph.initializer.append(numpy_helper.from_array(self.constants[scalar], scalar))
                     node.input[place] = scalar
+
+
+def whole(path: Path, inputs: Mapping[str, TensorType]) -> Any:
+    """Return the model of a file with all weights inside and inputs of these sizes; InputError for an unusable file."""
+    from onnx import TensorProto, numpy_helper
+
+    file = OnnxFile(path)
+    graph = file.model.graph
+    for item in graph.initializer:
+        if item.data_location == TensorProto.EXTERNAL:
+            item.CopyFrom(numpy_helper.from_array(np.array(file.constants[item.name]), item.name))
+    for item in graph.input:
+        if item.name in inputs:
+            dims = item.type.tensor_type.shape.dim
+            for dim, size in zip(dims, inputs[item.name].shape, strict=True):
+                dim.dim_value = size
+    return file.model
 
 
 def _names(model: Any) -> Iterator[object]:

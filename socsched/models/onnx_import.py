@@ -21,6 +21,7 @@ from socsched.files import file_digest
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model, Port, Quantisation
+from socsched.models.onnx_file import whole
 from socsched.models.onnx_graph import OnnxGraph, read
 from socsched.models.onnx_operators import translate
 from socsched.models.weights import Weights
@@ -56,6 +57,7 @@ def model(params: Mapping[str, Any]) -> Model:
         weights=lambda: _load(path, stamp, shapes).weights,
         quantised=_given(file.quantised),
         open_batch=file.open_batch,
+        original=lambda: whole(path, file.inputs),
     )
 
 

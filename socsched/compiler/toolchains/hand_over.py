@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -159,8 +159,8 @@ def hand_over(
         "version": package.version,
         "rules": engine.operators.name,
         "weights": prepared.weights,
-        "inputs": _tensors(package.inputs, prepared.names),
-        "outputs": _tensors(package.outputs, prepared.names),
+        "inputs": _tensors(package.inputs, prepared.names, prepared.own_names("input")),
+        "outputs": _tensors(package.outputs, prepared.names, prepared.own_names("output")),
         "promoted": [list(entry) for entry in verdict.promoted],
         "conditions": [list(entry) for entry in verdict.conditions],
         "files": [MODEL, *sorted(texts)],
@@ -170,6 +170,8 @@ def hand_over(
     if toolchain.compiler and precision == "int8" and QUANTISED in "".join(texts.values()):
         binaries[QUANTISED] = model_for(toolchain.compiler, package, prepared.onnx)
         document["files"] = [MODEL, QUANTISED, *sorted(texts)]
+    if toolchain.needs is not None:
+        document["needs"] = dict(toolchain.needs(package))
     if built is not None:
         document["compiled"] = {
             "versions": dict(built.versions),
@@ -188,7 +190,8 @@ def hand_over(
 class Prepared:
     """A stage ready for its engine's toolchain: the ONNX model in fp32, the package, and the rules' verdict.
 
-    `names` maps tensors to the model's ports; `weights` states the origin of the weights.
+    `names` maps tensors to the model's ports; `weights` states the origin of the weights.  `verbatim`: the model is the
+    network's own file, with the names of that.
     """
 
     package: Package
@@ -198,6 +201,14 @@ class Prepared:
     names: Mapping[str, str]
     model: str
     weights: str
+    verbatim: bool = False
+
+    def own_names(self, side: str) -> Sequence[str]:
+        """Return the names of inputs or outputs in the model where they are others than the network's, else none."""
+        if not self.verbatim:
+            return ()
+        inside = {item.name for item in self.onnx.graph.initializer}
+        return [item.name for item in getattr(self.onnx.graph, side) if item.name not in inside]
 
 
 def prepare(
@@ -239,6 +250,8 @@ def prepare(
         exact,
         declared,
     )
+    if toolchain.verbatim and part is None and model.original is not None:
+        return Prepared(package, toolchain, verdict, model.original(), names, model.name, provenance, verbatim=True)
     onnx = to_onnx(network, chosen, types)
     return Prepared(package, toolchain, verdict, onnx, names, model.name, provenance)
 
@@ -289,10 +302,12 @@ def _known(layout: str) -> bool:
     return True
 
 
-def _tensors(tensors: Mapping[str, TensorType], names: Mapping[str, str]) -> list[dict[str, Any]]:
+def _tensors(
+    tensors: Mapping[str, TensorType], names: Mapping[str, str], own: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     return [
-        {"name": name, "port": names.get(name, name), "shape": list(t.shape), "dtype": t.dtype, "layout": t.layout}
-        for name, t in tensors.items()
+        {"name": shown, "port": names.get(name, name), "shape": list(t.shape), "dtype": t.dtype, "layout": t.layout}
+        for (name, t), shown in zip(tensors.items(), own or tensors, strict=True)
     ]
 
 

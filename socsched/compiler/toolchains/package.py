@@ -78,13 +78,16 @@ class Toolchain:
 
     `compiler` is the part of it that runs here, None if there is none.  `convert` makes the model that the toolchain
     reads from the one in fp32, where the two differ.  `layout` returns the layout of a border tensor on an engine whose
-    rules state no formats, given its own.
+    rules state no formats, given its own.  `verbatim`: it reads a network's own ONNX file where there is one.  `needs`
+    returns what a board must have to run the artefact.
     """
 
     scripts: Callable[[Package], dict[str, str]]
     compiler: Compiler | None = None
     convert: Callable[[Package, Any], Any] | None = None
     layout: Callable[[TensorType, str, str], str] | None = None
+    verbatim: bool = False
+    needs: Callable[[Package], Mapping[str, Any]] | None = None
 
 
 LARGEST = 127

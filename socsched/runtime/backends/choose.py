@@ -10,6 +10,7 @@ from typing import Any
 
 from socsched import plugins
 from socsched.descriptor.pipeline import Stage
+from socsched.descriptor.platform import ONNXRUNTIME
 from socsched.models.registry import get_model
 from socsched.planning.plan import Task
 from socsched.runtime.backends.base import Backend, Call, Setting
@@ -22,7 +23,7 @@ _COMPILED = ("cuda", "dla")
 """Sorts that only the executor runs."""
 _OF_TARGETS = {"tensorrt": "dla"}
 """Kind of target -> the backend of its networks, if named differently."""
-_OF_RUNTIMES = {("cuda", "tensorrt"): "dla"}
+_OF_RUNTIMES = {("cuda", "tensorrt"): "dla", ("llvm", ONNXRUNTIME): ONNXRUNTIME}
 """Kind of target and planned runtime -> the backend of a program other than our code, which runs if it is installed."""
 
 

@@ -1,0 +1,186 @@
+"""ONNX Runtime as the program of CPU stages: plans, runs and bundles agree, and compute what its sessions do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from socsched.api.deployment import compile as compile_plan
+from socsched.api.planning import plan as make_plan
+from socsched.compiler.toolchains.onnx_runtime import LIBRARY
+from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.descriptor.host import build, probe
+from socsched.descriptor.platform import ONNXRUNTIME
+from socsched.errors import UsageError
+from socsched.executor.build import find_executor
+from socsched.executor.frames import write_inputs
+from socsched.executor.references import write_references
+from socsched.executor.settings import RunSettings, write_settings
+from socsched.executor.stages import describe_stages, sensor_ports
+from socsched.models.registry import bindings
+from socsched.planning.plan import Plan
+from socsched.runtime.backends import choose
+from socsched.runtime.backends.base import Setting
+from socsched.runtime.backends.onnx_runtime import OnnxRuntimeBackend
+from socsched.runtime.inputs import prepare_inputs
+
+SEEDS = range(6)
+
+
+@pytest.fixture(scope="module")
+def executor() -> Path:
+    """Return the executor, built for this machine."""
+    found = find_executor()
+    if found is None:
+        pytest.skip("no C++ compiler")
+    return found
+
+
+def write_network(seed: int, folder: Path) -> Path:
+    """Write a random network of one or two inputs and outputs: convolutions, products of rows, sums and activations."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    random = np.random.default_rng(seed)
+    image = bool(random.integers(2))
+    shape = [1, int(random.integers(3, 20)), 9, 11] if image else [1, int(random.integers(3, 40)), 24]
+    inputs = [f"x{n}" for n in range(1)]
+    nodes: list[Any] = []
+    constants: list[Any] = []
+
+    def constant(*sizes: int) -> str:
+        name = f"w{len(constants)}"
+        constants.append(numpy_helper.from_array(random.normal(size=sizes).astype(np.float32) / 4, name))
+        return name
+
+    value = inputs[0]
+    for name in inputs[1:]:
+        nodes.append(helper.make_node("Add", [value, name], [f"sum {name}"]))
+        value = f"sum {name}"
+    width = shape[1] if image else shape[2]
+    for number in range(int(random.integers(1, 5))):
+        made = f"v{number}"
+        kind = random.integers(4)
+        if kind == 0:
+            nodes.append(helper.make_node(str(random.choice(["Relu", "Sigmoid", "Tanh"])), [value], [made]))
+        elif kind == 1:
+            side = (width, 1, 1) if image else (width,)
+            operands = [value, constant(*side)]
+            nodes.append(helper.make_node("Add", operands[:: 1 if random.integers(2) else -1], [made]))
+        elif image:
+            wider = int(random.integers(3, 24))
+            weight = constant(wider, width, 3, 3)
+            nodes.append(helper.make_node("Conv", [value, weight], [made], kernel_shape=[3, 3], pads=[1] * 4))
+            width = wider
+        else:
+            wider = int(random.integers(3, 24))
+            nodes.append(helper.make_node("MatMul", [value, constant(width, wider)], [made]))
+            width = wider
+        value = made
+    last = [1, width, 9, 11] if image else [shape[0], shape[1], width]
+    results = ["y"] + ["z"] * int(random.integers(2))
+    nodes.append(helper.make_node("Relu", [value], ["y"]))
+    nodes += [helper.make_node("Neg", [value], ["z"])] * (len(results) - 1)
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in inputs],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, last) for name in results],
+        constants,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model)
+    path = folder / f"net{seed}.onnx"
+    onnx.save(model, str(path))
+    return path
+
+
+def planned(network: Path, *runtimes: str) -> tuple[Plan, Setting]:
+    made = make_plan(network, "host", runtimes=runtimes)
+    pipeline = get_pipeline(str(network))
+    return made, Setting(made, pipeline, get_platform("host"), bindings(pipeline), None)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_stage_computes_what_a_session_does(seed: int, executor: Path, tmp_path: Path) -> None:
+    import onnxruntime
+
+    network = write_network(seed, tmp_path)
+    made, setting = planned(network, ONNXRUNTIME)
+    (task,) = [task for task in made.tasks if task.kind == "stage"]
+    assert task.runtime == ONNXRUNTIME
+    feeds, horizon = prepare_inputs(setting, None, 2, None, False)
+    given = write_inputs(made, feeds, sensor_ports(setting), horizon, tmp_path)
+    stages = describe_stages(setting, {name: written.types for name, written in given.items()})
+    assert (stages[task.name]["kind"], stages[task.name]["adapter"]) == ("engine", "onnxruntime")
+    frames = {name: feeds[name].frame(0) for name in given}
+    references = write_references(setting, frames, stages, tmp_path, 0)
+    inputs = {name: written.document for name, written in given.items()}
+    needs = {stage: set(ports.values()) for stage, ports in setting.bound.items()}
+    settings = write_settings(RunSettings(made, horizon, needs, stages, inputs=inputs), tmp_path)
+    done = subprocess.run(
+        [str(executor), str(settings), "--selftest", str(references)], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{task.name}: passed" in done.stdout
+
+    values = {name: frame.outputs for name, frame in frames.items()}
+    found = OnnxRuntimeBackend().prepare(task, setting.pipeline.stage(task.name), setting)(values)
+    session = onnxruntime.InferenceSession(str(network), providers=["CPUExecutionProvider"])
+    own = {
+        item.name: values[setting.bound[task.name][item.name]][item.name].astype(np.float32)
+        for item in session.get_inputs()
+    }
+    expected = session.run(None, own)
+    for result, item in zip(expected, session.get_outputs(), strict=True):
+        assert np.array_equal(found[item.name], result)
+
+
+def test_a_bundle_carries_the_model_and_the_library(executor: Path, tmp_path: Path) -> None:
+    network = write_network(1, tmp_path)
+    made, _ = planned(network, ONNXRUNTIME)
+    manifest = compile_plan(made, tmp_path / "bundle", pipeline=network)
+    (entry,) = manifest["handovers"]
+    assert entry["toolchain"] == ONNXRUNTIME
+    assert entry["needs"]["library"] == LIBRARY
+    document = json.loads((tmp_path / "bundle" / "run.json").read_text())
+    (stage,) = [stage for stage in document["stages"].values() if stage["kind"] == "engine"]
+    for name in ("artefact", "library"):
+        assert (tmp_path / "bundle" / stage[name]).is_file()
+    done = subprocess.run(
+        ["sh", str(tmp_path / "bundle" / "start.sh"), "--selftest"], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_the_package_plans_have_our_kernels_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = write_network(0, tmp_path)
+    made, setting = planned(network, ONNXRUNTIME)
+    monkeypatch.setattr(choose, "is_installed", lambda runtime: False)
+    (sentence,) = choose.replaced_runtimes(setting)
+    assert "planned for onnxruntime, which is not installed: our kernels run instead" in sentence
+    assert choose.sort_of(made.tasks[0], setting) == "network"
+    facts = probe()
+    bare = build(replace(facts, versions={k: v for k, v in facts.versions.items() if k != ONNXRUNTIME}))
+    assert bare.engines[0].runtimes == ()
+    with pytest.raises(UsageError, match="has no such runtime"):
+        make_plan(network, bare, runtimes=(ONNXRUNTIME,))
+
+
+def test_the_library_alone_does_not_take_what_has_no_onnx_operator() -> None:
+    from socsched.compiler.toolchains.onnx_model import without_operator
+    from socsched.models.registry import get_model
+
+    (_, runtime) = get_platform("host").engines[0].runtimes
+    missing: set[Any] = set()
+    for name in ("pointpillars.pfn", "pointpillars.scatter", "pointpillars.backbone"):
+        network = get_model(name).network
+        assert network is not None
+        missing |= set(without_operator(network()))
+    assert missing <= set(runtime.without)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import add
 
+from socsched.schedulability import native_windows
 from socsched.schedulability.tasks import (
     Arrival,
     Response,
@@ -53,21 +54,37 @@ def tighten(
     """
     system = PathSystem.of(tasks, deadlines)
     found = dict(responses)
-    for _ in range(PASSES):
-        finish = {name: response.value for name, response in found.items() if response.bounded}
-        longest = _Longest(system, finish)
-        least = _least(system, finish, longest)
-        windows = least if least else finish
-        for name in list(finish):
-            answer = longest.of(name, windows)
-            found[name] = _response(system, answer[1].tasks, answer[0], found, found[name]) if answer else found[name]
-        if least or all(found[name].value == value for name, value in finish.items()):
-            break  # a further pass would only confirm the least times
     finish = {name: response.value for name, response in found.items() if response.bounded}
-    return {name: _settled(_since(system, name, response, finish), found) for name, response in found.items()}
+    numbers = {"rounds": ROUNDS, "steps": STEPS, "own_spans": OWN_SPANS, "own_jobs": OWN_JOBS}
+    windows = native_windows.Windows.of(system, finish, numbers) or Windows(system)
+    for _ in range(PASSES):
+        finish = {name: found[name].value for name in finish}
+        confirmed, longest = windows.longest(finish, _shortest(system, finish))
+        for name, answer in longest.items():
+            if answer:
+                found[name] = _response(system, answer[1], answer[0], found, found[name])
+        if confirmed or all(found[name].value == value for name, value in finish.items()):
+            break  # a further pass would only confirm the least times
+    finish = {name: found[name].value for name in finish}
+    return {name: _settled(_since(windows, system, name, response, finish), found) for name, response in found.items()}
 
 
-def _since(system: PathSystem, name: str, response: Response, finish: Mapping[str, int]) -> Response:
+def _shortest(system: PathSystem, most: Mapping[str, int]) -> dict[str, int]:
+    """Return the finish times (ns) of the tasks in `most` if nothing delays them."""
+    finish: dict[str, int] = {}
+    for name in topological(system.tasks):
+        if name in most:
+            finish[name] = activation(system.tasks[name], system.tasks, finish).jitter + system.tasks[name].wcet
+    return finish
+
+
+def _since(
+    windows: Windows | native_windows.Windows,
+    system: PathSystem,
+    name: str,
+    response: Response,
+    finish: Mapping[str, int],
+) -> Response:
     """Return a response with its bounds from the releases at its sources, if they are later than the nominal one."""
     task = system.tasks[name]
     if not task.release_jitter or not response.bounded:
@@ -75,7 +92,7 @@ def _since(system: PathSystem, name: str, response: Response, finish: Mapping[st
     ends = []
     for path in paths_to(system, name):
         first = task.offset + response.value - path.source.offset  # what is known from the nominal arrival
-        window = _window(system, replace(path, late=False), finish, first)
+        window = windows.since(path, finish, first)
         ends.append((path.source, first if window is None else min(window + path.source.jitter, first), window))
     sources = {source.source for source, _, _ in ends}
     # Beside a sporadic or closed-loop source, frames of a join drift apart: nothing bounds how long one waits.
@@ -119,12 +136,31 @@ class _Longest:
         return self._known[name][1]
 
 
-def _least(system: PathSystem, most: Mapping[str, int], longest: _Longest) -> dict[str, int] | None:
+class Windows:
+    """The windows of the paths of a system; `native_windows.Windows` has the same methods."""
+
+    def __init__(self, system: PathSystem) -> None:
+        self._system = system
+
+    def longest(
+        self, most: Mapping[str, int], least: Mapping[str, int]
+    ) -> tuple[bool, dict[str, tuple[int, tuple[str, ...]] | None]]:
+        """Return whether least finish times are confirmed, and for each task the longest window (ns) below `most`.
+
+        `least`: finish times (ns) below which none are; None for a task without a window below `most`.
+        """
+        longest = _Longest(self._system, most)
+        confirmed = _least(most, dict(least), longest)
+        answers = {name: longest.of(name, confirmed or most) for name in most}
+        return bool(confirmed), {name: (each[0], each[1].tasks) if each else None for name, each in answers.items()}
+
+    def since(self, path: Path, finish: Mapping[str, int], limit: int) -> int | None:
+        """Return the longest window of a path from the arrival at its source (ns), None from `limit` on."""
+        return _window(self._system, replace(path, late=False), finish, limit)
+
+
+def _least(most: Mapping[str, int], finish: dict[str, int], longest: _Longest) -> dict[str, int] | None:
     """Return the least finish times that windows of paths confirm; None if they reach `most` nowhere below it."""
-    finish: dict[str, int] = {}
-    for name in topological(system.tasks):
-        if name in most:
-            finish[name] = activation(system.tasks[name], system.tasks, finish).jitter + system.tasks[name].wcet
     for _ in range(ROUNDS):
         before = dict(finish)
         for name in finish:
@@ -143,7 +179,8 @@ def bounds(response: Response) -> bool:
 def paths_to(system: PathSystem, name: str) -> list[Path]:
     """Return the paths from a source to a task, at most one more than `PATHS`."""
     if name not in system.paths:
-        system.paths[name] = _paths_to(system, name)
+        for other in topological(system.tasks):  # predecessors first: a long chain would exceed the stack
+            system.paths[other] = _paths_to(system, other)
     return system.paths[name]
 
 
@@ -155,7 +192,7 @@ def _paths_to(system: PathSystem, name: str) -> list[Path]:
         arrivals = (Arrival("".join(o for o in task.after if o not in before), task.offset, task.release_jitter),)
     found = [Path((name,), arrival) for arrival in arrivals]
     for other in before:
-        found += [replace(path, tasks=(*path.tasks, name)) for path in paths_to(system, other)]
+        found += [replace(path, tasks=(*path.tasks, name)) for path in system.paths[other]]
         if len(found) > PATHS:
             break
     return found
@@ -237,6 +274,11 @@ class PathSystem:
         groups = {task.name: group for group in parts for task in group}
         single = {task.name: one for group in parts for one in [single_resource(group)] for task in group}
         return PathSystem(tasks, deadlines, groups, single, sources_of(tasks), descendants(tasks))
+
+    def paths_to(self, name: str) -> list[Path] | None:
+        """Return the paths from a source to a task, None if they are too many to be examined."""
+        found = paths_to(self, name)
+        return found if len(found) <= PATHS else None
 
 
 def sources_of(tasks: Mapping[str, RtTask]) -> dict[str, str]:

@@ -1,0 +1,272 @@
+"""Windows of paths in C, over flat tables of tasks and paths; the functions of `path_windows` say what they are.
+
+A window takes a hundred steps over a few rivals each, which neither Python nor arrays do fast: a plan of 256 stages has
+a million of them.  The library is compiled once and cached; without a C compiler, or where numbers might not fit 64
+bits, the Python functions do the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path as File
+from typing import TYPE_CHECKING, Any
+
+from socsched.progress import notice
+from socsched.schedulability.tasks import topological
+
+if TYPE_CHECKING:
+    from socsched.schedulability.path_windows import Path, PathSystem
+
+_COLUMNS = (
+    "wcet", "period", "offset", "release_jitter", "segment", "change", "priority", "deadline", "due_later", "sporadic",
+    "group", "lanes", "width", "source", "key", "order",
+    "single", "full", "group_switch", "segments", "first_of_group", "tasks_of_group",
+    "first_path", "too_many", "first_group", "rests_on",
+    "first_task", "path_tasks", "source_offset", "source_jitter", "timer", "rank",
+    "later", "overlap", "most", "finish", "value", "best",
+)  # fmt: skip
+_NUMBERS = ("tasks", "groups", "keys", "sets", "words", "edf", "rounds", "steps", "own_spans", "own_jobs")
+NONE = -(1 << 63)
+_ROOM = 1 << 62
+"""Sums of times stay below this, or the Python functions are used."""
+
+
+class Tables(ctypes.Structure):
+    """The struct of windows.c."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in _COLUMNS),
+        *((name, ctypes.c_int64) for name in _NUMBERS),
+    )
+
+
+@cache
+def _library() -> Any:
+    """Return the compiled library, None if it cannot be compiled here, or is not wanted (SOCSCHED_KERNEL=python)."""
+    from socsched.compiler.store import library
+    from socsched.errors import MachineError
+
+    if os.environ.get("SOCSCHED_KERNEL") == "python":
+        return None
+    source = File(__file__).with_name("native") / "windows.c"
+    try:
+        from socsched.compiler.store import digest
+
+        name = "windows.so"
+        found = ctypes.CDLL(str(library("analysis", digest(source.read_text(encoding="utf-8"), _FLAGS), name, _build)))
+    except (MachineError, OSError, subprocess.SubprocessError) as error:
+        notice("windows", f"bounds are computed in Python, which is slower: {error}")
+        return None
+    found.socsched_tighten.argtypes = [ctypes.POINTER(Tables)]
+    found.socsched_since.argtypes = [ctypes.POINTER(Tables), ctypes.c_int64, ctypes.c_int64]
+    found.socsched_since.restype = ctypes.c_int64
+    return found
+
+
+_FLAGS = ("-O2", "-fPIC", "-shared", "-fwrapv", "-w")
+
+
+def _build(folder: File) -> None:
+    from socsched.compiler.native import compilers
+    from socsched.errors import MachineError
+
+    compiler = compilers.c_compiler()
+    if not compiler:
+        raise MachineError("there is no C compiler", "install one")
+    source = File(__file__).with_name("native") / "windows.c"
+    compilers.run([compiler, *_FLAGS, str(source), "-o", "windows.so"], folder)
+
+
+class Windows:
+    """The windows of the paths of a system, in C."""
+
+    def __init__(self, system: PathSystem, numbers: Mapping[str, int]) -> None:
+        self._system = system
+        self._names = list(system.tasks)
+        self._number = {name: n for n, name in enumerate(self._names)}
+        self._columns = {**_task_columns(system, self._number), **self._path_columns(), **numbers}
+        count = len(self._names)
+        for name in ("most", "finish", "value", "best"):
+            self._columns[name] = array("q", [NONE]) * max(count, 1)
+        tables = Tables()
+        for name in _COLUMNS:
+            column = self._columns[name]
+            if not len(column):
+                column = self._columns[name] = array(column.typecode, [0])
+            setattr(tables, name, column.buffer_info()[0])
+        for name in _NUMBERS:
+            setattr(tables, name, self._columns[name])
+        self._tables = tables
+
+    @staticmethod
+    def of(system: PathSystem, limits: Mapping[str, int], numbers: Mapping[str, int]) -> Windows | None:
+        """Return the windows of a system, None where only Python has them.
+
+        `limits`: the longest finish times (ns); `numbers`: what iterations end after, by name.
+        """
+        return Windows(system, numbers) if _fits(system, limits) and _library() is not None else None
+
+    def _path_columns(self) -> dict[str, Any]:
+        system, number = self._system, self._number
+        first_path, too_many = array("q", [0]), array("q")
+        self._paths: list[Path] = []
+        first_task, tasks, rank = array("q", [0]), array("q"), array("q")
+        self._place: dict[Path, int] = {}
+        known: dict[tuple[str, ...], list[int]] = {}
+        for name in self._names:
+            kept = system.paths_to(name) or ()
+            too_many.append(not kept)
+            order = {one: n for n, one in enumerate(sorted({path.tasks for path in kept}))} if len(kept) > 1 else {}
+            for path in kept:
+                self._place[path] = len(self._paths)
+                self._paths.append(path)
+                tasks.extend(known.setdefault(path.tasks, [number[task] for task in path.tasks]))
+                first_task.append(len(tasks))
+                rank.append(order.get(path.tasks, 0))
+            first_path.append(len(self._paths))
+        sources = [path.source for path in self._paths]
+        return {
+            "first_path": first_path,
+            "too_many": too_many,
+            "first_task": first_task,
+            "path_tasks": tasks,
+            "source_offset": array("q", [source.offset for source in sources]),
+            "source_jitter": array("q", [source.jitter for source in sources]),
+            "timer": array("q", [source.timer for source in sources]),
+            "rank": rank,
+        }
+
+    def longest(
+        self, most: Mapping[str, int], least: Mapping[str, int]
+    ) -> tuple[bool, dict[str, tuple[int, tuple[str, ...]] | None]]:
+        """Return whether least finish times are confirmed, and for each task the longest window (ns) below `most`.
+
+        `least`: finish times (ns) below which none are; None for a task without a window below `most`.
+        """
+        place, paths = self._number, self._paths
+        columns = self._columns
+        columns["most"][:] = columns["finish"][:] = array("q", [NONE]) * max(len(self._names), 1)
+        for name, value in most.items():
+            columns["most"][place[name]] = value
+            columns["finish"][place[name]] = least[name]
+        confirmed = _library().socsched_tighten(ctypes.byref(self._tables))
+        if confirmed < 0:
+            raise MemoryError
+        values, best = columns["value"], columns["best"]
+        found = {
+            name: (values[place[name]], paths[best[place[name]]].tasks) if best[place[name]] >= 0 else None
+            for name in most
+        }
+        return bool(confirmed), found
+
+    def since(self, path: Path, finish: Mapping[str, int], limit: int) -> int | None:
+        """Return the longest window of a path from the arrival at its source (ns), None from `limit` on."""
+        columns = self._columns
+        columns["finish"][:] = array("q", [finish.get(name, NONE) for name in self._names])
+        found = _library().socsched_since(ctypes.byref(self._tables), self._place[path], limit)
+        return None if found == NONE else int(found)
+
+
+def _fits(system: PathSystem, limits: Mapping[str, int]) -> bool:
+    """Return whether no sum of times within the longest window can leave 64 bits."""
+    tasks, due = system.tasks.values(), system.deadlines or {}
+    longest = max((abs(value) for value in limits.values()), default=0) + sum(
+        max((abs(value) for value in values), default=0)
+        for values in (
+            [task.wcet for task in tasks], [task.period for task in tasks], [task.offset for task in tasks],
+            [task.release_jitter for task in tasks], [task.due_later for task in tasks],
+            [arrival.offset for task in tasks for arrival in task.arrivals],
+            [arrival.jitter for task in tasks for arrival in task.arrivals], list(due.values()),
+        )
+    )  # fmt: skip
+    lanes = max((len(task.lanes) for task in tasks), default=1)
+    work = sum(
+        (2 * longest // task.period + 4) * (task.wcet + task.segment + 2 * lanes * task.switch) for task in tasks
+    )
+    return 4 * (longest + work) < _ROOM and all(abs(task.priority) < _ROOM for task in tasks)
+
+
+def _task_columns(system: PathSystem, number: Mapping[str, int]) -> dict[str, Any]:
+    tasks = list(system.tasks.values())
+    sets: dict[Any, int] = {}
+    groups: dict[int, int] = {}
+    members: list[Sequence[Any]] = []
+    keys: dict[tuple[str, int], int] = {}
+    for task in tasks:
+        group = system.groups[task.name]
+        if id(group) not in groups:
+            groups[id(group)] = len(members)
+            members.append(group)
+        sets.setdefault(task.lanes, len(sets))
+    group_of = {task.name: n for n, group in enumerate(members) for task in group}
+    source_of = {name: n for n, name in enumerate(dict.fromkeys(system.sources.values()))}
+
+    def column(values: Iterable[int]) -> array[int]:
+        return array("q", values)
+
+    words = max((len(tasks) + 63) // 64, 1)
+    later = b"".join(_bits(system, number, task.name).to_bytes(words * 8, "little") for task in tasks)
+    reached = _reached_groups(system, group_of)
+    first_group, rests_on = [0], list[int]()
+    for task in tasks:
+        rests_on += reached[task.name]
+        first_group.append(len(rests_on))
+    first_of_group = [0]
+    for group in members:
+        first_of_group.append(first_of_group[-1] + len(group))
+    due = system.deadlines
+    return {
+        "wcet": column(task.wcet for task in tasks),
+        "period": column(task.period for task in tasks),
+        "offset": column(task.offset for task in tasks),
+        "release_jitter": column(task.release_jitter for task in tasks),
+        "segment": column(task.segment for task in tasks),
+        "change": column(task.switch for task in tasks),
+        "priority": column(task.priority for task in tasks),
+        "deadline": column(due[task.name] if due is not None else 0 for task in tasks),
+        "due_later": column(task.due_later for task in tasks),
+        "sporadic": column(task.sporadic for task in tasks),
+        "group": column(group_of[task.name] for task in tasks),
+        "lanes": column(sets[task.lanes] for task in tasks),
+        "width": column(len(task.lanes) for task in tasks),
+        "source": column(source_of[system.sources[task.name]] for task in tasks),
+        "key": column(keys.setdefault((system.sources[task.name], task.period), len(keys)) for task in tasks),
+        "order": column(number[name] for name in topological(system.tasks)),
+        "single": column(system.single[group[0].name] for group in members),
+        "full": column(all(task.preemption == "full" for task in group) for group in members),
+        "group_switch": column(max(task.switch for task in group) for group in members),
+        "segments": column(any(task.segment for task in group) for group in members),
+        "first_of_group": column(first_of_group),
+        "tasks_of_group": column(number[task.name] for group in members for task in group),
+        "first_group": column(first_group),
+        "rests_on": column(rests_on),
+        "later": array("B", later),
+        "overlap": array("B", [bool(one & other) for one in sets for other in sets]),
+        "tasks": len(tasks),
+        "groups": len(members),
+        "keys": len(keys),
+        "sets": len(sets),
+        "words": words,
+        "edf": due is not None,
+    }
+
+
+def _bits(system: PathSystem, number: Mapping[str, int], name: str) -> int:
+    found = 0
+    for other in system.later[name]:
+        found |= 1 << number[other]
+    return found
+
+
+def _reached_groups(system: PathSystem, group_of: Mapping[str, int]) -> dict[str, list[int]]:
+    """Return the groups of every task and of those that trigger it."""
+    found: dict[str, set[int]] = {}
+    for name in topological(system.tasks):
+        before = [found[other] for other in system.tasks[name].after if other in found]
+        found[name] = {group_of[name]}.union(*before)
+    return {name: sorted(each) for name, each in found.items()}

@@ -1,0 +1,253 @@
+"""Print what planning and analysis of pipelines of many small stages cost, and the exponent with which that grows.
+
+    python -m tools.bench.scale [--sizes 16,32,64,128,256] [--families chains,random,fan,one,eight]
+                                [--policies edf,fp] [--what analyze,assess,plan] [--limit 520]
+
+chains: lines of eight stages; random: graphs in which a stage waits for one to three others; fan: graphs that split in
+four and join again; all on jetson-agx-orin-64gb in MAXN, two thirds of the stages with a time on the GPU too.  one and
+eight: lines of eight stages on a board of one core, and on one of eight engines.  `analyze`: seconds of the verb on the
+plan of the list schedule; `assess`: milliseconds of judging a mapping in which one stage moved, without and with the
+steps of a thorough analysis; `plan`: seconds of the verb, mappings judged and the verdict.  Every row has a process of
+its own, whose greatest memory is that of the row; a row that takes longer than `--limit` seconds is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import multiprocessing as mp
+import resource
+import time
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from socsched.api.analysis import analyze
+from socsched.api.options import PlanOptions
+from socsched.api.planning import plan_with
+from socsched.cost.model import CostModel
+from socsched.descriptor.catalog import get_platform
+from socsched.descriptor.operator_rules import OperatorRules
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.pipeline_file import pipeline_from_mapping
+from socsched.descriptor.platform import Dram, Engine, EngineMode, Figure, Platform, PowerMode, Precision, Preemption
+from socsched.graph.taskgraph import task_graph
+from socsched.models.work import stage_work
+from socsched.planning.candidate import judge, score
+from socsched.planning.mapping.local_search import Improved, Solution, initial_mapping
+from socsched.planning.plan import Plan
+from socsched.planning.plan_writer import write_plan
+from socsched.planning.workload import Workload
+
+PERIODS_MS = (20, 40, 50, 100)
+LINE = 8
+"""Stages of a chain."""
+LOAD = 0.45
+"""Mean utilisation of the lanes of a board, had all stages the times of its first engine."""
+ORIN, MODE = "jetson-agx-orin-64gb", "MAXN"
+Row = dict[str, float | str]
+
+
+def board(count: int) -> Platform:
+    """Return a board of `count` engines of one core each."""
+    nothing, names = Figure(0, "measured"), [f"core{number}" for number in range(count)]
+
+    def engine(name: str) -> Engine:
+        return Engine(
+            id=name, kind="cpu", title=name, units=1, unit="core", shares="whole", clock_hz=Figure(1e9, "measured"),
+            precisions={"fp32": Precision("fp32", Figure(16, "measured"), "NCHW", {"default": Figure(1, "measured")})},
+            bandwidth=Figure(50e9, "measured"), sram=None, preemption=Preemption("full", Figure(2_000, "measured"), ""),
+            launch_ns=nothing, submit_ns=nothing, handoff_ns=nothing, converts=True,
+            operators=OperatorRules(host_code=True), idle_mw=nothing, dynamic_mw=nothing, target={"kind": "llvm"},
+        )  # fmt: skip
+
+    engines = tuple(map(engine, names))
+    modes = {name: EngineMode(1, 10**9, nothing) for name in names}
+    mode = PowerMode(MODE, (), 0, True, None, nothing, Figure(100e9, "measured"), modes)
+    memory = Dram(Figure(100e9, "measured"), Figure(100e9, "measured"), Figure(2**36, "measured"), nothing)
+    return Platform(f"cores{count}", "bench", "none", engines, memory, (mode,), {})
+
+
+def edges(family: str, count: int, draw: Random) -> list[list[int]]:
+    """Return the numbers of the stages that each stage waits for; none: for a sensor."""
+    if family == "random":
+        return [sorted(draw.sample(range(max(n - 12, n // 48 * 48), n), min(draw.choice((1, 1, 2, 3)), n % 48)))
+                for n in range(count)]  # fmt: skip
+    if family == "fan":  # one, four, one, four ...: every ten stages split and join twice
+        before: list[list[int]] = []
+        for n in range(count):
+            place, first = n % 10, n - n % 10
+            before.append({0: [], 5: list(range(first + 1, first + 5))}.get(place, [first if place < 5 else first + 5]))
+        return before
+    return [[n - 1] if n % LINE else [] for n in range(count)]
+
+
+def pipeline(family: str, count: int, platform: Platform, seed: int = 0) -> Pipeline:
+    """Return a pipeline of `count` stages of a family, with times on the engines of a platform."""
+    draw = Random(f"{family} {count} {seed}")
+    lanes = sum(state.units if platform.engine(name).shares == "unit" else 1
+                for name, state in platform.mode(MODE).engines.items()
+                if state.units and platform.engine(name).operators.host_code)  # fmt: skip
+    shares = [draw.uniform(0.3, 1.7) * LOAD * lanes / count for _ in range(count)]
+    before = edges(family, count, draw)
+    sensors: dict[str, Any] = {}
+    stages: dict[str, Any] = {}
+    chains: dict[str, Any] = {}
+    periods, paths = list[int](), list[list[str]]()
+    for n, sources in enumerate(before):
+        name = f"t{n}"
+        if not sources:
+            period, sensor = draw.choice(PERIODS_MS), f"s{n}"
+            sensors[sensor] = {"kind": "any", "period": f"{period} ms", "bytes_per_frame": "10 kB", "assumed": "drawn"}
+            path = [sensor, name]
+        else:
+            period, path = periods[sources[0]], [*max((paths[m] for m in sources), key=len), name]
+        periods.append(period)
+        paths.append(path)
+        stages[name] = {
+            "title": "drawn", "after": [f"t{m}" for m in sources] or [sensor], "precisions": ["fp32"], "share": 1,
+            "queue": 2, "output_bytes": "10 kB", "costs": _costs(platform, draw, shares[n] * period * 1000),
+        }  # fmt: skip
+    waited = {m for sources in before for m in sources}
+    for n in range(count):
+        if n not in waited:
+            chains[f"c{n}"] = {"path": paths[n], "deadline": f"{4 * periods[n]} ms", "assumed": "drawn"}
+    content: dict[str, Any] = {"schema_version": "1", "name": f"{family}-{count}", "title": "drawn"}
+    return pipeline_from_mapping({**content, "sensors": sensors, "stages": stages, "chains": chains}, "drawn")
+
+
+def _costs(platform: Platform, draw: Random, microseconds: float) -> list[dict[str, Any]]:
+    def cost(engine: str, time_us: float, one: bool) -> dict[str, Any]:
+        time_ = {"value": f"{max(round(time_us), 1)} us", "kind": "assumed", "note": "drawn", "error": 0.1}
+        units = {"units": 1} if one else {}
+        return {"platform": platform.name, "mode": MODE, "engine": engine, "precision": "fp32", **units, "time": time_}
+
+    if platform.name == ORIN:
+        rows = [cost("cpu", microseconds, True)]
+        return [*rows, cost("gpu", microseconds * draw.uniform(0.2, 1.0), False)] if draw.random() < 2 / 3 else rows
+    names = [engine.id for engine in platform.engines]
+    return [cost(name, microseconds * draw.uniform(0.7, 1.5), False) for name in names]
+
+
+def instance(family: str, count: int, seed: int = 0) -> tuple[Pipeline, Platform]:
+    """Return the pipeline and platform of a row."""
+    platform = board({"one": 1, "eight": 8}[family]) if family in ("one", "eight") else get_platform(ORIN)
+    return pipeline(family, count, platform, seed), platform
+
+
+def workload_of(given: Pipeline, platform: Platform, policy: str) -> Workload:
+    """Return the workload of a pipeline on a platform."""
+    return Workload.of(task_graph(given), CostModel(platform, platform.mode(MODE), stage_work, None), policy)
+
+
+def list_plan(given: Pipeline, platform: Platform, policy: str) -> Plan:
+    """Return the plan of the list schedule, without any search."""
+    workload = workload_of(given, platform, policy)
+    mapping = initial_mapping(workload)
+    candidate = judge(workload, mapping, False)
+    found = score(candidate, ("latency",))
+    solution = Solution(candidate, Improved(mapping, found, 1, True), found)
+    return write_plan(solution, (solution,), ("latency",), None, given)
+
+
+def time_analyze(given: Pipeline, platform: Platform, policy: str) -> Row:
+    """Return the seconds of `analyze`."""
+    plan = list_plan(given, platform, policy)
+    started = time.perf_counter()
+    verdict = analyze(plan).verdict
+    return {"s": time.perf_counter() - started, "tasks": len(plan.tasks), "verdict": verdict}
+
+
+def time_assess(given: Pipeline, platform: Platform, policy: str, moves: int = 20) -> Row:
+    """Return the milliseconds of judging a mapping after a move of one stage: median, quick and thorough."""
+    workload, draw = workload_of(given, platform, policy), Random(0)
+    options = workload.options()
+    names = [name for name, costs in options.items() if len(costs) > 1] or list(options)
+    mapping, row = initial_mapping(workload), Row()
+    for what, thorough in (("ms", False), ("thorough ms", True)):
+        started = time.perf_counter()
+        judge(workload, mapping, thorough)
+        row[f"first {what}"] = (time.perf_counter() - started) * 1e3
+        spent: list[float] = []
+        while len(spent) < moves and sum(spent) < 60:
+            name = draw.choice(names)
+            trial = {**mapping, name: draw.choice(options[name])}
+            started = time.perf_counter()
+            judge(workload, trial, thorough)
+            spent.append(time.perf_counter() - started)
+        row[what] = sorted(spent)[len(spent) // 2] * 1e3
+    row["s"] = float(row["ms"]) / 1e3
+    return row
+
+
+def time_plan(given: Pipeline, platform: Platform, policy: str) -> Row:
+    """Return the seconds of `plan` with its default budget, the mappings judged, and the verdict."""
+    started = time.perf_counter()
+    plan = plan_with(given, platform, MODE, PlanOptions(policy=policy))
+    spent = time.perf_counter() - started
+    return {"s": spent, "mappings": plan.solver.evaluated or 0, "verdict": plan.verdict,
+            "latency ms": (plan.solver.value or 0) / 1e6, "cut off": str(bool(plan.solver.cut_off))}  # fmt: skip
+
+
+MEASURES: dict[str, Callable[[Pipeline, Platform, str], Row]] = {
+    "analyze": time_analyze,
+    "assess": time_assess,
+    "plan": time_plan,
+}
+
+
+def _measure(pipe: Any, what: str, family: str, count: int, policy: str) -> None:
+    row = MEASURES[what](*instance(family, count), policy)
+    pipe.send({**row, "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024})
+
+
+def measured(what: str, family: str, count: int, policy: str, limit: float) -> Row | None:
+    """Return the row of a measurement in a process of its own, None if that took longer than `limit` seconds."""
+    context = mp.get_context("spawn")
+    mine, other = context.Pipe(duplex=False)
+    process = context.Process(target=_measure, args=(other, what, family, count, policy))
+    process.start()
+    other.close()
+    try:
+        return mine.recv() if mine.poll(limit) else None
+    except EOFError:
+        return None
+    finally:
+        process.kill()
+        process.join()
+
+
+def exponent(points: list[tuple[int, float]]) -> float:
+    """Return the slope of log(seconds) over log(stages), by least squares."""
+    xs, ys = [math.log(n) for n, _ in points], [math.log(max(s, 1e-6)) for _, s in points]
+    x, y = sum(xs) / len(xs), sum(ys) / len(ys)
+    return sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / sum((a - x) ** 2 for a in xs)
+
+
+def main() -> None:
+    """Print a row for every measurement, and the exponent of every family."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--sizes", default="16,32,64,128,256")
+    parser.add_argument("--families", default="chains,random,fan,one,eight")
+    parser.add_argument("--policies", default="edf,fp")
+    parser.add_argument("--what", default="analyze,assess,plan")
+    parser.add_argument("--limit", type=float, default=520.0)
+    options = parser.parse_args()
+    for what in options.what.split(","):
+        for family in options.families.split(","):
+            for policy in options.policies.split(","):
+                points: list[tuple[int, float]] = []
+                for count in map(int, options.sizes.split(",")):
+                    row = measured(what, family, count, policy, options.limit)
+                    if row is None:
+                        print(f"{what:8} {family:7} {policy:4} {count:5}: not within {options.limit:g} s", flush=True)
+                        break
+                    points.append((count, float(row["s"])))
+                    text = ", ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
+                    print(f"{what:8} {family:7} {policy:4} {count:5}: {text}", flush=True)
+                if len(points) > 1:
+                    print(f"{what:8} {family:7} {policy:4} exponent {exponent(points):.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from socsched.cost import kernel_times
 from socsched.cost.cost import CARRIES, Segment, weakest
 from socsched.cost.host_functions import estimate as function_estimate
 from socsched.cost.power import dram_capacity
@@ -84,18 +85,28 @@ def nominal(engine: Engine, precision: Precision, fit: Fit, state: EngineMode, u
 
 
 def estimate(
-    work: StageWork, platform: Platform, engine: Engine, mode: PowerMode, units: int, runtime: str = ""
+    work: StageWork,
+    platform: Platform,
+    engine: Engine,
+    mode: PowerMode,
+    units: int,
+    runtime: str = "",
+    chosen: str = "",
 ) -> Estimate:
     """Return the estimate of a stage on `units` units of an engine: of a host function by what is known of it, of a
-    network by a fit of its precision, of others by rooflines.
+    network by its runtime's measured kernels or by a fit of its precision, of others by rooflines.
 
-    `runtime`: the program that runs it, where it is to be another than the one that plans stand for.
+    `runtime`: the program that runs it, where it is to be another than the one that plans stand for; `chosen`: the one
+    of the engine's runtimes that computes it, "" for the first.
     """
     precision, state = engine.precisions[work.precision], mode.engines[engine.id]
     capacity, fit = dram_capacity(platform, mode), choose_fit(precision.fitted, units, runtime)
     function = function_estimate(work, engine, state, units, min(engine.bandwidth.value, capacity))
     if function is not None:
         return function
+    measured = kernel_times.estimate(work, engine, units, chosen)
+    if measured is not None:
+        return measured
     if fit is None or not work.passes:
         return roofline_estimate(work, engine, state, units, capacity)
     units = sum(mode.engines[name].units for name in fit.joined) or units

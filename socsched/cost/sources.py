@@ -77,7 +77,8 @@ class CostRequest:
     def roofline(self) -> Estimate | None:
         """Return the estimate of the stage by the engine's fit or the roofline, None without model."""
         if self._roofline is None and self.work is not None:
-            self._roofline = estimate(self.work, self.platform, self.engine, self.mode, self.share, self.runtime)
+            where = self.platform, self.engine, self.mode, self.share
+            self._roofline = estimate(self.work, *where, self.runtime, self.chosen)
         return self._roofline
 
 

@@ -45,6 +45,7 @@ from socsched.descriptor.fields import (
     doc,
 )
 from socsched.descriptor.fit import Fit
+from socsched.descriptor.kernel_times import KernelTimes
 from socsched.descriptor.limits import Json, Line
 from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.processors import TargetFile
@@ -362,7 +363,8 @@ class Engine(Entry):
     """One schedulable processor, or `count` equal ones called key0, key1, ...
 
     `kind` groups engines for display and for cost anchors only.  Behind a `link`, weights and inner tensors stay in the
-    engine's own memory, while inputs and outputs cross the link.  `capacity` and `coefficient` go with `points`.  CPUs
+    engine's own memory, while inputs and outputs cross the link.  `kernel_times`: what was measured of the kernels of a
+    runtime on this machine, by runtime.  `capacity` and `coefficient` go with `points`.  CPUs
     run all host functions (`operators.host_code`), other engines those of `functions`
     (`models.model.Model.device`).
     """
@@ -424,6 +426,7 @@ class Engine(Entry):
         doc("link to an engine with memory of its own: weights stay there, inputs and outputs cross it"),
     ] = None
     count: Annotated[int | None, doc("number of equal engines, named key0, key1, ...; absent: one", ge=1, le=64)] = None
+    kernel_times: tuple[KernelTimes, ...] = ()
 
     class File:
         """Power may be left to the operating points; a target has fields of its own."""

@@ -1,0 +1,250 @@
+/* Times of kernels: a list of calls runs again and again on one or several threads, and every call is a sample.
+
+   A sample has the wall time of a call and the processor time that all threads had meanwhile.  Helpers of a running
+   slice never sleep, so that the two agree unless something else had a processor: what disturbed a call shows in the call
+   itself.  Kernels follow one another as in a network, so that each finds the caches as its predecessors left them.
+
+   Calls are made in slices.  Beside other programs a thread that has slept gets a processor at once and for a few
+   milliseconds; one that computes all the time shares it.  So threads sleep between slices where calls are disturbed, the
+   longer the more often, and a slice begins with the call before, whose data other programs have driven out of the caches.
+
+   Chunks are taken from a counter, as in executor/native/parallel.cpp. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_THREADS 512
+#define MOST_BLOCKS 8
+#define CHUNKS 8 /* of a thread, in a kernel that does not demand a number */
+#define ALIGNMENT 64
+#define SLICE 1000000       /* ns that a slice lasts, and the call more that ends it */
+#define LEAST_PAUSE 500000  /* ns of sleep between slices once one was disturbed */
+#define MOST_PAUSE 8000000
+#define DISTURBED 97        /* per cent of their time that threads of an undisturbed slice have at least */
+
+typedef struct {
+  int32_t type_index;
+  uint32_t padding;
+  void* pointer;
+} Any;
+typedef int (*Kernel)(void*, const Any*, int32_t, Any*);
+typedef struct {
+  void* sync;
+  int32_t chunks;
+} Group;
+typedef int (*Chunk)(int, Group*, void*);
+typedef struct {
+  Kernel kernel;
+  const Any* arguments;
+  int64_t count;
+} Call;
+
+static int threads = 1;
+static pthread_t helpers[MOST_THREADS];
+static clockid_t clocks[MOST_THREADS];
+static _Atomic uint64_t next_chunk; /* round << 32 | chunk */
+static _Atomic int left_chunks, chunk_count, stop, present;
+static _Atomic uint32_t awake; /* odd: helpers compute, even: they sleep */
+static _Atomic(Chunk) chunk_code;
+static _Atomic(void*) chunk_context;
+
+static int64_t now(clockid_t clock) {
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ __volatile__("yield");
+#endif
+}
+
+/* Compute a chunk; return 0 if none is left.  Whatever was read belongs to the round if the exchange succeeds. */
+static int take(void) {
+  uint64_t next = atomic_load(&next_chunk);
+  Group group = {0, atomic_load(&chunk_count)};
+  const Chunk code = atomic_load(&chunk_code);
+  void* const context = atomic_load(&chunk_context);
+  const int number = (int)(uint32_t)next;
+  if (number >= group.chunks) return 0;
+  if (!atomic_compare_exchange_strong(&next_chunk, &next, next + 1)) return 1;
+  code(number, &group, context);
+  atomic_fetch_sub(&left_chunks, 1);
+  return 1;
+}
+
+static int launch(Chunk chunk, void* context, int chunks) {
+  if (threads == 1) {
+    Group group = {0, 1};
+    return chunk(0, &group, context);
+  }
+  const int count = chunks > 0 ? chunks : CHUNKS * threads;
+  const uint64_t round = (atomic_load(&next_chunk) >> 32) + 1;
+  atomic_store(&next_chunk, round << 32 | INT32_MAX);
+  atomic_store(&chunk_code, chunk);
+  atomic_store(&chunk_context, context);
+  atomic_store(&chunk_count, count);
+  atomic_store(&left_chunks, count);
+  atomic_store(&next_chunk, round << 32);
+  while (take()) {
+  }
+  while (atomic_load(&left_chunks) > 0) relax();
+  return 0;
+}
+
+/* Take a processor, before everything else on it where that is permitted. */
+static void pin(pthread_t thread, int cpu) {
+  const struct sched_param first = {.sched_priority = 1};
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET((size_t)cpu, &set);
+  pthread_setaffinity_np(thread, sizeof set, &set);
+  pthread_setschedparam(thread, SCHED_FIFO, &first);
+}
+
+static void futex(int operation, uint32_t value) { syscall(SYS_futex, (uint32_t*)&awake, operation, value, 0, 0, 0); }
+
+static void* help(void* unused) {
+  while (!atomic_load(&stop)) {
+    const uint32_t state = atomic_load(&awake);
+    if (!(state & 1)) {
+      futex(FUTEX_WAIT_PRIVATE, state);
+      continue;
+    }
+    atomic_fetch_add(&present, 1);
+    while (atomic_load_explicit(&awake, memory_order_relaxed) == state)
+      if (!take()) relax();
+    atomic_fetch_sub(&present, 1);
+  }
+  return unused;
+}
+
+static void begin_slice(int64_t pause) {
+  const struct timespec time = {0, (long)pause};
+  if (pause) clock_nanosleep(CLOCK_MONOTONIC, 0, &time, 0);
+  if (threads == 1) return;
+  atomic_fetch_add(&awake, 1);
+  futex(FUTEX_WAKE_PRIVATE, INT32_MAX);
+  while (atomic_load(&present) < threads - 1) relax();
+}
+
+static void end_slice(void) {
+  if (threads == 1) return;
+  atomic_fetch_add(&awake, 1);
+  while (atomic_load(&present) > 0) relax();
+}
+
+static _Thread_local struct {
+  void* memory;
+  uint64_t bytes;
+  int taken;
+} blocks[MOST_BLOCKS];
+
+static void* take_workspace(int type, int device, uint64_t bytes, int code, int bits) {
+  (void)type, (void)device, (void)code, (void)bits;
+  for (int i = 0; i < MOST_BLOCKS; i++) {
+    if (blocks[i].taken || (blocks[i].memory && blocks[i].bytes < bytes)) continue;
+    if (!blocks[i].memory) {
+      blocks[i].memory = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+      blocks[i].bytes = bytes;
+    }
+    blocks[i].taken = 1;
+    return blocks[i].memory;
+  }
+  return 0;
+}
+
+static int return_workspace(int type, int device, void* memory) {
+  (void)type, (void)device;
+  for (int i = 0; i < MOST_BLOCKS; i++)
+    if (blocks[i].memory == memory) blocks[i].taken = 0;
+  return 0;
+}
+
+static int64_t processor_time(void) {
+  int64_t sum = now(CLOCK_THREAD_CPUTIME_ID);
+  for (int i = 1; i < threads; i++) sum += now(clocks[i]);
+  return sum;
+}
+
+/* Called by kernels whose arguments do not fit. */
+void TVMFFIErrorSetRaisedFromCStrParts(const char* kind, const char** parts, int32_t count) {
+  (void)kind, (void)parts, (void)count;
+}
+
+/* Give a library of kernels what it calls. */
+void socsched_supply(void* library) {
+  void** slot;
+  if ((slot = dlsym(library, "__TVMBackendParallelLaunch"))) *slot = (void*)launch;
+  if ((slot = dlsym(library, "__TVMBackendAllocWorkspace"))) *slot = (void*)take_workspace;
+  if ((slot = dlsym(library, "__TVMBackendFreeWorkspace"))) *slot = (void*)return_workspace;
+}
+
+static int call_of(const Call* call) {
+  Any result = {0};
+  return call->kernel(0, call->arguments, (int32_t)call->count, &result);
+}
+
+/* Run `count` calls in order, again until `budget` ns have passed and `least` rounds are done, at most `most` rounds, on
+   a thread a processor of `cpus`.  wall[round * count + call] and used[...] are in ns.  Return the number of rounds, or
+   -1 - n where call n failed. */
+int64_t socsched_time_calls(const Call* calls, int64_t count, const int32_t* cpus, int32_t cpu_count, int64_t budget,
+                            int64_t least, int64_t most, int64_t* wall, int64_t* used) {
+  cpu_set_t before;
+  sched_getaffinity(0, sizeof before, &before);
+  struct sched_param priority;
+  const int policy = sched_getscheduler(0);
+  sched_getparam(0, &priority);
+  threads = cpu_count < MOST_THREADS ? cpu_count : MOST_THREADS;
+  int64_t failed = 0;
+  atomic_store(&stop, 0);
+  for (int i = 1; i < threads; i++) {
+    pthread_create(&helpers[i], 0, help, 0);
+    pin(helpers[i], cpus[i]);
+    pthread_getcpuclockid(helpers[i], &clocks[i]);
+  }
+  pin(pthread_self(), cpus[0]); /* last: helpers begin where this thread is */
+  int64_t rounds = 0, pause = 0;
+  const int64_t end = now(CLOCK_MONOTONIC) + budget;
+  while (rounds < most && (rounds < least || now(CLOCK_MONOTONIC) < end)) {
+    for (int64_t i = 0; i < count;) {
+      begin_slice(pause);
+      call_of(&calls[(i + count - 1) % count]);
+      const int64_t had = processor_time(), start = now(CLOCK_MONOTONIC);
+      int64_t time = start, processor = had;
+      do {
+        const int64_t at = rounds * count + i;
+        if (call_of(&calls[i])) failed = -1 - i;
+        const int64_t last = time, before_call = processor;
+        wall[at] = (time = now(CLOCK_MONOTONIC)) - last;
+        used[at] = (processor = processor_time()) - before_call;
+        i++;
+      } while (i < count && time - start < SLICE);
+      end_slice();
+      if (processor - had < (time - start) * threads / 100 * DISTURBED)
+        pause = pause ? pause * 2 < MOST_PAUSE ? pause * 2 : MOST_PAUSE : LEAST_PAUSE;
+      else
+        pause = pause < LEAST_PAUSE ? 0 : pause * 9 / 10;
+    }
+    rounds++;
+  }
+  atomic_store(&stop, 1);
+  atomic_fetch_add(&awake, 2);
+  futex(FUTEX_WAKE_PRIVATE, INT32_MAX);
+  for (int i = 1; i < threads; i++) pthread_join(helpers[i], 0);
+  threads = 1;
+  sched_setaffinity(0, sizeof before, &before);
+  sched_setscheduler(0, policy, &priority);
+  return failed ? failed : rounds;
+}

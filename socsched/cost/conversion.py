@@ -54,7 +54,7 @@ def matching(producer: StageWork, consumer: StageWork) -> list[tuple[TensorType,
 
 
 def _is_float(tensor: TensorType) -> bool:
-    return tensor.dtype.startswith("fp") or tensor.dtype == "int8"
+    return tensor.dtype.startswith("fp") or tensor.dtype in ("int8", "w8a16")
 
 
 def hops(producer: StageWork, source: Engine, consumer: StageWork, sink: Engine) -> list[Hop]:

@@ -118,12 +118,15 @@ def input_hashes(platform: Platform, pipeline: Pipeline) -> dict[str, str]:
 
 def platform_hashes(platform: Platform) -> dict[str, str]:
     """Return the digests of a platform and of the rule files that its engines name."""
-    from socsched.descriptor.operator_rules import find_rules
+    from socsched.descriptor.operator_rules import rule_files
+    from socsched.descriptor.platform_file import base_files
 
     hashes = {_key("platforms", platform.name, platform.file): _digest(platform.file, platform)}
+    if platform.file and Path(platform.file).is_file():
+        hashes |= {f"platforms/{file.name}": file_digest(file) for file in base_files(platform.file)}
     for name in sorted({engine.operators.name for engine in platform.engines} - {""}):
-        file = find_rules(name, Path(platform.file).parent if platform.file else None)
-        hashes[f"rules/{file.name}"] = file_digest(file)
+        for file in rule_files(name, Path(platform.file).parent if platform.file else None):
+            hashes[f"rules/{file.name}"] = file_digest(file)
     return hashes
 
 

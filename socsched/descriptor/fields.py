@@ -227,7 +227,9 @@ LAYOUT_PATTERN = r"^N(CHW|HWC)([1-9][0-9]{0,2}[hwc])*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=64)]
 Title = Annotated[str, Field(min_length=1, max_length=300, pattern=LINE_PATTERN)]
 """One line of text, safe in scripts and tables."""
-PrecisionName = Annotated[str, OneOf("fp32", "fp16", "int8")]
+PRECISIONS = ("fp32", "fp16", "int8", "w8a16", "fp8", "fp4")
+"""Data types that engines compute in; w8a16: weights of 8 bits, activations of 16."""
+PrecisionName = Annotated[str, OneOf(*PRECISIONS)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 

@@ -29,7 +29,7 @@ from socsched.descriptor.fields import (
     Title,
     doc,
 )
-from socsched.descriptor.source import read
+from socsched.descriptor.inheritance import base_files, read_extended
 from socsched.descriptor.validation import Tree, check_figures, validate
 
 Version = Annotated[str, Field(pattern=VERSION_PATTERN)]
@@ -192,6 +192,7 @@ class RuleFile(Entry):
         default_factory=dict
     )
     refused: Annotated[Mapping[Name, Refused], doc("operators known to be unsupported")] = field(default_factory=dict)
+    extends: Annotated[Name, OR_NULL, doc("rule file that holds where this one states nothing; it merges")] = ""
 
     def title_of(self, grounded: OperatorRule | Refused | Format | JobLimits | Unavailable) -> str:
         """Return the title of an entry's source, or its reasoning."""
@@ -274,7 +275,20 @@ def load_rules(path: Path) -> RuleFile:
 
 @lru_cache(maxsize=32)
 def _load(path: Path, stamp: tuple[int, int]) -> RuleFile:
-    return validate(read(path), RuleFile, CHECKS)
+    return validate(read_extended(path, _elsewhere), RuleFile, CHECKS)
+
+
+def rule_files(name: str, folder: Path | None = None) -> list[Path]:
+    """Return a rule file and those that it extends."""
+    file = find_rules(name, folder)
+    return [file, *base_files(file, _elsewhere)]
+
+
+def _elsewhere(name: str) -> Path | None:
+    try:
+        return find_rules(name)
+    except KeyError:
+        return None
 
 
 def check_operators(entries: Tree) -> None:

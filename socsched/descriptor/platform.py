@@ -644,12 +644,14 @@ class Platform(Entry):
         """Equal engines are declared once."""
 
         schema_version: Annotated[Literal["1"], doc('version of this format, "1"')]
+        extends: Annotated[Name, OR_NULL, doc("platform that holds where this file states nothing; it merges")] = ""
         engines: Annotated[Mapping[Name, Engine], doc("schedulable processors by id", min_length=1)]
 
     @classmethod
     def of_file(cls, values: dict[str, Any]) -> Platform:
         """Return the platform with every engine of a declared group; without a setting it is off in a mode."""
         del values["schema_version"]
+        values.pop("extends", None)
         groups = {
             key: [replace(engine, id=name, count=None) for name in engine_ids(key, engine.count)]
             for key, engine in values.pop("engines").items()

@@ -8,11 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from socsched import resources
 from socsched.descriptor.fields import NAME_PATTERN, VERSION_PATTERN, Quantity
+from socsched.descriptor.inheritance import base_files as _base_files
+from socsched.descriptor.inheritance import read_extended
 from socsched.descriptor.operator_rules import check_case, find_rules, load_rules, rule_names
 from socsched.descriptor.platform import Platform, engine_ids
 from socsched.descriptor.processors import PROCESSORS, architecture
-from socsched.descriptor.source import Document, read
+from socsched.descriptor.source import Document
 from socsched.descriptor.validation import Tree, check_figures, plain, suggest, validate
 from socsched.errors import UsageError, unwritable
 from socsched.units import format_bandwidth, format_frequency
@@ -32,7 +35,21 @@ _SKELETON = Path(__file__).with_name("skeleton.yaml")
 
 def load_platform(path: str | Path) -> Platform:
     """Return the platform of a YAML file; DescriptorError lists all its faults with their positions."""
-    return _platform(read(path))
+    return _platform(read_platform(path))
+
+
+def read_platform(path: str | Path) -> Document:
+    """Return the data of a platform file, complete with what it does not state of the platform that it extends."""
+    return read_extended(path, _elsewhere)
+
+
+def base_files(path: str | Path) -> list[Path]:
+    """Return the files of the platforms that a file extends, directly and in turn."""
+    return _base_files(path, _elsewhere)
+
+
+def _elsewhere(name: str) -> Path | None:
+    return resources.find("platforms", name) if name in resources.names("platforms") else None
 
 
 def platform_from_mapping(mapping: Mapping[str, Any], file: str) -> Platform:

@@ -37,7 +37,7 @@ class GroupLimitsFile(LimitsFile):
     engine: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$", max_length=600)] | None = Field(
         None, description="engine, or engines joined by +"
     )
-    precision: Literal["fp32", "fp16", "int8"] | None = Field(None, description="precision, of scores of times")
+    precision: PrecisionName | None = Field(None, description="precision, of scores of times")
     meter: Annotated[str, Field(pattern=r"^(wall|module|rail [A-Za-z0-9][A-Za-z0-9_.-]*)$", max_length=80)] | None = (
         Field(None, description="wall, module or rail NAME, of scores of power")
     )

@@ -7,7 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-DTYPE_BYTES = {"fp32": 4, "fp16": 2, "int8": 1, "uint8": 1, "int32": 4, "int64": 8, "bool": 1}
+DTYPE_BYTES = {
+    "fp32": 4, "fp16": 2, "int8": 1, "w8a16": 2, "fp8": 1, "fp4": 1, "uint8": 1, "int32": 4, "int64": 8, "bool": 1,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

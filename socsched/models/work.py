@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from socsched.descriptor.fields import PRECISIONS
 from socsched.descriptor.pipeline import Stage
 from socsched.errors import CompileError
 from socsched.graph.accelerator_kernels import passes
@@ -15,7 +16,6 @@ from socsched.graph.partition import Part, take
 from socsched.models.model import Model
 from socsched.models.registry import get_model
 
-_PRECISIONS = ("fp32", "fp16", "int8")
 Border = tuple[TensorType, ...]
 
 
@@ -34,8 +34,8 @@ def stage_work(stage: Stage, precision: str, part: Part | None = None) -> StageW
         return StageWork(stage.name, precision, counted, *borders)
     network = model.network()
     nominal = _nominal(model, network)
-    if precision not in _PRECISIONS:
-        raise CompileError(f"{network.name}: precision {precision!r} is not one of {', '.join(_PRECISIONS)}")
+    if precision not in PRECISIONS:
+        raise CompileError(f"{network.name}: precision {precision!r} is not one of {', '.join(PRECISIONS)}")
     if part:
         network, borders = _part(network, part, nominal)
     inputs, outputs = (tuple(at_precision(tensor, precision) for tensor in border) for border in borders)

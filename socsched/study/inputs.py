@@ -13,12 +13,12 @@ from typing import Any
 
 from socsched import __version__, bounded, resources
 from socsched.descriptor.catalog import HOST
-from socsched.descriptor.operator_rules import find_rules
+from socsched.descriptor.operator_rules import rule_files
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.pipeline_file import pipeline_from_mapping
 from socsched.descriptor.platform import Platform
-from socsched.descriptor.platform_file import platform_from_mapping
-from socsched.descriptor.source import read, read_bytes
+from socsched.descriptor.platform_file import base_files, platform_from_mapping, read_platform
+from socsched.descriptor.source import Document, read, read_bytes
 from socsched.descriptor.study import NO_FAULTS, Study, resolve_path
 from socsched.errors import UsageError
 from socsched.study.design import Point
@@ -153,13 +153,15 @@ def gather(study: Study) -> Inputs:
 
 def _named_by(path: Path, kind: str) -> Iterator[tuple[str, bytes]]:
     """Yield the files that a platform or pipeline references in turn: operator rules, networks."""
-    data = read(path).data
+    data = _document(path, kind).data
     if kind == PLATFORMS:
+        for base in base_files(path):
+            yield f"{PLATFORMS}/{base.name}", read_bytes(base)
         for engine in _mappings(data.get("engines")):
             rules = engine.get("operators")
             if isinstance(rules, dict) and isinstance(rules.get("rules"), str):
-                rule_file = find_rules(rules["rules"], path.parent)
-                yield f"{PLATFORMS}/rules/{rule_file.name}", read_bytes(rule_file)
+                for file in rule_files(rules["rules"], path.parent):
+                    yield f"{PLATFORMS}/rules/{file.name}", read_bytes(file)
     elif kind == PIPELINES:
         for stage in _mappings(data.get("stages")):
             network = stage.get("onnx")
@@ -191,7 +193,7 @@ def _check_paths(inputs: Inputs) -> None:
             if name is None:
                 reasons.append(f"{value} is detected on this machine and has no file to vary")
                 continue
-            data = read(name_of(inputs, value, kind)).data
+            data = _document(name_of(inputs, value, kind), PLATFORMS if kind == "platform" else PIPELINES).data
             try:
                 if kind == "rate":
                     _timed(data, path)
@@ -249,29 +251,33 @@ class Opened:
         return None if point.faults == NO_FAULTS else self.folder / self.inputs.names[f"{FAULTS}:{point.faults}"]
 
 
+def _document(file: Path, kind: str) -> Document:
+    return read_platform(file) if kind == PLATFORMS else read(file)
+
+
 @lru_cache(maxsize=64)
-def _data(file: Path) -> Any:
-    document = read(file)
+def _data(file: Path, kind: str) -> Any:
+    document = _document(file, kind)
     document.check()
     return document.data
 
 
 @lru_cache(maxsize=16)
 def _platform(file: Path, changes: tuple[tuple[str, Any], ...]) -> Platform:
-    return platform_from_mapping(_changed(file, changes), str(file))
+    return platform_from_mapping(_changed(file, changes, PLATFORMS), str(file))
 
 
 @lru_cache(maxsize=16)
 def _pipeline(file: Path, changes: tuple[tuple[str, Any], ...], rates: tuple[tuple[str, float], ...]) -> Pipeline:
-    data = _changed(file, changes)
+    data = _changed(file, changes, PIPELINES)
     for name, rate in rates:
         section, key = _timed(data, name)
         data[section][key] = {**data[section][key], "period": f"{round(1e9 / rate)} ns"}
     return pipeline_from_mapping(data, str(file))
 
 
-def _changed(file: Path, changes: tuple[tuple[str, Any], ...]) -> Any:
+def _changed(file: Path, changes: tuple[tuple[str, Any], ...], kind: str) -> Any:
     try:
-        return replace_fields(_data(file), changes)
+        return replace_fields(_data(file, kind), changes)
     except ValueError as error:
         raise UsageError(f"{file.name}: {error}") from None

@@ -11,7 +11,7 @@ from pathlib import Path
 from socsched.cost.measurements import Row
 from socsched.cost.model import CostModel
 from socsched.cost.sources import CostSource, cost_sources
-from socsched.descriptor.fields import Quantity
+from socsched.descriptor.fields import PRECISIONS, Quantity
 from socsched.descriptor.fit import Fit
 from socsched.descriptor.pipeline import Stage
 from socsched.descriptor.pipeline_file import onnx_pipeline
@@ -101,7 +101,6 @@ def _figure(engine: Engine, power: float) -> Figure:
     return Figure(round(power), "derived", engine.dynamic_mw.source, "between the powers of the modes", error)
 
 
-PRECISIONS = ("fp32", "fp16", "int8")
 Platforms = Callable[[str], Platform | None]
 """Returns the platform of a name, None for an unknown one."""
 

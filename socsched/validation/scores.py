@@ -9,9 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from socsched.cost.measurements import Row
+from socsched.descriptor.fields import PRECISIONS
 from socsched.descriptor.small_files import LIMITS, BarFile, GroupLimitsFile, LimitsFile
 from socsched.validation.document import GroupDocument, ScoresDocument
-from socsched.validation.predict import PRECISIONS, Prediction
+from socsched.validation.predict import Prediction
 
 FEWEST_RANKED = 3
 """Cells below which a rank correlation says nothing."""

@@ -55,6 +55,20 @@ PEAKS = [  # board, mode, engine, precision, 10^12 operations/s dense, as the ve
     ("qcs6490", "performance", "npu", "int8", 12.0),
     ("sa8295p", "performance", "npu", "int8", 30.0),
     ("qrb5165", "performance", "npu", "int8", 15.0),
+    ("jetson-agx-thor", "MAXN", "gpu", "fp32", 8.064),
+    ("jetson-agx-thor", "MAXN", "gpu", "fp16", 258.5),
+    ("jetson-agx-thor", "MAXN", "gpu", "fp8", 517.0),
+    ("jetson-agx-thor", "MAXN", "gpu", "fp4", 1035.0),
+    ("jetson-t4000", "MAXN", "gpu", "fp4", 600.0),
+    ("jetson-orin-nx-8gb", "MAXN", "gpu", "int8", 25.1),
+    ("jetson-orin-nx-8gb", "MAXN", "dla0", "int8", 10.1),
+    ("jetson-orin-nano-4gb", "10W", "gpu", "int8", 10.2),
+    ("tda4vm", "performance", "npu", "int8", 8.192),
+    ("am69a", "performance", "npu3", "int8", 8.192),
+    ("hailo-8", "performance", "npu", "int8", 26.0),
+    ("hailo-8l", "performance", "npu", "int8", 13.0),
+    ("qcs8275", "performance", "npu", "int8", 40.0),
+    ("rk3576", "performance", "npu1", "int8", 3.0),
 ]
 
 
@@ -112,6 +126,17 @@ MODES = {  # board -> mode -> (id, cores online, core MHz, SM online, GPU MHz, D
         "7W": (1, 4, 960, 4, 408, None),
         "25W": (1, 6, 1344, 8, 918, None),
         "MAXN_SUPER": (2, 6, 1728, 8, 1020, None),
+    },
+    "jetson-orin-nx-8gb": {
+        "MAXN": (0, 6, 1984, 8, 765, 614.4),
+        "10W": (1, 4, 1190.4, 4, 612, 153.6),
+        "15W": (2, 4, 1420.8, 4, 612, 614.4),
+        "20W": (3, 6, 1497.6, 8, 408, 614.4),
+    },
+    "jetson-orin-nano-4gb": {
+        "10W": (0, 6, 1510.4, 4, 624.75, None),
+        "7W_AI": (1, 4, 806.4, 4, 408, None),
+        "7W_CPU": (2, 4, 960, 4, 306, None),
     },
     "jetson-agx-xavier": {
         "MAXN": (0, 8, 2265.6, 8, 1377, 1395.2),

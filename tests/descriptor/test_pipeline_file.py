@@ -98,7 +98,8 @@ CASES = [
     ]),
     ("    reads: [camera]", "    reads: camera", ["18:12: stages.track.reads: expected a list, got 'camera'"]),
     ("[fp32, fp16]", "[fp32, fp61]", [
-        "14:24: stages.detect.precisions[1]: expected one of 'fp32', 'fp16' or 'int8', got 'fp61'",
+        "14:24: stages.detect.precisions[1]: "
+        "expected one of 'fp32', 'fp16', 'int8', 'w8a16', 'fp8' or 'fp4', got 'fp61'",
     ]),
     ("[fp32, fp16]", "[]", [
         "14:17: stages.detect.precisions: expected a list or mapping, length at least 1, got a list",

@@ -94,7 +94,8 @@ CASES = [
         " such as NCHW16c, got 'nchw'",
     ]),
     ("      fp32:\n", "      fp31:\n", [
-        "25:7: engines.cpu.precisions.fp31: expected one of 'fp32', 'fp16' or 'int8', got 'fp31'",
+        "25:7: engines.cpu.precisions.fp31: "
+        "expected one of 'fp32', 'fp16', 'int8', 'w8a16', 'fp8' or 'fp4', got 'fp31'",
         "39:56: engines.cpu.operators.allowed.conv2d.dtypes[0]: unknown precision of this engine 'fp32';"
         " did you mean 'fp31'?",
     ]),

@@ -101,7 +101,10 @@ def test_limits_that_are_not_kept_are_named(tmp_path: Path, limits: str, says: l
         ),
         ("schema_version: '1'\noverall: {inside: 85}\n", "overall.inside: expected a number not above 1"),
         ("schema_version: '1'\ngroups: [{engine: gpu}]\n", "bar.yaml:2:10: groups[0]: expected a limit: mape"),
-        ("schema_version: '1'\ngroups: [{precision: fp8, mape: 1}]\n", "expected one of 'fp32', 'fp16' or 'int8'"),
+        (
+            "schema_version: '1'\ngroups: [{precision: fp61, mape: 1}]\n",
+            "expected one of 'fp32', 'fp16', 'int8', 'w8a16', 'fp8' or 'fp4'",
+        ),
         ("overall: {mape: .nan}\nschema_version: '1'\n", "overall.mape: expected a number"),
     ],
 )

@@ -128,7 +128,7 @@ def schema_page() -> str:
     parts = ["# Descriptor files", NOTE, "How to write them: [descriptors.md](../descriptors.md). Editors complete"]
     parts.append("against the schemas in `schemas/`.")
     for file in sorted((ROOT / "schemas").glob("*.schema.json")):
-        if file.name in ("plan.schema.json", "result.schema.json"):
+        if file.name in ("plan.schema.json", "result.schema.json") or file.name.endswith("-heir.schema.json"):
             continue  # have pages of their own
         schema = json.loads(file.read_text(encoding="utf-8"))
         parts += ["", f"## {file.name}", "", prose(schema.get("description"))]

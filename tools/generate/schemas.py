@@ -39,11 +39,16 @@ MODELS: dict[str, type] = {
     "drive.schema.json": DriveFile,
     "book.schema.json": BookDocument,
 }
+HEIRS = {"platform-heir.schema.json": Platform, "rules-heir.schema.json": RuleFile}
+"""Schemas of files that `extends` another: nothing is required, and null takes an inherited value away."""
 
 
-def render(model: type) -> str:
-    """Return the JSON Schema of a file model as text."""
-    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **_tidy(TypeAdapter(model).json_schema())}
+def render(name: str) -> str:
+    """Return a JSON Schema as text."""
+    made = _tidy(TypeAdapter(MODELS.get(name) or HEIRS[name]).json_schema())
+    if name in HEIRS:
+        made = _partial(made) | {"required": ["schema_version", "extends", "name"]}
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **made}
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -59,12 +64,27 @@ def _tidy(node: Any) -> Any:
     return {key: _tidy(value) for key, value in kept.items()}
 
 
+def _partial(node: Any) -> Any:
+    """Return a schema in which every field of a mapping may be absent or null."""
+    if isinstance(node, list):
+        return [_partial(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {key: _partial(value) for key, value in node.items() if key != "required"}
+    for key in ("properties", "additionalProperties"):
+        if isinstance(kept.get(key), dict):
+            fields = kept[key] if key == "properties" else {"": kept[key]}
+            made = {field: {"anyOf": [value, {"type": "null"}]} for field, value in fields.items()}
+            kept[key] = made if key == "properties" else made[""]
+    return kept
+
+
 def stale(folder: Path = FOLDER) -> list[str]:
     """Return the names of schemas that are missing or differ from the models."""
     return [
         name
-        for name, model in MODELS.items()
-        if not (folder / name).is_file() or (folder / name).read_text(encoding="utf-8") != render(model)
+        for name in (*MODELS, *HEIRS)
+        if not (folder / name).is_file() or (folder / name).read_text(encoding="utf-8") != render(name)
     ]
 
 
@@ -75,8 +95,8 @@ def main() -> int:
             print(f"schemas/{name} is stale: run python -m tools.generate.schemas", file=sys.stderr)
         return 1 if stale() else 0
     FOLDER.mkdir(exist_ok=True)
-    for name, model in MODELS.items():
-        (FOLDER / name).write_text(render(model), encoding="utf-8")
+    for name in (*MODELS, *HEIRS):
+        (FOLDER / name).write_text(render(name), encoding="utf-8")
     return 0
 
 

@@ -1,6 +1,6 @@
 """Exported networks on a GPU, ours against `torch.compile`: compiled here, timed where a GPU is.
 
-    python -m tools.bench.gpu_networks prepare FOLDER [--arch sm_90] [--only vit_s swin_t]     with nvcc and PyTorch; no GPU
+    python -m tools.bench.gpu_networks prepare FOLDER [--arch sm_90] [--only vit_s swin_t]    with nvcc and PyTorch
     python3 -m tools.bench.gpu_networks run FOLDER [--seconds 540] [--layers] [--autotune vit_b swin_t]    with a GPU
 
 `prepare` exports the networks of `network_zoo`, compiles them in fp16 and writes programs (`executor.gpu_programs`);
@@ -22,6 +22,7 @@ import statistics
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,9 @@ def prepare(folder: Path, arch: str, names: list[str]) -> int:
         size = sum(f.stat().st_size for f in place.iterdir()) / 2**20
         took = f"exported in {exported - start:.0f} s, compiled in {time.perf_counter() - exported:.1f} s"
         notes = [note for note in artifact.notes if "slow" in note]
-        print(f"{name:16} {len(document['launches']):4} launches, {size:.1f} MiB, {took} {'; '.join(notes)}", flush=True)
+        print(
+            f"{name:16} {len(document['launches']):4} launches, {size:.1f} MiB, {took} {'; '.join(notes)}", flush=True
+        )
     return int(failed > 0)
 
 
@@ -111,7 +114,9 @@ class Ours:
         self.torch, self.driver, module = torch, driver, ctypes.c_void_p()
         driver("cuModuleLoadData", ctypes.byref(module), code)
         sizes = {"memory": self.document["memory"], "results": self.document["results"]}
-        self.memory = {key: torch.zeros(max(size, 256), dtype=torch.uint8, device="cuda") for key, size in sizes.items()}
+        self.memory = {
+            key: torch.zeros(max(size, 256), dtype=torch.uint8, device="cuda") for key, size in sizes.items()
+        }
         self.memory["constants"] = torch.frombuffer(bytearray(constants) or bytearray(1), dtype=torch.uint8).cuda()
         self.launches, functions = [], {}
         for launch in self.document["launches"]:
@@ -133,7 +138,9 @@ class Ours:
     def enqueue(self, launches: Any) -> None:
         stream = ctypes.c_void_p(self.torch.cuda.current_stream().cuda_stream)
         for _, function, launch, _, pointers in launches:
-            self.driver("cuLaunchKernel", function, *launch["grid"], *launch["block"], launch["shared"], stream, pointers, None)
+            self.driver(
+                "cuLaunchKernel", function, *launch["grid"], *launch["block"], launch["shared"], stream, pointers, None
+            )
 
     def launch(self) -> None:
         self.enqueue(self.launches)
@@ -182,7 +189,7 @@ def run(folder: Path, seconds: float, layers: bool, autotune: list[str], only: l
             continue
         try:
             row = _compare(place, torch, driver, network_zoo, place.name in autotune, layers)
-        except Exception as error:  # noqa: BLE001  a network that fails must not hide the others
+        except Exception as error:
             print(f"{place.name:16} failed: {type(error).__name__}: {str(error)[:300]}", flush=True)
             failed.append(place.name)
             continue
@@ -276,7 +283,7 @@ def _microseconds(graph: Any, torch: Any) -> float:
         graph.replay()
         event.record()
     torch.cuda.synchronize()
-    return statistics.median(a.elapsed_time(b) for a, b in zip(events, events[1:], strict=False)) * 1e3
+    return statistics.median(a.elapsed_time(b) for a, b in pairwise(events)) * 1e3
 
 
 def _layers(ours: Ours, torch: Any, inner: int = 20) -> None:

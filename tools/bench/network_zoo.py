@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def _folded(made: nn.Module) -> nn.Module:
     """Fold each batch norm into the convolution that stands before it among its module's children."""
     for parent in list(made.modules()):
         children = list(parent.named_children())
-        for (name, first), (after, second) in zip(children, children[1:], strict=False):
+        for (name, first), (after, second) in pairwise(children):
             if isinstance(first, nn.Conv2d) and isinstance(second, nn.BatchNorm2d):
                 setattr(parent, name, torch.nn.utils.fuse_conv_bn_eval(first, second))
                 setattr(parent, after, nn.Identity())
@@ -141,7 +142,11 @@ class Segformer(nn.Module):
             self.blocks.append(nn.ModuleList(_Mix(width, heads[index], reductions[index]) for _ in range(2)))
             self.last.append(nn.LayerNorm(width))
         self.linear = nn.ModuleList(nn.Linear(width, 256) for width in widths)
-        self.fuse, self.bn, self.classes = nn.Conv2d(1024, 256, 1, bias=False), nn.BatchNorm2d(256), nn.Conv2d(256, 150, 1)
+        self.fuse, self.bn, self.classes = (
+            nn.Conv2d(1024, 256, 1, bias=False),
+            nn.BatchNorm2d(256),
+            nn.Conv2d(256, 150, 1),
+        )
 
     def forward(self, x):
         found = []
@@ -170,8 +175,11 @@ class Detr(nn.Module):
         self.project = nn.Conv2d(2048, 256, 1)
         self.transformer = nn.Transformer(256, 8, 6, 6, 2048, batch_first=True)
         self.query, self.position = nn.Parameter(torch.zeros(100, 256)), nn.Parameter(torch.zeros(400, 256))
-        self.classes, self.box = nn.Linear(256, 92), nn.Sequential(
-            nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 4), nn.Sigmoid()
+        self.classes, self.box = (
+            nn.Linear(256, 92),
+            nn.Sequential(
+                nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 4), nn.Sigmoid()
+            ),
         )
 
     def forward(self, x):

@@ -96,7 +96,7 @@ class Device {
   }
 
  private:
-  Device();
+  explicit Device(int number);
 
   mutable std::array<std::atomic<int>, 3> under_way_{};  // by criticality
   Driver driver_{};

@@ -127,6 +127,7 @@ CUresult CUDAAPI cuDriverGetVersion(int* version) {
 
 CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
   *device = ordinal;
+  note("device %d", ordinal);
   return done(ordinal < gpus() ? 0 : WRONG);
 }
 

@@ -151,6 +151,11 @@ class PlanOptions:
         help="Program that computes networks where an engine has several, such as tvm for this project's kernels.  "
         "[default: the fastest]",
     )  # fmt: skip
+    precisions: tuple[str, ...] = option(
+        "--precision", multiple=True, metavar="[STAGE=]auto|int8|fp16|fp32",
+        help="Data type of all networks, or of one; auto: among a stage's `precisions`, or as its file's integers.  "
+        "[default: the pipeline's precision, or auto]",
+    )  # fmt: skip
     robust: bool = option(
         "--robust", kind="flag",
         help="Plan for the upper ends of all costs' intervals: a feasible plan holds for every cost within them.",

@@ -48,7 +48,7 @@ def options_of(**options: Any) -> PlanOptions:
     for name, dimension in (("power_cap", "power"), ("bandwidth_cap", "bandwidth")):
         if isinstance(options.get(name), str):
             options[name] = parse(options[name], dimension)
-    for name in ("pins", "prefers", "deadlines", "runtimes"):
+    for name in ("pins", "prefers", "deadlines", "runtimes", "precisions"):
         if name in options:
             options[name] = (options[name],) if isinstance(options[name], str) else tuple(options[name])
     if isinstance(options.get("profile"), str):
@@ -66,8 +66,9 @@ def plan_with(
     """Return the plan of a pipeline on a platform; `costs` are carried over from one plan of the pair to the next."""
     from socsched.api.loading import load_pipeline, load_platform
     from socsched.api.stamp import stamped
+    from socsched.models.precision import settled
 
-    loaded = set_deadlines(load_pipeline(pipeline), options.deadlines)
+    loaded = set_deadlines(settled(load_pipeline(pipeline), options.precisions), options.deadlines)
     board = choose_runtimes(load_platform(platform), options.runtimes)
     search = _by_planner if options.planner else _by_search
     return stamped(search(loaded, board, mode, options, costs), loaded, board, mode, options)

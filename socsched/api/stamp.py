@@ -63,6 +63,7 @@ def _options(options: PlanOptions) -> Iterator[str]:
         ("--prefer", options.prefers),
         ("--deadline", options.deadlines),
         ("--runtime", options.runtimes),
+        ("--precision", options.precisions),
     ):
         for value in sorted(values):
             yield from (option, value)

@@ -92,6 +92,7 @@ OPTIONAL: dict[str, Tool] = {
     for tool in (
         Tool("OR-Tools", "plan --solver cpsat", extra("solver"), package="ortools"),
         Tool("ONNX", "reading and writing ONNX files", extra("onnx"), package="onnx"),
+        Tool("ONNX Runtime", "verify", extra("verify"), package="onnxruntime"),
         Tool("Parquet", "sweep, fleet", extra("sweep"), package="pyarrow"),
         Tool("Ray", "sweeps over several hosts", extra("cluster"), package="ray"),
         Tool("tornado", "the RPC tracker that allocates boards", extra("tracker"), package="tornado"),

@@ -20,11 +20,11 @@ from socsched.progress import speaking
 VERBS = {
     "platforms": "platforms:command", "pipelines": "pipelines:command", "calibrate": "weights:calibrate",
     "compile": "compile:command", "plan": "plan:command", "book": "book:command", "analyze": "analyze:command",
-    "simulate": "simulate:command", "run": "run:command", "profile": "costs:profile", "fit": "costs:fit",
-    "report": "report:command", "why": "report:why", "weights": "weights:command", "compare": "compare:command",
-    "lint": "lint:command", "validate": "costs:validate", "guard": "guard:command", "sweep": "studies:sweep",
-    "fleet": "studies:fleet", "demo": "demo:command", "doctor": "doctor:command", "plugins": "doctor:plugins",
-    "completion": "doctor:completion",
+    "simulate": "simulate:command", "run": "run:command", "verify": "verify:command", "profile": "costs:profile",
+    "fit": "costs:fit", "report": "report:command", "why": "report:why", "weights": "weights:command",
+    "compare": "compare:command", "lint": "lint:command", "validate": "costs:validate", "guard": "guard:command",
+    "sweep": "studies:sweep", "fleet": "studies:fleet", "demo": "demo:command", "doctor": "doctor:command",
+    "plugins": "doctor:plugins", "completion": "doctor:completion",
 }  # fmt: skip
 """Every verb, in the order of the help, and the command in `socsched.cli` that it is."""
 EXIT_INTERRUPTED, EXIT_READER_GONE = 130, 141

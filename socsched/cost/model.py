@@ -238,6 +238,8 @@ class CostModel:
             return f"the stage may run on {', '.join(stage.engines)} only"
         if precision not in engine.precisions:
             return f"computes in {', '.join(engine.precisions)} only"
+        if engine.precisions[precision].on_request and stage.model is not None and not stage.stated:
+            return f"{precision} only for networks whose file states it, or asked for it (--precision {precision})"
         try:
             work = self.work_of(stage, precision)
         except CompileError as error:  # a limit of this machine says nothing about the engine

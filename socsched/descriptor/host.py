@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 from socsched.cache import keep, recall
-from socsched.descriptor import host_gpus
 from socsched.descriptor.fields import Source
 from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.platform import (
@@ -232,6 +231,8 @@ def _read(path: Path) -> str:
 ENGINE = "cpu"
 _FORMAT = 3
 _LEAST_SCALING = 0.4
+_DOT_PRODUCTS = {"avx512_vnni", "avx_vnni", "asimddp"}
+"""Flags of processors that multiply bytes four at a time."""
 _LAUNCH_NS, _SUBMIT_NS = 4_000, 100_000
 _CORE_MW, _IDLE_CORE_MW, _BASE_MW = 5_000, 1_000, 10_000
 
@@ -250,7 +251,7 @@ def detect(cache: bool = True) -> Platform:
         facts = probe()
         if cache:
             keep("host", key, {"format": _FORMAT, **asdict(facts)})
-    return host_gpus.added(build(facts), host_gpus.find(cache=cache) if host_gpus.has_compiler() else ())
+    return build(facts)
 
 
 def _facts(stored: Any) -> HostFacts | None:
@@ -281,7 +282,7 @@ def build(facts: HostFacts) -> Platform:
         unit="core",
         shares="unit",
         clock_hz=clock,
-        precisions={"fp32": _precision(facts, bits, clock)},
+        precisions=_precisions(facts, bits, clock),
         bandwidth=bandwidth,
         sram=Figure(facts.cache_bytes, "published", "linux", "last-level cache"),
         # the analysis models the executor, not Linux: under "none" each one runs jobs to completion
@@ -312,6 +313,25 @@ def _clock(facts: HostFacts) -> Figure:
         error = 0.0 if facts.clock_from == "cpufreq" else 0.7
         return Figure(facts.clock_hz, "published", "linux", f"read from {facts.clock_from}", error)
     return Figure(2_500_000_000, "assumed", note=f"{facts.clock_from}; 2.5 GHz is common", error=0.7)
+
+
+def _precisions(facts: HostFacts, bits: int, clock: Figure) -> dict[str, Precision]:
+    floats = _precision(facts, bits, clock)
+    own = "four byte products in a lane of an instruction" if _DOT_PRODUCTS & set(facts.flags) else "widened to 16 bits"
+    ops = floats.ops_per_cycle
+    times = 4 if _DOT_PRODUCTS & set(facts.flags) else 1
+    rate = Figure(times * ops.value, "derived", ops.source, f"{times} times fp32's: bytes are {own}", 0.3)
+    note = "0.6 of the share that fp32 reaches: loads, rounding and packing keep their time"
+    reached = {
+        "conv": Figure(0.6 * floats.efficiency["conv"].value, "derived", "conv", note, 0.5),
+        "gemm": Figure(0.6 * floats.efficiency["gemm"].value, "derived", "conv", note, 0.5),
+    }
+    for kind in ("elementwise", "default"):
+        figure = floats.efficiency[kind]
+        why = "computed in fp32, or rounded in 32-bit lanes"
+        reached[kind] = Figure(figure.value / times, "assumed", note=why, error=figure.error)
+    # without calibration int8 changes results, so that no plan chooses it by itself
+    return {"fp32": floats, "int8": Precision("int8", rate, floats.layout, reached, on_request=True)}
 
 
 def _precision(facts: HostFacts, bits: int, clock: Figure) -> Precision:

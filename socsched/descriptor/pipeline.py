@@ -268,7 +268,8 @@ class Stage(Entry):
     it samples the latest finished output.  `open_queue`: no number is stated, so that the planner may choose a larger
     one.  `slice_ns`: length of time slices chosen by the planner for times that state none, on engines that declare
     slices (0: jobs run in one piece).  A late job is skipped (not started) or aborted (at its deadline).  `losses` are
-    in 1/`PER_POINT` of a point of the pipeline's measure.
+    in 1/`PER_POINT` of a point of the pipeline's measure.  `stated`: why its `precisions` are the only ones, "" if the
+    file lists them (`models.precision`).
     """
 
     name: str
@@ -313,6 +314,7 @@ class Stage(Entry):
     open_queue: bool = False
     slice_ns: int = 0
     high: High | None = None
+    stated: str = ""
 
     class File:
         """A network may be a file; times at the high level and losses are in units of the user."""
@@ -429,6 +431,13 @@ class Pipeline(Entry):
     sources: Annotated[Mapping[Name, Source], doc("sources of figures, by key")] = field(default_factory=dict)
     file: str = ""
     accuracy_budget: int | None = None
+    precision: Annotated[
+        str,
+        OneOf("auto", "int8", "fp16", "fp32"),
+        doc(
+            "data type of all networks; auto: of a stage's precisions the planner's choice, or int8 as its file states"
+        ),
+    ] = "auto"
     conditions: Annotated[tuple[Condition, ...], Keyed(), doc("operating conditions by name, for books of plans")] = ()
 
     class File:

@@ -19,7 +19,6 @@ from socsched.units import format_duration
 _PERIOD = Cycle("duration", positive=True).read
 _TIME = Quantity("duration").read
 SUFFIX = ".onnx"
-PERIOD = "10 Hz"
 Value = TypeVar("Value")
 
 
@@ -49,17 +48,17 @@ def pipeline_from_document(document: Document) -> Pipeline:
     return replace(pipeline, stages=tuple(stages), file=document.file)
 
 
-def onnx_pipeline(path: Path) -> Pipeline:
-    """Return the pipeline of an ONNX file: a frame every 100 ms, due before the next; UsageError if it is missing."""
+def onnx_pipeline(path: Path, period_ms: int = 100) -> Pipeline:
+    """Return the pipeline of an ONNX file: a frame every period, due before the next; UsageError if it is missing."""
     if not path.is_file():
         raise UsageError(f"{path}: does not exist", "expected an ONNX file, or the name of a pipeline")
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem).lstrip("_.-")[:64] or "network"
-    why = "no rate given: assuming ten frames per second, each done before the next"
+    why = f"no rate given: assuming a frame every {period_ms} ms, each done before the next"
     mapping = {
         "schema_version": "1",
         "name": name,
         "title": f"{path.name} on its own",
-        "sensors": {"frames": {"kind": "frames", "period": PERIOD, "assumed": why}},
+        "sensors": {"frames": {"kind": "frames", "period": f"{period_ms} ms", "assumed": why}},
         "stages": {
             "network": {
                 "title": path.name,
@@ -68,7 +67,7 @@ def onnx_pipeline(path: Path) -> Pipeline:
                 "precisions": ["fp32", "fp16"],
             }
         },
-        "chains": {"frame": {"path": ["frames", "network"], "deadline": "100 ms", "assumed": why}},
+        "chains": {"frame": {"path": ["frames", "network"], "deadline": f"{period_ms} ms", "assumed": why}},
     }
     return pipeline_from_mapping(mapping, str(path))
 

@@ -302,7 +302,7 @@ class Precision(Entry):
     """A data type an engine computes in.
 
     A multiply-add is two operations.  Plans do not rely on `sparsity`.  `fitted` is used instead of `efficiency` for
-    networks.
+    networks.  `on_request`: only for networks whose file states this data type, or that are asked for it.
     """
 
     dtype: str
@@ -316,6 +316,7 @@ class Precision(Entry):
     fitted: Annotated[
         Listed[Fit], doc("cost models fitted to measurements, by units used; absent: peak, efficiency")
     ] = ()
+    on_request: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from socsched.compiler.target import resolve
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
-from socsched.errors import MachineError, SocschedError
+from socsched.errors import InputError, MachineError, SocschedError
 from socsched.executor.build import NAME, build_executor, cross_compiler, cxx_compiler, glibc_note
 from socsched.executor.bundle_stages import FOLDER, no_stages, write_stages
 from socsched.executor.references import REFERENCES
@@ -102,6 +102,22 @@ def write_application(
     lines = [f"{digest}  {name}\n" for name, digest in digests(folder).items() if name not in _NEVER_BUNDLED]
     (folder / SUMS).write_text("".join(lines), encoding="utf-8")
     return True
+
+
+def program_of(folder: Path, machine: str) -> Path:
+    """Return the executor of a bundle for a machine, its files checked; InputError or MachineError if it has none."""
+    program = folder / FOLDER / machine / NAME
+    if not (folder / SETTINGS).is_file():
+        raise InputError(
+            f"{folder}: no bundle with a native application", "write one: socsched compile PLAN.json -o DIR"
+        )
+    if not program.is_file():
+        others = ", ".join(sorted(file.parent.name for file in (folder / FOLDER).glob(f"*/{NAME}"))) or "no machine"
+        raise MachineError(f"{folder}: its program is for {others}, this machine is {machine}", "run it on its board")
+    checked = subprocess.run([str(program), "--check", str(folder / SUMS)], capture_output=True, text=True, check=False)
+    if checked.returncode:
+        raise InputError(f"{folder}: {checked.stderr.strip()[:300]}", "compile the bundle again")
+    return program
 
 
 def _machines(platform: Platform) -> Sequence[str]:

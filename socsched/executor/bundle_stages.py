@@ -20,7 +20,7 @@ from socsched.descriptor.platform import Engine
 from socsched.errors import UsageError
 from socsched.executor.frames import most_rows, write_inputs
 from socsched.executor.gpu_programs import PROGRAM, copy_programs
-from socsched.executor.references import write_references
+from socsched.executor.references import tolerance_of, write_references
 from socsched.executor.stages import describe_stages, sensor_ports, unsupported_stages
 from socsched.executor.vendor_stages import KIND as ENGINE
 from socsched.files import write_file
@@ -32,9 +32,6 @@ from socsched.runtime.inputs import prepare_inputs
 FOLDER, PROGRAMS = "native", "programs"
 _FRAMES = 4
 """Frames of every sensor in a bundle; a run repeats them."""
-_TOLERANCES = {"fp32": 1e-3}
-_COARSE = 2e-2
-"""Tolerance of self-tests in fp16 and int8, where one rounding more is a step of the data type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +70,7 @@ def write_stages(setting: Setting, folder: Path) -> Stages:
     rooms = {sensor: most_rows(written.document) for sensor, written in given.items()}
     described = describe_stages(setting, {sensor: written.types for sensor, written in given.items()}, rooms)
     stages = {name: _bundled(name, stage, setting, folder) for name, stage in described.items()}
-    tolerance = max(_TOLERANCES.get(task.precision, _COARSE) for task in setting.plan.tasks if task.kind == "stage")
+    tolerance = max(tolerance_of(task.precision) for task in setting.plan.tasks if task.kind == "stage")
     write_references(setting, {name: feeds[name].frame(0) for name in given}, described, own, tolerance)
     inputs = {
         sensor: {**written.document, "file": f"{FOLDER}/{written.document['file']}"}

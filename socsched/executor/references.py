@@ -34,6 +34,14 @@ _BACKENDS: Mapping[str, type[Backend]] = {
     "network": TvmCpuBackend,
     ONNXRUNTIME: OnnxRuntimeBackend,
 }
+_TOLERANCES = {"fp32": 1e-3}
+_COARSE = 2e-2
+"""Tolerance in fp16 and int8, where one rounding more is a step of the data type."""
+
+
+def tolerance_of(precision: str) -> float:
+    """Return how far outputs may be apart, relative to the largest value of a tensor."""
+    return _TOLERANCES.get(precision, _COARSE)
 
 
 def write_references(
@@ -67,6 +75,41 @@ def write_references(
         for title in stored:  # a conversion on a GPU has an output for every port of its source
             if how := described.get(title, {}).get("outputs"):
                 data[title] = _write_outputs(folder, len(data), values[name].values(), how)
+    return _write_document(folder, data, tolerance)
+
+
+def write_expected(
+    stage: str,
+    described: Mapping[str, Mapping[str, Any]],
+    sensors: Mapping[str, int],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    folder: Path,
+) -> Path:
+    """Write the references of one stage that was computed elsewhere, without tolerance; return references.json.
+
+    `described`: the stages of run.json; `sensors`: the number of ports of each sensor in it.  `inputs` and `outputs` of
+    the stage are in their logical shapes.
+    """
+    how = described[stage]
+    given: dict[str, list[Any]] = {}
+    kinds: dict[str, list[TensorType]] = {}
+    nothing = TensorType((0,), "fp32", "")
+    for entry, array in zip(how["inputs"], inputs, strict=True):
+        source, port = entry["from"], entry["port"]
+        made = [] if source in sensors else described[source]["outputs"]
+        count = sensors.get(source, len(made))
+        ports = given.setdefault(source, [np.zeros(0, np.float32)] * count)
+        types = kinds.setdefault(source, [nothing] * count)
+        image = "NCHW" if array.ndim == 4 else ""
+        types[port] = TensorType(tuple(array.shape), entry["dtype"], made[port]["layout"] if made else image)
+        ports[port] = to_layout(array, types[port])
+    data = {name: _write(folder, number, given[name], kinds[name]) for number, name in enumerate(given)}
+    data[stage] = _write_outputs(folder, len(data), outputs, how["outputs"])
+    return _write_document(folder, data, 0.0)
+
+
+def _write_document(folder: Path, data: Mapping[str, Any], tolerance: float) -> Path:
     document = {
         "format": "socsched-references",
         "version": 1,

@@ -183,8 +183,8 @@ class _Run:
             frozenset(backends),
             self.board.cpus,
             policies.cheaper,
-            self.details.see if options.stats or options.results is not None else None,
-            (lambda task: True) if options.stats else detecting.__contains__,
+            options.observe or (self.details.see if options.stats or options.results is not None else None),
+            (lambda task: True) if options.stats or options.observe else detecting.__contains__,
             self.rules.threads if self.rules.shares_lanes else len(_lane_sets(plan)) if options.steal else 1,
         )
         versions = [replace(setting, plan=one) for one in (plan, *options.limp_home)]

@@ -14,7 +14,7 @@ other grow exponentially with their number.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -225,6 +225,20 @@ def _put_padding(graph: Any) -> None:
 def first_line(error: Exception) -> str:
     """Return an error's message as one line."""
     return re.sub(r"\s+", " ", str(error)).strip()[:200] or type(error).__name__
+
+
+def with_outputs(path: Path, names: Sequence[str], target: Path) -> Path:
+    """Write a copy of a readable model with more of its values as outputs, weights beside it; return `target`."""
+    import onnx
+    from onnx.external_data_helper import load_external_data_for_model
+
+    raw = read_bytes(path, "ONNX file", "expected a model with its weights in a file next to it", MOST_BYTES)
+    model = onnx.load_model_from_string(raw)
+    load_external_data_for_model(model, str(path.resolve().parent))
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save_model(model, str(target), save_as_external_data=True, location=f"{target.name}.data")
+    return target
 
 
 PACKED = ".xz"

@@ -18,12 +18,13 @@ import numpy as np
 from socsched import resources
 from socsched.errors import InputError, MachineError, UsageError, extra
 from socsched.files import file_digest
+from socsched.graph.expand import fuse_network
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model, Port, Quantisation
 from socsched.models.onnx_file import whole
 from socsched.models.onnx_graph import OnnxGraph, read
-from socsched.models.onnx_operators import translate
+from socsched.models.onnx_operators import Translation, translate
 from socsched.models.weights import Weights
 
 _PARAMS = ("file", "inputs", "outputs", "shapes", "sha256")
@@ -129,6 +130,37 @@ def load(path: Path) -> tuple[Network, Weights]:
     """Return the network and the weights of an ONNX file; InputError names an unsupported node."""
     file = _load(path, _stamp(path))
     return file.network, file.weights
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """A value within a network: its ONNX name, the node that makes it, and that node's operator."""
+
+    name: str
+    node: str
+    op: str
+
+
+def kernel_results(path: Path) -> tuple[Inner, ...]:
+    """Return the values that an ONNX file's network has between its kernels, in the order in which they are computed.
+
+    A value within a fused kernel is none of them; the network's outputs are the last ones.
+    """
+    _load(path, _stamp(path), (), False)  # its errors
+    translation = Translation(read(path, {}, False), False)
+    network, _ = translation.run()
+    fused = {group.output for group in fuse_network(network).groups}
+    last: dict[str, Inner] = {}
+    leaving: dict[str, Inner] = {}
+    for node in translation.graph.nodes:
+        for name in filter(None, node.outputs):
+            layer = translation.values.get(name, "")
+            if name in translation.graph.outputs:
+                leaving[layer] = Inner(name, node.name, node.op)
+            elif layer.replace(".", "_") in fused:
+                last.pop(layer, None)
+                last[layer] = Inner(name, node.name, node.op)
+    return (*(inner for layer, inner in last.items() if layer not in leaving), *leaving.values())
 
 
 def _stamp(path: Path) -> tuple[int, int]:

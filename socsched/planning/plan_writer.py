@@ -48,9 +48,9 @@ def reasons(deployment: Deployment) -> list[Task]:
         if task.kind == "stage":
             options = model.candidates(graph.stage(task.name))
             hops = [t for t in deployment.transitions if t.sink == task.name and t.task]
-            task = replace(
-                task, why=_why(deployment.mapping[task.name], options, [(h.source, h.cost_ns) for h in hops])
-            )
+            why = _why(deployment.mapping[task.name], options, [(h.source, h.cost_ns) for h in hops])
+            stated = graph.stage(task.name).stated
+            task = replace(task, why=f"{why}; {stated}" if stated else why)
         result.append(task)
     return result
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from socsched.faults.model import Faults
 from socsched.planning.plan import Plan
@@ -32,7 +33,8 @@ class Options:
 
     `pace` "rate" releases at the planned rates, "asap" as soon as fewer than `in_flight` frames are in progress.
     `alone` lets only one job run at a time, whatever its lanes.  `stats` adds figures of all intermediate tensors to
-    the results of frames, which costs time.
+    the results of frames, which costs time.  `observe` takes the outputs of all stages (stage, frame, tensors by port),
+    in place of the results of frames.
     """
 
     executor: str = "event-chained"
@@ -53,6 +55,7 @@ class Options:
     pace: str = "rate"
     alone: bool = False
     stats: bool = False
+    observe: Callable[[str, int, Mapping[str, Any]], None] | None = None
 
 
 PLAIN = Options()

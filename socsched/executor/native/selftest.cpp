@@ -52,7 +52,7 @@ std::string difference(const Tensor& found, const Tensor& wanted, double toleran
   return text;
 }
 
-// Run a stage; return how its outputs differ from those stored, and set its median time in ns.
+// Run a stage; return how its outputs differ from those stored, all of them, and set its median time in ns.
 std::string run_stage(const Control& control, const Task& task, StageSettings settings, References& references, double tolerance, int repeat, Ns& median) {
   settings.on_host.assign(settings.outputs.size(), true);
   DataSlots slots(1, settings);
@@ -80,10 +80,11 @@ std::string run_stage(const Control& control, const Task& task, StageSettings se
   median = times[static_cast<size_t>(repeat / 2)];
   const std::vector<Tensor>& wanted = references.at(task.name)->frame(0)->ports;
   if (wanted.size() != job.output->ports.size()) return "it has another number of outputs than are stored";
+  std::string all;
   for (size_t port = 0; port < wanted.size(); port++)
     if (const std::string why = difference(job.output->ports[port], wanted[port], tolerance); !why.empty())
-      return "output " + std::to_string(port) + " " + why;
-  return "";
+      all += (all.empty() ? "output " : "; output ") + std::to_string(port) + " " + why;
+  return all;
 }
 
 }  // namespace
@@ -106,7 +107,7 @@ bool selftest(const Control& control, const std::string& path, int repeat) {
     if (why.empty())
       std::printf("%s: passed, %.3f ms\n", task.name.c_str(), static_cast<double>(median) / 1e6);
     else
-      std::printf("%s: FAILED: %s\n", task.name.c_str(), why.c_str());
+      std::printf("%s: FAILED: %s (%.3f ms)\n", task.name.c_str(), why.c_str(), static_cast<double>(median) / 1e6);
   }
   return passed;
 }

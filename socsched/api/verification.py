@@ -1,0 +1,420 @@
+"""Whether a network computes on this machine, or in a bundle, what ONNX Runtime computes from the same file.
+
+The reference is ONNX Runtime without any optimisation: what the file says, node by node.  Times are those of a session
+as users make it, with as many threads as the stage has.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from platform import machine
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from socsched.errors import InputError, MachineError, UsageError, extra
+
+if TYPE_CHECKING:
+    from socsched.descriptor.pipeline import Pipeline, Stage
+    from socsched.models.onnx_import import Inner
+    from socsched.planning.plan import Plan, Task
+
+HOST = "host"
+_PERIOD_MS = 100_000
+"""Period of the frames while a network is verified: no deadline matters."""
+_AT_ONCE = 200
+"""Inner values that become outputs in one build."""
+_LEAST_FRAMES, _MOST_FRAMES, _SECONDS = 5, 50, 3.0
+"""Runs that are timed: as many as fit this time, within bounds."""
+
+Arrays = Mapping[str, Any]
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A value as computed here against ONNX Runtime's: `error` is the largest difference over the largest value.
+
+    Of whole numbers and truth values it is the share that differs.  `node` and `op` made the value, "" if unknown.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    error: float
+    tolerance: float
+    node: str = ""
+    op: str = ""
+
+    @property
+    def equal(self) -> bool:
+        """Return whether the difference is within the tolerance of the precision."""
+        return self.error <= self.tolerance
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A network's outputs against ONNX Runtime's, the first inner value that differs, and median times.
+
+    `checked`: inner values compared, with `first` None where all were equal.  `predicted_ns`: the planned time.
+    """
+
+    network: str
+    place: str
+    precision: str
+    why: str
+    runtime: str
+    threads: int
+    outputs: tuple[Compared, ...]
+    ours_ns: int
+    theirs_ns: int
+    predicted_ns: int
+    first: Compared | None = None
+    checked: int = 0
+
+    @property
+    def equal(self) -> bool:
+        """Return whether every output is equal within the tolerance."""
+        return all(output.equal for output in self.outputs)
+
+    def document(self) -> dict[str, Any]:
+        """Return the result as plain data."""
+        outputs = [{**asdict(output), "equal": output.equal} for output in self.outputs]
+        return {**asdict(self), "outputs": outputs, "equal": self.equal}
+
+
+def verify(
+    network: str | Path,
+    place: str | Path = HOST,
+    *,
+    inputs: Path | None = None,
+    precision: str = "auto",
+    runtimes: Sequence[str] = (),
+    note: Note = lambda _: None,
+) -> Verified:
+    """Compare the outputs of an ONNX file, planned and run on this machine or in a bundle, with ONNX Runtime's.
+
+    `place`: "host", or the folder of a bundle for a machine like this one.  `inputs`: an .npz with an array for each
+    input, of which the first frame is taken; without it seeded inputs in the range that the first layers expect.  Where
+    outputs differ by more than the precision allows, inner values are compared in order.  `runtimes`: as of a plan, by
+    default socsched's own kernels.  Raises InputError for an
+    unusable file, UsageError for a network that has no engine here or is not in the bundle, MachineError without ONNX
+    Runtime or a C++ compiler.
+    """
+    from socsched.descriptor.pipeline_file import onnx_pipeline
+
+    path = Path(network)
+    _require_reference()
+    pipeline = onnx_pipeline(path, _PERIOD_MS)
+    with TemporaryDirectory(prefix="socsched-verify-") as scratch:
+        folder = Path(scratch)
+        feed = _feed(pipeline.stages[0], inputs, folder)
+        wanted = _Reference(path).outputs(feed)
+        own = _Own(precision, tuple(runtimes), folder)
+        if str(place) == HOST:
+            found = own.verified(path, pipeline, feed, wanted)
+        else:
+            found = _in_bundle(path, Path(place), pipeline.stages[0], feed, wanted, folder)
+            own = replace(own, precision=found.precision)
+        if found.equal:
+            return found
+        note("the outputs differ: comparing inner values")
+        first, checked = _first_difference(path, feed, own, note)
+        return replace(found, first=first, checked=checked)
+
+
+def _require_reference() -> None:
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+    except ImportError as error:
+        raise MachineError(f"verify needs the package {error.name}", extra("verify")) from None
+
+
+def _feed(stage: Stage, inputs: Path | None, folder: Path) -> Path:
+    """Return the file of a network's inputs: the given one, checked, or one of seeded inputs."""
+    import numpy as np
+
+    from socsched.models.registry import get_model
+    from socsched.models.samples import draw
+
+    if inputs is None:
+        inputs = folder / "inputs.npz"
+        arrays: dict[str, Any] = draw(get_model(stage.model or "", stage.params), np.random.default_rng(0))
+        np.savez(inputs, **arrays)
+    elif inputs.suffix != ".npz":
+        raise UsageError(
+            f"{inputs}: expected an .npz file with an array for each input", "numpy.savez(FILE, NAME=array)"
+        )
+    return inputs
+
+
+def arrays_of(stage: Stage, feed: Path) -> dict[str, Any]:
+    """Return the first frame of a file of arrays for the inputs of a stage, by port."""
+    from socsched.descriptor.pipeline import Sensor
+    from socsched.models.registry import get_model
+    from socsched.runtime.input_files import of_files
+    from socsched.runtime.inputs import Nothing
+
+    model = get_model(stage.model or "", stage.params)
+    ports = {port.name: port.type for port in model.inputs}
+    files = of_files([feed], ports, Nothing(), Sensor("frames", "frames", 10**8))
+    if files is None:
+        raise InputError(f"{feed}: no array has the name of an input", f"inputs: {', '.join(ports)}")
+    return dict(files.frame(0).outputs)
+
+
+class _Reference:
+    """ONNX Runtime on this machine's processor."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def session(self, exact: bool, threads: int = 0) -> Any:
+        """Return a session: `exact`, without optimisation, or as users make it."""
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        options.intra_op_num_threads = threads
+        if exact:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        # sums of byte products saturate on x86-64 processors without VNNI otherwise
+        options.add_session_config_entry("session.x64quantprecision", "1")
+        try:
+            return onnxruntime.InferenceSession(str(self.file), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # its errors have no common class
+            raise MachineError(f"ONNX Runtime does not take {self.file.name}: {_line(error)}") from None
+
+    def outputs(self, feed: Path) -> dict[str, Any]:
+        """Return the outputs by name for the inputs in a file."""
+        session = self.session(exact=True)
+        names = [output.name for output in session.get_outputs()]
+        return dict(zip(names, _run(session, self.arrays(feed)), strict=True))
+
+    def arrays(self, feed: Path) -> dict[str, Any]:
+        """Return the inputs as ONNX Runtime takes them."""
+        from socsched.descriptor.pipeline_file import onnx_pipeline
+
+        return arrays_of(onnx_pipeline(self.file).stages[0], feed)
+
+    def median_ns(self, feed: Path, threads: int, expected_ns: int) -> int:
+        """Return the median time of a run."""
+        session, arrays = self.session(exact=False, threads=threads), self.arrays(feed)
+        times = []
+        for _ in range(_count(expected_ns) + 1):  # the first one allocates
+            begun = time.perf_counter_ns()
+            _run(session, arrays)
+            times.append(time.perf_counter_ns() - begun)
+        return _median(times[1:])
+
+
+def _run(session: Any, arrays: Arrays) -> Any:
+    try:
+        return session.run(None, dict(arrays))
+    except Exception as error:  # its errors have no common class
+        raise MachineError(f"ONNX Runtime cannot run the network: {_line(error)}") from None
+
+
+def _line(error: Exception) -> str:
+    return re.sub(r"\s+", " ", str(error)).strip()[:300]
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """The network planned, compiled and run on this machine."""
+
+    precision: str
+    runtimes: tuple[str, ...]
+    folder: Path
+
+    def plan(self, pipeline: Pipeline) -> Plan:
+        """Return the plan of a network on this machine; UsageError with the reasons where it has no engine."""
+        from socsched.api.loading import load_platform
+        from socsched.api.options import PlanOptions
+        from socsched.api.planning import plan_with
+        from socsched.descriptor.platform import OWN
+
+        choice = any(engine.runtimes for engine in load_platform(HOST).engines)
+        runtimes = self.runtimes or ((OWN,) if choice else ())
+        options = PlanOptions(precisions=(self.precision,), runtimes=runtimes, explain=False, refine=False)
+        plan = plan_with(pipeline, HOST, None, options)
+        if not plan.tasks:
+            reasons = "; ".join(violation.requirement for violation in plan.violations)
+            raise UsageError(f"{pipeline.name}: nothing to verify: {reasons}", "see `socsched plan`")
+        return plan
+
+    def outputs(self, pipeline: Pipeline, plan: Plan, feed: Path) -> dict[str, Any]:
+        """Return the outputs of a network for the inputs in a file."""
+        from socsched.executor.run_native import Inputs, execute
+        from socsched.runtime.backends.base import plain
+        from socsched.runtime.options import Options
+
+        found: dict[str, Any] = {}
+
+        def see(stage: str, frame: int, outputs: Mapping[str, Any]) -> None:
+            if frame == 0:
+                found.update({port: plain(value) for port, value in outputs.items()})
+
+        execute(plan, pipeline, Inputs([feed], frames=1), Options(pace="asap", alone=True, observe=see))
+        if not found:
+            raise MachineError(f"{pipeline.name}: the run gave no outputs", "see `socsched run`")
+        return found
+
+    def median_ns(self, pipeline: Pipeline, plan: Plan, feed: Path) -> int:
+        """Return the median time of a job."""
+        from socsched.executor.run_native import Inputs, execute
+        from socsched.runtime.options import Options
+        from socsched.trace.columns import DONE
+
+        frames = _count(plan.tasks[0].cost_ns) + 1
+        trace = execute(plan, pipeline, Inputs([feed], frames=frames), Options(pace="asap", alone=True))
+        jobs = trace.columns.jobs
+        done = jobs.status == DONE
+        return _median((jobs.finish_ns - jobs.start_ns)[done].tolist()[1:])
+
+    def verified(self, path: Path, pipeline: Pipeline, feed: Path, wanted: Arrays) -> Verified:
+        """Return the network's outputs against those wanted, and times."""
+        plan = self.plan(pipeline)
+        outputs = self.outputs(pipeline, plan, feed)
+        task = plan.tasks[0]
+        ours = self.median_ns(pipeline, plan, feed)
+        theirs = _Reference(path).median_ns(feed, len(task.lanes), ours)
+        return _verified(path, HOST, task, _compared(outputs, wanted, task.precision), (ours, theirs))
+
+
+def _verified(path: Path, place: str, task: Task, outputs: tuple[Compared, ...], times: tuple[int, int]) -> Verified:
+    how = (task.precision, task.why, task.runtime, len(task.lanes))
+    return Verified(str(path), place, *how, outputs, *times, task.cost_ns)
+
+
+def _compared(found: Arrays, wanted: Arrays, precision: str) -> tuple[Compared, ...]:
+    from socsched.executor.references import tolerance_of
+
+    tolerance = tolerance_of(precision)
+    return tuple(
+        Compared(name, tuple(array.shape), _error(found[name], array), tolerance) for name, array in wanted.items()
+    )
+
+
+def _error(found: Any, wanted: Any) -> float:
+    """Return the largest difference over the largest value, of whole numbers the share that differs."""
+    import numpy as np
+
+    found = np.asarray(found).reshape(wanted.shape)
+    if not wanted.size:
+        return 0.0
+    if wanted.dtype.kind != "f":
+        return float(np.mean(found.astype(np.int64) != wanted.astype(np.int64)))
+    ours, theirs = found.astype(np.float64), wanted.astype(np.float64)
+    finite = np.isfinite(theirs)
+    if not np.array_equal(ours[~finite], theirs[~finite], equal_nan=True) or not np.isfinite(ours[finite]).all():
+        return float("inf")
+    if not finite.any():
+        return 0.0
+    largest = float(np.abs(theirs[finite]).max())
+    return float(np.abs(ours - theirs)[finite].max()) / (largest or 1.0)
+
+
+def _first_difference(path: Path, feed: Path, own: _Own, note: Note) -> tuple[Compared | None, int]:
+    """Return the first inner value that differs, None if none does once they all leave, and the number compared.
+
+    Both sides compute the same file with more outputs; intervals are narrowed until neighbours are found.
+    """
+    from socsched.descriptor.pipeline_file import onnx_pipeline
+    from socsched.models.onnx_file import with_outputs
+    from socsched.models.onnx_import import kernel_results
+
+    inner = kernel_results(path)
+    outputs = {item.name for item in inner} & set(_names(path))
+    equal, differs, found, checked = -1, len(inner), None, set[str]()
+    while differs - equal > 1:
+        step = -(-(differs - equal - 1) // _AT_ONCE)
+        places = list(range(equal + step, differs, step))
+        note(f"comparing {len(places)} of {len(inner)} values")
+        more = [inner[place].name for place in places if inner[place].name not in outputs]
+        file = with_outputs(path, more, own.folder / f"cut-{len(checked)}" / path.name)
+        pipeline = onnx_pipeline(file, _PERIOD_MS)
+        plan = own.plan(pipeline)
+        ours, theirs = own.outputs(pipeline, plan, feed), _Reference(file).outputs(feed)
+        compared = {one.name: one for one in _compared(ours, theirs, plan.tasks[0].precision)}
+        checked |= compared.keys()
+        apart = next((place for place in places if not compared[inner[place].name].equal), None)
+        if apart is None:
+            equal = places[-1]
+        else:
+            found = _made_by(compared[inner[apart].name], inner[apart])
+            differs, equal = apart, max((place for place in places if place < apart), default=equal)
+    return found, len(checked)
+
+
+def _made_by(value: Compared, inner: Inner) -> Compared:
+    return replace(value, node=inner.node, op=inner.op)
+
+
+def _names(path: Path) -> list[str]:
+    from socsched.models.registry import get_model
+
+    return [port.name for port in get_model("onnx", {"file": str(path)}).outputs]
+
+
+def _in_bundle(path: Path, folder: Path, own: Stage, feed: Path, wanted: Arrays, scratch: Path) -> Verified:
+    """Return the outputs that the program of a bundle computes against those wanted."""
+    from socsched.api.loading import load_plan
+    from socsched.compiler.store import read_json
+    from socsched.executor.application import program_of
+    from socsched.executor.references import write_expected
+    from socsched.executor.settings import PLAN, SETTINGS
+    from socsched.models.onnx_import import digest
+
+    plan = load_plan(folder / PLAN)
+    sha256 = digest(path)
+    tasks = [task for task in plan.tasks if task.params.get("sha256") == sha256]
+    if not tasks:
+        known = [f"{task.name} ({task.params['file']})" for task in plan.tasks if "sha256" in task.params]
+        raise UsageError(
+            f"{folder}: no stage of the bundle is the network {path.name} (by its sha256)",
+            f"its networks: {', '.join(known) or 'none'}",
+        )
+    if len(tasks) > 1 or "part" in tasks[0].params:
+        raise UsageError(f"{folder}: the bundle has {path.name} in parts", "plan it with --no-cuts")
+    task, program = tasks[0], program_of(folder, machine())
+    settings = read_json(folder / SETTINGS)
+    sensors = {name: len(frames["ports"]) for name, frames in settings["inputs"].items()}
+    given = list(arrays_of(own, feed).values())
+    file = write_expected(task.name, settings["stages"], sensors, given, list(wanted.values()), scratch)
+    command = [str(program), str(folder / SETTINGS), "--selftest", str(file)]
+    command += ["--repeat", str(_count(task.cost_ns))]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = re.search(rf"^{re.escape(task.name)}: (.*?)[,(] ?([\d.]+) ms\)?$", ended.stdout, re.MULTILINE)
+    if said is None:
+        raise MachineError(f"{folder}: its program does not run here: {(ended.stderr or ended.stdout).strip()[:300]}")
+    ours = round(float(said[2]) * 1e6)
+    theirs = _Reference(path).median_ns(feed, len(task.lanes), ours)
+    outputs = _said(said[1], wanted, task.precision)
+    return _verified(path, str(folder), task, outputs, (ours, theirs))
+
+
+def _said(text: str, wanted: Arrays, precision: str) -> tuple[Compared, ...]:
+    """Return the outputs as the self-test of a bundle, which tolerates nothing, describes their differences."""
+    from socsched.executor.references import tolerance_of
+
+    told = {int(port): what for port, what in re.findall(r"output (\d+) ([^;]*)", text)}
+    tolerance = tolerance_of(precision)
+    found = []
+    for port, (name, array) in enumerate(wanted.items()):
+        by = re.search(r"differs by up to (\S+), where values reach (\S+)", told.get(port, ""))
+        error = float(by[1]) / (float(by[2]) or 1.0) if by else float("inf") if port in told else 0.0
+        found.append(Compared(name, tuple(array.shape), error, tolerance))
+    return tuple(found)
+
+
+def _count(expected_ns: int) -> int:
+    return int(min(max(_SECONDS * 1e9 / max(expected_ns, 1), _LEAST_FRAMES), _MOST_FRAMES))
+
+
+def _median(times: Sequence[int]) -> int:
+    return sorted(times)[len(times) // 2] if times else 0

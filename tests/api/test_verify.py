@@ -1,0 +1,100 @@
+"""Networks against ONNX Runtime through `verify`: equal ones, ones with a wrong layer, bundles, and what is missing."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from socsched.api.deployment import compile_plan
+from socsched.api.options import CompileOptions
+from socsched.api.planning import plan
+from socsched.api.verification import verify
+from socsched.cli.root import run
+from socsched.descriptor.pipeline_file import onnx_pipeline
+from socsched.errors import InputError, UsageError
+from socsched.models import onnx_import
+from socsched.models.onnx_operators import HANDLERS, Translation
+from tests.models.onnx_files import Builder, resnet
+
+
+def gated(path: Path) -> Path:
+    """Return a network with a gate in the middle."""
+    b = Builder(3)
+    x = b.op("Relu", b.conv("image", 3, 16))
+    x = b.op("Mul", x, b.op("Sigmoid", b.conv(x, 16, 16)))
+    y = b.op("Relu", b.conv(x, 16, 16))
+    return b.save(path, [1, 3, 16, 24], [b.conv(y, 16, 8, norm=False), b.conv(x, 16, 8, norm=False)])
+
+
+def test_a_network_that_is_right(tmp_path: Path) -> None:
+    found = verify(resnet(tmp_path / "net.onnx"))
+    assert found.equal and found.first is None and [output.shape for output in found.outputs] == [(1, 10)]
+    assert 0 < found.outputs[0].error < 1e-4
+    assert found.ours_ns > 0 and found.theirs_ns > 0 and found.threads >= 1 and found.precision == "fp32"
+
+
+def test_the_first_node_that_differs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(t: Translation, node: Any) -> None:
+        t.emit(node, "tanh", [t.source(node.inputs[0])])
+
+    monkeypatch.setitem(HANDLERS, "Sigmoid", wrong)
+    onnx_import._load.cache_clear()
+    said: list[str] = []
+    found = verify(gated(tmp_path / "net.onnx"), note=said.append)
+    onnx_import._load.cache_clear()
+    assert not found.equal and all(not output.equal for output in found.outputs)
+    assert found.first is not None and (found.first.op, found.first.node) == ("Sigmoid", "Sigmoid_5")
+    assert found.first.error > found.first.tolerance and found.checked > 3 and said
+
+
+def test_own_inputs(tmp_path: Path) -> None:
+    network = gated(tmp_path / "net.onnx")
+    image = np.random.default_rng(1).standard_normal((1, 3, 16, 24)).astype(np.float32)
+    np.savez(tmp_path / "in.npz", image=image)
+    np.savez(tmp_path / "other.npz", picture=image)
+    assert verify(network, inputs=tmp_path / "in.npz").equal
+    with pytest.raises(InputError, match="no array has the name of an input"):
+        verify(network, inputs=tmp_path / "other.npz")
+    with pytest.raises(UsageError, match=r"expected an \.npz"):
+        verify(network, inputs=network)
+
+
+def test_a_bundle(tmp_path: Path) -> None:
+    network, bundle = gated(tmp_path / "net.onnx"), tmp_path / "bundle"
+    pipeline = onnx_pipeline(network)
+    compile_plan(plan(pipeline, "host", runtimes="tvm"), pipeline, bundle, CompileOptions())
+    found = verify(network, bundle)
+    assert found.equal and len(found.outputs) == 2 and found.place == str(bundle) and found.ours_ns > 0
+    with pytest.raises(UsageError, match="no stage of the bundle is the network"):
+        verify(resnet(tmp_path / "other.onnx"), bundle)
+    code = next(bundle.glob("network/*/constants.bin"))
+    code.write_bytes(code.read_bytes() + b"more")
+    with pytest.raises(InputError, match=r"constants\.bin"):
+        verify(network, bundle)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    network = gated(tmp_path / "net.onnx")
+    assert run(["verify", str(network)]) == 0
+    assert "equal to ONNX Runtime" in capsys.readouterr().out
+    assert run(["verify", str(network), "--json", "--precision", "fp32"]) == 0
+    assert json.loads(capsys.readouterr().out)["equal"] is True
+    assert run(["verify", str(tmp_path / "absent.onnx")]) == 2
+    assert run(["verify", str(network), "-p", str(tmp_path)]) == 2
+    real = builtins.__import__
+
+    def absent(name: str, *args: Any, **more: Any) -> Any:
+        if name == "onnxruntime":
+            raise ImportError(name, name=name)
+        return real(name, *args, **more)
+
+    monkeypatch.delitem(sys.modules, "onnxruntime")
+    monkeypatch.setattr(builtins, "__import__", absent)
+    assert run(["verify", str(network)]) == 3
+    assert "socsched[verify]" in capsys.readouterr().err

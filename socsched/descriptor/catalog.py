@@ -152,10 +152,9 @@ def _key(kind: str, name: str, file: str) -> str:
 
 
 def _digest(file: str, content: object) -> str:
-    from socsched.descriptor.source import read_bytes
-
-    raw = read_bytes(file) if file and Path(file).is_file() else repr(content).encode()
-    return hashlib.sha256(raw).hexdigest()
+    if file and Path(file).is_file():
+        return file_digest(Path(file))
+    return hashlib.sha256(repr(content).encode()).hexdigest()
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from socsched.cache import keep, recall
+from socsched.descriptor import host_gpus
 from socsched.descriptor.fields import Source
 from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.platform import (
@@ -251,7 +252,7 @@ def detect(cache: bool = True) -> Platform:
         facts = probe()
         if cache:
             keep("host", key, {"format": _FORMAT, **asdict(facts)})
-    return build(facts)
+    return host_gpus.added(build(facts), host_gpus.find(cache=cache) if host_gpus.has_compiler() else ())
 
 
 def _facts(stored: Any) -> HostFacts | None:

@@ -12,7 +12,7 @@ from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.compiler.targets.cuda import convert
 from socsched.errors import MachineError, UsageError
 from socsched.executor.gpu_programs import CONSTANTS, FORMAT, Program, after, store
-from socsched.executor.gpu_stages import SORT, room_of_port
+from socsched.executor.gpu_stages import SORT, number_of, room_of_port
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
 from socsched.planning.plan import Task
@@ -51,7 +51,8 @@ def describe_gpu_conversion(task: Task, setting: Setting, rooms: Mapping[str, in
         outputs[number] = {**_tensor(replace(kind, shape=source.shape)), "on_host": on_host}
     arch = str(setting.platform.engine(task.engine).target.get("arch", ""))
     program = store(made.program(arch, places))
-    return {"kind": SORT, "programs": [str(program)], "piece": 0, "queued": 2, "inputs": inputs, "outputs": outputs}
+    described = {"kind": SORT, "programs": [str(program)], "piece": 0, "queued": 2, "inputs": inputs}
+    return {**described, **number_of(task, setting), "outputs": outputs}
 
 
 def output_types(name: str, setting: Setting) -> dict[str, TensorType]:

@@ -47,10 +47,17 @@ def describe_gpu_stage(
         for name, kind in zip(names, artifact.outputs, strict=True)
     ]
     described: dict[str, Any] = {"kind": SORT, "programs": [str(program)], "outputs": entries}
+    described |= number_of(task, setting)
     described |= _pieces(task, setting, len(read_json(program)["launches"]))
     if mark is not None:
         described["marks"] = {"output": names.index(mark), "least": int(mark == "counts")}
     return {**described, "records": records, "artifact": artifact}
+
+
+def number_of(task: Task, setting: Setting) -> dict[str, int]:
+    """Return the number of a task's GPU as an entry, none for the first."""
+    number = setting.platform.engine(task.engine).target.get("device", 0)
+    return {"device": int(number)} if number else {}
 
 
 def _pieces(task: Task, setting: Setting, kernels: int) -> dict[str, int]:

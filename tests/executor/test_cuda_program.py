@@ -144,6 +144,14 @@ def test_code_for_the_gpu_is_chosen_when_it_is_loaded(executor: Path, gpu: Path,
     assert done.returncode == 3 and "(209)" in done.stderr and "newer.json" in done.stderr
 
 
+def test_a_stage_runs_on_the_gpu_that_it_names(executor: Path, gpu: Path, tmp_path: Path) -> None:
+    given = stage(program(tmp_path, gpu), device=1)
+    done = start(executor, tmp_path, gpu, given, STANDIN_GPUS="2")
+    assert (done.returncode, done.stderr) == (0, "") and "device 1" in noted(tmp_path / "driver.log")
+    done = start(executor, tmp_path, gpu, given)
+    assert done.returncode == 3 and "looking for another GPU failed" in done.stderr
+
+
 def test_code_of_the_drivers_own_version_is_tried_first(executor: Path, gpu: Path, tmp_path: Path) -> None:
     shutil.copyfile(gpu / "code.txt", tmp_path / "older.txt")
     newer = program(tmp_path, gpu, "newer.json", toolkit=13000)

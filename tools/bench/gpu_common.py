@@ -74,14 +74,18 @@ def stage_of(
     network: Network, weights: Mapping[str, np.ndarray[Any, Any]], arch: str
 ) -> tuple[GpuStage, tuple[str, ...]]:
     """Return a network built in fp16 as an artefact and loaded again, and the notes of its build."""
-    folder = Path(tempfile.mkdtemp())
+    artifact = artifact_of(network, weights, arch, Path(tempfile.mkdtemp()))
+    return GpuStage(artifact), artifact.notes
+
+
+def artifact_of(network: Network, weights: Mapping[str, np.ndarray[Any, Any]], arch: str, folder: Path) -> Artifact:
+    """Return a network built in fp16 into `folder`."""
     made = compile_network(Build(folder, network, weights, resolve(target(arch)), "fp16"), TARGET)
     names = tuple(network.inputs), network.outputs
-    artifact = Artifact(
+    return Artifact(
         *(network.name, network.name, "gpu", "gpu", "cuda", "", "fp16", 0, "", folder, made.files),
-        *(names[0], made.inputs, names[1], made.outputs, "seeded", False),
+        *(names[0], made.inputs, names[1], made.outputs, "seeded", False, made.notes),
     )
-    return GpuStage(artifact), made.notes
 
 
 def kernel_times(stage: GpuStage, shapes: tuple[tuple[int, ...], ...], inner: int = 20) -> list[tuple[str, float]]:

@@ -2,6 +2,9 @@
 
 #include <cstdlib>
 #include <dlfcn.h>
+#include <map>
+#include <memory>
+#include <mutex>
 
 #include "failure.hpp"
 
@@ -22,7 +25,7 @@ void find(void* library, const char* name, F& function) {
 
 #define SOCSCHED_FIND(name) find(library, #name, driver_.name)
 
-Device::Device() {
+Device::Device(int number) {
   void* const library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
   if (!library) throw Failure(MACHINE, std::string(LIBRARY) + " cannot be loaded: " + dlerror(), HINT);
   SOCSCHED_FIND(cuInit);
@@ -59,18 +62,24 @@ Device::Device() {
   int device = 0, major = 0, minor = 0;
   check(driver_.cuInit(0), "starting the driver");
   check(driver_.cuDriverGetVersion(&version_), "asking for the driver's version");
-  check(driver_.cuDeviceGet(&device, 0), "looking for a GPU");
+  check(driver_.cuDeviceGet(&device, number), number ? "looking for another GPU" : "looking for a GPU");
   check(driver_.cuDeviceGetAttribute(&major, MAJOR, device), "asking for the GPU's architecture");
   check(driver_.cuDeviceGetAttribute(&minor, MINOR, device), "asking for the GPU's architecture");
   capability_ = 10 * major + minor;
   check(driver_.cuDevicePrimaryCtxRetain(&context_, device), "making a context");
 }
 
-const Device& Device::open() {
-  static const Device device;
-  device.check(device.driver_.cuCtxSetCurrent(device.context_), "entering the context");
-  return device;
+const Device& Device::open(int number) {
+  static std::mutex guard;
+  static std::map<int, std::unique_ptr<const Device>> devices;
+  const std::lock_guard<std::mutex> lock(guard);
+  std::unique_ptr<const Device>& device = devices[number];
+  if (!device) device.reset(new Device(number));
+  device->enter();
+  return *device;
 }
+
+void Device::enter() const { check(driver_.cuCtxSetCurrent(context_), "entering the context"); }
 
 std::string Device::error(int status, const char* what) const {
   const char* text = nullptr;

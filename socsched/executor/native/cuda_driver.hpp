@@ -63,11 +63,14 @@ constexpr int NOT_READY = 600;                             // CUDA_ERROR_NOT_REA
 constexpr unsigned DISABLE_TIMING = 2;                     // CU_EVENT_DISABLE_TIMING
 constexpr unsigned SHARED_MEMORY_LIMIT = 48 << 10;         // above, a kernel has to ask
 
-// The first GPU: the driver, its primary context, and what code runs on it.
+// A GPU: the driver, its primary context, and what code runs on it.
 class Device {
  public:
-  // The device, opened on first use; Failure without a driver or a GPU.  The calling thread gets its context.
-  static const Device& open();
+  // A device by its number, opened on first use; Failure without a driver or that GPU.  The calling thread gets its context.
+  static const Device& open(int number = 0);
+
+  // Give the calling thread its context.
+  void enter() const;
 
   const Driver& driver() const { return driver_; }
   int capability() const { return capability_; }           // 87 for 8.7
@@ -93,7 +96,7 @@ class Device {
   }
 
  private:
-  Device();
+  explicit Device(int number);
 
   mutable std::array<std::atomic<int>, 3> under_way_{};  // by criticality
   Driver driver_{};

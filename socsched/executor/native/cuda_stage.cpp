@@ -30,7 +30,7 @@ class CudaStage : public DataStage {
   }
 
   void prepare() override {
-    device_ = &cuda::Device::open();
+    device_ = &cuda::Device::open(settings().device);
     program_ = std::make_unique<cuda::Program>(cuda::Program::load(settings().programs, *device_));
     if (program_->inputs().size() != settings().inputs.size() || program_->outputs().size() != settings().outputs.size())
       throw Failure(USAGE, place_.task.name + ": its launch list has other inputs or outputs than the settings", "write the settings again");
@@ -52,9 +52,9 @@ class CudaStage : public DataStage {
   }
 
   Progress launch(const Job& job) override {
-    static thread_local bool inside = false;  // of the context; the last job may have run in another thread
-    if (!inside) cuda::Device::open();
-    inside = true;
+    static thread_local const cuda::Device* inside = nullptr;  // its context; the last job may have run in another thread
+    if (inside != device_) device_->enter();
+    inside = device_;
     rows_ = -1;
     for (size_t i = 0; i < settings().inputs.size(); i++)
       if (!queue_input(job, i)) return Progress::failed;

@@ -43,6 +43,7 @@ struct StageSettings {
   bool records = false;            // whether its outputs are boxes, scores and labels to record
   std::vector<std::string> programs;  // launch lists: of a network one, of a cuda stage for one architecture each, preferred ones first
   std::vector<bool> on_host;       // of a cuda stage, by output: whether the host reads it
+  int device = 0;                  // of a cuda stage: the number of its GPU
   size_t piece = 0, queued = 2;    // of a cuda stage: kernels of a graph, 0 for all, and graphs queued at once
   int marks = -1, least_mark = 0;  // of a cuda stage: the output whose values from `least_mark` on mark the rows in use
   std::string adapter, artefact;   // of an engine; `shared_object` is the vendor's library, or the adapter itself

@@ -63,6 +63,7 @@ void read_cuda(const JsonField& from, const std::string& path, StageSettings& st
   for (const std::string& program : from["programs"].texts(64, LONGEST)) stage.programs.push_back(path_next_to(path, program));
   for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.on_host.push_back(entry["on_host"].boolean());
   stage.piece = static_cast<size_t>(from["piece"].integer(0, MOST));
+  if (from.has("device")) stage.device = static_cast<int>(from["device"].integer(0, 63));
   if (from.has("queued")) stage.queued = static_cast<size_t>(from["queued"].integer(1, 64));
   const int64_t last = static_cast<int64_t>(stage.outputs.size()) - 1;
   if (!from.has("marks")) return;

@@ -32,6 +32,9 @@ typedef struct CUgraph_st* CUgraph;
 typedef struct CUgraphExec_st* CUgraphExec;
 typedef unsigned long long CUdeviceptr;
 #define cuMemAlloc cuMemAlloc_v2
+#define cuMemFree cuMemFree_v2
+#define cuMemAllocHost cuMemAllocHost_v2
+#define cuDeviceTotalMem cuDeviceTotalMem_v2
 #define cuMemHostRegister cuMemHostRegister_v2
 #define cuMemcpyHtoD cuMemcpyHtoD_v2
 #define cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2
@@ -106,6 +109,8 @@ CUresult submit(CUstream stream, const Work& work) {
   return done(failure);
 }
 
+int gpus() { return std::getenv("STANDIN_GPUS") ? std::atoi(std::getenv("STANDIN_GPUS")) : 1; }
+
 }  // namespace
 
 extern "C" {
@@ -122,13 +127,31 @@ CUresult CUDAAPI cuDriverGetVersion(int* version) {
 
 CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
   *device = ordinal;
-  return done(ordinal ? WRONG : 0);
+  note("device %d", ordinal);
+  return done(ordinal < gpus() ? 0 : WRONG);
+}
+
+CUresult CUDAAPI cuDeviceGetCount(int* count) {
+  *count = gpus();
+  return done(0);
+}
+
+CUresult CUDAAPI cuDeviceGetName(char* name, int size, CUdevice) {
+  std::snprintf(name, static_cast<size_t>(size), "Stand-in GPU");
+  return done(0);
+}
+
+CUresult CUDAAPI cuDeviceTotalMem(size_t* bytes, CUdevice) {
+  *bytes = size_t{8} << 30;
+  return done(0);
 }
 
 CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
   const int capability = std::getenv("STANDIN_SM") ? std::atoi(std::getenv("STANDIN_SM")) : 87;
-  *value = attribute == 75 ? capability / 10 : capability % 10;
-  return done(attribute == 75 || attribute == 76 ? 0 : WRONG);
+  static const std::map<int, int> values = {{16, 8}, {13, 1000000}, {38, 4 << 20}, {18, 0}, {37, 256}, {36, 3200000}, {97, 100 << 10}};
+  const auto known = values.find(attribute);
+  *value = attribute == 75 ? capability / 10 : attribute == 76 ? capability % 10 : known != values.end() ? known->second : 0;
+  return done(attribute == 75 || attribute == 76 || known != values.end() ? 0 : WRONG);
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
@@ -199,6 +222,23 @@ CUresult CUDAAPI cuMemAlloc(CUdeviceptr* address, size_t bytes) {
 }
 
 // Pages are locked as a whole, and each but once.
+CUresult CUDAAPI cuMemFree(CUdeviceptr address) {
+  const std::lock_guard<std::recursive_mutex> lock(guard);
+  const bool known = memory.erase(address) > 0;
+  if (known) std::free(reinterpret_cast<void*>(address));
+  return done(known ? 0 : WRONG);
+}
+
+CUresult CUDAAPI cuMemAllocHost(void** place, size_t bytes) {
+  *place = std::malloc(bytes);
+  return done(*place ? 0 : WRONG);
+}
+
+CUresult CUDAAPI cuMemFreeHost(void* place) {
+  std::free(place);
+  return done(0);
+}
+
 CUresult CUDAAPI cuMemHostRegister(void* place, size_t bytes, unsigned flags) {
   const std::lock_guard<std::recursive_mutex> lock(guard);
   if (flags || !bytes) return done(WRONG);

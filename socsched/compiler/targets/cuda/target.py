@@ -18,12 +18,15 @@ from socsched.compiler.targets.cuda.tiles import OLDEST, capability
 from socsched.compiler.targets.gpu_functions.program import FUNCTIONS
 from socsched.errors import CompileError
 
+_OWN_KEYS = ("note", "device")
+"""What code does not depend on: remarks, and the number of the GPU that runs it."""
+
 
 def resolve(entry: Mapping[str, Any], engine: str) -> TargetSpec:
     """Return the GPU of an entry; CompileError if the architecture is missing."""
     if "arch" not in entry:
         raise CompileError(f"{engine}: target cuda needs its architecture", "add `arch: sm_87` or the like")
-    return TargetSpec("cuda", {key: value for key, value in entry.items() if key != "note"}, False)
+    return TargetSpec("cuda", {key: value for key, value in entry.items() if key not in _OWN_KEYS}, False)
 
 
 def passes(compilation: Compilation) -> Passes:

@@ -1,0 +1,322 @@
+"""Exported networks on a GPU, ours against `torch.compile`: compiled here, timed where a GPU is.
+
+    python -m tools.bench.gpu_networks prepare FOLDER [--arch sm_90] [--only vit_s swin_t]    with nvcc and PyTorch
+    python3 -m tools.bench.gpu_networks run FOLDER [--seconds 540] [--layers] [--autotune vit_b swin_t]    with a GPU
+
+`prepare` exports the networks of `network_zoo`, compiles them in fp16 and writes programs (`executor.gpu_programs`);
+`run` needs PyTorch, torchvision and libcuda, not socsched.  Both sides are one CUDA graph each, batch 1, batch norms
+folded, weights and inputs the same; peers are channels last and, for the first of them, `torch.compile`'s default;
+with --autotune also max-autotune (minutes a network).  Times are medians of replays in alternating rounds.  The error
+is the largest difference from PyTorch in fp32, relative to the largest value; `peer` is that of PyTorch in fp16.
+--layers prints our kernels' times.  Exit code 1 for a result that is wrong, 3 without a GPU.
+"""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import lzma
+import statistics
+import sys
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TOLERANCE = 0.03
+ROUNDS, REPLAYS = 5, 20
+
+
+def prepare(folder: Path, arch: str, names: list[str]) -> int:
+    """Write the programs of networks into `folder`, a line each; those that do not compile are named."""
+    from socsched.errors import SocschedError
+    from socsched.executor.gpu_programs import build_program
+    from socsched.models import onnx_import
+    from tools.bench.gpu_common import artifact_of
+
+    folder.mkdir(parents=True, exist_ok=True)
+    failed = 0
+    for name in names:
+        start = time.perf_counter()
+        with tempfile.TemporaryDirectory() as scratch:
+            file = Path(scratch) / f"{name}.onnx"
+            _exported(name, file)
+            exported = time.perf_counter()
+            try:
+                network, weights = onnx_import.load(file)
+                artifact = artifact_of(network, weights, arch, Path(scratch))
+                program = build_program([artifact], arch)
+            except SocschedError as error:
+                print(f"{name:16} {error}", flush=True)
+                failed += 1
+                continue
+            document = {key: value for key, value in program.document.items() if key not in ("code", "sources")}
+            document |= {
+                "name": name,
+                "input_layouts": [t.layout for t in artifact.inputs],
+                "output_types": [[list(t.shape), t.dtype, t.layout] for t in artifact.outputs],
+                "output_names": list(artifact.output_names),
+            }
+            place = folder / name
+            place.mkdir(exist_ok=True)
+            (place / "program.json").write_text(json.dumps(document))
+            (place / "code.cubin.xz").write_bytes(lzma.compress(artifact.path.read_bytes()))
+            (place / "constants.xz").write_bytes(lzma.compress(program.constants, preset=1))
+        size = sum(f.stat().st_size for f in place.iterdir()) / 2**20
+        took = f"exported in {exported - start:.0f} s, compiled in {time.perf_counter() - exported:.1f} s"
+        notes = [note for note in artifact.notes if "slow" in note]
+        print(
+            f"{name:16} {len(document['launches']):4} launches, {size:.1f} MiB, {took} {'; '.join(notes)}", flush=True
+        )
+    return int(failed > 0)
+
+
+def _exported(name: str, file: Path) -> None:
+    """Export a network, or copy an earlier export of it."""
+    import shutil
+    import zlib
+
+    from tools.bench import network_zoo
+
+    key = zlib.crc32(Path(network_zoo.__file__).read_bytes())
+    kept = Path(tempfile.gettempdir()) / f"socsched-zoo-{key:08x}"
+    kept.mkdir(exist_ok=True)
+    if not (kept / file.name).exists():
+        network_zoo.export(name, file)
+        shutil.copyfile(file, kept / file.name)
+    shutil.copyfile(kept / file.name, file)
+
+
+class Driver:
+    """libcuda's calls, in the context that PyTorch has made."""
+
+    def __init__(self) -> None:
+        self.library = ctypes.CDLL("libcuda.so.1")
+
+    def __call__(self, name: str, *arguments: Any) -> None:
+        status = getattr(self.library, name)(*arguments)
+        if status:
+            raise RuntimeError(f"{name} failed ({status})")
+
+
+class Ours:
+    """A program loaded into PyTorch's context; `launch` queues its kernels on the current stream."""
+
+    def __init__(self, place: Path, torch: Any, driver: Driver) -> None:
+        self.document = json.loads((place / "program.json").read_text())
+        code = lzma.decompress((place / "code.cubin.xz").read_bytes())
+        constants = lzma.decompress((place / "constants.xz").read_bytes())
+        self.torch, self.driver, module = torch, driver, ctypes.c_void_p()
+        driver("cuModuleLoadData", ctypes.byref(module), code)
+        sizes = {"memory": self.document["memory"], "results": self.document["results"]}
+        self.memory = {
+            key: torch.zeros(max(size, 256), dtype=torch.uint8, device="cuda") for key, size in sizes.items()
+        }
+        self.memory["constants"] = torch.frombuffer(bytearray(constants) or bytearray(1), dtype=torch.uint8).cuda()
+        self.launches, functions = [], {}
+        for launch in self.document["launches"]:
+            name = launch["kernel"]
+            if name not in functions:
+                functions[name] = ctypes.c_void_p()
+                driver("cuModuleGetFunction", ctypes.byref(functions[name]), module, name.encode())
+                if launch["shared"] > 48 << 10:
+                    driver("cuFuncSetAttribute", functions[name], 8, launch["shared"])
+            values = [self._argument(argument) for argument in launch["arguments"]]
+            pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+            self.launches.append((name, functions[name], launch, values, pointers))
+
+    def _argument(self, argument: dict[str, Any]) -> Any:
+        if "value" in argument:
+            return ctypes.c_int32(argument["value"])
+        return ctypes.c_uint64(self.memory[argument["in"]].data_ptr() + argument["offset"])
+
+    def enqueue(self, launches: Any) -> None:
+        stream = ctypes.c_void_p(self.torch.cuda.current_stream().cuda_stream)
+        for _, function, launch, _, pointers in launches:
+            self.driver(
+                "cuLaunchKernel", function, *launch["grid"], *launch["block"], launch["shared"], stream, pointers, None
+            )
+
+    def launch(self) -> None:
+        self.enqueue(self.launches)
+
+    def set(self, arrays: list[np.ndarray[Any, Any]]) -> None:
+        for array, entry, layout in zip(arrays, self.document["inputs"], self.document["input_layouts"], strict=True):
+            array = array.transpose(0, 2, 3, 1) if layout == "NHWC" else array
+            data = np.ascontiguousarray(array, np.float16).view(np.uint8).reshape(-1)
+            start = entry["offset"]
+            self.memory["memory"][start : start + data.size] = self.torch.tensor(data).cuda()
+
+    def results(self) -> list[np.ndarray[Any, Any]]:
+        found = []
+        for entry, (shape, dtype, layout) in zip(self.document["outputs"], self.document["output_types"], strict=True):
+            data = self.memory["results"][entry["offset"] : entry["offset"] + entry["bytes"]].cpu().numpy()
+            array = data.view(np.float16 if dtype in ("fp16", "fp32") else dtype)
+            if layout == "NHWC":
+                n, c, h, w = shape
+                found.append(array.reshape(n, h, w, c).transpose(0, 3, 1, 2).astype(np.float32))
+            else:
+                found.append(array.reshape(shape).astype(np.float32))
+        return found
+
+
+def run(folder: Path, seconds: float, layers: bool, autotune: list[str], only: list[str]) -> int:
+    """Compare and time every program in `folder`; print a row each as it is known."""
+    import torch
+
+    from tools.bench import network_zoo
+
+    if not torch.cuda.is_available():
+        print("no GPU", file=sys.stderr)
+        return 3
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.zeros(1).cuda()
+    driver, end, failed = Driver(), time.monotonic() + seconds, []
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, fp16, batch 1, one CUDA graph each, us")
+    print(f"{'network':16}{'ours':>9}{'default':>9}{'autotune':>9}{'ratio':>7}{'error':>9}{'peer':>9}  kernels")
+    rows = []
+    for place in sorted(folder.iterdir()):
+        if not (place / "program.json").exists() or (only and place.name not in only):
+            continue
+        if time.monotonic() > end:
+            print(f"{place.name:16} no time left")
+            continue
+        try:
+            row = _compare(place, torch, driver, network_zoo, place.name in autotune, layers)
+        except Exception as error:
+            print(f"{place.name:16} failed: {type(error).__name__}: {str(error)[:300]}", flush=True)
+            failed.append(place.name)
+            continue
+        rows.append(row)
+        if not row["error"] < TOLERANCE:
+            failed.append(place.name)
+        torch._dynamo.reset()
+        torch.cuda.empty_cache()
+    for peer in ("default", "best"):
+        ratios = [row["ours"] / row[peer] for row in rows if row.get(peer)]
+        if ratios:
+            print(f"geometric mean of ours / {peer}: {float(np.exp(np.mean(np.log(ratios)))):.3f} of {len(ratios)}")
+    print(f"failed: {', '.join(failed)}" if failed else "all right")
+    return int(bool(failed))
+
+
+def _compare(place: Path, torch: Any, driver: Driver, zoo: Any, autotune: bool, layers: bool) -> dict[str, Any]:
+    name, arrays = place.name, zoo.inputs(place.name)
+    ours = Ours(place, torch, driver)
+    ours.set(arrays)
+    graphs = {"ours": _graph(ours.launch, torch)}
+    graphs["ours"].replay()
+    torch.cuda.synchronize()
+    found = ours.results()
+    with torch.no_grad():
+        exact = _tuple(zoo.module(name).cuda()(*(torch.tensor(a).cuda() for a in arrays)))
+        half = zoo.module(name).cuda().half().to(memory_format=torch.channels_last)
+        given = [torch.tensor(a).cuda().half() for a in arrays]
+        given = [g.contiguous(memory_format=torch.channels_last) if g.dim() == 4 else g for g in given]
+        peers = {"default": torch.compile(half, dynamic=False)}
+        if autotune:
+            peers["autotune"] = torch.compile(half, dynamic=False, mode="max-autotune-no-cudagraphs")
+        for peer, compiled in peers.items():
+            start = time.monotonic()
+            graphs[peer] = _graph(lambda compiled=compiled: compiled(*given), torch)
+            print(f"# {name} {peer}: {time.monotonic() - start:.0f} s to compile", file=sys.stderr, flush=True)
+        peer_error = _error([t.float().cpu().numpy() for t in _tuple(half(*given))], exact)
+    times = {key: [] for key in graphs}
+    for _ in range(ROUNDS):
+        for key, graph in graphs.items():
+            times[key].append(_microseconds(graph, torch))
+    row = {key: statistics.median(values) for key, values in times.items()}
+    row["best"] = min(row["default"], row.get("autotune", row["default"]))
+    row |= {"error": _error(found, exact), "name": name}
+    other = f"{row['autotune']:9.1f}" if autotune else f"{'':9}"
+    print(
+        f"{name:16}{row['ours']:9.1f}{row['default']:9.1f}{other}{row['ours'] / row['default']:7.2f}"
+        f"{row['error']:9.1e}{peer_error:9.1e}  {len(ours.launches)}",
+        flush=True,
+    )
+    if layers:
+        _layers(ours, torch)
+    return row
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def _error(found: list[Any], expected: tuple[Any, ...]) -> float:
+    worst = 0.0
+    for array, tensor in zip(found, expected, strict=True):
+        wanted = tensor.float().cpu().numpy()
+        if array.shape != wanted.shape or not np.isfinite(array).all():
+            return float("inf")
+        worst = max(worst, float(np.abs(array - wanted).max() / max(np.abs(wanted).max(), 1e-9)))
+    return worst
+
+
+def _graph(function: Any, torch: Any) -> Any:
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side), torch.no_grad():
+        for _ in range(3):
+            function()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph), torch.no_grad():
+        graph.kept = function()
+    return graph
+
+
+def _microseconds(graph: Any, torch: Any) -> float:
+    """Return the median time of a replay; the queue is never empty, as when frames follow each other."""
+    for _ in range(5):
+        graph.replay()
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(REPLAYS + 1)]
+    events[0].record()
+    for event in events[1:]:
+        graph.replay()
+        event.record()
+    torch.cuda.synchronize()
+    return statistics.median(a.elapsed_time(b) for a, b in pairwise(events)) * 1e3
+
+
+def _layers(ours: Ours, torch: Any, inner: int = 20) -> None:
+    """Print each kernel's time, as a graph of `inner` launches; equal launches are added up."""
+    found: dict[Any, list[Any]] = {}
+    for launch in ours.launches:
+        key = (launch[0], tuple(launch[2]["grid"]), tuple(launch[2]["block"]), launch[2]["shared"])
+        found.setdefault(key, []).append(launch)
+    rows = []
+    for key, launches in found.items():
+        graph = _graph(lambda launches=launches: ours.enqueue(launches[:1] * inner), torch)
+        rows.append((_microseconds(graph, torch) / inner * len(launches), len(launches), key))
+    for total, count, (name, grid, block, shared) in sorted(rows, reverse=True, key=lambda row: row[0]):
+        print(f"    {total:8.1f} us {count:4} x {total / count:6.2f}  {name} {grid} {block[:2]} {shared}", flush=True)
+
+
+def main() -> int:
+    """Prepare or run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=("prepare", "run"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--only", nargs="+", default=[])
+    parser.add_argument("--seconds", type=float, default=540.0)
+    parser.add_argument("--layers", action="store_true")
+    parser.add_argument("--autotune", nargs="*", default=[])
+    args = parser.parse_args()
+    if args.step == "run":
+        return run(args.folder, args.seconds, args.layers, args.autotune, args.only)
+    from tools.bench import network_zoo
+
+    return prepare(args.folder, args.arch, args.only or list(network_zoo.NETWORKS))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

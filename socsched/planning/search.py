@@ -646,7 +646,8 @@ def refine(
     made after `clock`.  An infeasible plan is returned unchanged, because its queues grow without bound.  So is a plan
     with more than `MOST` jobs to simulate, and a plan that is ready too late.
     """
-    if plan.verdict != "feasible" or clock.over() or _jobs(plan) > MOST:
+    # one simulation even where the budget is spent: an estimate would win over what another budget found and simulated
+    if plan.verdict != "feasible" or clock.late() or _jobs(plan) > MOST:
         return plan
     best, means, rounds, fixed = plan, simulate(plan, steady_ns(plan)), 1, True
     goal = next(iter(plan.solver.objective), None)

@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from socsched.api.planning import mean_times
+from socsched.api.options import PlanOptions
+from socsched.api.planning import plan_with
 from socsched.descriptor.catalog import get_platform
 from socsched.descriptor.pipeline import Pipeline
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.planning.planners import planner
 from socsched.planning.planners.propose import make_plan
-from socsched.planning.search import make_plan as make_ours
-from socsched.planning.search import refine
-from socsched.planning.workload import NOTHING, Observed
 from socsched.sim.simulate import run
 from socsched.trace.metrics import result
 
@@ -31,14 +29,10 @@ def _board(name: str) -> Any:
 def planned(
     name: str, what: Pipeline, options: Mapping[str, str] | None = None, board: str = ORIN, mode: str | None = "MAXN"
 ) -> Plan:
-    """Return a planner's plan; for "socsched" ours, planned again with what simulation shows, as the command does."""
+    """Return a planner's plan; for "socsched" the one that `socsched plan` gives."""
     if name == "socsched":
         goal = dict(options or {}).get("objective", "latency")
-
-        def ours(seen: Observed = NOTHING) -> Plan:
-            return make_ours(what, _board(board), mode, goal, work=stage_work, explain=False, observed=seen)
-
-        return refine(ours(), mean_times, ours)
+        return plan_with(what, _board(board), mode, PlanOptions(objective=goal, explain=False))
     return make_plan(planner(name), what, _board(board), mode, work=stage_work, options=options)
 
 

@@ -86,6 +86,7 @@ class _Analysis:
             attrs,
             whole=group.whole,
             node=layer.node if layer is not None else "",
+            unlayered=str(group.options["reason"]) if group.kind == "onnx" else "",
         )
 
     def shares_input(self, group: Group) -> bool:
@@ -104,6 +105,8 @@ def _size(tensor: TensorType) -> int:
 def _flops(group: Group, inputs: tuple[TensorType, ...], output: TensorType, weights: list[tuple[int, ...]]) -> int:
     elements = prod(output.shape)
     match group.kind:
+        case "onnx":
+            return int(group.options["flops"])
         case "conv2d":
             return 2 * elements * prod(weights[0][1:])
         case "conv2d_transpose":

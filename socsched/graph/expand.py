@@ -269,6 +269,11 @@ class _Expansion:
 
     def layer(self, layer: Layer) -> None:
         inputs = [self.name[name] for name in layer.inputs]
+        if layer.op == "onnx":
+            a = layer.attrs
+            weights = tuple(layer.weights.values())
+            self.emit(layer, "", "onnx", inputs, tuple(a["shape"]), a["dtype"], weights=weights, whole=a["rule"])
+            return
         types = [self.type[name] for name in layer.inputs]
         shapes = [tensor.shape for tensor in types]
         if layer.op in _SPELT_OUT:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from socsched.descriptor.operator_rules import FACTS, OperatorRule, OperatorRules
-from socsched.descriptor.platform import Engine
+from socsched.descriptor.platform import OWN, Engine
 from socsched.graph.operators import DTYPE_BYTES, Operator, StageWork, TensorType
 
 RUNS, FALLS_BACK = "runs", "falls back"
@@ -51,6 +51,8 @@ def decide(operator: Operator, engine: Engine) -> Decision:
             return Decision(RUNS, operator.dtype, rule)
         reasons = _against_function(operator, engine)
         return Decision(FALLS_BACK if reasons else RUNS, operator.dtype, rule, reasons)
+    if lacking := unsupported(operator, engine):
+        return Decision(FALLS_BACK, operator.dtype, rule, (lacking,))
     general = _general(operator, rules)
     sources = (rules.source,) if general and rules.source else ()
     if operator.dtype not in engine.precisions and not rules.host_code:
@@ -62,6 +64,18 @@ def decide(operator: Operator, engine: Engine) -> Decision:
         return Decision(FALLS_BACK, operator.dtype, rule, reasons, (), sources)
     conditions = (*case.conditions, *_unanswered(operator, rule, case)) if case else ()
     return Decision(RUNS, (case.runs_as if case else "") or operator.dtype, rule, (), conditions, sources)
+
+
+def unsupported(operator: Operator, engine: Engine) -> str:
+    """Return why none of an engine's programs has a kernel for an operator at all, empty where one may have.
+
+    Networks are compiled here for engines that name no vendor's runtime.  `lint`, `plan` and `compile` ask this.
+    """
+    if not operator.unlayered:
+        return ""
+    stated = [runtime.name for runtime in engine.runtimes if operator.kind not in runtime.without]
+    programs = stated or [engine.operators.runtime or OWN]
+    return operator.unlayered if all(name == OWN for name in programs) else ""
 
 
 def _against_function(operator: Operator, engine: Engine) -> tuple[str, ...]:

@@ -508,12 +508,37 @@ def branch(node: Any, taken: bool, prefix: str) -> tuple[list[Any], list[Any]]:
     Names that the branch defines get a prefix, since the other nodes of the file may use them too.
     """
     side = "then_branch" if taken else "else_branch"
-    graph = next(item.g for item in node.attribute if item.name == side)
-    own = [*(item.name for item in graph.initializer), *(name for one in graph.node for name in one.output if name)]
-    names = {name: prefix + name for name in own}
-    results = [item.name for item in graph.output]
+    nodes, tensors, results = _copied(node, side, {}, prefix)
     if len(results) != len(node.output):
         raise ValueError(f"a branch of {len(results)} results for {len(node.output)} outputs")
+    for result, output in zip(results, node.output, strict=True):
+        if output:
+            nodes.append(type(node)(op_type="Identity", input=[result], output=[output]))
+    return nodes, tensors
+
+
+def body(node: Any, inputs: Sequence[str], prefix: str) -> tuple[list[Any], list[Any], list[str]]:
+    """Return the nodes and initialisers of one turn of a Loop that gets `inputs`, and the names of its results.
+
+    Names that the body defines get a prefix, since every turn defines them anew.
+    """
+    graph = next(item.g for item in node.attribute if item.name == "body")
+    own = [item.name for item in graph.input]
+    if len(own) != len(inputs):
+        raise ValueError(f"a body of {len(own)} inputs for {len(inputs)} values")
+    nodes, tensors, results = _copied(node, "body", dict(zip(own, inputs, strict=True)), prefix)
+    if len(results) != 1 + len(node.output):
+        raise ValueError(f"a body of {len(results)} results for {len(node.output)} outputs")
+    return nodes, tensors, results
+
+
+def _copied(
+    node: Any, attribute: str, bound: Mapping[str, str], prefix: str
+) -> tuple[list[Any], list[Any], list[str]]:
+    """Return nodes, initialisers and names of the results of a graph in a node, what it defines under a prefix."""
+    graph = next(item.g for item in node.attribute if item.name == attribute)
+    own = [*(item.name for item in graph.initializer), *(name for one in graph.node for name in one.output if name)]
+    names = {**bound, **{name: prefix + name for name in own}}
     nodes, tensors = [], []
     for tensor in graph.initializer:
         tensors.append(type(tensor).FromString(tensor.SerializeToString()))
@@ -521,11 +546,8 @@ def branch(node: Any, taken: bool, prefix: str) -> tuple[list[Any], list[Any]]:
     for one in graph.node:
         nodes.append(type(one).FromString(one.SerializeToString()))
         _rename(nodes[-1], names)
-        nodes[-1].name = f"{node.name or 'If'}/{one.name or one.op_type}"
-    for result, output in zip(results, node.output, strict=True):
-        if output:
-            nodes.append(type(node)(op_type="Identity", input=[names.get(result, result)], output=[output]))
-    return nodes, tensors
+        nodes[-1].name = f"{node.name or node.op_type}/{one.name or one.op_type}"
+    return nodes, tensors, [names.get(item.name, item.name) for item in graph.output]
 
 
 def _rename(node: Any, names: Mapping[str, str]) -> None:

@@ -17,17 +17,19 @@ activations would need a correction in every kernel for a form that no accelerat
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from socsched.errors import InputError
+from socsched.errors import InputError, UnknownOperator
 from socsched.graph.network import Layer, Network
+from socsched.graph.operators import TensorType
 from socsched.models.model import Quantisation
-from socsched.models.onnx_graph import Array, Node, OnnxGraph
+from socsched.models.onnx_graph import DTYPES_OF, Array, Node, OnnxGraph
+from socsched.models.onnx_whole import take_whole
 
 Handler = Callable[["Translation", Node], Any]
 HANDLERS: dict[str, Handler] = {}
@@ -78,6 +80,8 @@ class Translation:
         """ONNX value -> its step and whether it is signed, as a QuantizeLinear states it."""
         self.steps: dict[str, tuple[float, ...]] = {}
         """Weight -> the steps of its output channels, where the file stores integers."""
+        self.makers: dict[str, Node] = {}
+        """ONNX value -> the node that makes it."""
         self.repeated: dict[str, str] = {}
         """ONNX value of repeated places -> the value that it repeats."""
         self.node: Node | None = None
@@ -85,43 +89,103 @@ class Translation:
     def run(self) -> tuple[Network, dict[str, Array]]:
         inputs = {f"input{i}": self.graph.tensor(name) for i, name in enumerate(self.graph.inputs)}
         self.values = dict(zip(self.graph.inputs, inputs, strict=True))
-        self.require_known()
+        unknown: dict[str, str] = {}
+        lost: set[str] = set()
         for node in self.graph.nodes:
             self.node = node
-            try:
-                HANDLERS[node.op](self, node)
-            except InputError:
-                raise
-            except (ArithmeticError, AssertionError, IndexError, KeyError, TypeError, ValueError) as error:
-                detail = f": {error}" if str(error) else ""
-                raise self.refused(f"a form of {node.op} that is not understood{detail}") from error
+            if lost.isdisjoint(node.inputs):
+                problem = self.add(node)
+                if problem:
+                    unknown.setdefault(f"{problem}, such as {node.name}" if node.domain else problem, node.name)
+                    lost.update(node.outputs)
+            else:
+                lost.update(node.outputs)
+        if unknown:
+            raise UnknownOperator(f"{self.graph.path.name}: " + "; ".join(unknown), _UNKNOWN)
         self.fold_batch_norm()
-        missing = [name for name in self.graph.outputs if name not in self.values]
-        if missing:
-            raise self.graph.error(f"output {missing[0]!r} is a constant")
-        outputs = tuple(self.values[name] for name in self.graph.outputs)
-        if len(set(outputs)) < len(outputs) or any(name in inputs for name in outputs):
-            raise self.graph.error("an output is an input, or the same value as another output")
+        outputs = self.results(inputs)
         params = {name: tuple(array.shape) for name, array in self.weights.items()}
         name = f"onnx.{self.graph.path.stem}"
         return Network(name, inputs, tuple(self.layers), outputs, params), self.weights
 
-    def require_known(self) -> None:
-        """Refuse all unknown operators in one error, each with the first node that uses it."""
-        first: dict[tuple[str, str], Node] = {}
-        for node in self.graph.nodes:
-            if node.domain or node.op not in HANDLERS:
-                first.setdefault((node.domain, node.op), node)
-        if not first:
-            return
-        node, *others = first.values()
-        more = f"; nor are {', '.join(f'{other.op} ({other.name})' for other in others)}" if others else ""
-        if node.domain:
-            hint = f"export with ONNX's own operators in place of those of {node.domain}"
-        else:
-            hint = "; ".join(dict.fromkeys(HELP[one.op] for one in first.values() if one.op in HELP))
-            hint = hint or f"known are {', '.join(sorted(HANDLERS))}"
-        raise self.graph.refused(node, f"operator {node.op} is not known{more}", hint)
+    def add(self, node: Node) -> str:
+        """Emit the layers of a node, or the node as it is; return what is not known of it, empty if it is known."""
+        mark = len(self.layers), set(self.names), dict(self.scales), dict(self.steps)
+        weights = len(self.weights)
+        self.makers |= dict.fromkeys(node.outputs, node)
+        reason = self.unlayered(node)
+        if not reason:
+            try:
+                HANDLERS[node.op](self, node)
+                return ""
+            except UnknownOperator as error:
+                if node.op in _MARKS:
+                    raise
+                reason = str(error).partition(f"{node.name}: ")[2] or str(error)
+            except (ArithmeticError, AssertionError, IndexError, KeyError, TypeError, ValueError) as error:
+                reason = f"a form of {node.op} that is not understood{f': {error}' if str(error) else ''}"
+            self.layers, self.names = self.layers[: mark[0]], mark[1]
+            self.scales, self.steps = mark[2], mark[3]
+            self.weights = dict(list(self.weights.items())[:weights])
+        open_ = [name for name in node.outputs if name and not self.graph.fixed(name)]
+        if open_ and (node.domain or node.op not in HANDLERS or self.makes_shape(node)):
+            return f"{node.name}: {node.op}: {self.open_reason(node)}"
+        take_whole(self, node, reason)
+        return ""
+
+    def unlayered(self, node: Node) -> str:
+        """Return why an operator has no layers, empty where it may have."""
+        if node.domain or node.op not in HANDLERS:
+            return f"no kernel for {f'{node.domain} ' if node.domain else ''}{node.op}"
+        if node.op in _ANY_TYPE:
+            return ""
+        names = [name for name in (*node.inputs, *node.outputs) if name and name not in self.graph.constants]
+        types = {self.graph.dtypes.get(name, "fp32") for name in names}
+        if types <= {"fp32", "fp16"}:
+            return ""
+        constant = any(name in self.graph.constants for name in node.inputs)
+        if node.op in _BINARY and len(types) == 1 and types < {"int32", "int64"} and not constant and node.op != "Div":
+            return ""
+        return f"no kernel for {node.op} of {', '.join(sorted(types))}"
+
+    def rule_name(self, node: Node) -> str:
+        """Return the name under which engines' rules list an operator that is taken as it is.
+
+        One that has a layer in its usual form is another operator: rules for the usual form do not speak of it.
+        """
+        return f"{'other_' if node.op in HANDLERS and not node.domain else ''}{operator_name(node.op)}"
+
+    def results(self, inputs: Mapping[str, TensorType]) -> tuple[str, ...]:
+        """Return the layers of the file's outputs; one that is an input, a constant or another output is copied."""
+        outputs: list[str] = []
+        for number, name in enumerate(self.graph.outputs):
+            if name not in self.graph.constants and name not in self.values and name not in self.repeated:
+                raise self.graph.error(f"output {name!r} is not defined")
+            if name in self.graph.constants or name in self.repeated or self.values[name] in (*inputs, *outputs):
+                copy = f"{name}/copy"
+                kind = self.graph.constants.get(name)
+                self.graph.shapes[copy] = tuple(kind.shape) if kind is not None else self.graph.shapes[name]
+                self.graph.dtypes[copy] = self.graph.dtypes.get(name, "fp32")
+                if kind is not None:
+                    self.graph.dtypes[copy] = DTYPES_OF.get(kind.dtype, "")
+                    self.graph.shapes[name], self.graph.dtypes[name] = self.graph.shapes[copy], self.graph.dtypes[copy]
+                self.node = Node(f"output{number}", "Identity", (name,), (copy,))
+                take_whole(self, self.node, "an output that is an input, a constant, or another output")
+                outputs.append(self.values[copy])
+            else:
+                outputs.append(self.values[name])
+        return tuple(outputs)
+
+    def makes_shape(self, node: Node) -> bool:
+        """Return whether the shape of a node's results depends on values that are computed."""
+        return all(self.graph.fixed(name) for name in node.inputs if name and name not in self.graph.constants)
+
+    def open_reason(self, node: Node) -> str:
+        """Return why the shape of a node's results is not known."""
+        domain = node.domain
+        if domain:
+            return f"operators of {domain} are known where their results' shapes are, opset {self.graph.opsets.get(domain, '?')}"
+        return "the shape of its result depends on computed values, or is not stated"
 
     # Interface for handlers.
 
@@ -138,8 +202,10 @@ class Translation:
                 f"{name!r} is a constant where a computed value was expected", "fold constants (onnxsim) on export"
             )
         if name in self.repeated:
-            hint = "leave it out: operators broadcast by themselves"
-            raise self.refused(f"repeating computed values is not known: {name!r}", hint)
+            node, self.node = self.node, self.makers[name]
+            take_whole(self, self.node, "repeating computed places is not known")
+            self.node = node
+            return self.values[name]
         raise self.refused(f"{name!r} is not defined before")
 
     def constant(self, node: Node, index: int, what: str) -> Array | None:
@@ -989,24 +1055,12 @@ HANDLERS |= {
     "Elu": _unary("elu", alpha=1.0),
 }
 
-_CUT = "cut the file before it (onnx.utils.extract_model): decoding runs as host code after the network"
-_NORM = "use batch normalisation, which folds into convolutions, or spell it out: ReduceMean, Sub, Mul, Sqrt, Div"
-_CONTROL = "export by tracing, so that control flow is unrolled for the fixed shapes"
-_GATHER = "indices known beforehand can be written as Slice, Split or a 1x1 convolution; others belong into host code"
-_KINDS: dict[str, tuple[str, ...]] = {
-    _CUT: ("NonMaxSuppression", "NonZero", "ArgMin", "Unique", "RoiAlign", "MaxRoiPool"),
-    _NORM: ("MeanVarianceNormalization",),
-    _CONTROL: ("If", "Loop", "Scan", "SequenceEmpty", "SequenceInsert", "SequenceAt", "ConcatFromSequence"),
-    _GATHER: ("GatherND", "ScatterElements", "OneHot"),
-    "unroll it into MatMul, Add, Sigmoid and Tanh for the fixed length": ("LSTM", "GRU", "RNN"),
-    "write it with Exp, Mul and Div, or retrain with LeakyRelu, HardSwish or Sigmoid": (
-        "Selu", "Celu", "Softsign", "ThresholdedRelu",
-    ),
-    "fix the shapes on export, so that it folds to a constant": (
-        "Shape", "ConstantOfShape", "Range", "Size", "EyeLike",
-    ),
-    "export in fp32 throughout": ("CastLike",),
-    "train and export without it": ("RandomNormal", "RandomUniform", "RandomNormalLike", "Bernoulli"),
-}  # fmt: skip
-HELP = {op: text for text, ops in _KINDS.items() for op in ops}
-"""Unsupported operator -> what the exporter of the file can do."""
+_ANY_TYPE = frozenset(
+    ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Concat", "Identity", "Dropout",
+     "Gather", "GatherElements", "ScatterND", "Cast", "TopK", "ArgMax", "Expand", "Tile", "QuantizeLinear",
+     "DequantizeLinear")
+)  # fmt: skip
+"""Operators whose layers move or judge values of any type."""
+_MARKS = ("QuantizeLinear", "DequantizeLinear")
+"""Operators that are read as marks on values, or not at all: a scale that is passed over would change the precision."""
+_UNKNOWN = "export with fixed shapes and ONNX's own operators, or cut the file there: onnx.utils.extract_model"

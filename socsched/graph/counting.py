@@ -12,12 +12,14 @@ from __future__ import annotations
 from math import prod
 
 from socsched.errors import CompileError
+from socsched.graph.expand import COMPARISONS
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import DTYPE_BYTES, Operator, TensorType
 
 ELEMENTWISE = frozenset(
     ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt", "erf", "clip",
-     "leaky_relu", "log", "abs", "cast")
+     "leaky_relu", "log", "abs", "cast", "sin", "cos", "floor", "ceil", "round", "sign", "power", "floor_mod", "where",
+     *COMPARISONS)
 )  # fmt: skip
 """Operators with one operation per element of their result."""
 _PER_ELEMENT = {
@@ -113,7 +115,7 @@ def _flops(group: Group, inputs: tuple[TensorType, ...], output: TensorType, wei
             # Every input element is multiplied for every output channel and tap, regardless of the stride.
             return 2 * prod(inputs[0].shape) * prod(weights[0][1:])
         case "dense":
-            return 2 * elements * weights[0][1]
+            return 2 * elements * int(group.attrs["in_channels"])
         case "pillar_features" if weights:
             return 2 * int(group.attrs["window"]) * elements * weights[0][1]
         case "pillar_features":
@@ -124,7 +126,7 @@ def _flops(group: Group, inputs: tuple[TensorType, ...], output: TensorType, wei
             return elements * int(group.attrs["kernel_h"] * group.attrs["kernel_w"])
         case "reduce_max" | "reduce_mean" | "reduce_sum" | "relu":
             return prod(inputs[0].shape)
-        case "concat" | "scatter" | "scatter_nd" | "slice" | "gather" | "reshape" | "transpose" | "pad":
+        case "constant" | "concat" | "scatter" | "scatter_nd" | "slice" | "gather" | "reshape" | "transpose" | "pad":
             return 0
         case "argmax" | "topk":  # comparisons: one per element for every place that is kept
             return prod(inputs[0].shape) * max(int(group.attrs.get("kept", 1)).bit_length(), 1)

@@ -8,7 +8,7 @@ against the vendor's list.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from socsched.descriptor.operator_rules import FACTS, OperatorRule, OperatorRules
@@ -46,6 +46,8 @@ def decide(operator: Operator, engine: Engine) -> Decision:
     # The user's file decides where the rules list its operator; else the layer, or the operators it is written as.
     listed = {**(rules.allowed or {}), **rules.refused}
     rule = operator.node if operator.node in listed else operator.whole or operator.kind
+    if operator.kind == "constant":
+        return Decision(RUNS, operator.dtype, rule)
     if operator.kind == "function":
         if rules.host_code:
             return Decision(RUNS, operator.dtype, rule)
@@ -76,6 +78,20 @@ def unsupported(operator: Operator, engine: Engine) -> str:
     stated = [runtime.name for runtime in engine.runtimes if operator.kind not in runtime.without]
     programs = stated or [engine.operators.runtime or OWN]
     return operator.unlayered if all(name == OWN for name in programs) else ""
+
+
+def without_kernel(work: StageWork, engine: Engine) -> dict[str, list[str]]:
+    """Return the operators that none of an engine's programs has a kernel for, by the reason."""
+    found: dict[str, list[str]] = {}
+    for operator in work.operators:
+        if reason := unsupported(operator, engine):
+            found.setdefault(reason, []).append(operator.name)
+    return found
+
+
+def named(lacking: Mapping[str, Sequence[str]]) -> str:
+    """Return operators by reason in words, each by its name."""
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in lacking.items())
 
 
 def _against_function(operator: Operator, engine: Engine) -> tuple[str, ...]:
@@ -191,18 +207,21 @@ def check_operators(work: StageWork, engine: Engine) -> tuple[str, ...]:
 
     Equal violations of several operators are reported once, with the number of operators.
     """
+    lacking = without_kernel(work, engine)
     problems: Counter[str] = Counter()
     first: dict[str, str] = {}
     wrong = f"precision {work.precision} is not one of {', '.join(engine.precisions) or 'none'}"
     for operator in work.operators:
         for problem in decide(operator, engine).reasons:
-            if problem != wrong:
+            if problem != wrong and problem not in lacking:
                 problems[problem] += 1
                 first.setdefault(problem, operator.name)
     reasons = [
         f"{first[problem]}{f' (and {count - 1} more)' if count > 1 else ''}: {problem}"
         for problem, count in problems.items()
     ]
+    if lacking:
+        reasons.insert(0, named(lacking))
     if work.operators and work.precision not in engine.precisions and not engine.operators.host_code:
         reasons.insert(0, wrong)
     return tuple(reasons)

@@ -422,6 +422,12 @@ def _multiplied(inputs: Sequence[Array], _: Any) -> int:
     return math.prod((*batch, *left.shape[-2:], right.shape[-1]))
 
 
+def _general_product(inputs: Sequence[Array], attrs: Any) -> int:
+    """Return the products of a Gemm."""
+    turned = zip(inputs[:2], (attrs.get("transA", 0), attrs.get("transB", 0)), strict=True)
+    return _multiplied([array.T if turn else array for array, turn in turned], attrs)
+
+
 def _scattered(inputs: Sequence[Array], attrs: Any) -> list[Array]:
     """Return ScatterND at once; the reference implementation goes through the places one by one."""
     data, places, updates = inputs
@@ -458,6 +464,7 @@ SIZES: dict[str, Size] = {
     ),
     "ConstantOfShape": _stated,
     "Einsum": _contracted,
+    "Gemm": _general_product,
     "Expand": _expanded,
     "Gather": _gathered,
     "GatherElements": _moved,

@@ -25,13 +25,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from socsched.errors import InputError, UnknownOperator
+from socsched.graph.expand import COMPARISONS
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
 from socsched.models.model import Quantisation
 from socsched.models.onnx_graph import DTYPES_OF, Array, Node, OnnxGraph
-from socsched.models.onnx_whole import take_whole
+from socsched.models.onnx_whole import exact, take_whole
 
 Handler = Callable[["Translation", Node], Any]
+_CHECK = "check the file with onnx.checker"
 HANDLERS: dict[str, Handler] = {}
 """Translation of each ONNX operator."""
 
@@ -110,8 +112,7 @@ class Translation:
 
     def add(self, node: Node) -> str:
         """Emit the layers of a node, or the node as it is; return what is not known of it, empty if it is known."""
-        mark = len(self.layers), set(self.names), dict(self.scales), dict(self.steps)
-        weights = len(self.weights)
+        mark = len(self.layers), len(self.weights)
         self.makers |= dict.fromkeys(node.outputs, node)
         reason = self.unlayered(node)
         if not reason:
@@ -124,14 +125,22 @@ class Translation:
                 reason = str(error).partition(f"{node.name}: ")[2] or str(error)
             except (ArithmeticError, AssertionError, IndexError, KeyError, TypeError, ValueError) as error:
                 reason = f"a form of {node.op} that is not understood{f': {error}' if str(error) else ''}"
-            self.layers, self.names = self.layers[: mark[0]], mark[1]
-            self.scales, self.steps = mark[2], mark[3]
-            self.weights = dict(list(self.weights.items())[:weights])
+            self.undo(*mark)
         open_ = [name for name in node.outputs if name and not self.graph.fixed(name)]
         if open_ and (node.domain or node.op not in HANDLERS or self.makes_shape(node)):
             return f"{node.name}: {node.op}: {self.open_reason(node)}"
         take_whole(self, node, reason)
         return ""
+
+    def undo(self, layers: int, weights: int) -> None:
+        """Drop what a node's handler emitted before it refused the node."""
+        gone = {layer.name for layer in self.layers[layers:]}
+        if gone:
+            self.values = {name: layer for name, layer in self.values.items() if layer not in gone}
+            self.names -= {name.replace(".", "_") for name in gone}
+        del self.layers[layers:]
+        for name in list(self.weights)[weights:]:
+            del self.weights[name]
 
     def unlayered(self, node: Node) -> str:
         """Return why an operator has no layers, empty where it may have."""
@@ -143,8 +152,7 @@ class Translation:
         types = {self.graph.dtypes.get(name, "fp32") for name in names}
         if types <= {"fp32", "fp16"}:
             return ""
-        constant = any(name in self.graph.constants for name in node.inputs)
-        if node.op in _BINARY and len(types) == 1 and types < {"int32", "int64"} and not constant and node.op != "Div":
+        if node.op in _TYPED and types <= {"fp32", "fp16", "int32", "int64", "bool"}:
             return ""
         return f"no kernel for {node.op} of {', '.join(sorted(types))}"
 
@@ -193,20 +201,45 @@ class Translation:
         assert self.node is not None
         return self.graph.refused(self.node, problem, hint)
 
+    def invalid(self, problem: str) -> InputError:
+        """Return the error for a node that no runtime computes, in whatever form."""
+        assert self.node is not None
+        where = f"{self.node.op}, opset {self.graph.opsets.get('', '?')}"
+        return self.graph.error(f"{self.node.name}: {problem} ({where})", _CHECK)
+
     def source(self, name: str) -> str:
         """Return the layer or input behind an ONNX value."""
         if name in self.values:
             return self.values[name]
         if name in self.graph.constants:
-            raise self.refused(
-                f"{name!r} is a constant where a computed value was expected", "fold constants (onnxsim) on export"
-            )
+            return self.stated(name)
         if name in self.repeated:
             node, self.node = self.node, self.makers[name]
             take_whole(self, self.node, "repeating computed places is not known")
             self.node = node
             return self.values[name]
         raise self.refused(f"{name!r} is not defined before")
+
+    def stated(self, name: str) -> str:
+        """Return the layer of a constant where others have computed values."""
+        array = self.graph.constants[name]
+        dtype = DTYPES_OF.get(array.dtype, "")
+        if dtype not in ("fp32", "fp16", "int32", "int64", "bool") or not exact(array):
+            raise self.refused(f"{name!r} is a constant of {array.dtype} where a computed value was expected")
+        plain = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")[-40:] or "value"
+        layer = self.free(f"constant_{plain}")
+        weights = {"value": self.param(array)}
+        kind = "fp32" if dtype == "fp16" else dtype
+        self.layers.append(Layer(layer, "constant", (), weights, {"dtype": kind}, "constant"))
+        self.values[name] = layer
+        self.graph.shapes[name], self.graph.dtypes[name] = tuple(array.shape), dtype
+        return layer
+
+    def zero(self, node: Node, dtype: str) -> str:
+        """Return the layer of a zero of a data type."""
+        name = f"{node.name}/zero"
+        self.graph.constants[name] = np.zeros((), {"fp32": "f4", "fp16": "f4", "bool": "?"}.get(dtype, dtype))
+        return self.stated(name)
 
     def constant(self, node: Node, index: int, what: str) -> Array | None:
         """Return an optional constant input; InputError when it is computed at run time."""
@@ -245,6 +278,9 @@ class Translation:
         plain = re.sub(r"[^A-Za-z0-9_.]+", "_", node.name.strip("/").replace("/", ".")).strip("._")[:60]
         if not plain or not plain[0].isalpha() or plain == "main" or re.fullmatch(r"(input|w)\d+", plain):
             plain = f"n{len(self.layers)}_{op}" if not plain else f"n_{plain}"
+        return self.free(plain)
+
+    def free(self, plain: str) -> str:
         name, number = plain, 1
         while name.replace(".", "_") in self.names:
             number += 1
@@ -253,12 +289,13 @@ class Translation:
         return name
 
     def rank(self, name: str) -> int:
-        return len(self.graph.tensor(name).shape)
+        array = self.graph.constants.get(name)
+        return len(self.graph.tensor(name).shape) if array is None else array.ndim
 
     def axis(self, node: Node, default: int) -> int:
         axis, rank = int(node.attrs.get("axis", default)), self.rank(node.inputs[0])
         if not -rank <= axis <= rank:
-            raise self.refused(f"there is no axis {axis} among {rank}", "check the file with onnx.checker")
+            raise self.invalid(f"there is no axis {axis} among {rank}")
         return axis + rank if axis < 0 else axis
 
     def quantisation(self) -> Quantisation | None:
@@ -335,7 +372,7 @@ def _pads(t: Translation, node: Node, kernel: list[int], stride: list[int], dila
     pads = [int(p) for p in node.attrs.get("pads", [0] * 4)]
     auto = node.attrs.get("auto_pad", "NOTSET")
     if auto not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", ""):
-        raise t.refused(f"padding {auto} is not known", "state pads")
+        raise t.invalid(f"padding {auto} is not known")
     if auto == "VALID":
         return 0
     if auto in ("SAME_UPPER", "SAME_LOWER"):
@@ -464,8 +501,21 @@ def _matmul(t: Translation, node: Node) -> None:
     weight = t.graph.constants.get(node.inputs[1])
     if weight is not None and weight.ndim == 2:
         t.emit(node, "dense", [t.source(node.inputs[0])], weights={"weight": t.param(weight.T)})
-    else:
-        t.emit(node, "matmul", [t.source(name) for name in node.inputs])
+        return
+    for place, swapped in ((0, {"swapped": True}), (1, {})):
+        constant = t.graph.constants.get(node.inputs[place])
+        if constant is not None and min(constant.ndim, t.rank(node.inputs[1 - place])) > 1:
+            t.with_constant(node, "matmul", t.source(node.inputs[1 - place]), constant, **swapped)
+            return
+    sources = [t.source(name) for name in node.inputs]
+    vectors = [t.rank(name) == 1 for name in node.inputs]
+    for place, name in enumerate(node.inputs):
+        if vectors[place]:  # a row on the left, a column on the right
+            (size,) = t.graph.tensor(name).shape
+            sources[place] = t.emit(node, "reshape", [sources[place]], shape=(size, 1) if place else (1, size))
+    product = t.emit(node, "matmul", sources)
+    if any(vectors):
+        t.emit(node, "reshape", [product], shape=t.graph.tensor(node.outputs[0]).shape)
 
 
 @_translates("BatchNormalization")
@@ -498,11 +548,11 @@ def _group_norm(t: Translation, node: Node) -> None:
     assert scale is not None and shift is not None, "no scale or bias"
     groups = int(node.attrs["num_groups"]) if node.op == "GroupNormalization" else shape[1]
     if groups < 1 or shape[1] % groups:
-        raise t.refused(f"{shape[1]} channels cannot be divided into {groups} groups", "check it with onnx.checker")
+        raise t.invalid(f"{shape[1]} channels cannot be divided into {groups} groups")
     if scale.size == groups != shape[1]:  # one a group before opset 21
         scale, shift = (np.repeat(array, shape[1] // groups) for array in (scale, shift))
     if scale.shape != (shape[1],) or shift.shape != (shape[1],):
-        raise t.refused(f"a scale or bias of another length than {shape[1]}", "check it with onnx.checker")
+        raise t.invalid(f"a scale or bias of another length than {shape[1]}")
     params = {"scale": t.param(scale), "shift": t.param(shift)}
     epsilon = float(node.attrs.get("epsilon", 1e-5))
     t.emit(node, "group_norm", [t.source(node.inputs[0])], weights=params, groups=groups, epsilon=epsilon)
@@ -534,7 +584,7 @@ def _gelu(t: Translation, node: Node) -> None:
 
 @_translates("Pow")
 def _pow(t: Translation, node: Node) -> None:
-    exponent = t.constant(node, 1, "the exponent")
+    exponent = t.graph.constants.get(node.inputs[1])
     value = scalar(exponent) if exponent is not None and exponent.size == 1 else 0.0
     x = t.source(node.inputs[0])
     if value == 0.5:
@@ -544,7 +594,7 @@ def _pow(t: Translation, node: Node) -> None:
         if value == 3.0:
             t.emit(node, "multiply", [square, x])
     else:
-        raise t.refused("only powers of 0.5, 2 and 3 are known", "write other powers with Exp and Mul")
+        _binary("power")(t, node)
 
 
 @_translates("Cast")
@@ -553,9 +603,37 @@ def _cast(t: Translation, node: Node) -> None:
     if types[0] in ("uint8", "int8", "int32", "int64") and types[1] in ("fp32", "fp16"):
         t.emit(node, "cast", [t.source(node.inputs[0])])  # what cameras deliver
         return
-    if types[0] != types[1] and not all(dtype in ("fp32", "fp16") for dtype in types):
-        raise t.refused(f"a conversion of {types[0]} to {types[1]} is not known", "export in fp32 throughout")
-    _same(t, node)  # the planner chooses the precision
+    if types[0] == types[1] or all(dtype in ("fp32", "fp16") for dtype in types):
+        _same(t, node)  # the planner chooses the precision
+        return
+    if not {*types} <= {"fp32", "fp16", "int32", "int64", "bool"}:
+        raise t.refused(f"a conversion of {types[0]} to {types[1]} is not known")
+    source = t.source(node.inputs[0])
+    if types[1] == "bool":
+        zero = t.zero(node, types[0])
+        equal = t.emit(node, "equal", [source, zero])
+        t.emit(node, "logical_not", [equal])
+        return
+    t.emit(node, "cast", [source], **({} if types[1] in ("fp32", "fp16") else {"dtype": types[1]}))
+
+
+@_translates("Where")
+def _where(t: Translation, node: Node) -> None:
+    t.emit(node, "where", [t.source(name) for name in node.inputs])
+
+
+@_translates("Mod")
+def _mod(t: Translation, node: Node) -> None:
+    if node.attrs.get("fmod", 0):
+        raise t.refused("remainders with the sign of the dividend are not known")
+    _binary("floor_mod")(t, node)
+
+
+@_translates("IsInf")
+def _is_inf(t: Translation, node: Node) -> None:
+    if not (node.attrs.get("detect_negative", 1) and node.attrs.get("detect_positive", 1)):
+        raise t.refused("infinities of one sign are not known")
+    t.emit(node, "isinf", [t.source(node.inputs[0])])
 
 
 def _unary(op: str, **defaults: float) -> Handler:
@@ -578,8 +656,11 @@ def _clip(t: Translation, node: Node) -> None:
 def _binary(op: str) -> Handler:
     def handle(t: Translation, node: Node) -> None:
         constants = [name for name in node.inputs if name in t.graph.constants]
-        if not constants:
-            t.emit(node, op, [t.source(name) for name in node.inputs])
+        if not constants or op in COMPARISONS or t.graph.dtypes.get(node.outputs[0], "fp32") not in ("fp32", "fp16"):
+            sources = [t.source(name) for name in node.inputs]
+            while len(sources) > 2:  # Max and Min of several
+                sources[:2] = [t.emit(node, op, sources[:2])]
+            t.emit(node, op, sources)
             return
         other = next((name for name in node.inputs if name not in t.graph.constants), "")
         if len(node.inputs) != 2 or not other:
@@ -643,7 +724,7 @@ def _topk(t: Translation, node: Node) -> None:
     size = t.graph.tensor(node.inputs[0]).shape[axis]
     k = int(scalar(count)) if count is not None else int(node.attrs["k"])
     if not 0 < k <= size:
-        raise t.refused(f"{k} of {size} values", "check it with onnx.checker")
+        raise t.invalid(f"{k} of {size} values")
     attrs = {"axis": axis, "k": k, "largest": bool(node.attrs.get("largest", 1))}
     for output, (name, result) in enumerate(zip(node.outputs, ("values", "indices"), strict=False)):
         if name:
@@ -686,7 +767,7 @@ def _gather(t: Translation, node: Node) -> None:
     x, size = t.source(node.inputs[0]), t.graph.tensor(node.inputs[0]).shape[axis]
     places = [int(place) for place in indices.reshape(-1)]
     if not places or not all(-size <= place < size for place in places):
-        raise t.refused(f"an index is outside of -{size} to {size - 1}", "check the file with onnx.checker")
+        raise t.invalid(f"an index is outside of -{size} to {size - 1}")
     places = [place % size for place in places]
     step = places[1] - places[0] if len(places) > 1 else 1
     if step > 0 and places == list(range(places[0], places[-1] + 1, step)):
@@ -884,7 +965,6 @@ def _concat(t: Translation, node: Node) -> None:
 if TYPE_CHECKING:
     from socsched.models.onnx_operators import Translation
 
-_CHECK = "check the file with onnx.checker"
 
 
 @_translates("DepthToSpace")
@@ -894,7 +974,7 @@ def _depth_to_space(t: Translation, node: Node) -> None:
     size = int(node.attrs["blocksize"])
     kept, rest = divmod(channels, size * size)
     if rest or size < 0:
-        raise t.refused(f"{channels} channels are not blocks of {size} x {size} pixels", _CHECK)
+        raise t.invalid(f"{channels} channels are not blocks of {size} x {size} pixels")
     if node.attrs.get("mode", "DCR") == "CRD":
         split, order = (batch, kept, size, size, height, width), (0, 1, 4, 2, 5, 3)
     else:
@@ -908,7 +988,7 @@ def _space_to_depth(t: Translation, node: Node) -> None:
     size = int(node.attrs["blocksize"])
     (high, low), (wide, side) = divmod(height, size), divmod(width, size)
     if low or side or size < 0:
-        raise t.refused(f"{height} x {width} pixels are not blocks of {size} x {size}", _CHECK)
+        raise t.invalid(f"{height} x {width} pixels are not blocks of {size} x {size}")
     result = (batch, channels * size * size, high, wide)
     _rearrange(t, node, (batch, channels, high, size, wide, size), (0, 3, 5, 1, 2, 4), result)
 
@@ -999,7 +1079,7 @@ def _einsum(t: Translation, node: Node) -> None:
     for term, name in zip(operands, node.inputs, strict=True):
         for letter, side in zip(term, t.graph.tensor(name).shape, strict=True):
             if sides.setdefault(letter, side) != side:
-                raise t.refused(f"{letter} of {terms} is {sides[letter]} and {side}", _CHECK)
+                raise t.invalid(f"{letter} of {terms} is {sides[letter]} and {side}")
     both = [one for one in left if one in right]
     batch, inner = [one for one in both if one in result], [one for one in both if one not in result]
     rows = [one for one in left if one not in both]
@@ -1037,11 +1117,14 @@ def over_rows(t: Translation, node: Node, op: str, weights: dict[str, Any], **at
 
 _UNARY = {
     "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Exp": "exp", "Sqrt": "sqrt", "Erf": "erf",
-    "HardSwish": "hard_swish", "Softplus": "softplus", "Log": "log", "Abs": "abs",
+    "HardSwish": "hard_swish", "Softplus": "softplus", "Log": "log", "Abs": "abs", "Sin": "sin", "Cos": "cos",
+    "Floor": "floor", "Ceil": "ceil", "Round": "round", "Sign": "sign", "Not": "logical_not", "IsNaN": "isnan",
     "GlobalAveragePool": "global_avg_pool",
 }  # fmt: skip
 _BINARY = {
     "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Max": "maximum", "Min": "minimum",
+    "Equal": "equal", "Less": "less", "LessOrEqual": "less_equal", "Greater": "greater",
+    "GreaterOrEqual": "greater_equal", "And": "logical_and", "Or": "logical_or", "Xor": "logical_xor",
 }  # fmt: skip
 _REDUCTIONS = {
     "ReduceMean": "reduce_mean", "ReduceMax": "reduce_max", "ReduceSum": "reduce_sum",
@@ -1055,6 +1138,8 @@ HANDLERS |= {
     "Elu": _unary("elu", alpha=1.0),
 }
 
+_TYPED = frozenset(_BINARY) - {"Div"} | {"Not", "Where", "Abs", "Sign", "Mod", "IsNaN", "IsInf"}
+"""Element-wise operators whose layers compute in integers too; a quotient of integers is rounded in its own way."""
 _ANY_TYPE = frozenset(
     ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Concat", "Identity", "Dropout",
      "Gather", "GatherElements", "ScatterND", "Cast", "TopK", "ArgMax", "Expand", "Tile", "QuantizeLinear",

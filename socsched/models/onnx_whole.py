@@ -70,12 +70,19 @@ def _keep(
     dtype = DTYPES_OF.get(array.dtype)
     if dtype is None:
         raise t.refused(f"a constant of {array.dtype} is not read", "export it in fp32, or in integers")
-    if dtype in ("fp32", "fp16") or np.array_equal(array, array.astype(np.float32).astype(array.dtype)):
+    if exact(array):
         weights[role], types[role] = t.param(array), "fp32" if dtype == "fp16" else dtype
     elif array.size <= _STORED:
         stored[role] = (dtype, tuple(array.shape), tuple(array.reshape(-1).tolist()))
     else:
         raise t.refused(f"{array.size} constants of {array.dtype} do not fit fp32", "export them in fp32 or int32")
+
+
+def exact(array: Array) -> bool:
+    """Return whether fp32 holds all values of a constant."""
+    return array.dtype in (np.float32, np.float16) or np.array_equal(
+        array, array.astype(np.float32).astype(array.dtype)
+    )
 
 
 def _type(t: Translation, name: str) -> TensorType:

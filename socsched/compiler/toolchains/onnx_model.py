@@ -350,6 +350,12 @@ def _kept(export: _Export, layer: Layer) -> None:
     export.nodes.append(helper.make_node(a["operator"], inputs, names, name=first, domain=a["domain"], **attrs))
 
 
+def _code(dtype: str) -> int:
+    from onnx import TensorProto
+
+    return int(TensorProto.DataType.Value(_DTYPES[dtype]))
+
+
 def _numpy(dtype: str) -> Any:
     return {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16}.get(dtype) or np.dtype(dtype)
 
@@ -360,11 +366,14 @@ _DTYPES = {"fp32": "FLOAT", "fp16": "FLOAT16", "fp64": "DOUBLE"} | {
 }  # fmt: skip
 _UNARY = {
     "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "sqrt": "Sqrt", "erf": "Erf",
-    "softplus": "Softplus", "log": "Log", "abs": "Abs",
+    "softplus": "Softplus", "log": "Log", "abs": "Abs", "sin": "Sin", "cos": "Cos", "floor": "Floor", "ceil": "Ceil",
+    "round": "Round", "sign": "Sign", "logical_not": "Not", "isnan": "IsNaN", "isinf": "IsInf",
 }  # fmt: skip
 _BINARY = {
     "matmul": "MatMul", "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "maximum": "Max",
-    "minimum": "Min",
+    "minimum": "Min", "power": "Pow", "floor_mod": "Mod", "equal": "Equal", "less": "Less",
+    "less_equal": "LessOrEqual", "greater": "Greater", "greater_equal": "GreaterOrEqual", "logical_and": "And",
+    "logical_or": "Or", "logical_xor": "Xor", "where": "Where",
 }  # fmt: skip
 _REDUCTIONS = {
     "reduce_max": "ReduceMax", "reduce_mean": "ReduceMean", "reduce_sum": "ReduceSum",
@@ -391,7 +400,7 @@ _OPERATORS: dict[str, Handler] = {
     "layer_norm": _layer_norm,
     "gather": _gather,
     "clip": _clip,
-    "cast": lambda export, layer: export.node("Cast", layer, list(layer.inputs), to=1),
+    "cast": lambda export, layer: export.node("Cast", layer, list(layer.inputs), to=_code(layer.attrs.get("dtype", "fp32"))),
     "concat": lambda export, layer: export.node("Concat", layer, list(layer.inputs), axis=layer.attrs["axis"]),
     "slice": _slice,
     "resize2d": _resize,
@@ -402,4 +411,7 @@ _OPERATORS: dict[str, Handler] = {
     "softmax": lambda export, layer: export.node("Softmax", layer, list(layer.inputs), axis=layer.attrs["axis"]),
     "pad": _pad,
     "onnx": _kept,
+    "constant": lambda export, layer: export.node(
+        "Identity", layer, [export.constant(layer, "value", export.weights[layer.weights["value"]], _numpy(layer.attrs["dtype"]))]
+    ),
 }

@@ -16,8 +16,8 @@ from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import Pass
 
 CHEAP = frozenset(
-    ("relu", "clip", "add", "subtract", "multiply", "maximum", "minimum", "leaky_relu", "divide", "abs", "cast", "where",
-     "floor", "ceil", "round", "sign", *COMPARISONS)
+    ("relu", "clip", "add", "subtract", "multiply", "maximum", "minimum", "leaky_relu", "divide", "abs", "cast",
+     "where", "floor", "ceil", "round", "sign", *COMPARISONS)
 )  # fmt: skip
 """Element-wise operators of one instruction; the others (sigmoid, exp, tanh, sqrt) need a table or several."""
 COSTLY = frozenset(("sigmoid", "exp", "tanh", "sqrt", "erf", "log", "sin", "cos", "power", "floor_mod"))

@@ -440,7 +440,9 @@ def _unplaceable(
     in_parts = all(operator.name in run for work in works.values() for operator in work.operators)
     allowed = f" of {', '.join(stage.engines)}" if stage.engines else ""
     lacking = "".join(
-        f"; {engine.id}: {named(found)}" for engine in able if (found := without_kernel(next(iter(works.values())), engine))
+        f"; {engine.id}: {named(names)}"
+        for engine in able
+        if (names := without_kernel(next(iter(works.values())), engine))
     )
     more = "; plans cut it between engines" if in_parts else ""
     yield Diagnostic(

@@ -532,9 +532,7 @@ def body(node: Any, inputs: Sequence[str], prefix: str) -> tuple[list[Any], list
     return nodes, tensors, results
 
 
-def _copied(
-    node: Any, attribute: str, bound: Mapping[str, str], prefix: str
-) -> tuple[list[Any], list[Any], list[str]]:
+def _copied(node: Any, attribute: str, bound: Mapping[str, str], prefix: str) -> tuple[list[Any], list[Any], list[str]]:
     """Return nodes, initialisers and names of the results of a graph in a node, what it defines under a prefix."""
     graph = next(item.g for item in node.attribute if item.name == attribute)
     own = [*(item.name for item in graph.initializer), *(name for one in graph.node for name in one.output if name)]

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from socsched.errors import InputError, UnknownOperator
+from socsched.errors import InputError, OpenShape, UnknownOperator
 from socsched.graph.expand import COMPARISONS
 from socsched.graph.network import Layer, Network
 from socsched.graph.operators import TensorType
@@ -91,14 +91,14 @@ class Translation:
     def run(self) -> tuple[Network, dict[str, Array]]:
         inputs = {f"input{i}": self.graph.tensor(name) for i, name in enumerate(self.graph.inputs)}
         self.values = dict(zip(self.graph.inputs, inputs, strict=True))
-        unknown: dict[str, str] = {}
+        unknown: list[str] = []
         lost: set[str] = set()
         for node in self.graph.nodes:
             self.node = node
             if lost.isdisjoint(node.inputs):
                 problem = self.add(node)
                 if problem:
-                    unknown.setdefault(f"{problem}, such as {node.name}" if node.domain else problem, node.name)
+                    unknown.append(problem)
                     lost.update(node.outputs)
             else:
                 lost.update(node.outputs)
@@ -123,6 +123,9 @@ class Translation:
                 if node.op in _MARKS:
                     raise
                 reason = str(error).partition(f"{node.name}: ")[2] or str(error)
+            except OpenShape:
+                if not self.makes_shape(node):
+                    raise
             except (ArithmeticError, AssertionError, IndexError, KeyError, TypeError, ValueError) as error:
                 reason = f"a form of {node.op} that is not understood{f': {error}' if str(error) else ''}"
             self.undo(*mark)
@@ -190,10 +193,10 @@ class Translation:
 
     def open_reason(self, node: Node) -> str:
         """Return why the shape of a node's results is not known."""
-        domain = node.domain
-        if domain:
-            return f"operators of {domain} are known where their results' shapes are, opset {self.graph.opsets.get(domain, '?')}"
-        return "the shape of its result depends on computed values, or is not stated"
+        if node.domain:
+            where = f"{node.domain} opset {self.graph.opsets.get(node.domain, '?')}"
+            return f"the types of its results are not known ({where})"
+        return "the shape of its result depends on computed values"
 
     # Interface for handlers.
 
@@ -614,7 +617,8 @@ def _cast(t: Translation, node: Node) -> None:
         equal = t.emit(node, "equal", [source, zero])
         t.emit(node, "logical_not", [equal])
         return
-    t.emit(node, "cast", [source], **({} if types[1] in ("fp32", "fp16") else {"dtype": types[1]}))
+    made: dict[str, Any] = {} if types[1] in ("fp32", "fp16") else {"dtype": types[1]}
+    t.emit(node, "cast", [source], **made)
 
 
 @_translates("Where")
@@ -964,7 +968,6 @@ def _concat(t: Translation, node: Node) -> None:
 
 if TYPE_CHECKING:
     from socsched.models.onnx_operators import Translation
-
 
 
 @_translates("DepthToSpace")

@@ -1,4 +1,4 @@
-"""Types of results that ONNX's shape inference leaves open: sizes that depend on values, and operators of other domains.
+"""Types of results that ONNX's shape inference leaves open: sizes that depend on values, operators of other domains.
 
 A size that depends on computed values (how many boxes are left, how many elements are not zero) is taken to be the
 largest that it can be: plans hold for that, runs stay below it.

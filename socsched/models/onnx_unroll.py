@@ -1,4 +1,4 @@
-"""Control flow and sequences of an ONNX file written out: the branch that an If takes, turns of a Loop, lists of tensors.
+"""Control flow and sequences of an ONNX file written out: the branch of an If, the turns of a Loop, lists of tensors.
 
 A Loop whose end is known is written out turn by turn, as its condition folds to a constant; sequences exist while the
 file is read only, as lists of names.  What depends on computed values is refused, since its work has no bound.
@@ -32,7 +32,7 @@ class Unrolled:
 
     def takes(self, node: Node) -> bool:
         """Return whether a node is control flow or about sequences, and so is none of the graph."""
-        return not node.domain and (node.op in _REWRITES or node.op == "Identity" and node.inputs[0] in self.lists)
+        return not node.domain and (node.op in _REWRITES or (node.op == "Identity" and node.inputs[0] in self.lists))
 
     def rewrite(self, index: int, node: Node, proto: Any) -> list[Any]:
         """Return the nodes that stand in a node's place; UnknownOperator where computed values decide on them."""
@@ -111,9 +111,7 @@ class Unrolled:
         if new:
             self.graph.constants[f"{output}/axis"] = np.array([axis])
             for number, name in enumerate(values):
-                one = type(proto)(
-                    op_type="Unsqueeze", input=[name, f"{output}/axis"], output=[f"{output}/{number}"]
-                )
+                one = type(proto)(op_type="Unsqueeze", input=[name, f"{output}/axis"], output=[f"{output}/{number}"])
                 if self.graph.opsets.get("", 13) < 13:
                     del one.input[1:]
                     one.attribute.add(name="axes", type=7, ints=[axis])
@@ -166,9 +164,7 @@ class Unrolled:
         values = self.of(node)
         if not values:
             raise self.graph.refused(node, "it joins no values")
-        return self.joined(
-            proto, values, node.outputs[0], int(node.attrs["axis"]), bool(node.attrs.get("new_axis", 0))
-        )
+        return self.joined(proto, values, node.outputs[0], int(node.attrs["axis"]), bool(node.attrs.get("new_axis", 0)))
 
     def split(self, index: int, node: Node, proto: Any) -> list[Any]:
         shape = self.graph.tensor(node.inputs[0]).shape

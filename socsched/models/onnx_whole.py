@@ -46,10 +46,17 @@ def take_whole(t: Translation, node: Node, reason: str) -> None:
     known = [_type(t, name) for name in node.inputs if name]
     attributes = {name: _plain(node, name, value) for name, value in node.attrs.items()}
     attrs: dict[str, Any] = {
-        "operator": node.op, "domain": node.domain, "opset": t.graph.opsets.get(node.domain, 1), "attributes": attributes,
-        "operands": tuple(operands), "types": types, "stored": stored, "results": len(node.outputs), "reason": reason,
+        "operator": node.op,
+        "domain": node.domain,
+        "opset": t.graph.opsets.get(node.domain, 1),
+        "attributes": attributes,
+        "operands": tuple(operands),
+        "types": types,
+        "stored": stored,
+        "results": len(node.outputs),
+        "reason": reason,
         "rule": t.rule_name(node),
-    }  # fmt: skip
+    }
     first = ""
     for place, kind in results.items():
         work = 0 if first else operations(node, known, list(results.values()))
@@ -160,12 +167,12 @@ def _each(operations: int) -> Work:
 
 
 def _window(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> float:
-    return prod(out) * prod(attrs["kernel_shape"])
+    return float(prod(out) * prod(attrs["kernel_shape"]))
 
 
 def _sampled(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> float:
     """Four products for each point of two dimensions, eight for each of three, and their weights."""
-    return prod(out) * 2 ** (len(out) - 1)
+    return float(prod(out) << (len(out) - 1))
 
 
 _WORK: dict[str, Work] = {
@@ -187,7 +194,9 @@ _WORK: dict[str, Work] = {
     "RoiAlign": _each(32),
     "TopK": lambda attrs, shapes, out: prod(shapes[0]) * max(out[-1].bit_length(), 1),
     "DFT": lambda attrs, shapes, out: 5 * prod(out) * max(prod(out).bit_length(), 1),
-    **dict.fromkeys(("LayerNormalization", "InstanceNormalization", "GroupNormalization", "RMSNormalization"), _each(6)),
+    **dict.fromkeys(
+        ("LayerNormalization", "InstanceNormalization", "GroupNormalization", "RMSNormalization"), _each(6),
+    ),
     **dict.fromkeys(("Softmax", "LogSoftmax"), _each(4)),
     "BatchNormalization": _each(2),
 }  # fmt: skip

@@ -325,10 +325,13 @@ class _Choices:
         """Return the networks that no engine computes, with the reasons: a bundle without them would not run."""
         placed = {stage.name for stage, _, _ in choices}
         absent = [stage.name for stage in self.stages if _is_network(stage) and stage.name not in placed]
+        if choices:
+            return []
         if isinstance(self.placement, Mapping) and self.engine is None:
-            return [f"the plan has no engine for {name}" for name in absent if name not in self.placement]
-        refused = [name for name in absent if name in self.refused and not choices]
-        return [f"no engine computes {name}: {'; '.join(self.refused[name])}" for name in refused]
+            return [f"the plan has no engine for {name}" for name in absent]
+        return [
+            f"no engine computes {name}: {'; '.join(self.refused[name])}" for name in absent if name in self.refused
+        ]
 
     def able(self, stage: Stage) -> Iterator[tuple[Stage, Engine, str]]:
         """Yield engines that accept the stage, each in its best accepted precision; a named engine is not filtered."""

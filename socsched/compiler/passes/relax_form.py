@@ -22,7 +22,15 @@ from socsched.graph.fusion import Graph, Group, Operation
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
-DTYPES = {"fp32": "float32", "fp16": "float16", "int8": "int8", "uint8": "uint8", "int32": "int32", "int64": "int64", "bool": "bool"}
+DTYPES = {
+    "fp32": "float32",
+    "fp16": "float16",
+    "int8": "int8",
+    "uint8": "uint8",
+    "int32": "int32",
+    "int64": "int64",
+    "bool": "bool",
+}
 _FLOATS = ("fp32", "fp16")
 _LEAST = {"float32": -3.4e38, "float16": -65504.0}
 """Lower bound of a clip that has only an upper one."""

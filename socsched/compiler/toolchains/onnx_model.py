@@ -40,7 +40,9 @@ def to_onnx(network: Network, weights: Mapping[str, Array], types: Mapping[str, 
     graph = onnx.helper.make_graph(export.nodes, network.name, inputs, outputs, list(export.initializers.values()))
     versions = {"": export.opset, **export.domains}
     opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in versions.items()]
-    ir_version = IR_VERSION if export.opset == OPSET else onnx.helper.find_min_ir_version_for(opsets, ignore_unknown=True)
+    ir_version = (
+        IR_VERSION if export.opset == OPSET else onnx.helper.find_min_ir_version_for(opsets, ignore_unknown=True)
+    )
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=ir_version, producer_name="socsched")
 
 
@@ -400,7 +402,9 @@ _OPERATORS: dict[str, Handler] = {
     "layer_norm": _layer_norm,
     "gather": _gather,
     "clip": _clip,
-    "cast": lambda export, layer: export.node("Cast", layer, list(layer.inputs), to=_code(layer.attrs.get("dtype", "fp32"))),
+    "cast": lambda export, layer: export.node(
+        "Cast", layer, list(layer.inputs), to=_code(layer.attrs.get("dtype", "fp32"))
+    ),
     "concat": lambda export, layer: export.node("Concat", layer, list(layer.inputs), axis=layer.attrs["axis"]),
     "slice": _slice,
     "resize2d": _resize,
@@ -412,6 +416,8 @@ _OPERATORS: dict[str, Handler] = {
     "pad": _pad,
     "onnx": _kept,
     "constant": lambda export, layer: export.node(
-        "Identity", layer, [export.constant(layer, "value", export.weights[layer.weights["value"]], _numpy(layer.attrs["dtype"]))]
+        "Identity",
+        layer,
+        [export.constant(layer, "value", export.weights[layer.weights["value"]], _numpy(layer.attrs["dtype"]))],
     ),
 }

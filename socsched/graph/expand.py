@@ -272,7 +272,17 @@ class _Expansion:
         if layer.op == "onnx":
             a = layer.attrs
             weights = tuple(layer.weights.values())
-            self.emit(layer, "", "onnx", inputs, tuple(a["shape"]), a["dtype"], weights=weights, whole=a["rule"])
+            self.emit(
+                layer,
+                "",
+                "onnx",
+                inputs,
+                tuple(a["shape"]),
+                a["dtype"],
+                weights=weights,
+                whole=a["rule"],
+                attrs={"varies": int(a["varies"])},
+            )
             return
         if layer.op == "constant":
             weights = (layer.weights["value"],)

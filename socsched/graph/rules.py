@@ -12,10 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from socsched.descriptor.operator_rules import FACTS, OperatorRule, OperatorRules
-from socsched.descriptor.platform import OWN, Engine
+from socsched.descriptor.platform import ONNXRUNTIME, OWN, Engine
 from socsched.graph.operators import DTYPE_BYTES, Operator, StageWork, TensorType
 
 RUNS, FALLS_BACK = "runs", "falls back"
+
+
+VARIES = "the size of its result depends on computed values, which ONNX Runtime knows on whole networks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,8 @@ def unsupported(operator: Operator, engine: Engine) -> str:
         return ""
     stated = [runtime.name for runtime in engine.runtimes if operator.kind not in runtime.without]
     programs = stated or [engine.operators.runtime or OWN]
+    if operator.attrs.get("varies"):  # only a file that runs as it is has results of other sizes than planned
+        return "" if ONNXRUNTIME in programs and not operator.attrs.get("cut") else f"{operator.unlayered}: {VARIES}"
     return operator.unlayered if all(name == OWN for name in programs) else ""
 
 

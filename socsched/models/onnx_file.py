@@ -182,8 +182,11 @@ class OnnxFile:
                     node.input[place] = scalar
 
 
-def whole(path: Path, inputs: Mapping[str, TensorType]) -> Any:
-    """Return the model of a file with all weights inside and inputs of these sizes; InputError for an unusable file."""
+def whole(path: Path, inputs: Mapping[str, TensorType], filled: Mapping[str, TensorType]) -> Any:
+    """Return the model of a file with all weights inside and inputs of these sizes; InputError for an unusable file.
+
+    Outputs in `filled` vary in size, and are filled up to these types: with 0, places with -1.
+    """
     from onnx import TensorProto, numpy_helper
 
     file = OnnxFile(path)
@@ -196,7 +199,39 @@ def whole(path: Path, inputs: Mapping[str, TensorType]) -> Any:
             dims = item.type.tensor_type.shape.dim
             for dim, size in zip(dims, inputs[item.name].shape, strict=True):
                 dim.dim_value = size
+    for item in graph.output:
+        if item.name in filled:
+            _fill(file.model, item, filled[item.name])
     return file.model
+
+
+def _fill(model: Any, output: Any, kind: TensorType) -> None:
+    """Pad an output to the shape of its type, under its own name."""
+    from onnx import helper, numpy_helper
+
+    graph, name = model.graph, output.name
+    inner = f"{name}/some"
+    for node in graph.node:
+        for names in (node.output, node.input):
+            for place, one in enumerate(names):
+                if one == name:
+                    names[place] = inner
+    dtype = {"fp32": np.float32, "fp16": np.float16}.get(kind.dtype) or np.dtype(kind.dtype)
+    fill = np.array(-1 if kind.dtype in ("int32", "int64") else 0, dtype)
+    constants = {"most": np.array(kind.shape), "none": np.zeros(len(kind.shape), np.int64), "fill": fill}
+    graph.initializer.extend(numpy_helper.from_array(array, f"{name}/{role}") for role, array in constants.items())
+    graph.node.extend(
+        [
+            helper.make_node("Shape", [inner], [f"{name}/shape"]),
+            helper.make_node("Sub", [f"{name}/most", f"{name}/shape"], [f"{name}/left"]),
+            helper.make_node("Concat", [f"{name}/none", f"{name}/left"], [f"{name}/pads"], axis=0),
+            helper.make_node("Pad", [inner, f"{name}/pads", f"{name}/fill"], [name]),
+        ]
+    )
+    dims = output.type.tensor_type.shape.dim
+    del dims[:]
+    for size in kind.shape:
+        dims.add(dim_value=size)
 
 
 def _names(model: Any) -> Iterator[object]:

@@ -74,6 +74,8 @@ class OnnxGraph:
     opsets: Mapping[str, int] = field(default_factory=dict)
     steps: dict[str, Stored] = field(default_factory=dict)
     """Constants that the file stores as integers."""
+    varying: set[str] = field(default_factory=set)
+    """Values whose size depends on computed values, and is taken to be the largest that it can be."""
     open_batch: tuple[str, ...] = ()
     """Inputs whose batch the file leaves open; it is taken to be 1."""
 
@@ -261,6 +263,8 @@ class _Folding:
     def infer(self, node: Node, proto: Any) -> None:
         """Set the types of a node's results, from those of its inputs and the constants folded above."""
         graph = self.graph
+        if not graph.varying.isdisjoint(node.inputs):
+            graph.varying.update(node.outputs)
         if all(graph.fixed(name) for name in node.outputs if name):
             return
         shapes = [
@@ -271,6 +275,8 @@ class _Folding:
             self.infer_standard(node, proto)
         for name, (shape, dtype) in bounds(node, shapes, graph.constants).items():
             if not graph.fixed(name):
+                if not node.domain:
+                    graph.varying.add(name)
                 graph.shapes[name] = shape
                 graph.dtypes[name] = dtype or self.dtype(node.inputs[0])
 

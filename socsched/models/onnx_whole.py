@@ -60,7 +60,15 @@ def take_whole(t: Translation, node: Node, reason: str) -> None:
     first = ""
     for place, kind in results.items():
         work = 0 if first else operations(node, known, list(results.values()))
-        more = {"first": first, "result": place, "shape": kind.shape, "dtype": kind.dtype, "flops": work}
+        varies = node.outputs[place] in t.graph.varying and t.graph.varying.isdisjoint(node.inputs)
+        more = {
+            "varies": varies,
+            "first": first,
+            "result": place,
+            "shape": kind.shape,
+            "dtype": kind.dtype,
+            "flops": work,
+        }
         name = t.emit(node, "onnx", inputs, place, weights=weights, **attrs, **more)
         first = first or name
 

@@ -22,6 +22,7 @@ QUICK_SHARE = 8
 """`make test` draws 1 / QUICK_SHARE of the examples of a property, always the same; `make slow` draws all at random."""
 
 os.environ["SOCSCHED_VENDORS"] = "/nonexistent"  # results must not depend on vendors' compilers; see optional.VENDORS
+os.environ["SOCSCHED_HOST"] = "quick"  # nor on how fast this machine is at the moment
 os.environ.setdefault("TVM_NUM_THREADS", "1")
 os.environ.setdefault("TVM_BIND_THREADS", "0")
 os.environ.setdefault("OMP_NUM_THREADS", "1")

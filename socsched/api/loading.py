@@ -18,12 +18,16 @@ Note = Callable[[str], None]
 
 
 def load_platform(platform: str | Path | Platform) -> Platform:
-    """Return a platform by name, by path, or unchanged if loaded already; ``host`` is this machine.
+    """Return a platform by name, by path, or unchanged if loaded already; ``host`` is this machine, measured first.
 
     Raises UsageError for an unknown name, DescriptorError for a file with faults.
     """
-    from socsched.descriptor.catalog import get_platform
+    from socsched.descriptor.catalog import HOST, get_platform
 
+    if str(platform) == HOST:
+        from socsched.executor.probe import ensure
+
+        ensure()
     return get_platform(str(platform)) if isinstance(platform, str | Path) else platform
 
 

@@ -101,10 +101,12 @@ def _predicted(output: Output, paths: tuple[Path, ...], tolerance: float) -> int
     results = [load_result(path) for path in paths[1:]]
     simulated = results[0] if len(results) == 2 else None
     allowed = Tolerance(p50=tolerance, p99=3 * tolerance, stages=2 * tolerance)
-    prediction = predict(loading.load_plan(paths[0]), simulated, results[-1], allowed)
+    plan = loading.load_plan(paths[0])
+    prediction = predict(plan, simulated, results[-1], allowed)
 
     def show() -> None:
         from socsched.reporting.terminal import table
+        from socsched.reporting.view_model import intervals_line
         from socsched.units import format_duration
 
         def cell(value: float | None, what: str) -> str:
@@ -115,7 +117,7 @@ def _predicted(output: Output, paths: tuple[Path, ...], tolerance: float) -> int
                 entry.name,
                 entry.figure.replace("_", "."),
                 *(cell(v, entry.what) for v in (entry.planned, entry.simulated, entry.measured)),
-                "–" if entry.error is None else f"{entry.error:+.1%}",
+                "–" if entry.error is None else f"{entry.error:+.1%}" + " ✗" * entry.outside,
             ]
             for entry in prediction.lines
         ]
@@ -123,6 +125,8 @@ def _predicted(output: Output, paths: tuple[Path, ...], tolerance: float) -> int
         show_all(table("Predicted against measured", columns, rows, (2, 3, 4, 5)))
         for name, error in prediction.errors.items():
             echo(f"{name}: mean error {'–' if error is None else f'{error:.1%}'}")
+        if kept := intervals_line(plan, results[-1]):
+            echo(kept)
         for text in prediction.beyond:
             echo(f"✗ {text}")
 

@@ -52,7 +52,7 @@ def estimate(work: StageWork, engine: Engine, state: EngineMode, units: int, ban
         return None
     if function.device in engine.functions:
         cost = engine.functions[function.device]
-        slower = engine.units * engine.clock_hz.value / (units * state.clock_hz)
+        slower = (cost.units or engine.units) * engine.clock_hz.value / (units * state.clock_hz)
         computable = _timed(cost, function, slower, slower != 1, "")
     elif engine.operators.host_code and function.device in MEASURED:
         computable = _on_core(function, engine, state)

@@ -1,9 +1,9 @@
 """Times of networks from measured kernels of their families, on engines that state them (`Engine.kernel_times`).
 
-A kernel's time is a sum of what its family takes for a call, an operation, a byte of tensors and a byte of weights.
-None of the four is negative; they are fitted to the family's kernels of several sizes, every one of which counts alike.
-The error of a family is that of kernels that its fit has not used, each left out in turn; errors of families are
-independent of each other, and those of kernels of one family are the same error.
+A kernel's time is a sum of what its family takes for a call, an operation, a byte of tensors and a byte of weights,
+and of what memory takes longer than a cache for as many bytes.  No rate is negative; they are fitted to the family's
+kernels of several sizes, each of which counts alike, and those that help to predict a kernel left out are used.  That
+error is the family's.
 
 Rejected: one rate a family (a small layer takes twice as long for each operation), the nearest measured size (jumps).
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -23,60 +24,119 @@ from socsched.descriptor.kernel_times import KernelTime, KernelTimes
 from socsched.descriptor.platform import OWN, Engine
 from socsched.graph.operators import Operator, StageWork
 
-ELEMENTWISE = "elementwise"
+ELEMENTWISE, COPY, READ = "elementwise", "copy", "read"
 FAMILIES = {
-    "winograd": "winograd", "conv2d": "conv", "pointwise": "pointwise", "depthwise": "depthwise", "grouped": "conv",
-    "conv2d_transpose": "conv", "dense": "dense", "matmul": "matmul", "layer_norm": "norm", "group_norm": "norm",
-    "softmax": "softmax", "max_pool": "pool", "avg_pool": "pool", "global_avg_pool": "pool", "concat": "move",
-    "slice": "move", "transpose": "transpose", "gather": "move", "pad": "move", "reshape": "move",
-    "layout_transform": "move", "erf": "costly", "sigmoid": "costly", "tanh": "costly", "exp": "costly",
-    "log": "costly",
+    "depthwise": "depthwise", "conv2d_transpose": "transposed", "dense": "dense", "matmul": "matmul",
+    "layer_norm": "norm", "group_norm": "norm", "softmax": "softmax", "max_pool": "pool", "avg_pool": "pool",
+    "global_avg_pool": "pool", "concat": "move", "slice": "move", "gather": "move", "pad": "move",
+    "layout_transform": "move", "transpose": "transpose", "resize2d": "move", "scatter": "scatter", "erf": "costly",
+    "sigmoid": "costly", "tanh": "costly", "exp": "costly", "log": "costly", "reduce_mean": "reduce",
+    "reduce_sum": "reduce", "reduce_max": "reduce", "pillar_features": "pillars",
 }  # fmt: skip
 """Kind of an operator -> family of its kernels; any other is elementwise."""
+IMAGES = ("move", "costly", ELEMENTWISE)
+"""Families whose kernels for images are others than those for any other tensors."""
+TILES = 32
+"""Least number of tiles of 4 x 4 or 2 x 2 results with which a convolution multiplies less (Winograd)."""
 LEAST_ERROR = 0.06
 """Relative error that is left of what is known best: programs of one source differ this much between processes."""
 UNKNOWN = 1.0
 """Relative error of a family of which no kernel was measured."""
 CONFIDENCE = 1.64
 """Standard deviations of the interval that holds 90 % of the errors."""
-FEW = 3
-"""Channels of an image as cameras deliver it: its first convolution has kernels of its own."""
+MERGED = {"costly": 0.5}
+"""Share of a family's arithmetic that is left of an operator which another kernel computes along."""
+SHORT = 5_000.0
+"""Time (ns) below which a kernel's relative error does not matter."""
+TERM = 0.01
+"""Relative error that a term of a family's rates must save to be one."""
+FEWEST = 3
+"""Kernels of a family that were not disturbed, with which disturbed ones do not count."""
+FEW = 4
+"""Channels of an image as cameras deliver it at most; its first convolution is another kind of kernel."""
 
 
 class Rates(NamedTuple):
-    """Times (ns) of a call, an operation, a byte of tensors and one of weights, and the relative error of kernels."""
+    """Times (ns) of a call, an operation, a byte of tensors and one of weights.
+
+    `error`: relative error of a kernel's time by them (90 % have less); `basis`: number of kernels that gave them.
+    """
 
     call: float
     op: float
     moved: float
     weight: float
     error: float
+    basis: float = 1
 
 
 def family(op: Operator) -> str:
     """Return the family of kernels that an operator's belongs to."""
     kind = kind_of(op)
-    attrs = op.attrs
-    if kind == "conv2d":
-        if attrs.get("groups", 1) > 1:
-            kind = "grouped"
-        elif attrs.get("kernel_h") == attrs.get("kernel_w") == 1:
-            kind = "pointwise"
-    return FAMILIES.get(kind, ELEMENTWISE)
+    if kind in ("conv2d", "winograd"):
+        return _convolution(op)
+    name = FAMILIES.get(kind, ELEMENTWISE)
+    rank = len(op.outputs[0].shape) if op.outputs else 4
+    if name == "dense":
+        return name if rank == 2 else "products"
+    return f"{name} of tokens" if name in IMAGES and rank != 4 else name
+
+
+def _convolution(op: Operator) -> str:
+    attrs, (*_, height, width) = op.attrs, op.outputs[0].shape
+    if attrs.get("in_channels", FEW + 1) <= FEW:
+        return "camera"
+    if attrs.get("kernel_h") == attrs.get("kernel_w") == 1:
+        return "pointwise"
+    plain = all(attrs.get(name, 1) == 1 for name in ("stride_h", "stride_w", "dilation", "groups"))
+    if plain and attrs.get("kernel_h") == attrs.get("kernel_w") == 3:
+        for size in (4, 2):
+            if -(-height // size) * -(-width // size) >= TILES:
+                return f"3x3 in tiles of {size}"
+    return "conv"
 
 
 def work_of(op: Operator) -> tuple[float, float, float]:
     """Return operations, bytes of tensors and of weights as a kernel has them; groups of a convolution are computed as
     one that has zeros between them."""
-    groups = op.attrs.get("groups", 1) if family(op) == "conv" else 1
+    groups = 1 if family(op) == "depthwise" else op.attrs.get("groups", 1)
     return op.flops * groups, op.read_bytes + op.write_bytes, op.weight_bytes * groups
 
 
+def beyond_cache(times: KernelTimes, moved: float, weights: float, threads: int) -> float:
+    """Return the time (ns) that bytes of tensors and of weights take longer than as many that a core's cache holds.
+
+    Copies and reads of several sizes tell; between them the time of a byte follows the logarithm of the size.
+    """
+    longer, size = 0.0, math.log(max(moved + weights, 1.0))
+    for family, amount in ((COPY, moved), (READ, weights)):
+        sizes, rates = _memory(times, family, threads)
+        longer += float(amount * np.interp(size, sizes, rates)) if sizes else 0.0
+    return longer
+
+
+@lru_cache(maxsize=64)
+def _memory(times: KernelTimes, family: str, threads: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the logarithms of sizes of copies or reads, and the time (ns) of a byte beyond that of the smallest."""
+    rows = sorted(
+        (one.moved, one.time_ns / one.moved) for one in times.kernels if (one.family, one.threads) == (family, threads)
+    )
+    return tuple(math.log(size) for size, _ in rows), tuple(max(rate - rows[0][1], 0.0) for _, rate in rows)
+
+
 def kernel_time(times: KernelTimes, op: Operator, threads: int) -> tuple[float, float]:
-    """Return time (ns) and relative error of an operator under a runtime on a number of threads."""
+    """Return time (ns) and relative error of an operator under a runtime on a number of threads.
+
+    An operator that the kernel before it computes along (`graph.epilogues`) takes what it adds to that one: the traffic
+    of another operand, the arithmetic of a costly function.
+    """
     rates = rates_of(times, family(op), threads)
     ops, moved, weights = work_of(op)
-    return rates.call + rates.op * ops + rates.moved * moved + rates.weight * weights, rates.error
+    if op.attrs.get("merged"):
+        other = moved / len(op.inputs) / 2 if len(op.inputs) > 1 else 0.0
+        return MERGED.get(family(op), 0.0) * rates.op * ops + rates.moved * other, 1.0
+    time = rates.call + rates.op * ops + rates.moved * moved + rates.weight * weights
+    return time + beyond_cache(times, moved, weights, _known(times, threads)[-1]), rates.error
 
 
 def estimate(work: StageWork, engine: Engine, units: int, runtime: str = OWN) -> Estimate | None:
@@ -88,15 +148,28 @@ def estimate(work: StageWork, engine: Engine, units: int, runtime: str = OWN) ->
     times = next((one for one in engine.kernel_times if (one.runtime, one.precision) == asked), None)
     if times is None or not work.operators or any(op.kind == "function" for op in work.operators):
         return None
-    errors: dict[str, float] = {}
-    found = []
-    for op in work.operators:
-        time, error = kernel_time(times, op, units)
-        errors[family(op)] = errors.get(family(op), 0.0) + time * error
-        found.append(time)
-    made = segments(work.operators, found, engine, work.stage)
-    error = math.hypot(*errors.values()) / max(sum(found), 1) + LEAST_ERROR
+    found = [kernel_time(times, op, units) for op in work.operators]
+    made = segments(work.operators, [time for time, _ in found], engine, work.stage)
+    error = _error(times, units, [(family(op), *one) for op, one in zip(work.operators, found, strict=True)])
     return Estimate(made, "fitted", f"kernels of {times.runtime} {times.version} measured here {times.date}", error)
+
+
+def _error(times: KernelTimes, threads: int, kernels: Sequence[tuple[str, float, float]]) -> float:
+    """Return the relative error of a sum of kernels: family, time and relative error of each.
+
+    The mean error of a family's kernels is that of one over the root of their number, and as uncertain as the number of
+    measured ones allows; families err independently.
+    """
+    squares = 0.0
+    for name in {name for name, _, _ in kernels}:
+        mine = [(time, error) for one, time, error in kernels if one == name]
+        total = sum(time for time, _ in mine)
+        if not total:
+            continue
+        effective = total**2 / sum(time * time for time, _ in mine)
+        mean = math.sqrt(min(1 / effective + 1 / rates_of(times, name, threads).basis, 1.0))
+        squares += (mean * sum(time * error for time, error in mine)) ** 2
+    return math.sqrt(squares) / max(sum(time for _, time, _ in kernels), 1.0) + LEAST_ERROR
 
 
 def rates_of(times: KernelTimes, name: str, threads: int) -> Rates:
@@ -104,9 +177,7 @@ def rates_of(times: KernelTimes, name: str, threads: int) -> Rates:
 
     A family without kernels has those of element-wise ones, with a large error.
     """
-    known = sorted({kernel.threads for kernel in times.kernels})
-    low = max((n for n in known if n <= threads), default=known[0])
-    high = min((n for n in known if n >= threads), default=known[-1])
+    low, high = _known(times, threads)
     first, last = (_fitted(times, name, n) for n in (low, high))
     if low == high:
         return first
@@ -114,41 +185,74 @@ def rates_of(times: KernelTimes, name: str, threads: int) -> Rates:
     return Rates(*(one + (other - one) * share for one, other in zip(first, last, strict=True)))
 
 
+def _known(times: KernelTimes, threads: int) -> tuple[int, int]:
+    """Return the measured numbers of threads around one."""
+    known = sorted({kernel.threads for kernel in times.kernels})
+    return max((n for n in known if n <= threads), default=known[0]), min(
+        (n for n in known if n >= threads), default=known[-1]
+    )
+
+
 @lru_cache(maxsize=512)
 def _fitted(times: KernelTimes, name: str, threads: int) -> Rates:
     """Return the rates of a family on a measured number of threads."""
-    kernels = [one for one in times.kernels if (one.family, one.threads) == (name, threads)]
+    kernels = [
+        replace(one, time_ns=max(one.time_ns - beyond_cache(times, one.moved, one.weights, threads), one.time_ns / 4))
+        for one in times.kernels
+        if (one.family, one.threads) == (name, threads)
+    ]
     if not kernels:
         if name == ELEMENTWISE:
             return Rates(0.0, 1.0, 1.0, 1.0, UNKNOWN)
         return _fitted(times, ELEMENTWISE, threads)._replace(error=UNKNOWN)
-    whole = _least(kernels)
-    if len(kernels) < 2:
-        return Rates(*whole, UNKNOWN / 2)
-    errors = []
-    for left in range(len(kernels)):
-        others = _least([one for number, one in enumerate(kernels) if number != left])
-        errors.append(float(np.log(max(_time(others, kernels[left]), 1.0) / kernels[left].time_ns)))
-    spread = max(one.spread for one in kernels)
-    return Rates(*whole, min(CONFIDENCE * math.sqrt(sum(e * e for e in errors) / len(errors)) + spread / 2, UNKNOWN))
+    quiet = [one for one in kernels if one.calls]
+    kernels = quiet if len(quiet) >= FEWEST else kernels
+    rates, error = _chosen(kernels)
+    spread = sorted(one.spread for one in kernels)[len(kernels) // 2]
+    call, op, moved, weight = rates
+    return Rates(call, op, moved, weight, min(CONFIDENCE * error + spread / 2, UNKNOWN), len(kernels))
 
 
-def _time(rates: Sequence[float], kernel: KernelTime) -> float:
-    work = (1.0, kernel.ops, kernel.moved, kernel.weights)
-    return sum(rate * amount for rate, amount in zip(rates, work, strict=True))
+def _chosen(kernels: Sequence[KernelTime]) -> tuple[list[float], float]:
+    """Return rates and their root mean square relative error, of the terms that predict left-out kernels best.
+
+    Every term has to earn its place: with as many terms as kernels any times would be explained.
+    """
+    work = [(1.0, one.ops, one.moved, one.weights) for one in kernels]
+    times = [one.time_ns for one in kernels]
+    rates, least, count = nonnegative(work, times), UNKNOWN / CONFIDENCE, len(kernels)
+    for size in range(1, min(3, count - 1) + 1):
+        for terms in itertools.combinations(range(4), size):
+            some = [[row[term] if term in terms else 0.0 for term in range(4)] for row in work]
+            off = 0.0
+            for left in range(count):
+                kept = [number for number in range(count) if number != left]
+                found = nonnegative([some[number] for number in kept], [times[number] for number in kept])
+                predicted = sum(rate * amount for rate, amount in zip(found, some[left], strict=True))
+                off += math.log((predicted + SHORT) / (times[left] + SHORT)) ** 2
+            error = math.sqrt(off / count) + TERM * size
+            if error < least:
+                rates, least = nonnegative(some, times), error
+    return rates, least
 
 
-def _least(kernels: Sequence[KernelTime]) -> tuple[float, float, float, float]:
-    """Return the rates, none of them negative, with the least sum of squared relative errors of the kernels."""
-    table = np.array([(1.0, one.ops, one.moved, one.weights) for one in kernels]) / [[k.time_ns] for k in kernels]
-    best, least = np.zeros(4), math.inf
-    for size in range(1, min(4, len(kernels)) + 1):
-        for columns in itertools.combinations(range(4), size):
+def nonnegative(work: Sequence[Sequence[float]], times: Sequence[float]) -> list[float]:
+    """Return the rates, none of them negative, of each column of `work` with the least sum of squared relative errors.
+
+    A handful of columns: every choice of them is tried, which needs no solver.
+    """
+    table = np.array(work, float) / np.array(times, float)[:, None]
+    count, width = table.shape
+    best, least = [0.0] * width, math.inf
+    used = [column for column in range(width) if table[:, column].any()]
+    for size in range(1, min(len(used), count) + 1):
+        for columns in itertools.combinations(used, size):
             some = table[:, columns]
             scale = np.maximum(np.abs(some).max(axis=0), 1e-300)
-            found = np.linalg.lstsq(some / scale, np.ones(len(kernels)), rcond=None)[0] / scale
+            found = np.linalg.lstsq(some / scale, np.ones(count), rcond=None)[0] / scale
             rest = float(((some @ found - 1) ** 2).sum())
             if (found >= 0).all() and rest < least - 1e-9:
-                best, least = np.zeros(4), rest
-                best[list(columns)] = found
-    return float(best[0]), float(best[1]), float(best[2]), float(best[3])
+                best, least = [0.0] * width, rest
+                for column, rate in zip(columns, found.tolist(), strict=True):
+                    best[column] = rate
+    return best

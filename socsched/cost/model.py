@@ -46,11 +46,9 @@ def offered(engine: Engine, work: StageWork | None) -> tuple[Runtime, ...]:
         rules, simulated = engine.operators.runtime, engine.target.get("kind") == "simulated"
         return (Runtime(rules.lower() if rules else "" if simulated else OWN),)
     kinds = {operator.kind for operator in work.operators}
-    whole = any(operator.unlayered for operator in work.operators)
     return tuple(
         runtime
         for runtime in engine.runtimes
-        if not (whole and runtime.name == OWN)
         if kinds.isdisjoint(runtime.without) and (not runtime.precisions or work.precision in runtime.precisions)
     )
 

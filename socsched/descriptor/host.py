@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from typing import Any
 from socsched.cache import keep, recall
 from socsched.descriptor import host_gpus
 from socsched.descriptor.fields import Source
+from socsched.descriptor.host_probe import HostProbe, recalled
 from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.platform import (
     ONNXRUNTIME,
@@ -229,6 +230,7 @@ def _read(path: Path) -> str:
         return ""
 
 
+SWITCH, QUICK = "SOCSCHED_HOST", "quick"
 ENGINE = "cpu"
 _FORMAT = 3
 _LEAST_SCALING = 0.4
@@ -245,14 +247,31 @@ def detect(cache: bool = True) -> Platform:
     measurement, so that later plans use the same figures.  An unreadable file triggers a new measurement; with `cache`
     False the machine is always measured and the file left untouched.
     """
-    model, cores = identity()
-    key = hashlib.sha256(f"{model}/{cores}".encode()).hexdigest()[:12]
+    key = probe_key()
     facts = _facts(recall("host", key)) if cache else None
     if facts is None:
         facts = probe()
         if cache:
             keep("host", key, {"format": _FORMAT, **asdict(facts)})
-    return host_gpus.added(build(facts), host_gpus.find(cache=cache) if host_gpus.has_compiler() else ())
+    found = host_gpus.find(cache=cache) if host_gpus.has_compiler() else ()
+    return host_gpus.added(build(facts, recalled(key) if cache and probed() else None), found)
+
+
+def probe_key() -> str:
+    """Return the key of this machine in the cache: its processor and number of cores."""
+    model, cores = identity()
+    return hashlib.sha256(f"{model}/{cores}".encode()).hexdigest()[:12]
+
+
+def probed() -> bool:
+    """Return whether plans for this machine rest on its probe: unless $SOCSCHED_HOST is "quick"."""
+    return os.environ.get(SWITCH, "") != QUICK
+
+
+def governor(root: Path = Path("/")) -> str:
+    """Return the governors of the clocks, empty where Linux shows none."""
+    found = {_read(path).strip() for path in root.glob("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor")}
+    return ",".join(sorted(found))
 
 
 def _facts(stored: Any) -> HostFacts | None:
@@ -268,10 +287,15 @@ def _facts(stored: Any) -> HostFacts | None:
         return None
 
 
-def build(facts: HostFacts) -> Platform:
-    """Return the platform that `facts` describe; pure, so that a stored detection reproduces the same plan."""
+def build(facts: HostFacts, measured: HostProbe | None = None) -> Platform:
+    """Return the platform of `facts`, and of what was `measured`; pure, so that what is stored gives the same plan.
+
+    Without a probe, figures of other machines stand for kernels and host functions, with intervals as wide as that is.
+    """
     name, bits = vector(facts.flags)
     clock = _clock(facts)
+    if measured is not None:
+        facts = replace(facts, copy_one=measured.copy_one, copy_all=measured.copy_all)
     dynamic = _power(_CORE_MW * len(facts.cores), "5 W a core at full load, as server and laptop cores draw")
     rate = max(facts.copy_one, facts.copy_all)
     bandwidth = _measured(rate, "numpy copy beyond the last-level cache, all cores, read plus written")
@@ -288,8 +312,8 @@ def build(facts: HostFacts) -> Platform:
         sram=Figure(facts.cache_bytes, "published", "linux", "last-level cache"),
         # the analysis models the executor, not Linux: under "none" each one runs jobs to completion
         preemption=Preemption("none", Figure(0, "derived", note="jobs run to completion unless a file says full")),
-        launch_ns=Figure(_LAUNCH_NS, "derived", "vm", "one VM call and its allocations, 1.6 us + about 3 us", 0.5),
-        submit_ns=Figure(_SUBMIT_NS, "assumed", note="waking a worker thread, loaded machine: 20-200 us", error=1.0),
+        launch_ns=_launch(measured),
+        submit_ns=_submit(measured),
         handoff_ns=Figure(0, "derived", note="one address space: outputs are handed over by reference"),
         converts=True,
         operators=OperatorRules(host_code=True),
@@ -297,6 +321,8 @@ def build(facts: HostFacts) -> Platform:
         dynamic_mw=dynamic,
         target=_target(facts),
         runtimes=_runtimes(facts),
+        functions=measured.functions if measured else {},
+        kernel_times=measured.kernels if measured else (),
     )
     return Platform(
         name="host",
@@ -307,6 +333,18 @@ def build(facts: HostFacts) -> Platform:
         modes=(_mode(facts, clock, dynamic, bandwidth),),
         sources=_sources(facts),
     )
+
+
+def _launch(measured: HostProbe | None) -> Figure:
+    if measured:
+        return Figure(0, "derived", note="part of the kernels' measured times")
+    return Figure(_LAUNCH_NS, "derived", "vm", "one VM call and its allocations, 1.6 us + about 3 us", 0.5)
+
+
+def _submit(measured: HostProbe | None) -> Figure:
+    if measured:
+        return Figure(2_000, "assumed", note="a job's start once its thread is awake", error=1.0)
+    return Figure(_SUBMIT_NS, "assumed", note="waking a worker thread, loaded machine: 20-200 us", error=1.0)
 
 
 def _clock(facts: HostFacts) -> Figure:

@@ -152,6 +152,7 @@ class FunctionCost(Entry):
     """A function that the engine runs, and its time.
 
     Both times are inversely proportional to units times clock.  Outside `limits` the engine refuses the function.
+    `units`: those that the time holds for, 0 for all.
     """
 
     time_ns: Annotated[
@@ -171,6 +172,7 @@ class FunctionCost(Entry):
     limits: Annotated[Mapping[Name, Limit], doc("quantity: [smallest, largest] value taken")] = field(
         default_factory=dict
     )
+    units: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,13 @@ from __future__ import annotations
 from math import prod
 
 from socsched.errors import CompileError
-from socsched.graph.expand import COMPARISONS
+from socsched.graph.epilogues import merged
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import DTYPE_BYTES, Operator, TensorType
 
 ELEMENTWISE = frozenset(
     ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt", "erf", "clip",
-     "leaky_relu", "log", "abs", "cast", "sin", "cos", "floor", "ceil", "round", "sign", "power", "floor_mod", "where",
-     *COMPARISONS)
+     "leaky_relu", "log", "abs", "cast")
 )  # fmt: skip
 """Operators with one operation per element of their result."""
 _PER_ELEMENT = {
@@ -54,6 +53,7 @@ class _Analysis:
         self.graph, self.precision, self.nominal = graph, precision, nominal
         self.facts = Facts(graph)
         self.pointwise: set[str] = set()
+        self.merged = merged(graph)
 
     def type(self, value: str) -> TensorType:
         tensor = self.graph.values[value]
@@ -74,6 +74,8 @@ class _Analysis:
             group, inputs, output, [params[name] for role, name in group.weights.items() if role == "weight"]
         )
         attrs = {**self.facts.of(group, inputs, output), **group.attrs, "relu": int(group.relu)}
+        if group.output in self.merged:
+            attrs["merged"] = 1
         layer = self.facts.layers.get(group.layer)
         return Operator(
             group.name,
@@ -88,7 +90,6 @@ class _Analysis:
             attrs,
             whole=group.whole,
             node=layer.node if layer is not None else "",
-            unlayered=str(group.options["reason"]) if group.kind == "onnx" else "",
         )
 
     def shares_input(self, group: Group) -> bool:
@@ -107,15 +108,13 @@ def _size(tensor: TensorType) -> int:
 def _flops(group: Group, inputs: tuple[TensorType, ...], output: TensorType, weights: list[tuple[int, ...]]) -> int:
     elements = prod(output.shape)
     match group.kind:
-        case "onnx":
-            return int(group.options["flops"])
         case "conv2d":
             return 2 * elements * prod(weights[0][1:])
         case "conv2d_transpose":
             # Every input element is multiplied for every output channel and tap, regardless of the stride.
             return 2 * prod(inputs[0].shape) * prod(weights[0][1:])
         case "dense":
-            return 2 * elements * int(group.attrs["in_channels"])
+            return 2 * elements * weights[0][1]
         case "pillar_features" if weights:
             return 2 * int(group.attrs["window"]) * elements * weights[0][1]
         case "pillar_features":
@@ -126,7 +125,7 @@ def _flops(group: Group, inputs: tuple[TensorType, ...], output: TensorType, wei
             return elements * int(group.attrs["kernel_h"] * group.attrs["kernel_w"])
         case "reduce_max" | "reduce_mean" | "reduce_sum" | "relu":
             return prod(inputs[0].shape)
-        case "constant" | "concat" | "scatter" | "scatter_nd" | "slice" | "gather" | "reshape" | "transpose" | "pad":
+        case "concat" | "scatter" | "scatter_nd" | "slice" | "gather" | "reshape" | "transpose" | "pad":
             return 0
         case "argmax" | "topk":  # comparisons: one per element for every place that is kept
             return prod(inputs[0].shape) * max(int(group.attrs.get("kept", 1)).bit_length(), 1)

@@ -8,7 +8,7 @@ on; files that compute in integers (QLinearConv) are refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def model(params: Mapping[str, Any]) -> Model:
         weights=lambda: _load(path, stamp, shapes).weights,
         quantised=_given(file.quantised),
         open_batch=file.open_batch,
-        original=lambda: whole(path, file.inputs, file.varying),
+        original=lambda: whole(path, file.inputs),
     )
 
 
@@ -179,7 +179,6 @@ class _File:
     outputs: Mapping[str, TensorType]
     quantised: Quantisation | None = None
     open_batch: tuple[str, ...] = ()
-    varying: Mapping[str, TensorType] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=16)  # a network is in it twice once its weights are read
@@ -197,13 +196,7 @@ def _load(
     kept: Weights = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items() if values}
     inputs = {name: graph.tensor(name) for name in graph.inputs}
     outputs = {name: graph.tensor(name) for name in graph.outputs}
-    stepped = quantised.values if quantised is not None else {}
-    integers = [
-        name
-        for (name, tensor), layer in zip(outputs.items(), network.outputs, strict=True)
-        if tensor.dtype in ("int8", "uint8") and layer in stepped
-    ]
+    integers = [name for name, tensor in outputs.items() if tensor.dtype in ("int8", "uint8")]
     if integers:
         raise graph.error(f"output {integers[0]!r} is quantised", "end with DequantizeLinear")
-    varying = {name: kind for name, kind in outputs.items() if name in graph.varying}
-    return _File(network, kept, inputs, outputs, quantised, graph.open_batch, varying)
+    return _File(network, kept, inputs, outputs, quantised, graph.open_batch)

@@ -14,7 +14,6 @@ from socsched.graph.network import Network
 from socsched.graph.operators import StageWork, TensorType
 from socsched.graph.partition import Part, take
 from socsched.models.model import Model
-from socsched.models.parts import PART
 from socsched.models.registry import get_model
 
 Border = tuple[TensorType, ...]
@@ -41,12 +40,9 @@ def stage_work(stage: Stage, precision: str, part: Part | None = None) -> StageW
         network, borders = _part(network, part, nominal)
     inputs, outputs = (tuple(at_precision(tensor, precision) for tensor in border) for border in borders)
     graph = fuse_network(network)
-    counted = operators(graph, precision, nominal)
-    if part or PART in stage.params:
-        counted = tuple(
-            replace(one, attrs={**one.attrs, "cut": 1}) if one.attrs.get("varies") else one for one in counted
-        )
-    return StageWork(stage.name, precision, counted, inputs, outputs, passes(graph, nominal))
+    return StageWork(
+        stage.name, precision, operators(graph, precision, nominal), inputs, outputs, passes(graph, nominal)
+    )
 
 
 def _part(network: Network, part: Part, nominal: int) -> tuple[Network, tuple[Border, Border]]:

@@ -201,7 +201,10 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One figure of a stage, a chain or the whole, as planned, simulated and measured (ns, or mJ for energy)."""
+    """One figure of a stage, a chain or the whole, as planned, simulated and measured (ns, or mJ for energy).
+
+    `interval`: relative error that the plan states of its figure, 0 for none.
+    """
 
     what: str
     name: str
@@ -209,6 +212,14 @@ class Line:
     planned: float | None
     simulated: float | None
     measured: float | None
+    interval: float = 0.0
+
+    @property
+    def outside(self) -> bool:
+        """Return whether the measurement is outside the interval of the plan's figure."""
+        return bool(
+            self.interval and self.planned and self.measured and abs(self.measured / self.planned - 1) > self.interval
+        )
 
     @property
     def predicted(self) -> float | None:
@@ -233,7 +244,7 @@ class Prediction:
 
     def document(self) -> dict[str, Any]:
         """Return the comparison as plain data."""
-        lines = [{**asdict(line), "error": line.error} for line in self.lines]
+        lines = [{**asdict(line), "error": line.error, "outside": line.outside} for line in self.lines]
         return {"lines": lines, "mean_absolute_errors": dict(self.errors), "beyond": list(self.beyond)}
 
 
@@ -260,18 +271,22 @@ def predict(
 def _stages(plan: Plan, simulated: Mapping[str, Any] | None, measured: Mapping[str, Any]) -> Iterator[Line]:
     for task in plan.tasks:
         for figure in ("p50", "p99"):
-            figures = [_figure(result, "stages", task.name, "exec_ns", figure) for result in (simulated, measured)]
-            yield Line("stage", task.name, figure, planned_quantile(task, int(figure[1:])), *figures)
+            expected, seen = (
+                _figure(result, "stages", task.name, "exec_ns", figure) for result in (simulated, measured)
+            )
+            interval = task.error if figure == "p50" else 0.0
+            planned = planned_quantile(task, int(figure[1:]))
+            yield Line("stage", task.name, figure, planned, expected, seen, interval)
 
 
 def _chains(plan: Plan, simulated: Mapping[str, Any] | None, measured: Mapping[str, Any]) -> Iterator[Line]:
     for chain in plan.chains:
         for figure in FIGURES:
-            figures = [
+            expected, seen = (
                 _figure(result, "chains", chain.name, "response_time_ns", figure) for result in (simulated, measured)
-            ]
+            )
             # a bound does not predict a percentile: list it next to the largest one only if no other prediction exists
-            yield Line("chain", chain.name, figure, chain.expected_ns if figure == "p50" else None, *figures)
+            yield Line("chain", chain.name, figure, chain.expected_ns if figure == "p50" else None, expected, seen)
 
 
 def _energy(simulated: Mapping[str, Any] | None, measured: Mapping[str, Any]) -> Line:

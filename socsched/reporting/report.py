@@ -324,8 +324,7 @@ def measured_section(plan: Plan, trace: Trace, result: Result, simulated: Result
     for row in view_model.predicted_against_measured(plan, result):
         own = [show(before[row.stage].p50_ns)] if simulated else []
         figures = (row.p50_ns, row.predicted_p99_ns, row.p99_ns, row.max_ns)
-        ratio = f"{row.ratio:.2f}" if row.ratio else "–"
-        rows.append([row.stage, show(row.predicted_p50_ns), row.evidence, *own, *map(show, figures), ratio])
+        rows.append([row.stage, show(row.predicted_p50_ns), row.evidence, *own, *map(show, figures), row.mark])
         if row.ratio and row.max_ns and row.predicted_p50_ns:
             marks.append((row.stage, row.ratio, row.max_ns / row.predicted_p50_ns, errors[row.stage] or None))
     for chain in plan.chains:
@@ -341,7 +340,9 @@ def measured_section(plan: Plan, trace: Trace, result: Result, simulated: Result
     drawn = charts.draw_prediction_errors(marks, "Measured over predicted time of every stage") if marks else None
     header = ["stage", "predicted p50", "evidence", *(["simulated p50"] if simulated else [])]
     header += ["measured p50", "predicted p99", "measured p99", "max", "measured / predicted p50"]
-    return markup(drawn, _dim(caption) if marks else None, table(header, rows, [1, *range(3, len(header))]))
+    kept = view_model.intervals_line(plan, result)
+    body = table(header, rows, [1, *range(3, len(header))])
+    return markup(drawn, _dim(caption) if marks else None, body, element("p", kept) if kept else None)
 
 
 def _dim(*text: object) -> Markup:

@@ -375,13 +375,13 @@ def power_line(plan: Plan, result: Mapping[str, Any]) -> str:
 
 
 def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> RenderableType:
-    """Return predicted and measured median and 99th percentile of every stage, side by side."""
+    """Return predicted and measured median and 99th percentile of every stage, side by side, and how many agree."""
     rows = [
         [
             row.stage,
             view_model.duration(row.predicted_p50_ns),
             view_model.duration(row.p50_ns),
-            f"{row.ratio:.2f}" if row.ratio else "–",
+            row.mark,
             view_model.duration(row.predicted_p99_ns),
             view_model.duration(row.p99_ns),
             row.evidence,
@@ -389,7 +389,9 @@ def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> Rendera
         for row in view_model.predicted_against_measured(plan, result)
     ]
     columns = ["stage", "predicted p50", "measured p50", "measured/predicted", "predicted p99", "measured p99"]
-    return table("Predicted against measured, on this machine", [*columns, "evidence"], rows, range(1, 6))
+    shown = table("Predicted against measured, on this machine", [*columns, "evidence"], rows, range(1, 6))
+    line = view_model.intervals_line(plan, result)
+    return Group(shown, Text(line)) if line else shown
 
 
 def analysis_view(plan: Plan, document: Mapping[str, Any]) -> RenderableType:

@@ -205,7 +205,10 @@ def planned_quantile(task: Task, percent: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class StageTimes:
-    """Predicted and measured percentiles of a stage's execution time (ns); None if not available."""
+    """Predicted and measured percentiles of a stage's execution time (ns); None if not available.
+
+    `error`: stated relative error of the predicted median, 0 for none.
+    """
 
     stage: str
     evidence: str
@@ -214,11 +217,22 @@ class StageTimes:
     p50_ns: float | None
     p99_ns: float | None
     max_ns: float | None
+    error: float = 0.0
 
     @property
     def ratio(self) -> float | None:
         """Return the measured median over the predicted median."""
         return self.p50_ns / self.predicted_p50_ns if self.p50_ns is not None and self.predicted_p50_ns else None
+
+    @property
+    def outside(self) -> bool | None:
+        """Return whether the measured median is outside the interval that was predicted, None where none was stated."""
+        return abs(self.ratio - 1) > self.error if self.ratio is not None and self.error else None
+
+    @property
+    def mark(self) -> str:
+        """Return the ratio as text, marked where it is outside the interval."""
+        return "–" if self.ratio is None else f"{self.ratio:.2f}" + (" ✗" if self.outside else "")
 
 
 def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> list[StageTimes]:
@@ -227,9 +241,29 @@ def predicted_against_measured(plan: Plan, result: Mapping[str, Any]) -> list[St
     for task in plan.tasks:
         times = result.get("stages", {}).get(task.name, {}).get("exec_ns", {})
         p50, p99 = planned_quantile(task, 50), planned_quantile(task, 99)
-        measured = (times.get(name) for name in ("p50", "p99", "max"))
-        rows.append(StageTimes(task.name, evidence(task), p50, p99, *measured))
+        middle, high, most = (times.get(name) for name in ("p50", "p99", "max"))
+        rows.append(StageTimes(task.name, evidence(task), p50, p99, middle, high, most, task.error))
     return rows
+
+
+def kept_intervals(plan: Plan, result: Mapping[str, Any]) -> tuple[int, int, list[str]]:
+    """Return how many measured medians are inside their intervals, of how many, and the stages that are outside."""
+    judged = [row for row in predicted_against_measured(plan, result) if row.outside is not None]
+    missed = [row.stage for row in judged if row.outside]
+    return len(judged) - len(missed), len(judged), missed
+
+
+def intervals_line(plan: Plan, result: Mapping[str, Any]) -> str:
+    """Return how many stages kept their intervals, and what would mend the others; "" where none states one."""
+    inside, judged, missed = kept_intervals(plan, result)
+    if not judged:
+        return ""
+    line = f"{inside} of {judged} stages inside their intervals"
+    if not missed:
+        return f"{line}."
+    mend = f"`socsched profile {plan.pipeline} -p {plan.platform} -o FILE` measures them for `plan --profile FILE`"
+    here = ", `run --learn` for later plans of this machine" if plan.platform == "host" else ""
+    return f"{line}; outside (✗): {', '.join(missed)}. {mend}{here}."
 
 
 def wall(supply: Supply, module_mw: float) -> str:

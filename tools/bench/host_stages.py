@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from socsched.compiler.native.host_stages import compiled_stages
+from socsched.executor.probe.functions import centre_maps, synthetic_scan
 from socsched.models.camera_image import BIAS, GAIN, GREY
-from socsched.models.centerpoint.network import AUTOWARE, MAPS
-from socsched.models.pointpillars.grid import KITTI, Grid
+from socsched.models.centerpoint.network import AUTOWARE
 from socsched.models.registry import get_model
 
 REPEATS, RUN, WARM = 200, 10, 3
@@ -36,23 +36,6 @@ FULL_POINTS, FULL_PILLARS = 128000, 18600
 """The fullest of 32 full turns of KITTI's LiDAR."""
 
 
-def synthetic_scan(
-    points: int = POINTS, pillars: int = PILLARS, seed: int = 1, grid: Grid = KITTI
-) -> np.ndarray[Any, Any]:
-    """Return [N, 4] float32 points in the range of `grid` that fall into about `pillars` pillars."""
-    rng = np.random.default_rng(seed)
-    columns, rows, _ = grid.cells
-    cells = rng.permutation(columns * rows)[:pillars]
-    # Every pillar holds a point, the rest crowd into few of them, as near ground rings do.
-    chosen = np.concatenate([cells, cells[(pillars * rng.random(points - pillars) ** 3).astype(int)]])
-    y, x = np.divmod(chosen, columns)
-    size = grid.pillar[0]
-    jitter = rng.random((2, points)) * size * 0.9375
-    places = [x * size + grid.low[0] + jitter[0], y * size + grid.low[1] + jitter[1]]
-    scan = np.stack([*places, rng.random(points) * 3 - 2.5, rng.random(points)])
-    return np.ascontiguousarray(scan.T[rng.permutation(points)], np.float32)
-
-
 def head_maps(seed: int = 1, active: int = 400) -> list[np.ndarray[Any, Any]]:
     """Return class, offset and direction maps in which `active` anchors pass the score threshold."""
     rng = np.random.default_rng(seed)
@@ -60,20 +43,6 @@ def head_maps(seed: int = 1, active: int = 400) -> list[np.ndarray[Any, Any]]:
     logits.reshape(-1)[rng.permutation(logits.size)[:active]] = rng.normal(0, 1, active)
     offsets = rng.normal(0, 0.3, (1, 42, 248, 216)).astype(np.float32)
     return [logits, offsets, rng.normal(0, 0.5, (1, 12, 248, 216)).astype(np.float32)]
-
-
-def centre_maps(seed: int = 1, objects: int = 2000, cells: int = 5) -> list[np.ndarray[Any, Any]]:
-    """Return CenterPoint's maps in which `cells` cells around each of `objects` centres pass the score threshold."""
-    rng = np.random.default_rng(seed)
-    maps = [rng.normal(0, 0.3, (1, channels, 480, 480)).astype(np.float32) for _, channels in MAPS]
-    heat, heading = maps[0][0], maps[4][0]
-    heat -= 4
-    heading[1] += 1
-    maps[3][0] += np.log([[[2.0]], [[4.5]], [[1.6]]])
-    for y, x in rng.integers(2, 478, (objects, 2)):
-        spots = rng.permutation(25)[:cells]
-        heat[rng.integers(0, 5), y - 2 + spots // 5, x - 2 + spots % 5] = rng.normal(1, 0.5, cells)
-    return maps
 
 
 def times_of(ways: dict[str, Callable[[], Any]], repeats: int = REPEATS) -> dict[str, list[float]]:

@@ -1,0 +1,112 @@
+"""The probe: what runs on this machine, measured on this machine, before plans for it rest on guesses.
+
+It takes a few seconds and is kept in the cache with what it holds for: processor, governor, kernels and their versions.
+It is repeated where one of these has changed, after a month, where a chain of additions takes another time than it did
+(the clock), and where it was disturbed and the machine now does less.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+
+from socsched.cache import unusable
+from socsched.cost.kernel_times import COPY, READ
+from socsched.descriptor import host, host_probe
+from socsched.descriptor.host_probe import Conditions, HostProbe
+from socsched.descriptor.kernel_times import KernelTime, KernelTimes
+from socsched.descriptor.platform import OWN
+from socsched.errors import MachineError
+from socsched.executor.probe import calls, functions, own
+from socsched.progress import tell
+
+LASTS_S = 30 * 86_400
+CLOCK = 0.08
+"""Relative difference of the chain's time with which clocks count as others."""
+DISTURBED = 0.9
+"""Share of their time that the threads of an undisturbed probe had a processor."""
+SECONDS = 2.0
+"""Time for kernels of one runtime."""
+_CHAIN, _CHAIN_S = 200_000, 0.02
+_CACHED, _SIZES, _LARGEST = 1 << 18, (1 << 20, 1 << 22, 1 << 24), 1 << 26
+_STEPS = ("compiling kernels", "kernels and copies", "host functions", "two at once")
+
+
+def ensure() -> HostProbe | None:
+    """Return the probe of this machine, measured now if the one in the cache does not hold; None where that fails.
+
+    Plans without it are those of `--quick`.
+    """
+    if not host.probed():
+        return None
+    key = host.probe_key()
+    known = host_probe.recalled(key)
+    if known is not None and holds(known):
+        return known
+    try:
+        probe = measure()
+    except (MachineError, OSError) as error:
+        unusable(f"this machine is not measured: {error}")
+        return None
+    host_probe.kept(key, probe)
+    return probe
+
+
+def holds(probe: HostProbe) -> bool:
+    """Return whether a probe still says what this machine does."""
+    was = probe.conditions
+    now = _present()
+    same = (was.model, was.cores, was.governor, dict(was.versions)) == (*now[:3], now[3])
+    if not same or not 0 <= time.time() - was.taken_s < LASTS_S:
+        return False
+    if was.share < DISTURBED and os.getloadavg()[0] < was.load / 2:
+        return False
+    return abs(_chain_ns() / was.chain_ns - 1) <= CLOCK
+
+
+def measure() -> HostProbe:
+    """Return what this machine does now; MachineError without a C compiler."""
+    start = time.monotonic()
+    cpus = sorted(os.sched_getaffinity(0))
+    sets = [cpus[-count:] for count in dict.fromkeys((1, len(cpus)))]
+    load = os.getloadavg()[0]
+    _tell(0)
+    own.prepare()
+    _tell(1)
+    kernels, share = own.time_networks(sets, SECONDS)
+    date = time.strftime("%Y-%m-%d")
+    memory = list(_memory(sets))
+    times = KernelTimes(OWN, own.version(), date, "fp32", (*kernels, *memory))
+    _tell(2)
+    known = functions.time_functions()
+    _tell(3)
+    rates = [at.moved / at.time_ns * 1e9 for at in memory if at.family == COPY and at.moved == 2 * _LARGEST]
+    conditions = Conditions(*_present(), _chain_ns(), load, share, time.time(), time.monotonic() - start)
+    return HostProbe(conditions, (times,), known, rates[0], max(rates), {})
+
+
+def _memory(cpus: Sequence[Sequence[int]]) -> Iterator[KernelTime]:
+    """Yield the times of copying and of reading, from what a core's cache holds to what no cache holds."""
+    for size in (_CACHED, *_SIZES, _LARGEST):
+        for name, call, moved in ((COPY, calls.copy(size), 2.0 * size), (READ, calls.read(size), float(size))):
+            for some in cpus:
+                times = call.times(some, 0.04, least=4, most=60)
+                middle, spread, fine = (float(one[0]) for one in times[:3])
+                yield KernelTime(name, len(some), 0.0, moved, 0.0, middle, spread, int(fine))
+
+
+def _present() -> tuple[str, int, str, dict[str, str]]:
+    """Return processor, cores, governor and versions."""
+    model, cores = host.identity()
+    return model, cores, host.governor(), {OWN: own.version()}
+
+
+def _chain_ns() -> float:
+    """Return the time of a fixed chain of additions."""
+    cpu = max(os.sched_getaffinity(0))
+    return float(calls.chain(_CHAIN).times([cpu], _CHAIN_S).middle[0])
+
+
+def _tell(step: int) -> None:
+    tell("measuring this machine", step, len(_STEPS), "steps", _STEPS[step])

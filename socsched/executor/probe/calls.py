@@ -1,11 +1,14 @@
-"""Times of a compiled network's kernels on this machine, call by call, with what disturbed each (`kernels.c`)."""
+"""Times of calls on this machine, one by one, with what disturbed each (`kernels.c`)."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,14 +18,27 @@ from socsched.errors import MachineError
 Array = np.ndarray[Any, Any]
 
 SOURCE = Path(__file__).with_name("kernels.c")
+UNDISTURBED = 0.97
+"""Least share of the threads' time that an undisturbed call had."""
+FEW = 3
+"""Undisturbed calls below which the fastest call stands in for them."""
 _ALIGNMENT = 64
 _ARRAY, _CPU = 7, 1
 _CODES = {"float32": (2, 32), "float16": (2, 16), "int8": (0, 8), "uint8": (1, 8), "int32": (0, 32), "int64": (0, 64),
           "bool": (6, 8)}  # fmt: skip
-UNDISTURBED = 0.97
-"""Least share of the threads' time that an undisturbed call had."""
-FEW = 3
-"""Undisturbed calls below which the fastest calls stand in for them."""
+
+
+class Times(NamedTuple):
+    """Median (ns), quartile distance over the median, and number (`fine`) of the undisturbed samples of each call.
+
+    Where these are too few, the fastest sample stands in, with number 0: a disturbance can only make a call longer.
+    `share`: of the threads' time that they had a processor.
+    """
+
+    middle: Array
+    spread: Array
+    fine: Array
+    share: float
 
 
 class _Tensor(ctypes.Structure):
@@ -42,87 +58,140 @@ class _Call(ctypes.Structure):
 
 
 class Calls:
-    """The calls of a CPU program (`executor.cpu_programs.cpu_program`) in memory of their own."""
+    """Calls in a fixed order, with the memory they use."""
 
-    def __init__(self, program: Mapping[str, Any]) -> None:
-        harness = build_shared_object(SOURCE, flags=("-pthread",))
-        if harness is None:
-            raise MachineError("kernels cannot be timed: there is no C compiler", "install one (build-essential)")
-        # kernels call a function of it by name
-        self._harness = harness = ctypes.CDLL(harness._name, ctypes.RTLD_GLOBAL)
-        self._library = ctypes.CDLL(program["code"])
-        harness.socsched_supply.argtypes = (ctypes.c_void_p,)
-        harness.socsched_supply(self._library._handle)
-        harness.socsched_time_calls.restype = ctypes.c_int64
-        symbols = [entry["most"] for entry in program["symbols"]]
-        self._memory = _memory(program, symbols)
-        self._kept: list[Any] = []
-        arrays = [self._tensor(entry, symbols) for entry in program["tensors"]]
-        self.kernels = [launch["kernel"] for launch in program["launches"]]
-        self._calls = (_Call * len(self.kernels))()
-        for call, launch in zip(self._calls, program["launches"], strict=True):
-            numbers = launch["arguments"]
-            passed = (_Any * len(numbers))(*(_Any(_ARRAY, 0, ctypes.addressof(arrays[n])) for n in numbers))
-            self._kept.append(passed)
-            kernel = ctypes.cast(self._library["__tvm_ffi_" + launch["kernel"]], ctypes.c_void_p)
-            call.kernel, call.arguments, call.count = kernel, ctypes.addressof(passed), len(numbers)
+    def __init__(self, names: Sequence[str], calls: Any, kept: Sequence[Any]) -> None:
+        self.names, self.calls, self._kept = names, calls, kept
 
-    def _tensor(self, entry: Mapping[str, Any], symbols: Sequence[int]) -> Any:
-        code, bits = _CODES[entry["dtype"]]
-        sizes = [symbols[-1 - size] if size < 0 else size for size in entry["shape"]]
-        shape = (ctypes.c_int64 * len(sizes))(*sizes)
-        memory = self._memory[entry["in"], entry.get("input", 0) if entry["in"] == "inputs" else 0]
-        tensor = _Tensor(
-            memory.ctypes.data + entry["offset"], _CPU, 0, len(sizes), code, bits, 1, ctypes.addressof(shape), None, 0
-        )
-        self._kept += [shape, tensor]
-        return tensor
-
-    def samples(self, cpus: Sequence[int], seconds: float, least: int = 3, most: int = 400) -> tuple[Array, Array]:
-        """Return wall time and the threads' processor time (ns) of every [round, call] on these processors."""
-        count = len(self.kernels)
+    def times(
+        self, cpus: Sequence[int], seconds: float, beside: Calls | None = None, least: int = 3, most: int = 400
+    ) -> Times:
+        """Return the calls' times on a thread a processor; that of `beside` runs on the last one meanwhile."""
+        count = len(self.names)
         wall, used = np.zeros((most, count), np.int64), np.zeros((most, count), np.int64)
-        numbers = (ctypes.c_int32 * len(cpus))(*cpus)
-        pointers = (ctypes.c_void_p(array.ctypes.data) for array in (wall, used))
-        rounds = self._harness.socsched_time_calls(
-            self._calls, ctypes.c_int64(count), numbers, len(cpus), ctypes.c_int64(int(seconds * 1e9)),
-            ctypes.c_int64(least), ctypes.c_int64(most), *pointers,
+        rounds = _harness().socsched_time_calls(
+            self.calls, ctypes.c_int64(count), (ctypes.c_int32 * len(cpus))(*cpus), ctypes.c_int32(len(cpus)),
+            ctypes.c_int64(int(seconds * 1e9)), ctypes.c_int64(least), ctypes.c_int64(most),
+            beside.calls if beside else None, *(ctypes.c_void_p(array.ctypes.data) for array in (wall, used)),
         )  # fmt: skip
         if rounds < 0:
-            raise MachineError(f"the kernel {self.kernels[-1 - rounds]} failed", "compile it again")
-        return wall[1:rounds], used[1:rounds]  # the first round finds cold pages
+            raise MachineError(f"the kernel {self.names[-1 - rounds]} failed", "compile it again")
+        return undisturbed(wall[1:rounds], used[1:rounds], len(cpus))  # the first round finds cold pages
 
 
-def _memory(program: Mapping[str, Any], symbols: Sequence[int]) -> dict[tuple[str, int], Array]:
-    """Return the memory of a program: constants from its file, small numbers elsewhere."""
-    sizes = {
-        ("memory", 0): program["memory"],
-        ("constants", 0): program["constants"],
-        ("results", 0): program["results"],
-    }
-    for number, entry in enumerate(program["inputs"]):
+@contextmanager
+def first_on_a_processor() -> Iterator[None]:
+    """Run the block on one processor before all other programs, as far as this user may."""
+    cpus = os.sched_getaffinity(0)
+    policy, priority = os.sched_getscheduler(0), os.sched_getparam(0)
+    os.sched_setaffinity(0, {max(cpus)})
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, policy, priority)
+        os.sched_setaffinity(0, cpus)
+
+
+def undisturbed(wall: Array, used: Array, threads: int) -> Times:
+    """Return the times of calls from wall and processor times (ns) of [round, call]."""
+    fine = used >= UNDISTURBED * threads * wall
+    count = fine.sum(axis=0)
+    few = count < FEW
+    times = np.where(fine | few, wall.astype(float), np.nan)
+    low, middle, high = np.nanpercentile(times, (25, 50, 75), axis=0)
+    middle = np.where(few, wall.min(axis=0), middle)
+    spread = np.where(few, 1.0, (high - low) / middle)
+    return Times(middle, spread, np.where(few, 0, count), float(used.sum() / max(threads * wall.sum(), 1)))
+
+
+def program(content: Mapping[str, Any], inputs: Mapping[int, Array] | None = None) -> Calls:
+    """Return the launches of a CPU program (`executor.cpu_programs.cpu_program`), with the content of some `inputs`.
+
+    MachineError without a compiler.
+    """
+    harness = _harness()
+    library = ctypes.CDLL(content["code"])
+    harness.socsched_supply(ctypes.c_void_p(library._handle))
+    symbols = [entry["most"] for entry in content["symbols"]]
+    memory = _memory(content, symbols)
+    for number, array in (inputs or {}).items():
+        memory["inputs", number][: array.nbytes] = array.view(np.uint8).ravel()
+    kept: list[Any] = [library, memory]
+    arrays = [_tensor(entry, symbols, memory, kept) for entry in content["tensors"]]
+    names = [launch["kernel"] for launch in content["launches"]]
+    calls = (_Call * len(names))()
+    for call, launch in zip(calls, content["launches"], strict=True):
+        numbers = launch["arguments"]
+        passed = (_Any * len(numbers))(*(_Any(_ARRAY, 0, ctypes.addressof(arrays[n])) for n in numbers))
+        kept.append(passed)
+        call.kernel = ctypes.cast(library["__tvm_ffi_" + launch["kernel"]], ctypes.c_void_p)
+        call.arguments, call.count = ctypes.addressof(passed), len(numbers)
+    return Calls(names, calls, kept)
+
+
+def chain(additions: int) -> Calls:
+    """Return a call that adds `additions` times, each time waiting for the sum before."""
+    return _own("socsched_chain", (additions,), ())
+
+
+def copy(size: int) -> Calls:
+    """Return a call that copies `size` bytes."""
+    blocks = [_zeros(size) for _ in range(2)]
+    return _own("socsched_copy", (*(block.ctypes.data for block in blocks), size), blocks)
+
+
+def read(size: int) -> Calls:
+    """Return a call that reads `size` bytes."""
+    block = _zeros(size)
+    return _own("socsched_read", (block.ctypes.data, 0, size), (block,))
+
+
+def _own(name: str, values: Sequence[int], kept: Sequence[Any]) -> Calls:
+    context = (ctypes.c_int64 * len(values))(*values)
+    argument = _Any(_ARRAY, 0, ctypes.addressof(context))
+    calls = (_Call * 1)()
+    calls[0].kernel = ctypes.cast(getattr(_harness(), name), ctypes.c_void_p)
+    calls[0].arguments, calls[0].count = ctypes.addressof(argument), 1
+    return Calls([name], calls, [context, argument, *kept])
+
+
+@cache
+def _harness() -> ctypes.CDLL:
+    found = build_shared_object(SOURCE, flags=("-pthread",))
+    if found is None:
+        raise MachineError("kernels cannot be timed: there is no C compiler", "install one (build-essential)")
+    library = ctypes.CDLL(found._name, ctypes.RTLD_GLOBAL)  # kernels call a function of it by name
+    library.socsched_time_calls.restype = ctypes.c_int64
+    return library
+
+
+def _tensor(entry: Mapping[str, Any], symbols: Sequence[int], memory: Mapping[Any, Array], kept: list[Any]) -> Any:
+    code, bits = _CODES[entry["dtype"]]
+    sizes = [symbols[-1 - size] if size < 0 else size for size in entry["shape"]]
+    shape = (ctypes.c_int64 * len(sizes))(*sizes)
+    place = memory[entry["in"], entry["input"] if entry["in"] == "inputs" else 0]
+    at, dimensions = place.ctypes.data + entry["offset"], ctypes.addressof(shape)
+    tensor = _Tensor(at, _CPU, 0, len(sizes), code, bits, 1, dimensions, None, 0)
+    kept += [shape, tensor]
+    return tensor
+
+
+def _memory(content: Mapping[str, Any], symbols: Sequence[int]) -> dict[tuple[str, int], Array]:
+    """Return the memory of a program: constants from its file, zeros elsewhere."""
+    sizes = {(space, 0): content[space] for space in ("memory", "constants", "results")}
+    for number, entry in enumerate(content["inputs"]):
         count = int(np.prod([symbols[-1 - size] if size < 0 else size for size in entry["shape"]], dtype=np.int64))
         sizes["inputs", number] = entry["offset"] + count * _CODES[entry["dtype"]][1] // 8
-    memory = {}
-    for place, size in sizes.items():
-        raw = np.zeros(size + 2 * _ALIGNMENT, np.uint8)
-        start = -raw.ctypes.data % _ALIGNMENT
-        memory[place] = raw[start : start + size]
-    constants = np.fromfile(program["weights"], np.uint8, program["constants"])
+    memory = {place: _zeros(size) for place, size in sizes.items()}
+    constants = np.fromfile(content["weights"], np.uint8, content["constants"])
     memory["constants", 0][: len(constants)] = constants
     return memory
 
 
-def undisturbed(wall: Array, used: Array, threads: int) -> tuple[Array, Array, Array]:
-    """Return median, relative spread and number of the undisturbed samples of each call.
-
-    Where there are too few, the fastest sample stands in, with number 0: a disturbance can only make a call longer.
-    """
-    fine = used >= UNDISTURBED * threads * wall
-    count = fine.sum(axis=0)
-    times = np.where(fine, wall.astype(float), np.nan)
-    with np.errstate(all="ignore"):
-        low, middle, high = np.nanpercentile(np.where(count >= FEW, times, wall.astype(float)), (25, 50, 75), axis=0)
-    few = count < FEW
-    middle = np.where(few, wall.min(axis=0), middle)
-    return middle, np.where(few, np.nan, (high - low) / middle), np.where(few, 0, count)
+def _zeros(size: int) -> Array:
+    """Return bytes, aligned, each page of its own: a page of zeros that is read again and again costs no traffic."""
+    raw = np.full(size + 2 * _ALIGNMENT, 0, np.uint8)  # writes every page
+    start = -raw.ctypes.data % _ALIGNMENT
+    return raw[start : start + size]

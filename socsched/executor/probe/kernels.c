@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -47,7 +48,8 @@ typedef struct {
   int64_t count;
 } Call;
 
-static int threads = 1;
+static int threads = 1; /* that compute a call */
+static int all = 1;     /* and the one that computes something else meanwhile */
 static pthread_t helpers[MOST_THREADS];
 static clockid_t clocks[MOST_THREADS];
 static _Atomic uint64_t next_chunk; /* round << 32 | chunk */
@@ -115,7 +117,12 @@ static void pin(pthread_t thread, int cpu) {
 
 static void futex(int operation, uint32_t value) { syscall(SYS_futex, (uint32_t*)&awake, operation, value, 0, 0, 0); }
 
-static void* help(void* unused) {
+static int call_of(const Call* call) {
+  Any result = {0};
+  return call->kernel(0, call->arguments, (int32_t)call->count, &result);
+}
+
+static void* help(void* beside) {
   while (!atomic_load(&stop)) {
     const uint32_t state = atomic_load(&awake);
     if (!(state & 1)) {
@@ -123,24 +130,28 @@ static void* help(void* unused) {
       continue;
     }
     atomic_fetch_add(&present, 1);
-    while (atomic_load_explicit(&awake, memory_order_relaxed) == state)
-      if (!take()) relax();
+    while (atomic_load_explicit(&awake, memory_order_relaxed) == state) {
+      if (beside)
+        call_of(beside);
+      else if (!take())
+        relax();
+    }
     atomic_fetch_sub(&present, 1);
   }
-  return unused;
+  return 0;
 }
 
 static void begin_slice(int64_t pause) {
   const struct timespec time = {0, (long)pause};
   if (pause) clock_nanosleep(CLOCK_MONOTONIC, 0, &time, 0);
-  if (threads == 1) return;
+  if (all == 1) return;
   atomic_fetch_add(&awake, 1);
   futex(FUTEX_WAKE_PRIVATE, INT32_MAX);
-  while (atomic_load(&present) < threads - 1) relax();
+  while (atomic_load(&present) < all - 1) relax();
 }
 
 static void end_slice(void) {
-  if (threads == 1) return;
+  if (all == 1) return;
   atomic_fetch_add(&awake, 1);
   while (atomic_load(&present) > 0) relax();
 }
@@ -174,7 +185,7 @@ static int return_workspace(int type, int device, void* memory) {
 
 static int64_t processor_time(void) {
   int64_t sum = now(CLOCK_THREAD_CPUTIME_ID);
-  for (int i = 1; i < threads; i++) sum += now(clocks[i]);
+  for (int i = 1; i < all; i++) sum += now(clocks[i]);
   return sum;
 }
 
@@ -191,26 +202,60 @@ void socsched_supply(void* library) {
   if ((slot = dlsym(library, "__TVMBackendFreeWorkspace"))) *slot = (void*)return_workspace;
 }
 
-static int call_of(const Call* call) {
-  Any result = {0};
-  return call->kernel(0, call->arguments, (int32_t)call->count, &result);
+/* Kernels of the probe's own: a chain of additions, each of which waits for the one before, a copy of memory and a reader. */
+int socsched_chain(void* self, const Any* arguments, int32_t count, Any* result) {
+  (void)self, (void)count, (void)result;
+  uint64_t value = 1;
+  for (int64_t i = *(const int64_t*)arguments->pointer; i > 0; i--) {
+    value += (uint64_t)i;
+    __asm__ __volatile__("" : "+r"(value));
+  }
+  return value == 0;
+}
+
+static int copy_chunk(int number, Group* group, void* context) {
+  const int64_t* const copy = context; /* from, to, bytes */
+  const int64_t size = copy[2] / group->chunks & ~(int64_t)63;
+  memcpy((char*)copy[1] + number * size, (const char*)copy[0] + number * size, (size_t)size);
+  return 0;
+}
+
+static int read_chunk(int number, Group* group, void* context) {
+  const int64_t* const copy = context;
+  const int64_t size = copy[2] / group->chunks & ~(int64_t)63;
+  const uint64_t* const from = (const uint64_t*)((const char*)copy[0] + number * size);
+  uint64_t sum = 0;
+  for (int64_t i = 0; i < size / 8; i++) sum += from[i];
+  __asm__ __volatile__("" : : "r"(sum));
+  return 0;
+}
+
+int socsched_read(void* self, const Any* arguments, int32_t count, Any* result) {
+  (void)self, (void)count, (void)result;
+  return launch(read_chunk, arguments->pointer, 0);
+}
+
+int socsched_copy(void* self, const Any* arguments, int32_t count, Any* result) {
+  (void)self, (void)count, (void)result;
+  return launch(copy_chunk, arguments->pointer, 0);
 }
 
 /* Run `count` calls in order, again until `budget` ns have passed and `least` rounds are done, at most `most` rounds, on
-   a thread a processor of `cpus`.  wall[round * count + call] and used[...] are in ns.  Return the number of rounds, or
+   a thread a processor of `cpus`; where `beside` is not null, the last of them repeats that call meanwhile.  wall[round * count + call] and used[...] are in ns.  Return the number of rounds, or
    -1 - n where call n failed. */
 int64_t socsched_time_calls(const Call* calls, int64_t count, const int32_t* cpus, int32_t cpu_count, int64_t budget,
-                            int64_t least, int64_t most, int64_t* wall, int64_t* used) {
+                            int64_t least, int64_t most, const Call* beside, int64_t* wall, int64_t* used) {
   cpu_set_t before;
   sched_getaffinity(0, sizeof before, &before);
   struct sched_param priority;
   const int policy = sched_getscheduler(0);
   sched_getparam(0, &priority);
-  threads = cpu_count < MOST_THREADS ? cpu_count : MOST_THREADS;
+  all = cpu_count < MOST_THREADS ? cpu_count : MOST_THREADS;
+  threads = beside ? all - 1 : all;
   int64_t failed = 0;
   atomic_store(&stop, 0);
-  for (int i = 1; i < threads; i++) {
-    pthread_create(&helpers[i], 0, help, 0);
+  for (int i = 1; i < all; i++) {
+    pthread_create(&helpers[i], 0, help, i < threads ? 0 : (void*)beside);
     pin(helpers[i], cpus[i]);
     pthread_getcpuclockid(helpers[i], &clocks[i]);
   }
@@ -232,7 +277,7 @@ int64_t socsched_time_calls(const Call* calls, int64_t count, const int32_t* cpu
         i++;
       } while (i < count && time - start < SLICE);
       end_slice();
-      if (processor - had < (time - start) * threads / 100 * DISTURBED)
+      if (processor - had < (time - start) * all / 100 * DISTURBED)
         pause = pause ? pause * 2 < MOST_PAUSE ? pause * 2 : MOST_PAUSE : LEAST_PAUSE;
       else
         pause = pause < LEAST_PAUSE ? 0 : pause * 9 / 10;
@@ -242,8 +287,8 @@ int64_t socsched_time_calls(const Call* calls, int64_t count, const int32_t* cpu
   atomic_store(&stop, 1);
   atomic_fetch_add(&awake, 2);
   futex(FUTEX_WAKE_PRIVATE, INT32_MAX);
-  for (int i = 1; i < threads; i++) pthread_join(helpers[i], 0);
-  threads = 1;
+  for (int i = 1; i < all; i++) pthread_join(helpers[i], 0);
+  threads = all = 1;
   sched_setaffinity(0, sizeof before, &before);
   sched_setscheduler(0, policy, &priority);
   return failed ? failed : rounds;

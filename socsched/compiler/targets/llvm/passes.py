@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -83,18 +82,13 @@ def lower_integers(compilation: Compilation) -> Compilation:
 def generate_integers(compilation: Compilation) -> Compilation:
     """Return the machine code, with the instructions for byte products that the target's level leaves out."""
     target = tvm.target.Target(int8_options(compilation.asked.spec))
-    return replace(compilation, executable=_built(compilation.module, target))
+    return replace(compilation, executable=relax.build(compilation.module, target=target))
 
 
 def generate(compilation: Compilation) -> Compilation:
     """Return the machine code."""
     target = tvm.target.Target(dict(compilation.asked.spec.tvm))
-    return replace(compilation, executable=_built(compilation.module, target))
-
-
-def _built(module: Any, target: Any) -> Any:
-    """Return the executable, its operators fused as the launch list has them (TVM's default for CPUs fuses none)."""
-    return relax.build(module, target=target, relax_pipeline=relax.backend.cpu_generic.get_default_pipeline(target))
+    return replace(compilation, executable=relax.build(compilation.module, target=target))
 
 
 def list_launches(compilation: Compilation) -> Compilation:

@@ -1,0 +1,187 @@
+"""Times of the host functions on this machine, each at several sizes, on one core.
+
+What is counted is the processor time of the thread, so that other programs cost a function their share of the caches
+only; between two calls other data drive its own out of the core's cache, as the stages between do.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from socsched.compiler.native.host_stages import NativeStages, compiled_stages
+from socsched.cost.kernel_times import CONFIDENCE, nonnegative
+from socsched.descriptor.platform import Figure, FunctionCost
+from socsched.executor.probe.calls import first_on_a_processor
+from socsched.models.centerpoint.network import MAPS
+from socsched.models.model import Model
+from socsched.models.pointpillars.grid import KITTI, Grid
+from socsched.models.registry import get_model
+
+Array = np.ndarray[Any, Any]
+Size = tuple[Mapping[str, float], float]
+"""Counts of work by quantity, and time (ms)."""
+
+GROWS = {
+    "voxelise": ("points", "pillars"),
+    "anchor-decode": ("anchors", "candidates"),
+    "center-decode": ("candidates",),
+    "camera-preprocess": ("output_pixels",),
+    "camera-resize": ("output_pixels",),
+    "camera-normalise": ("output_pixels",),
+    "camera-decode": ("candidates",),
+}
+"""Quantities by which the time of each function grows."""
+DATA = 0.12
+"""Relative error that is left of a time at the size it was measured: functions depend on what the data are."""
+_FRAMES = 6
+"""Images of 6.2 MB."""
+_EVICTED = 1 << 23
+"""Bytes read between two calls: more than a core has of its own."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function at one size of work with its arguments, frame by frame."""
+
+    model: Model
+    frames: Sequence[list[Any]]
+    compiled: NativeStages
+
+    @property
+    def work(self) -> Mapping[str, float]:
+        """Return the counts of work by quantity."""
+        return self.model.operators[0].attrs
+
+    def function(self) -> Callable[..., Any]:
+        """Return the function as the executor calls it."""
+        assert self.model.function is not None
+        return partial(self.model.function, compiled=self.compiled) if self.model.compiled else self.model.function
+
+
+def cases(compiled: NativeStages) -> Iterator[Case]:
+    """Yield every function at its reference size first, then at others."""
+
+    def case(name: str, params: Mapping[str, Any], *frames: list[Any]) -> Case:
+        return Case(get_model(name, params), frames, compiled)
+
+    for points, pillars in ((20000, 6000), (20000, 3000), (10000, 3000), (20000, 8600)):
+        size = {"points": points, "pillars": pillars}
+        yield case("pointpillars.voxelise", size, [synthetic_scan(points, pillars)])
+    near = [0, -39.68, -3, 34.56, 39.68, 1]
+    for params in ({}, {"candidates": 50}, {"range": near}):
+        yield case("pointpillars.decode", params, anchor_maps(get_model("pointpillars.decode", params), 400))
+    for params in ({}, {"candidates": 250}):
+        yield case("centerpoint.decode", params, centre_maps())
+    images = np.frombuffer(np.random.default_rng(1).bytes(_FRAMES * 1080 * 1920 * 3), np.uint8)
+    for steps in ({}, {"steps": "resize"}, {"steps": "normalise"}):
+        for height, width in ((384, 640), (192, 320), (544, 960)):
+            shape = {**steps, "input_height": height, "input_width": width}
+            resized = [[small(height, width)]] if steps.get("steps") == "normalise" else None
+            frames = resized or [[image] for image in images.reshape(_FRAMES, 1080, 1920, 3)]
+            yield case("camera.preprocess", shape, *frames)
+    camera_map = np.random.default_rng(1).normal(0, 1.5, (1, 40, 12, 20)).astype(np.float32)
+    for params in ({}, {"candidates": 50}):
+        yield case("camera.decode", params, [camera_map])
+
+
+def synthetic_scan(points: int = 20000, pillars: int = 6000, seed: int = 1, grid: Grid = KITTI) -> Array:
+    """Return [N, 4] float32 points in the range of `grid` that fall into about `pillars` pillars."""
+    rng = np.random.default_rng(seed)
+    columns, rows, _ = grid.cells
+    cells = rng.permutation(columns * rows)[:pillars]
+    # Every pillar holds a point, the rest crowd into few of them, as near ground rings do.
+    chosen = np.concatenate([cells, cells[(pillars * rng.random(points - pillars) ** 3).astype(int)]])
+    y, x = np.divmod(chosen, columns)
+    size = grid.pillar[0]
+    jitter = rng.random((2, points)) * size * 0.9375
+    places = [x * size + grid.low[0] + jitter[0], y * size + grid.low[1] + jitter[1]]
+    scan = np.stack([*places, rng.random(points) * 3 - 2.5, rng.random(points)])
+    return np.ascontiguousarray(scan.T[rng.permutation(points)], np.float32)
+
+
+def anchor_maps(model: Model, active: int) -> list[Array]:
+    """Return maps for the anchor decoder in which `active` anchors pass the score threshold."""
+    rng = np.random.default_rng(1)
+    logits, *others = (_noise(port.type.shape) for port in model.inputs)
+    logits -= 6
+    logits.reshape(-1)[rng.permutation(logits.size)[:active]] = rng.normal(0, 1, active)
+    return [logits, *others]
+
+
+def centre_maps(seed: int = 1, objects: int = 2000, cells: int = 5) -> list[Array]:
+    """Return CenterPoint's maps in which `cells` cells around each of `objects` centres pass the score threshold."""
+    rng = np.random.default_rng(seed)
+    maps = [_noise((1, channels, 480, 480)) for _, channels in MAPS]
+    heat, heading = maps[0][0], maps[4][0]
+    heat -= 4
+    heading[1] += 1
+    maps[3][0] += np.log([[[2.0]], [[4.5]], [[1.6]]])
+    for y, x in rng.integers(2, 478, (objects, 2)):
+        spots = rng.permutation(25)[:cells]
+        heat[rng.integers(0, 5), y - 2 + spots // 5, x - 2 + spots % 5] = rng.normal(1, 0.5, cells)
+    return maps
+
+
+def _noise(shape: tuple[int, ...]) -> Array:
+    """Return normal noise of deviation 0.3, repeated after some 60,000 values, which takes a tenth of drawing all."""
+    drawn = np.random.default_rng(2).normal(0, 0.3, 60_013).astype(np.float32)
+    return np.resize(drawn, shape)
+
+
+def small(height: int, width: int) -> Array:
+    """Return a resized image of noise."""
+    return np.random.default_rng(1).integers(0, 256, (1, 3, height, width), np.uint8)
+
+
+def median_ms(case: Case, repeats: int) -> float:
+    """Return the median processor time of a call (ms)."""
+    function, times, evicted = case.function(), [], np.ones(_EVICTED, np.uint8)
+    with first_on_a_processor():
+        for number in range(repeats + 2):
+            arguments = case.frames[number % len(case.frames)]
+            evicted.max()
+            start = time.thread_time_ns()
+            function(*arguments)
+            if number >= 2:
+                times.append((time.thread_time_ns() - start) / 1e6)
+    return statistics.median(times)
+
+
+def rates(names: Sequence[str], measured: Sequence[Size]) -> list[float]:
+    """Return the time (ms) of a call and of an item of each quantity, none negative, that fit all sizes best."""
+    return nonnegative([(1.0, *(work[name] for name in names)) for work, _ in measured], [time for _, time in measured])
+
+
+def time_functions(repeats: int = 10) -> dict[str, FunctionCost]:
+    """Return what every host function costs on one core; empty without a C compiler."""
+    compiled = compiled_stages()
+    if not isinstance(compiled, NativeStages):
+        return {}
+    measured: dict[str, list[Size]] = {}
+    for case in cases(compiled):
+        measured.setdefault(case.model.device, []).append((case.work, median_ms(case, repeats)))
+    return {device: _cost(GROWS[device], sizes) for device, sizes in measured.items()}
+
+
+def _cost(names: Sequence[str], sizes: Sequence[Size]) -> FunctionCost:
+    """Return the cost of a function at its first size; its error is that of the sizes measured."""
+    base, *per_item = rates(names, sizes)
+    first = sizes[0][0]
+
+    def time(found: Sequence[float], work: Mapping[str, float]) -> float:
+        return found[0] + sum(rate * work[name] for name, rate in zip(names, found[1:], strict=True))
+
+    off = [time((base, *per_item), work) / taken - 1 for work, taken in sizes]
+    error = DATA + CONFIDENCE * float(np.sqrt(np.mean(np.square(off))))
+    note = "processor time on one core, median, caches cold"
+    figure = partial(Figure, kind="measured", source="detect", note=note, error=round(error, 3))
+    per_million = {name: figure(rate * 1e12) for name, rate in zip(names, per_item, strict=True) if rate}
+    reference = time((base, *per_item), first) * 1e6
+    return FunctionCost(figure(reference), {name: first[name] for name in names}, per_million, units=1)

@@ -1,0 +1,150 @@
+"""Times of our own kernels: the probe's networks compiled once into the cache, and timed call by call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from socsched.cache import cache_dir
+from socsched.compiler.artifact import Artifact, find, store
+from socsched.compiler.launch_list import CPU
+from socsched.compiler.passes.link import tools
+from socsched.compiler.store import digest, read_json
+from socsched.compiler.target import Build, Target, TargetSpec, target_of
+from socsched.compiler.versions import PINNED, rule_sources
+from socsched.cost.kernel_times import family, work_of
+from socsched.descriptor.kernel_times import KernelTime
+from socsched.errors import CompileError, UsageError
+from socsched.executor.cpu_programs import cpu_program
+from socsched.executor.probe import calls
+from socsched.executor.probe.calls import Times
+from socsched.executor.probe.networks import Probed, networks, weights_of
+from socsched.graph.counting import operators
+from socsched.graph.expand import fuse_network
+from socsched.graph.network import Network
+
+_ENTRY = {"kind": "llvm", "host": True}
+_SPACE = 1 << 25
+MOVES = ("pack", "unpack", "map_kernel")
+"""Kernels between layouts, which belong to no operator."""
+
+
+def version() -> str:
+    """Return what identifies the kernels: the rules they are made by and the compiler's versions."""
+    return digest(rule_sources(), PINNED)[:12]
+
+
+def compiled(network: Network) -> Artifact:
+    """Return a network compiled for this machine, from the cache if it is there; errors as of `compile_stage`."""
+    target = target_of(_ENTRY)
+    spec = target.resolve(_ENTRY, "cpu")
+    key = digest("probe", repr(network), dict(spec.tvm), tools(spec), PINNED, rule_sources())
+    folder = cache_dir() / "artifacts" / key
+    return find(folder) or store(folder, _SPACE, lambda entry: _build(network, entry, key, target, spec))
+
+
+def _build(network: Network, folder: Path, key: str, target: Target, spec: TargetSpec) -> Artifact:
+    from socsched.compiler.pipeline import compile_network
+
+    built = compile_network(Build(folder, network, weights_of(network), spec, "fp32"), target)
+    return Artifact(
+        stage=network.name,
+        model=network.name,
+        engine="cpu",
+        engine_kind="cpu",
+        target=spec.kind,
+        triple=spec.triple,
+        precision="fp32",
+        threads=0,
+        key=key,
+        folder=folder,
+        files=built.files,
+        input_names=tuple(network.inputs),
+        inputs=built.inputs,
+        output_names=tuple(network.outputs),
+        outputs=built.outputs,
+        weights="seeded",
+        loadable=built.files[0].endswith(".so"),
+        notes=built.notes,
+    )
+
+
+def prepare() -> None:
+    """Compile what the cache lacks."""
+    for one in networks():
+        with suppress(CompileError):
+            compiled(one.network)
+
+
+def time_networks(cpus: Sequence[Sequence[int]], seconds: float) -> tuple[list[KernelTime], float]:
+    """Return the kernels' times on each set of processors, and the share of its time that the measuring had them.
+
+    It takes about `seconds`; families of a network that cannot be compiled stay unknown.
+    """
+    found: list[KernelTime] = []
+    shares: list[float] = []
+    probes = list(networks())
+    for one in probes:
+        try:
+            artifact = compiled(one.network)
+            program = cpu_program(artifact, one.rows)
+        except (CompileError, UsageError):
+            continue
+        plan = read_json(artifact.folder / CPU.file)
+        timed = calls.program(program, one.inputs)
+        for some in cpus:
+            times = timed.times(some, seconds / len(probes) / len(cpus))
+            found += kernels_of(one, plan, times, len(some))
+            shares.append(times.share)
+    return found, min(sum(shares) / max(len(shares), 1), 1.0)
+
+
+def kernels_of(probe: Probed, plan: Mapping[str, Any], times: Times, threads: int) -> list[KernelTime]:
+    """Return the kernels of a network without edges from the times of its launches."""
+    middle, spread, fine, _ = times
+    found = []
+    for number, op in enumerate(operators(fuse_network(probe.network), "fp32", probe.rows)):
+        mine = launches_of(plan, plan["outputs"][number])
+        own = [at for at in mine if not _moves(plan, at)] or mine
+        work = work_of(op)
+        time = float(sum(middle[at] for at in own))
+        least = int(min(fine[at] for at in own))
+        found.append(KernelTime(family(op), threads, *work, time, float(max(spread[at] for at in own)), least))
+        found += [
+            KernelTime("move", threads, 0.0, _bytes(plan, at), 0.0, float(middle[at]), float(spread[at]), int(fine[at]))
+            for at in mine
+            if at not in own
+        ]
+    return found
+
+
+def _moves(plan: Mapping[str, Any], at: int) -> bool:
+    return str(plan["launches"][at]["kernel"]).rstrip("0123456789") in MOVES
+
+
+def _bytes(plan: Mapping[str, Any], at: int) -> float:
+    """Return the bytes that a launch reads and writes."""
+    buffers = (plan["buffers"][argument["buffer"]] for argument in plan["launches"][at]["arguments"])
+    return float(sum(buffer["bytes"] for buffer in buffers if isinstance(buffer["bytes"], int)))
+
+
+def launches_of(plan: Mapping[str, Any], output: int) -> list[int]:
+    """Return the launches that an output of a launch list depends on, in order."""
+    buffers = plan["buffers"]
+
+    def whole(buffer: int) -> int:
+        return int(buffers[buffer].get("within", buffer))
+
+    made: dict[int, list[int]] = {}
+    for at, launch in enumerate(plan["launches"]):
+        made.setdefault(whole(launch["arguments"][-1]["buffer"]), []).append(at)
+    found: set[int] = set()
+    pending = [whole(output)]
+    while pending:
+        for at in made.get(pending.pop(), []):
+            if at not in found:
+                found.add(at)
+                pending += [whole(argument["buffer"]) for argument in plan["launches"][at]["arguments"]]
+    return sorted(found)

@@ -1,0 +1,114 @@
+"""Predicted against measured times of networks on this machine, which the probe has never seen.
+
+Usage: python -m tools.verify.host_predictions FOLDER... [--every N] [--most-gflop G] [--seconds S] [--each]
+
+FOLDER holds ONNX files, packed with xz or not.  Each network is compiled and its kernels are timed one by one in slices
+that something else did not disturb (`socsched.executor.probe.calls`); their sum is the measured time, at one thread and
+at all.  So the figures hold beside other programs; the load average stands beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import lzma
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from socsched.api.loading import load_platform
+from socsched.compiler.builder import compile_stage
+from socsched.cost.fitted import estimate
+from socsched.descriptor.pipeline import Stage
+from socsched.descriptor.platform import Platform
+from socsched.errors import SocschedError
+from socsched.executor.cpu_programs import cpu_program
+from socsched.executor.probe import calls
+from socsched.models.work import stage_work
+
+
+def main() -> None:
+    """Print a line a network and number of threads, and the sums."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--every", type=int, default=1, help="every N-th file")
+    parser.add_argument("--first", type=int, default=0, help="leave out the first files")
+    parser.add_argument("--most-gflop", type=float, default=20.0, help="leave out networks of more operations")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of measuring each")
+    parser.add_argument("--each", action="store_true", help="a line a family of every network")
+    options = parser.parse_args()
+    platform = load_platform("host")
+    files = [file for folder in options.folders for file in sorted(folder.glob("*.onnx*"))]
+    rows: dict[int, list[tuple[float, float, float]]] = {}
+    for name, file in unpacked(files[options.first :: options.every]):
+        try:
+            for threads, predicted, error, measured in network(name, file, platform, options):
+                rows.setdefault(threads, []).append((predicted, error, measured))
+                print(line(f"{name} x{threads}", predicted, error, measured), flush=True)
+        except (SocschedError, OSError) as problem:
+            print(f"{name:34} left out: {str(problem)[:90]}", flush=True)
+    for threads, found in sorted(rows.items()):
+        print(f"{threads} thread(s): {summary(found)}, load {os.getloadavg()[0]:.1f}")
+
+
+def unpacked(files: list[Path]) -> Iterator[tuple[str, Path]]:
+    """Yield name and file of networks, unpacked for as long as they are used."""
+    with tempfile.TemporaryDirectory() as folder:
+        for file in files:
+            name = file.name.removesuffix(".xz").removesuffix(".onnx")
+            if file.suffix == ".xz":
+                plain = Path(folder) / f"{name}.onnx"
+                plain.write_bytes(lzma.decompress(file.read_bytes()))
+                yield name, plain
+                plain.unlink()
+            else:
+                yield name, file
+
+
+def network(
+    name: str, file: Path, platform: Platform, options: argparse.Namespace
+) -> Iterator[tuple[int, float, float, float]]:
+    """Yield threads, predicted time (ns), its relative error and the measured time (ns)."""
+    stage, engine = Stage(name, name, "onnx", params={"file": str(file)}), platform.engines[0]
+    work = stage_work(stage, "fp32")
+    if work.flops > options.most_gflop * 1e9:
+        return
+    start = time.monotonic()
+    timed = calls.program(cpu_program(compile_stage(stage, engine, "fp32"), 1))
+    took = time.monotonic() - start
+    cpus = sorted(os.sched_getaffinity(0))
+    for threads in dict.fromkeys((1, len(cpus))):
+        middle = timed.times(cpus[-threads:], options.seconds).middle
+        found = estimate(work, platform, engine, platform.modes[0], threads)
+        yield threads, float(found.time_ns), found.error, float(middle.sum())
+    if options.each:
+        print(f"  compiled in {took:.1f} s; kernels (us): {top(timed.names, middle.tolist())}")
+
+
+def top(kernels: Sequence[str], times: Sequence[float]) -> str:
+    """Return the kernels that take the most time together, by name."""
+    sums: dict[str, float] = {}
+    for kernel, one in zip(kernels, times, strict=True):
+        sums[kernel.rstrip("0123456789")] = sums.get(kernel.rstrip("0123456789"), 0.0) + one
+    return ", ".join(f"{k} {v / 1e3:.0f}" for k, v in sorted(sums.items(), key=lambda item: -item[1])[:8])
+
+
+def line(name: str, predicted: float, error: float, measured: float) -> str:
+    """Return one line of the table."""
+    inside = abs(predicted - measured) <= error * predicted
+    text = f"{name:34}{predicted / 1e6:10.3f} ms ±{error:4.0%}{measured / 1e6:10.3f} ms{measured / predicted:7.2f}"
+    return text + ("" if inside else "  outside")
+
+
+def summary(found: list[tuple[float, float, float]]) -> str:
+    """Return mean absolute error, share inside and median half width."""
+    off = statistics.mean(abs(p - m) / m for p, _, m in found)
+    inside = sum(abs(p - m) <= e * p for p, e, m in found)
+    width = statistics.median(error for _, error, _ in found)
+    return f"{len(found)} networks, MAPE {off:.1%}, {inside} inside, median half width ±{width:.0%}"
+
+
+if __name__ == "__main__":
+    main()

@@ -299,6 +299,7 @@ def build(facts: HostFacts, measured: HostProbe | None = None) -> Platform:
     dynamic = _power(_CORE_MW * len(facts.cores), "5 W a core at full load, as server and laptop cores draw")
     rate = max(facts.copy_one, facts.copy_all)
     bandwidth = _measured(rate, "numpy copy beyond the last-level cache, all cores, read plus written")
+    precisions = _precisions(facts, bits, clock)
     cpu = Engine(
         id=ENGINE,
         kind="cpu",
@@ -307,7 +308,7 @@ def build(facts: HostFacts, measured: HostProbe | None = None) -> Platform:
         unit="core",
         shares="unit",
         clock_hz=clock,
-        precisions=_precisions(facts, bits, clock),
+        precisions=precisions,
         bandwidth=bandwidth,
         sram=Figure(facts.cache_bytes, "published", "linux", "last-level cache"),
         # the analysis models the executor, not Linux: under "none" each one runs jobs to completion
@@ -320,7 +321,7 @@ def build(facts: HostFacts, measured: HostProbe | None = None) -> Platform:
         idle_mw=_power(_IDLE_CORE_MW * len(facts.cores), "1 W a core when idle"),
         dynamic_mw=dynamic,
         target=_target(facts),
-        runtimes=_runtimes(facts),
+        runtimes=_runtimes(facts, precisions["fp32"].efficiency),
         functions=measured.functions if measured else {},
         kernel_times=measured.kernels if measured else (),
     )
@@ -393,28 +394,27 @@ def _precision(facts: HostFacts, bits: int, clock: Figure) -> Precision:
     return Precision("fp32", ops, "NCHW16c" if bits >= 128 else "NCHW", efficiency)
 
 
-def _runtimes(facts: HostFacts) -> tuple[Runtime, ...]:
-    """Return our kernels and, where its package is installed, ONNX Runtime."""
+def _runtimes(facts: HostFacts, ours: Mapping[str, Figure]) -> tuple[Runtime, ...]:
+    """Return our kernels, which reach shares `ours` of the peak, and, where its package is installed, ONNX Runtime."""
     release = facts.versions.get(ONNXRUNTIME, "")
     if not release:
-        return ()
-    note = "{} of an AVX-512 core's peak, onnxruntime 1.31, networks of tools/bench/networks.py"
-    reached = {
-        "conv": (0.75, 0.3),
-        "winograd": (0.75, 0.3),
-        "depthwise": (0.05, 1.0),
-        "gemm": (0.8, 0.3),
-        "elementwise": (0.03, 1.0),
-        "default": (0.002, 2.0),
-    }
-    shares = {
-        kind: Figure(share, "derived", "conv", note.format(f"{share:g}"), error)
-        for kind, (share, error) in reached.items()
-    }
-    return (
-        Runtime(OWN),
-        Runtime(ONNXRUNTIME, release, efficiency=shares, without=("pillar_features", "scatter"), precisions=("fp32",)),
-    )
+        return (Runtime(OWN),)
+    shares = {}
+    for kind, (factor, error) in _OF_OURS.items():
+        note = f"{factor:g} of our kernels' {ours[kind].value:.3g}, onnxruntime 1.31 on AVX-512"
+        shares[kind] = Figure(factor * ours[kind].value, "derived", "networks", note, error)
+    without = ("pillar_features", "scatter")
+    return Runtime(OWN), Runtime(ONNXRUNTIME, release, efficiency=shares, without=without, precisions=("fp32",))
+
+
+_OF_OURS = {
+    "conv": (0.8, 0.3),
+    "winograd": (0.35, 0.3),
+    "gemm": (0.95, 0.3),
+    "elementwise": (1.3, 1.0),
+    "default": (1.0, 2.0),
+}
+"""Shares of the peak that ONNX Runtime reaches, relative to those of our kernels, and their errors."""
 
 
 def _dram(facts: HostFacts, bandwidth: Figure) -> Dram:
@@ -449,6 +449,7 @@ def _sources(facts: HostFacts) -> dict[str, Source]:
         "detect": Source(f"measured on this machine, {facts.date}, {versions}", "socsched.descriptor.host"),
         "linux": Source("CPU description by Linux", "/proc/cpuinfo, /sys/devices/system/cpu"),
         "conv": Source("NCHW16c convolutions against the FMA peak of a core", "tools/bench/lowering.py --layers"),
+        "networks": Source("networks with either program", "tools/bench/networks.py"),
         "vm": Source("TVM 0.27 virtual machine, cost of a call", "tools/bench/lowering.py"),
     }
 

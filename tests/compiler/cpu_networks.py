@@ -9,6 +9,7 @@ import numpy as np
 from socsched.compiler.environment import relax, tvm
 from socsched.compiler.layouts import NUMPY_DTYPES, convert, physical_shape
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
+from socsched.compiler.targets.llvm.general import built, legalised
 from socsched.compiler.targets.llvm.lower import lower
 from socsched.compiler.targets.llvm.processor import native_target
 from socsched.compiler.targets.llvm.vector import Vector
@@ -39,9 +40,8 @@ def inputs_of(network: Network, seed: int = 0) -> dict[str, Array]:
 def execute(network: Network, inputs: dict[str, Array], vector: Vector, poison: bool = True) -> tuple[Array, ...]:
     """Run the CPU form of `network` on plain inputs, twice, so that stale memory from the first run would show."""
     lowered = lower(fuse_network(network), weights_of(network), vector)
-    function = relax.VirtualMachine(relax.build(lowered.module, tvm.target.Target(dict(native_target()))), tvm.cpu())[
-        "main"
-    ]
+    target = tvm.target.Target(dict(native_target()))
+    function = relax.VirtualMachine(built(legalised(lowered.module, target), target), tvm.cpu())["main"]
     for scale in (1e6, 1.0) if poison else (1.0,):
         operands = []
         for name, kind in zip(network.inputs, lowered.inputs, strict=True):

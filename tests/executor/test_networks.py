@@ -46,7 +46,7 @@ def executor() -> Path:
 
 def setting_in(precision: str, folder: Path, target: dict[str, Any] | None = None) -> Setting:
     """Return the detector on this machine's CPU with its networks in a precision."""
-    made = make_plan(tiny_pillars.PIPELINE, "host")
+    made = make_plan(tiny_pillars.PIPELINE, "host", runtimes=("tvm",))
     tasks = [replace(task, precision=precision if task.name in NETWORKS else "fp32") for task in made.tasks]
     platform = get_platform("host")
     if target is not None:
@@ -91,7 +91,7 @@ def test_stages_compute_what_the_virtual_machine_does(
 @pytest.mark.parametrize("realtime", ["off", "fifo"])
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_preempted_networks_compute_what_others_do(realtime: str, lanes: int, executor: Path, tmp_path: Path) -> None:
-    made = make_plan(tiny_pillars.PIPELINE, "host")
+    made = make_plan(tiny_pillars.PIPELINE, "host", runtimes=("tvm",))
     wide = tuple(range(min(lanes, made.engines[0].lanes)))
     tasks = [
         # stages of a new frame are more urgent than those of the frame before it that follow them
@@ -121,7 +121,7 @@ def test_a_network_that_counts_as_hanging_may_still_end(executor: Path, tmp_path
     """As after the whole process was stopped for a while: its results go where nobody reads them."""
     options = Options(hang_ns=1000)  # of any job that the monitor meets
     how: dict[str, Any] = {"board": LocalBoard(), "weights": tiny_pillars.write_weights(tmp_path / "w.npz")}
-    made, pipe = make_plan(tiny_pillars.PIPELINE, "host"), load_pipeline(tiny_pillars.PIPELINE)
+    made, pipe = make_plan(tiny_pillars.PIPELINE, "host", runtimes=("tvm",)), load_pipeline(tiny_pillars.PIPELINE)
     trace = executed(made, pipe, options=options, frames=400, pace="asap", **how)
     assert "aborted" in {job.status for job in trace.jobs}
 
@@ -181,7 +181,7 @@ def bare_path(folder: Path) -> dict[str, str]:
 
 
 def test_a_bundle_with_networks_is_an_application(executor: Path, tmp_path: Path) -> None:
-    made = make_plan(tiny_pillars.PIPELINE, "host")
+    made = make_plan(tiny_pillars.PIPELINE, "host", runtimes=("tvm",))
     weights = tiny_pillars.write_weights(tmp_path / "w.npz")
     bundle, results = tmp_path / "bundle", tmp_path / "results"
     compile_plan(made, bundle, pipeline=tiny_pillars.PIPELINE, weights=weights)

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from socsched.compiler.environment import T, tirx
-from socsched.compiler.targets.llvm.fuse import Activation, apply_activation, function
-from socsched.compiler.targets.llvm.vector import Lying, Window
+from socsched.compiler.targets.llvm.fuse import Activation, apply_activation, exponential, function
+from socsched.compiler.targets.llvm.vector import Lying, Product, Tile, Window
 
 _NO_ALIAS = {"tirx.noalias": True, "tirx.is_scheduled": True}
 
@@ -231,47 +231,162 @@ def resize_kernel(source: Lying, target: Lying, scale: tuple[int, int]) -> Any:
     return enlarge
 
 
-def dense(rows: int, inputs: int, outputs: int, c: int, activation: Activation, dtype: str) -> Any:
-    """Return dense(X[rows, inputs], weight[outputs / c, inputs, c], bias[outputs / c, c], O[rows, outputs]).
+def product(sizes: Product, tile: Tile, parts: int, activation: Activation, dtype: str) -> Any:
+    """Return product(X[batch, rows, inputs], W, bias[columns], O[batch, rows, columns]).
 
-    Weights are read once, so only their storage type matters: sums and products are fp32 for every `dtype`.
+    W is [groups, inputs, n] where it was packed (n columns a group, a tile's blocks of channels), else
+    [batch, inputs, columns], of which every matrix serves `shared` ones of X.  Rows and columns of a last tile are
+    shifted back over those before it, so that none is partial.  Sums and products are fp32 for every `dtype`.  Of a
+    group's columns all rows are computed before the next, in `parts` tasks: its part of W stays in the cache.
     """
-    blocks, act = -(-outputs // c), function(activation)
+    batch, rows, inputs, columns = sizes.batch, sizes.rows, sizes.inputs, sizes.columns
+    c, tw, to, packed, shared = sizes.lanes, tile.pixels, tile.blocks, sizes.packed, sizes.shared
+    n, act, biased = to * c, function(activation), sizes.biased
+    groups, tiles = -(-columns // n), -(-rows // tw)
+    each = -(-tiles // parts)
+    parts = -(-tiles // each)
+    tasks, extent = batch * groups * parts, columns if biased else 1
+    matrices, depth = (groups, n) if packed else (batch // shared, columns)
 
     @T.prim_func(s_tir=True, private=True)
-    def dense_rows(
-        X: T.Buffer((rows, inputs), dtype),
-        K: T.Buffer((blocks, inputs, c), dtype),
-        B: T.Buffer((blocks, c), "float32"),
-        O: T.Buffer((rows, outputs), dtype),
+    def product_rows(
+        X: T.Buffer((batch, rows, inputs), dtype),
+        W: T.Buffer((matrices, inputs, depth), dtype),
+        B: T.Buffer((extent,), "float32"),
+        O: T.Buffer((batch, rows, columns), dtype),
     ):
         T.func_attr(_NO_ALIAS)
-        for task in T.parallel(blocks * rows):
-            with T.sblock("block"):
-                r = T.axis.spatial(blocks * rows, task)
-                T.reads(X[0:rows, 0:inputs], K[0:blocks, 0:inputs, 0:c], B[0:blocks, 0:c])
-                T.writes(O[0:rows, 0:outputs])
-                acc = T.sblock_alloc_buffer((4, c), "float32")
-                g: T.let[T.int32] = r // rows
-                for v in T.vectorized(c):
-                    acc[0, v] = B[g, v]
-                for u in T.unroll(3):
-                    for v in T.vectorized(c):
-                        acc[u + 1, v] = T.float32(0)
-                for k in range(inputs // 4):  # four sums hide the latency of the addition
-                    for u in T.unroll(4):
-                        for v in T.vectorized(c):
-                            acc[u, v] = acc[u, v] + wide(X[r % rows, k * 4 + u]) * wide(K[g, k * 4 + u, v])
-                for k in range(inputs % 4):
-                    for v in T.vectorized(c):
-                        acc[0, v] = acc[0, v] + (
-                            wide(X[r % rows, inputs // 4 * 4 + k]) * wide(K[g, inputs // 4 * 4 + k, v])
-                        )
-                for v in range(c):
-                    if g * c + v < outputs:
-                        O[r % rows, g * c + v] = act((acc[0, v] + acc[1, v]) + (acc[2, v] + acc[3, v])).astype(dtype)
+        for task in T.parallel(tasks):
+            with T.sblock("part"):
+                r = T.axis.spatial(tasks, task)
+                T.reads(X[0:batch, 0:rows, 0:inputs], W[0:matrices, 0:inputs, 0:depth], B[0:extent])
+                T.writes(O[0:batch, 0:rows, 0:columns])
+                b: T.let[T.int32] = r // (groups * parts)
+                g: T.let[T.int32] = r // parts % groups
+                m: T.let[T.int32] = g if packed else b // shared
+                s: T.let[T.int32] = T.min(g * n, columns - n)
+                w: T.let[T.int32] = 0 if packed else s
+                for i in range(each):
+                    with T.sblock("tile"):
+                        t0 = T.axis.spatial(each, i)
+                        T.reads(X[0:batch, 0:rows, 0:inputs], W[0:matrices, 0:inputs, 0:depth], B[0:extent])
+                        T.writes(O[0:batch, 0:rows, 0:columns])
+                        acc = T.sblock_alloc_buffer((to, tw, c), "float32")
+                        x0: T.let[T.int32] = T.min((r % parts * each + t0) * tw, rows - tw)
+                        for o in T.unroll(to):
+                            for t in T.unroll(tw):
+                                for v in T.vectorized(c):
+                                    acc[o, t, v] = B[s + o * c + v] if biased else T.float32(0)
+                        for k in range(inputs):
+                            for o in T.unroll(to):
+                                for t in T.unroll(tw):
+                                    for v in T.vectorized(c):
+                                        acc[o, t, v] = acc[o, t, v] + wide(X[b, x0 + t, k]) * wide(
+                                            W[m, k, w + o * c + v]
+                                        )
+                        for o in T.unroll(to):
+                            for t in T.unroll(tw):
+                                for v in T.vectorized(c):
+                                    O[b, x0 + t, s + o * c + v] = act(acc[o, t, v]).astype(dtype)
 
-    return dense_rows
+    return product_rows
+
+
+def softmax(rows: int, width: int, c: int, dtype: str) -> Any:
+    """Return softmax(X[rows, width], O): over the last axis, in fp32, `c` lanes at a time."""
+    whole, rest = width // c, width % c
+
+    @T.prim_func(s_tir=True, private=True)
+    def softmax_rows(X: T.Buffer((rows, width), dtype), O: T.Buffer((rows, width), dtype)):
+        T.func_attr(_NO_ALIAS)
+        for task in T.parallel(rows):
+            with T.sblock("row"):
+                r = T.axis.spatial(rows, task)
+                T.reads(X[0:rows, 0:width])
+                T.writes(O[0:rows, 0:width])
+                most = T.sblock_alloc_buffer((c,), "float32")
+                total = T.sblock_alloc_buffer((c,), "float32")
+                power = T.sblock_alloc_buffer((width,), "float32")
+                one = T.sblock_alloc_buffer((2,), "float32")
+                for v in T.vectorized(c):
+                    most[v] = T.float32(-3.4e38)
+                    total[v] = T.float32(0)
+                for i in range(whole):
+                    for v in T.vectorized(c):
+                        most[v] = T.max(most[v], wide(X[r, i * c + v]))
+                for i in range(rest):
+                    most[i] = T.max(most[i], wide(X[r, whole * c + i]))
+                one[0] = T.float32(-3.4e38)
+                for v in range(c):
+                    one[0] = T.max(one[0], most[v])
+                for i in range(whole):
+                    for v in T.vectorized(c):
+                        power[i * c + v] = exponential(wide(X[r, i * c + v]) - one[0])
+                    for v in T.vectorized(c):
+                        total[v] = total[v] + power[i * c + v]
+                for i in range(rest):
+                    power[whole * c + i] = exponential(wide(X[r, whole * c + i]) - one[0])
+                    total[i] = total[i] + power[whole * c + i]
+                one[1] = T.float32(0)
+                for v in range(c):
+                    one[1] = one[1] + total[v]
+                one[1] = T.float32(1) / one[1]
+                for i in range(whole):
+                    for v in T.vectorized(c):
+                        O[r, i * c + v] = (power[i * c + v] * one[1]).astype(dtype)
+                for i in range(rest):
+                    O[r, whole * c + i] = (power[whole * c + i] * one[1]).astype(dtype)
+
+    return softmax_rows
+
+
+def layer_norm(rows: int, width: int, epsilon: float, c: int, dtype: str) -> Any:
+    """Return norm(X[rows, width], scale[width], shift[width], O): each row about its mean, over its deviation."""
+    whole, rest = width // c, width % c
+
+    @T.macro
+    def average(part, one, place, X, r, moment):
+        for v in T.vectorized(c):
+            part[v] = T.float32(0)
+        for i in range(whole):
+            for v in T.vectorized(c):
+                part[v] = part[v] + moment(wide(X[r, i * c + v]), one[0])
+        for i in range(rest):
+            part[i] = part[i] + moment(wide(X[r, whole * c + i]), one[0])
+        one[place] = T.float32(0)
+        for v in range(c):
+            one[place] = one[place] + part[v]
+        one[place] = one[place] / T.float32(width)
+
+    @T.prim_func(s_tir=True, private=True)
+    def norm_rows(
+        X: T.Buffer((rows, width), dtype),
+        S: T.Buffer((width,), "float32"),
+        B: T.Buffer((width,), "float32"),
+        O: T.Buffer((rows, width), dtype),
+    ):
+        T.func_attr(_NO_ALIAS)
+        for task in T.parallel(rows):
+            with T.sblock("row"):
+                r = T.axis.spatial(rows, task)
+                T.reads(X[0:rows, 0:width], S[0:width], B[0:width])
+                T.writes(O[0:rows, 0:width])
+                part = T.sblock_alloc_buffer((c,), "float32")
+                one = T.sblock_alloc_buffer((2,), "float32")
+                average(part, one, 0, X, r, lambda value, mean: value)
+                average(part, one, 1, X, r, lambda value, mean: (value - mean) * (value - mean))
+                one[1] = T.float32(1) / T.sqrt(one[1] + T.float32(epsilon))
+                for i in range(whole):
+                    for v in T.vectorized(c):
+                        O[r, i * c + v] = (
+                            (wide(X[r, i * c + v]) - one[0]) * one[1] * S[i * c + v] + B[i * c + v]
+                        ).astype(dtype)
+                for i in range(rest):
+                    O[r, whole * c + i] = (
+                        (wide(X[r, whole * c + i]) - one[0]) * one[1] * S[whole * c + i] + B[whole * c + i]
+                    ).astype(dtype)
+
+    return norm_rows
 
 
 def pack(channels: int, target: Lying) -> Any:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from socsched.compiler.environment import relax, tvm
+from socsched.compiler.environment import tvm
 from socsched.compiler.launch_list import CPU
 from socsched.compiler.passes.launches import CpuRecorder
 from socsched.compiler.passes.link import link
@@ -15,7 +17,7 @@ from socsched.compiler.passes.quantise import QUANTISE, keep_scales, left_in_flo
 from socsched.compiler.passes.relax_form import in_precision
 from socsched.compiler.quantize.network import STAYS_FLOAT, stays_float
 from socsched.compiler.target import Compilation, Passes
-from socsched.compiler.targets.llvm import processor
+from socsched.compiler.targets.llvm import general, processor
 from socsched.compiler.targets.llvm.int8_dot import dot_for, int8_options
 from socsched.compiler.targets.llvm.int8_lower import lower_int8
 from socsched.compiler.targets.llvm.lower import lower
@@ -81,14 +83,18 @@ def lower_integers(compilation: Compilation) -> Compilation:
 
 def generate_integers(compilation: Compilation) -> Compilation:
     """Return the machine code, with the instructions for byte products that the target's level leaves out."""
-    target = tvm.target.Target(int8_options(compilation.asked.spec))
-    return replace(compilation, executable=relax.build(compilation.module, target=target))
+    return _generated(compilation, int8_options(compilation.asked.spec))
 
 
 def generate(compilation: Compilation) -> Compilation:
     """Return the machine code."""
-    target = tvm.target.Target(dict(compilation.asked.spec.tvm))
-    return replace(compilation, executable=relax.build(compilation.module, target=target))
+    return _generated(compilation, compilation.asked.spec.tvm)
+
+
+def _generated(compilation: Compilation, options: Mapping[str, Any]) -> Compilation:
+    target = tvm.target.Target(dict(options))
+    module = general.legalised(compilation.module, target)
+    return replace(compilation, module=module, executable=general.built(module, target))
 
 
 def list_launches(compilation: Compilation) -> Compilation:
@@ -101,12 +107,7 @@ def list_launches(compilation: Compilation) -> Compilation:
 
 def _write_list(compilation: Compilation) -> tuple[str, ...]:
     asked = compilation.asked
-    target = tvm.target.Target(dict(asked.spec.tvm))
-    pipeline = relax.backend.cpu_generic.pipeline
-    front = [*pipeline.library_dispatch_passes(target), *pipeline.legalize_passes(target)]
-    with target:
-        module = tvm.transform.Sequential([*front, relax.transform.RewriteDataflowReshape()])(compilation.module)
-    recorder = CpuRecorder(asked.network.name, module, tvm.IRModule({}))
+    recorder = CpuRecorder(asked.network.name, compilation.module, tvm.IRModule({}))
     recorder.record()
     code = b"\0".join((asked.folder / name).read_bytes() for name in compilation.files)
     if foreign := set(re.findall(rb"__TVM\w+", code)) - _SLOTS:
@@ -119,7 +120,7 @@ def _write_list(compilation: Compilation) -> tuple[str, ...]:
 
 
 def _slow(general: tuple[str, ...]) -> tuple[str, ...]:
-    return (f"general schedules, which are slow, for: {', '.join(general)}",) if general else ()
+    return (f"general schedules for: {', '.join(general)}",) if general else ()
 
 
 FLOAT = Passes(lower=(lower_floats,), build=(generate,), link=(link, list_launches))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
-from socsched.compiler.layouts import padded
+import numpy as np
+
 from socsched.compiler.targets.llvm import fuse, kernels
 from socsched.compiler.targets.llvm.fuse import activation as activation_of
 from socsched.compiler.targets.llvm.fuse import unary
 from socsched.compiler.targets.llvm.images import Image
-from socsched.compiler.targets.llvm.vector import Window, window_of
+from socsched.compiler.targets.llvm.vector import Product, Tile, Window, tile, window_of
 from socsched.errors import CompileError
 from socsched.graph.fusion import Group
 
@@ -148,20 +150,120 @@ def _resize(images: Images, group: Group) -> Emitter | None:
 _ENLARGING = (("asymmetric", "floor"), ("half_pixel", "round"), ("half_pixel", "round_prefer_floor"))
 
 
+_PARTS = 4
+"""Tasks that the rows of a group of columns are divided into at most."""
+_ROWS = 64
+"""Rows of a task at least."""
+
+
 def _dense(images: Images, group: Group) -> Emitter | None:
-    shapes = [images.graph.values[name].shape for name in (group.inputs[0], group.output)]
-    if any(len(shape) != 2 or min(shape) < 1 for shape in shapes):
+    graph = images.graph
+    given, made = (graph.values[name].shape for name in (group.inputs[0], group.output))
+    first = graph.operations[group.output].weight_first if group.output in graph.operations else False
+    if len(group.inputs) != 1 or first or min((*given, *made), default=0) < 1 or len(given) != len(made):
         return None
 
     def emit(group: Group) -> None:
-        (rows, inputs), (_, outputs) = shapes
-        blocks = -(-outputs // images.c)
-        weight = padded(images.weights[group.weights["weight"]], (0, blocks * images.c))
-        packed = weight.reshape(blocks, images.c, inputs).transpose(0, 2, 1)
-        operands = [images.plain_of(group.inputs[0]), images.constant(packed, images.dtype)]
-        operands.append(images.bias([group], blocks * images.c))
-        args = (rows, inputs, outputs, images.c, activation_of(group), images.dtype)
-        images.plain[group.output] = images.call(kernels.dense, args, operands, images.type(shapes[1]))
+        weight = images.weights[group.weights["weight"]]
+        weight = weight if "untransposed" in group.options else weight.T
+        rows, (inputs, columns) = prod(given[:-1]), weight.shape
+        lanes = _lanes(images, columns)
+        chosen = _tile(images, lanes, columns, rows)
+        sizes = Product(1, rows, inputs, columns, lanes, packed=True, biased="bias" in group.weights)
+        n = lanes * chosen.blocks
+        starts = [min(g * n, columns - n) for g in range(-(-columns // n))]
+        packed = np.stack([weight[:, start : start + n] for start in starts])
+        bias = images.raw_bias(group) if sizes.biased else np.zeros(1, np.float32)
+        operands = [_rows(images, group.inputs[0], (1, rows, inputs)), images.constant(packed, images.dtype)]
+        args = (sizes, chosen, _parts(rows), activation_of(group), images.dtype)
+        _leave(images, group, kernels.product, args, [*operands, images.constant(bias)], (1, rows, columns))
+
+    return emit
+
+
+def _matmul(images: Images, group: Group) -> Emitter | None:
+    shapes = [images.graph.values[name].shape for name in (*group.inputs, group.output)]
+    if len(group.inputs) != 2 or any(len(shape) < 2 or min(shape) < 1 for shape in shapes):
+        return None
+    left, right, made = shapes
+    ranks = len(left) == len(right) == len(made)
+    if not ranks or left[:-2] != made[:-2] or not _whole(images, group):
+        return None
+    # Matrices on the right may serve several on the left, along the last axes of the batch.
+    kept = next((n for n in range(len(right) - 2, -1, -1) if right[:n] == left[:n]), 0)
+    if any(size != 1 for size in right[kept:-2]):
+        return None
+
+    def emit(group: Group) -> None:
+        (rows, inputs), columns = left[-2:], right[-1]
+        batch, lanes = prod(left[:-2]), _lanes(images, columns)
+        sizes = Product(batch, rows, inputs, columns, lanes, shared=prod(left[kept:-2]))
+        operands = [
+            _rows(images, group.inputs[0], (batch, rows, inputs)),
+            _rows(images, group.inputs[1], (prod(right[:-2]), inputs, columns)),
+            images.constant(np.zeros(1, np.float32)),
+        ]
+        parts = 1 if batch >= _PARTS else _parts(rows)
+        args = (sizes, _tile(images, lanes, columns, rows), parts, activation_of(group), images.dtype)
+        _leave(images, group, kernels.product, args, operands, (batch, rows, columns))
+
+    return emit
+
+
+def _lanes(images: Images, columns: int) -> int:
+    """Return the columns in a register: a block of channels, or the largest power of two that there are columns for."""
+    return min(images.c, 1 << (columns.bit_length() - 1))
+
+
+def _tile(images: Images, lanes: int, columns: int, rows: int) -> Tile:
+    blocks = columns // lanes
+    return tile(images.vector, blocks + blocks % 2 * (blocks > 1 and columns % lanes > 0), rows)
+
+
+def _parts(rows: int) -> int:
+    return max(1, min(_PARTS, rows // _ROWS))
+
+
+def _rows(images: Images, value: str, shape: tuple[int, ...]) -> Any:
+    return images.reshaped(images.plain_of(value), shape)
+
+
+def _leave(images: Images, group: Group, make: Any, args: Any, operands: Any, shape: tuple[int, ...]) -> None:
+    made = images.call(make, args, operands, images.type(shape))
+    images.plain[group.output] = images.reshaped(made, images.graph.values[group.output].shape)
+
+
+def _whole(images: Images, group: Group) -> bool:
+    """Return whether all tensors of an operator are numbers of known sizes."""
+    kinds = [images.graph.values[name] for name in (*group.inputs, group.output)]
+    return all(kind.dtype == "fp32" and min(kind.shape, default=0) > 0 for kind in kinds)
+
+
+def _softmax(images: Images, group: Group) -> Emitter | None:
+    shape = images.graph.values[group.output].shape
+    if int(group.attrs["axis"]) % len(shape) != len(shape) - 1 or not _whole(images, group):
+        return None
+
+    def emit(group: Group) -> None:
+        flat = (prod(shape[:-1]), shape[-1])
+        operands = [_rows(images, group.inputs[0], flat)]
+        _leave(images, group, kernels.softmax, (*flat, images.c, images.dtype), operands, flat)
+
+    return emit
+
+
+def _layer_norm(images: Images, group: Group) -> Emitter | None:
+    shape = images.graph.values[group.output].shape
+    if set(group.weights) != {"weight", "bias"} or not _whole(images, group):
+        return None
+
+    def emit(group: Group) -> None:
+        axis = int(group.attrs["axis"]) % len(shape)
+        flat = (prod(shape[:axis]), prod(shape[axis:]))
+        operands = [_rows(images, group.inputs[0], flat)]
+        operands += [images.constant(images.weights[group.weights[role]].reshape(-1)) for role in ("weight", "bias")]
+        args = (*flat, float(group.options["epsilon"]), images.c, images.dtype)
+        _leave(images, group, kernels.layer_norm, args, operands, flat)
 
     return emit
 
@@ -205,6 +307,9 @@ _RULES: dict[str, Callable[[Any, Group], Emitter | None]] = {
     "slice": _slice,
     "resize2d": _resize,
     "dense": _dense,
+    "matmul": _matmul,
+    "softmax": _softmax,
+    "layer_norm": _layer_norm,
     "pillar_features": _pillar_features,
     "scatter": _scatter,
 }

@@ -141,6 +141,23 @@ def window_of(group: Group) -> Window:
 
 
 @dataclass(frozen=True, slots=True)
+class Product:
+    """Matrix products [rows, inputs] x [inputs, columns], `batch` of them, `lanes` columns in a register.
+
+    `packed`: the right matrix is a constant in groups of columns; else every one serves `shared` left ones.
+    """
+
+    batch: int
+    rows: int
+    inputs: int
+    columns: int
+    lanes: int
+    packed: bool = False
+    shared: int = 1
+    biased: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Order:
     """Division of a convolution into tasks.
 

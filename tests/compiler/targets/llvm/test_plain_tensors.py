@@ -1,0 +1,168 @@
+"""CPU kernels on plain tensors of any shape, against numpy: products, softmax, layer norm, and scheduled operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from cpu_networks import execute, inputs_of, weights_of
+
+from socsched.compiler.targets.llvm.lower import lower
+from socsched.compiler.targets.llvm.vector import AVX2, AVX512, NEON
+from socsched.graph.expand import fuse_network
+from socsched.graph.network import Layer, Network
+from socsched.graph.operators import TensorType
+
+Array = np.ndarray[Any, Any]
+VECTORS = {vector.name: vector for vector in (AVX512, AVX2, NEON)}
+
+
+def network(shapes: dict[str, tuple[int, ...]], params: dict[str, tuple[int, ...]], *layers: Layer) -> Network:
+    inputs = {name: TensorType(shape, "fp32", "NCHW" * (len(shape) == 4)) for name, shape in shapes.items()}
+    return Network("net", inputs, layers, (layers[-1].name,), params)
+
+
+def check(net: Network, vector: str, expected: Callable[[dict[str, Array], dict[str, Array]], Array]) -> None:
+    """Compare a network's result with that of a function of its inputs and weights."""
+    given = inputs_of(net)
+    (found,) = execute(net, given, VECTORS[vector])
+    wanted = expected(given, weights_of(net))
+    assert found.size == wanted.size
+    assert np.abs(found.reshape(wanted.shape) - wanted).max() <= 2e-5 * max(np.abs(wanted).max(), 1.0)
+
+
+def sides(random: np.random.Generator, count: int, most: int = 40) -> tuple[int, ...]:
+    return tuple(int(size) for size in random.integers(1, most, count))
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+@pytest.mark.parametrize("seed", range(8))
+def test_dense_layers_of_rows_of_any_rank(seed: int, vector: str) -> None:
+    random = np.random.default_rng(seed)
+    rank, (inputs, outputs) = int(random.integers(2, 5)), sides(random, 2, 70)
+    shape = (1, *sides(random, rank - 2, 9), inputs) if rank > 2 else (*sides(random, 1), inputs)
+    net = network(
+        {"x": shape},
+        {"w": (outputs, inputs), "b": (outputs,)},
+        Layer("fc", "dense", ("x",), {"weight": "w"}),
+        Layer("sum", "add", ("fc",), {"constant": "b"}, {"swapped": True} if seed % 2 else {}),
+        Layer("y", "relu", ("sum",)),
+    )
+    assert lower(fuse_network(net), weights_of(net), VECTORS[vector]).general == ()
+    check(net, vector, lambda x, w: np.maximum(x["x"] @ w["w"].T + w["b"], 0))
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+@pytest.mark.parametrize("seed", range(8))
+def test_products_of_computed_tensors(seed: int, vector: str) -> None:
+    random = np.random.default_rng(seed)
+    batch, (rows, inputs, columns) = sides(random, int(random.integers(0, 3)), 5), sides(random, 3)
+    shared = tuple(size if place < seed % 3 else 1 for place, size in enumerate(batch))
+    net = network({"x": (*batch, rows, inputs), "z": (*shared, inputs, columns)}, {}, Layer("y", "matmul", ("x", "z")))
+    assert lower(fuse_network(net), {}, VECTORS[vector]).general == ()
+    check(net, vector, lambda x, w: x["x"] @ x["z"])
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_are_normalised(seed: int, vector: str) -> None:
+    random = np.random.default_rng(seed)
+    shape = sides(random, int(random.integers(2, 5)))
+    shape = (1, *shape[1:]) if len(shape) == 4 else shape
+    softmax = network({"x": shape}, {}, Layer("y", "softmax", ("x",), attrs={"axis": -1}))
+
+    def exponentials(x: dict[str, Array], _: dict[str, Array]) -> Array:
+        powers = np.exp(x["x"] - x["x"].max(-1, keepdims=True))
+        return np.asarray(powers / powers.sum(-1, keepdims=True))
+
+    check(softmax, vector, exponentials)
+    axis = int(random.integers(1, len(shape)))
+    params = {"s": shape[axis:], "b": shape[axis:]}
+    layer = Layer("y", "layer_norm", ("x",), {"scale": "s", "shift": "b"}, {"axis": axis, "epsilon": 1e-5})
+    axes = tuple(range(axis, len(shape)))
+    check(
+        network({"x": shape}, params, layer),
+        vector,
+        lambda x, w: (
+            (x["x"] - x["x"].mean(axes, keepdims=True)) / np.sqrt(x["x"].var(axes, keepdims=True) + 1e-5) * w["s"]
+            + w["b"]
+        ),
+    )
+
+
+ERF = np.vectorize(math.erf, otypes=[np.float32])
+FUNCTIONS: dict[str, Callable[[Array], Array]] = {
+    "erf": ERF,
+    "exp": np.exp,
+    "tanh": np.tanh,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "relu": lambda x: np.maximum(x, 0),
+    "abs": np.abs,
+}
+
+
+def _apply(function: Callable[[Array], Array], x: Array, weights: dict[str, Array]) -> Array:
+    return function(x)
+
+
+def _subtract(key: str, x: Array, weights: dict[str, Array]) -> Array:
+    return weights[key] - x
+
+
+def _mean(axis: int, x: Array, weights: dict[str, Array]) -> Array:
+    return np.asarray(x.mean(axis, keepdims=True))
+
+
+def _cut(end: int, x: Array, weights: dict[str, Array]) -> Array:
+    return x[:, :end]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_operators_without_a_rule_are_scheduled(seed: int) -> None:
+    """Chains of functions, sums with constants of any broadcast shape, transposes, slices and reductions."""
+    random = np.random.default_rng(seed)
+    shape = sides(random, 3, 50)
+    layers: list[Layer] = []
+    params: dict[str, tuple[int, ...]] = {}
+    steps: list[Callable[[Array, dict[str, Array]], Array]] = []
+    now, value = shape, "x"
+    for number in range(int(random.integers(2, 6))):
+        name, kind = f"v{number}", int(random.integers(5))
+        if kind == 0:
+            function = str(random.choice(list(FUNCTIONS)))
+            layers.append(Layer(name, function, (value,)))
+            steps.append(partial(_apply, FUNCTIONS[function]))
+        elif kind == 1:
+            key, side = f"p{number}", tuple(size if random.integers(2) else 1 for size in now)
+            params[key] = side
+            layers.append(Layer(name, "subtract", (value,), {"constant": key}, {"swapped": True}))
+            steps.append(partial(_subtract, key))
+        elif kind == 2:
+            order = tuple(int(axis) for axis in random.permutation(3))
+            layers.append(Layer(name, "transpose", (value,), attrs={"order": order}))
+            steps.append(partial(_apply, partial(np.transpose, axes=order)))
+            now = tuple(now[axis] for axis in order)
+        elif kind == 3:
+            end = int(random.integers(1, now[1] + 1))
+            attrs = {"axes": (1,), "begin": (0,), "end": (end,), "step": (1,)}
+            layers.append(Layer(name, "slice", (value,), attrs=attrs))
+            steps.append(partial(_cut, end))
+            now = (now[0], end, now[2])
+        else:
+            axis = int(random.integers(3))
+            layers.append(Layer(name, "reduce_mean", (value,), attrs={"axis": axis, "keepdims": True}))
+            steps.append(partial(_mean, axis))
+            now = tuple(1 if place == axis else size for place, size in enumerate(now))
+        value = name
+
+    def expected(x: dict[str, Array], w: dict[str, Array]) -> Array:
+        result = x["x"]
+        for step in steps:
+            result = step(result, w)
+        return result
+
+    check(network({"x": shape}, params, *layers), "avx512", expected)

@@ -30,13 +30,14 @@ class Analysis:
 
 
 @overload
-def analyze(subject: str | Path | Plan) -> Analysis: ...
+def analyze(subject: str | Path | Plan, margins: bool = False) -> Analysis: ...
 @overload
 def analyze(subject: TaskSet) -> TaskSetAnalysis: ...
-def analyze(subject: str | Path | Plan | TaskSet) -> Analysis | TaskSetAnalysis:
+def analyze(subject: str | Path | Plan | TaskSet, margins: bool = False) -> Analysis | TaskSetAnalysis:
     """Return the bounds of a plan (or its plan.json), or of a task set, and the tests they come from.
 
-    The verdict of a plan is computed anew: undecided where it states anything that no analysis covers.
+    The verdict of a plan is computed anew: undecided where it states anything that no analysis covers.  `margins`: of
+    each task, which plans of more than `reporting.analysis.MARGINS` tasks lack otherwise.
     """
     from socsched.descriptor.taskset import TaskSet
 
@@ -49,7 +50,7 @@ def analyze(subject: str | Path | Plan | TaskSet) -> Analysis | TaskSetAnalysis:
     from socsched.reporting.analysis import analysis
 
     checked = recheck(load_plan(subject))
-    return Analysis(checked.plan, analysis(checked))
+    return Analysis(checked.plan, analysis(checked, margins))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ class AnalyzeRequest(Request):
         "--processors", kind=Whole(1, 1024), help="Processors, where the file does not state them."
     )
     precedence: Path | None = option("--precedence", kind="path", help="Precedence of a job set (CSV).")
+    margins: bool = option("--margins", help="Show the margin of each task, of large plans too.")
     source: str | None = source()
 
 
@@ -55,7 +56,7 @@ def command(output: Output, request: AnalyzeRequest) -> int:
         raise InputError(f"{file}: neither a plan nor a task set", f"expected {TASKSET_FORMATS}")
     if request.processors or request.precedence:
         raise UsageError("--processors and --precedence are for task sets and job sets", "a plan states its lanes")
-    analysis = analyze(file)
+    analysis = analyze(file, request.margins)
 
     def show() -> Any:
         from socsched.reporting.terminal import analysis_view

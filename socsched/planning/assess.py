@@ -336,12 +336,12 @@ def _edf(
     fixed = holistic(_ranked(rest, first, rank))
     if all(answer.bounded for answer in fixed.values()):
         options.append({**first, **{name: max(fixed[name].value - tasks[name].release_jitter, 1) for name in rest}})
-    everybody, ones = frozenset(tasks) - system.hopeless, dict.fromkeys(tasks, 1.0)
+    everybody = frozenset(tasks) - system.hopeless
     best: tuple[float, dict[str, int], float] | None = None
     for deadlines in options:
-        factor = edf.smallest_factor(system, deadlines, everybody, ones, steps)
+        factor = edf.smallest_factor(system, deadlines, everybody, steps)
         if factor is not None:
-            tight = edf.scale_deadlines(system, deadlines, {n: factor if n in everybody else 1.0 for n in tasks})
+            tight = edf.scale_deadlines(system, deadlines, dict.fromkeys(everybody, factor))
             load = max(
                 sum(tight[end] + tasks[end].release_jitter for end in need.ends) / max(need.budget, 1) for need in needs
             )
@@ -388,10 +388,9 @@ def _respond(
 def _tighten(system: edf.System, deadlines: dict[str, int], steps: int) -> dict[str, int]:
     """Tighten the deadlines further group by group; a group is a set of tasks that trigger each other."""
     for group in _triggered_together(system):
-        factor = edf.smallest_factor(system, deadlines, group, dict.fromkeys(system.tasks, 1.0), steps)
+        factor = edf.smallest_factor(system, deadlines, group, steps)
         if factor is not None and factor < 1:
-            factors = {name: factor if name in group else 1.0 for name in system.tasks}
-            deadlines = edf.scale_deadlines(system, deadlines, factors)
+            deadlines = edf.scale_deadlines(system, deadlines, dict.fromkeys(group, factor))
     return deadlines
 
 

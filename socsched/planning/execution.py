@@ -7,7 +7,7 @@ therefore takes the worst case of the planned segments times the largest factor 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from socsched.cost.contention import ContentionModel, Rival, draw
@@ -136,29 +136,68 @@ def with_wcet(
 
     `foreign`: other DRAM traffic, each source on a lane of its own; `apart`: tasks that never run with one.
     """
-    rivals = {
-        t.name: Rival(t.engine, max(map(draw, (*t.segments, *t.degraded)), default=0.0), max(len(t.lanes), 1))
-        for t in tasks
-    }
-    lanes: dict[tuple[str, int], list[Task]] = {}
-    for task in tasks:
-        for lane in task.lanes:
-            lanes.setdefault((task.engine, lane), []).append(task)
+    beside = _Beside.of(tasks, foreign)
     result = []
     for task in tasks:
-        own = {(task.engine, lane) for lane in task.lanes}
-        others = [
-            [
-                rivals[t.name]
-                for t in members
-                if not own & {(t.engine, n) for n in t.lanes} and t.name not in apart.get(task.name, ())
-            ]
-            for lane, members in lanes.items()
-            if lane not in own
-        ]
-        others += [[rival] for rival in foreign]
+        others = beside.rivals(task, apart.get(task.name))
         variants = [segments for segments in (task.segments, task.degraded) if segments or segments is task.segments]
         worst = max(contention.worst_pace(task.engine, segments, others) for segments in variants)
         wcet_ns = longest_ns(task, worst)
         result.append(task if wcet_ns == task.wcet_ns else replace(task, wcet_ns=wcet_ns))
     return result
+
+
+_NOBODY: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class _Beside:
+    """The tasks of every lane as rivals, most demanding first, with their lanes; `widths`: how many sizes these have.
+
+    Of rivals of one lane, a model takes the worst; so of those with as many lanes, the most demanding one stands for
+    all, and tasks of the same lanes have the same rivals.
+    """
+
+    lanes: Mapping[tuple[str, int], list[tuple[Rival, str, frozenset[tuple[str, int]]]]]
+    foreign: list[tuple[Rival, ...]]
+    widths: Mapping[tuple[str, int], int]
+    known: dict[tuple[str, tuple[int, ...]], list[tuple[Rival, ...]]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(tasks: Sequence[Task], foreign: Sequence[Rival]) -> _Beside:
+        lanes: dict[tuple[str, int], list[tuple[Rival, str, frozenset[tuple[str, int]]]]] = {}
+        for task in tasks:
+            most = max(map(draw, (*task.segments, *task.degraded)), default=0.0)
+            rival = Rival(task.engine, most, max(len(task.lanes), 1))
+            mine = frozenset((task.engine, lane) for lane in task.lanes)
+            for lane in mine:
+                lanes.setdefault(lane, []).append((rival, task.name, mine))
+        ordered = {(task.engine, lane): lanes[task.engine, lane] for task in tasks for lane in task.lanes}
+        for members in ordered.values():
+            members.sort(key=lambda member: -member[0].demand)
+        widths = {lane: len({rival.lanes for rival, _, _ in members}) for lane, members in ordered.items()}
+        return _Beside(ordered, [(rival,) for rival in foreign], widths)
+
+    def rivals(self, task: Task, apart: frozenset[str] | None) -> list[tuple[Rival, ...]]:
+        """Return the rivals on each lane that a task does not occupy, but for tasks that never run with it."""
+        key = task.engine, task.lanes
+        if not apart:
+            if key not in self.known:
+                self.known[key] = self._rivals(task, _NOBODY)
+            return self.known[key]
+        return self._rivals(task, apart)
+
+    def _rivals(self, task: Task, apart: frozenset[str]) -> list[tuple[Rival, ...]]:
+        own = {(task.engine, lane) for lane in task.lanes}
+        found = []
+        for lane, members in self.lanes.items():
+            if lane in own:
+                continue
+            worst: dict[int, Rival] = {}
+            for rival, name, lanes in members:
+                if rival.lanes not in worst and name not in apart and own.isdisjoint(lanes):
+                    worst[rival.lanes] = rival
+                    if len(worst) == self.widths[lane]:
+                        break
+            found.append(tuple(worst.values()))
+        return found + self.foreign

@@ -7,7 +7,7 @@ the verdict are recomputed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from socsched.cost.contention import contention_model
 from socsched.cost.cost import Segment
@@ -34,14 +34,14 @@ class Recheck:
     """A plan with its verdict, bounds and violations computed anew, and the verdict that the file states.
 
     `outside`: what no analysis covers (`schedulability.coverage`); then no bound is known.  `changed`: times under
-    contention that the file understates.  `responses`: those of tasks, from nominal releases.
+    contention that the file understates.  `whole`: the responses of tasks, where the plan is covered.
     """
 
     plan: Plan
     stated: str
     outside: tuple[str, ...]
     changed: tuple[str, ...]
-    responses: Mapping[str, Response] = field(default_factory=dict)
+    whole: Whole | None = None
 
 
 def recheck(plan: Plan) -> Recheck:
@@ -69,7 +69,7 @@ def recheck(plan: Plan) -> Recheck:
         judged = judge_high_level(replace(judged, verdict="feasible"), hard_chains(plan))
     chains = tuple(_chain(timed, chain, whole) for chain in timed.chains)
     judged = replace(judged, chains=chains, violations=(*judged.violations, *unproved))
-    return Recheck(without_contradictions(judged), plan.verdict, (), changed, whole.tight)
+    return Recheck(without_contradictions(judged), plan.verdict, (), changed, whole)
 
 
 def with_limits(plan: Plan) -> Plan:

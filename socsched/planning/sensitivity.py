@@ -14,8 +14,8 @@ from socsched.planning.execution import slowed_by_lanes, with_wcet
 from socsched.planning.plan import Plan
 from socsched.schedulability import edf
 from socsched.schedulability.chains import data_age, reaction_time
-from socsched.schedulability.plan_analysis import Corunning, respond, stretches, unmet
-from socsched.schedulability.tasks import RtTask, components, rt_tasks, single_resource
+from socsched.schedulability.plan_analysis import Corunning, Quieter, respond, stretches, unmet
+from socsched.schedulability.tasks import Response, RtTask, components, rt_tasks, single_resource
 
 LARGEST = 64.0
 ACCURACY = 1.01
@@ -46,9 +46,17 @@ def growth(plan: Plan, names: frozenset[str] | None = None) -> float | None:
     return found.factor if found else None
 
 
-def spare(plan: Plan, names: frozenset[str] | None = None) -> Spare | None:
-    """Return how far (ns) the WCETs of `names` together may grow; None if the plan cannot be proved as it is."""
-    tasks = rt_tasks(plan)
+def proved(plan: Plan, responses: Mapping[str, Response]) -> bool:
+    """Return whether every requirement of a plan is proved, by `responses` or with local deadlines stretched."""
+    return not unmet(plan, responses) or not _unmet(plan, rt_tasks(plan))
+
+
+def spare(plan: Plan, names: frozenset[str] | None = None, known: bool = False) -> Spare | None:
+    """Return how far (ns) the WCETs of `names` together may grow; None if the plan cannot be proved as it is.
+
+    `known`: it is known to be `proved`.
+    """
+    tasks, quieter = rt_tasks(plan), Corunning.of(plan).without_absent
     chosen = frozenset(tasks) if names is None else names
 
     def lost(factor: float) -> list[str]:
@@ -58,9 +66,9 @@ def spare(plan: Plan, names: frozenset[str] | None = None) -> Spare | None:
             if name in chosen
         }
         costs = {t.name: round(t.cost_ns * factor) if t.name in chosen else t.cost_ns for t in plan.tasks}
-        return _unmet(plan, {**tasks, **slower}, costs)
+        return _unmet(plan, {**tasks, **slower}, costs, quieter)
 
-    if lost(1.0):
+    if not known and lost(1.0):
         return None
     total = sum(task.wcet for name, task in tasks.items() if name in chosen)
     low, high, first = 1.0, LARGEST, lost(LARGEST)
@@ -73,12 +81,12 @@ def spare(plan: Plan, names: frozenset[str] | None = None) -> Spare | None:
     return Spare(int(total * (low - 1)), low, tuple(first))
 
 
-def co_runner(plan: Plan) -> Spare | None:
-    """Return the most traffic (bytes/s) that a new co-runner may draw from the DRAM continuously; None as in `spare`.
+def co_runner(plan: Plan, known: bool = False) -> Spare | None:
+    """Return the most traffic (bytes/s) that a new co-runner may draw from the DRAM continuously; as in `spare`.
 
     It runs on none of the plan's lanes.  Where the contention model distinguishes engines, the worst of them counts.
     """
-    if _unmet(plan, rt_tasks(plan)):
+    if not known and _unmet(plan, rt_tasks(plan)):
         return None
     if not plan.dram_bandwidth:
         return Spare(0, 1.0, (), True)
@@ -130,7 +138,12 @@ def relax_deadlines(plan: Plan, share: float = 1.0) -> dict[str, int]:
     return {t.name: min(int(t.deadline_ns * factor), max(t.deadline_ns, t.period_ns)) for t in plan.tasks}
 
 
-def _unmet(plan: Plan, tasks: Mapping[str, RtTask], costs: Mapping[str, int] | None = None) -> list[str]:
+def _unmet(
+    plan: Plan,
+    tasks: Mapping[str, RtTask],
+    costs: Mapping[str, int] | None = None,
+    quieter: Quieter | None = None,
+) -> list[str]:
     """Return the requirements that no analysis proves with local deadlines as planned, or stretched if that helps.
 
     `costs`: times alone (ns) in place of the plan's.
@@ -141,7 +154,7 @@ def _unmet(plan: Plan, tasks: Mapping[str, RtTask], costs: Mapping[str, int] | N
     shared = any(not single_resource(group) or any(t.release_jitter for t in group) for group in groups)
     if plan.policy == "edf" and shared:
         choices += [lambda share=share: relax_deadlines(plan, share) for share in (0.25, 0.5, 0.75, 1.0)]  # type: ignore[misc]
-    quieter = Corunning.of(plan).without_absent
+    quieter = quieter or Corunning.of(plan).without_absent
     first: list[str] = []
     for choice in choices:
         found = unmet(asked, respond(plan.policy, tasks, choice(), quieter).tight)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from socsched.planning.plan import Plan
 from socsched.planning.recheck import UNCHECKED, Recheck
-from socsched.planning.sensitivity import Spare, co_runner, spare
+from socsched.planning.sensitivity import Spare, co_runner, proved, spare
 from socsched.schedulability.explain_bounds import (
     PAGE,
     Resource,
     applicable_tests,
+    as_responses,
     bounds,
     chain_bound,
     chain_sections,
@@ -21,6 +22,7 @@ from socsched.schedulability.explain_bounds import (
     union,
 )
 from socsched.schedulability.miss_probability import SECTION, miss_probabilities
+from socsched.schedulability.plan_analysis import Whole
 from socsched.schedulability.published.choose import Analysis, Outcome
 from socsched.schedulability.published.model import VERDICTS
 from socsched.schedulability.published.schedule_abstraction import Job, Verdict
@@ -29,13 +31,22 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def analysis(checked: Recheck) -> dict[str, Any]:
-    """Return chains (ns), utilisation of every used lane, tests with their bounds, and the remaining slack."""
+MARGINS = 48
+"""Tasks up to which each has a margin of its own, unless asked for: that takes ten analyses of the plan for each."""
+
+
+def analysis(checked: Recheck, margins: bool = False) -> dict[str, Any]:
+    """Return chains (ns), utilisation of every used lane, tests with their bounds, and the remaining slack.
+
+    `margins`: those of each task too, however many there are.
+    """
     plan = checked.plan
-    found = bounds(plan)
-    tightest = {chain.name: chain_bound(plan, chain, found.rows) for chain in plan.chains}
-    spares = None if checked.outside else _spares(plan)
-    proofs = {chain.name: chain_sections(plan, chain) for chain in plan.chains}
+    found = bounds(plan, checked.whole)
+    answers = as_responses(found.rows)
+    tightest = {chain.name: chain_bound(plan, chain, found.rows, answers) for chain in plan.chains}
+    each = margins or len(plan.tasks) <= MARGINS
+    spares = None if checked.whole is None else _spares(plan, checked.whole, each)
+    proofs = chain_sections(plan)
     late = miss_probabilities(plan)
     for name in (name for name, probability in late.items() if probability):
         proofs[name] = [*proofs[name], SECTION]
@@ -77,21 +88,27 @@ def analysis(checked: Recheck) -> dict[str, Any]:
         "resources": [_resource(resource) for resource in found.resources],
         "growth": {
             "all": spares["all"]["factor"] if spares else None,
-            "tasks": {t.name: spares["stages"][t.name]["factor"] if spares else None for t in plan.tasks},
+            "tasks": {t.name: spares["stages"][t.name]["factor"] if spares and each else None for t in plan.tasks},
         },
         "sensitivity": spares,
     }
 
 
-def _spares(plan: Plan) -> dict[str, Any] | None:
-    """Return the margins for growth of tasks and for traffic of a co-runner; None if the deadlines are not proved."""
-    everything, traffic = (spare(plan), co_runner(plan)) if plan.tasks else (None, None)
-    if everything is None or traffic is None:
+def _spares(plan: Plan, whole: Whole, each: bool) -> dict[str, Any] | None:
+    """Return the margins for growth of tasks and for traffic of a co-runner; None if the deadlines are not proved.
+
+    `each`: every task has a margin of its own.
+    """
+    if not proved(plan, whole.tight):
         return None
-    stages = {task.name: spare(plan, frozenset([task.name])) or everything for task in plan.tasks}
+    everything, traffic = spare(plan, None, True), co_runner(plan, True)
+    assert everything is not None and traffic is not None
+    names = [task.name for task in plan.tasks]
+    stages = {name: spare(plan, frozenset([name]), True) or everything for name in (names if each else ())}
     return {
         "all": _spare(everything),
         "stages": {name: _spare(margin) for name, margin in stages.items()},
+        "left_out": 0 if each else len(names),
         "co_runner": {"bytes_per_s": traffic.value, "first": list(traffic.first), "whole": traffic.whole},
     }
 

@@ -464,6 +464,8 @@ def _margins(document: Mapping[str, Any]) -> list[RenderableType]:
     traffic = margins["co_runner"]
     line = f"A new co-runner may draw {format_bandwidth(traffic['bytes_per_s'])} of DRAM bandwidth all the time"
     line += f"; violated first beyond it: {_lost(traffic)}" if traffic["first"] else " (all of it)"
+    if margins["left_out"]:
+        line += f"\nMargins of {margins['left_out']} single tasks were left out, which take long to compute: --margins"
     return [table(title, heads, rows, (1, 2)), Text(""), Text(line)]
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
-from socsched.schedulability.published.earliest_deadline_first import DemandTask, Overload, overload, response_rows
+from socsched.schedulability.native_demand import LARGEST, Demand
+from socsched.schedulability.published.earliest_deadline_first import DemandTask, Overload, Responses, overload
 from socsched.schedulability.published.model import Problem
 from socsched.schedulability.tasks import (
     Activation,
@@ -41,12 +41,14 @@ class System:
     groups: tuple[tuple[RtTask, ...], ...]
     order: tuple[str, ...]
     hopeless: frozenset[str]
+    demand: Demand = field(compare=False, repr=False)
 
     @staticmethod
     def of(tasks: Mapping[str, RtTask]) -> System:
         """Return the system of these tasks."""
         groups = tuple(tuple(group) for group in components(tasks.values()))
-        return System(tasks, groups, tuple(topological(tasks)), _hopeless(tasks, groups))
+        order, hopeless = tuple(topological(tasks)), _hopeless(tasks, groups)
+        return System(tasks, groups, order, hopeless, Demand(tasks, groups, order, hopeless))
 
 
 def _hopeless(tasks: Mapping[str, RtTask], groups: Sequence[Sequence[RtTask]]) -> frozenset[str]:
@@ -74,6 +76,8 @@ def latest_activations(system: System, deadlines: Deadlines) -> dict[str, Activa
 
 def test(system: System, deadlines: Deadlines) -> Overload | None:
     """Return an overfull interval of a component that is not hopeless, None if every job there meets `deadlines`."""
+    if system.demand.factor(deadlines, (), -1):
+        return None
     jitter = {name: a.jitter for name, a in latest_activations(system, deadlines).items()}
     for group in system.groups:
         if group[0].name not in system.hopeless:
@@ -165,31 +169,29 @@ def responses(system: System, deadlines: Deadlines, holds: bool) -> dict[str, Re
 
 
 def scale_deadlines(system: System, deadlines: Deadlines, factors: Mapping[str, float]) -> dict[str, int]:
-    """Return deadlines times each task's factor, rounded, at least 1 ns."""
-    return {name: max(round(deadlines[name] * factors[name]), 1) for name in system.order}
+    """Return deadlines times the factors of tasks that have one, rounded, at least 1 ns."""
+    return {
+        name: max(round(deadlines[name] * factors[name]) if name in factors else deadlines[name], 1)
+        for name in system.order
+    }
 
 
-def smallest_factor(
-    system: System, deadlines: Deadlines, names: frozenset[str], base: Mapping[str, float], steps: int
-) -> float | None:
-    """Return the smallest factor on the deadlines of `names` found to pass by bisection, None if none up to 64 does.
-
-    The other tasks keep their factor of `base`.
-    """
+def smallest_factor(system: System, deadlines: Deadlines, names: frozenset[str], steps: int) -> float | None:
+    """Return the smallest factor on the deadlines of `names` found to pass by bisection, None if none up to 64 does."""
 
     if names <= system.hopeless:
         return None
+    found = system.demand.factor(deadlines, names, steps)
+    if found is not None:
+        return found or None
 
     def passes(factor: float) -> bool:
-        return (
-            test(system, scale_deadlines(system, deadlines, {n: factor if n in names else base[n] for n in base}))
-            is None
-        )
+        return test(system, scale_deadlines(system, deadlines, dict.fromkeys(names, factor))) is None
 
     high = 1.0
     while not passes(high):
         high *= 1.5
-        if high > 64:
+        if high > LARGEST:
             return None
     low = high / 1.5 if high > 1 else 0.0
     for _ in range(steps):
@@ -242,59 +244,81 @@ def holistic_responses(
     starts = {name: response.value for name, response in own.items()}
     step = _Step(system, deadlines, own, groups, inside)
     for turn in range(ROUNDS):
-        found = step.responses(finish)
-        if any(response.value > horizon or not response.bounded for response in found.values()):
+        found = step.values(finish)
+        if found is None or any(value > horizon for value in found.values()):
             return dict(own)
-        if all(response.value <= finish[name] for name, response in found.items()):
-            finish, found = step.tightened(finish, found)
-            return {n: _settled(n, {**own, **found}, finish if n in inside else starts) for n in own}
+        if all(value <= finish[name] for name, value in found.items()):
+            finish = step.tightened(finish, found)
+            answers = {**own, **step.responses(finish)}
+            return {n: _settled(answers[n], answers, finish if n in inside else starts) for n in own}
         # Any self-consistent assignment is a bound, least or not: responses that keep growing are extrapolated.
         more = 1 << min(turn - PATIENCE, 6) if turn >= PATIENCE else 0
-        for name, response in found.items():
-            grown = max(response.value - finish[name], 0)
+        for name, value in found.items():
+            grown = max(value - finish[name], 0)
             finish[name] += grown * (1 + more)
     return dict(own)
 
 
 @dataclass(slots=True)
 class _Step:
-    """One round of the iteration; results of a resource are cached while its activations stay the same."""
+    """One round of the iteration; results of a resource are kept while its activations stay the same."""
 
     system: System
     deadlines: Mapping[str, int]
     own: Mapping[str, Response]
     groups: Sequence[Sequence[RtTask]]
     inside: set[str]
-    done: dict[int, tuple[tuple[Activation, ...], dict[str, Response]]] = field(default_factory=dict)
+    done: dict[int, tuple[tuple[int, ...], Responses]] = field(default_factory=dict)
 
-    def responses(self, finish: Mapping[str, int]) -> dict[str, Response]:
-        """Return the holistic_responses if every task finishes by `finish` (ns from its nominal release)."""
+    def values(self, finish: Mapping[str, int]) -> dict[str, int] | None:
+        """Return the responses (ns) if every task finishes by `finish` (ns from its nominal release), None without."""
         tasks = self.system.tasks
-        latest = {n: activation(tasks[n], tasks, finish) for n in self.inside}
-        found: dict[str, Response] = {}
+        found: dict[str, int] = {}
         for number, group in enumerate(self.groups):
-            known = tuple(latest[task.name] for task in group)
-            if number not in self.done or self.done[number][0] != known:
-                self.done[number] = known, _group_responses(group, self.deadlines, latest, self.own)
-            found.update(self.done[number][1])
+            jitter = tuple(activation(task, tasks, finish).jitter for task in group)
+            if number not in self.done or self.done[number][0] != jitter:
+                self.done[number] = jitter, self._resource(group, jitter)
+            for task, (value, _) in zip(group, self.done[number][1].answers, strict=True):
+                mine = self.own[task.name]
+                if value is None:
+                    return None
+                found[task.name] = mine.value if mine.bounded and mine.value <= value else value
         return found
 
-    def tightened(
-        self, finish: dict[str, int], found: dict[str, Response]
-    ) -> tuple[dict[str, int], dict[str, Response]]:
+    def _resource(self, group: Sequence[RtTask], jitter: Sequence[int]) -> Responses:
+        latest = {task.name: late for task, late in zip(group, jitter, strict=True)}
+        taskset = as_taskset("edf", group, latest, self.deadlines)
+        return Responses.of(Problem(taskset, taskset.tasks, taskset.ranks, 1), WORK)
+
+    def tightened(self, finish: dict[str, int], found: dict[str, int]) -> dict[str, int]:
         """Return self-consistent bounds, iterated down while that helps; every intermediate one is valid."""
         for _ in range(PATIENCE):
-            lower = {**finish, **{name: response.value for name, response in found.items()}}
-            if lower == finish:
+            lower = {**finish, **found}
+            more = None if lower == finish else self.values(lower)
+            if more is None:
                 break
-            finish, found = lower, self.responses(lower)
-        return finish, found
+            finish, found = lower, more
+        return finish
+
+    def responses(self, finish: Mapping[str, int]) -> dict[str, Response]:
+        """Return the responses if every task finishes by `finish` (ns from its nominal release), with their terms."""
+        found, result = self.values(finish), dict[str, Response]()
+        assert found is not None
+        for number, group in enumerate(self.groups):
+            resource = self.done[number][1]
+            for place, task in enumerate(group):
+                at, mine = activation(task, self.system.tasks, finish), self.own[task.name]
+                if mine.bounded and mine.value <= (resource.answers[place][0] or 0):
+                    terms: Terms = (("wcet", task.wcet), (ALLOWED, mine.value - at.jitter - task.wcet))
+                else:
+                    terms = resource.terms(place)
+                result[task.name] = Response(found[task.name], True, (*at.terms, *terms), at.via)
+        return result
 
 
-def _settled(name: str, holistic_responses: Mapping[str, Response], begun: Mapping[str, int]) -> Response:
+def _settled(response: Response, answers: Mapping[str, Response], begun: Mapping[str, int]) -> Response:
     """Return a response whose terms begin at its predecessor's final value, not at the assumed one."""
-    response = holistic_responses[name]
-    rest = begun[response.via] - holistic_responses[response.via].value if response.via else 0
+    rest = begun[response.via] - answers[response.via].value if response.via else 0
     return replace(response, terms=(*response.terms, ("release jitter from predecessor", rest))) if rest else response
 
 
@@ -311,42 +335,3 @@ def _reachable(groups: list[tuple[RtTask, ...]], lost: set[str]) -> tuple[list[t
             return kept, {task.name for group in kept for task in group}
         lost |= {task.name for group in groups if group not in kept for task in group}
         groups = kept
-
-
-def _group_responses(
-    group: Sequence[RtTask],
-    deadlines: Mapping[str, int],
-    latest: Mapping[str, Activation],
-    own: Mapping[str, Response],
-) -> dict[str, Response]:
-    result: dict[str, Response] = {}
-    jitter = tuple(latest[task.name].jitter for task in group)
-    due = tuple(deadlines[task.name] for task in group)
-    for task, (value, terms) in zip(group, _resource_bounds(tuple(group), jitter, due), strict=True):
-        at, mine = latest[task.name], own[task.name]
-        if value is None:
-            result[task.name] = replace(mine, bounded=False)
-        elif mine.bounded and mine.value <= value:
-            rest = mine.value - at.jitter - task.wcet
-            waiting = (ALLOWED, rest)
-            result[task.name] = Response(mine.value, True, (*at.terms, ("wcet", task.wcet), waiting), at.via)
-        else:
-            result[task.name] = Response(value, True, (*at.terms, *terms), at.via)
-    return result
-
-
-@lru_cache(maxsize=4096)
-def _resource_bounds(
-    group: tuple[RtTask, ...], jitter: tuple[int, ...], deadlines: tuple[int, ...]
-) -> tuple[tuple[int | None, Terms], ...]:
-    """Return the response of every task of a resource (None: too many arrivals) and its terms but for the jitter.
-
-    Cached: mappings that differ elsewhere, and the steps of a bisection, ask for the same resources again.
-    """
-    names = [task.name for task in group]
-    taskset = as_taskset("edf", group, dict(zip(names, jitter, strict=True)), dict(zip(names, deadlines, strict=True)))
-    problem = Problem(taskset, taskset.tasks, taskset.ranks, 1)
-    return tuple(
-        (value, tuple(term for term in terms if term[0] != "release jitter"))
-        for _, value, terms in response_rows(problem, WORK)
-    )

@@ -64,20 +64,23 @@ def task_bounds(plan: Plan) -> list[TaskBound]:
     return list(bounds(plan).rows)
 
 
-def chain_bound(plan: Plan, chain: ChainResult, rows: Sequence[TaskBound]) -> tuple[int, tuple[str, ...]] | None:
+def chain_bound(
+    plan: Plan, chain: ChainResult, rows: Sequence[TaskBound], answers: Mapping[str, Response] | None = None
+) -> tuple[int, tuple[str, ...]] | None:
     """Return the bound (ns) of a chain from its tasks' tightest bounds, and their tests; None without a bound.
 
     Its own bound consists of a response per stretch and a period where data are sampled; only the responses change.
+    `answers`: of these tasks, as from `as_responses`.
     """
     parts = stretches(plan, chain)
-    tight = _reaction(parts, _answers(rows))
+    tight = _reaction(parts, as_responses(rows) if answers is None else answers)
     if tight is None or (chain.bound_ns is not None and tight >= chain.bound_ns):
         return None if chain.bound_ns is None else (chain.bound_ns, (OWN,))
     ends = {part.last for part in parts}
     return tight, tuple(dict.fromkeys(row.test for row in rows if row.task in ends))
 
 
-def _answers(rows: Sequence[TaskBound]) -> dict[str, Response]:
+def as_responses(rows: Sequence[TaskBound]) -> dict[str, Response]:
     """Return the tightest bounds as responses."""
     return {r.task: Response(r.bound or 0, r.bound is not None, (("", r.bound or 0),), "", r.since) for r in rows}
 
@@ -87,15 +90,18 @@ def _reaction(parts: Sequence[Stretch], responses: Mapping[str, Response]) -> in
     return total if bounded else None
 
 
-def bounds(plan: Plan) -> Bounds:
-    """Return every bound of a plan's tasks and chains, and the reason for each test without one."""
+def bounds(plan: Plan, whole: Whole | None = None) -> Bounds:
+    """Return every bound of a plan's tasks and chains, and the reason for each test without one.
+
+    `whole`: the responses of its tasks, if they are known.
+    """
     tasks = rt_tasks(plan)
     gaps = outside(plan)
     if gaps:
         reason = "; ".join(gaps)
         rows = tuple(TaskBound(name, None, None, "", reason) for name in tasks)
         return Bounds(rows, (), {chain.name: ((OWN, None, reason),) for chain in plan.chains})
-    whole = respond(plan.policy, tasks, None, Corunning.of(plan).without_absent)
+    whole = whole or respond(plan.policy, tasks, None, Corunning.of(plan).without_absent)
     finish = {name: response.value for name, response in whole.tight.items()}
     jitter = {name: activation(task, tasks, finish).jitter for name, task in tasks.items()}
     known: dict[str, TaskBound] = {}
@@ -109,7 +115,8 @@ def bounds(plan: Plan) -> Bounds:
         for task in group:
             known[task.name] = _row(plan.policy, task.name, whole, found, reason)
     rows = tuple(known[name] for name in tasks)
-    return Bounds(rows, tuple(resources), {c.name: _ways(plan, c, whole, rows) for c in plan.chains})
+    answers = as_responses(rows)
+    return Bounds(rows, tuple(resources), {c.name: _ways(plan, c, whole, rows, answers) for c in plan.chains})
 
 
 def _row(policy: str, name: str, whole: Whole, found: Analysis | None, reason: str) -> TaskBound:
@@ -124,7 +131,7 @@ def _row(policy: str, name: str, whole: Whole, found: Analysis | None, reason: s
 
 
 def _ways(
-    plan: Plan, chain: ChainResult, whole: Whole, rows: Sequence[TaskBound]
+    plan: Plan, chain: ChainResult, whole: Whole, rows: Sequence[TaskBound], answers: Mapping[str, Response]
 ) -> tuple[tuple[str, int | None, str], ...]:
     """Return each analysis of a chain with its bound or the reason for its absence, shortest first."""
     parts = stretches(plan, chain)
@@ -141,7 +148,7 @@ def _ways(
         ways += [(name, None, f"it applies to EDF, the policy is {under}") for name in (DEMAND, edf.HOLISTIC)]
     windows = _reaction(parts, whole.tight)
     ways.append((path_windows.NAME, windows, "" if windows is not None else "a response along the chain has no bound"))
-    best = _reaction(parts, _answers(rows))
+    best = _reaction(parts, answers)
     last = [row for row in rows if row.task in {part.last for part in parts}]
     tests = " and ".join(dict.fromkeys(row.test for row in last if row.test))
     reason = "" if best is not None else "a response along the chain has no bound"
@@ -295,15 +302,19 @@ def sections(tests: Iterable[str], more: Iterable[str] = ()) -> list[str]:
     return [COMMON, *known, *sorted(used - set(known))]
 
 
-def chain_sections(plan: Plan, chain: ChainResult) -> list[str]:
-    """Return the sections that the bound of a plan's chain rests on; empty without a bound."""
+def chain_sections(plan: Plan) -> dict[str, list[str]]:
+    """Return the sections that the bound of each of a plan's chains rests on; empty without a bound."""
+    groups = components(rt_tasks(plan).values())
+    return {chain.name: _chain_sections(plan, chain, groups) for chain in plan.chains}
+
+
+def _chain_sections(plan: Plan, chain: ChainResult, groups: Sequence[Sequence[RtTask]]) -> list[str]:
     if chain.bound_ns is None:
         return []
     tests = set(chain.test.split(" and "))
     more = {"Sampled chains"} if len(stretches(plan, chain)) > 1 else set()
     if any(task.wcet_ns > task.cost_ns for task in plan.tasks):
         more.add("Execution times under shared bandwidth")
-    groups = components(rt_tasks(plan).values())
     if not all(single_resource(group) for group in groups):
         more.add("Gangs")
     if path_windows.NAME in tests:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from socsched.schedulability import response_times
+from socsched.schedulability import native_responses, response_times
 from socsched.schedulability.tasks import (
     Response,
     RtTask,
@@ -34,7 +34,8 @@ def holistic(tasks: Mapping[str, RtTask], limit: int | None = None) -> dict[str,
     horizon = limit or 32 * max((max(t.period, t.deadline) for t in tasks.values()), default=0)
     near, quick = relatives(tasks), families(tasks)
     while True:
-        apart = {name: near[name] if any(name in family for family in quick) else frozenset() for name in tasks}
+        early = frozenset().union(*quick)
+        apart = {name: near[name] if name in early else frozenset() for name in tasks}
         answers = _iterate(tasks, apart, horizon)
         held = [f for f in quick if all(answers[n].bounded and answers[n].value <= tasks[n].period for n in f)]
         if len(held) == len(quick):
@@ -48,8 +49,18 @@ def _iterate(tasks: Mapping[str, RtTask], apart: Mapping[str, frozenset[str]], h
     finish = _at_least(tasks, order)
     endless = _resting_on(_endless(groups, apart, tasks), tasks, groups)
     hopeless = _rough(endless, tasks, groups, finish)
+    known = native_responses.holistic_answers(tasks, groups, apart, endless, finish, horizon)
+    if known is not None:
+        latest = {name: activation(tasks[name], tasks, finish) for name in order}
+        jitter = {name: latest[name].jitter for name in order}
+        answers = dict(hopeless)
+        for name in (n for n in order if n not in endless):
+            terms = _terms(tasks[name], groups[name], apart[name], jitter, finish, known[name])
+            at, each = latest[name], known[name]
+            answers[name] = Response(each.value, each.bounded, (*at.terms, *terms), at.via)
+        return _settled(tasks, groups, order, answers, horizon)
     while True:
-        answers: dict[str, Response] = dict(hopeless)
+        answers = dict(hopeless)
         latest = {name: activation(tasks[name], tasks, finish) for name in order}
         jitter = {name: latest[name].jitter for name in order}
         for name in (n for n in order if n not in endless):
@@ -142,6 +153,32 @@ def _respond(
     return found
 
 
+def _terms(
+    task: RtTask,
+    group: Sequence[RtTask],
+    apart: frozenset[str],
+    jitter: Mapping[str, int],
+    finish: Mapping[str, int],
+    answer: native_responses.Answer,
+) -> Terms:
+    """Return the terms of an answer, as `_respond` does."""
+    others = [t for t in group if t is not task]
+    rivals = [t for t in others if t.name not in apart]
+    if not single_resource(group):
+        inside = _carried_in(task, rivals, others, finish)
+        return response_times.with_own(task, inside(answer.window), ("", 0), answer.frame)
+    if answer.way == native_responses.GANG:
+        above, blocking = [t for t in rivals if t.priority < task.priority], _blocking(task, rivals)
+        inside = response_times.gang(task, above, above, finish)
+        return response_times.with_own(task, inside(answer.window), blocking, answer.frame)
+    above = [t for t in others if t.priority < task.priority]
+    if answer.way == native_responses.CLASSIC:
+        terms = response_times.classic(above, jitter)(answer.window)
+    else:
+        terms = response_times.before_start(above, jitter, answer.window)
+    return response_times.with_own(task, terms, _blocking(task, others), answer.frame)
+
+
 def _by_carry_in(
     task: RtTask,
     rivals: Sequence[RtTask],
@@ -150,14 +187,18 @@ def _by_carry_in(
     finish: Mapping[str, int],
     limit: int,
 ) -> tuple[int, bool, Terms]:
+    return response_times.preemptive(task, _carried_in(task, rivals, others, finish), ("", 0), jitter[task.name], limit)
+
+
+def _carried_in(
+    task: RtTask, rivals: Sequence[RtTask], others: Sequence[RtTask], finish: Mapping[str, int]
+) -> response_times.Interference:
     sharing = [t for t in rivals if t.lanes & task.lanes]
     if task.preemption != "full":
         # Without preemption a gang may lose its free lanes one after the other: every other task may go first.
-        inside = response_times.gang(task, sharing, others, finish)
-    else:
-        sharing = [t for t in sharing if t.priority < task.priority]
-        inside = response_times.gang(task, sharing, [t for t in others if t.priority < task.priority], finish)
-    return response_times.preemptive(task, inside, ("", 0), jitter[task.name], limit)
+        return response_times.gang(task, sharing, others, finish)
+    sharing = [t for t in sharing if t.priority < task.priority]
+    return response_times.gang(task, sharing, [t for t in others if t.priority < task.priority], finish)
 
 
 def _by_busy_period(
@@ -198,6 +239,8 @@ def _settled(
 def _resting_on(lost: set[str], tasks: Mapping[str, RtTask], groups: Mapping[str, Sequence[RtTask]]) -> set[str]:
     """Return the tasks in `lost` and all tasks whose response depends on theirs."""
     lost = set(lost)
+    if not lost:
+        return lost
     while more := {n for n in tasks if n not in lost and lost & _rests_on(tasks[n], groups[n])}:
         lost |= more
     return lost

@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path as File
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from socsched.progress import notice
 from socsched.schedulability.tasks import topological
@@ -32,7 +32,7 @@ _COLUMNS = (
 )  # fmt: skip
 _NUMBERS = ("tasks", "groups", "keys", "sets", "words", "edf", "rounds", "steps", "own_spans", "own_jobs")
 NONE = -(1 << 63)
-_ROOM = 1 << 62
+ROOM = 1 << 62
 """Sums of times stay below this, or the Python functions are used."""
 
 
@@ -45,30 +45,34 @@ class Tables(ctypes.Structure):
     )
 
 
+_FLAGS = ("-O2", "-fPIC", "-shared", "-fwrapv", "-w")
+
+
+def _sources() -> list[File]:
+    return sorted(File(__file__).with_name("native").glob("*.c"))
+
+
 @cache
-def _library() -> Any:
+def library() -> Any:
     """Return the compiled library, None if it cannot be compiled here, or is not wanted (SOCSCHED_KERNEL=python)."""
-    from socsched.compiler.store import library
+    from socsched.compiler import store
     from socsched.errors import MachineError
 
     if os.environ.get("SOCSCHED_KERNEL") == "python":
         return None
-    source = File(__file__).with_name("native") / "windows.c"
     try:
-        from socsched.compiler.store import digest
-
-        name = "windows.so"
-        found = ctypes.CDLL(str(library("analysis", digest(source.read_text(encoding="utf-8"), _FLAGS), name, _build)))
+        key = store.digest([source.read_text(encoding="utf-8") for source in _sources()], _FLAGS)
+        found = ctypes.CDLL(str(store.library("analysis", key, "bounds.so", _build)))
     except (MachineError, OSError, subprocess.SubprocessError) as error:
-        notice("windows", f"bounds are computed in Python, which is slower: {error}")
+        notice("analysis", f"bounds are computed in Python, which is slower: {error}")
         return None
-    found.socsched_tighten.argtypes = [ctypes.POINTER(Tables)]
-    found.socsched_since.argtypes = [ctypes.POINTER(Tables), ctypes.c_int64, ctypes.c_int64]
-    found.socsched_since.restype = ctypes.c_int64
+    numbers = ctypes.c_int64
+    found.socsched_since.argtypes = [ctypes.c_void_p, numbers, numbers]
+    found.socsched_since.restype = numbers
+    found.socsched_factor.argtypes = [ctypes.c_void_p, numbers]
+    found.socsched_factor.restype = ctypes.c_double
+    found.socsched_edf.argtypes = [ctypes.c_void_p, numbers, ctypes.c_int, numbers, numbers, *[ctypes.c_void_p] * 2]
     return found
-
-
-_FLAGS = ("-O2", "-fPIC", "-shared", "-fwrapv", "-w")
 
 
 def _build(folder: File) -> None:
@@ -78,8 +82,22 @@ def _build(folder: File) -> None:
     compiler = compilers.c_compiler()
     if not compiler:
         raise MachineError("there is no C compiler", "install one")
-    source = File(__file__).with_name("native") / "windows.c"
-    compilers.run([compiler, *_FLAGS, str(source), "-o", "windows.so"], folder)
+    compilers.run([compiler, *_FLAGS, *map(str, _sources()), "-o", "bounds.so", "-lm"], folder)
+
+
+Structure = TypeVar("Structure", bound=ctypes.Structure)
+
+
+def as_tables(kind: type[Structure], columns: dict[str, array[int]], numbers: Mapping[str, int]) -> Structure:
+    """Return a struct of pointers to columns, which must live as long, and of numbers; an empty column gets a value."""
+    tables = kind()
+    for name, column in columns.items():
+        if not column:
+            column.append(0)
+        setattr(tables, name, column.buffer_info()[0])
+    for name, value in numbers.items():
+        setattr(tables, name, value)
+    return tables
 
 
 class Windows:
@@ -89,19 +107,11 @@ class Windows:
         self._system = system
         self._names = list(system.tasks)
         self._number = {name: n for n, name in enumerate(self._names)}
-        self._columns = {**_task_columns(system, self._number), **self._path_columns(), **numbers}
-        count = len(self._names)
+        found = {**_task_columns(system, self._number), **self._path_columns(), **numbers}
+        self._columns: dict[str, array[int]] = {name: found[name] for name in _COLUMNS if name in found}
         for name in ("most", "finish", "value", "best"):
-            self._columns[name] = array("q", [NONE]) * max(count, 1)
-        tables = Tables()
-        for name in _COLUMNS:
-            column = self._columns[name]
-            if not len(column):
-                column = self._columns[name] = array(column.typecode, [0])
-            setattr(tables, name, column.buffer_info()[0])
-        for name in _NUMBERS:
-            setattr(tables, name, self._columns[name])
-        self._tables = tables
+            self._columns[name] = array("q", [NONE]) * max(len(self._names), 1)
+        self._tables = as_tables(Tables, self._columns, {name: found[name] for name in _NUMBERS})
 
     @staticmethod
     def of(system: PathSystem, limits: Mapping[str, int], numbers: Mapping[str, int]) -> Windows | None:
@@ -109,7 +119,7 @@ class Windows:
 
         `limits`: the longest finish times (ns); `numbers`: what iterations end after, by name.
         """
-        return Windows(system, numbers) if _fits(system, limits) and _library() is not None else None
+        return Windows(system, numbers) if _fits(system, limits) and library() is not None else None
 
     def _path_columns(self) -> dict[str, Any]:
         system, number = self._system, self._number
@@ -154,7 +164,7 @@ class Windows:
         for name, value in most.items():
             columns["most"][place[name]] = value
             columns["finish"][place[name]] = least[name]
-        confirmed = _library().socsched_tighten(ctypes.byref(self._tables))
+        confirmed = library().socsched_tighten(ctypes.byref(self._tables))
         if confirmed < 0:
             raise MemoryError
         values, best = columns["value"], columns["best"]
@@ -168,7 +178,7 @@ class Windows:
         """Return the longest window of a path from the arrival at its source (ns), None from `limit` on."""
         columns = self._columns
         columns["finish"][:] = array("q", [finish.get(name, NONE) for name in self._names])
-        found = _library().socsched_since(ctypes.byref(self._tables), self._place[path], limit)
+        found = library().socsched_since(ctypes.byref(self._tables), self._place[path], limit)
         return None if found == NONE else int(found)
 
 
@@ -188,7 +198,7 @@ def _fits(system: PathSystem, limits: Mapping[str, int]) -> bool:
     work = sum(
         (2 * longest // task.period + 4) * (task.wcet + task.segment + 2 * lanes * task.switch) for task in tasks
     )
-    return 4 * (longest + work) < _ROOM and all(abs(task.priority) < _ROOM for task in tasks)
+    return 4 * (longest + work) < ROOM and all(abs(task.priority) < ROOM for task in tasks)
 
 
 def _task_columns(system: PathSystem, number: Mapping[str, int]) -> dict[str, Any]:

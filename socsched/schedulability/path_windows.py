@@ -29,6 +29,7 @@ from socsched.schedulability.tasks import (
     activation,
     components,
     descendants,
+    joined,
     single_resource,
     topological,
 )
@@ -283,14 +284,12 @@ class PathSystem:
 
 def sources_of(tasks: Mapping[str, RtTask]) -> dict[str, str]:
     """Return a name for the sources of each task, the same for tasks whose sources have a fixed phase to each other."""
-    sets: list[set[str]] = []
-    for name, task in tasks.items():
-        joined = {f"task {name}", *(f"task {n}" if n in tasks else f"source {n}" for n in task.after)}
-        for other in [s for s in sets if s & joined]:
-            joined |= other
-            sets.remove(other)
-        sets.append(joined)
-    return {name: min(group) for group in sets for name in tasks if f"task {name}" in group}
+    sets = (
+        (f"task {name}", *(f"task {other}" if other in tasks else f"source {other}" for other in task.after))
+        for name, task in tasks.items()
+    )
+    names = {member: min(group) for group in joined(sets) for member in group}
+    return {name: names[f"task {name}"] for name in tasks}
 
 
 @dataclass(frozen=True, slots=True)

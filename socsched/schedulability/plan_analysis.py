@@ -79,7 +79,19 @@ def shorten(
 
 def stretches(plan: Plan, chain: ChainResult) -> tuple[Stretch, ...]:
     """Return the data-triggered stretches of a plan's chain."""
-    return Sources.of(plan.tasks, plan.sensors).stretches(chain.path)
+    return _sources(plan).stretches(chain.path)
+
+
+_LATEST: list[tuple[Plan, Sources]] = []
+
+
+def _sources(plan: Plan) -> Sources:
+    """Return the sources of a plan; those of the last plan are kept, since all of its chains ask for them."""
+    kept = _LATEST[0] if _LATEST else None
+    if kept is None or kept[0] is not plan:
+        kept = plan, Sources.of(plan.tasks, plan.sensors)
+        _LATEST[:] = [kept]
+    return kept[1]
 
 
 def chain_bounds(plan: Plan, responses: Mapping[str, Response]) -> dict[str, tuple[int | None, int | None]]:

@@ -135,11 +135,13 @@ def _start(
 ) -> tuple[int, Terms]:
     start = max(at, blocking + before)
     while True:
-        # A job of higher priority that arrives at the instant of the start still goes first.
-        terms = tuple(
-            (f"interference by {t.name}", ((start + jitter[t.name]) // t.period + 1) * t.wcet) for t in higher
-        )
+        terms = before_start(higher, jitter, start)
         later = blocking + before + sum(value for _, value in terms)
         if later <= start or later > limit:
             return later, terms
         start = later
+
+
+def before_start(higher: Sequence[RtTask], jitter: Mapping[str, int], start: int) -> Terms:
+    """Return the interference before a job's start (ns): one that arrives at that instant still goes first."""
+    return tuple((f"interference by {t.name}", ((start + jitter[t.name]) // t.period + 1) * t.wcet) for t in higher)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from socsched.cost.cost import Segment
 from socsched.descriptor.taskset import PeriodicTask, Policy, TaskSet
@@ -13,6 +14,13 @@ Lane = tuple[str, int]
 """Engine id and lane number."""
 Terms = tuple[tuple[str, int], ...]
 """What a bound (ns) is the sum of."""
+
+
+class Triggered(Protocol):
+    """A task with the names of those that trigger it."""
+
+    @property
+    def after(self) -> tuple[str, ...]: ...
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -125,18 +133,21 @@ def single_resource(group: Sequence[RtTask]) -> bool:
     return len({task.lanes for task in group}) == 1
 
 
-def topological(tasks: Mapping[str, RtTask]) -> list[str]:
+def topological(tasks: Mapping[str, Triggered]) -> list[str]:
     """Return the names with predecessors first (ties in the given order)."""
     done: dict[str, None] = {}
-
-    def visit(name: str) -> None:
-        if name in tasks and name not in done:
-            for other in tasks[name].after:
-                visit(other)
-            done[name] = None
-
-    for name in tasks:
-        visit(name)
+    entered: set[str] = set()
+    for root in tasks:
+        waiting = [] if root in done else [(root, iter(tasks[root].after))]
+        while waiting:  # not by recursion: a chain may be longer than the stack
+            name, before = waiting[-1]
+            entered.add(name)
+            other = next((one for one in before if one in tasks and one not in entered), None)
+            if other is not None:
+                waiting.append((other, iter(tasks[other].after)))
+            else:
+                done[name] = None
+                waiting.pop()
     return list(done)
 
 
@@ -156,25 +167,20 @@ def convert(
     loose = {s.name for s in sensors if s.gap_ns} | {t.name for t in tasks if t.timer and (t.gap_ns or t.closed_by)}
     result: dict[str, RtTask] = {}
     late = timer_jitter(tasks)
-    costs = {engine.id: switch_cost(engine, [t for t in tasks if t.engine == engine.id]) for engine in engines}
-    waiting = list(tasks)
-    while waiting:
-        for task in [t for t in waiting if t.timer or all(name in starts for name in t.after)]:
-            first = task.offset_ns if task.timer else min(starts[name][0] for name in task.after)
-            last = first + task.release_jitter_ns if task.timer else max(starts[name][1] for name in task.after)
-            starts[task.name] = (first, last)
-            found = _convert(task, by_engine[task.engine], first, last - first, costs[task.engine])
-            if loose & {task.name, *task.after}:
-                loose.add(task.name)
-            deadline = max(found.deadline - late[task.name], 1)
-            result[task.name] = replace(
-                found,
-                deadline=deadline,
-                sporadic=task.name in loose,
-                arrivals=_arrivals(task, by_name),
-                due_later=late[task.name],
-            )
-            waiting.remove(task)
+    members: dict[str, list[Task]] = {engine.id: [] for engine in engines}
+    for task in tasks:
+        members[task.engine].append(task)
+    costs = {engine.id: switch_cost(engine, members[engine.id]) for engine in engines}
+    known = {task.name: task for task in tasks}
+    for name in topological(known):
+        task = known[name]
+        first = task.offset_ns if task.timer else min(starts[other][0] for other in task.after)
+        last = first + task.release_jitter_ns if task.timer else max(starts[other][1] for other in task.after)
+        starts[name] = (first, last)
+        if not loose.isdisjoint(task.after):
+            loose.add(name)
+        lateness = late[name], name in loose, _arrivals(task, by_name)
+        result[name] = _convert(task, by_engine[task.engine], (first, last - first), costs[task.engine], *lateness)
     return {task.name: result[task.name] for task in tasks}
 
 
@@ -192,13 +198,11 @@ def timer_jitter(tasks: Sequence[Task]) -> dict[str, int]:
     by this much than the one in the tests, which counts from the latest release.
     """
     late: dict[str, int] = {}
-    waiting = list(tasks)
-    known = {task.name for task in tasks}
-    while waiting:
-        for task in [t for t in waiting if all(name in late for name in t.after if name in known)]:
-            before = (late[name] for name in task.after if name in known)
-            late[task.name] = task.release_jitter_ns if task.timer else max(before, default=0)
-            waiting.remove(task)
+    known = {task.name: task for task in tasks}
+    for name in topological(known):
+        task = known[name]
+        before = (late[other] for other in task.after if other in known)
+        late[name] = task.release_jitter_ns if task.timer else max(before, default=0)
     return late
 
 
@@ -222,7 +226,16 @@ def switch_cost(engine: PlannedEngine, tasks: Sequence[Task]) -> int:
     return found
 
 
-def _convert(task: Task, engine: PlannedEngine, offset: int, jitter: int, switch: int) -> RtTask:
+def _convert(
+    task: Task,
+    engine: PlannedEngine,
+    begin: tuple[int, int],
+    switch: int,
+    late: int,
+    sporadic: bool,
+    arrivals: tuple[Arrival, ...],
+) -> RtTask:
+    """Return a task as input of the tests; `begin`: its first nominal release, and the jitter of that (ns)."""
     extra = dispatch_ns(task, engine)
     segment = longest_segment(task, engine.preemption, engine.in_flight)
     return RtTask(
@@ -230,14 +243,17 @@ def _convert(task: Task, engine: PlannedEngine, offset: int, jitter: int, switch
         lanes=frozenset((task.engine, lane) for lane in task.lanes),
         wcet=task.wcet_ns + extra,
         period=task.period_ns,
-        deadline=task.deadline_ns,
+        deadline=max(task.deadline_ns - late, 1),
         priority=task.priority,
-        offset=offset,
-        release_jitter=jitter,
+        offset=begin[0],
+        release_jitter=begin[1],
         segment=segment + extra if segment else 0,
         switch=switch,
         preemption="full" if engine.preemption == "restart" else engine.preemption,
         after=() if task.timer else task.after,
+        sporadic=sporadic,
+        arrivals=arrivals,
+        due_later=late,
     )
 
 
@@ -300,26 +316,46 @@ def relatives(tasks: Mapping[str, RtTask]) -> dict[str, frozenset[str]]:
     They process the same frame one after the other; as long as a frame is finished before the next is released, they
     cannot interfere with or block each other.
     """
-    later = descendants(tasks)
-    return {name: later[name] | {other for other in tasks if name in later[other]} for name in tasks}
+    later, before = descendants(tasks), dict[str, frozenset[str]]()
+    for name in topological(tasks):
+        direct = [other for other in tasks[name].after if other in tasks]
+        before[name] = frozenset(direct).union(*(before[other] for other in direct))
+    return {name: later[name] | before[name] for name in tasks}
 
 
 def descendants(tasks: Mapping[str, RtTask]) -> dict[str, frozenset[str]]:
     """Return, for every task, those that it triggers, directly or not."""
+    direct: dict[str, list[str]] = {name: [] for name in tasks}
+    for name, task in tasks.items():
+        for other in dict.fromkeys(task.after):
+            if other in direct:
+                direct[other].append(name)
     later: dict[str, frozenset[str]] = {}
     for name in reversed(topological(tasks)):
-        direct = [other for other, task in tasks.items() if name in task.after]
-        later[name] = frozenset(direct).union(*(later[other] for other in direct))
+        later[name] = frozenset(direct[name]).union(*(later[other] for other in direct[name]))
     return later
 
 
 def families(tasks: Mapping[str, RtTask]) -> list[frozenset[str]]:
     """Group tasks that trigger each other, directly or not."""
-    groups: list[set[str]] = []
-    for name, task in tasks.items():
-        joined = {name, *(n for n in task.after if n in tasks)}
-        for group in [g for g in groups if g & joined]:
-            joined |= group
-            groups.remove(group)
-        groups.append(joined)
-    return [frozenset(group) for group in groups]
+    return joined((name, *(other for other in task.after if other in tasks)) for name, task in tasks.items())
+
+
+def joined(sets: Iterable[Iterable[str]]) -> list[frozenset[str]]:
+    """Return the unions of sets that share a member, directly or through others."""
+    roots: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while roots.setdefault(name, name) != name:
+            roots[name] = roots[roots[name]]
+            name = roots[name]
+        return name
+
+    for names in sets:
+        first, *others = dict.fromkeys(names)
+        for other in (first, *others):
+            roots[root(other)] = root(first)
+    groups: dict[str, list[str]] = {}
+    for name in roots:
+        groups.setdefault(root(name), []).append(name)
+    return [frozenset(group) for group in groups.values()]

@@ -1,5 +1,5 @@
 /* Windows of paths over flat tables, equal to the nanosecond to the functions of schedulability/path_windows.py, whose
-   names these have; the reasons are there.  tests/planning/test_native_windows.py compares the two.
+   names these have; the reasons are there.  tests/planning/test_native_analysis.py compares the two.
 
    Times are ns.  A task without a bound has the finish time NONE; a window without one is NONE. */
 
@@ -45,12 +45,20 @@ typedef struct {
   Rival *rivals; /* the aligned ones first, then those of every other source */
   i64 aligned, sources;
   i64 *first; /* by source: its first rival */
+  i64 *alike; /* by source: the number of its rivals as they are seen from any window, -1 if they have none */
   i64 known[KEPT], best[KEPT][SETS];
 } Window;
 
 typedef struct { i64 index, latest, end; int done; } Hop;
 typedef struct { Rival *rival; Hop *hops; i64 n_hops; int preempts, blocks; } Aligned;
 typedef struct { i64 end, wcet, change, first; } Job;
+
+typedef struct { i64 at, value, slope, rival; } Corner; /* rival: its number from 1 on if it begins to block, negative if it ends */
+
+/* Rivals of one source that several windows meet, and the delays by them within a window. */
+typedef struct { uint64_t hash; i64 count, number; Rival *rivals; } Alike;
+typedef struct { i64 number, window, joint, best[SETS]; } Load;
+enum { ALIKE = 1 << 13, LOADS = 1 << 15 };
 
 typedef struct Slab { struct Slab *next; size_t size, used; } Slab;
 
@@ -60,13 +68,28 @@ typedef struct {
   i64 *slot, *stamp_of_key, *run_of, *seen_of_group, *last_of_group;
   i64 generation;
   i64 *stamp, *known_at, clock;
+  Alike *alike;
+  i64 n_alike;
+  Load *loads;
+  Corner *corners;
+  char *blocking;
+  i64 n_corners;
   int failed;
 } State;
 
 static i64 least_of(i64 a, i64 b) { return a < b ? a : b; }
 static i64 most_of(i64 a, i64 b) { return a > b ? a : b; }
-static i64 floor_div(i64 a, i64 b) { return a / b - (a % b < 0); }
-static i64 rest_of(i64 a, i64 b) { i64 r = a % b; return r < 0 ? r + b : r; }
+/* Rounded down; most quotients are -1 or 0, which need no division. */
+static inline i64 floor_div(i64 a, i64 b) {
+  if (a >= 0 && a < b) return 0;
+  if (a < 0 && a >= -b) return -1;
+  return a / b - (a % b < 0);
+}
+static inline i64 rest_of(i64 a, i64 b) {
+  if (a >= 0 && a < b) return a;
+  i64 r = a % b;
+  return r < 0 ? r + b : r;
+}
 
 /* -- memory of one window */
 
@@ -103,7 +126,7 @@ static i64 interference(const Rival *r, i64 at, i64 window, i64 last) {
   last = least_of(r->latest, last);
   at -= floor_div(at + finish - 1, period) * period;
   if (at > last) return 0;
-  i64 total = ((last - at) / period + 1) * (wcet + r->change), newest = last - (last - at) % period;
+  i64 more = floor_div(last - at, period), total = (more + 1) * (wcet + r->change), newest = at + more * period;
   while (at <= newest && at + finish < wcet) {
     total -= wcet - least_of(at + finish, window - at);
     at += period;
@@ -187,14 +210,173 @@ static void load(const Rival *rivals, i64 count, i64 window, int joint, i64 *bes
   }
 }
 
-static const i64 *foreign(Window *w, i64 window, int joint) {
+/* The same, faster for several rivals: the delay is a sum of trapezoids over the phase, followed from one corner to the
+   next.  A job released at `u` from the window's begin takes min(wcet, u + finish, window - u) + change for u in
+   (-finish, last]: it rises until `wcet - finish`, and falls from `window - wcet` on.  It blocks for u in (latest,
+   window).  Returns 0 where a trapezoid has no top, or without memory. */
+
+static i64 count_within(i64 first, i64 last, i64 shift, i64 period) {
+  return last < first ? 0 : floor_div(last - shift, period) - floor_div(first - 1 - shift, period);
+}
+
+/* Adds a corner at `u` in order of the phase; what happens at phase 0 is in the values there. */
+static i64 add_corner(Corner *corners, i64 count, Corner corner, const Rival *r) {
+  corner.at = rest_of(corner.at - r->shift, r->period);
+  if (!corner.at) return count;
+  i64 place = count;
+  for (; place && corners[place - 1].at > corner.at; place--) corners[place] = corners[place - 1];
+  corners[place] = corner;
+  return count + 1;
+}
+
+static void see(i64 value, const i64 *blocked, int joint, i64 *best) {
+  i64 sums[SETS];
+  by_set(value, blocked, joint, sums);
+  for (int mask = 0; mask < 1 << joint; mask++) best[mask] = most_of(best[mask], sums[mask]);
+}
+
+static void block(const Rival *rivals, const char *blocking, i64 count, int joint, i64 *blocked) {
+  memset(blocked, 0, sizeof(i64) * RUNS);
+  for (i64 n = 0; n < count; n++)
+    for (i64 b = 0; blocking[n] && b < rivals[n].n_blocks; b++)
+      if (rivals[n].blocks[b].run < joint)
+        blocked[rivals[n].blocks[b].run] = most_of(blocked[rivals[n].blocks[b].run], rivals[n].segment);
+}
+
+static int swept(State *s, const Rival *rivals, i64 count, i64 window, int joint, i64 *best) {
+  if (count * 6 > s->n_corners) {
+    free(s->corners), free(s->blocking);
+    s->n_corners = count * 12;
+    s->corners = malloc(sizeof(Corner) * s->n_corners), s->blocking = malloc(count * 2);
+    if (!s->corners || !s->blocking) return s->n_corners = 0, 0;
+  }
+  Corner *corners = s->corners;
+  i64 period = rivals->period, value = 0, slope = 0, n_corners = 0, blocked[RUNS];
+  for (i64 n = 0; n < count; n++) {
+    const Rival *r = rivals + n;
+    i64 begin = 1 - r->finish, top = r->wcet - r->finish, fall = window - r->wcet, last = least_of(r->latest, window - 1);
+    s->blocking[n] = 0;
+    if (joint && r->n_blocks) {
+      i64 from = most_of(r->latest, -r->finish) + 1;
+      s->blocking[n] = count_within(from, window - 1, r->shift, period) > 0;
+      if (from < window && window - from < period) {
+        n_corners = add_corner(corners, n_corners, (Corner){from, 0, 0, n + 1}, r);
+        n_corners = add_corner(corners, n_corners, (Corner){window, 0, 0, -n - 1}, r);
+      }
+    }
+    if (last < begin) continue;
+    if (top > fall) return 0;
+    value += interference(r, r->shift, window, window - 1);
+    slope += count_within(begin, least_of(top - 1, last), r->shift, period);
+    slope -= count_within(most_of(fall, begin), last, r->shift, period);
+    i64 first = begin < top ? 1 : begin < fall ? 0 : -1, end = last < top ? 1 : last < fall ? 0 : -1;
+    i64 at_begin = least_of(least_of(r->wcet, 1), window - begin);
+    i64 at_last = least_of(least_of(r->wcet, last + r->finish), window - last);
+    n_corners = add_corner(corners, n_corners, (Corner){begin, at_begin + r->change, first, 0}, r);
+    n_corners = add_corner(corners, n_corners, (Corner){last + 1, -(at_last + r->change + end), -end, 0}, r);
+    if (begin < top && top <= last)
+      n_corners = add_corner(corners, n_corners, (Corner){top, 0, top < fall ? -1 : -2, 0}, r);
+    if (begin < fall && top < fall && fall <= last)
+      n_corners = add_corner(corners, n_corners, (Corner){fall, 0, -1, 0}, r);
+  }
+  for (int mask = 0; mask < 1 << joint; mask++) best[mask] = 0;
+  block(rivals, s->blocking, count, joint, blocked);
+  see(value, blocked, joint, best);
+  i64 at = 0;
+  for (i64 n = 0; n < n_corners;) {
+    i64 next = corners[n].at, changed = 0;
+    see(value + slope * (next - 1 - at), blocked, joint, best);
+    value += slope * (next - at);
+    for (; n < n_corners && corners[n].at == next; n++) {
+      i64 rival = corners[n].rival;
+      value += corners[n].value, slope += corners[n].slope;
+      if (rival) changed = 1, s->blocking[(rival < 0 ? -rival : rival) - 1] = rival > 0;
+    }
+    if (changed) block(rivals, s->blocking, count, joint, blocked);
+    see(value, blocked, joint, best);
+    at = next;
+  }
+  see(value + slope * (period - 1 - at), blocked, joint, best);
+  return 1;
+}
+
+static void load_of(State *s, const Rival *rivals, i64 count, i64 window, int joint, i64 *best) {
+  if (count < 2 || !swept(s, rivals, count, window, joint, best)) load(rivals, count, window, joint, best);
+}
+
+static uint64_t mixed(uint64_t hash, i64 value) {
+  hash = (hash ^ (uint64_t)value) * 0x9E3779B97F4A7C15u;
+  return hash ^ hash >> 29;
+}
+
+static int is_alike(const Rival *a, const Rival *b) {
+  if (a->wcet != b->wcet || a->change != b->change || a->period != b->period || a->shift != b->shift ||
+      a->finish != b->finish || a->latest != b->latest || a->n_blocks != b->n_blocks)
+    return 0;
+  if (a->n_blocks && a->segment != b->segment) return 0;
+  for (i64 n = 0; n < a->n_blocks; n++)
+    if (a->blocks[n].run != b->blocks[n].run) return 0;
+  return 1;
+}
+
+/* The number of these rivals, the same whenever they look the same; -1 if there are too many to be kept. */
+static i64 number_of(State *s, const Rival *rivals, i64 count) {
+  uint64_t hash = (uint64_t)count;
+  i64 n_blocks = 0;
+  for (i64 n = 0; n < count; n++) {
+    const Rival *r = rivals + n;
+    hash = mixed(mixed(mixed(mixed(hash, r->wcet), r->shift), r->finish), r->latest);
+    hash = mixed(mixed(mixed(hash, r->period), r->n_blocks ? r->segment : 0), r->n_blocks ? r->blocks[0].run : -1);
+    n_blocks += r->n_blocks;
+  }
+  for (uint64_t place = hash % ALIKE;; place = (place + 1) % ALIKE) {
+    Alike *kept = s->alike + place;
+    if (!kept->rivals) {
+      if (s->n_alike >= ALIKE / 2) return -1;
+      char *room = malloc(sizeof(Rival) * count + sizeof(Block) * (n_blocks + 1));
+      if (!room) return -1;
+      Block *blocks = (Block *)(room + sizeof(Rival) * count);
+      *kept = (Alike){hash, count, s->n_alike++, (Rival *)room};
+      memcpy(kept->rivals, rivals, sizeof(Rival) * count);
+      for (i64 n = 0; n < count; n++) {
+        if (rivals[n].n_blocks) memcpy(blocks, rivals[n].blocks, sizeof(Block) * rivals[n].n_blocks);
+        kept->rivals[n].blocks = blocks;
+        blocks += rivals[n].n_blocks;
+      }
+      return kept->number;
+    }
+    if (kept->hash != hash || kept->count != count) continue;
+    i64 n = 0;
+    while (n < count && is_alike(kept->rivals + n, rivals + n)) n++;
+    if (n == count) return kept->number;
+  }
+}
+
+static void forget(State *s) {
+  for (i64 n = 0; n < ALIKE; n++) {
+    free(s->alike[n].rivals);
+    s->alike[n].rivals = NULL;
+  }
+  for (i64 n = 0; n < LOADS; n++) s->loads[n].number = -1;
+  s->n_alike = 0;
+}
+
+static const i64 *foreign(State *s, Window *w, i64 window, int joint) {
   int place = (int)((uint64_t)window * 0x9E3779B97F4A7C15u >> 59);
   i64 *best = w->best[place];
   if (w->known[place] == window) return best;
   for (int mask = 0; mask < 1 << joint; mask++) best[mask] = 0;
   for (i64 n = 0; n < w->sources; n++) {
-    i64 other[SETS], joined[SETS];
-    load(w->rivals + w->first[n], w->first[n + 1] - w->first[n], window, joint, other);
+    i64 computed[SETS], joined[SETS], number = w->alike[n], *other = computed;
+    Load *kept = NULL;
+    if (number >= 0) {
+      kept = s->loads + mixed(mixed((uint64_t)number, window), joint) % LOADS;
+      other = kept->best;
+    }
+    if (!kept || kept->number != number || kept->window != window || kept->joint != joint) {
+      load_of(s, w->rivals + w->first[n], w->first[n + 1] - w->first[n], window, joint, other);
+      if (kept) kept->number = number, kept->window = window, kept->joint = joint;
+    }
     for (int mask = 0; mask < 1 << joint; mask++) {
       joined[mask] = best[mask] + other[0];
       for (int part = mask; part; part = (part - 1) & mask)
@@ -208,11 +390,11 @@ static const i64 *foreign(Window *w, i64 window, int joint) {
 
 static int joint_of(const Window *w) { return (int)least_of(w->runs, RUNS); }
 
-static i64 others(Window *w, i64 window, const i64 *blocking) {
+static i64 others(State *s, Window *w, i64 window, const i64 *blocking) {
   int joint = joint_of(w), all = (1 << joint) - 1;
   i64 own[SETS], longest = NONE;
   if (!blocking) at_phase(w, window + w->later, joint, 1, own);
-  const i64 *mine = blocking ? blocking : own, *outside = foreign(w, window, joint);
+  const i64 *mine = blocking ? blocking : own, *outside = foreign(s, w, window, joint);
   for (int mask = 0; mask <= all; mask++) longest = most_of(longest, mine[mask] + outside[all ^ mask]);
   return longest + w->rest;
 }
@@ -221,7 +403,7 @@ static i64 end_of(State *s, Window *w, i64 limit) {
   i64 window = w->alone;
   for (i64 step = 0; step < s->t->steps; step++) {
     if (w->origin + window >= limit) return NONE;
-    i64 longer = w->alone + others(w, window, NULL);
+    i64 longer = w->alone + others(s, w, window, NULL);
     if (longer <= window) return w->origin + window;
     window = longer;
   }
@@ -233,7 +415,7 @@ static i64 length_of(State *s, Window *w, i64 charged, i64 span, i64 limit, i64 
   at_phase(w, span + w->later, joint_of(w), 0, blocking);
   for (i64 step = 0; step < s->t->steps; step++) {
     if (window >= limit) return NONE;
-    i64 longer = w->alone + charged + others(w, window, blocking);
+    i64 longer = w->alone + charged + others(s, w, window, blocking);
     if (longer <= window) return window;
     window = longer;
   }
@@ -389,7 +571,10 @@ static Window *window_from(State *s, i64 path, int late, i64 start) {
     at += slot_count[slot];
   }
   w->first[source] = at;
+  w->alike = take(s, sizeof(i64) * (n_keys + 1));
+  if (s->failed) return NULL;
   for (i64 n = 0; n < found; n++) w->rivals[next[unsorted[n].key]++] = unsorted[n];
+  for (i64 n = 0; n < w->sources; n++) w->alike[n] = number_of(s, w->rivals + w->first[n], w->first[n + 1] - w->first[n]);
   w->rest = 0;
   for (i64 number = joint_of(w); number < w->runs; number++) {
     i64 longest = 0;
@@ -454,45 +639,47 @@ static i64 aligned_jobs(State *s, const Aligned *rivals, i64 count, i64 span, Jo
 }
 
 static i64 last_delay(State *s, i64 path, int late, Window **parts, char *made, Job *jobs, i64 count, i64 span, i64 most,
-                      i64 *lengths, i64 *starts) {
-  i64 fixed = 0, charged = 0, best = most, left = 0, n_starts;
+                      i64 *lengths, i64 *turn_of, i64 *order) {
+  i64 fixed = 0, charged = 0, best = most, left = 0;
   for (i64 n = 0; n < count; n++) {
     fixed += jobs[n].change;
     if (jobs[n].wcet) jobs[left++] = jobs[n];
   }
+  for (i64 n = 0; n < left; n++) { /* the latest end first */
+    i64 place = n;
+    for (; place && jobs[order[place - 1]].end < jobs[n].end; place--) order[place] = order[place - 1];
+    order[place] = n;
+  }
   i64 n_tasks = s->t->first_task[path + 1] - s->t->first_task[path];
-  for (i64 n = 0; n < n_tasks; n++) lengths[n] = 0;
-  for (;;) {
-    n_starts = 0;
-    for (i64 n = -1; n < left; n++) { /* sorted, each once */
-      i64 start = n < 0 ? 0 : jobs[n].first, place = n_starts;
-      while (place && starts[place - 1] > start) place--;
-      if (place && starts[place - 1] == start) continue;
-      memmove(starts + place + 1, starts + place, sizeof(i64) * (n_starts - place));
-      starts[place] = start;
-      n_starts++;
-    }
-    for (i64 n = 0; n < n_starts; n++) {
-      i64 start = starts[n];
-      if (!made[start]) {
-        made[start] = 1;
-        parts[start] = window_from(s, path, late, start);
-        if (s->failed) return NONE;
+  for (i64 n = 0; n < n_tasks; n++) lengths[n] = 0, turn_of[n] = 0;
+  for (i64 turn = 1;; turn++) {
+    i64 worst = NONE, by = -1;
+    for (i64 n = -1; n < left; n++) {
+      /* No part of a path takes longer than the whole, so a job that ends early enough is not the worst. */
+      if (n >= 0 && jobs[order[n]].end + lengths[0] < worst) break;
+      i64 start = n < 0 ? 0 : jobs[order[n]].first;
+      if (turn_of[start] != turn) {
+        turn_of[start] = turn;
+        if (!made[start]) {
+          made[start] = 1;
+          parts[start] = window_from(s, path, late, start);
+          if (s->failed) return NONE;
+        }
+        i64 length = parts[start] ? length_of(s, parts[start], fixed + charged, span, most, lengths[start]) : NONE;
+        lengths[start] = length == NONE ? most : length;
       }
-      i64 length = parts[start] ? length_of(s, parts[start], fixed + charged, span, most, lengths[start]) : NONE;
-      lengths[start] = length == NONE ? most : length;
-      if (lengths[0] >= best) return best < most ? best : NONE;
-    }
-    i64 worst = lengths[0], by = -1;
-    for (i64 n = 0; n < left; n++)
-      if (jobs[n].end + lengths[jobs[n].first] > worst) {
-        worst = jobs[n].end + lengths[jobs[n].first];
-        by = n;
+      if (n < 0) {
+        if (lengths[0] >= best) return best < most ? best : NONE;
+        worst = lengths[0];
+        continue;
       }
+      i64 value = jobs[order[n]].end + lengths[start];
+      if (value > worst || (value == worst && by >= 0 && order[n] < order[by])) worst = value, by = n;
+    }
     best = least_of(best, worst);
     if (by < 0) return best < most ? best : NONE;
-    charged += least_of(jobs[by].wcet, jobs[by].end);
-    memmove(jobs + by, jobs + by + 1, sizeof(Job) * (left - by - 1));
+    charged += least_of(jobs[order[by]].wcet, jobs[order[by]].end);
+    memmove(order + by, order + by + 1, sizeof(i64) * (left - by - 1));
     left--;
   }
 }
@@ -507,7 +694,8 @@ static i64 by_last_delay(State *s, i64 path, int late, Window *whole, i64 limit)
   Window **parts = take(s, sizeof(Window *) * n_tasks);
   char *made = take(s, n_tasks);
   Job *jobs = take(s, sizeof(Job) * (t->own_jobs + 1));
-  i64 *lengths = take(s, sizeof(i64) * n_tasks), *starts = take(s, sizeof(i64) * (t->own_jobs + 2));
+  i64 *lengths = take(s, sizeof(i64) * n_tasks), *turn_of = take(s, sizeof(i64) * n_tasks);
+  i64 *order = take(s, sizeof(i64) * (t->own_jobs + 1));
   if (s->failed) return NONE;
   memset(made, 0, n_tasks);
   for (i64 n = 0; n < whole->aligned; n++) rivals[n] = aligned_rival(s, path, whole->rivals + n);
@@ -516,7 +704,7 @@ static i64 by_last_delay(State *s, i64 path, int late, Window *whole, i64 limit)
   for (i64 turn = 0; turn < t->own_spans; turn++) {
     i64 count = aligned_jobs(s, rivals, whole->aligned, span + whole->later, jobs);
     if (count < 0) return NONE;
-    i64 found = last_delay(s, path, late, parts, made, jobs, count, span, most, lengths, starts);
+    i64 found = last_delay(s, path, late, parts, made, jobs, count, span, most, lengths, turn_of, order);
     if (found == NONE) return NONE;
     if (found <= span) return found + whole->origin;
     span = found;
@@ -526,6 +714,7 @@ static i64 by_last_delay(State *s, i64 path, int late, Window *whole, i64 limit)
 
 static i64 window_of(State *s, i64 path, int late, i64 limit) {
   reset(s);
+  if (s->n_alike >= ALIKE / 2) forget(s);
   Window *whole = window_from(s, path, late, 0);
   if (!whole) return NONE;
   i64 window = end_of(s, whole, limit), last = by_last_delay(s, path, late, whole, window == NONE ? limit : window);
@@ -590,11 +779,15 @@ static State *begin(const Tables *t) {
   s->slot = calloc(keys, sizeof(i64)), s->stamp_of_key = calloc(keys, sizeof(i64));
   s->run_of = calloc(t->tasks + 1, sizeof(i64)), s->seen_of_group = calloc(t->groups + 1, sizeof(i64));
   s->stamp = calloc(t->groups + 1, sizeof(i64)), s->known_at = calloc(t->tasks + 1, sizeof(i64));
-  s->failed = !(s->slot && s->stamp_of_key && s->run_of && s->seen_of_group && s->stamp && s->known_at);
+  s->alike = calloc(ALIKE, sizeof(Alike)), s->loads = malloc(sizeof(Load) * LOADS);
+  if (s->alike && s->loads) forget(s);
+  s->failed = !(s->alike && s->loads && s->slot && s->stamp_of_key && s->run_of && s->seen_of_group && s->stamp && s->known_at);
   return s;
 }
 
 static void done(State *s) {
+  if (s->alike && s->loads) forget(s);
+  free(s->alike), free(s->loads), free(s->corners), free(s->blocking);
   for (Slab *slab = s->slabs, *next; slab; slab = next) next = slab->next, free(slab);
   free(s->slot), free(s->stamp_of_key), free(s->run_of), free(s->seen_of_group), free(s->stamp), free(s->known_at);
   free(s);

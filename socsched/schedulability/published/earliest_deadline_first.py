@@ -9,6 +9,7 @@ from math import lcm
 from typing import NamedTuple
 
 from socsched.descriptor.taskset import PeriodicTask
+from socsched.schedulability.native_responses import Busy, edf_answers
 from socsched.schedulability.published.model import (
     Answer,
     Problem,
@@ -292,31 +293,57 @@ class _Rival(NamedTuple):
     segment: int
 
 
-class _Busy(NamedTuple):
-    """The deadline busy period of a job by its arrival: its length, the blocking in it, and the job's earlier frames.
-
-    `length` ends with the job, or with its start where jobs are not preempted (ns).
-    """
-
-    arrival: int
-    blocked: int
-    length: int
-    earlier: int
-
-
-_NONE = _Busy(0, 0, 0, 0)
+_NONE = Busy(0, 0, 0, 0)
 
 
 def response_rows(problem: Problem, work: int | None = None) -> Iterator[Row]:
     """Yield the response of every task, None where there are more than `work` arrivals times tasks to examine."""
+    found = Responses.of(problem, work)
+    for number, (task, (value, _)) in enumerate(zip(problem.tasks, found.answers, strict=True)):
+        yield task, value, with_jitter(task, found.terms(number)) if value is not None else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Responses:
+    """The responses of a processor's tasks (ns, None: too many arrivals), each with the busy period that it ends."""
+
+    tasks: Sequence[PeriodicTask]
+    segments: Mapping[str, int]
+    whole: bool
+    answers: Sequence[tuple[int | None, Busy]]
+
+    @staticmethod
+    def of(problem: Problem, work: int | None = None) -> Responses:
+        """Return the responses, None where there are more than `work` arrivals times tasks to examine."""
+        segments = {task.name: task.segment for task in _demand_tasks(problem)}
+        used = sum(task.wcet_ns / task.period_ns for task in problem.tasks)
+        answers: Sequence[tuple[int | None, Busy]] | None = None
+        if abs(used - 1) >= _NEAR:
+            rows = [(t.wcet_ns, t.period_ns, t.deadline_ns, t.jitter_ns, segments[t.name]) for t in problem.tasks]
+            whole = problem.preemption == "none"
+            none: tuple[int | None, Busy] = (None, _NONE)
+            answers = [none] * len(rows) if used > 1 else edf_answers(rows, whole, work or WORK, _STEPS)
+        if answers is None:
+            answers = list(_answers(problem, segments, work or WORK))
+        return Responses(problem.tasks, segments, problem.preemption == "none", answers)
+
+    def terms(self, number: int) -> Terms:
+        """Return the terms of a response, but for the release jitter."""
+        value, busy = self.answers[number]
+        if value is None or value < 0:
+            return ()
+        task = self.tasks[number]
+        return _terms(task, [other for other in self.tasks if other is not task], self.segments, busy, self.whole)
+
+
+def _answers(problem: Problem, segments: Mapping[str, int], work: int) -> Iterator[tuple[int | None, Busy]]:
     busy = _busy_period(problem)
-    segments = {task.name: task.segment for task in _demand_tasks(problem)}
     whole = problem.preemption == "none"
     arrivals = sum((busy or 0) // task.period_ns + 1 for task in problem.tasks)
     for task in problem.tasks:
         others = [other for other in problem.tasks if other is not task]
-        if busy is None or arrivals * len(problem.tasks) ** 2 > (work or WORK):
-            yield task, None, ()
+        if busy is None or arrivals * len(problem.tasks) ** 2 > work:
+            yield None, _NONE
             continue
         worst, longest, before = -1, _NONE, _NONE
         rivals = [_Rival(o.wcet_ns, o.period_ns, o.deadline_ns, o.jitter_ns, segments[o.name]) for o in others]
@@ -327,8 +354,7 @@ def response_rows(problem: Problem, work: int | None = None) -> Iterator[Row]:
             value = _value(task, before, whole)
             if value > worst:
                 worst, longest = value, before
-        terms = _terms(task, others, segments, longest, whole) if worst >= 0 else ()
-        yield task, worst, with_jitter(task, terms)
+        yield worst, longest
 
 
 def _arrivals(task: PeriodicTask, others: list[PeriodicTask], busy: int) -> set[int]:
@@ -344,7 +370,7 @@ def _arrivals(task: PeriodicTask, others: list[PeriodicTask], busy: int) -> set[
     return instants
 
 
-def _busy(task: PeriodicTask, rivals: Sequence[_Rival], arrival: int, whole: bool, before: _Busy) -> _Busy:
+def _busy(task: PeriodicTask, rivals: Sequence[_Rival], arrival: int, whole: bool, before: Busy) -> Busy:
     """Return the busy period of the job that arrives next after that of `before`.
 
     With the same blocking, later arrivals have longer busy periods, as demand never decreases.
@@ -366,17 +392,17 @@ def _busy(task: PeriodicTask, rivals: Sequence[_Rival], arrival: int, whole: boo
             jobs = (length + jitter) // period + 1 if whole else -(-(length + jitter) // period)
             longer += (jobs if jobs < most else most) * wcet
         if longer <= length:
-            return _Busy(arrival, blocked, length, earlier)
+            return Busy(arrival, blocked, length, earlier)
         length = longer
 
 
-def _value(task: PeriodicTask, busy: _Busy, whole: bool) -> int:
+def _value(task: PeriodicTask, busy: Busy, whole: bool) -> int:
     finish = busy.length + (task.wcet_ns if whole else 0)
     return max(finish - busy.arrival, task.jitter_ns + task.wcet_ns)
 
 
 def _terms(
-    task: PeriodicTask, others: Sequence[PeriodicTask], segments: Mapping[str, int], busy: _Busy, whole: bool
+    task: PeriodicTask, others: Sequence[PeriodicTask], segments: Mapping[str, int], busy: Busy, whole: bool
 ) -> Terms:
     """Return the terms of a response, which its value and the release jitter are the sum of."""
     if _value(task, busy, whole) <= task.jitter_ns + task.wcet_ns:

@@ -1,0 +1,277 @@
+/* Response times over flat tables, equal to the nanosecond to the functions of schedulability/response_times.py,
+   holistic.py and published/earliest_deadline_first.py, whose names these have; the reasons are there.  Times are ns. */
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int64_t i64;
+
+#define NONE INT64_MIN
+
+static i64 least_of(i64 a, i64 b) { return a < b ? a : b; }
+static i64 most_of(i64 a, i64 b) { return a > b ? a : b; }
+static i64 floor_div(i64 a, i64 b) { return a / b - (a % b < 0); }
+static i64 ceil_div(i64 a, i64 b) { return -floor_div(-a, b); }
+
+/* -- EDF on one processor */
+
+typedef struct { i64 wcet, period, deadline, jitter, segment; } Task;
+typedef struct { i64 arrival, blocked, length, earlier; } Busy;
+
+static i64 busy_period(const Task *tasks, i64 count, i64 steps) {
+  i64 first = 0;
+  for (i64 n = 0; n < count; n++) first = most_of(first, tasks[n].segment);
+  i64 length = first;
+  for (i64 n = 0; n < count; n++) length += tasks[n].wcet;
+  for (i64 step = 0; step < steps; step++) {
+    i64 longer = first;
+    for (i64 n = 0; n < count; n++) longer += ceil_div(length + tasks[n].jitter, tasks[n].period) * tasks[n].wcet;
+    if (longer == length) return length;
+    length = longer;
+  }
+  return NONE;
+}
+
+static int by_value(const void *a, const void *b) {
+  i64 x = *(const i64 *)a, y = *(const i64 *)b;
+  return (x > y) - (x < y);
+}
+
+static Busy busy_of(const Task *tasks, i64 count, i64 mine, i64 arrival, int whole, Busy before) {
+  const Task *task = tasks + mine;
+  i64 due = arrival + task->deadline, earlier = floor_div(arrival + task->jitter, task->period), blocked = 0;
+  for (i64 n = 0; n < count; n++)
+    if (n != mine && tasks[n].deadline > due) blocked = most_of(blocked, tasks[n].segment);
+  i64 least = blocked + earlier * task->wcet + (whole ? 0 : task->wcet);
+  i64 length = most_of(least, before.blocked == blocked ? before.length : 0);
+  for (;;) {
+    i64 longer = least;
+    for (i64 n = 0; n < count; n++) {
+      const Task *o = tasks + n;
+      if (n == mine || o->deadline - o->jitter > due) continue;
+      i64 most = floor_div(due - o->deadline + o->jitter, o->period) + 1, until = length + o->jitter;
+      longer += least_of(whole ? floor_div(until, o->period) + 1 : ceil_div(until, o->period), most) * o->wcet;
+    }
+    if (longer <= length) return (Busy){arrival, blocked, length, earlier};
+    length = longer;
+  }
+}
+
+/* `response_rows` but for its terms: fills the response of every task, NONE where there are more than `work` arrivals
+   times tasks, and its busy period.  Returns 0, or -1 without memory. */
+int socsched_edf(const Task *tasks, i64 count, int whole, i64 work, i64 steps, i64 *values, Busy *longest) {
+  i64 busy = busy_period(tasks, count, steps), arrivals = 0, *instants;
+  for (i64 n = 0; n < count; n++) values[n] = NONE;
+  if (busy == NONE) return 0;
+  for (i64 n = 0; n < count; n++) arrivals += busy / tasks[n].period + 1;
+  if (arrivals > work / (count * count)) return 0;
+  i64 room = 0;
+  for (i64 n = 0; n < count; n++) room = most_of(room, tasks[n].jitter + most_of(tasks[n].deadline, 0));
+  i64 most = 0;
+  for (i64 n = 0; n < count; n++) most += (busy + room) / tasks[n].period + 2;
+  instants = malloc(sizeof(i64) * most);
+  if (!instants) return -1;
+  for (i64 mine = 0; mine < count; mine++) {
+    const Task *task = tasks + mine;
+    i64 found = 0, worst = -1;
+    for (i64 n = 0; n < count; n++) {
+      i64 first = n == mine ? -task->jitter : tasks[n].deadline - tasks[n].jitter - task->deadline;
+      if (n != mine) first += most_of(ceil_div(-task->jitter - first, tasks[n].period), 0) * tasks[n].period;
+      for (i64 at = first; at < busy; at += tasks[n].period) instants[found++] = at;
+    }
+    qsort(instants, found, sizeof(i64), by_value);
+    Busy before = {0, 0, 0, 0};
+    longest[mine] = before;
+    for (i64 n = 0; n < found; n++) {
+      if (n && instants[n] == instants[n - 1]) continue;
+      if (task->wcet && busy - instants[n] <= worst) break;
+      before = busy_of(tasks, count, mine, instants[n], whole, before);
+      i64 value = most_of(before.length + (whole ? task->wcet : 0) - before.arrival, task->jitter + task->wcet);
+      if (value > worst) worst = value, longest[mine] = before;
+    }
+    values[mine] = worst;
+  }
+  free(instants);
+  return 0;
+}
+
+/* -- fixed priorities, holistic */
+
+/* The order of the fields is that of `native_responses.Tables`. */
+typedef struct {
+  const i64 *wcet, *period, *offset, *release_jitter, *segment, *change, *priority, *width, *lanes, *whole;
+  const i64 *group, *first_of_group, *tasks_of_group, *single, *full, *first_after, *after, *endless;
+  const uint64_t *apart; /* by task and task, bits */
+  const uint8_t *overlap;
+  i64 *finish, *value, *bounded, *way, *frame, *window;
+  i64 tasks, words, sets, horizon;
+} Tables;
+
+/* How others delay a task: `classic` by arrivals, `gang` by jobs that have not ended. */
+enum { CLASSIC, GANG, START };
+typedef struct { i64 value, bounded, way, frame, window; } Answer;
+typedef struct {
+  const Tables *t;
+  i64 task, *jitter;
+  i64 *rivals, n_rivals; /* that keep it from running */
+  i64 *events, n_events; /* whose arrivals and completions may preempt */
+} Case;
+
+static i64 jobs_of(const Tables *t, i64 other, i64 window) {
+  return ceil_div(window + most_of(t->finish[other] - t->wcet[other], 0), t->period[other]);
+}
+
+static i64 inside(const Case *c, int way, i64 window) {
+  const Tables *t = c->t;
+  i64 total = 0, events = 0;
+  if (way == CLASSIC) {
+    for (i64 n = 0; n < c->n_rivals; n++) {
+      i64 o = c->rivals[n];
+      total += ceil_div(window + c->jitter[o], t->period[o]) * (t->wcet[o] + t->change[o]);
+    }
+    return total;
+  }
+  for (i64 n = 0; n < c->n_rivals; n++) total += jobs_of(t, c->rivals[n], window) * t->wcet[c->rivals[n]];
+  for (i64 n = 0; n < c->n_events; n++) events += jobs_of(t, c->events[n], window);
+  return total + 2 * events * t->width[c->task] * t->change[c->task];
+}
+
+static Answer preemptive(const Case *c, int way, i64 blocking) {
+  const Tables *t = c->t;
+  i64 wcet = t->wcet[c->task], period = t->period[c->task], jitter = c->jitter[c->task], window = 0;
+  Answer worst = {-1, 1, way, 0, 0};
+  for (i64 frame = 0;; frame++) {
+    i64 at = most_of(window, blocking + (frame + 1) * wcet), longer;
+    for (;;) {
+      longer = blocking + (frame + 1) * wcet + inside(c, way, at);
+      if (longer <= at || longer > t->horizon) break;
+      at = longer;
+    }
+    window = longer;
+    i64 value = jitter + window - frame * period;
+    if (value > worst.value) worst = (Answer){value, 1, way, frame, at};
+    if (window > t->horizon) return (Answer){value, 0, way, frame, at};
+    if (window <= (frame + 1) * period - jitter) return worst;
+  }
+}
+
+static Answer until_start(const Case *c, i64 blocking) {
+  const Tables *t = c->t;
+  i64 task = c->task, wcet = t->wcet[task], period = t->period[task], limit = t->horizon, busy = blocking + wcet;
+  while (busy <= limit) {
+    i64 longer = blocking + ceil_div(busy + c->jitter[task], period) * wcet;
+    for (i64 n = 0; n < c->n_rivals; n++) {
+      i64 o = c->rivals[n];
+      longer += ceil_div(busy + c->jitter[o], t->period[o]) * t->wcet[o];
+    }
+    i64 stop = longer <= busy;
+    busy = longer;
+    if (stop) break;
+  }
+  i64 frames = most_of(ceil_div(least_of(busy, limit) + c->jitter[task], period), 1), start = 0;
+  Answer worst = {-1, 1, START, 0, 0};
+  for (i64 frame = 0; frame < frames; frame++) {
+    i64 before = frame * wcet, at = most_of(start, blocking + before), later;
+    for (;;) {
+      later = blocking + before;
+      for (i64 n = 0; n < c->n_rivals; n++) {
+        i64 o = c->rivals[n];
+        later += (floor_div(at + c->jitter[o], t->period[o]) + 1) * t->wcet[o];
+      }
+      if (later <= at || later > limit) break;
+      at = later;
+    }
+    start = later;
+    i64 value = c->jitter[task] + start + wcet - frame * period;
+    if (value > worst.value) worst = (Answer){value, 1, START, frame, at};
+    if (start > limit) return (Answer){value, 0, START, frame, at};
+  }
+  worst.bounded = busy <= limit;
+  return worst;
+}
+
+static int is_apart(const Tables *t, i64 task, i64 other) {
+  return t->apart[task * t->words + other / 64] >> (other % 64) & 1;
+}
+
+static i64 longest_blocking(const Tables *t, i64 task, int without) {
+  i64 group = t->group[task], found = 0;
+  for (i64 n = t->first_of_group[group]; n < t->first_of_group[group + 1]; n++) {
+    i64 o = t->tasks_of_group[n];
+    if (o != task && t->segment[o] && t->priority[o] > t->priority[task] && !(without && is_apart(t, task, o)))
+      found = most_of(found, t->segment[o] + t->change[o]);
+  }
+  return found;
+}
+
+static Answer respond(const Tables *t, i64 task, i64 *jitter, i64 *rivals, i64 *events) {
+  Case c = {t, task, jitter, rivals, 0, events, 0};
+  i64 group = t->group[task], begin = t->first_of_group[group], end = t->first_of_group[group + 1], near = 0;
+  int whole = t->whole[task], single = t->single[group], full = t->full[task];
+  for (i64 n = begin; n < end; n++) {
+    i64 o = t->tasks_of_group[n];
+    if (o == task) continue;
+    int above = t->priority[o] < t->priority[task], apart = is_apart(t, task, o);
+    near += apart;
+    if (single) {
+      if (above) rivals[c.n_rivals++] = o;
+      continue;
+    }
+    if (full && !above) continue;
+    events[c.n_events++] = o;
+    if (!apart && t->overlap[t->lanes[o] * t->sets + t->lanes[task]]) rivals[c.n_rivals++] = o;
+  }
+  if (!single) return preemptive(&c, GANG, 0);
+  i64 blocking = longest_blocking(t, task, 0);
+  Answer found = whole ? until_start(&c, blocking) : preemptive(&c, CLASSIC, blocking);
+  if (near) {
+    i64 kept = 0;
+    for (i64 n = 0; n < c.n_rivals; n++)
+      if (!is_apart(t, task, rivals[n])) rivals[kept++] = rivals[n];
+    c.n_rivals = c.n_events = kept;
+    c.events = rivals;
+    Answer other = preemptive(&c, GANG, longest_blocking(t, task, 1));
+    if (other.bounded > found.bounded || (other.bounded == found.bounded && other.value < found.value)) found = other;
+  }
+  return found;
+}
+
+/* The rounds of `_iterate` until no finish time grows; a task's answer is computed anew where it may have changed. */
+int socsched_holistic(const Tables *t) {
+  i64 count = t->tasks, *jitter = malloc(sizeof(i64) * (count + 1)), *room = malloc(sizeof(i64) * 2 * (count + 1));
+  i64 groups = 0;
+  for (i64 task = 0; task < count; task++) groups = most_of(groups, t->group[task] + 1);
+  i64 *dirty = malloc(sizeof(i64) * (groups + 1)), *more = malloc(sizeof(i64) * (count + 1));
+  int failed = !jitter || !room || !dirty || !more;
+  for (i64 group = 0; !failed && group < groups; group++) dirty[group] = 1;
+  for (i64 round = 0, grown = 1; !failed && grown; round++) {
+    grown = 0;
+    for (i64 task = 0; task < count; task++) {
+      i64 latest = t->release_jitter[task];
+      for (i64 n = t->first_after[task]; n < t->first_after[task + 1]; n++)
+        latest = most_of(latest, t->finish[t->after[n]] + t->offset[t->after[n]] - t->offset[task]);
+      if (round && latest != jitter[task]) dirty[t->group[task]] = 1;
+      jitter[task] = latest;
+    }
+    for (i64 task = 0; task < count; task++) {
+      if (t->endless[task] || !dirty[t->group[task]]) continue;
+      Answer found = respond(t, task, jitter, room, room + count + 1);
+      t->value[task] = found.value, t->bounded[task] = found.bounded, t->way[task] = found.way;
+      t->frame[task] = found.frame, t->window[task] = found.window;
+    }
+    for (i64 group = 0; group < groups; group++) dirty[group] = 0;
+    for (i64 task = 0; task < count; task++) {
+      if (t->endless[task]) continue;
+      i64 value = t->bounded[task] ? least_of(t->value[task], t->horizon) : t->horizon;
+      more[task] = most_of(t->finish[task], value);
+    }
+    for (i64 task = 0; task < count; task++)
+      if (!t->endless[task] && more[task] != t->finish[task]) {
+        t->finish[task] = more[task];
+        dirty[t->group[task]] = grown = 1;
+      }
+  }
+  free(jitter), free(room), free(dirty), free(more);
+  return failed ? -1 : 0;
+}

@@ -15,6 +15,7 @@ from socsched.models.parts import uncut
 from socsched.planning.assess import Assessment, assess, expected_latencies
 from socsched.planning.clock import THOROUGH, count
 from socsched.planning.deployment import CAPACITY, Deployment, capacity, deploy, footprint, outlined, placed
+from socsched.planning.execution import slowest_lane
 from socsched.planning.plan import Task, Violation
 from socsched.planning.workload import Unconnectable, Workload
 from socsched.schedulability.chains import Sources, path_terms
@@ -77,10 +78,12 @@ def balance(deployment: Deployment) -> Balance:
     traffic += tuple(
         (s.name, s.bytes_per_frame * _SECOND // s.period_ns) for s in deployment.workload.sensors() if s.bytes_per_frame
     )
-    lanes = {engine.id: engine.lanes for engine in deployment.workload.engines()}
-    used = dict.fromkeys(lanes, 0.0)
+    engines = {engine.id: engine for engine in deployment.workload.engines()}
+    used = dict.fromkeys(engines, 0.0)
     for task in tasks:
-        used[task.engine] += task.cost_ns / task.period_ns * len(task.lanes) / lanes[task.engine]
+        engine = engines[task.engine]
+        busy_ns = task.cost_ns * 1024 / slowest_lane(task, engine.capacities)
+        used[task.engine] += busy_ns / task.period_ns * len(task.lanes) / engine.lanes
     limits, mode_cap = deployment.workload.limits, model.mode.cap_mw
     caps = [cap for cap in (round(mode_cap.value) if mode_cap else None, limits.power_mw) if cap is not None]
     return Balance(

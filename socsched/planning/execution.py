@@ -88,14 +88,19 @@ def longest_ns(task: Task, worst_ns: int) -> int:
 
 def slowed_by_lanes(tasks: Sequence[Task], engines: Sequence[PlannedEngine]) -> list[Task]:
     """Return the tasks with the WCET of their slowest lane; costs refer to lanes of capacity 1024."""
-    speeds = {engine.id: engine.capacities for engine in engines}
+    capacities = {engine.id: engine.capacities for engine in engines}
     result = []
     for task in tasks:
-        slowest = min((speeds[task.engine][lane] for lane in task.lanes), default=1024) if speeds[task.engine] else 1024
+        slowest = slowest_lane(task, capacities[task.engine])
         if slowest < 1024:
             task = replace(task, wcet_ns=-(-task.wcet_ns * 1024 // slowest) + len(task.segments))
         result.append(task)
     return result
+
+
+def slowest_lane(task: Task, capacities: Sequence[int]) -> int:
+    """Return the speed of a task on its lanes, 1024 for the speed that costs refer to."""
+    return min((capacities[lane] for lane in task.lanes), default=1024) if capacities else 1024
 
 
 def assign_lanes(tasks: Sequence[Task], mapping: Mapping[str, Cost], lanes: Mapping[str, int]) -> list[Task]:

@@ -96,6 +96,16 @@ def test_a_slow_lane_lengthens_the_worst_case() -> None:
     assert [task.wcet_ns for task in slowed_by_lanes(tasks, [cpu])] == [8 * MS + 1, 4 * MS, 8 * MS + 1]
 
 
+def test_the_power_of_slow_lanes_is_that_of_a_simulation() -> None:
+    made = platform("full", "segment")
+    slow = replace(made, engines=(replace(made.engines[0], capacities=(300, 512, 300)), made.engines[1]))
+    stage = Stage("calm", "calm", None, costs=(takes("cpu", known(2 * MS)),))
+    plan = make_plan(lines((20 * MS, 20 * MS, (stage,))), slow, work=lambda *_: None, budget=4)
+    assert plan.verdict == "feasible" and plan.power and dict(plan.power.terms)["cpu dynamic"] > 0
+    measured = result(simulate(plan, 2000 * MS), plan)["power_mw"]["mean"]
+    assert plan.power.expected_mw == pytest.approx(measured, rel=0.005)
+
+
 POINTS = OperatingPoints(
     (OperatingPoint(250_000_000, None, None, 100.0), OperatingPoint(500_000_000, None, None, 300.0),
      OperatingPoint(1_000_000_000, None, None, 1000.0)), "measured", "x",

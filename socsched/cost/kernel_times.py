@@ -38,6 +38,8 @@ IMAGES = ("move", "costly", ELEMENTWISE)
 """Families whose kernels for images are others than those for any other tensors."""
 TILES = 32
 """Least number of tiles of 4 x 4 or 2 x 2 results with which a convolution multiplies less (Winograd)."""
+BLOCK = 16
+"""Channels that vectors of our kernels hold; where a processor's hold fewer, there are several."""
 LEAST_ERROR = 0.06
 """Relative error that is left of what is known best: programs of one source differ this much between processes."""
 UNKNOWN = 1.0
@@ -97,10 +99,14 @@ def _convolution(op: Operator) -> str:
 
 
 def work_of(op: Operator) -> tuple[float, float, float]:
-    """Return operations, bytes of tensors and of weights as a kernel has them; groups of a convolution are computed as
-    one that has zeros between them."""
-    groups = 1 if family(op) == "depthwise" else op.attrs.get("groups", 1)
-    return op.flops * groups, op.read_bytes + op.write_bytes, op.weight_bytes * groups
+    """Return operations, bytes of tensors and of weights as a kernel has them.
+
+    A convolution in groups smaller than a block of channels is computed with zeros between the groups of a block.
+    """
+    groups = int(op.attrs.get("groups", 1))
+    own = int(op.attrs.get("out_channels", BLOCK)) // max(groups, 1)
+    times = 1 if groups == 1 or family(op) == "depthwise" else min(max(BLOCK // max(own, 1), 1), groups)
+    return op.flops * times, op.read_bytes + op.write_bytes, op.weight_bytes * times
 
 
 def beyond_cache(times: KernelTimes, moved: float, weights: float, threads: int) -> float:

@@ -38,19 +38,21 @@ def conv2d(
     tile: Tile,
     order: Order,
     most: int = TERMS,
+    joined: int = 0,
 ) -> Any:
     """Return conv(X, weight[blocks, in_blocks, kh, kw, ci, c], bias[blocks, c], R, O).
 
     In half precision at most `most` products are summed before they are added to fp32 totals (`half`).  While a tile is
     computed, a share of the next channel group's weights is prefetched and, in the first group, which is the first to
     read the image, the pixels of the next tile: channels are far apart in memory, so the hardware prefetcher misses
-    them.
+    them.  `joined`: so many blocks of output read the same blocks of input, `source.blocks` of all (a convolution in
+    groups), 0 if every block does.
     """
     (kh, kw), (sh, sw), (dh, dw) = window.kernel, window.stride, window.dilation
     in_blocks, ci, blocks, c, first = source.blocks, source.block, target.blocks, target.block, target.first
     oh, ow, b_out = target.height, target.width, target.border
     total, ph, pw, _ = target.shape
-    _, ih, iw, _ = source.shape
+    all_blocks, ih, iw, _ = source.shape
     tw, to = tile.pixels, tile.blocks
     tiles, last, groups = -(-ow // tw), ow - tw, blocks // to
     each = -(-tiles // order.parts)
@@ -70,11 +72,14 @@ def conv2d(
     steps = in_blocks * kh * kw
     runs, each_run = partial_sums(steps, ci, most)
 
+    def base_of(g: Any) -> Any:
+        return g * to // joined * in_blocks if joined else T.int32(0)
+
     def position(step: Any) -> tuple[Any, Any, Any]:
         return step // (kh * kw), step // kw % kh, step % kw
 
     @T.macro
-    def foresee(X, K, g, slot, y1, x1, ic, ky, kx):
+    def foresee(X, K, g, base, slot, y1, x1, ic, ky, kx):
         if more:
             for j in range(lines):
                 T.evaluate(
@@ -86,25 +91,25 @@ def conv2d(
                 )
         if g == 0:
             for j in range(ahead):
-                T.evaluate(fetch(X, ic, y1 * sh + ky * dh + up, T.min(x1 * sw + kx * ahead + j, iw - 1), 0))
+                T.evaluate(fetch(X, base + ic, y1 * sh + ky * dh + up, T.min(x1 * sw + kx * ahead + j, iw - 1), 0))
 
     @T.macro
-    def multiply(sums, X, K, g, y, x0, ic, ky, kx):
+    def multiply(sums, X, K, g, base, y, x0, ic, ky, kx):
         for k in range(ci):
             for o in T.unroll(to):
                 for t in T.unroll(tw):
                     for v in T.vectorized(c):
                         sums[o, t, v] = (
                             sums[o, t, v]
-                            + X[ic, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, k]
+                            + X[base + ic, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, k]
                             * K[g * to + o, ic, ky, kx, k, v]
                         )
 
     @T.macro
-    def multiply_lanes(sums, near, X, K, g, y, x0, ic, ky, kx):
+    def multiply_lanes(sums, near, X, K, g, base, y, x0, ic, ky, kx):
         for t in T.unroll(tw):
             for k in T.vectorized(ci):
-                near[t, k] = X[ic, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, k]
+                near[t, k] = X[base + ic, y * sh + ky * dh + up, (x0 + t) * sw + kx * dw + left, k]
         for k in T.unroll(ci):
             for o in T.unroll(to):
                 for t in T.unroll(tw):
@@ -113,7 +118,7 @@ def conv2d(
 
     @T.prim_func(s_tir=True, private=True)
     def conv(
-        X: T.Buffer((in_blocks, ih, iw, ci), dtype),
+        X: T.Buffer((all_blocks, ih, iw, ci), dtype),
         K: T.Buffer((blocks, in_blocks, kh, kw, ci, c), dtype),
         B: T.Buffer((blocks, c), "float32"),
         R: T.Buffer((rn, rh, rw, rc), dtype),
@@ -124,7 +129,7 @@ def conv2d(
             with T.sblock("row"):
                 r = T.axis.spatial(tasks, task)
                 T.reads(
-                    X[0:in_blocks, 0:ih, 0:iw, 0:ci],
+                    X[0:all_blocks, 0:ih, 0:iw, 0:ci],
                     K[0:blocks, 0:in_blocks, 0:kh, 0:kw, 0:ci, 0:c],
                     B[0:blocks, 0:c],
                     R[0:rn, 0:rh, 0:rw, 0:rc],
@@ -132,12 +137,13 @@ def conv2d(
                 T.writes(O[0:total, 0:ph, 0:pw, 0:c])
                 g: T.let[T.int32] = r % groups if rows_first else r // units
                 y: T.let[T.int32] = (r // groups if rows_first else r % units) // parts
+                base: T.let[T.int32] = base_of(g)
                 part: T.let[T.int32] = (r // groups if rows_first else r % units) % parts
                 for i in range(each):
                     with T.sblock("tile"):
                         n = T.axis.spatial(each, i)
                         T.reads(
-                            X[0:in_blocks, 0:ih, 0:iw, 0:ci],
+                            X[0:all_blocks, 0:ih, 0:iw, 0:ci],
                             K[0:blocks, 0:in_blocks, 0:kh, 0:kw, 0:ci, 0:c],
                             B[0:blocks, 0:c],
                             R[0:rn, 0:rh, 0:rw, 0:rc],
@@ -165,19 +171,19 @@ def conv2d(
                                             part[o, t, v] = zero(X)
                                 for step in range(T.min(each_run, steps - run * each_run)):
                                     place: T.let[T.int32] = run * each_run + step
-                                    foresee(X, K, g, slot, y1, x1, *position(place))
+                                    foresee(X, K, g, base, slot, y1, x1, *position(place))
                                     if ci == c:
-                                        multiply_lanes(part, near, X, K, g, y, x0, *position(place))
+                                        multiply_lanes(part, near, X, K, g, base, y, x0, *position(place))
                                     else:
-                                        multiply(part, X, K, g, y, x0, *position(place))
+                                        multiply(part, X, K, g, base, y, x0, *position(place))
                                 for o in T.unroll(to):
                                     for t in T.unroll(tw):
                                         for v in T.vectorized(c):
                                             acc[o, t, v] = acc[o, t, v] + wide(part[o, t, v])
                         else:
                             for ic, ky, kx in T.grid(in_blocks, kh, kw):
-                                foresee(X, K, g, slot, y1, x1, ic, ky, kx)
-                                multiply(acc, X, K, g, y, x0, ic, ky, kx)
+                                foresee(X, K, g, base, slot, y1, x1, ic, ky, kx)
+                                multiply(acc, X, K, g, base, y, x0, ic, ky, kx)
                         for o in T.unroll(to):
                             for t in T.unroll(tw):
                                 for v in T.vectorized(c):

@@ -100,8 +100,10 @@ class Convolutions(Images):
             operands = [source.var, self.constant(packed, self.dtype), bias, extra]
             self.finish(group, target, conv_kernels.depthwise, args, operands)
             return
-        weight = _ungrouped(weight, groups)
-        method = self.method(group, source, target, weight, window)
+        span, joined = _span(weight, groups, source)
+        part = replace(source, channels=span) if joined else source
+        weight = _ungrouped(weight, groups, span)
+        method = half.Method(0, self.dtype) if joined else self.method(group, source, target, weight, window)
         m = method.m
         if m:
             unit = self.vector if method.dtype == self.dtype else NEON
@@ -110,8 +112,8 @@ class Convolutions(Images):
             operands = [source.var, self.winograd_weight(weight, source, target, method), bias, extra]
             self.finish(group, target, winograd.conv2d_winograd, numbers, operands)
             return
-        operands = [source.var, self.conv_weight(weight, source, target), bias, extra]
-        self.direct(group, source, target, lying, window, act, residual, operands)
+        operands = [source.var, self.conv_weight(weight, part, target), bias, extra]
+        self.direct(group, source, target, lying, residual, operands, (part.blocks, joined))
         if len(members) > 1:
             self.split(members)
 
@@ -121,31 +123,36 @@ class Convolutions(Images):
         source: Image,
         target: Image,
         lying: Lying,
-        window: Window,
-        act: Activation,
         residual: Image | None,
         operands: list[Any],
+        grouped: tuple[int, int],
     ) -> None:
-        """Emit a direct convolution; a pointwise one without borders treats its pixels as one long row."""
+        """Emit a direct convolution; a pointwise one without borders treats its pixels as one long row.
+
+        `grouped`: the blocks of the image that a block of output reads, and how many blocks of output read the same
+        ones, 0 if all do.
+        """
+        (span, joined), window, act = grouped, window_of(group), activation(group)
+        image = replace(source.lying, blocks=span, total=source.blocks)
         residual_border = residual.border if residual else 0
         pointwise = window.kernel == window.stride == (1, 1)
         border = residual.border if residual else -1
         if not pointwise or source.border or target.border or residual_border or group.output in self.slices:
-            chosen = tile(self.vector, target.blocks, target.width)
+            chosen = tile(self.vector, joined or target.blocks, target.width)
             order = Order(1, _rows_first(source, target, window))
-            args = (source.lying, lying, window, act, border, chosen, order, self.most)
+            args = (image, lying, window, act, border, chosen, order, self.most, joined)
             self.finish(group, target, conv_kernels.conv2d, args, operands)
             return
         pixels = target.height * target.width
-        chosen = tile(self.vector, target.blocks, pixels)
-        flat_source = replace(source.lying, height=1, width=pixels)
+        chosen = tile(self.vector, joined or target.blocks, pixels)
+        flat_source = replace(image, height=1, width=pixels)
         flat = replace(target.lying, height=1, width=pixels)
-        parts = _parts(chosen, target.blocks, pixels, source.blocks * source.block)
+        parts = _parts(chosen, target.blocks, pixels, span * source.block)
         order = Order(parts, _rows_first(source, target, window))
         operands[0] = self.reshaped(operands[0], flat_source.shape)
         if residual:
             operands[3] = self.reshaped(operands[3], flat.shape)
-        args = (flat_source, flat, window, act, border, chosen, order, self.most)
+        args = (flat_source, flat, window, act, border, chosen, order, self.most, joined)
         var = self.call(conv_kernels.conv2d, args, operands, self.type(flat.shape))
         whole = self.reshaped(var, target.lying.shape)
         self.images[group.output] = replace(target, var=whole, border=0)
@@ -201,15 +208,29 @@ class Convolutions(Images):
         self.finish(group, target, conv_kernels.conv2d_transpose, args, operands)
 
 
-def _ungrouped(weight: Array, groups: int) -> Array:
-    """Return the weights of a grouped convolution as those of an ordinary one: zero between the groups."""
+def _span(weight: Array, groups: int, source: Image) -> tuple[int, int]:
+    """Return the channels of the image that a block of output channels reads, and the blocks that read the same ones.
+
+    All channels and 0 without groups, and where groups and blocks do not divide each other.
+    """
+    outputs, inputs = weight.shape[0] // groups, weight.shape[1]
+    wide = max(outputs, source.block)
+    span = wide // outputs * inputs
+    whole = not (wide % outputs or wide % source.block or span % source.block or weight.shape[0] % wide)
+    if groups == 1 or not whole or span >= source.channels:
+        return inputs * groups, 0
+    return span, wide // source.block
+
+
+def _ungrouped(weight: Array, groups: int, span: int) -> Array:
+    """Return the weights of a grouped convolution as those of one of `span` channels: zero between the groups."""
     if groups == 1:
         return weight
     o, i, *kernel = weight.shape
-    whole = np.zeros((o, i * groups, *kernel), np.float32)
+    whole = np.zeros((o, span, *kernel), np.float32)
     for g in range(groups):
-        rows = slice(g * (o // groups), (g + 1) * (o // groups))
-        whole[rows, g * i : (g + 1) * i] = weight[rows]
+        rows, first = slice(g * (o // groups), (g + 1) * (o // groups)), g * i % span
+        whole[rows, first : first + i] = weight[rows]
     return whole
 
 

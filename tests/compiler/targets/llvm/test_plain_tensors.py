@@ -94,6 +94,33 @@ def test_rows_are_normalised(seed: int, vector: str) -> None:
     )
 
 
+@pytest.mark.parametrize("vector", VECTORS)
+@pytest.mark.parametrize("seed", range(8))
+def test_convolutions_in_groups_read_their_own_blocks(seed: int, vector: str) -> None:
+    """Groups of whole blocks, of parts of a block, and of neither, against one convolution a group."""
+    random = np.random.default_rng(seed)
+    groups, inputs, outputs = (int(random.choice([2, 3, 4, 8, 16])) for _ in range(3))
+    shape, kernel, stride = (1, groups * inputs, 7, 9), int(random.choice([1, 3])), int(random.integers(1, 3))
+    layer = Layer(
+        "y",
+        "conv2d",
+        ("x",),
+        {"weight": "w", "bias": "b"},
+        {"stride": stride, "padding": kernel // 2, "groups": groups},
+    )
+    net = network({"x": shape}, {"w": (groups * outputs, inputs, kernel, kernel), "b": (groups * outputs,)}, layer)
+
+    def expected(x: dict[str, Array], w: dict[str, Array]) -> Array:
+        pad = kernel // 2
+        padded = np.pad(x["x"], ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (2, 3))[:, :, ::stride, ::stride]
+        parts = zip(np.split(windows, groups, 1), np.split(w["w"], groups, 0), strict=True)
+        joined = np.concatenate([np.einsum("nihwkl,oikl->nohw", part, weight) for part, weight in parts], 1)
+        return np.asarray(joined + w["b"][:, None, None])
+
+    check(net, vector, expected)
+
+
 ERF = np.vectorize(math.erf, otypes=[np.float32])
 FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "erf": ERF,

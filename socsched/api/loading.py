@@ -34,11 +34,13 @@ def load_platform(platform: str | Path | Platform) -> Platform:
 def load_pipeline(pipeline: str | Path | Pipeline) -> Pipeline:
     """Return a pipeline by name, by path (YAML, or the ONNX file of a network), or unchanged if loaded already.
 
+    Networks have the data types that the pipeline or their files ask for (`models.precision`).
     Raises UsageError for an unknown name, DescriptorError for a file with faults.
     """
     from socsched.descriptor.catalog import get_pipeline
+    from socsched.models.precision import settled
 
-    return get_pipeline(str(pipeline)) if isinstance(pipeline, str | Path) else pipeline
+    return settled(get_pipeline(str(pipeline))) if isinstance(pipeline, str | Path) else pipeline
 
 
 def load_taskset(taskset: str | Path | Mapping[str, Any]) -> TaskSet:

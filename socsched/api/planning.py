@@ -64,11 +64,13 @@ def plan_with(
     costs: CostCache | None = None,
 ) -> Plan:
     """Return the plan of a pipeline on a platform; `costs` are carried over from one plan of the pair to the next."""
-    from socsched.api.loading import load_pipeline, load_platform
+    from socsched.api.loading import load_platform
     from socsched.api.stamp import stamped
+    from socsched.descriptor.catalog import get_pipeline
     from socsched.models.precision import settled
 
-    loaded = set_deadlines(settled(load_pipeline(pipeline), options.precisions), options.deadlines)
+    raw = get_pipeline(str(pipeline)) if isinstance(pipeline, str | Path) else pipeline
+    loaded = set_deadlines(settled(raw, options.precisions), options.deadlines)
     board = choose_runtimes(load_platform(platform), options.runtimes)
     search = _by_planner if options.planner else _by_search
     return stamped(search(loaded, board, mode, options, costs), loaded, board, mode, options)

@@ -34,7 +34,7 @@ def command(output: Output, request: CompileRequest) -> None:
     """
     from socsched.api import loading
     from socsched.api.deployment import compile_pipeline, compile_plan
-    from socsched.descriptor.catalog import get_pipeline, get_platform
+    from socsched.descriptor.catalog import get_platform
 
     name, folder, options = request.pipeline, request.folder, request.options
     if name.endswith(".json"):
@@ -47,7 +47,7 @@ def command(output: Output, request: CompileRequest) -> None:
     elif request.platform is None:
         raise click.UsageError(f"a pipeline needs a platform: socsched compile {name} -p PLATFORM")
     else:
-        pipeline, board = get_pipeline(name), get_platform(request.platform)
+        pipeline, board = loading.load_pipeline(name), get_platform(request.platform)
         ready_to_write(folder=folder)
         manifest = compile_pipeline(pipeline, board, folder, options, output.note)
     output.result(manifest, lambda: _table(manifest, folder))

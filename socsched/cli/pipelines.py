@@ -107,11 +107,12 @@ def check_pipeline(output: Output, request: CheckRequest) -> None:
     With --platform, operators of its networks that an accelerator does not support are listed, with the rule's source.
     """
     from socsched.descriptor.catalog import check_places, get_pipeline, get_platform
+    from socsched.models.precision import settled
     from socsched.models.registry import bindings
     from socsched.models.work import stage_work
     from socsched.planning.feasibility.infeasible_plan import refused_operators, require_engines
 
-    pipeline = get_pipeline(request.file)
+    pipeline = settled(get_pipeline(request.file))
     check_places(pipeline.file)
     bindings(pipeline)
     text = f"{request.file}: a valid pipeline with {len(pipeline.stages)} stages and {len(pipeline.chains)} chains"

@@ -163,7 +163,7 @@ def shipped_scales(model: Model) -> Scales | None:
     """Return the int8 scales in a model's file or shipped with its weights, None without them."""
     if model.quantised is not None:
         stated = model.quantised()
-        values = {key_of(name): Scale(*scale) for name, scale in stated.values.items()}
+        values = {key_of(name): Scale.about(*scale) for name, scale in stated.values.items()}
         return Scales(values, "stated in the network's file", weights=stated.weights, partial=True)
     if not model.scales:
         return None

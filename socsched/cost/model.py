@@ -42,14 +42,17 @@ def offered(engine: Engine, work: StageWork | None) -> tuple[Runtime, ...]:
         return (Runtime(""),)
     if is_host_code(work):
         return (Runtime(NATIVE),)
-    if not engine.runtimes:
+    runtimes = engine.runtimes
+    if not runtimes:
         rules, simulated = engine.operators.runtime, engine.target.get("kind") == "simulated"
-        return (Runtime(rules.lower() if rules else "" if simulated else OWN),)
+        runtimes = (Runtime(rules.lower() if rules else "" if simulated else OWN),)
     kinds = {operator.kind for operator in work.operators}
     return tuple(
         runtime
-        for runtime in engine.runtimes
-        if kinds.isdisjoint(runtime.without) and (not runtime.precisions or work.precision in runtime.precisions)
+        for runtime in runtimes
+        if kinds.isdisjoint(runtime.without)
+        and (not runtime.precisions or work.precision in runtime.precisions)
+        and (runtime.name != OWN or work.integers is None or work.integers.any)
     )
 
 
@@ -253,7 +256,7 @@ class CostModel:
             if (cost := self._cost(stage, engine, precision, share, work)) is not None
         ]
         if not costs and not offered(engine, work):
-            listed = ", ".join(runtime.name for runtime in engine.runtimes)
+            listed = ", ".join(runtime.name for runtime in engine.runtimes) or OWN
             return f"no runtime to choose from computes the stage in {precision}: {listed}"
         return costs or "no model, and no known execution time for this engine"
 

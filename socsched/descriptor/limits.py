@@ -48,6 +48,7 @@ PerSecond = Annotated[int, Field(ge=0, le=MOST_RATE)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Amount = Annotated[int, Field(ge=-(2**62), le=2**62)]
 """A figure of any unit, of either sign."""
+Byte = Annotated[int, Field(ge=0, le=255)]
 Real = Annotated[float, Field(ge=-1e18, le=1e18)]
 Positive = Annotated[float, Field(ge=0, le=1e18)]
 

@@ -361,6 +361,10 @@ class Link(Entry):
     latency_ns: Annotated[DurationFigure, doc("overhead of each tensor that crosses it", "latency")]
 
 
+_SYMMETRIC = ("cuda", "opencl")
+"""Targets whose bytes are stored as their integers, so that zero is zero."""
+
+
 @dataclass(frozen=True, slots=True)
 class Engine(Entry):
     """One schedulable processor, or `count` equal ones called key0, key1, ...
@@ -454,6 +458,11 @@ class Engine(Entry):
     def host_bandwidth(self, dram: float) -> float:
         """Return the bytes/s that this engine moves from and to main memory, of which all engines reach `dram`."""
         return min((self.link.bandwidth if self.link else self.bandwidth).value, dram)
+
+    @property
+    def zero_points(self) -> bool:
+        """Return whether its code computes int8 values of any zero point; kernels of GPUs and TensorRT do not."""
+        return self.target.get("kind") not in _SYMMETRIC and self.operators.runtime != "TensorRT"
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,11 +107,34 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True)
+class Integers:
+    """How a network is computed in int8 by socsched's kernels: `floats` counts operators in fp32 by reason, of `count`.
+
+    `asymmetric`: a value has another zero point than 0 or 128.  `any`: an operator is worth computing in int8, or the
+    file says so.
+    """
+
+    count: int
+    floats: Mapping[str, int]
+    asymmetric: bool
+    any: bool
+
+    def __str__(self) -> str:
+        """Return the operators in fp32 with reasons, empty for none."""
+        if not self.floats:
+            return ""
+        total = sum(self.floats.values())
+        reasons = "; ".join(f"{reason} ({count})" for reason, count in sorted(self.floats.items()))
+        return f"{total} of {self.count} operators in fp32: {reasons}"
+
+
+@dataclass(frozen=True, slots=True)
 class StageWork:
     """Computation and data movement of one job of a stage, in one precision.
 
     `inputs` and `outputs` are the tensors that cross the stage border, logical shapes at nominal size.  `passes` are
-    the kernels of an accelerator's runtime (`graph.accelerator_kernels`), empty where they are not known.
+    the kernels of an accelerator's runtime (`graph.accelerator_kernels`), empty where they are not known.  `integers`
+    say how much of a network in int8 is computed in integers by socsched's kernels.
     """
 
     stage: str
@@ -120,6 +143,7 @@ class StageWork:
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
     passes: tuple[Pass, ...] = ()
+    integers: Integers | None = None
 
     @property
     def flops(self) -> int:

@@ -16,6 +16,8 @@ from socsched.descriptor.platform import Engine
 from socsched.graph.operators import DTYPE_BYTES, Operator, StageWork, TensorType
 
 RUNS, FALLS_BACK = "runs", "falls back"
+ASYMMETRIC = "its file states int8 values about another zero than 0 or 128, symmetric ones only are computed"
+SYMMETRICALLY = "quantise activations symmetrically (ONNX Runtime: ActivationSymmetric), or plan it on a CPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,8 @@ def check_operators(work: StageWork, engine: Engine) -> tuple[str, ...]:
         f"{first[problem]}{f' (and {count - 1} more)' if count > 1 else ''}: {problem}"
         for problem, count in problems.items()
     ]
+    if work.integers is not None and work.integers.asymmetric and not engine.zero_points:
+        reasons.append(ASYMMETRIC)
     if work.operators and work.precision not in engine.precisions and not engine.operators.host_code:
         reasons.insert(0, wrong)
     return tuple(reasons)

@@ -25,6 +25,7 @@ from socsched.descriptor.validation import suggest
 from socsched.errors import CompileError, DescriptorError, InputError, OpenShape, UnknownOperator, UsageError
 from socsched.graph.operators import Operator, StageWork
 from socsched.graph.rules import Decision, check_operators, decide
+from socsched.models.precision import settled
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
@@ -125,6 +126,7 @@ def lint_file(
     if document is None:  # an ONNX file: one stage, in any precision
         stages = tuple(replace(stage, precisions=PRECISIONS) for stage in pipeline.stages)
         pipeline = replace(pipeline, stages=stages)
+    pipeline = settled(pipeline)
     board = get_platform(platform)
     chosen = accelerators(board, engines, version)
 

@@ -20,10 +20,18 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Quantisation:
-    """The int8 scales that a file states: of values by layer or input, (step, signed); of weights, steps by channel."""
+    """The int8 scales that a file states: of values by layer or input, (step, zero); of weights, steps by channel.
 
-    values: Mapping[str, tuple[float, bool]]
+    `zero`: the byte of 0..255 that stands for zero, 128 for a symmetric value, 0 for one that is never negative.
+    """
+
+    values: Mapping[str, tuple[float, int]]
     weights: Mapping[str, tuple[float, ...]]
+
+    @property
+    def asymmetric(self) -> bool:
+        """Return whether a value has another zero than 0 or 128."""
+        return any(zero not in (0, 128) for _, zero in self.values.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +48,8 @@ class Model:
     implementation of a function (voxelise, anchor-decode, ...): engines other than CPUs take it if they declare it.
     `quantised` returns the scales stated in the network's own file, None for a network without.  `open_batch` names
     the inputs whose batch that file leaves open, which is taken to be 1.  `original` returns that file's ONNX model,
-    its weights inside and the inputs' sizes fixed; inputs and outputs are in the order of the ports.
+    its weights inside and the inputs' sizes fixed; inputs and outputs are in the order of the ports.  `rounds`: it
+    rounds values to whole numbers at run time, so that fp32 alone computes it.
     """
 
     name: str
@@ -59,6 +68,7 @@ class Model:
     quantised: Callable[[], Quantisation] | None = None
     open_batch: tuple[str, ...] = ()
     original: Callable[[], Any] | None = None
+    rounds: bool = False
 
     @property
     def ready(self) -> bool:

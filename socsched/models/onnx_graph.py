@@ -18,9 +18,9 @@ import numpy as np
 from socsched.errors import InputError, OpenShape, UnknownOperator
 from socsched.graph.operators import TensorType
 from socsched.models.onnx_file import MOST_NODES, OnnxFile, branch, first_line
+from socsched.models.onnx_integers import on_floats
 
 Array = np.ndarray[Any, Any]
-_QUANTISED = ("QLinearConv", "ConvInteger", "MatMulInteger", "QLinearMatMul", "DynamicQuantizeLinear")
 _DTYPES = {1: "fp32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "fp16"}
 _CODES = {name: code for code, name in _DTYPES.items()}
 _SHAPELIKE = 64
@@ -44,7 +44,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A constant that is stored as integers: its values, and the step of each index along `axis` (-1: one for all)."""
+    """A constant that is stored as integers: its values, and the step of each index along `axis` (-1: one for all).
+
+    `steps` is empty for integers that kernels cannot multiply: about another zero than that of their type, or -128.
+    """
 
     values: Array
     steps: tuple[float, ...]
@@ -67,6 +70,8 @@ class OnnxGraph:
     """Constants that the file stores as integers."""
     open_batch: tuple[str, ...] = ()
     """Inputs whose batch the file leaves open; it is taken to be 1."""
+    dynamic: set[str] = field(default_factory=set)
+    """Bytes whose scale is computed at run time: whole numbers in 0..255 here."""
 
     def tensor(self, name: str) -> TensorType:
         """Return the type of a value; InputError when its shape is not fixed."""
@@ -157,33 +162,31 @@ def _fix(model: Any, path: Path, shapes: Mapping[str, tuple[int, ...]]) -> tuple
 
 
 def dequantised(graph: OnnxGraph, node: Node) -> Stored:
-    """Return a constant that a file stores as integers; InputError unless it is symmetric, or int32 with a step.
-
-    Bytes are -127..127 about their zero point, as int8 (about 0) or uint8 (about 128).
-    """
+    """Return a constant that a file stores as bytes or int32 with steps; InputError if its scales do not fit."""
     inputs = [graph.constants[name] if name else None for name in node.inputs]
     stored, scale = inputs[0], inputs[1] if len(inputs) > 1 else None
     if stored is None or scale is None or stored.dtype not in (np.int8, np.uint8, np.int32):
         raise graph.refused(node, "only int8, uint8 and int32 are dequantised", "export in int8")
     zero = inputs[2] if len(inputs) > 2 and inputs[2] is not None else np.zeros((), stored.dtype)
-    middle = 128 if stored.dtype == np.uint8 else 0
-    if np.any(zero != middle):
-        point = int(zero.reshape(-1)[np.argmax(zero.reshape(-1) != middle)])
-        problem = f"weights with a zero point of {point} are not read, only those symmetric about {middle}"
-        raise graph.refused(node, problem, "quantise weights symmetrically (ONNX Runtime: WeightSymmetric)")
     steps = scale.reshape(-1).astype(np.float64)
     axis = int(node.attrs.get("axis", 1)) if scale.size > 1 else -1
     axis = axis + stored.ndim if axis < 0 <= axis + stored.ndim and scale.size > 1 else axis
     if scale.ndim > 1 or (scale.size > 1 and (axis >= stored.ndim or stored.shape[axis] != scale.size)):
         raise graph.refused(node, "its scales fit no axis of the weights", "use one scale, or one a channel")
+    if zero.size not in (1, scale.size):
+        raise graph.refused(node, "it has another number of zero points than of scales", "check it with onnx.checker")
     if not np.all(np.isfinite(steps) & (steps > 0)):
         raise graph.refused(node, "a scale is no positive number", "quantise the network again")
-    wide = stored.astype(np.int64) - middle
-    if stored.dtype != np.int32 and wide.size and wide.min() < -127:
-        raise graph.refused(node, "a weight of -128 has no counterpart", "quantise weights to -127..127")
     shape = [-1 if place == axis else 1 for place in range(stored.ndim)]
-    values = (wide * (steps.reshape(shape) if scale.size > 1 else steps[0])).astype(np.float32)
-    return Stored(values, tuple(map(float, steps)), axis)
+
+    def along(array: Array) -> Array:
+        return array.reshape(shape) if array.size > 1 else array.reshape(())
+
+    wide = stored.astype(np.int64) - along(zero.astype(np.int64))
+    values = np.asarray(wide * along(steps), np.float32).reshape(stored.shape)
+    middle = 128 if stored.dtype == np.uint8 else 0
+    multiplied = bool(np.all(zero == middle)) and (stored.dtype == np.int32 or wide.min(initial=0) >= -127)
+    return Stored(values, tuple(map(float, steps)) if multiplied else (), axis)
 
 
 def rounded(graph: OnnxGraph, node: Node) -> Array:
@@ -225,9 +228,11 @@ class _Folding:
             raise graph.refused(node, "it has no output")
         if node.op == "If" and not node.domain and node.inputs[:1] and node.inputs[0] in graph.constants:
             return self.decided(index, node, proto)
-        if node.op in _QUANTISED:
-            hint = "export quantisation as QuantizeLinear and DequantizeLinear, or the float model"
-            raise graph.refused(node, "operators on integers are not read", hint)
+        try:
+            if (plain := on_floats(proto, name, graph.dynamic)) is not None:
+                return plain
+        except ValueError as error:
+            raise graph.refused(node, str(error), "quantise statically, or export the float model") from None
         constant = all(source in graph.constants for source in node.inputs if source)
         if node.op == "Constant" and not node.domain:
             graph.constants[node.outputs[0]] = self.constant(node)

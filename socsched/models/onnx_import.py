@@ -1,8 +1,7 @@
 """Networks from ONNX files: a file becomes socsched layers and weights, batch norm and constants folded.
 
 Operators are those of image networks (ResNet, MobileNet, YOLO-like detectors).  A symbolic batch becomes 1; every
-other size must be fixed.  Files may state quantisation as QuantizeLinear and DequantizeLinear, symmetric or from zero
-on; files that compute in integers (QLinearConv) are refused.
+other size must be fixed.  Files may state quantisation as QuantizeLinear and DequantizeLinear, or compute in integers.
 """
 
 from __future__ import annotations
@@ -59,6 +58,7 @@ def model(params: Mapping[str, Any]) -> Model:
         quantised=_given(file.quantised),
         open_batch=file.open_batch,
         original=lambda: whole(path, file.inputs),
+        rounds=file.rounds,
     )
 
 
@@ -179,6 +179,7 @@ class _File:
     outputs: Mapping[str, TensorType]
     quantised: Quantisation | None = None
     open_batch: tuple[str, ...] = ()
+    rounds: bool = False
 
 
 @lru_cache(maxsize=16)  # a network is in it twice once its weights are read
@@ -199,4 +200,4 @@ def _load(
     integers = [name for name, tensor in outputs.items() if tensor.dtype in ("int8", "uint8")]
     if integers:
         raise graph.error(f"output {integers[0]!r} is quantised", "end with DequantizeLinear")
-    return _File(network, kept, inputs, outputs, quantised, graph.open_batch)
+    return _File(network, kept, inputs, outputs, quantised, graph.open_batch, bool(graph.dynamic))

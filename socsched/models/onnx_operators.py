@@ -10,8 +10,8 @@ compilers.  A constant in Concat becomes an addition to a padded result, and exp
 GatherElements one Gather of whole rows, so that nothing is expanded in memory.
 
 QuantizeLinear and DequantizeLinear are read as marks on values: layers stay those of the float network, and the file's
-steps become its scales.  Integer operators (QLinearConv) would be layers of their own for each target, and affine
-activations would need a correction in every kernel for a form that no accelerator here prefers.
+steps become its scales.  Operators on integers (QLinearConv) would be layers of their own for each target; they are
+written out as marks and operators on floats (`onnx_integers`).
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Translation:
         self.weights: dict[str, Array] = {}
         self.values: dict[str, str] = {}
         self.names: set[str] = set()
-        self.scales: dict[str, tuple[float, bool]] = {}
-        """ONNX value -> its step and whether it is signed, as a QuantizeLinear states it."""
+        self.scales: dict[str, tuple[float, int]] = {}
+        """ONNX value -> its step and the byte of 0..255 that stands for zero, as a QuantizeLinear states them."""
         self.steps: dict[str, tuple[float, ...]] = {}
         """Weight -> the steps of its output channels, where the file stores integers."""
         self.repeated: dict[str, str] = {}
@@ -199,7 +199,7 @@ class Translation:
         """Return the scales that the file states, by layer and weight; None for a network in floats."""
         if not self.scales:
             return None
-        scales: dict[str, tuple[float, bool]] = {}
+        scales: dict[str, tuple[float, int]] = {}
         for name, scale in self.scales.items():
             layer = self.values[name]
             if scales.setdefault(layer, scale) != scale:
@@ -341,10 +341,8 @@ def _as_image(node: Node) -> Node:
 def _stated_steps(t: Translation, node: Node, weight: str, axis: int, channels: int) -> None:
     """Note the steps of a convolution's weights that the file stores as integers."""
     stored = t.graph.steps.get(node.inputs[1])
-    if stored is None:
-        return
-    if stored.axis not in (-1, axis):
-        raise t.refused(f"weights with a scale along axis {stored.axis} are not read", "use one per output channel")
+    if stored is None or not stored.steps or stored.axis not in (-1, axis):
+        return  # computed in floats
     t.steps[weight] = stored.steps * channels if stored.axis < 0 else stored.steps
 
 
@@ -361,15 +359,9 @@ def _quantise(t: Translation, node: Node) -> None:
     least = int(np.iinfo(point.dtype).min)
     if not (np.isfinite(step).all() and (step > 0).all()):
         raise t.refused("the scale is no positive number", "quantise the network again")
-    if int(point[0]) - least not in (0, 128):
-        raise t.refused(
-            f"a zero point of {int(point[0])} is not read: values are stored about zero ({least + 128}) or from zero "
-            f"on ({least})",
-            "quantise activations symmetrically (ONNX Runtime: ActivationSymmetric)",
-        )
     if node.op == "DequantizeLinear" and node.inputs[0] in t.graph.inputs:
         raise t.refused("an input that is already quantised is not read", "begin with QuantizeLinear")
-    scale = (scalar(step.reshape(-1)), int(point[0]) - least == 128)
+    scale = (scalar(step.reshape(-1)), int(point[0]) - least)
     _same(t, node)
     name = node.inputs[0] if node.op == "QuantizeLinear" else node.outputs[0]
     t.scales.setdefault(node.outputs[0], scale)

@@ -20,8 +20,8 @@ def settled(pipeline: Pipeline, asked: Sequence[str] = ()) -> Pipeline:
     """Return a pipeline whose networks accept the data types asked for only, each with the reason (`Stage.stated`).
 
     `asked`: PRECISION for all networks or STAGE=PRECISION, in place of the pipeline's own `precision`.  "auto" leaves
-    the choice among a stage's `precisions` to planning, but a file that computes in integers is planned in int8.
-    UsageError for an unknown stage or data type, or a stage without a network.
+    the choice among a stage's `precisions` to planning, but a file that computes in integers is planned in int8, and in
+    nothing else.  UsageError for an unknown stage or data type, a stage without a network, or one that has another.
     """
     wanted = _wanted(pipeline, asked)
     stages = tuple(_settled(stage, wanted.get(stage.name, pipeline.precision)) for stage in pipeline.stages)
@@ -39,8 +39,8 @@ def _wanted(pipeline: Pipeline, asked: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--precision {text}: expected [STAGE=]{'|'.join(CHOICES)}")
         if not equals:
             every = dict.fromkeys(stages, precision)
-        elif name not in stages or _quantised(stages[name]) is None:
-            networks = ", ".join(one for one, stage in stages.items() if _quantised(stage) is not None)
+        elif name not in stages or _own(stages[name]) is None:
+            networks = ", ".join(one for one, stage in stages.items() if _own(stage) is not None)
             raise UsageError(f"--precision {text}: {pipeline.name} has no network {name!r}", f"one of {networks}")
         else:
             own[name] = precision
@@ -48,21 +48,30 @@ def _wanted(pipeline: Pipeline, asked: Sequence[str]) -> dict[str, str]:
 
 
 def _settled(stage: Stage, wanted: str) -> Stage:
-    integers = _quantised(stage)
-    if integers is None or (wanted == AUTO and not integers):
+    own = _own(stage)
+    if own is None or (wanted == AUTO and not own[0]):
         return stage
-    if wanted == AUTO:
-        return replace(stage, precisions=("int8",), stated="int8 as the file's integers")
-    left = "; the file's int8 is left out" if integers and wanted != "int8" else ""
-    return replace(stage, precisions=(wanted,), stated=f"{wanted} as asked{left}")
+    only, reason = own
+    if only and wanted not in (AUTO, only):
+        hint = f"omit the precision, or export the float network for {wanted}"
+        raise UsageError(f"{stage.name}: {wanted} is asked for, but {reason}", hint)
+    chosen = only or wanted
+    return replace(stage, precisions=(chosen,), stated=reason if only else f"{chosen} as asked")
 
 
-def _quantised(stage: Stage) -> bool | None:
-    """Return whether a stage's network computes in integers, None for a stage without network or an unusable one."""
+def _own(stage: Stage) -> tuple[str, str] | None:
+    """Return the only data type in which a stage's network computes what its file says and the reason, or "" for any.
+
+    None for a stage without network, or with an unusable one.
+    """
     if stage.model is None:
         return None
     try:
         model = get_model(stage.model, stage.params)
-        return None if model.network is None else model.quantised is not None
     except SocschedError:  # told where the network is needed
         return None
+    if model.network is None:
+        return None
+    if model.rounds:
+        return "fp32", "its file rounds to integers at run time, which is exact in fp32 only"
+    return ("int8", "its file states int8") if model.quantised is not None else ("", "")

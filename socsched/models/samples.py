@@ -69,9 +69,8 @@ def expected(model: Model) -> dict[str, Domain]:
         return {port.name: _by_type(port.type) for port in model.inputs}
     network, stated = model.network(), model.quantised() if model.quantised else None
     ranges: dict[str, tuple[float, float]] = {}
-    for name, (step, signed) in stated.values.items() if stated else ():
-        least = -128 if signed else 0
-        ranges[name] = step * least, step * (least + 255)
+    for name, (step, zero) in stated.values.items() if stated else ():
+        ranges[name] = -step * zero, step * (255 - zero)
     walk = _Walk(network, model.weights)
     return {
         port.name: walk.domain(name, port.type, ranges.get(name))

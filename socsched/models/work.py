@@ -10,6 +10,7 @@ from socsched.errors import CompileError
 from socsched.graph.accelerator_kernels import passes
 from socsched.graph.counting import at_nominal, at_precision, operators
 from socsched.graph.expand import fuse_network, layer_types
+from socsched.graph.integers import integers_of
 from socsched.graph.network import Network
 from socsched.graph.operators import StageWork, TensorType
 from socsched.graph.partition import Part, take
@@ -40,9 +41,12 @@ def stage_work(stage: Stage, precision: str, part: Part | None = None) -> StageW
         network, borders = _part(network, part, nominal)
     inputs, outputs = (tuple(at_precision(tensor, precision) for tensor in border) for border in borders)
     graph = fuse_network(network)
-    return StageWork(
-        stage.name, precision, operators(graph, precision, nominal), inputs, outputs, passes(graph, nominal)
-    )
+    counted = operators(graph, precision, nominal)
+    integers = None
+    if precision == "int8":
+        stated = model.quantised() if model.quantised is not None else None
+        integers = integers_of(graph, stated.values if stated else None, stated.weights if stated else ())
+    return StageWork(stage.name, precision, counted, inputs, outputs, passes(graph, nominal), integers)
 
 
 def _part(network: Network, part: Part, nominal: int) -> tuple[Network, tuple[Border, Border]]:

@@ -10,7 +10,7 @@ from socsched.descriptor.catalog import input_hashes
 from socsched.descriptor.fields import PROVENANCE, VENDOR_MODEL
 from socsched.descriptor.limits import Objective
 from socsched.descriptor.pipeline import Pipeline
-from socsched.descriptor.platform import contention_of
+from socsched.descriptor.platform import OWN, contention_of
 from socsched.graph.taskgraph import task_graph
 from socsched.models.parts import part_of
 from socsched.planning.assess import Assessment
@@ -48,9 +48,11 @@ def reasons(deployment: Deployment) -> list[Task]:
         if task.kind == "stage":
             options = model.candidates(graph.stage(task.name))
             hops = [t for t in deployment.transitions if t.sink == task.name and t.task]
-            why = _why(deployment.mapping[task.name], options, [(h.source, h.cost_ns) for h in hops])
-            stated = graph.stage(task.name).stated
-            task = replace(task, why=f"{why}; {stated}" if stated else why)
+            why = [_why(deployment.mapping[task.name], options, [(h.source, h.cost_ns) for h in hops])]
+            stage = graph.stage(task.name)
+            work = model.work_of(stage, task.precision) if task.runtime == OWN else None
+            left = str(work.integers) if work is not None and work.integers is not None else ""
+            task = replace(task, why="; ".join(filter(None, (*why, stage.stated, left))))
         result.append(task)
     return result
 

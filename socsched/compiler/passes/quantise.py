@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
-from socsched.compiler.quantize.network import quantise, require, unsupported_reason
+from socsched.compiler.quantize.network import quantise, require
 from socsched.compiler.quantize.scales import FILE, UNCALIBRATED, write_scales
 from socsched.compiler.target import Compilation
+from socsched.graph.integers import UNSCALED, formless, values_in_bytes
 
 
 def choose_scales(compilation: Compilation) -> Compilation:
@@ -38,9 +39,11 @@ def keep_scales(compilation: Compilation) -> Compilation:
 
 def left_in_floats(compilation: Compilation) -> list[str]:
     """Return the reasons for which operators are computed in fp32, sorted."""
-    steps = compilation.integers.steps
-    unscaled = "int8: the network's file gives no scale for a value"
-    return sorted({unsupported_reason(compilation.graph, step.group) or unscaled for step in steps if step.exact})
+    graph, scales = compilation.graph, compilation.scales
+    _, floats = values_in_bytes(graph, {}, scales.weights if scales is not None else ())
+    partial = scales is not None and scales.partial
+    exact = [step.group for step in compilation.integers.steps if step.exact]
+    return sorted({formless(graph, one) or (floats.get(one.name, UNSCALED) if partial else "") for one in exact})
 
 
 QUANTISE = (choose_scales, use_integers)

@@ -15,6 +15,7 @@ import numpy as np
 
 from socsched.compiler.environment import relax, tirx, tvm
 from socsched.compiler.passes.reference_kernels import pillar_features, pillar_sums, scatter
+from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.target import Compilation
 from socsched.errors import CompileError
 from socsched.graph.expand import fuse_network
@@ -130,6 +131,22 @@ def emit_general(images: Images, group: Group) -> Any:
     result = value(group.output)
     exact = graph.values[group.output].dtype != "fp32"
     return emit(relax.op.astype(result, images.dtype)) if half and not exact else result
+
+
+_ROUNDER = 12582912.0
+"""1.5 * 2^23: an fp32 number added to it and taken away again is rounded, halves to even."""
+
+
+def rounded(emit: Callable[[Any], Any], value: Any, scale: Scale) -> Any:
+    """Return an fp32 tensor rounded to the integers of a scale, as QuantizeLinear and DequantizeLinear do."""
+
+    def number(of: float) -> Any:
+        return relax.const(np.float32(of), "float32")
+
+    low, high = scale.range
+    steps = emit(relax.op.clip(emit(relax.op.multiply(value, number(1.0 / scale.step))), low, high))
+    whole = emit(relax.op.subtract(emit(relax.op.add(steps, number(_ROUNDER))), number(_ROUNDER)))
+    return emit(relax.op.multiply(whole, number(scale.step)))
 
 
 @dataclass(frozen=True, slots=True)

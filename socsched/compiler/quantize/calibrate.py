@@ -16,12 +16,13 @@ import numpy as np
 from socsched.compiler.layouts import convert
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
 from socsched.compiler.quantize.fixed_point import Array, Scale
-from socsched.compiler.quantize.network import has_int8, require
+from socsched.compiler.quantize.network import require
 from socsched.compiler.quantize.scales import Means, Scales
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.errors import UsageError
 from socsched.graph.expand import fuse_network
 from socsched.graph.fusion import Graph
+from socsched.graph.integers import has_int8
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model

@@ -1,6 +1,7 @@
 """Definition of int8: the integers that represent a value, and the single rule that rounds sums to them.
 
-A value is `step` times an integer of eight bits: 0..255 where it is never negative (after a ReLU), -128..127 elsewhere.
+A value is `step` times an integer of eight bits: 0..255 where it is never negative (after a ReLU), -128..127 elsewhere,
+or -z..255 - z where a file states the zero point z.
 A layer's sum of products is an int32; its result is
 
     q = clip((sum * multiplier + 2^(SHIFT - 1)) >> SHIFT)
@@ -38,15 +39,29 @@ INT32 = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Representation of a value: `step` is the value of one unit, `signed` selects -128..127 over 0..255."""
+    """Representation of a value: `step` is the value of one unit, `signed` selects -128..127 over 0..255.
+
+    `zero`: of a file's asymmetric value the byte that stands for zero, whose integers are -zero..255 - zero.
+    """
 
     step: float
     signed: bool
+    zero: int = 0
+
+    @classmethod
+    def about(cls, step: float, zero: int) -> Scale:
+        """Return the scale of bytes (0..255) of which `zero` stands for zero."""
+        return cls(step, zero > 0, zero if zero not in (0, 128) else 0)
+
+    @property
+    def low(self) -> int:
+        """Return the least integer."""
+        return -self.zero or (-128 if self.signed else 0)
 
     @property
     def range(self) -> tuple[int, int]:
         """Return the least and greatest integer."""
-        return (-128, 127) if self.signed else (0, 255)
+        return self.low, self.low + 255
 
 
 def multiplier(ratio: Any, shift: int = SHIFT) -> Array:

@@ -8,7 +8,7 @@ as fp32 sums times their step, again without rounding to eight bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,17 +26,9 @@ from socsched.compiler.quantize.fixed_point import (
 from socsched.compiler.quantize.scales import Means, Scales, key_of
 from socsched.errors import CompileError
 from socsched.graph.fusion import Graph, Group
-
-CONVOLUTIONS = ("conv2d", "conv2d_transpose")
-FLOAT_KINDS = ("pillar_features", "scatter")
-"""Operators whose stages stay fp32 in an int8 plan: eight bits cannot resolve centimetres in metre coordinates."""
-STAYS_FLOAT = "int8: computed in fp32, as 8 bits cannot represent coordinates"
-KINDS = (*CONVOLUTIONS, "max_pool", "concat", "add", "relu")
-"""Operators with an int8 form."""
+from socsched.graph.integers import CONVOLUTIONS, formless, has_int8, values_in_bytes
 
 _BIAS_LIMIT = 2.0**26
-_WHOLE = 16
-"""Channels of the largest block: slices of a concatenation begin at whole blocks on every target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,57 +67,27 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class QuantisedGraph:
-    """Steps in topological order; `scales` of every value that is stored in bytes; `floats` leave as fp32 sums."""
+    """Steps in topological order; `scales` of every value that is stored in bytes; `floats` leave as fp32 sums.
+
+    `rounded`: values for which a file states a scale, so that they are rounded whoever computes and reads them.
+    """
 
     graph: Graph
     steps: tuple[Step, ...]
     scales: Mapping[str, Scale]
     floats: frozenset[str]
+    rounded: frozenset[str] = frozenset()
 
     def consumers(self, value: str) -> list[Step]:
         """Return the steps that read `value`."""
         return [step for step in self.steps if value in step.group.inputs or value == step.residual]
 
 
-def unsupported_reason(graph: Graph, group: Group) -> str:
-    """Return the reason an operator has no int8 form, empty if it has one."""
-    if group.kind not in KINDS:
-        return f"no int8 rule for {group.kind}"
-    a = group.attrs
-    if a.get("uneven") or a.get("groups", 1) != 1 or a.get("dilation", 1) != 1:
-        return f"no int8 rule for {group.kind} with groups, dilation or uneven padding"
-    if group.kind in (*CONVOLUTIONS, "max_pool") and a["stride_h"] != a["stride_w"]:
-        return f"no int8 rule for {group.kind} with different strides"
-    if group.kind == "conv2d_transpose" and a["kernel_h"] - 2 * a["pad"] != a["stride_h"]:
-        return "no int8 rule for transposed convolutions with kernel - 2 padding other than stride"
-    shapes = [graph.values[name].shape for name in (*group.inputs, group.output)]
-    if any(len(shape) != 4 or shape[0] != 1 for shape in shapes):
-        return f"no int8 rule for {group.kind} of anything but single images"
-    if group.kind == "concat" and a["axis"] != 1:
-        return "no int8 rule for concatenation of anything but channels"
-    if group.kind == "concat" and any(shape[1] % _WHOLE for shape in shapes[:-1]):
-        return f"no int8 rule for concatenation of channels that are not multiples of {_WHOLE}"
-    if group.kind == "add" and (len(group.inputs) != 2 or len(set(shapes)) > 1):
-        return "no int8 rule for additions that broadcast"
-    return ""
-
-
-def stays_float(graph: Graph) -> bool:
-    """Return whether a stage is computed in fp32 although int8 was asked for."""
-    return all(group.kind in FLOAT_KINDS for group in graph.groups)
-
-
 def require(graph: Graph) -> None:
     """Raise CompileError for a network without any operator worth computing in int8."""
     if not has_int8(graph):
-        name, reason = next((group.name, why) for group in graph.groups if (why := unsupported_reason(graph, group)))
+        name, reason = next((group.name, why) for group in graph.groups if (why := formless(graph, group)))
         raise CompileError(f"{graph.network.name}: {name}: {reason}", "plan this stage in fp16 or fp32")
-
-
-def has_int8(graph: Graph) -> bool:
-    """Return whether all of a network can be computed in int8, or at least a convolution."""
-    ruled = [group for group in graph.groups if not unsupported_reason(graph, group)]
-    return len(ruled) == len(graph.groups) or any(group.kind in CONVOLUTIONS for group in ruled)
 
 
 def quantise_weight(
@@ -185,7 +147,7 @@ def check(group: Group, layer: Layer) -> Layer:
     """Return `layer`; CompileError if its sums could exceed 32 bits."""
     axis = 1 if group.kind == "conv2d_transpose" else 0
     others = tuple(i for i in range(4) if i != axis)
-    largest = np.abs(layer.weight.astype(np.int64)).sum(axis=others) * 384 + np.abs(layer.bias.astype(np.int64))
+    largest = np.abs(layer.weight.astype(np.int64)).sum(axis=others) * 510 + np.abs(layer.bias.astype(np.int64))
     if largest.max(initial=0) > INT32:
         raise CompileError(f"{group.name}: sums of {largest.max()} do not fit 32 bits", "keep this stage in fp16")
     return layer
@@ -194,30 +156,38 @@ def check(group: Group, layer: Layer) -> Layer:
 def quantise(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_outputs: bool = True) -> QuantisedGraph:
     """Return `graph` in integers for the given scale of every value; CompileError without int8 form.
 
-    The result of max pooling has its input's scale, regardless of `scales`.
+    The result of max pooling has its input's scale, regardless of `scales`, unless a file states another.  Operators
+    without int8 form, and of a file's network those whose values or weights it leaves in floats, are computed in fp32.
     """
-    require(graph)
+    if not scales.partial:
+        require(graph)
     known = dict(scales.values) | {
         name: scales.values[key_of(name)] for name in graph.values if key_of(name) in scales.values
     }
-    for group in graph.groups:
-        if group.kind == "max_pool" and not unsupported_reason(graph, group) and group.inputs[0] in known:
+    apart: Collection[str] = ()
+    if scales.partial:
+        known, apart = values_in_bytes(graph, known, scales.weights)
+    for group in graph.groups if not scales.partial else ():
+        if group.kind == "max_pool" and not formless(graph, group) and group.inputs[0] in known:
             known[group.output] = known[group.inputs[0]]
+    rounded = frozenset(known) & set(graph.values) if scales.partial else frozenset[str]()
     absorbed = {
         value: (add, conv, other)
         for value, (add, conv, other) in _absorbed(graph).items()
-        if not scales.partial or (value not in known and other in known and add.output in known)
+        if not scales.partial
+        or (
+            value not in known
+            and {other, add.output, conv.inputs[0]} <= known.keys()
+            and conv.weights["weight"] in scales.weights
+        )
     }
     if scales.partial:
         _complete(graph, weights, scales, known, absorbed)
     exact = {
         group.name
         for group in graph.groups
-        if unsupported_reason(graph, group)
-        or (scales.partial and any(name not in known for name in (*group.inputs, group.output)))
+        if formless(graph, group) or group.name in apart or (scales.partial and _beyond(group, known, scales))
     }
-    if len(exact) == len(graph.groups):
-        require_scales(graph)
     ruled = [group for group in graph.groups if group.name not in exact]
     missing = [name for group in ruled for name in (*group.inputs, group.output) if name not in known]
     if missing:
@@ -238,42 +208,42 @@ def quantise(graph: Graph, weights: Mapping[str, Array], scales: Scales, float_o
             steps.append(Step(group, group.output, group.relu, exact=True))
         elif conv is not None:
             _, producer, other = conv
-            layer = make_layer(
-                producer,
-                weights,
-                known[producer.inputs[0]],
-                known[group.output],
-                RESIDUAL_SHIFT,
-                scales.means.get(key_of(producer.inputs[0])),
-                scales.weights.get(producer.weights["weight"], ()),
-            )
+            layer = _layer(producer, group.output, known, weights, scales, RESIDUAL_SHIFT)
             ratio = _ratio(known, other, group.output, RESIDUAL_SHIFT)
             steps.append(Step(producer, group.output, group.relu, layer, (ratio,), other))
         elif group.kind in CONVOLUTIONS:
-            layer = make_layer(
-                group,
-                weights,
-                known[group.inputs[0]],
-                known[group.output],
-                SHIFT,
-                scales.means.get(key_of(group.inputs[0])),
-                scales.weights.get(group.weights["weight"], ()),
-            )
+            layer = _layer(group, group.output, known, weights, scales, SHIFT)
             steps.append(Step(group, group.output, group.relu, layer))
-        elif group.kind in ("add", "concat", "relu"):
+        elif group.kind in _RESCALED:
             factors = tuple(_ratio(known, value, group.output, RATIO_SHIFT) for value in group.inputs)
             steps.append(Step(group, group.output, group.relu or group.kind == "relu", None, factors))
         else:
             steps.append(Step(group, group.output, group.relu))
-    return QuantisedGraph(graph, tuple(steps), known, _floats(graph, steps) if float_outputs else frozenset())
+    floats = _floats(graph, steps) - rounded if float_outputs else frozenset[str]()
+    return QuantisedGraph(graph, tuple(steps), known, floats, rounded)
 
 
-def require_scales(graph: Graph) -> None:
-    """Raise CompileError: no operator with an int8 form has all of its values quantised."""
-    raise CompileError(
-        f"{graph.network.name}: no operator has scales for its inputs and its result",
-        "quantise the inputs and results of convolutions, or calibrate the float network",
-    )
+_RESCALED = ("add", "concat", "relu")
+"""Operators that bring their inputs to the step of their result."""
+
+
+def _layer(
+    group: Group, target: str, known: Mapping[str, Scale], weights: Mapping[str, Array], scales: Scales, shift: int
+) -> Layer:
+    """Return the integers of a convolution whose sums become the value `target`."""
+    source, stated = group.inputs[0], scales.weights.get(group.weights["weight"], ())
+    return make_layer(group, weights, known[source], known[target], shift, scales.means.get(key_of(source)), stated)
+
+
+def _beyond(group: Group, known: Mapping[str, Scale], scales: Scales) -> bool:
+    """Return whether a file's scales leave an operator in floats: one is missing, or too fine for another."""
+    if any(name not in known for name in (*group.inputs, group.output)):
+        return True
+    step = known[group.output].step
+    if group.kind in CONVOLUTIONS:
+        stated = max(scales.weights.get(group.weights["weight"], (0.0,)))
+        return stated * known[group.inputs[0]].step / step > LARGEST_MULTIPLIER >> SHIFT
+    return group.kind in _RESCALED and any(known[name].step > step * _finest(RATIO_SHIFT) for name in group.inputs)
 
 
 def _complete(
@@ -303,11 +273,14 @@ def _complete(
                 known[value] = known[add.output]
         elif value in known or not leaves:
             continue
-        elif group.kind in CONVOLUTIONS and group.inputs[0] in known:
+        elif group.kind in CONVOLUTIONS and group.inputs[0] in known and group.weights["weight"] in scales.weights:
             known[value] = Scale(sums(group), True)
         elif group.kind == "concat" and graph.in_place(group):
             parts = [makers[name] for name in group.inputs]
-            if all(part.output not in known and part.inputs[0] in known for part in parts):
+            if all(
+                part.output not in known and part.inputs[0] in known and part.weights["weight"] in scales.weights
+                for part in parts
+            ):
                 scale = Scale(max(map(sums, parts)), True)
                 known.update(dict.fromkeys((value, *group.inputs), scale))
 
@@ -331,11 +304,11 @@ def _absorbed(graph: Graph) -> dict[str, tuple[Group, Group, str]]:
     order = {group.output: index for index, group in enumerate(graph.groups)}
     absorbed: dict[str, tuple[Group, Group, str]] = {}
     for group in graph.groups:
-        if group.kind != "add" or len(set(group.inputs)) != 2 or unsupported_reason(graph, group):
+        if group.kind != "add" or len(set(group.inputs)) != 2 or formless(graph, group):
             continue
         for value in sorted(group.inputs, key=lambda name: -order.get(name, -1)):
             producer = next((g for g in graph.groups if g.output == value), None)
-            if producer is None or producer.kind != "conv2d" or producer.relu or unsupported_reason(graph, producer):
+            if producer is None or producer.kind != "conv2d" or producer.relu or formless(graph, producer):
                 continue
             if graph.used_once(value):
                 (other,) = (name for name in group.inputs if name != value)

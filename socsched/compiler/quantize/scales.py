@@ -1,9 +1,9 @@
 """The scales of a network's values as data: produced by calibration, stored in artefacts, or written by users.
 
-The file is JSON: `source` as text, for every value `step` (the value of one unit) and `signed`, and optionally `means`:
-a channel's mean before and after rounding to eight bits.  Scales that a network's file states have `weights`, the steps
-of weights, and `partial`: values without a scale stay fp32.  Values have the names of the compiler's graph: a layer's
-name with dots as underscores; for fused layers, the last one's.
+The file is JSON: `source` as text, for every value `step` (the value of one unit), `signed` and, if it is asymmetric,
+`zero`, and optionally `means`: a channel's mean before and after rounding to eight bits.  Scales that a network's file
+states have `weights`, the steps of weights, and `partial`: values without a scale stay fp32.  Values have the names of
+the compiler's graph: a layer's name with dots as underscores; for fused layers, the last one's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from socsched.bounded import read_bytes
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.store import digest, write_json
 from socsched.descriptor.json_file import MAX_BYTES, JsonFile
-from socsched.descriptor.limits import Line, Real, Rows, Step
+from socsched.descriptor.limits import Byte, Line, Real, Rows, Step
 from socsched.descriptor.pipeline import Stage
 from socsched.graph.network import Network
 from socsched.models.parts import part_of, tile_of
@@ -41,6 +41,7 @@ class Means:
 class _Value:
     step: Step
     signed: bool
+    zero: Byte = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Scales:
     @property
     def digest(self) -> str:
         """Return the sha256 of the scales, independent of their source."""
-        scales = sorted((name, scale.step, scale.signed) for name, scale in self.values.items())
+        scales = sorted((name, s.step, s.signed, *([s.zero] if s.zero else [])) for name, s in self.values.items())
         means = sorted((name, means.real, means.stored) for name, means in self.means.items())
         return digest(scales, means, *([sorted(self.weights.items())] if self.partial else []))
 
@@ -115,7 +116,7 @@ def _opened(path: Path) -> JsonFile:
 
 
 def _scales(file: _File) -> Scales:
-    values = {name: Scale(value.step, value.signed) for name, value in file.values.items()}
+    values = {name: Scale(value.step, value.signed, value.zero) for name, value in file.values.items()}
     means = {name: Means(m.real, m.stored) for name, m in file.means.items()}
     return Scales(values, file.source, means, file.weights, file.partial)
 
@@ -134,7 +135,7 @@ def per_tensor(network: Network, scales: Scales) -> dict[str, float]:
     has the latter's.
     """
     layers = per_layer(network, scales).items()
-    return {name: scale.step if scale.signed else scale.step * 255 / 127 for name, scale in layers}
+    return {name: scale.step * max(-scale.low - 1, scale.low + 255) / 127 for name, scale in layers}
 
 
 def per_layer(network: Network, scales: Scales) -> dict[str, Scale]:
@@ -157,7 +158,10 @@ def key_of(name: str) -> str:
 
 
 def _document(scales: Scales) -> dict[str, Any]:
-    values = {name: {"step": scale.step, "signed": scale.signed} for name, scale in scales.values.items()}
+    values = {
+        name: {"step": scale.step, "signed": scale.signed, **({"zero": scale.zero} if scale.zero else {})}
+        for name, scale in scales.values.items()
+    }
     means = {name: {"real": list(m.real), "stored": list(m.stored)} for name, m in scales.means.items()}
     stated = {"weights": {name: list(steps) for name, steps in scales.weights.items()}, "partial": True}
     return {"source": scales.source, "values": values, "means": means} | (stated if scales.partial else {})

@@ -46,7 +46,7 @@ from socsched.graph.expand import layer_types
 from socsched.graph.network import Network
 from socsched.graph.operators import StageWork, TensorType
 from socsched.graph.partition import Part, take
-from socsched.graph.rules import decide
+from socsched.graph.rules import ASYMMETRIC, SYMMETRICALLY, decide
 from socsched.models.work import stage_work
 
 
@@ -232,7 +232,10 @@ def prepare(
         raise UsageError(f"{engine.id} takes {' or '.join(accepted)}, not {precision}")
     toolchain: Toolchain = plugins.load(GROUP, name, Toolchain)
     model, whole = network_of(stage)
-    verdict = require_all(stage_work(stage, precision, part), engine)
+    work = stage_work(stage, precision, part)
+    verdict = require_all(work, engine)
+    if work.integers is not None and work.integers.asymmetric and not engine.zero_points:
+        raise UsageError(f"stage {stage.name!r} cannot run on {engine.id}: {ASYMMETRIC}", SYMMETRICALLY)
     chosen, provenance = weights_for(model, whole, weights)
     types, names = layer_types(whole), port_names(model, whole)
     network = take(whole, part, types) if part else whole

@@ -108,7 +108,7 @@ class _Writer:
         """Quantise and dequantise the tensor `real`; readers of `value` get the result.  `stem` names the scale."""
         from onnx import helper
 
-        zero = (128 if scale.signed else 0) - (0 if self.unsigned else 128)
+        zero = -scale.low - (0 if self.unsigned else 128)
         step = self.add(f"{stem}.step", np.float32(scale.step))
         point = self.add(f"{stem}.zero", np.asarray(zero, np.uint8 if self.unsigned else np.int8))
         result = value if final else f"{value}.rounded"

@@ -15,7 +15,7 @@ from int8_reference import compute  # noqa: E402
 from qdq_networks import SOURCES, Source  # noqa: E402
 
 from socsched.compiler.quantize.fixed_point import Scale  # noqa: E402
-from socsched.compiler.quantize.network import QuantisedGraph, quantise  # noqa: E402
+from socsched.compiler.quantize.network import QuantisedGraph, quantise, quantise_weight  # noqa: E402
 from socsched.compiler.quantize.scales import Scales, key_of, per_tensor  # noqa: E402
 from socsched.compiler.toolchains.onnx_model import to_onnx  # noqa: E402
 from socsched.compiler.toolchains.package import Package  # noqa: E402
@@ -43,8 +43,14 @@ def typed(source: Source) -> Any:
 def ours(source: Source) -> QuantisedGraph:
     """Return our int8 network with the scales of a DLA: symmetric, shared where a DLA shares ranges."""
     steps = shared(source.network, per_tensor(source.network, source.scales))
-    scales = Scales({key_of(name): Scale(step, True) for name, step in steps.items()}, partial=True)
-    return quantise(fuse_network(source.network), source.weights, scales, float_outputs=False)
+    graph = fuse_network(source.network)
+    weights = {
+        name: tuple(quantise_weight(source.weights[name], 1 if group.kind == "conv2d_transpose" else 0)[1].tolist())
+        for group in graph.groups
+        if (name := group.weights.get("weight"))
+    }
+    scales = Scales({key_of(name): Scale(step, True) for name, step in steps.items()}, weights=weights, partial=True)
+    return quantise(graph, source.weights, scales, float_outputs=False)
 
 
 @pytest.mark.parametrize("name", [name for name in SOURCES if name not in ("resnet", "yolo")])

@@ -15,11 +15,11 @@ import numpy as np
 
 from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import physical_shape
-from socsched.compiler.passes.relax_form import DTYPES, emit_general
+from socsched.compiler.passes.relax_form import DTYPES, emit_general, rounded
 from socsched.compiler.quantize import epilogue as phases
 from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array, Scale
-from socsched.compiler.quantize.network import CONVOLUTIONS, Layer, QuantisedGraph, Step
+from socsched.compiler.quantize.network import Layer, QuantisedGraph, Step
 from socsched.compiler.targets.cuda import gemm, int8_kernels
 from socsched.compiler.targets.cuda.gemm import Bytes
 from socsched.compiler.targets.cuda.int8_kernels import Operand
@@ -27,7 +27,9 @@ from socsched.compiler.targets.cuda.lower import Emitter, Lowered
 from socsched.compiler.targets.cuda.schedule import schedule
 from socsched.compiler.targets.cuda.tiles import EDGE, Convolution, Tile, int8_tile, round_up
 from socsched.errors import CompileError
+from socsched.graph.integers import CONVOLUTIONS
 from socsched.graph.operators import TensorType
+from socsched.graph.rules import ASYMMETRIC, SYMMETRICALLY
 
 _ALIGNED = 64  # bytes: alignment that kernels may assume of a tensor's address
 
@@ -44,7 +46,7 @@ def planned_slices(q: QuantisedGraph) -> dict[str, tuple[str, int]]:
         inputs, scales = step.group.inputs, q.scales
         unchanged = step.output in q.floats or (
             all(factor == _UNITY for factor in step.factors)
-            and all(scales[value].signed == scales[step.output].signed for value in inputs)
+            and all(scales[value].low == scales[step.output].low for value in inputs)
         )
         computed = {other.output for other in q.steps if other.layer}
         if not unchanged or any(value not in computed for value in inputs):
@@ -184,14 +186,18 @@ class Int8Values(Emitter):
         """Take in an input of the network, in the forms that its readers need."""
         readers = self.q.consumers(name)
         if len(tensor.shape) != 4:
-            self.plain[name] = variable
+            self.plain[name] = self.round(name, variable)
             return
         if any(step.exact for step in readers) or name in self.graph.outputs:
-            self.plain[name] = self.builder.emit(relax.op.permute_dims(variable, [0, 3, 1, 2]))
+            self.plain[name] = self.round(name, self.builder.emit(relax.op.permute_dims(variable, [0, 3, 1, 2])))
         if any(not step.exact for step in readers):
             _, channels, height, width = tensor.shape
             flat = self.viewed(variable, (height * width, channels), "float32")
             self.quantise(name, flat, plain=False)
+
+    def round(self, name: str, plain: Any) -> Any:
+        """Return a plain value in fp32, rounded to the integers that a file states for it."""
+        return rounded(self.builder.emit, plain, self.q.scales[name]) if name in self.q.rounded else plain
 
     def quantise(self, name: str, var: Any, plain: bool) -> None:
         """Convert fp32 values [pixels, channels], or `plain` [channels, pixels], to bytes."""
@@ -229,7 +235,7 @@ class Int8Values(Emitter):
                 "with other operators",
                 "make it a stage of its own, or plan this stage in fp16",
             )
-        self.plain[step.output] = emit_general(self, step.group)
+        self.plain[step.output] = self.round(step.output, emit_general(self, step.group))
 
     def scatters_bytes(self, step: Step) -> bool:
         """Return whether only int8 operators read a scatter's result, and its channels fill vectors."""
@@ -289,6 +295,8 @@ def lower_int8(quantised: QuantisedGraph, weights: Mapping[str, Array], arch: st
     In its products' shapes channels and k count pairs of bytes.  Without `bound` kernels remain plain loops, which run
     on a CPU.  CompileError for unsupported operators.
     """
+    if any(scale.zero for scale in quantised.scales.values()):
+        raise CompileError(f"{quantised.graph.network.name}: {ASYMMETRIC}", SYMMETRICALLY)
     return _Lowering(quantised, weights, arch, bound).run()
 
 

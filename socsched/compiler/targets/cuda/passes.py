@@ -21,7 +21,6 @@ from socsched.compiler.passes.link import write_library
 from socsched.compiler.passes.quantise import QUANTISE, keep_scales, left_in_floats
 from socsched.compiler.passes.relax_form import bind_constants
 from socsched.compiler.pipeline import fused, run
-from socsched.compiler.quantize.network import STAYS_FLOAT, stays_float
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.target import Build, Compilation, Pass, Passes, TargetSpec, resolve
 from socsched.compiler.targets.cuda.fuse import fuse
@@ -31,6 +30,7 @@ from socsched.compiler.targets.cuda.nvcc import BINARY, SOURCE, device_source, f
 from socsched.compiler.targets.cuda.rules import unruled, unsupported_reason
 from socsched.compiler.targets.cuda.tiles import OLDEST, capability
 from socsched.errors import CompileError
+from socsched.graph.integers import STAYS_FLOAT, stays_float
 from socsched.graph.network import Network
 
 

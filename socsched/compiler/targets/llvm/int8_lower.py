@@ -17,11 +17,11 @@ import numpy as np
 from socsched.compiler import script
 from socsched.compiler.environment import relax
 from socsched.compiler.layouts import physical_shape
-from socsched.compiler.passes.relax_form import DTYPES
+from socsched.compiler.passes.relax_form import DTYPES, rounded
 from socsched.compiler.quantize import epilogue as phases
 from socsched.compiler.quantize.epilogue import Epilogue, Stored
 from socsched.compiler.quantize.fixed_point import RATIO_SHIFT, Array, Scale
-from socsched.compiler.quantize.network import CONVOLUTIONS, QuantisedGraph, Step
+from socsched.compiler.quantize.network import QuantisedGraph, Step
 from socsched.compiler.targets.llvm import int8_kernels, kernels
 from socsched.compiler.targets.llvm.images import EDGE, Image
 from socsched.compiler.targets.llvm.int8_dot import Dot
@@ -29,6 +29,7 @@ from socsched.compiler.targets.llvm.int8_kernels import Operand
 from socsched.compiler.targets.llvm.lower import Exact, Lowered
 from socsched.compiler.targets.llvm.vector import Tile, Vector
 from socsched.errors import CompileError
+from socsched.graph.integers import CONVOLUTIONS
 from socsched.graph.operators import TensorType
 
 _UNITY = 1 << RATIO_SHIFT
@@ -96,7 +97,8 @@ class _Lowering:
 
     def enter(self, name: str, tensor: TensorType, variable: Any) -> None:
         self.exact.enter(name, tensor, variable)
-        if all(step.exact for step in self.q.consumers(name)):
+        self.round(name)
+        if name in self.images or all(step.exact for step in self.q.consumers(name)):
             return
         if tensor.layout != "NCHW":
             variable = self.builder.emit(relax.op.reshape(variable, physical_shape(tensor)[1:]))
@@ -105,12 +107,26 @@ class _Lowering:
     def quantise(self, name: str, plain: bool, variable: Any) -> None:
         """Convert an fp32 value, plain or in blocks with a border of EDGE, to bytes."""
         _, channels, height, width = self.graph.values[name].shape
-        block = min(-(-channels // 4) * 4, self.c)  # a three-channel image needs no whole block
+        readers = [step for step in self.q.consumers(name) if not step.exact]
+        taps = all(step.group.kind in CONVOLUTIONS and step.residual != name for step in readers)
+        block = min(-(-channels // 4) * 4, self.c) if taps else self.c  # a camera's three channels need no whole block
         scale, stored = self.q.scales[name], self.stored(name)
         image = Image(None, channels, height, width, block, self.border(name), stored.dtype)
         edge = -1 if plain else EDGE
         args = (image.blocks, block, channels, height, width, edge, image.border, float(1.0 / scale.step), stored)
         self.images[name] = self.image(image, int8_kernels.quantise, args, [variable])
+
+    def round(self, name: str) -> None:
+        """Round a value in fp32 to the integers that a file states for it."""
+        if name not in self.q.rounded:
+            return
+        plain, shape = self.exact.plain_of(name), self.graph.values[name].shape
+        self.exact.images.pop(name, None)
+        if len(shape) == 4 and shape[0] == 1:
+            del self.exact.plain[name]
+            self.quantise(name, True, plain)
+        else:
+            self.exact.plain[name] = rounded(self.builder.emit, plain, self.q.scales[name])
 
     def image_of(self, name: str) -> Image:
         """Return a value in bytes, quantised if it was computed in fp32."""
@@ -128,6 +144,7 @@ class _Lowering:
                 image = self.image(target, int8_kernels.dequantise, args, [image.var])
                 self.exact.plain[name] = self.unpacked(image, self.graph.values[name], 0)
         self.exact.emit_group(step.group)
+        self.round(step.output)
 
     def leave(self, name: str) -> Any:
         if name in self.plain:
@@ -195,7 +212,7 @@ class _Lowering:
             inputs = step.group.inputs
             unchanged = step.output in self.q.floats or (
                 all(factor == _UNITY for factor in step.factors)
-                and all(self.q.scales[value].signed == self.q.scales[step.output].signed for value in inputs)
+                and all(self.q.scales[value].low == self.q.scales[step.output].low for value in inputs)
             )
             if not unchanged or any(self.graph.values[value].shape[1] % self.c for value in inputs):
                 continue
@@ -332,7 +349,7 @@ _EMITTERS: Mapping[str, Callable[[_Lowering, Step], None]] = {
 
 def stored(scale: Scale, dot: Dot) -> Stored:
     """Return the memory representation of values of `scale` on a target with the byte product `dot`."""
-    return Stored(dot.dtype, dot.zero + (128 if scale.signed else 0))
+    return Stored(dot.dtype, dot.zero - scale.low)
 
 
 def packed_weight(phased: Array, blocks: int, c: int, in_blocks: int, ci: int) -> Array:

@@ -15,13 +15,13 @@ from socsched.compiler.passes.launches import CpuRecorder
 from socsched.compiler.passes.link import link
 from socsched.compiler.passes.quantise import QUANTISE, keep_scales, left_in_floats
 from socsched.compiler.passes.relax_form import in_precision
-from socsched.compiler.quantize.network import STAYS_FLOAT, stays_float
 from socsched.compiler.target import Compilation, Passes
 from socsched.compiler.targets.llvm import general, processor
 from socsched.compiler.targets.llvm.int8_dot import dot_for, int8_options
 from socsched.compiler.targets.llvm.int8_lower import lower_int8
 from socsched.compiler.targets.llvm.lower import lower
 from socsched.errors import CompileError
+from socsched.graph.integers import STAYS_FLOAT, stays_float
 
 _PREFIX = b"__tvm_ffi_"
 _SLOTS = {b"__TVMBackendParallelLaunch", b"__TVMBackendAllocWorkspace", b"__TVMBackendFreeWorkspace"}

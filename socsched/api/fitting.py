@@ -49,7 +49,7 @@ def fit(platform: str, options: FitOptions = FitOptions()) -> Report:  # frozen
         raise UsageError("the networks of the measurements are needed", "add --networks FOLDER with NAME.onnx files")
     if networks is not None and not networks.is_dir():
         raise UsageError(f"{networks}: is no folder", "expected a folder with NAME.onnx or NAME.onnx.xz")
-    return fit_platform(request, pairs, Networks(networks, own))
+    return fit_platform(request, pairs, Networks(*([networks] if networks else []), known=own))
 
 
 def parse_anchor(text: str) -> tuple[str, float]:

@@ -19,7 +19,8 @@ from socsched.progress import speaking
 
 VERBS = {
     "platforms": "platforms:command", "pipelines": "pipelines:command", "calibrate": "weights:calibrate",
-    "compile": "compile:command", "plan": "plan:command", "book": "book:command", "analyze": "analyze:command",
+    "compile": "compile:command", "plan": "plan:command", "advise": "advise:command", "book": "book:command",
+    "analyze": "analyze:command",
     "simulate": "simulate:command", "run": "run:command", "verify": "verify:command", "profile": "costs:profile",
     "fit": "costs:fit", "report": "report:command", "why": "report:why", "weights": "weights:command",
     "compare": "compare:command", "lint": "lint:command", "validate": "costs:validate", "guard": "guard:command",

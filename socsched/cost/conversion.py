@@ -156,7 +156,7 @@ def conversion_cost(
     time, energy = conversion_figures(size, engine, platform, mode, pace)
     fixed, fit = pace.fixed_ns, pace.fit
     if fit is not None:
-        provenance, source, error = evidence(fit, share, "transpose" in fit.classes)
+        provenance, source, error = evidence(fit, share, {"transpose": 1.0, "job": 0.0})
     else:
         rate, overheads = engine.conversion or engine.bandwidth, (engine.launch_ns, engine.submit_ns)
         provenance, error = trust([(time - fixed, (rate,)), (fixed, overheads)])

@@ -7,8 +7,7 @@ to the roofline.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from socsched.cost import kernel_times
@@ -17,43 +16,11 @@ from socsched.cost.host_functions import estimate as function_estimate
 from socsched.cost.power import dram_capacity
 from socsched.cost.roofline import Estimate, launches_per_operator
 from socsched.cost.roofline import estimate as roofline_estimate
+from socsched.cost.timing import BYTES, WEIGHT_BYTES, Nominal, job_us, loads, rates, terms
 from socsched.descriptor.fit import Fit, Parameters, choose_fit
 from socsched.descriptor.platform import Engine, EngineMode, Platform, PowerMode, Precision
 from socsched.graph.accelerator_kernels import pass_class
 from socsched.graph.operators import Pass, StageWork
-
-SHARPNESS = 4.0
-"""Exponent p that rounds the corner between arithmetic and traffic: 4 adds at most 19 % where both are equal."""
-RELATIVE = ("pointwise", "winograd", "grouped", "gemm", "matmul")
-"""Classes whose rate is stated relative to that of convolutions."""
-FEW = 4
-"""Channels of an image after padding."""
-BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1.0, "fp8": 1.0, "int4": 0.5}
-
-
-@dataclass(frozen=True, slots=True)
-class Nominal:
-    """What a descriptor states of an engine in a mode and precision.
-
-    `peak` (multiply-adds/us of all units), `dram` (bytes/us), `sram` (bytes kept on chip between passes), channels of
-    the native `block`, bytes of an element, `slowdown` (highest clock over the mode's, for fixed costs), `submit_us`
-    and `launch_us`, `units`; `taps`: what a further row of a depthwise window costs relative to its rows before (1
-    where all taps cost the same); `resident`: weights that fit on chip stay there between jobs; `copies`:
-    concatenations and slices of tensors that have other readers are kernels.
-    """
-
-    peak: float
-    dram: float
-    sram: float
-    block: int
-    bytes: float
-    slowdown: float = 1.0
-    submit_us: float = 100.0
-    launch_us: float = 1.0
-    taps: float = 1.0
-    resident: bool = False
-    units: int = 1
-    copies: bool = False
 
 
 class PassTime(NamedTuple):
@@ -74,11 +41,13 @@ def nominal(engine: Engine, precision: Precision, fit: Fit, state: EngineMode, u
         sram=fit.sram,
         block=fit.block,
         bytes=BYTES[precision.dtype],
+        weight_bytes=WEIGHT_BYTES[precision.dtype],
         slowdown=engine.clock_hz.value / state.clock_hz,
         submit_us=fit.submit_ns / 1e3,
         launch_us=fit.launch_ns / 1e3,
         taps=fit.taps,
         resident=fit.resident,
+        dataflow=fit.dataflow,
         units=units,
         copies=fit.copies,
     )
@@ -112,25 +81,25 @@ def estimate(
     units = sum(mode.engines[name].units for name in fit.joined) or units
     stated = nominal(engine, precision, fit, state, units, mode.dram.value)
     times = pass_times(work.passes, stated, fit.parameters)
-    job_ns = round(fit.parameters.job * stated.submit_us * stated.slowdown * 1e3)
+    job_ns = round(job_us(stated, fit.parameters) * 1e3)
     made = _segments(work, times, job_ns, engine, min(engine.bandwidth.value, capacity))
-    total = sum(one.busy_us + one.fixed_us for one in times)
-    unseen = sum(
-        time.busy_us + time.fixed_us
-        for one, time in zip(work.passes, times, strict=True)
-        if pass_class(one) not in fit.classes
-    )
-    return Estimate(made, *evidence(fit, units, 1 - unseen / total if total else 1.0))
+    shares = {"job": job_ns / 1e3}
+    for one, time in zip(work.passes, times, strict=True):
+        shares[pass_class(one)] = shares.get(pass_class(one), 0.0) + time.busy_us + time.fixed_us
+    return Estimate(made, *evidence(fit, units, shares))
 
 
-def evidence(fit: Fit, units: int, seen: float) -> tuple[str, str, float]:
+def evidence(fit: Fit, units: int, shares: Mapping[str, float] | None = None) -> tuple[str, str, float]:
     """Return provenance, source and relative error of a time by a fit on `units` units.
 
-    `seen`: share of the time that operators of measured classes take; the error grows with the rest, up to threefold.
-    On other units or another board than was measured, or with a rest that carries weight, the fit is extrapolated.
+    `shares`: of the time by class of passes, and of the `job`; None: all of measured classes.  On other units or
+    another board than was measured, or with unmeasured classes that carry weight, the fit is extrapolated.
     """
-    same = fit.networks and fit.units in (0, units) and 1 - seen < CARRIES
-    return ("fitted" if same else weakest(["fitted", "derived"])), fit_text(fit), fit.interval * (3 - 2 * seen)
+    shares = shares or {"job": 1.0}
+    strange = sum(time for name, time in shares.items() if name not in (*fit.classes, "job")) / sum(shares.values())
+    same = fit.networks and fit.units in (0, units) and strange < CARRIES
+    error = fit.width(shares) if len(shares) > 1 else fit.interval
+    return ("fitted" if same else weakest(["fitted", "derived"])), fit_text(fit), error
 
 
 def fit_text(fit: Fit) -> str:
@@ -174,65 +143,8 @@ def _segments(
 
 def pass_times(passes: Sequence[Pass], engine: Nominal, p: Parameters) -> list[PassTime]:
     """Return the times of passes, without the cost of the job."""
-    rates = {name: engine.peak * p.conv * getattr(p, name) for name in RELATIVE}
-    dense, vector_rate = engine.peak * p.conv, engine.peak * p.vector
-    fill, launch = p.fill * 1e3 * engine.units, p.layer * engine.launch_us * engine.slowdown
-    onchip, spill, weights = engine.dram * p.onchip, engine.dram * p.spill, engine.dram * p.weights
-    streamed = _streamed(passes, engine)
-    found = []
-    for one in passes:
-        kind = pass_class(one)
-        macs, vector = padded(one, kind, engine.block), float(vector_work(one))
-        arithmetic = 0.0
-        if kind == "depthwise":
-            vector += macs * engine.taps ** (one.kernel - 3)
-        elif macs:
-            arithmetic = macs / rates.get(kind, dense) * (1 + fill / (one.rows * one.cout * one.groups))
-        arithmetic += (vector + p.exp * one.costly) / vector_rate
-        kernels = one.copies * engine.copies if kind == "copy" else 1
-        moved = (one.read + one.written) * engine.bytes if kernels else 0.0
-        fetched = one.weights * engine.bytes * streamed
-        spilled = one.live * engine.bytes > engine.sram
-        traffic = moved / (spill if spilled else onchip) + fetched / weights
-        both = (arithmetic**SHARPNESS + traffic**SHARPNESS) ** (1 / SHARPNESS)
-        found.append(PassTime(both, launch * kernels, moved * spilled + fetched))
+    relative, found = rates(p), []
+    for load in loads(passes, engine):
+        part = terms(load, engine, p, relative[load.kind])
+        found.append(PassTime(part.busy, part.fixed, load.spilled + load.carried + load.weights))
     return found
-
-
-def vector_work(one: Pass) -> int:
-    """Return the element operations of a pass that is no convolution: window positions, terms of a mean, norms."""
-    if one.kind == "pool":
-        return max(one.written * one.kernel, one.read)  # sliding windows are separable
-    if one.kind in ("eltwise", "resize"):
-        return max(one.cheap, one.written)
-    if one.kind == "pillars":  # offsets of every point, then the maximum over the points of a pillar
-        return 2 * one.read + one.macs // one.cin
-    return 4 * one.written if one.kind == "softmax" else 0
-
-
-def padded(one: Pass, kind: str, block: int) -> float:
-    """Return the multiply-adds of a pass with channels rounded up to the native block.
-
-    A depthwise layer pads its channels; a grouped one packs as many groups as fit into a block, whose off-diagonal
-    products are wasted; of an image runtimes fold the taps into channels.
-    """
-    if block <= 1 or not one.macs:
-        return one.macs
-    if kind == "depthwise":
-        return one.macs * (_round_up(one.groups, block) / one.groups)
-    if kind == "grouped":
-        return one.macs * max(block / max(one.cin, 1), 1.0)
-    narrow = FEW if one.cin <= FEW else _round_up(one.cin, block)
-    return one.macs * ((narrow / one.cin) * (_round_up(one.cout, block) / one.cout))
-
-
-def _round_up(channels: int, block: int) -> int:
-    return -(-channels // block) * block
-
-
-def _streamed(passes: Sequence[Pass], engine: Nominal) -> float:
-    """Return the share of weights that every job reads anew: what does not fit on chip."""
-    if not engine.resident:
-        return 1.0
-    total = sum(one.weights for one in passes) * engine.bytes
-    return min(max((total - engine.sram) / max(total, 1), 0.05), 1.0)

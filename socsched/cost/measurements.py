@@ -27,6 +27,8 @@ MOST_ROWS = 200_000
 MOST_COLUMNS = 100
 TIME_COLUMN, POWER_COLUMN = "measured_ms", "measured_w"
 """A table with the second of these columns and without the first is one of measured power (`validation.power_rows`)."""
+RATE_COLUMN, RATE_FLAG = "fps", "throughput"
+"""Column of jobs a second, whose distance stands for the time where a row has none, and the flag of such rows."""
 _TEXT = ("platform", "engine", "precision", "mode", "network", "flag", "source", "statistic", "id", "runtime")
 STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 """Names of networks and of sources."""
@@ -54,6 +56,7 @@ class Row:
 
     `share`: units of the engine used, 0 where the file does not state it.  `flag`: why the row is not to be used, empty
     where it is.  `runtime`: the program that ran the network.  `line`, `cells`: the row as it stands in the file.
+    `rate`: jobs a second were measured, not the time of one; `measured_ms` is their distance.
     """
 
     platform: str
@@ -71,6 +74,7 @@ class Row:
     line: int = 0
     cells: tuple[str, ...] = ()
     problem: str = ""
+    rate: bool = False
 
     @property
     def measured_us(self) -> float:
@@ -95,7 +99,7 @@ def read_measurements(path: Path, needed: Sequence[str] = COLUMNS, reserved: Seq
     values cannot be used (a time that is no time, a network that is no file stem, an id given twice) is kept with its
     problem.
     """
-    table = read_table(path, needed, reserved, (*COLUMNS, RUNTIME))
+    table = read_table(path, needed, reserved, (*COLUMNS, RUNTIME, RATE_COLUMN))
     rows: list[Row] = []
     first: dict[str, int] = {}
     for line, cells, named in table.rows:
@@ -185,7 +189,10 @@ def _row(line: int, cells: tuple[str, ...], named: dict[str, str], earlier: int 
     problem = f"the id is that of line {earlier}" if earlier else ""
     if named.get("id") == "":
         problem = "it has no id"
-    measured = _time_ms(named["measured_ms"])
+    measured, persecond = _time_ms(named["measured_ms"]), number(named.get(RATE_COLUMN, ""))
+    rate = not named["measured_ms"] and bool(persecond)
+    if rate and persecond:
+        measured = _time_ms(f"{1e3 / persecond:.9g}")
     if measured is None:
         least, most = 1e-6, LONGEST_NS / 1e6
         problem = problem or f"measured_ms: expected {least:g} to {most:g} ms, got {shown(named['measured_ms'])}"
@@ -195,7 +202,10 @@ def _row(line: int, cells: tuple[str, ...], named: dict[str, str], earlier: int 
     if not STEM.fullmatch(named["network"]) or ".." in named["network"]:
         problem = problem or f"network: expected the name of a file without its ending, got {shown(named['network'])}"
     text = {name: named.get(name, "") for name in _TEXT}
-    return Row(share=share or 0, measured_ms=measured or math.nan, line=line, cells=cells, problem=problem, **text)
+    if rate and text["flag"] == RATE_FLAG:
+        text["flag"] = ""
+    time = measured or math.nan
+    return Row(share=share or 0, measured_ms=time, line=line, cells=cells, problem=problem, rate=rate, **text)
 
 
 def _time_ms(text: str) -> float | None:

@@ -6,8 +6,8 @@ In platform files they are the section `fitted` of a precision.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
@@ -31,7 +31,8 @@ from socsched.descriptor.fields import (
 PASS_KINDS = ("conv", "pointwise", "winograd", "depthwise", "grouped", "gemm", "matmul", "pool", "eltwise", "copy",
               "transpose", "softmax", "resize", "pillars", "scatter")  # fmt: skip
 """Classes of passes (`graph.accelerator_kernels`)."""
-Ratio = Annotated[float, REQUIRED, Field(gt=0, le=1000)]
+Plain = Annotated[float, Field(gt=0, le=1000)]
+Ratio = Annotated[Plain, REQUIRED]
 Globs = Listed[Annotated[str, Field(min_length=1, max_length=200)]]
 
 
@@ -61,6 +62,11 @@ class Parameters(Entry):
     onchip: Annotated[Ratio, doc("bandwidth of activations that fit on chip over that of the memory")] = 1.0
     spill: Annotated[Ratio, doc("bandwidth of other activations over that of the memory")] = 0.6
     weights: Annotated[Ratio, doc("bandwidth of weights over that of the memory")] = 0.6
+    norm: Annotated[Plain, doc("operations of the vector unit an element of a softmax or norm")] = 4.0
+    ride: Annotated[Plain, doc("operations of the vector unit an element of a function fused into a convolution")] = (
+        1e-3
+    )
+    move: Annotated[Plain, doc("bandwidth of transposes and copies over that of other activations")] = 1.0
     fill: Annotated[Ratio, doc("thousands of outputs a unit at which a layer reaches half of its rate")] = 1.0
     layer: Annotated[Ratio, doc("fixed cost of a pass over launch")] = 1.0
     job: Annotated[Ratio, doc("fixed cost of a job over submit")] = 1.0
@@ -110,6 +116,10 @@ class Fit(Entry):
     classes: Annotated[
         Listed[Annotated[str, OneOf(*PASS_KINDS)]], doc("classes of passes among the measured networks", min_length=1)
     ]
+    doubt: Annotated[
+        Mapping[Name, Plain],
+        doc("half width (log) of the interval of a network of this class of passes alone, by class, and `job`"),
+    ] = field(default_factory=dict)
     ops_per_cycle: Annotated[Rate, OR_NULL, doc("rate the fit refers to; absent: the precision's")] = 0.0
     memory: Annotated[
         float,
@@ -120,6 +130,7 @@ class Fit(Entry):
     taps: Annotated[Share, doc("cost of a further row of a depthwise window over that of the row before")] = 1.0
     copies: Annotated[bool, doc("concatenations and slices of tensors with other readers are kernels")] = False
     resident: Annotated[bool, doc("weights that fit on chip stay there between jobs")] = False
+    dataflow: Annotated[bool, doc("layers hand over on chip, and a frame is loaded in parts")] = False
     units: Annotated[
         int,
         Field(ge=1, le=100_000),
@@ -131,6 +142,16 @@ class Fit(Entry):
     runtimes: Annotated[Globs, doc("programs that were measured, as globs")] = ()
     hosts: Annotated[Listed[Host], doc("costs under measured programs that add their own to a pass and a job")] = ()
     varied: Annotated[Globs, doc("programs that compute sequences at their own length, not padded")] = ()
+
+    def width(self, shares: Mapping[str, float]) -> float:
+        """Return the relative half width of the interval of a network; `shares`: of its time, by class and `job`.
+
+        Classes that no measured network has are doubted three times as much as a whole network.
+        """
+        strange = 3 * math.log1p(self.interval)
+        known = self.doubt or dict.fromkeys((*self.classes, "job"), math.log1p(self.interval))
+        total = sum(shares.values()) or 1.0
+        return math.expm1(sum(share * known.get(name, strange) for name, share in shares.items()) / total)
 
     @classmethod
     def of_file(cls, values: dict[str, Any]) -> Fit:

@@ -18,11 +18,17 @@ CHEAP = frozenset(
     ("relu", "clip", "add", "subtract", "multiply", "maximum", "minimum", "leaky_relu", "divide", "abs", "cast")
 )
 """Element-wise operators of one instruction; the others (sigmoid, exp, tanh, sqrt) need a table or several."""
+FREE = frozenset(("relu", "clip", "cast"))
+"""Element-wise operators that convolutions do while they store; the others take the vector unit's time."""
+PARTS = {"leaky_relu": -1, "erf": 4, "sigmoid": 1}
+"""Operators around one that runtimes compute with it: GELU has four more, SiLU one; a leaky ReLU is two by itself."""
 COSTLY = frozenset(("sigmoid", "exp", "tanh", "sqrt", "erf", "log"))
 RIDERS = CHEAP | COSTLY | {"concat"}
 """Operators that cost less in one part with those before them."""
 VIEWS = frozenset(("reshape",))
 """Operators that move nothing."""
+LAYOUTS = ((0, 2, 3, 1), (0, 3, 1, 2))
+"""Orders of a transpose between channels first and channels last."""
 COPIES = frozenset(("concat", "slice", "transpose", "pad", "gather", "scatter_nd"))
 UNCLASSED = frozenset(("function",))
 """Operators without a class."""
@@ -108,7 +114,7 @@ class _Passes:
         size = self.size(group.output)
         held = sum(prod(self.graph.network.params[name]) for name in group.weights.values())
         cluster.weights += min(held, size) if group.kind == "gather" else held  # a table: only the rows looked up
-        cluster.cheap += size * (group.kind in CHEAP)
+        cluster.cheap += size * ((group.kind in CHEAP - FREE) - PARTS.get(group.kind, 0))
         cluster.costly += size * (group.kind in COSTLY)
         self.home[group.output] = index
 
@@ -160,13 +166,15 @@ class _Passes:
         groups = int(attrs.get("groups", 1)) if kind in ("conv", "winograd", "depthwise", "grouped") else 1
         rows = max(prod(shape) // max(cout * groups, 1), 1)
         copies = 0
-        if kind == "copy":
+        if kind == "transpose" and tuple(head.options.get("order", ())) in LAYOUTS:
+            kind = "copy"  # of which there are none: engines choose the layouts of their tensors
+        elif kind == "copy":
             copied = self.copied(head, used)
             copies, read, written = len(copied), sum(map(self.size, copied)), sum(map(self.size, copied))
             if head.kind in ("slice", "gather"):
                 read = written = self.size(head.output)
         window = int(attrs.get("kernel_h", 1)), int(attrs.get("stride_h", 1))
-        riders = cluster.cheap, cluster.costly
+        riders = max(cluster.cheap, 0), cluster.costly
         size = macs, read, written, cluster.weights, rows, cin, cout
         return Pass(kind, *size, groups, *window, *riders, live, copies, head.name)
 

@@ -1,9 +1,9 @@
 """Fit the cost models of the shipped platforms to published measurements, and put them into platforms/.
 
-Usage: python -m tools.generate.fits PAIRS.csv.gz NETWORKS [--check] [--date YYYY-MM-DD] [--errors FILE.json]
+Usage: python -m tools.generate.fits CORPUS... [--check] [--date YYYY-MM-DD] [--errors FILE.json]
 
-The measurements and the networks are not part of the repository (docs/fitting.md).  With --check nothing is written,
-and the exit code is 1 where a section of a platform differs from the one that would be.
+A corpus is a folder with pairs.csv.gz and networks/; none is part of the repository (docs/fitting.md).  With --check
+nothing is written, and the exit code is 1 where a section of a platform differs from the one that would be.
 """
 
 from __future__ import annotations
@@ -21,12 +21,18 @@ from socsched.cost.fitting.recipe import FamilyFit, FitRequest, Report, fit_plat
 from socsched.descriptor.catalog import get_platform
 from tools import ROOT
 
-DATE = "2026-11-24"
+DATE = "2026-11-26"
 SOURCE = "boards"
 BOARDS = (
     "jetson-agx-orin-64gb", "jetson-agx-orin-32gb", "jetson-agx-xavier", "jetson-orin-nano-8gb", "jetson-orin-nx-16gb",
     "jetson-tx2", "rk3588", "hikey960", "qcs8550", "sa8295p", "qcs6490", "qrb5165",
+    "jetson-agx-thor", "jetson-t4000", "jetson-orin-nx-8gb", "jetson-orin-nano-4gb", "sa8775p", "qcs9075", "qcs8275",
+    "sa7255p", "rk3576", "raspberry-pi-5", "hailo-8", "hailo-8l", "tda4vm", "am69a",
 )  # fmt: skip
+TITLE = """  boards:
+    title: "published execution times of networks on this board and others of its engine families (docs/fitting.md)"
+    where: "github.com: quic/ai-hub-models, mlcommons/inference_results_v3.0, ...; pypi.org: qai-hub-models 0.65.0"
+"""
 EXCLUDED = {
     "bert_large*": "MLPerf's programs compute sequences at their own length",
     "source=Tencent/ncnn,engine=gpu,precision=int8": "ncnn has no int8 on GPUs: these ran on the CPU",
@@ -34,21 +40,29 @@ EXCLUDED = {
     "engine=carmel0,mode=MODE_*W*": "slower than the clocks of these modes explain",
 }
 """Rows that are left out, and why."""
+NEW_SOURCE = '  boards:\n    title: "measured times of networks, fitted with `socsched fit`"\n'
 
 
-def fits(pairs: Path, networks: Path) -> list[Report]:
-    """Return the fits of all boards."""
-    rows, folder = read_pairs(pairs), Networks(networks)
+def fits(corpora: Sequence[Path], omitted: Sequence[str] = ()) -> list[Report]:
+    """Return the fits of all boards to the measurements in some folders (pairs.csv.gz and networks/)."""
+    rows = [row for folder in corpora for row in read_pairs(folder / "pairs.csv.gz")]
+    folder = Networks(*(folder / "networks" for folder in corpora))
     choice = Choice(tuple(pattern(text) for text in EXCLUDED))
     known: dict[str, FamilyFit] = {}
-    return [fit_platform(FitRequest(get_platform(board), choice=choice), rows, folder, known) for board in BOARDS]
+    requests = [FitRequest(get_platform(board), choice=choice, omitted=tuple(omitted)) for board in BOARDS]
+    return [
+        fit_platform(request, rows, folder, known)
+        for request in requests
+        if any(engine.kind not in omitted for engine in request.platform.engines)
+    ]
 
 
 def written(report: Report, date: str) -> tuple[Path, str, str]:
     """Return the file of a platform, its text and the text with the sections of a fit."""
     path = ROOT / "platforms" / f"{report.platform.name}.yaml"
     raw = path.read_bytes()
-    return path, raw.decode(), rewritten(raw, str(path), report.sections, SOURCE, date)
+    text = rewritten(raw, str(path), report.sections, SOURCE, date)
+    return path, raw.decode(), text.replace(NEW_SOURCE, TITLE)
 
 
 def errors(reports: Sequence[Report]) -> list[dict[str, object]]:
@@ -74,13 +88,13 @@ def errors(reports: Sequence[Report]) -> list[dict[str, object]]:
 def main() -> int:
     """Write or check the sections."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("pairs", type=Path)
-    parser.add_argument("networks", type=Path)
+    parser.add_argument("corpora", type=Path, nargs="+", help="folders with pairs.csv.gz and networks/")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where a section differs")
+    parser.add_argument("--omit", nargs="*", default=[], help="kinds of engines to leave as they are, such as cpu")
     parser.add_argument("--date", default=DATE, help="day to state")
     parser.add_argument("--errors", type=Path, help="write the cross-validated errors of every cell")
     given = parser.parse_args()
-    reports = fits(given.pairs, given.networks)
+    reports = fits(given.corpora, given.omit)
     rows = errors(reports)
     for row in rows:
         names = ("fit", "network", "design", "board")

@@ -15,8 +15,8 @@ import numpy as np
 
 from socsched.cost.fitting.families import Family, Use, families, family_of, nominal, use_of
 from socsched.cost.fitting.least import Cell
+from socsched.cost.fitting.table import table
 from socsched.cost.measurements import NEEDED, Row, read_measurements
-from socsched.cost.timing import table
 from socsched.descriptor.platform import Platform
 from socsched.errors import InputError, SocschedError, UsageError, of_machine
 from socsched.graph.accelerator_kernels import passes
@@ -81,10 +81,10 @@ def fastest(rows: Sequence[Row]) -> dict[str, float]:
 
 
 class Networks:
-    """Networks of a folder by name; `passes` raises InputError for one that is missing or cannot be read."""
+    """Networks of some folders by name; `passes` raises InputError for one that is missing or cannot be read."""
 
-    def __init__(self, folder: Path | None, known: dict[str, tuple[Pass, ...]] | None = None) -> None:
-        self.folder = folder
+    def __init__(self, *folders: Path, known: dict[str, tuple[Pass, ...]] | None = None) -> None:
+        self.folders = folders
         self.known: dict[str, tuple[Pass, ...] | str] = dict(known or {})
 
     def passes(self, name: str) -> tuple[Pass, ...]:
@@ -98,12 +98,13 @@ class Networks:
 
     def _read(self, name: str) -> tuple[Pass, ...] | str:
         """Return the passes, or why there are none."""
-        if self.folder is None:
+        if not self.folders:
             return f"{name}: no folder of networks is given"
-        files = [self.folder / f"{name}.onnx{ending}" for ending in ("", PACKED)]
+        files = [folder / f"{name}.onnx{ending}" for folder in self.folders for ending in ("", PACKED)]
         file = next((file for file in files if file.is_file()), None)
         if file is None:
-            return f"{name}: neither {files[0].name} nor {files[1].name} is in {self.folder}"
+            where = ", ".join(map(str, self.folders))
+            return f"{name}: neither {files[0].name} nor {files[1].name} is in {where}"
         try:
             network = model({"file": str(file)}).network
             assert network is not None
@@ -283,7 +284,7 @@ def _add(data: Data, networks: Networks, use: Use, family: Family, host: Costs |
         " ".join([board, *tail]),
         board,
         engine,
-        table(list(works.values())),
+        table(list(works.values()), engine),
         np.array([times[network] for network in works]),
         tuple(works),
         terms_of(use, family),

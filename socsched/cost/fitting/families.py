@@ -12,8 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from socsched.cost.fitted import BYTES
-from socsched.cost.timing import NAMES, Nominal, Prior
+from socsched.cost.fitting.table import Prior
+from socsched.cost.timing import BYTES, WEIGHT_BYTES, Nominal
+from socsched.descriptor.fit import NAMES
 from socsched.descriptor.platform import Engine, Figure, Platform, PowerMode
 from socsched.descriptor.source import read
 from socsched.errors import UsageError
@@ -115,18 +116,23 @@ def nominal(use: Use, family: Family, launch: float | None = None, submit: float
         raise UsageError(f"{use.platform.name} {use.engine.id}: no unit is on in mode {use.mode.name}")
     own = sum(one.bandwidth.value for one in use.clusters)
     memory = min(own, use.mode.dram.value) if family.memory == "engine" else use.mode.dram.value
+    if family.memory == "link" and use.engine.link is not None:
+        memory = use.engine.link.bandwidth.value
     return Nominal(
         peak=units * state.clock_hz * rate(use, family).value / 2e6,
         dram=memory / 1e6,
         sram=use.engine.sram.value if use.engine.sram and family.keeps else 0.0,
         block=family.block_of(use.precision),
         bytes=BYTES[use.precision],
+        weight_bytes=WEIGHT_BYTES[use.precision],
         slowdown=use.engine.clock_hz.value / state.clock_hz,
         submit_us=fixed(use, family, "submit").value if submit is None else submit,
         launch_us=fixed(use, family, "launch").value if launch is None else launch,
         taps=family.taps,
         units=units,
         copies=family.copies,
+        resident=family.dataflow,
+        dataflow=family.dataflow,
     )
 
 
@@ -165,12 +171,13 @@ class Program:
 class Family:
     """Engines fitted together: how to recognise them, fixed costs (us), native blocks by precision, and priors.
 
-    `taps` and `copies` as in `timing.Nominal`; `memory`: bandwidth is relative to the mode's "dram" or to the
-    "engine"'s own; `runtimes`: programs (globs) that the family stands for, any where there are none; `hosts`: those of
-    them with costs of their own; `keeps`: activations stay on chip between passes; `unseen`: mean error and half width
-    of the interval for boards without measurements; `noise`: spread (log) among measurements of one cell; `shares`:
-    terms that cells have in common, "core" or "precision"; `own`: spread of each parameter between engines; `notes`:
-    the argument for each prior; `varied`: programs (globs) whose jobs are as long as their input, without padding.
+    `taps` and `copies` as in `timing.Nominal`; `memory`: bandwidth is relative to the mode's "dram", to the
+    "engine"'s own or to its "link"; `dataflow`: as there, with weights that stay on chip; `runtimes`: programs
+    (globs) that the family stands for, any where there are none; `hosts`: those of them with costs of their own;
+    `keeps`: activations stay on chip between passes; `unseen`: mean error and half width of the interval for boards
+    without measurements; `noise`: spread (log) among measurements of one cell; `shares`: terms that cells have in
+    common, "core" or "precision"; `own`: spread of each parameter between engines; `notes`: the argument for each
+    prior; `varied`: programs (globs) whose jobs are as long as their input, without padding.
     """
 
     name: str
@@ -193,6 +200,7 @@ class Family:
     runtimes: tuple[str, ...] = ()
     hosts: tuple[Program, ...] = ()
     varied: tuple[str, ...] = ()
+    dataflow: bool = False
 
     def stands_for(self, runtime: str) -> bool:
         """Return whether a row of a program belongs to the family; one that names no program does."""
@@ -272,6 +280,7 @@ def _family(name: str, given: Mapping[str, Any]) -> Family:
         tuple(given["runtimes"]),
         tuple(_program(one) for one in given["hosts"]),
         tuple(given.get("varied", ())),
+        bool(given.get("dataflow", False)),
     )
 
 

@@ -18,23 +18,29 @@ from math import ceil, expm1, log
 import numpy as np
 
 from socsched.cost.fitting.families import Family, design
-from socsched.cost.timing import NAMES, Array, Nominal, Parameters, Table, from_logs, job_times, padded, slopes
+from socsched.cost.fitting.table import Array, Table, from_logs, job_times, shares_of, slopes
+from socsched.cost.timing import Nominal
+from socsched.descriptor.fit import NAMES, PASS_KINDS, Parameters
 
 LEVEL = 0.88
 """Share of measurements that an interval is to hold."""
-ENOUGH = 100
-"""Scores of a cell from which its own suffice; below, those of its family are used as well."""
 LEAST = log(1.25)
 """Half width (log) below which an interval from fewer networks than the level needs is not believed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """|log(predicted / measured)| of a network left out of the fit, by cell and network."""
+    """|log(predicted / measured)| of a network left out of the fit, and its shares of time by class and `job`."""
 
     cell: str
     network: str
     value: float
+    shares: tuple[float, ...]
+
+
+CLASSES = (*PASS_KINDS, "job")
+PULL = 8.0
+"""Scores of the mean error that the doubt of every class is pulled to."""
 
 
 def log_errors(predicted: Array, measured: Array) -> Array:
@@ -48,25 +54,45 @@ def quantile(scores: Sequence[float], level: float = LEVEL) -> float:
     return ordered[min(ceil((len(ordered) + 1) * level), len(ordered)) - 1]
 
 
-def half_width(scores: Sequence[Score], cell: str, level: float = LEVEL) -> float:
-    """Return the half width (log) of a cell's interval from its own scores and those of its family.
+def doubt(scores: Sequence[Score], level: float = LEVEL) -> dict[str, float]:
+    """Return the half width (log) of the interval of a network of one class alone, by class; of others it is the mean.
 
-    Scores of one network on several boards are not exchangeable with a new network's: with fewer networks than the
-    level needs, the width is at least `LEAST`.
+    Least squares of the scores over shares, none below zero, pulled to the mean where few networks have the class
+    (normalised conformal prediction: Papadopoulos, Gammerman, Vovk, "Normalized nonconformity measures", AIA 2008);
+    the quantile of score over width then scales all.  Scores of one network on several boards are not exchangeable
+    with a new network's: with fewer networks than the level needs, no width is below `LEAST`.
     """
-    own = [score.value for score in scores if score.cell == cell]
-    used = own if len(own) >= ENOUGH else [score.value for score in scores]
-    few = ceil((len({score.network for score in scores}) + 1) * level) > len({score.network for score in scores})
-    return max(quantile(used, level), LEAST if few else 0.0)
+    values = np.array([score.value for score in scores])
+    shares = np.array([score.shares for score in scores])
+    mean = float(np.mean(values))
+    pulled = np.vstack([shares, np.eye(len(CLASSES)) * np.sqrt(PULL / len(CLASSES))])
+    wanted = np.concatenate([values, np.full(len(CLASSES), mean * np.sqrt(PULL / len(CLASSES)))])
+    widths = np.full(len(CLASSES), mean)
+    for _ in range(500):  # multiplicative updates stay positive (Lee, Seung, 2001)
+        widths *= (pulled.T @ wanted) / np.maximum(pulled.T @ (pulled @ widths), 1e-12)
+    widths = np.maximum(widths, mean / 2)
+    scale = quantile(list(values / (shares @ widths)), level)
+    networks = len({score.network for score in scores})
+    least = LEAST if ceil((networks + 1) * level) > networks else 0.0
+    return {name: max(float(width * scale), least) for name, width in zip(CLASSES, widths, strict=True)}
+
+
+def half_width(doubts: Mapping[str, float], score: Score) -> float:
+    """Return the half width (log) of the interval of a scored network."""
+    return float(np.dot(score.shares, [doubts[name] for name in CLASSES]))
 
 
 def coverage(scores: Sequence[Score], level: float = LEVEL) -> dict[str, float]:
-    """Return the share of networks inside by cell, every network judged by the scores of all others."""
+    """Return the share of networks inside by cell, every network judged by the scores of the others (in ten parts)."""
     inside: dict[str, list[bool]] = {}
-    for score in scores:
-        others = [other for other in scores if other.network != score.network]
-        if others:
-            inside.setdefault(score.cell, []).append(score.value <= half_width(others, score.cell, level))
+    names = sorted({score.network for score in scores})
+    for part in range(min(10, len(names))):
+        out = set(names[part :: min(10, len(names))])
+        others = [score for score in scores if score.network not in out]
+        known = doubt(others, level) if others else {}
+        for score in scores:
+            if score.network in out and known:
+                inside.setdefault(score.cell, []).append(score.value <= half_width(known, score))
     return {cell: float(np.mean(values)) for cell, values in inside.items()}
 
 
@@ -102,6 +128,11 @@ class Cell:
     measured_us: Array
     networks: tuple[str, ...]
     shares: tuple[str, ...] = ()
+
+    @property
+    def platform(self) -> str:
+        """Return the platform's name."""
+        return self.board.split(".")[0]
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -172,7 +203,6 @@ class _Problem:
         self.spread = np.concatenate([spread, *(own for _ in shared), *(own * share for share in boards.values())])
         self.keep = [np.ones(cell.work.count, bool) if keep is None else keep[cell.name] for cell in cells]
         self.noises = [family.noise if keep.sum() >= MANY else max(LOOSE, family.noise) for keep in self.keep]
-        self.macs = [padded(cell.work, cell.engine.block) for cell in cells]
         at = {name: slice(SIZE * n, SIZE * (n + 1)) for n, name in enumerate(self.blocks)}
         self.places = [[at[name] for name in cell.terms] for cell in cells]
 
@@ -180,13 +210,11 @@ class _Problem:
         """Return the cost, the residuals weighted as soft L1 (2 b^2 (sqrt(1 + (r/b)^2) - 1)), and their Jacobian."""
         pulled = (x - self.centre) / self.spread
         rows, columns, cost = [pulled], [np.diag(1 / self.spread)], float(pulled @ pulled)
-        for cell, places, keep, macs, noise in zip(
-            self.cells, self.places, self.keep, self.macs, self.noises, strict=True
-        ):
+        for cell, places, keep, noise in zip(self.cells, self.places, self.keep, self.noises, strict=True):
             if not keep.any():
                 continue
             parameters = from_logs(np.sum([x[place] for place in places], axis=0))
-            times, change = slopes(cell.work, cell.engine, parameters, macs)
+            times, change = slopes(cell.work, parameters)
             scaled = np.log(times / cell.measured_us)[keep] / noise
             root = np.sqrt(1 + (scaled / BEND) ** 2)
             weight = np.sqrt(1 / root)
@@ -208,47 +236,82 @@ Group = Callable[[Cell, str], str]
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Predictions (us) by cell: of the fit itself, with the network, its design and the board left out."""
+    """Predictions (us) by cell: of the fit itself, with the network, its design, the board, and both left out."""
 
     fitted: dict[str, Array]
     network: dict[str, Array]
     design: dict[str, Array]
     board: dict[str, Array]
+    both: dict[str, Array]
+
+
+FOLDS = 6
+"""Parts that groups are left out in at most: one fit each."""
 
 
 def predict_left_out(cells: Sequence[Cell], family: Family, group: Group, start: Fitted) -> dict[str, Array]:
-    """Return predictions (us) by cell, those of a group from a fit of all other groups."""
+    """Return predictions (us) by cell, those of a group from a fit without it (and the groups of its fold)."""
     labels = {cell.name: np.array([group(cell, network) for network in cell.networks]) for cell in cells}
+    names = sorted({str(one) for own in labels.values() for one in own})
     found = {cell.name: np.zeros(len(cell.networks)) for cell in cells}
-    for label in sorted({str(one) for names in labels.values() for one in names}):
-        keep = {name: names != label for name, names in labels.items()}
+    for part in range(min(FOLDS, len(names))):
+        keep = {name: ~np.isin(own, names[part :: min(FOLDS, len(names))]) for name, own in labels.items()}
         fitted = fit(cells, family, keep, start.solution)
         for cell in cells:
             out = ~keep[cell.name]
             if out.any():
-                found[cell.name][out] = job_times(cell.work, cell.engine, fitted.parameters(cell))[out]
+                found[cell.name][out] = job_times(cell.work, fitted.parameters(cell))[out]
+    return found
+
+
+def both_left_out(cells: Sequence[Cell], family: Family, start: Fitted) -> dict[str, Array]:
+    """Return predictions (us) by cell with the board and the network's design left out together."""
+    found: dict[str, Array] = {}
+    for board in sorted({cell.platform for cell in cells}):
+
+        def group(cell: Cell, network: str, board: str = board) -> str:
+            return board if cell.platform == board else design(network)
+
+        ours = [cell for cell in cells if cell.platform == board]
+        labels = sorted({design(network) for cell in ours for network in cell.networks})
+        for part in range(min(2, len(labels))):
+            out = set(labels[part::2])
+            keep = {
+                c.name: np.array([group(c, n) != board and design(n) not in out for n in c.networks]) for c in cells
+            }
+            fitted = fit(cells, family, keep, start.solution)
+            for cell in ours:
+                place = np.array([design(network) in out for network in cell.networks])
+                times = job_times(cell.work, fitted.parameters(cell))
+                found.setdefault(cell.name, np.zeros(len(times)))[place] = times[place]
     return found
 
 
 def cross_validate(cells: Sequence[Cell], family: Family, fitted: Fitted) -> Errors:
     """Return the predictions of a family's cells that measure how well its fit generalises."""
     return Errors(
-        {cell.name: job_times(cell.work, cell.engine, fitted.parameters(cell)) for cell in cells},
+        {cell.name: job_times(cell.work, fitted.parameters(cell)) for cell in cells},
         predict_left_out(cells, family, lambda _, network: network, fitted),
         predict_left_out(cells, family, lambda _, network: design(network), fitted),
-        predict_left_out(cells, family, lambda cell, _: cell.board.split(".")[0], fitted),
+        predict_left_out(cells, family, lambda cell, _: cell.platform, fitted),
+        both_left_out(cells, family, fitted),
     )
 
 
-def mean_error(cells: Sequence[Cell], predicted: dict[str, Array]) -> float:
+def mean_error(cells: Sequence[Cell], predicted: Mapping[str, Array]) -> float:
     """Return the mean absolute relative error over the networks of cells."""
     return float(np.mean(np.concatenate([np.abs(predicted[cell.name] / cell.measured_us - 1) for cell in cells])))
 
 
-def scores_of(cells: Sequence[Cell], predicted: dict[str, Array]) -> tuple[Score, ...]:
-    """Return the conformal scores of predictions with the network left out."""
-    return tuple(
-        Score(cell.name, network, float(value))
-        for cell in cells
-        for network, value in zip(cell.networks, log_errors(predicted[cell.name], cell.measured_us), strict=True)
-    )
+def scores_of(cells: Sequence[Cell], predicted: Mapping[str, Array], fitted: Fitted) -> tuple[Score, ...]:
+    """Return the conformal scores of predictions."""
+    found = []
+    for cell in cells:
+        values, shares = (
+            log_errors(predicted[cell.name], cell.measured_us),
+            shares_of(cell.work, fitted.parameters(cell)),
+        )
+        found += [
+            Score(cell.name, *one) for one in zip(cell.networks, values.tolist(), map(tuple, shares), strict=True)
+        ]
+    return tuple(found)

@@ -29,17 +29,21 @@ from socsched.cost.fitting.least import (
     Fitted,
     coverage,
     cross_validate,
+    doubt,
     fit,
     half_width,
     mean_error,
     relative,
     scores_of,
 )
+from socsched.cost.fitting.table import Array, from_logs
 from socsched.cost.measurements import Row
-from socsched.cost.timing import NAMES, Array, Nominal, Parameters, from_logs
+from socsched.cost.timing import Nominal
 from socsched.descriptor.catalog import find_platform
+from socsched.descriptor.fit import NAMES, Parameters
 from socsched.descriptor.fit import PASS_KINDS as KINDS
 from socsched.descriptor.platform import Engine, Platform
+from socsched.descriptor.platform_file import read_platform
 from socsched.descriptor.source import parse
 from socsched.errors import UsageError
 from socsched.units import format_bandwidth, format_duration, format_size
@@ -67,13 +71,19 @@ class CellErrors:
 
 @dataclass(frozen=True, slots=True)
 class FamilyFit:
-    """A family's cells with their fit and errors; no cells: nothing was measured."""
+    """A family's cells with their fit and errors; no cells: nothing was measured.
+
+    `doubts`: of classes on measured boards, from designs left out; `unseen`: on others, from board and design left out
+    together, with the mean error of these.
+    """
 
     family: Family
     cells: tuple[Cell, ...] = ()
     fitted: Fitted | None = None
     errors: Errors | None = None
     rows: tuple[CellErrors, ...] = ()
+    doubts: Mapping[str, float] = field(default_factory=dict)
+    unseen: tuple[float, Mapping[str, float]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +106,7 @@ class FittedSection:
     classes: tuple[str, ...]
     runtimes: tuple[str, ...] = ()
     hosts: tuple[Program, ...] = ()
+    doubts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -115,7 +126,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class FitRequest:
-    """What is to be fitted: one engine or precision (None: all), a mode for its nominal figures, a forced family."""
+    """What is to be fitted: one engine or precision (None: all), a mode for its nominal figures, a forced family.
+
+    `omitted`: kinds of engines that are left as they are.
+    """
 
     platform: Platform
     engine: str | None = None
@@ -123,6 +137,7 @@ class FitRequest:
     mode: str | None = None
     family: str | None = None
     choice: Choice = field(default_factory=Choice)
+    omitted: tuple[str, ...] = ()
 
 
 def fit_platform(
@@ -203,7 +218,7 @@ def _uses(request: FitRequest, pairs: Sequence[Row], refused: list[RefusedRow]) 
         raise UsageError(f"{platform.name} has no engine {request.engine!r}", f"engines: {known}")
     found = []
     for engine in _different(platform):
-        if request.engine not in (None, engine.id):
+        if request.engine not in (None, engine.id) or engine.kind in request.omitted:
             continue
         own = [pair for pair in pairs if (pair.platform, pair.engine) == (platform.name, engine.id)]
         for precision in dict.fromkeys([*engine.precisions, *sorted({pair.precision for pair in own})]):
@@ -227,8 +242,11 @@ def _fit_family(family: Family, data: Data) -> FamilyFit:
         return FamilyFit(family)
     fitted = fit(cells, family)
     errors = cross_validate(cells, family, fitted)
-    scores = scores_of(cells, errors.network)
-    inside = coverage(scores)
+    scores = scores_of(cells, errors.design, fitted)
+    inside, doubts = coverage(scores), doubt(scores)
+    widths = {
+        cell.name: float(np.median([half_width(doubts, s) for s in scores if s.cell == cell.name])) for cell in cells
+    }
 
     def error(cell: Cell, predicted: Mapping[str, Array]) -> float:
         return float(np.mean(np.abs(predicted[cell.name] / cell.measured_us - 1)))
@@ -242,11 +260,14 @@ def _fit_family(family: Family, data: Data) -> FamilyFit:
             error(cell, errors.design),
             error(cell, errors.board),
             inside.get(cell.name, 1.0),
-            relative(half_width(scores, cell.name)),
+            relative(widths[cell.name]),
         )
         for cell in cells
     )
-    return FamilyFit(family, cells, fitted, errors, rows)
+    unseen = None
+    if len({cell.platform for cell in cells}) > 1:
+        unseen = mean_error(cells, errors.both), doubt(scores_of(cells, errors.both, fitted))
+    return FamilyFit(family, cells, fitted, errors, rows, doubts, unseen)
 
 
 def _section(use: Use, found: FamilyFit, measured: Collection[str]) -> FittedSection:
@@ -264,17 +285,20 @@ def _section(use: Use, found: FamilyFit, measured: Collection[str]) -> FittedSec
     shares = terms_of(use, family)
     model = Cell(board, board, figures, found.cells[0].work, found.cells[0].measured_us, (), shares)
     parameters = found.fitted.parameters(model)
-    kinds = {int(kind) for cell in found.cells for kind in cell.work.kind}
+    kinds = {int(kind) for cell in found.cells for kind in cell.work.kinds}
     classes = tuple(name for number, name in enumerate(KINDS) if number in kinds)
     if len(networks) >= FEW:
-        scores = scores_of(found.cells, found.errors.network)
+        doubts = found.doubts
         error, design = mean_error(own, found.errors.network), mean_error(own, found.errors.design)
-        width = max(relative(half_width(scores, cell.name)) for cell in own)
-        return FittedSection(use, family, figures, parameters, networks, error, design, width, classes, *programs)
+        width = relative(float(np.mean([doubts[name] for name in (*classes, "job")])))
+        return FittedSection(
+            use, family, figures, parameters, networks, error, design, width, classes, *programs, doubts
+        )
     error, width = family.unseen
-    if len({cell.board.split(".")[0] for cell in found.cells}) > 1:
-        scores = scores_of(found.cells, found.errors.board)
-        error, width = mean_error(found.cells, found.errors.board), relative(half_width(scores, ""))
+    if found.unseen is not None:
+        error, doubts = found.unseen
+        width = relative(float(np.mean([doubts[name] for name in (*classes, "job")])))
+        return FittedSection(use, family, figures, parameters, networks, error, None, width, classes, *programs, doubts)
     return FittedSection(use, family, figures, parameters, networks, error, None, width, classes, *programs)
 
 
@@ -297,7 +321,7 @@ def lines(section: FittedSection, source: str, date: str) -> list[str]:
     ]
     if stated is None or stated.ops_per_cycle.value != figure.value:
         found.append(f"  ops_per_cycle: {figure.value:g}  # {figure.note}")
-    if family.memory == "engine":
+    if family.memory != "dram":
         found.append(f"  memory: {format_bandwidth(engine.dram * 1e6 / engine.units)}")
     if use.engine.shares == "unit" and use.engine.kind == "cpu":
         found.append(f"  units: {engine.units}")
@@ -313,8 +337,16 @@ def lines(section: FittedSection, source: str, date: str) -> list[str]:
         found.append(f"  taps: {engine.taps:g}")
     if engine.copies:
         found.append("  copies: true")
-    found += [f"  note: {json.dumps(note(section), ensure_ascii=False)}", "  parameters:"]
-    return [*found, *(f"    {name}: {getattr(section.parameters, name):.3g}" for name in NAMES)]
+    if engine.resident:
+        found.append("  resident: true")
+    if engine.dataflow:
+        found.append("  dataflow: true")
+    found += [f"  note: {json.dumps(note(section), ensure_ascii=False)}", ""]
+    if section.doubts:
+        doubts = (f"{name}: {section.doubts[name]:.3g}" for name in (*section.classes, "job"))
+        found.insert(-1, f"  doubt: {{{', '.join(doubts)}}}")
+    values = ", ".join(f"{name}: {getattr(section.parameters, name):.3g}" for name in NAMES)
+    return [*found[:-1], f"  parameters: {{{values}}}"]
 
 
 def _host(one: Program) -> str:
@@ -373,8 +405,9 @@ def rewritten(raw: bytes, file: str, sections: Sequence[FittedSection], source: 
     A precision that the file lacks, or one written on a single line, is refused.  The source is added when missing.
     """
     text = raw.decode("utf-8")
+    whole = read_platform(file) if "extends" in parse(raw, file).data else parse(raw, file)
     for (engine, precision), own in grouped(sections).items():
-        path = ("engines", _key(parse(raw, file).data["engines"], engine), "precisions", precision)
+        path = ("engines", _key(whole.data["engines"], engine), "precisions", precision)
         text = _placed(text, file, path, _block(own, source, date))
     if source not in parse(text.encode(), file).data.get("sources", {}):
         entry = [f"{source}:", '  title: "measured times of networks, fitted with `socsched fit`"']
@@ -387,6 +420,15 @@ def _placed(text: str, file: str, path: tuple[str, ...], block: Sequence[str]) -
     """Return YAML text with a block at the end of the mapping at `path`, in place of one with the same key."""
     found = parse(text.encode(), file)
     rows = text.splitlines()
+    if "extends" in found.data and path not in found.keys:  # what it inherits has no place in the file yet
+        stated = max((n for n in range(len(path)) if path[:n] in found.keys), default=0)
+        *above, last = path[stated:]
+        block = [f"{last}:", *(f"  {row}" for row in block)]
+        for name in reversed(above):
+            block = [f"{name}:", *(f"  {row}" for row in block)]
+        path = path[:stated]
+        if not path:
+            return "\n".join([*rows, *block]) + "\n"
     where = ".".join(path)
     if path not in found.keys or not isinstance(_value(found.data, path), dict):
         raise UsageError(f"{file}: has no {where}", "add it first; a fit does not state layout and efficiency")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from socsched.cost.fitting.least import Cell
-from socsched.cost.timing import Nominal, Parameters, job_times, table
+from socsched.cost.fitting.table import job_times, table
+from socsched.cost.timing import Nominal
+from socsched.descriptor.fit import Parameters
 from socsched.graph.operators import Pass
 
 ENGINE = Nominal(peak=1e6, dram=3e4, sram=2**20, block=8, bytes=1.0, submit_us=100, launch_us=5, taps=0.8, copies=True)
-TRUE = Parameters(0.4, 1.1, 1.3, 0.5, 0.9, 0.3, 0.02, 6, 1.5, 0.5, 0.6, 2.5, 1.2, 0.9)
+TRUE = Parameters(0.4, 1.1, 1.3, 0.5, 0.9, 0.3, 0.02, 6, 1.5, 0.5, 0.6, 4.0, 0.05, 0.7, 2.5, 1.2, 0.9)
 
 
 def networks(count: int, seed: int = 0) -> list[tuple[Pass, ...]]:
@@ -40,7 +42,7 @@ def _layer(random: np.random.Generator, kind: str) -> Pass:
 
 def cell(board: str, count: int, seed: int = 0, true: Parameters = TRUE, noise: float = 0.0) -> Cell:
     """Return a cell of `count` networks measured on a board with the parameters `true`."""
-    work = table(networks(count, seed))
+    work = table(networks(count, seed), ENGINE)
     factor = np.exp(np.random.default_rng(seed + 1).normal(0, noise, count))
     names = tuple(f"net{seed}-{number}" for number in range(count))
-    return Cell(board, board, ENGINE, work, job_times(work, ENGINE, true) * factor, names)
+    return Cell(board, board, ENGINE, work, job_times(work, true) * factor, names)

@@ -13,15 +13,16 @@ from socsched.cli.root import run
 from socsched.cost.fitting.cells import Choice, HostProgram, Networks, pattern
 from socsched.cost.fitting.families import nominal, use_of
 from socsched.cost.fitting.recipe import FitRequest, document, fit_platform, rewritten
+from socsched.cost.fitting.table import job_times, table
 from socsched.cost.measurements import Row
-from socsched.cost.timing import NAMES, Parameters, job_times, table
 from socsched.descriptor.catalog import get_platform
+from socsched.descriptor.fit import NAMES, Parameters
 from socsched.descriptor.source import parse, read_bytes
 from socsched.errors import InputError, UsageError
 from tests.cost.fitting.synthetic import networks
 
 WORK = dict(zip((f"net{n}" for n in range(12)), networks(12), strict=True))
-TRUE = Parameters(0.45, 1, 1.2, 0.6, 1, 0.15, 0.006, 5, 4, 0.7, 0.7, 1, 0.4, 1)
+TRUE = Parameters(0.45, 1, 1.2, 0.6, 1, 0.15, 0.006, 5, 4, 0.7, 0.7, 4, 0.3, 0.3, 1, 0.4, 1)
 
 
 def rows(platform: str, count: int = 12, engine: str = "npu", precision: str = "int8") -> list[Row]:
@@ -30,14 +31,14 @@ def rows(platform: str, count: int = 12, engine: str = "npu", precision: str = "
     use = use_of(get_platform(platform), engine, "", precision)
     family = find_family(use.engine, use.threads)
     assert family is not None
-    times = job_times(table(list(WORK.values())), nominal(use, family), TRUE)
+    times = job_times(table(list(WORK.values()), nominal(use, family)), TRUE)
     known = list(zip(WORK, times, strict=True))[:count]
     return [Row(platform, engine, precision, "", 0, name, float(us) / 1e3) for name, us in known]
 
 
 def report(pairs: list[Row], **given: object):  # type: ignore[no-untyped-def]
     request = FitRequest(get_platform("qcs8550"), "npu", "int8", **given)  # type: ignore[arg-type]
-    return fit_platform(request, pairs, Networks(None, WORK))
+    return fit_platform(request, pairs, Networks(known=WORK))
 
 
 def test_a_board_with_measurements_gets_its_own_parameters() -> None:
@@ -59,8 +60,8 @@ def test_an_anchor_counts_as_a_measurement_of_the_board() -> None:
     slow = [Row(p.platform, p.engine, p.precision, "", 0, p.network, 2 * p.measured_ms) for p in rows("qcs8550", 1)]
     (section,) = report(family + slow).sections
     (without,) = report(family).sections
-    work = table([WORK["net0"]])
-    before, after = (job_times(work, s.nominal, s.parameters)[0] for s in (without, section))
+    work = [table([WORK["net0"]], s.nominal) for s in (without, section)]
+    before, after = (job_times(one, s.parameters)[0] for one, s in zip(work, (without, section), strict=True))
     assert before < 0.7 * slow[0].measured_us and after > 1.25 * before
 
 
@@ -121,7 +122,7 @@ def test_a_cpu_gets_a_section_for_one_core_a_cluster_and_joined_clusters() -> No
         for name, ms in times.items()
     ]
     request = FitRequest(get_platform("rk3588"), "a760", "fp32")
-    one, cluster, joined = fit_platform(request, measured, Networks(None, WORK)).sections
+    one, cluster, joined = fit_platform(request, measured, Networks(known=WORK)).sections
     assert [section.use.running() for section in (one, cluster, joined)] == [1, 2, 4]
     assert [len(section.networks) for section in (one, cluster, joined)] == [12, 0, 12]
     assert [section.family.name for section in (one, cluster, joined)] == ["cpu", "cpu", "cpu-joined"]
@@ -133,7 +134,7 @@ def test_a_cpu_gets_a_section_for_one_core_a_cluster_and_joined_clusters() -> No
 
 def test_rows_of_a_program_that_the_family_does_not_stand_for_are_left_out() -> None:
     odd = Row("jetson-tx2", "gpu", "fp16", "", 0, "net0", 1.0, runtime="ncnn 1")
-    found = fit_platform(FitRequest(get_platform("jetson-tx2"), "gpu", "fp16"), [odd], Networks(None, WORK))
+    found = fit_platform(FitRequest(get_platform("jetson-tx2"), "gpu", "fp16"), [odd], Networks(known=WORK))
     assert "measured with ncnn 1" in found.refused[0].reason and not found.sections[0].networks
 
 

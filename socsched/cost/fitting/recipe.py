@@ -274,7 +274,10 @@ def _section(use: Use, found: FamilyFit, measured: Collection[str]) -> FittedSec
     family, board = found.family, board_name(use)
     use = fullest(use)
     figures = nominal(use, family)
-    runtimes = tuple(glob for glob in family.runtimes if glob in measured or not measured)
+    hosted = (glob for host in family.hosts for glob in host.runtimes)  # their costs are known on any board
+    runtimes = (
+        tuple(glob for glob in family.runtimes if glob in measured) + tuple(hosted) if measured else family.runtimes
+    )
     programs = runtimes, family.hosts
     if found.fitted is None or found.errors is None:
         unseen = family.unseen[0], None, family.unseen[1]

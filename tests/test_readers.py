@@ -70,7 +70,7 @@ ALLOWED = {
     "socsched/runtime/boards/base.py": "/proc and /sys",
 }
 PARTS = {
-    "socsched/compiler/": "what was compiled is trusted, see SECURITY.md; manifests are checked by bundle_runner",
+    "socsched/compiler/": "what was compiled is trusted, see SECURITY.md; manifests are checked by check_bundle",
     "socsched/runtime/backends/": "what was compiled is trusted, see SECURITY.md",
 }
 

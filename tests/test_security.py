@@ -50,8 +50,8 @@ MIB = 2**20
         ("until the trace has been fetched or ten minutes", "cli.serve.WAIT_S", 600),
         ("lasts a minute at most, 32 at once", "cli.serve._CONNECTION_S", 60),
         ("lasts a minute at most, 32 at once", "cli.serve._CONNECTIONS", 32),
-        ("| 16 MiB; 1 GiB |", "compiler.packaging.bundle_runner._MOST_BYTES", 16 * MIB),
-        ("| 16 MiB; 1 GiB |", "compiler.toolchains.hexagon.MOST_BYTES", 2**30),
+        ("| 64 MiB; 1 GiB |", "executor.check_bundle.MOST_BYTES", 64 * MIB),
+        ("| 64 MiB; 1 GiB |", "compiler.toolchains.hexagon.MOST_BYTES", 2**30),
     ],
 )
 def test_bounds_are_those_of_the_code(claim: str, name: str, value: float) -> None:
@@ -100,10 +100,10 @@ def test_no_reader_of_checkpoints_unpickles() -> None:
         assert not re.search(r"^\s*(import pickle\b|from pickle\b|.*torch\.load)", text, re.M), path
 
 
-def test_only_one_command_installs_anything() -> None:
-    callers = [
+def test_only_two_modules_call_pip() -> None:
+    callers = sorted(
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "socsched").rglob("*.py")
         if re.search(r'"pip", "install"|ensurepip', path.read_text(encoding="utf-8"))
-    ]
-    assert callers == ["socsched/compiler/toolchains/environments.py"]
+    )
+    assert callers == ["socsched/compiler/native/cross.py", "socsched/compiler/toolchains/environments.py"]

@@ -264,6 +264,7 @@ class CompileOptions:
     qdq: bool = option(
         "--qdq", kind="flag", help="Also write int8 stages as ONNX files with Q/DQ and the same integers."
     )
+    check: bool = option("--check", kind="flag", help="Instead: check the bundle in this folder; nothing is compiled.")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

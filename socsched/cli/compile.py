@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,12 +14,16 @@ from socsched.cli.options import output_folder, platform, source
 from socsched.cli.output import Output, ready_to_write
 from socsched.cli.results import on_the_line
 from socsched.cli.verbs import Request, verb
+from socsched.errors import InputError
+
+if TYPE_CHECKING:
+    from socsched.executor.check_bundle import Point
 
 
 class CompileRequest(Request):
     """What is compiled, for what, and where the artefacts go."""
 
-    pipeline: str = argument("pipeline", metavar="PLAN.json|PIPELINE")
+    pipeline: str = argument("pipeline", metavar="PLAN.json|PIPELINE|BUNDLE")
     platform: str | None = platform(required=False)
     source: str | None = source()
     options: CompileOptions = requested(CompileOptions)
@@ -28,15 +34,24 @@ class CompileRequest(Request):
 def command(output: Output, request: CompileRequest) -> None:
     """Compile the stages of a plan for the engines it chose, or PIPELINE's for every engine that takes them.
 
-    The output is one folder with a start script that needs only TVM's runtime; stages of a DLA or NPU become
-    an ONNX model with build scripts for the vendor's toolchain, and where its compiler is installed (`socsched doctor`)
-    the file that it makes. Results are cached.
+    The output of a plan is one folder that starts on its board without Python: start.sh, and build.sh where the
+    board's own tools make a stage. A compiler that is missing is fetched, or exit code 3 says what to install. With
+    --check, such a folder is checked: processors, glibc, digests, every stage, and what the board builds or needs.
+    Of a pipeline, only code and hand-overs are written. Results are cached.
     """
     from socsched.api import loading
-    from socsched.api.deployment import compile_pipeline, compile_plan
+    from socsched.api.deployment import check, compile_pipeline, compile_plan
     from socsched.descriptor.catalog import get_platform
 
     name, folder, options = request.pipeline, request.folder, request.options
+    if options.check:
+        points = check(name)
+        faults = [point for point in points if point.state == "fault"]
+        output.result({"bundle": name, "points": [asdict(point) for point in points]}, lambda: _checked(points, name))
+        if faults:
+            listed = "\n".join(f"{point.what}: {point.detail}" for point in faults)
+            raise InputError(f"{name} cannot start on its board:\n{listed}", "compile the plan again")
+        return
     if name.endswith(".json"):
         plan = loading.load_plan(Path(name))
         if on_the_line("platform") and request.platform != plan.platform:
@@ -51,6 +66,13 @@ def command(output: Output, request: CompileRequest) -> None:
         ready_to_write(folder=folder)
         manifest = compile_pipeline(pipeline, board, folder, options, output.note)
     output.result(manifest, lambda: _table(manifest, folder))
+
+
+def _checked(points: Sequence[Point], name: str) -> Any:
+    from socsched.reporting.terminal import table
+
+    rows = [[point.what, point.state, point.detail] for point in points]
+    return table(f"{name}/", ["what", "state", "detail"], rows)
 
 
 def _table(manifest: dict[str, Any], folder: Path) -> Any:

@@ -26,6 +26,7 @@ from socsched.cache import cache_dir
 from socsched.compiler.artifact import Artifact, find, store, weights_digest
 from socsched.compiler.layouts import native_layout
 from socsched.compiler.passes.link import tools
+from socsched.compiler.quantize.calibrate import calibrate, seeded_samples
 from socsched.compiler.quantize.fixed_point import Scale
 from socsched.compiler.quantize.scales import UNCALIBRATED, Scales, key_of, read_pipeline_scales
 from socsched.compiler.store import digest
@@ -168,6 +169,18 @@ def shipped_scales(model: Model) -> Scales | None:
     if not model.scales:
         return None
     return read_pipeline_scales(Path(model.scales)).get(model.name.partition("[")[0].rpartition(".")[2])
+
+
+def drawn_scales(stage: Stage) -> Scales | None:
+    """Return scales of a network whose weights are drawn, as its own code has them; None for one with real weights.
+
+    Real weights want real frames (`socsched calibrate`); drawn ones detect nothing by either.
+    """
+    model, network = network_of(stage)
+    if model.weights is not None or model.trained is not None:
+        return None
+    weights, _ = weights_for(model, network, None)
+    return calibrate(network, weights, seeded_samples(network))
 
 
 def weights_for(model: Model, network: Network, weights: Mapping[str, Array] | None) -> tuple[Mapping[str, Array], str]:

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from platform import machine as platform_machine
 from tempfile import TemporaryDirectory
+from typing import Any
 
+from socsched.compiler.native.cross import GLIBC, cross_compiler, require_zig
 from socsched.compiler.target import resolve
 from socsched.descriptor.pipeline import Pipeline
 from socsched.descriptor.platform import Platform
-from socsched.errors import InputError, MachineError, SocschedError
-from socsched.executor.build import NAME, build_executor, cross_compiler, cxx_compiler, glibc_note
-from socsched.executor.bundle_stages import FOLDER, no_stages, write_stages
+from socsched.errors import InputError, MachineError
+from socsched.executor.build import NAME, SOURCES, build_executor, cxx_compiler, glibc_note, newest_glibc
+from socsched.executor.bundle_stages import FOLDER, Stages, no_stages, write_stages
 from socsched.executor.references import REFERENCES
 from socsched.executor.settings import JOURNAL, PLAN, SETTINGS, RunSettings, document_of
+from socsched.executor.vendor_stages import ADAPTER, ADAPTERS, BOARD, BOARD_SOURCES
 from socsched.files import digests, file_digest
 from socsched.models.registry import bindings
 from socsched.planning.plan import Plan
 from socsched.runtime.backends.base import Setting
-from socsched.runtime.backends.choose import replaced_runtimes
 
-SUMS, START, SELFTEST = "SHA256SUMS", "start.sh", "selftest.sha256"
-PYTHON_START = "start-python.sh"
-"""The program that runs a bundle stage by stage; without an application, `start.sh` starts it."""
+SUMS, START, BUILD, SELFTEST = "SHA256SUMS", "start.sh", "build.sh", "selftest.sha256"
 _SECONDS = 10
 _NEVER_BUNDLED = ("manifest.json", SUMS)
 
@@ -39,69 +40,44 @@ def write_application(
     platform: Platform | None = None,
     weights: Path | None = None,
     scales: Path | None = None,
-) -> bool:
-    """Write the native application of `plan` into its bundle, next to plan.json; return whether there is one.
+) -> dict[str, Any]:
+    """Write the native application of `plan` into its bundle, next to plan.json; return what a manifest says of it:
+
+    its machines, the glibc it needs, by stage the adapter or kind, and what the board builds before the first run.
 
     `platform` holds the engines of compiled stages, whose code is in the bundle; `weights` and `scales` are the files
-    it was compiled with.  There is none for a plan with stages that the native executor does not run, or without a
-    C++ compiler.
+    it was compiled with.  UsageError for stages that the executor does not run, MachineError for a tool that is
+    missing: a bundle starts on its board, or there is none.
     """
-    if not plan.tasks:
-        return False
     bound = bindings(pipeline)
-    computing = any(stage.model is not None for stage in pipeline.stages)
-    if computing and platform is None:
-        return False
-    try:
-        compiled = (
-            write_stages(Setting(plan, pipeline, platform, bound, weights, 0, scales), folder)
-            if computing and platform is not None
-            else no_stages(plan)
-        )
-    except SocschedError as error:
-        shutil.rmtree(folder / FOLDER, ignore_errors=True)
-        note(f"no native application: {error}")
-        return False
-    for remark in replaced_runtimes(Setting(plan, pipeline, platform, bound, weights)) if platform else ():
-        note(f"native application: {remark}")
-    built = _build(_machines(platform) if computing and platform else (platform_machine(), "aarch64"), folder, note)
-    if not built:
-        shutil.rmtree(folder / FOLDER, ignore_errors=True)
-        return False
+    made = (
+        write_stages(Setting(plan, pipeline, platform, bound, weights, 0, scales), folder)
+        if platform is not None and any(stage.model is not None for stage in pipeline.stages)
+        else no_stages(plan)
+    )
+    machines = _machines(platform)
+    glibc = _build(machines, folder, note)
     settings = RunSettings(
         plan,
         _SECONDS * 10**9,
         needs={stage: set(ports.values()) for stage, ports in bound.items()},
-        stages=compiled.stages,
-        inputs=compiled.inputs,
+        stages=made.stages,
+        inputs=made.inputs,
         processors={engine.id: range(engine.lanes) for engine in plan.engines if engine.kind == "cpu"},
         realtime="auto",
     )
     text = json.dumps(document_of(settings, [PLAN]), indent=1) + "\n"
     (folder / SETTINGS).write_text(text, encoding="utf-8")
-    if own := built.get(platform_machine()):
-        with TemporaryDirectory() as scratch:
-            command = [str(own), str(folder / SETTINGS), "-o", scratch, "--virtual"]
-            subprocess.run(command, check=True, capture_output=True)
-            (folder / SELFTEST).write_text(f"{file_digest(Path(scratch) / JOURNAL)}  {JOURNAL}\n", encoding="utf-8")
-    if (folder / START).is_file():
-        (folder / START).replace(folder / PYTHON_START)
-    (folder / START).write_text(
-        _START.format(
-            folder=FOLDER,
-            name=NAME,
-            sums=SUMS,
-            selftest=SELFTEST,
-            references=f"{FOLDER}/{REFERENCES}",
-            python=PYTHON_START,
-            mode=platform.mode(plan.mode).id if platform else "",
-        ),
-        encoding="utf-8",
-    )
-    (folder / START).chmod(0o755)
+    _store_decisions(folder)
+    _write_scripts(plan, platform, folder, made, machines, glibc)
     lines = [f"{digest}  {name}\n" for name, digest in digests(folder).items() if name not in _NEVER_BUNDLED]
     (folder / SUMS).write_text("".join(lines), encoding="utf-8")
-    return True
+    return {
+        "machines": list(machines),
+        "glibc": glibc,
+        "stages": {name: str(stage.get("adapter") or stage["kind"]) for name, stage in sorted(made.stages.items())},
+        "built_on_board": list(made.built),
+    }
 
 
 def program_of(folder: Path, machine: str) -> Path:
@@ -120,97 +96,88 @@ def program_of(folder: Path, machine: str) -> Path:
     return program
 
 
-def _machines(platform: Platform) -> Sequence[str]:
-    """Return this machine and those of a platform's CPUs."""
-    targets = [resolve(engine.target, engine.id) for engine in platform.engines if engine.target.get("kind") == "llvm"]
-    return (platform_machine(), *(target.triple.split("-")[0] for target in targets if target.triple))
+def require_compilers(platform: Platform) -> None:
+    """Fetch what programs for the processors of a platform take; MachineError with what to do if it is missing."""
+    if cxx_compiler() is None:
+        raise MachineError("no C++ compiler: no executor can be built", "sudo apt-get install -y build-essential")
+    for machine in _machines(platform):
+        if machine != platform_machine():
+            require_zig(machine)
 
 
-def _build(machines: Sequence[str], folder: Path, note: Callable[[str], None]) -> dict[str, Path]:
-    """Build the executor for machines, others than this one with a cross compiler; return the files by machine."""
-    found: dict[str, Path] = {}
-    for machine in dict.fromkeys(machines):
-        own = machine == platform_machine()
+def _machines(platform: Platform | None) -> Sequence[str]:
+    """Return the machines of a platform's CPUs; this one where it states none."""
+    engines = platform.engines if platform else ()
+    targets = [resolve(engine.target, engine.id) for engine in engines if engine.target.get("kind") == "llvm"]
+    found = (target.triple.split("-")[0] for target in targets if target.triple)
+    return tuple(dict.fromkeys(found)) or (platform_machine(),)
+
+
+def _build(machines: Sequence[str], folder: Path, note: Callable[[str], None]) -> str:
+    """Build the executor for each machine, with a cross compiler for others; return the glibc that a board needs."""
+    newest = GLIBC
+    for machine in machines:
         here = cxx_compiler()
+        own = machine == platform_machine()
         compiler = cross_compiler(machine) if not own else (here,) if here else None
         if compiler is None:
-            note(f"no native executor for {machine}: no C++ compiler ({'g++' if own else f'{machine}-linux-gnu-g++'})")
-            continue
-        try:
-            made = build_executor(compiler, machine)
-        except MachineError as error:
-            note(f"no native executor for {machine}: {error}")
-            continue
+            raise MachineError(f"no C++ compiler for {machine}: no executor can be built", "pip install ziglang")
+        made = build_executor(compiler, machine)
         if not own and (remark := glibc_note(made.read_bytes(), machine)):
             note(remark)
-        found[machine] = folder / FOLDER / machine / NAME
-        found[machine].parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(made, found[machine])
-        found[machine].chmod(0o755)
-    return found
+        newest = max(newest, newest_glibc(made.read_bytes()))
+        home = folder / FOLDER / machine
+        home.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(made, home / NAME)
+        (home / NAME).chmod(0o755)
+    return ".".join(map(str, newest))
 
 
-_START = """\
-#!/bin/sh
-# Runs this bundle on its board in real time. Needs a shell and the C library; no Python.
-#   start.sh [--duration SECONDS] [-o RESULTS]   checks digests, runs the plan, writes results for `socsched report`
-#            [--apply-mode]                      sets a Jetson to the plan's power mode before, and back afterwards
-#   start.sh --selftest                          checks digests, decisions, and every stage on stored inputs and outputs
-# Other options are those of {python}, which runs stage after stage and needs Python.
-set -eu
-here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
-program="$here/{folder}/$(uname -m)/{name}"
-seconds=10
-results=results
-selftest=
-mode=
-if [ -f "$here/{python}" ]; then
-    for option in "$@"; do
-        case "$option" in --input | --all | --json | --help) exec sh "$here/{python}" "$@" ;; esac
-    done
-fi
-while [ $# -gt 0 ]; do
-    case "$1" in
-        --duration) seconds="${{2:?--duration needs a number of seconds}}"; shift 2 ;;
-        -o) results="${{2:?-o needs a folder}}"; shift 2 ;;
-        --selftest) selftest=yes; shift ;;
-        --apply-mode)
-            mode="{mode}"
-            [ -n "$mode" ] || {{ echo "error: the plan has no power mode" >&2; exit 2; }}
-            shift ;;
-        *) echo "usage: start.sh [--duration SECONDS] [-o RESULTS] [--apply-mode] | --selftest" >&2; exit 2 ;;
-    esac
-done
-case "$seconds" in '' | *[!0-9]* | ???????*) echo "error: --duration: expected whole seconds" >&2; exit 2 ;; esac
-if [ ! -x "$program" ]; then
-    echo "error: no executor for $(uname -m) in {folder}/" >&2
-    exit 3
-fi
-"$program" --check "$here/{sums}"
-if [ -n "$selftest" ]; then
-    scratch=$(mktemp -d)
-    trap 'rm -rf "$scratch"' EXIT
-    "$program" "$here/run.json" -o "$scratch" --virtual
-    cp "$here/{selftest}" "$scratch/expected"
-    "$program" --check "$scratch/expected"
-    [ ! -f "$here/{references}" ] || "$program" "$here/run.json" --selftest "$here/{references}"
-    echo "selftest passed"
-    exit 0
-fi
-mkdir -p "$results"
-cp "$here/plan.json" "$results/plan.json"
-if [ -n "$mode" ]; then
-    before=$(nvpmodel -q)
-    before=${{before##*[!0-9]}}
-    trap 'nvpmodel -m "$before"' EXIT
-    nvpmodel -m "$mode" </dev/null
-    now=$(nvpmodel -q)
-    if [ "${{now##*[!0-9]}}" != "$mode" ]; then
-        echo "error: the board does not change to mode $mode; it may need a reboot" >&2
-        exit 3
-    fi
-    "$program" "$here/run.json" -o "$results" --horizon-ns "${{seconds}}000000000"
-    exit
-fi
-exec "$program" "$here/run.json" -o "$results" --horizon-ns "${{seconds}}000000000"
-"""
+def _store_decisions(folder: Path) -> None:
+    """Write the digest of the journal of a run on a virtual clock, which is the same on every machine."""
+    here = cxx_compiler()
+    if here is None:
+        return
+    with TemporaryDirectory() as scratch:
+        command = [str(build_executor((here,), platform_machine())), str(folder / SETTINGS), "-o", scratch, "--virtual"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise MachineError(f"the executor does not take the bundle: {done.stderr[-2000:]}", "report this fault")
+        (folder / SELFTEST).write_text(f"{file_digest(Path(scratch) / JOURNAL)}  {JOURNAL}\n", encoding="utf-8")
+
+
+def _write_scripts(
+    plan: Plan, platform: Platform | None, folder: Path, made: Stages, machines: Sequence[str], glibc: str
+) -> None:
+    """Write start.sh, and build.sh with the sources it compiles where the board's own tools make stages."""
+    adapted = any(stage.get("adapter") == BOARD for stage in made.stages.values())
+    adapter = f"{ADAPTERS}/{ADAPTER}" if adapted else ""
+    values: Mapping[str, str] = {
+        "FOLDER": FOLDER,
+        "NAME": NAME,
+        "SUMS": SUMS,
+        "SELFTEST": SELFTEST,
+        "REFERENCES": f"{FOLDER}/{REFERENCES}",
+        "MODE": str(platform.mode(plan.mode).id) if platform else "",
+        "PLATFORM": plan.platform,
+        "PERIOD": str(max((sensor.period_ns for sensor in plan.sensors), default=100_000_000)),
+        "MACHINES": " ".join(machines),
+        "GLIBC": glibc,
+        "BUILT": " ".join(map(shlex.quote, filter(None, (*made.built, adapter)))),
+        "ADAPTER": adapter,
+        "ADAPTERS": ADAPTERS,
+        "ENGINES": "\n".join(f"build {shlex.quote(str(Path(one).parent))} {Path(one).name}" for one in made.built),
+    }
+    scripts = {START: "start.sh", **({BUILD: "build-bundle.sh"} if made.built else {})}
+    for name, source in scripts.items():
+        text = (BOARD_SOURCES / source).read_text(encoding="utf-8")
+        for key, value in values.items():
+            text = text.replace(f"@{key}@", value)
+        (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).chmod(0o755)
+    if adapted:
+        home = folder / FOLDER / "source"
+        home.mkdir()
+        shutil.copyfile(BOARD_SOURCES / "build-adapter.sh", home / BUILD)
+        for file in (BOARD_SOURCES / "tensorrt_adapter.cpp", SOURCES / "cuda_driver.cpp", *SOURCES.glob("*.h*")):
+            shutil.copyfile(file, home / file.name)

@@ -8,14 +8,13 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 from socsched.compiler.native import compilers
+from socsched.compiler.native.cross import GLIBC
 from socsched.compiler.native.host_stages import SOURCES as STAGES
 from socsched.compiler.native.shared_object import FLAGS
 from socsched.compiler.store import library, scratch
@@ -34,8 +33,6 @@ _EXPORTED = "{ global: TVMFFIErrorSetRaisedFromCStrParts; local: *; };\n"
 
 Zig's linker exports more, but its C++ library has names of its own (std::__1).
 """
-BOARDS = (2, 31)
-"""The glibc of the oldest boards (JetPack 5)."""
 _HINT = "install g++ or clang++ (build-essential), or set CXX"
 
 
@@ -61,14 +58,6 @@ def require_executor() -> Path:
     if (found := find_executor()) is None:
         raise MachineError("running a plan needs a C++ compiler, and there is none", _HINT)
     return found
-
-
-def cross_compiler(machine: str) -> tuple[str, ...] | None:
-    """Return the command of a C++ compiler for another machine: Zig's, for the glibc of the boards, else GNU's."""
-    if find_spec("ziglang") is not None:
-        return (sys.executable, "-m", "ziglang", "c++", "-target", f"{machine}-linux-gnu.{_dotted(BOARDS)}", "-g0")
-    gnu = shutil.which(f"{machine}-linux-gnu-g++")
-    return (gnu,) if gnu else None
 
 
 def build_executor(compiler: Sequence[str], machine: str, flags: tuple[str, ...] = ()) -> Path:
@@ -117,11 +106,11 @@ def newest_glibc(program: bytes) -> tuple[int, int]:
 
 def glibc_note(program: bytes, machine: str) -> str:
     """Return what to say of a program that the oldest boards cannot start, "" if they can."""
-    if (newest := newest_glibc(program)) <= BOARDS:
+    if (newest := newest_glibc(program)) <= GLIBC:
         return ""
     return (
         f"the native executor for {machine} needs glibc {_dotted(newest)}, since its compiler links against that one; "
-        f"with pip install '/path/to/socsched[boards]' it needs {_dotted(BOARDS)}"
+        f"with Zig (pip install ziglang) it needs {_dotted(GLIBC)}"
     )
 
 

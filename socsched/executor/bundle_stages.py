@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from platform import machine
 from typing import Any
 
 from socsched.compiler.packaging.deploy import placed_in
 from socsched.compiler.store import read_json
-from socsched.compiler.target import resolve
-from socsched.compiler.targets.cuda.toolkits import toolkits
-from socsched.compiler.toolchains.onnx_runtime import LIBRARY, installed_library
-from socsched.descriptor.platform import Engine
+from socsched.compiler.targets.cuda.toolkits import board_toolkits
 from socsched.errors import UsageError
 from socsched.executor.frames import most_rows, write_inputs
-from socsched.executor.gpu_programs import PROGRAM, copy_programs
-from socsched.executor.references import tolerance_of, write_references
+from socsched.executor.gpu_programs import PROGRAM, copy_programs, copy_sources
+from socsched.executor.references import write_references
 from socsched.executor.stages import describe_stages, sensor_ports, unsupported_stages
-from socsched.executor.vendor_stages import KIND as ENGINE
+from socsched.executor.vendor_stages import shipped_stage
 from socsched.files import write_file
+from socsched.models.registry import get_model
 from socsched.planning.plan import Plan
 from socsched.runtime.backends.base import Setting
 from socsched.runtime.backends.choose import sort_of
@@ -36,10 +32,11 @@ _FRAMES = 4
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """`stages` and `inputs` of run.json."""
+    """`stages` and `inputs` of run.json; `built`: artefacts that the board's own tools make before the first run."""
 
     stages: Mapping[str, Mapping[str, Any]]
     inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    built: tuple[str, ...] = ()
 
 
 def no_stages(plan: Plan) -> Stages:
@@ -53,6 +50,7 @@ def write_stages(setting: Setting, folder: Path) -> Stages:
     Code for GPUs is made by every CUDA toolkit of this machine.  UsageError for a plan with stages that the native
     executor cannot run, or whose code the bundle lacks.
     """
+    setting = replace(setting, built=_built(setting, folder))
     sorts = [(task, sort_of(task, setting)) for task in setting.plan.tasks]
     kinds = {engine.id: engine.target.get("kind") for engine in setting.platform.engines}
     lacking = unsupported_stages(setting)
@@ -70,43 +68,43 @@ def write_stages(setting: Setting, folder: Path) -> Stages:
     rooms = {sensor: most_rows(written.document) for sensor, written in given.items()}
     described = describe_stages(setting, {sensor: written.types for sensor, written in given.items()}, rooms)
     stages = {name: _bundled(name, stage, setting, folder) for name, stage in described.items()}
-    tolerance = max(tolerance_of(task.precision) for task in setting.plan.tasks if task.kind == "stage")
-    write_references(setting, {name: feeds[name].frame(0) for name in given}, described, own, tolerance)
+    write_references(setting, {name: feeds[name].frame(0) for name in given}, described, own)
     inputs = {
         sensor: {**written.document, "file": f"{FOLDER}/{written.document['file']}"}
         for sensor, written in given.items()
     }
-    return Stages(stages, inputs)
+    artefacts = [str(stage["artefact"]) for stage in setting.built.values()]
+    return Stages(stages, inputs, tuple(sorted(name for name in artefacts if not (folder / name).exists())))
 
 
-def _carried(engine: Engine, folder: Path) -> str:
-    """Return ONNX Runtime's library as a bundle names it: a copy where it is installed for the engine's processor.
-
-    Elsewhere the board must have it; the manifest says which.
-    """
-    spec, library = resolve(engine.target, engine.id), installed_library()
-    if library is None or not spec.native:
-        return LIBRARY
-    own = folder / FOLDER / machine() / LIBRARY
-    if not own.exists():
-        own.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(library, own)
-    return own.relative_to(folder).as_posix()
+def _built(setting: Setting, folder: Path) -> dict[str, Mapping[str, Any]]:
+    """Return the stages that vendors' tools make, by name."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for task in setting.plan.tasks:
+        stage = next((stage for stage in setting.pipeline.stages if stage.name == task.name), None)
+        if stage is None or stage.model is None or get_model(stage.model, stage.params).network is None:
+            continue
+        name = placed_in(stage, setting.platform.engine(task.engine), task.precision).as_posix()
+        if (made := shipped_stage(task, setting, folder, name)) is not None:
+            found[task.name] = made
+    return found
 
 
 def _bundled(name: str, stage: Mapping[str, Any], setting: Setting, folder: Path) -> dict[str, Any]:
     """Return a stage whose program is a file of the bundle, with the code next to it in the bundle."""
     if stage["kind"] == "cuda":
-        paths = copy_programs(Path(stage["programs"][0]), folder, f"{FOLDER}/{PROGRAMS}/{name}", toolkits())
+        program = Path(stage["programs"][0])
+        makers = board_toolkits(str(read_json(program)["arch"]))
+        paths = copy_programs(program, folder, f"{FOLDER}/{PROGRAMS}/{name}", makers)
         return {**stage, "programs": paths}
-    if stage["kind"] not in ("network", ENGINE):
+    if stage["kind"] == "opencl":
+        program = Path(stage["programs"][0])
+        return {**stage, "programs": copy_sources(program, folder, f"{FOLDER}/{PROGRAMS}/{name}")}
+    if stage["kind"] != "network":
         return dict(stage)
     task = next(task for task in setting.plan.tasks if task.name == name)
     engine = setting.platform.engine(task.engine)
     code = folder / placed_in(setting.pipeline.stage(name), engine, task.precision)
-    if stage["kind"] == ENGINE:
-        model = (code / Path(stage["artefact"]).name).relative_to(folder).as_posix()
-        return {**stage, "artefact": model, "library": _carried(engine, folder)}
     program = read_json(Path(stage["program"]))
     files = {key: code / Path(program[key]).name for key in ("code", "weights")}
     if files["code"].suffix != ".so":

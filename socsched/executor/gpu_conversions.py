@@ -60,6 +60,8 @@ def output_types(name: str, setting: Setting) -> dict[str, TensorType]:
     task = next(t for t in setting.plan.tasks if t.name == name)
     stage = setting.pipeline.stage(name)
     sort, ports = sort_of(task, setting), get_model(stage.model or "", stage.params).outputs
+    if built := setting.built.get(name):
+        return {one["port"]: TensorType(tuple(one["shape"]), one["dtype"], one["layout"]) for one in built["outputs"]}
     if sort == "function":
         return {port.name: port.type for port in ports}
     if sort == SORT:

@@ -47,7 +47,7 @@ Place = dict[str, Any]
 
 def lacks_program(artifact: Artifact) -> str:
     """Return why an artefact cannot run through the driver alone, empty if it can."""
-    if is_function(artifact) or CUDA.file in artifact.files:
+    if is_function(artifact) or artifact.target == "opencl" or CUDA.file in artifact.files:
         return ""
     return next((note for note in artifact.notes if "TVM's runtime only" in note), "it has no launch list")
 
@@ -72,6 +72,21 @@ def store(made: Program) -> Path:
         (folder / CONSTANTS).write_bytes(made.constants)
 
     return library("programs", key, PROGRAM, write)
+
+
+def copy_sources(program: Path, folder: Path, name: str) -> list[str]:
+    """Write a program of OpenCL with its sources into `folder`/`name`; return its path relative to `folder`."""
+    document = read_json(program)
+    target = folder / name
+    target.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(program.parent / document["weights"], target / CONSTANTS)
+    code = []
+    for number, file in enumerate(document["code"]):
+        code.append(f"kernels-{number}.cl")
+        shutil.copyfile(file, target / code[-1])
+    text = json.dumps({**document, "code": code, "weights": CONSTANTS, "sources": []}, indent=1) + "\n"
+    (target / PROGRAM).write_text(text, encoding="utf-8")
+    return [f"{name}/{PROGRAM}"]
 
 
 def copy_programs(program: Path, folder: Path, name: str, makers: Sequence[Toolkit]) -> list[str]:
@@ -134,7 +149,7 @@ def build_program(artifacts: Sequence[Artifact], arch: str, room: int = 0) -> Pr
         "format": FORMAT,
         "version": 1,
         "arch": arch,
-        "code": [str(artifact.path.resolve()) for artifact in artifacts],
+        "code": [str(_code(artifact).resolve()) for artifact in artifacts],
         "sources": [_source(artifact) for artifact in artifacts],
         "weights": CONSTANTS,
         "memory": builder.memory,
@@ -147,6 +162,15 @@ def build_program(artifacts: Sequence[Artifact], arch: str, room: int = 0) -> Pr
     made = tuple(builder.input_types.items())
     outputs = builder.output_types
     return Program(document, bytes(builder.constants), tuple(n for n, _ in made), tuple(t for _, t in made), outputs)
+
+
+def _code(artifact: Artifact) -> Path:
+    """Return the file of an artefact's kernels: a cubin, or of OpenCL the source."""
+    return (
+        next(file for name in artifact.files if (file := artifact.folder / name).suffix == ".cl")
+        if (artifact.target == "opencl")
+        else artifact.path
+    )
 
 
 def _source(artifact: Artifact) -> dict[str, Any]:
@@ -171,7 +195,8 @@ class _Builder:
 
     def add(self, artifact: Artifact, last: bool) -> None:
         """Append the launches of an artefact."""
-        plan = read_json(artifact.folder / (OPENCL.file if is_function(artifact) else CUDA.file))
+        opencl = artifact.target == "opencl"
+        plan = read_json(artifact.folder / (OPENCL.file if opencl or is_function(artifact) else CUDA.file))
         buffers, places = plan["buffers"], {}
         given = [self._input(name, kind) for name, kind in zip(artifact.input_names, artifact.inputs, strict=True)]
         sizes = {
@@ -203,7 +228,7 @@ class _Builder:
         counted = self._count(plan, given, places)
         for launch in plan["launches"]:
             if not (counted and launch["kernel"] == _SET_COUNT):
-                self._launch(launch, places, sizes)
+                self._launch(launch, places, sizes, opencl)
         rows = next(iter(sizes.values()), 0)
         outputs = tuple(replace(t, shape=_filled(t.shape, rows)) for t in artifact.outputs)
         for name, kind, index in zip(artifact.output_names, outputs, plan["outputs"], strict=True):
@@ -250,7 +275,11 @@ class _Builder:
         entry.setdefault("filled", False)
         return True
 
-    def _launch(self, launch: Mapping[str, Any], places: Mapping[int, Place], sizes: Mapping[str, int]) -> None:
+    def _launch(
+        self, launch: Mapping[str, Any], places: Mapping[int, Place], sizes: Mapping[str, int], sized: bool
+    ) -> None:
+        """Append a launch; `sized`: values state their bytes, as OpenCL asks for them."""
+
         def three(values: Sequence[Any]) -> list[int]:
             return [evaluate(value, sizes) for value in (*values, 1, 1)[:3]]
 
@@ -262,7 +291,8 @@ class _Builder:
             if "buffer" in argument:
                 arguments.append(places[argument["buffer"]])
             else:
-                arguments.append({"value": evaluate(argument["value"], sizes)})
+                bytes_of = {"bytes": NUMPY_DTYPES[argument["dtype"]].itemsize} if sized else {}
+                arguments.append({"value": evaluate(argument["value"], sizes), **bytes_of})
         self.launches.append(
             {
                 "kernel": launch["kernel"],

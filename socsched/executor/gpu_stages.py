@@ -1,4 +1,4 @@
-"""Stages on CUDA GPUs as run.json describes them: compiled, and resolved to programs of the driver."""
+"""Stages on GPUs as run.json describes them: compiled, and resolved to programs of the driver."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def describe_gpu_stage(
     program = stored_program([artifact], arch, room_of(artifact, stage, setting, rooms))
     names = artifact.output_names
     mark = marking(names) if is_function(artifact) else None
-    read = {name: _on_host(task, setting, name) for name in names}
+    read = {name: artifact.target != SORT or _on_host(task, setting, name) for name in names}
     records = any(list(names[:3]) == [prefix + port for port in DETECTION_PORTS] for prefix in PREFIXES)
     entries = [
         {
@@ -46,7 +46,7 @@ def describe_gpu_stage(
         }
         for name, kind in zip(names, artifact.outputs, strict=True)
     ]
-    described: dict[str, Any] = {"kind": SORT, "programs": [str(program)], "outputs": entries}
+    described: dict[str, Any] = {"kind": sort_of(task, setting), "programs": [str(program)], "outputs": entries}
     described |= number_of(task, setting)
     described |= _pieces(task, setting, len(read_json(program)["launches"]))
     if mark is not None:

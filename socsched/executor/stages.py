@@ -23,12 +23,12 @@ from socsched.models.model import Model, Port
 from socsched.models.registry import get_model
 from socsched.planning.plan import Task
 from socsched.runtime.backends.base import Call, Setting
-from socsched.runtime.backends.choose import Instances, prepare, sort_of, title_of
+from socsched.runtime.backends.choose import GPUS, VENDOR, Instances, prepare, sort_of, title_of
 from socsched.runtime.backends.conversion import target_types
 from socsched.runtime.backends.tvm_cpu import scales_of, weights_of
 from socsched.runtime.collect import DETECTION_PORTS, PREFIXES
 
-_SORTS = ("synthetic", "function", "network", "conversion", "cuda", ONNXRUNTIME)
+_SORTS = ("synthetic", "function", "network", "conversion", *GPUS, ONNXRUNTIME)
 _MOST_ROWS = 100_000
 """Boxes of a host stage that the native executor allows."""
 
@@ -60,7 +60,7 @@ def unsupported_stages(setting: Setting) -> list[str]:
     found: list[str] = []
     for task in setting.plan.tasks:
         sort, stage = sort_of(task, setting), _stage(task, setting)
-        if sort not in _SORTS:
+        if sort not in (*_SORTS, *((VENDOR,) if task.name in setting.built else ())):
             found.append(f"stage {task.name!r} is a {sort}")
         elif (
             sort == "function" and stage is not None and _host_call(get_model(stage.model or "", stage.params)) is None
@@ -111,7 +111,7 @@ def _describe(
     served: Served | None,
 ) -> dict[str, Any]:
     sort, stage, title = sort_of(task, setting), _stage(task, setting), title_of(task, setting)
-    if served is not None and (sort in served.replaced or sort not in (*_SORTS, *vendor_stages.SORTS)):
+    if served is not None and (sort in served.replaced or sort not in (*_SORTS, VENDOR, ONNXRUNTIME)):
         return _callback(task, setting, served)
     if sort == "synthetic":
         return {"kind": "spin", "title": title, "time_ns": task.cost_ns, "cheap_time_ns": task.cost_ns}
@@ -125,13 +125,14 @@ def _describe(
     if stage is None:
         return {**describe_gpu_conversion(task, setting, rooms), "title": title}
     bound = setting.bound[stage.name]
-    if sort in vendor_stages.SORTS:
-        made = vendor_stages.describe_built_stage(task, stage, setting)
-        for entry in made["inputs"]:
-            provider = bound[entry["port"]]
-            entry.update({"from": provider, "port": _port(setting, provider, entry["port"])})
-        return {**made, "title": title}
-    if sort == "cuda":
+    if sort in (VENDOR, ONNXRUNTIME):
+        built = setting.built.get(stage.name) or vendor_stages.describe_built_stage(task, stage, setting)
+        inputs = [
+            {**entry, "from": bound[entry["port"]], "port": _port(setting, bound[entry["port"]], entry["port"])}
+            for entry in built["inputs"]
+        ]
+        return {**built, "inputs": inputs, "title": title}
+    if sort in GPUS:
         made = describe_gpu_stage(task, stage, setting, rooms, served is not None and served.see is not None)
         artifact = made.pop("artifact")
         return {**made, "title": title, "inputs": _inputs(setting, bound, artifact.input_names, artifact.inputs)}

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
+import struct
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from socsched.compiler.builder import drawn_scales, network_of, shipped_scales
 from socsched.compiler.store import library
-from socsched.compiler.toolchains.hand_over import hand_over
-from socsched.compiler.toolchains.onnx_runtime import LIBRARY, installed_library, model_folder
-from socsched.compiler.toolchains.package import MODEL
-from socsched.descriptor.pipeline import Stage
-from socsched.descriptor.platform import ONNXRUNTIME
+from socsched.compiler.toolchains.environments import environment
+from socsched.compiler.toolchains.hand_over import DESCRIPTION, hand_over, toolchain_of
+from socsched.compiler.toolchains.onnx_runtime import LIBRARY, carried_library, installed_library, model_folder
+from socsched.compiler.toolchains.package import MODEL, QUANTISED
+from socsched.compiler.toolchains.tensorrt import FIRST_LOADABLE
+from socsched.descriptor.operator_rules import version_key
+from socsched.descriptor.pipeline import Pipeline, Stage
+from socsched.descriptor.platform import ONNXRUNTIME, Platform
 from socsched.errors import MachineError, UsageError
 from socsched.files import digests
+from socsched.models.registry import get_model
 from socsched.planning.plan import Task
 from socsched.runtime.backends.base import Setting
-from socsched.runtime.backends.tvm_cpu import weights_of
+from socsched.runtime.backends.choose import GPUS
+from socsched.runtime.backends.tvm_cpu import scales_of, weights_of
 
 KIND = "engine"
 BOARD = "board"
 """The adapter that is compiled on the board (`socsched/executor/board`)."""
-SORTS = ("dla", ONNXRUNTIME)
-"""Sorts of stages: those that TensorRT runs, on DLAs and on GPUs where the plan chose it; and ONNX Runtime's."""
-_ADAPTER = "libsocsched-tensorrt.so"
+ADAPTERS = "native/adapters"
+"""Folder of a bundle in which its build step puts adapters."""
+ADAPTER = "libsocsched-tensorrt.so"
 _BUILD_S = 3600
 
 Document = Mapping[str, Any]
@@ -36,22 +44,21 @@ Document = Mapping[str, Any]
 def describe_built_stage(task: Task, stage: Stage, setting: Setting) -> dict[str, Any]:
     """Return the description of a stage that another program runs here, built by trtexec or taken from the cache.
 
-    Its inputs lack their providers.  UsageError for a precision that is not run, MachineError if the build fails.
+    Its inputs lack their providers.  MachineError if the build fails.
     """
     engine = setting.platform.engine(task.engine)
     if task.runtime == ONNXRUNTIME:
         document, folder = model_folder(stage, engine, task.precision, weights_of(setting))
         return described_onnx(document, str(folder), len(task.lanes), str(installed_library() or LIBRARY))
     chosen = next((runtime.name for runtime in engine.runtimes if runtime.name == task.runtime), "")
-    if task.precision not in (("fp16", "fp32") if chosen else ("fp16",)):
-        which = "TensorRT on GPUs in fp16 and fp32" if chosen else "DLAs in fp16"
-        raise UsageError(
-            f"stage {task.name!r} is planned in {task.precision} on {task.engine}: the executor runs {which}",
-            "list only fp16 under the stage's precisions and plan again",
-        )
+    scales = scales_of(setting, stage)
+    if scales is None and setting.weights is None and task.precision == "int8":
+        scales = shipped_scales(network_of(stage)[0]) or drawn_scales(stage)
     with tempfile.TemporaryDirectory() as scratch:
-        document = hand_over(stage, engine, task.precision, Path(scratch), weights_of(setting), runtime=chosen)
-        name = "model.dla" if document["engine_kind"] == "dla" else "model.engine"
+        document = hand_over(
+            stage, engine, task.precision, Path(scratch), weights_of(setting), scales=scales, runtime=chosen
+        )
+        name = PurePosixPath(describe_engine(document, "")["artefact"]).name
         files = digests(Path(scratch))
         key = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:24]
 
@@ -60,19 +67,21 @@ def describe_built_stage(task: Task, stage: Stage, setting: Setting) -> dict[str
             _shell(["sh", "build.sh"], folder, f"stage {task.name!r}: TensorRT built no engine")
 
         artefact = library("tensorrt", key, name, build)
-    sources = [path for path in (*_BOARD.iterdir(), *_BOARD.with_name("native").iterdir()) if path.is_file()]
+    sources = [
+        path for path in (*BOARD_SOURCES.iterdir(), *BOARD_SOURCES.with_name("native").iterdir()) if path.is_file()
+    ]
     adapter = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()[:24]
 
     def compile_adapter(folder: Path) -> None:
-        command = ["sh", str(_BOARD / "build.sh"), str(_BOARD.with_name("native")), str(folder)]
+        command = ["sh", str(BOARD_SOURCES / "build-adapter.sh"), str(BOARD_SOURCES.with_name("native")), str(folder)]
         _shell(command, folder, "the adapter of TensorRT cannot be compiled")
 
-    gpu = document["engine_kind"] != "dla"
-    adapters = library("adapters", adapter, _ADAPTER, compile_adapter).parent if gpu else Path()
+    adapters = library("adapters", adapter, ADAPTER, compile_adapter).parent if name == "model.engine" else Path()
     return describe_engine(document, str(artefact.parent), str(adapters))
 
 
-_BOARD = Path(__file__).with_name("board")
+BOARD_SOURCES = Path(__file__).with_name("board")
+"""The scripts of bundles, and the source of the adapter that boards compile."""
 
 
 def _shell(command: list[str], folder: Path, problem: str) -> None:
@@ -103,10 +112,16 @@ def describe_engine(document: Document, folder: str, adapters: str = "adapters")
 
 
 def _tensor(entry: Mapping[str, Any], layout: str | None) -> dict[str, Any]:
-    """Return a tensor of an artefact: floats in plain `layout`, or as the hand-over has it if `layout` is None."""
+    """Return a tensor of an artefact: floats in plain `layout`, or as the hand-over has it if `layout` is None.
+
+    Bytes of an artefact are floats for the executor, which multiplies by their scale (`scale_bits`, of fp32).
+    """
     found = {key: entry[key] for key in ("name", "port", "dtype", "layout", "shape")}
     if layout is None:
-        return found
+        if entry["dtype"] != "int8":
+            return found
+        (bits,) = struct.unpack("<I", struct.pack("<f", entry["scale"]))
+        return {**found, "dtype": "fp32", "scale_bits": bits}
     integral = entry["dtype"] in ("int32", "int64", "bool")
     return {
         **found,
@@ -122,11 +137,15 @@ def _made(document: Document, ending: str, otherwise: str) -> str:
 
 
 def _qnn(document: Document, folder: PurePosixPath, adapters: PurePosixPath) -> dict[str, Any]:
-    """A QNN context binary in an ONNX file that names it, all of it on the HTP."""
+    """A QNN context binary in an ONNX file that names it, all of it on the HTP.
+
+    Where Qualcomm's compiler is not installed, the model, which the provider compiles when it loads it.
+    """
     target = document.get("compiled", {}).get("target", {})
+    model = QUANTISED if document["precision"] == "int8" else MODEL
     return {
         "adapter": "onnxruntime",
-        "artefact": str(folder / _made(document, "_ctx.onnx", "build/model_ctx.onnx")),
+        "artefact": str(folder / _made(document, "_ctx.onnx", model)),
         "library": "libonnxruntime.so",
         "options": {
             "provider": "QNNExecutionProvider",
@@ -160,26 +179,67 @@ def _onnxruntime(document: Document, folder: PurePosixPath, adapters: PurePosixP
 
 
 def _rknn(document: Document, folder: PurePosixPath, adapters: PurePosixPath) -> dict[str, Any]:
-    """A model of librknnrt, which takes images channels last and returns them as the ONNX model does."""
+    """A model of librknnrt, which takes images channels last and returns them as the ONNX model does.
+
+    An NPU of several cores has an engine for each, with the core's number in its name.
+    """
+    engine = str(document["engine"])
     return {
         "adapter": "rknn",
         "artefact": str(folder / _made(document, ".rknn", "build/model.rknn")),
         "library": "librknnrt.so",
-        "options": {},
+        "options": {"core_mask": str(1 << int(engine[-1]))} if engine[-1:].isdigit() else {},
         "layouts": ("NHWC", "NCHW"),
     }
 
 
 def _tensorrt(document: Document, folder: PurePosixPath, adapters: PurePosixPath) -> dict[str, Any]:
-    """A DLA loadable for cuDLA, or for a GPU an engine of the board's TensorRT."""
-    loadable, engine = document["engine_kind"] == "dla", str(document["engine"])
+    """A DLA loadable for cuDLA where trtexec writes one; else an engine of the board's TensorRT, for a GPU or DLA."""
+    dla, engine = document["engine_kind"] == "dla", str(document["engine"])
+    loadable = dla and version_key(str(document["version"])) >= FIRST_LOADABLE
     return {
         "adapter": "cudla" if loadable else BOARD,
         "artefact": str(folder / ("model.dla" if loadable else "model.engine")),
-        "library": "libcudla.so" if loadable else str(adapters / _ADAPTER),
-        "options": {"core": engine[-1]} if loadable and engine[-1:].isdigit() else {},
+        "library": "libcudla.so" if loadable else str(adapters / ADAPTER),
+        "options": {"core": engine[-1]} if dla and engine[-1:].isdigit() else {},
         "layouts": (None, None),
     }
+
+
+def lacks_runtime(task: Task, pipeline: Pipeline, platform: Platform) -> str:
+    """Return why no bundle can run a network as it was planned, empty if one can: what was priced is what ships."""
+    stage = next((stage for stage in pipeline.stages if stage.name == task.name), None)
+    if stage is None or stage.model is None or get_model(stage.model, stage.params).network is None:
+        return ""
+    engine = platform.engine(task.engine)
+    toolchain = toolchain_of(engine, task.runtime)
+    if toolchain and toolchain not in _TOOLCHAINS and toolchain.lower() not in _TOOLCHAINS:
+        return f"the executor has no adapter for {toolchain}"
+    if not toolchain and engine.target.get("kind") not in (*GPUS, "llvm"):
+        return f"no tool makes code for {engine.id}"
+    return ""
+
+
+def shipped_stage(task: Task, setting: Setting, folder: Path, name: str) -> dict[str, Any] | None:
+    """Return the description of a stage whose hand-over is the bundle's folder `name`; None for one compiled here.
+
+    `folder`: the bundle's.  UsageError for a toolchain without adapter, MachineError for an artefact that no tool of
+    the board makes and that was not made here.
+    """
+    if not toolchain_of(setting.platform.engine(task.engine), task.runtime):
+        return None
+    document = json.loads((folder / name / DESCRIPTION).read_text(encoding="utf-8"))
+    if document["toolchain"].lower() == ONNXRUNTIME:
+        carried = PurePosixPath("native") / document["needs"]["machine"] / LIBRARY
+        if not (folder / carried).exists():
+            (folder / carried).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(carried_library(document["needs"]), folder / carried)
+        return described_onnx(document, name, len(task.lanes), str(carried))
+    made = describe_engine(document, name, ADAPTERS)
+    if document["toolchain"] == "RKNN" and "compiled" not in document:
+        vendor = environment("rockchip")
+        raise MachineError(f"stage {task.name!r} on {task.engine}: {vendor.title} is not installed", vendor.command)
+    return made
 
 
 _TOOLCHAINS: Mapping[str, Callable[[Document, PurePosixPath, PurePosixPath], dict[str, Any]]] = {

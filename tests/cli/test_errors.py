@@ -226,7 +226,7 @@ WHERE_INTERRUPTED = {
     "run": ("socsched.api.execution.run", "run {root}/plan.json"),
     "profile": ("socsched.api.profiling.profile", "profile pointpillars -p host"),
     "fit": ("socsched.api.fitting.fit", "fit qcs8550"),
-    "compile": ("socsched.compiler.packaging.deploy.compile_bundle", "compile {root}/plan.json"),
+    "compile": ("socsched.executor.application.require_compilers", "compile {root}/plan.json"),
     "report": ("socsched.api.folders.render", "report {root}/good -o {root}/x.html"),
     "why": ("socsched.api.folders.load", "why {root}/good"),
     "compare": ("socsched.reporting.compare.load_result", "compare {root}/good {root}/good"),

@@ -178,6 +178,24 @@ def dla(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("value", [0.24, -0.26, 100.0, -100.0, 0.75])
+def test_an_artefact_s_bytes_are_floats_for_the_executor(
+    executor: Path, dla: Path, value: float, tmp_path: Path
+) -> None:
+    """Rounded to steps of 0.5, ties to even, within a byte."""
+    (tmp_path / "model.dla").write_text("input x 28\noutput labels 16\noutput scores 4\noutput boxes 28\n")
+    stage = engine("cudla", tmp_path / "model.dla", str(dla / "libcudla.so"), core="1")
+    half = {"scale_bits": 0x3F000000}
+    given = [{"from": "s", **tensor("x", "fp32", ROWS, 7), "port": 0, **half}]
+    stage |= {"inputs": given, "outputs": [{**OUTPUTS[0], **half}, {**OUTPUTS[1], **half}, OUTPUTS[2]]}
+    frame = np.full_like(INPUT, value)
+    log = {"LD_LIBRARY_PATH": str(dla / "driver"), "STANDIN_LOG": str(tmp_path / "log")}
+    done = run(executor, tmp_path, stage, given=frame, **log)
+    assert (done.returncode, done.stderr) == (0, "")
+    steps = np.clip(np.rint(frame / np.float32(0.5)), -128, 127)
+    assert np.array_equal(np.float32(detections(tmp_path)[0]["boxes"]), steps * np.float32(0.5))
+
+
 LOADABLE = "input x 112\noutput labels 16\noutput scores 16\noutput boxes 112\n"
 
 
@@ -222,7 +240,7 @@ ENGINE = "input x 0 112\noutput labels 3 16\noutput scores 0 16\noutput boxes 0 
 def tensorrt(dla: Path) -> str:
     """Return TensorRT's adapter as the board's build step makes it, here against stand-ins of its classes."""
     environment = {**os.environ, "CXXFLAGS": f"-I{HERE / 'standins' / 'tensorrt'}", "LIBRARIES": " "}
-    subprocess.run([str(BOARD / "build.sh"), str(SOURCES), str(dla)], check=True, env=environment)
+    subprocess.run([str(BOARD / "build-adapter.sh"), str(SOURCES), str(dla)], check=True, env=environment)
     return str(dla / "libsocsched-tensorrt.so")
 
 
@@ -255,12 +273,14 @@ def test_an_adapter_that_was_not_built_is_named(executor: Path, tmp_path: Path) 
 
 
 def hand_over(toolchain: str, kind: str, **compiled: Any) -> dict[str, Any]:
-    ports = [{**tensor("image", "int8", 1, 16, 8, 8), "layout": "NCHW16c", "port": "image"}]
+    ports = [{**tensor("image", "int8", 1, 16, 8, 8), "layout": "NCHW16c", "port": "image", "scale": 0.5}]
     return {
         "stage": "detect",
         "toolchain": toolchain,
         "engine": "dla1",
         "engine_kind": kind,
+        "precision": "int8",
+        "version": "8.6.2",
         "inputs": ports,
         "outputs": [{**tensor("count", "int32", 1), "port": "count"}],
         **compiled,
@@ -275,11 +295,15 @@ def test_adapters_follow_from_the_toolchain_of_a_hand_over() -> None:
         "libcudla.so",
     )
     assert made["options"] == {"core": "1"} and made["inputs"][0]["layout"] == "NCHW16c"
+    assert (made["inputs"][0]["dtype"], made["inputs"][0]["scale_bits"]) == ("fp32", 0x3F000000)
+    made = describe_engine(hand_over("TensorRT", "dla", version="8.5.2"), "detect")  # whose trtexec writes engines
+    assert (made["adapter"], made["artefact"], made["options"]) == ("board", "detect/model.engine", {"core": "1"})
     made = describe_engine(hand_over("TensorRT", "gpu"), "detect")
     assert (made["adapter"], made["artefact"]) == ("board", "detect/model.engine")
     made = describe_engine(hand_over("RKNN", "npu", compiled={"files": {"model.rknn": ""}}), "detect")
     assert (made["adapter"], made["artefact"]) == ("rknn", "detect/model.rknn")
     assert (made["inputs"][0]["dtype"], made["inputs"][0]["layout"]) == ("fp32", "NHWC")
+    assert made["options"] == {"core_mask": "2"}
     assert made["outputs"][0]["dtype"] == "int32"
     with pytest.raises(UsageError, match="no adapter runs artefacts of SNPE"):
         describe_engine(hand_over("SNPE", "npu"), "detect")

@@ -77,7 +77,7 @@ def test_a_bundle_of_gpu_stages_is_an_application(
 ) -> None:
     nvcc = shutil.which("nvcc") or ""
     makers = (Toolkit((13, 0), nvcc), Toolkit((12, 9), nvcc), Toolkit((11, 2), nvcc))
-    monkeypatch.setattr(bundle_stages, "toolkits", lambda: makers)
+    monkeypatch.setattr(bundle_stages, "board_toolkits", lambda arch: makers)
     made = make_plan(tiny_pillars.PIPELINE, "jetson-agx-orin-64gb", pins=[f"{name}=gpu" for name in STAGES])
     bundle = tmp_path / "bundle"
     weights = tiny_pillars.write_weights(tmp_path / "w.npz")

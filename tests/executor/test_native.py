@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 
 from socsched.api.folders import load as load_folder
+from socsched.compiler.native.cross import GLIBC, cross_compiler
 from socsched.descriptor.catalog import get_platform
 from socsched.errors import UsageError
 from socsched.executor.application import write_application
-from socsched.executor.build import BOARDS, build_executor, cross_compiler, find_executor, glibc_note, newest_glibc
+from socsched.executor.build import build_executor, find_executor, glibc_note, newest_glibc
 from socsched.executor.orders import declared_terms
 from socsched.executor.outcome import read_outcome
 from socsched.executor.settings import JOURNAL, RunSettings, write_settings
@@ -484,7 +485,13 @@ def test_a_bundle_sets_the_power_mode_and_restores_it(executor: Path, refuses: b
     (bundle / "plan.json").write_text(json.dumps(to_document(made), sort_keys=True))
     board = get_platform("jetson-agx-orin-64gb")
     mode = replace(board.modes[-1], name=made.mode)
-    assert write_application(made, pipeline(made), bundle, lambda _: None, replace(board, modes=(mode,)))
+    assert write_application(
+        made,
+        pipeline(made),
+        bundle,
+        lambda _: None,
+        replace(board, modes=(mode,), engines=get_platform("host").engines),
+    )
     tool = f"""#!/bin/sh
 echo "$@" >> {tmp_path}/calls
 {"true || " if refuses else ""}[ "$1" = -q ] || echo "$2" > {tmp_path}/mode
@@ -514,7 +521,7 @@ def test_it_is_built_for_boards(tmp_path: Path) -> None:
         pytest.skip("no aarch64 compiler or emulator")
     built = build_executor(compiler, "aarch64")
     if find_spec("ziglang") is not None:
-        assert newest_glibc(built.read_bytes()) <= BOARDS and not glibc_note(built.read_bytes(), "aarch64")
+        assert newest_glibc(built.read_bytes()) <= GLIBC and not glibc_note(built.read_bytes(), "aarch64")
     settings = plain_run(1)
     command = [emulator, "-L", "/usr/aarch64-linux-gnu", str(built), str(write_settings(settings, tmp_path)), "-o"]
     subprocess.run([*command, str(tmp_path), "--virtual"], check=True)

@@ -62,7 +62,7 @@ def write_run(setting: Setting, folder: Path) -> tuple[Path, Path]:
     given = write_inputs(setting.plan, feeds, sensor_ports(setting), horizon, folder)
     rooms = {name: most_rows(written.document) for name, written in given.items()}
     stages = describe_stages(setting, {name: written.types for name, written in given.items()}, rooms)
-    references = write_references(setting, {name: feeds[name].frame(0) for name in given}, stages, folder, 0)
+    references = write_references(setting, {name: feeds[name].frame(0) for name in given}, stages, folder, exact=True)
     needs = {stage: set(ports.values()) for stage, ports in setting.bound.items()}
     inputs = {name: written.document for name, written in given.items()}
     return write_settings(RunSettings(setting.plan, horizon, needs, stages, inputs=inputs), folder), references

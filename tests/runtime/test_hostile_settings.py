@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from socsched.compiler.packaging.bundle_runner import open_bundle
 from socsched.compiler.quantize.scales import read_pipeline_scales
 from socsched.cost.profile import load_profile
 from socsched.errors import UsageError
+from socsched.executor.check_bundle import check_bundle
 from socsched.runtime.overload import load_policies
 from tests.sim.rich_plan import rich_plan
 from tools.verify.fuzz import corpus
@@ -36,7 +36,7 @@ def _overload(file: Path) -> Any:
 
 
 def _bundle(file: Path) -> Any:
-    return open_bundle(file.parent)
+    return check_bundle(file.parent)
 
 
 CASES: list[tuple[str, Callable[[Path], Any], tuple[Any, ...], Any, str]] = [
@@ -57,15 +57,11 @@ CASES: list[tuple[str, Callable[[Path], Any], tuple[Any, ...], Any, str]] = [
     ("overload", _overload, ("stages", "missing"), {"policy": "skip"}, "unknown task 'missing'"),
     ("overload", _overload, ("shed", "for"), [1], "shed.for: expected a duration"),
     ("overload", _overload, ("shed", "below"), "soft", "shed.below: expected one of"),
-    ("manifest", _bundle, ("stages",), ..., "stages is missing"),
-    ("manifest", _bundle, ("stages", 0, "artifacts"), [7], r"stages\[0\].artifacts: expected indices"),
-    ("manifest", _bundle, ("stages", 0, "artifacts"), [-1], r"stages\[0\].artifacts: expected indices"),
-    ("manifest", _bundle, ("stages", 0, "sort"), "magic", r"stages\[0\].sort: expected timed, function or network"),
-    ("manifest", _bundle, ("stages", 1, "model"), None, r"stages\[1\].model: expected the name"),
-    ("manifest", _bundle, ("artifacts", 0, "inputs", 0, "dtype"), "fp7", r"artifacts\[0\].inputs: expected tensors"),
-    ("manifest", _bundle, ("artifacts", 0, "input_names"), [], r"artifacts\[0\].input_names: expected 1"),
-    ("manifest", _bundle, ("artifacts", 0, "sha256"), {}, r"artifacts\[0\].files: expected at least one"),
-    ("manifest", _bundle, ("artifacts", 0, "threads"), True, r"artifacts\[0\].threads: expected int, got bool"),
+    ("manifest", _bundle, ("pipeline",), ..., "pipeline: "),
+    ("manifest", _bundle, ("files",), [7], "files: expected a mapping"),
+    ("manifest", _bundle, ("application", "machines"), {}, "application.machines: expected a list"),
+    ("manifest", _bundle, ("handovers", 0, "version"), 3, r"handovers\[0\].version: expected"),
+    ("manifest", _bundle, ("application", "glibc"), "2\x1b[2J", "application.glibc: expected one line of text"),
 ]
 
 
@@ -82,10 +78,10 @@ def test_what_does_not_fit_is_refused_with_its_place(
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "net/../../x.so", "a\0b"])
 def test_a_manifest_names_files_of_its_bundle_only(name: str, tmp_path: Path) -> None:
     document = json.loads(corpus.read()["manifest"][0])
-    document["artifacts"][0].update(files=[name], sha256={name: "0" * 64})
+    document["files"] = {name: "0" * 64}
     (tmp_path / "manifest.json").write_text(json.dumps(document))
-    with pytest.raises(UsageError, match="expected files of the bundle"):
-        open_bundle(tmp_path)
+    with pytest.raises(UsageError, match=r"is no file of the bundle|files.*: expected one line of text"):
+        check_bundle(tmp_path)
 
 
 @pytest.mark.parametrize("raw", [b"", b"\xff", b"[" * 10**6, b'{"a": ' * 10**5, b"null", b"3"])

@@ -3,8 +3,8 @@
 manifest.json           stages in order with their inputs, artefacts and hand-overs, versions, the digest of every file
 STAGE/ENGINE-PRECISION/ the code of a stage, or the inputs a vendor's toolchain needs to build it; on request
                         quantised.onnx, the network of int8 code with Q/DQ
-plan.json, weights.npz  the plan and the weights it was built from, if given
-start.sh, lib/          run the bundle with TVM's runtime alone (see `bundle_runner`)
+plan.json               the plan, if it was compiled for one
+start.sh, build.sh, run.json, native/, SHA256SUMS   of a plan: its application (see `executor.application`)
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from socsched.compiler.artifact import Artifact
+from socsched.compiler.artifact import Artifact, weights_digest
 from socsched.compiler.builder import (
     border_precision,
     compile_stage,
+    drawn_scales,
     is_device_function,
     network_of,
     precisions,
@@ -39,7 +40,7 @@ from socsched.compiler.toolchains.package import QUANTISED
 from socsched.compiler.toolchains.qdq import to_qdq
 from socsched.compiler.versions import PINNED
 from socsched.descriptor.pipeline import Pipeline, Stage
-from socsched.descriptor.platform import Engine, Platform
+from socsched.descriptor.platform import OWN, Engine, Platform
 from socsched.errors import CompileError, MachineError, UsageError
 from socsched.files import digests, file_digest, put_in_place, scratch
 from socsched.graph.expand import fuse_network, layer_types
@@ -50,7 +51,8 @@ from socsched.models.work import stage_work
 from socsched.progress import tell
 
 SCHEMA_VERSION = "1"
-MANIFEST = "manifest.json"
+MANIFEST, APPLICATION = "manifest.json", "native"
+"""File of the manifest, and the folder that an application needs as a whole."""
 
 Given = Mapping[str, np.ndarray[Any, Any]] | None
 """Weights that a user gives."""
@@ -64,8 +66,8 @@ class BundleRequest:
 
     `stage` and `engine` restrict the selection, `part` cuts the one stage.  `shares`: engine units assigned to each
     stage.  `scales`: scales of int8 stages, by stage name.  `plan`: the plan's document, kept with the code.
-    `application` adds files to the finished bundle before their digests are taken.  `runtimes`: the program that a
-    plan chose for a stage.  `qdq` adds int8 stages that are compiled here as ONNX files with Q/DQ.
+    `application` adds files to the finished bundle before their digests are taken, and says what.  `runtimes`: the
+    program that a plan chose for a stage.  `qdq` adds int8 stages that are compiled here as ONNX files with Q/DQ.
     """
 
     placement: Placement | str | None = None
@@ -75,7 +77,7 @@ class BundleRequest:
     shares: Mapping[str, int] = field(default_factory=dict)
     scales: Mapping[str, Scales] = field(default_factory=dict)
     plan: Mapping[str, Any] | None = None
-    application: Callable[[Path], object] | None = None
+    application: Callable[[Path], Mapping[str, Any]] | None = None
     runtimes: Mapping[str, str] = field(default_factory=dict)
     qdq: bool = False
 
@@ -112,7 +114,7 @@ def compile_bundle(
         with scratch(out_dir) as folder:
             manifest = _make(folder, pipeline, platform, request, choices, weights, note)
             (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
-            put_in_place(folder, out_dir, MANIFEST, whole=bundle.LIBRARY)
+            put_in_place(folder, out_dir, MANIFEST, whole=APPLICATION if (folder / APPLICATION).is_dir() else "")
     except OSError as error:
         raise MachineError(
             f"{out_dir}: cannot write: {error.strerror or error}", "free space or name another folder"
@@ -138,24 +140,28 @@ def _make(
         runtime = request.runtime_of(chosen, target)
         if vendor.has_toolchain(target, runtime):
             known = of_stage(request.scales, chosen) or _shipped(chosen, weights)
+            if known is None and weights is None and precision == "int8":
+                known = drawn_scales(chosen)
             document = vendor.hand_over(
                 chosen, target, precision, target_folder / folder, weights, request.part, known, runtime
             )
-            handovers.append({**document, "folder": folder.as_posix()})
+            handovers.append(
+                {**document, "folder": folder.as_posix(), "runtime": runtime or document["toolchain"].lower()}
+            )
             note(f"{chosen.name} for {target.id} in {precision}, {_outcome(document)}")
             continue
         share = request.shares.get(chosen.name, 0) if target.shares == "unit" else 0
         scales = of_stage(request.scales, chosen)
         artifact = compile_stage(chosen, target, precision, weights, 0, request.part, share, scales)
         note(f"{chosen.name} for {target.id} in {precision}")
-        artifacts.append(_place(artifact, target_folder, folder))
+        artifacts.append({**_place(artifact, target_folder, folder), "runtime": runtime or OWN})
         if request.qdq and precision == "int8":
             model = _with_qdq(chosen, artifact, weights, request.part)
             (target_folder / folder / QUANTISED).write_bytes(model.SerializeToString())
             artifacts[-1]["qdq"] = (folder / QUANTISED).as_posix()
     if request.plan is not None:
         (target_folder / "plan.json").write_text(json.dumps(request.plan, indent=1, sort_keys=True), encoding="utf-8")
-    manifest = {
+    manifest: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "pipeline": pipeline.name,
         "platform": platform.name,
@@ -164,12 +170,11 @@ def _make(
         "artifacts": artifacts,
         "handovers": handovers,
         "stages": bundle.stages(pipeline, artifacts, handovers),
-        "weights": bundle.write_weights(target_folder, weights),
+        "weights": {"sha256": weights_digest(weights)} if weights else {"seed": 0},
         "plan": "plan.json" if request.plan is not None else None,
-        "sources": bundle.write_program(target_folder, pipeline),
     }
     if request.application is not None:
-        request.application(target_folder)
+        manifest["application"] = request.application(target_folder)
     return {**manifest, "files": digests(target_folder)}
 
 

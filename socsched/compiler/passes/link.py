@@ -6,16 +6,18 @@ import errno
 import os
 import shutil
 import struct
+import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from socsched.compiler.native import compilers
+from socsched.compiler.native.cross import cross_compiler
 from socsched.compiler.target import Compilation, TargetSpec
 from socsched.errors import CompileError, MachineError
 
 LIBRARY = "stage.so"
-CROSS = {"aarch64-linux-gnu": "aarch64-linux-gnu-g++"}
-"""C++ compiler drivers by target triple, used only to link."""
 
 
 def link(compilation: Compilation) -> Compilation:
@@ -26,10 +28,9 @@ def link(compilation: Compilation) -> Compilation:
 
 def write_library(executable: Any, folder: Path, spec: TargetSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Write stage.so into `folder` (or its object files when the cross linker is missing); return (files, notes)."""
-    linker = host_linker() if spec.native else shutil.which(CROSS.get(spec.triple, ""))
+    linker = (host_linker(),) if spec.native else _cross(spec)
     if linker is None:
-        tool = CROSS.get(spec.triple, f"a linker for {spec.triple}")
-        note = f"{tool} is not installed: object files only, link them on the board with g++ -shared"
+        note = f"no compiler for {spec.triple}: object files only, link them on the board with g++ -shared"
         return write_objects(executable, folder, spec), (note,)
     try:
         executable.export_library(
@@ -40,7 +41,7 @@ def write_library(executable: Any, folder: Path, spec: TargetSpec) -> tuple[tupl
         if os.strerror(errno.ENOSPC).lower() in str(error).lower():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
         raise CompileError(
-            f"linking with {linker} failed: {error}", "run the linker manually on this machine"
+            f"linking with {linker[0]} failed: {error}", "run the linker manually on this machine"
         ) from error
     finally:
         shutil.rmtree(folder / "work", ignore_errors=True)
@@ -62,9 +63,14 @@ def require_whole(library: Path) -> None:
 
 
 def tools(spec: TargetSpec) -> tuple[str, ...]:
-    """Return the tools that determine an artefact's form: the cross linker, if it is installed."""
-    linker = CROSS.get(spec.triple, "")
-    return (linker,) if linker and shutil.which(linker) else ()
+    """Return the tools that determine an artefact's form: the cross linker, if there is one."""
+    linker = None if spec.native else _cross(spec)
+    return tuple(Path(word).name for word in linker or ())
+
+
+def _cross(spec: TargetSpec) -> tuple[str, ...] | None:
+    machine, linux, _ = spec.triple.partition("-linux-gnu")
+    return cross_compiler(machine) if linux else None
 
 
 def host_linker() -> str:
@@ -75,10 +81,20 @@ def host_linker() -> str:
     raise MachineError("no C++ compiler found: compiled stages cannot be linked", "apt-get install build-essential")
 
 
-def _linking(linker: str) -> Any:
+def _linking(linker: Sequence[str]) -> Any:
+    """Return the function that links objects for TVM; RuntimeError with the linker's words if it fails."""
     from tvm.support import cc
 
-    return cc.cross_compiler(linker)
+    if len(linker) == 1:
+        return cc.cross_compiler(linker[0])
+
+    def link_objects(output: str, objects: Sequence[str], *_: Any, **options: Any) -> None:
+        try:
+            compilers.run([*linker, "-shared", "-fPIC", "-o", output, *objects], Path(output).parent)
+        except subprocess.CalledProcessError as error:
+            raise RuntimeError(error.output) from error
+
+    return link_objects
 
 
 def _workspace(folder: Path) -> Path:

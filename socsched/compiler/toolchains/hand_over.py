@@ -159,15 +159,15 @@ def hand_over(
         "version": package.version,
         "rules": engine.operators.name,
         "weights": prepared.weights,
-        "inputs": _tensors(package.inputs, prepared.names, prepared.own_names("input")),
-        "outputs": _tensors(package.outputs, prepared.names, prepared.own_names("output")),
+        "inputs": _tensors(package.inputs, prepared, "input"),
+        "outputs": _tensors(package.outputs, prepared, "output"),
         "promoted": [list(entry) for entry in verdict.promoted],
         "conditions": [list(entry) for entry in verdict.conditions],
         "files": [MODEL, *sorted(texts)],
     }
     convert = toolchain.convert
     binaries = {MODEL: (convert(package, prepared.onnx) if convert else prepared.onnx).SerializeToString()}
-    if toolchain.compiler and precision == "int8" and QUANTISED in "".join(texts.values()):
+    if toolchain.compiler and precision == "int8" and (built is None or QUANTISED in "".join(texts.values())):
         binaries[QUANTISED] = model_for(toolchain.compiler, package, prepared.onnx)
         document["files"] = [MODEL, QUANTISED, *sorted(texts)]
     if toolchain.needs is not None:
@@ -305,12 +305,18 @@ def _known(layout: str) -> bool:
     return True
 
 
-def _tensors(
-    tensors: Mapping[str, TensorType], names: Mapping[str, str], own: Sequence[str] = ()
-) -> list[dict[str, Any]]:
+def _tensors(tensors: Mapping[str, TensorType], prepared: Prepared, side: str) -> list[dict[str, Any]]:
+    names, steps = prepared.names, prepared.toolchain.steps(prepared.package)
     return [
-        {"name": shown, "port": names.get(name, name), "shape": list(t.shape), "dtype": t.dtype, "layout": t.layout}
-        for (name, t), shown in zip(tensors.items(), own or tensors, strict=True)
+        {
+            "name": shown,
+            "port": names.get(name, name),
+            "shape": list(t.shape),
+            "dtype": t.dtype,
+            "layout": t.layout,
+            **({"scale": steps[name]} if t.dtype == "int8" and name in steps else {}),
+        }
+        for (name, t), shown in zip(tensors.items(), prepared.own_names(side) or tensors, strict=True)
     ]
 
 

@@ -11,6 +11,7 @@ from platform import machine
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from socsched.compiler.native.cross import fetch
 from socsched.compiler.store import library
 from socsched.compiler.target import resolve
 from socsched.compiler.toolchains.hand_over import hand_over
@@ -21,6 +22,7 @@ from socsched.descriptor.platform import Engine
 from socsched.files import file_digest
 
 LIBRARY = "libonnxruntime.so"
+_MEGABYTES = 20
 _OLDEST = "1.12"
 """First release with the version of the C API that the adapter asks for (`onnxruntime_adapter.cpp`)."""
 _KNOWN = "1.31.1"
@@ -33,6 +35,15 @@ def installed_library() -> Path | None:
     if spec is None or spec.origin is None:
         return None
     return next(iter(sorted((Path(spec.origin).parent / "capi").glob(f"{LIBRARY}.*"))), None)
+
+
+def carried_library(needed: Mapping[str, Any]) -> Path:
+    """Return the library that a hand-over `needs`: this machine's, or that of the wheel for another, fetched by pip."""
+    own = installed_library()
+    if own is not None and needed["machine"] == machine():
+        return own
+    name = f"ONNX Runtime for {needed['machine']}"
+    return fetch((needed["wheel"],), needed["member"], name, _MEGABYTES, needed["machine"])
 
 
 def installed_version() -> str:

@@ -79,7 +79,7 @@ class Toolchain:
     `compiler` is the part of it that runs here, None if there is none.  `convert` makes the model that the toolchain
     reads from the one in fp32, where the two differ.  `layout` returns the layout of a border tensor on an engine whose
     rules state no formats, given its own.  `verbatim`: it reads a network's own ONNX file where there is one.  `needs`
-    returns what a board must have to run the artefact.
+    returns what a board must have to run the artefact.  `steps`: the scale of every tensor in int8, as it is told.
     """
 
     scripts: Callable[[Package], dict[str, str]]
@@ -88,6 +88,7 @@ class Toolchain:
     layout: Callable[[TensorType, str, str], str] | None = None
     verbatim: bool = False
     needs: Callable[[Package], Mapping[str, Any]] | None = None
+    steps: Callable[[Package], Mapping[str, float]] = lambda package: package.scales
 
 
 LARGEST = 127
@@ -101,7 +102,7 @@ def check_scales(network: Network, scales: Mapping[str, float]) -> dict[str, flo
         listed = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
         raise InputError(
             f"{network.name}: no scale for {len(missing)} of {len(names)} tensors: {listed}",
-            "calibrate the network on real frames, or choose fp16",
+            "`socsched calibrate PIPELINE --input FRAMES -o scales.json`, then --scales scales.json; or choose fp16",
         )
     bad = [name for name in names if not (np.isfinite(scales[name]) and scales[name] > 0)]
     if bad:

@@ -54,6 +54,8 @@ PYTHON_FORMATS = {
 """trtexec's name of a format -> that of TensorRT's interface."""
 TYPED = (11,)
 """First release without precision flags."""
+FIRST_LOADABLE = (8, 6)
+"""First release whose trtexec writes loadables for cuDLA; earlier ones write engines for TensorRT's runtime."""
 RELEASES = Path(__file__).with_name("tensorrt_releases.json")
 
 
@@ -223,7 +225,8 @@ def _gpu_shell(package: Package) -> str:
     if package.precision == "int8" and version_key(package.version) < TYPED:
         lines += _own_cache(package)
         options.append(f"--calib=local-{CACHE}")
-    command = ['exec "$trtexec"', *map(shlex.quote, options), "--saveEngine=model.engine"]
+    cache = '"--timingCacheFile=${TIMING_CACHE:-timing.cache}"'
+    command = ['exec "$trtexec"', *map(shlex.quote, options), cache, "--saveEngine=model.engine"]
     return "\n".join(lines) + "\n" + " \\\n  ".join(command) + "\n"
 
 
@@ -292,7 +295,7 @@ def _core(package: Package) -> int:
 
 
 def _shell(package: Package, version: tuple[int, ...]) -> str:
-    standalone = version >= (8, 6)
+    standalone = version >= FIRST_LOADABLE
     options = flags(package, standalone) + ([] if standalone else ["--buildOnly"])
     jetpack = JETPACK.get(package.version)
     included = f" (JetPack {jetpack})." if jetpack else "."
@@ -459,4 +462,11 @@ main()
 '''
 
 
-TENSORRT = Toolchain(write, convert=convert, layout=gpu_layout)
+def steps(package: Package) -> Mapping[str, float]:
+    """Return the scales in int8: those of the network on a GPU up to TensorRT 10, else with shared ranges."""
+    if package.precision != "int8" or (package.runtime and version_key(package.version) < TYPED):
+        return package.scales
+    return shared(package.network, package.scales)
+
+
+TENSORRT = Toolchain(write, convert=convert, layout=gpu_layout, steps=steps)

@@ -92,7 +92,7 @@ class CudaStage : public DataStage {
       if (!start_piece()) return ended(Progress::failed);
     }
     if (ended_ < slot_->graphs.size()) return Progress::running;
-    set_rows();
+    set_rows(settings(), *output_, rows_);
     return ended(Progress::done);
   }
 
@@ -232,22 +232,6 @@ class CudaStage : public DataStage {
     device_->check(driver().cuGraphInstantiateWithFlags(&made, graph, 0), "making a graph");
     driver().cuGraphDestroy(graph);
     return made;
-  }
-
-  // Outputs of varying size have the rows of the input, or those that their marking port has in use.
-  void set_rows() {
-    int64_t used = -1;
-    if (const int port = settings().marks; port >= 0 && output_->ports[static_cast<size_t>(port)].data) {
-      const int32_t* const marks = static_cast<const int32_t*>(output_->ports[static_cast<size_t>(port)].data);
-      const int64_t rows = settings().outputs[static_cast<size_t>(port)].shape[0];
-      used = std::count_if(marks, marks + rows, [&](int32_t mark) { return mark >= settings().least_mark; });
-    }
-    for (size_t port = 0; port < settings().outputs.size(); port++) {
-      TensorType& type = output_->ports[port].type;
-      type = settings().outputs[port];
-      if (type.rank && type.shape[0] < 0) type.shape[0] = rows_;
-      if (type.rank && used >= 0) type.shape[0] = used;
-    }
   }
 
   const cuda::Device* device_ = nullptr;

@@ -1,5 +1,7 @@
 #include "data_stage.hpp"
 
+#include <algorithm>
+
 #include "failure.hpp"
 
 namespace socsched {
@@ -81,6 +83,21 @@ const Tensor* DataStage::input(const Job& job, size_t number) {
   if (convert(*found, own.tensor)) return &own.tensor;
   fail("data from " + wanted.from + " have another data type than it takes");
   return nullptr;
+}
+
+void set_rows(const StageSettings& settings, Data& output, int64_t rows) {
+  int64_t used = -1;
+  if (const int port = settings.marks; port >= 0 && output.ports[static_cast<size_t>(port)].data) {
+    const int32_t* const marks = static_cast<const int32_t*>(output.ports[static_cast<size_t>(port)].data);
+    const int64_t most = settings.outputs[static_cast<size_t>(port)].shape[0];
+    used = std::count_if(marks, marks + most, [&](int32_t mark) { return mark >= settings.least_mark; });
+  }
+  for (size_t port = 0; port < settings.outputs.size(); port++) {
+    TensorType& type = output.ports[port].type;
+    type = settings.outputs[port];
+    if (type.rank && type.shape[0] < 0) type.shape[0] = rows;
+    if (type.rank && used >= 0) type.shape[0] = used;
+  }
 }
 
 std::unique_ptr<Stage> make_convert_stage(const StagePlace& place) { return std::make_unique<ConvertStage>(place); }

@@ -42,10 +42,15 @@ class DataStage : public Stage {
   std::string error_;
 };
 
+// Give outputs of a GPU stage their types: those of varying size have the rows of the input, or, on the host, those that
+// their marking port has in use.
+void set_rows(const StageSettings& settings, Data& output, int64_t rows);
+
 std::unique_ptr<Stage> make_host_stage(const StagePlace& place);
 std::unique_ptr<Stage> make_network_stage(const StagePlace& place);
 std::unique_ptr<Stage> make_convert_stage(const StagePlace& place);
 std::unique_ptr<Stage> make_cuda_stage(const StagePlace& place);
+std::unique_ptr<Stage> make_opencl_stage(const StagePlace& place);
 std::unique_ptr<Stage> make_engine_stage(const StagePlace& place);
 std::unique_ptr<Stage> make_callback_stage(const StagePlace& place, size_t number);
 std::unique_ptr<Stage> make_observed_stage(std::unique_ptr<Stage> stage, int socket);

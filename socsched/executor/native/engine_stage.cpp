@@ -1,4 +1,6 @@
 // Stages that a vendor's runtime executes: an adapter loads the artefact and runs it over tensors in host memory.
+#include <algorithm>
+#include <cmath>
 #include <dlfcn.h>
 
 #include "adapters.hpp"
@@ -24,6 +26,12 @@ const socsched_adapter* find_adapter(const StageSettings& settings) {
   return adapter();
 }
 
+// Round to nearest, ties to even, as vendors' runtimes do.
+void quantise(const float* from, int8_t* to, size_t count, float scale) {
+  const float steps = 1 / scale;
+  for (size_t i = 0; i < count; i++) to[i] = static_cast<int8_t>(std::lrintf(std::min(std::max(from[i] * steps, -128.0f), 127.0f)));
+}
+
 class EngineStage : public DataStage {
  public:
   explicit EngineStage(const StagePlace& place) : DataStage(place) {
@@ -37,8 +45,8 @@ class EngineStage : public DataStage {
   void prepare() override {
     const StageSettings& settings = place_.settings;
     std::vector<socsched_port> inputs, outputs;
-    for (size_t i = 0; i < inputs_.size(); i++) inputs.push_back(port(settings.input_names[i], settings.inputs[i].type));
-    for (size_t i = 0; i < outputs_.size(); i++) outputs.push_back(port(settings.output_names[i], settings.outputs[i]));
+    for (size_t i = 0; i < inputs_.size(); i++) inputs.push_back(port(settings.input_names[i], settings.inputs[i].type, settings.input_scales[i], input_bytes_));
+    for (size_t i = 0; i < outputs_.size(); i++) outputs.push_back(port(settings.output_names[i], settings.outputs[i], settings.output_scales[i], output_bytes_));
     std::vector<const char*> options;
     for (const auto& [name, value] : settings.options) options.insert(options.end(), {name.c_str(), value.c_str()});
     options.push_back(nullptr);
@@ -46,7 +54,7 @@ class EngineStage : public DataStage {
                                      inputs.size(),             outputs.size(),                 options.data()};
     adapter_ = find_adapter(settings);
     loaded_ = adapter_->load(&artefact, error_, sizeof error_);
-    if (!loaded_) throw Failure(MACHINE, settings.artefact + ": " + error_, "build the artefact for this board and its runtime's version");
+    if (!loaded_) throw Failure(MACHINE, settings.artefact + ": " + error_, "install the runtime of the board's vendor, or build the artefact for the one that is there");
   }
 
   Progress launch(const Job& job) override {
@@ -54,20 +62,34 @@ class EngineStage : public DataStage {
       const Tensor* const tensor = input(job, i);
       if (!tensor) return Progress::failed;
       inputs_[i] = tensor->data;
+      if (const float scale = place_.settings.input_scales[i]; scale > 0) {
+        inputs_[i] = input_bytes_[i].get();
+        quantise(static_cast<const float*>(tensor->data), static_cast<int8_t*>(inputs_[i]), tensor->type.bytes() / sizeof(float), scale);
+      }
     }
     for (size_t i = 0; i < outputs_.size(); i++) {
       Tensor& tensor = job.output->ports[i];
       tensor.type = place_.settings.outputs[i];
       tensor.data = outputs_[i] = place_.slots.room(*job.output, i, tensor.type.bytes());
+      if (output_bytes_[i]) outputs_[i] = output_bytes_[i].get();
     }
-    if (adapter_->run(loaded_, inputs_.data(), outputs_.data(), error_, sizeof error_) == 0) return Progress::done;
-    return fail(error_);
+    if (adapter_->run(loaded_, inputs_.data(), outputs_.data(), error_, sizeof error_) != 0) return fail(error_);
+    for (size_t i = 0; i < outputs_.size(); i++) {
+      if (!output_bytes_[i]) continue;
+      const int8_t* const from = static_cast<const int8_t*>(outputs_[i]);
+      float* const to = static_cast<float*>(job.output->ports[i].data);
+      const size_t count = place_.settings.outputs[i].bytes() / sizeof(float);
+      for (size_t k = 0; k < count; k++) to[k] = place_.settings.output_scales[i] * static_cast<float>(from[k]);
+    }
+    return Progress::done;
   }
 
  private:
-  // Names of ports live in the settings, those of layouts here.
-  socsched_port port(const std::string& name, const TensorType& type) {
+  // Names of ports live in the settings, those of layouts here; a tensor with a scale is int8 in the artefact, and has memory.
+  static socsched_port port(const std::string& name, TensorType type, float scale, std::vector<Memory>& bytes) {
     static const char* const plain[] = {"NCHW", "NHWC"};
+    if (scale > 0) type.dtype = Dtype::int8;
+    bytes.push_back(scale > 0 ? allocate(type.bytes()) : Memory());
     socsched_port made{name.c_str(), "", static_cast<int32_t>(type.dtype), 0, {}, type.bytes()};
     std::array<int64_t, MOST_RANK> shape{};
     made.rank = type.physical(shape);
@@ -79,6 +101,7 @@ class EngineStage : public DataStage {
   const socsched_adapter* adapter_ = nullptr;
   void* loaded_ = nullptr;
   std::vector<void*> inputs_, outputs_;
+  std::vector<Memory> input_bytes_, output_bytes_;  // of tensors that are int8 in the artefact
   char error_[ERROR_BYTES] = "";
 };
 

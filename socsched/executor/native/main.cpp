@@ -27,8 +27,9 @@ const char* const USAGE_TEXT =
     "usage: socsched-executor SETTINGS.json -o FOLDER [--virtual] [--horizon-ns N] [--end-with-parent]\n"
     "Runs the plan that the settings name and writes journal.jsonl, executed.json and, where stages detect objects,\n"
     "detections.jsonl into the folder.\n"
-    "       socsched-executor SETTINGS.json --selftest REFERENCES.json [--repeat N]\n"
-    "Runs every stage on stored inputs and compares its outputs with those stored; prints the median time of N runs.\n"
+    "       socsched-executor SETTINGS.json --selftest REFERENCES.json [--repeat N] [--profile FILE]\n"
+    "Runs every stage on stored inputs and compares its outputs with those stored; prints the median time of N runs, and\n"
+    "writes costs for `socsched plan --profile`.\n"
     "       socsched-executor --check SUMS\n"
     "Compares files with the sha256 digests listed in a file next to them, as sha256sum writes it.\n"
     "--horizon-ns N releases frames for N ns instead of the time in the settings.\n"
@@ -36,8 +37,8 @@ const char* const USAGE_TEXT =
     "Exit code 0: the run is complete, 2: a file or an argument is wrong, 3: this machine cannot do it or a stage failed.\n";
 
 struct Arguments {
-  std::string settings, folder, references;
-  int repeat = 1;
+  std::string settings, folder, references, profile;
+  size_t repeat = 1;
   bool is_virtual = false;
   Ns horizon = -1;
 };
@@ -55,7 +56,9 @@ Arguments read_arguments(int count, char** values) {
     else if (value == "--selftest" && i + 1 < count)
       found.references = values[++i];
     else if (value == "--repeat" && i + 1 < count)
-      found.repeat = static_cast<int>(JsonFile("--repeat", values[++i]).root().integer(1, 100'000));
+      found.repeat = static_cast<size_t>(JsonFile("--repeat", values[++i]).root().integer(1, 100'000));
+    else if (value == "--profile" && i + 1 < count)
+      found.profile = values[++i];
     else if (value == "--virtual")
       found.is_virtual = true;
     else if (found.settings.empty() && value[0] != '-')
@@ -103,7 +106,7 @@ int run(int count, char** values) {
   Settings settings = read_settings(arguments.settings, names);
   if (arguments.horizon >= 0) settings.horizon = arguments.horizon;
   Control control(settings, names);
-  if (!arguments.references.empty()) return selftest(control, arguments.references, arguments.repeat) ? OK : MACHINE;
+  if (!arguments.references.empty()) return selftest(control, arguments.references, arguments.repeat, arguments.profile) ? OK : MACHINE;
   const std::string record = arguments.folder + "/journal.jsonl", boxes = arguments.folder + "/detections.jsonl";
   Journal journal(record, control, file_digest(settings.plan));
   const auto complete = [&](const std::string& file, const std::string& error) {

@@ -7,6 +7,7 @@
 
 #include "failure.hpp"
 #include "realtime.hpp"
+#include "supervisor.hpp"
 
 namespace socsched {
 
@@ -222,9 +223,13 @@ void RealRun::monitor_loop() {
   const Settings& settings = control_.settings();
   const bool urgent = settings.shield || settings.hang > 0 || control_.versions() > 1 || control_.levels();  // times of the order of a period
   const Ns interval = urgent ? control_.interval() : std::max(control_.interval(), MONITOR);
-  Ns next = monotonic_ns() + interval;
+  Ns next = monotonic_ns() + interval, told = 0;
   while (!stop_) {
     sleep_until(next);
+    if (const Ns time = monotonic_ns(); time - told >= 1000 * MS) {
+      told = time;
+      tell_supervisor("WATCHDOG=1");
+    }
     next = std::max(next + interval, monotonic_ns());
     Posting postings[MOST_POSTINGS];
     size_t count;
@@ -269,6 +274,7 @@ Ns RealRun::run() {
     announce_releases();
   }
   begun_ = true;
+  tell_supervisor("READY=1");
   if (live_)
     for (const auto& feed : feeds_)
       if (feed) feed->start();

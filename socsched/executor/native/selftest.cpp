@@ -1,6 +1,7 @@
 #include "selftest.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -16,6 +17,8 @@ namespace socsched {
 namespace {
 
 constexpr int64_t MILLION = 1'000'000;
+constexpr size_t LONGEST = 4000, QUANTILES = 200;
+constexpr double LEAST_ERROR = 0.02;
 
 using References = std::map<std::string, std::unique_ptr<SensorFrames>>;
 
@@ -52,8 +55,8 @@ std::string difference(const Tensor& found, const Tensor& wanted, double toleran
   return text;
 }
 
-// Run a stage; return how its outputs differ from those stored, all of them, and set its median time in ns.
-std::string run_stage(const Control& control, const Task& task, StageSettings settings, References& references, double tolerance, int repeat, Ns& median) {
+// Run a stage; return how its outputs differ from those stored, all of them, and its times in ns, ascending.
+std::string run_stage(const Control& control, const Task& task, StageSettings settings, References& references, double tolerance, size_t repeat, std::vector<Ns>& times) {
   settings.on_host.assign(settings.outputs.size(), true);
   DataSlots slots(1, settings);
   const std::unique_ptr<Stage> stage = make_stage({task, settings, control, slots});
@@ -68,16 +71,17 @@ std::string run_stage(const Control& control, const Task& task, StageSettings se
   job.task = &task;
   job.given.data = given.data();
   job.output = slots.take();
-  std::vector<Ns> times;
-  for (int i = 0; i < repeat; i++) {
+  for (size_t i = 0; i < repeat; i++) {
     const Ns begun = monotonic_ns();
     Progress progress = stage->launch(job);
     while (progress == Progress::running) progress = stage->poll();
     times.push_back(monotonic_ns() - begun);
-    if (progress == Progress::failed) return stage->error();
+    if (progress == Progress::failed) {
+      times.clear();
+      return stage->error();
+    }
   }
-  std::nth_element(times.begin(), times.begin() + repeat / 2, times.end());
-  median = times[static_cast<size_t>(repeat / 2)];
+  std::sort(times.begin(), times.end());
   const std::vector<Tensor>& wanted = references.at(task.name)->frame(0)->ports;
   if (wanted.size() != job.output->ports.size()) return "it has another number of outputs than are stored";
   std::string all;
@@ -87,28 +91,75 @@ std::string run_stage(const Control& control, const Task& task, StageSettings se
   return all;
 }
 
+// Append a stage's cost as socsched/cost/profile.py reads it: time to plan with is the 99th percentile.
+void append_cost(std::string& costs, const Control& control, const Task& task, const JsonField& root, const std::vector<Ns>& times) {
+  const JsonField about = root["costs"][task.name.c_str()];
+  const Ns median = times[(times.size() - 1) / 2], slow = std::max(times[(times.size() * 99 + 99) / 100 - 1], Ns{1});
+  costs += costs.empty() ? "\n" : ",\n";
+  const auto text = [&](const char* name, const std::string& value) {
+    costs += std::string("\"") + name + "\": ";
+    append_json(costs, value);
+    costs += ", ";
+  };
+  costs += "{";
+  text("stage", task.name);
+  text("engine", control.plan().engines[static_cast<size_t>(task.engine)].id);
+  text("mode", root["mode"].text(LONGEST));
+  text("precision", about["precision"].text(LONGEST));
+  if (const std::string& runtime = about["runtime"].text(LONGEST); !runtime.empty()) text("runtime", runtime);
+  char numbers[200];
+  const double error = std::max(static_cast<double>(slow - median) / static_cast<double>(slow), LEAST_ERROR);
+  std::snprintf(numbers, sizeof numbers, "\"share\": %zu, \"time_ns\": %lld, \"error\": %.3f, \"samples\": %zu, \"median_ns\": %lld, \"times_ns\": [",
+                task.lanes.size(), static_cast<long long>(slow), error, times.size(), static_cast<long long>(median));
+  costs += numbers;
+  const size_t kept = std::min(times.size(), QUANTILES);
+  for (size_t i = 0; i < kept; i++) {
+    const size_t place = kept == times.size() ? i : (2 * i + 1) * times.size() / (2 * QUANTILES);
+    costs += (i ? ", " : "") + std::to_string(std::max(times[place], Ns{1}));
+  }
+  costs += "]}";
+}
+
+void write_profile(const std::string& path, const std::string& platform, const std::string& costs) {
+  std::string text = "{\"schema_version\": \"1\", \"platform\": ";
+  append_json(text, platform);
+  text += ", \"tool\": \"socsched bundle, each stage alone, p99\", \"date\": \"\", \"contention\": [], \"conversions\": [],\n\"costs\": [" + costs + "]}\n";
+  std::FILE* const file = std::fopen(path.c_str(), "wb");
+  const bool whole = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if ((file && std::fclose(file) != 0) || !whole) throw Failure(MACHINE, path + ": cannot be written: " + std::strerror(errno), "free space, or name another file");
+}
+
 }  // namespace
 
-bool selftest(const Control& control, const std::string& path, int repeat) {
+bool selftest(const Control& control, const std::string& path, size_t repeat, const std::string& profile) {
   const JsonFile file(path);
   file.root()["format"].one_of({"socsched-references"});
   file.root()["version"].integer(1, 1);
-  const double tolerance = static_cast<double>(file.root()["tolerance_ppm"].integer(0, MILLION)) / MILLION;
   const std::map<std::string, SensorSettings> stored = read_inputs(file.root()["data"], path);
   References references;
   for (const auto& [name, data] : stored) references[name] = std::make_unique<SensorFrames>(data);
   bool passed = true;
+  std::string costs;
   for (const Task& task : control.plan().tasks) {
     const StageSettings& settings = control.settings().stage(0, task.name);
     if (!settings.computes() || !references.count(task.name)) continue;
-    Ns median = 0;
-    const std::string why = run_stage(control, task, settings, references, tolerance, repeat, median);
+    const JsonField entry = file.root()["data"][task.name.c_str()];
+    const JsonField& allowed = entry.has("tolerance_ppm") ? entry : file.root();
+    const double tolerance = static_cast<double>(allowed["tolerance_ppm"].integer(0, MILLION)) / MILLION;
+    std::vector<Ns> times;
+    const std::string why = run_stage(control, task, settings, references, tolerance, repeat, times);
     passed &= why.empty();
+    char took[40] = "";
+    if (!times.empty()) std::snprintf(took, sizeof took, " (%.3f ms)", static_cast<double>(times[times.size() / 2]) / 1e6);
     if (why.empty())
-      std::printf("%s: passed, %.3f ms\n", task.name.c_str(), static_cast<double>(median) / 1e6);
+      std::printf("%s: passed, %.3f ms\n", task.name.c_str(), static_cast<double>(times[times.size() / 2]) / 1e6);
     else
-      std::printf("%s: FAILED: %s (%.3f ms)\n", task.name.c_str(), why.c_str(), static_cast<double>(median) / 1e6);
+      std::printf("%s: FAILED: %s%s\n", task.name.c_str(), why.c_str(), took);
+    std::fflush(stdout);
+    if (!profile.empty() && why.empty() && file.root()["costs"].has(task.name.c_str()))
+      append_cost(costs, control, task, file.root(), times);
   }
+  if (!profile.empty()) write_profile(profile, file.root()["platform"].text(LONGEST), costs);
   return passed;
 }
 

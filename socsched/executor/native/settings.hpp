@@ -49,6 +49,7 @@ struct StageSettings {
   std::string adapter, artefact;   // of an engine; `shared_object` is the vendor's library, or the adapter itself
   std::map<std::string, std::string> options;  // of an engine, for its adapter
   std::vector<std::string> input_names, output_names;  // of an engine: the tensors in its artefact
+  std::vector<float> input_scales, output_scales;       // of tensors that are int8 in the artefact, else 0
   std::vector<int> channels;       // of a callback, by place (`Wiring::places`): the socket over which it is called
   std::shared_ptr<const StageSettings> cheaper;  // of a network: its variant for jobs that would be late, if it has one
   std::vector<int> observers;      // by place: the socket over which its outputs are shown; empty: they are not

@@ -1,6 +1,8 @@
 #include "settings_data.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
 namespace socsched {
 
@@ -73,14 +75,30 @@ void read_cuda(const JsonField& from, const std::string& path, StageSettings& st
     from["marks"].fail("expected an output of a fixed number of int32");
 }
 
+// The scale of a tensor that the artefact has in int8, 0 if it has the executor's type; fp32 as bits.
+float read_scale(const JsonField& from, const TensorType& type) {
+  if (!from.has("scale_bits")) return 0;
+  const uint32_t bits = static_cast<uint32_t>(from["scale_bits"].integer(0, UINT32_MAX));
+  float scale;
+  std::memcpy(&scale, &bits, sizeof scale);
+  if (!std::isnormal(scale) || scale < 0 || type.dtype != Dtype::fp32) from["scale_bits"].fail("expected a positive scale of floats");
+  return scale;
+}
+
 void read_engine(const JsonField& from, const std::string& path, StageSettings& stage) {
   stage.adapter = from["adapter"].text(LONGEST);
   stage.artefact = path_next_to(path, from["artefact"].text(LONGEST));
   stage.shared_object = from["library"].text(LONGEST);
   if (stage.shared_object.find('/') != std::string::npos) stage.shared_object = path_next_to(path, stage.shared_object);
   for (const auto& [name, value] : from["options"].fields(64)) stage.options[name] = value.text(LONGEST);
-  for (const JsonField& entry : from["inputs"].items(MOST_PORTS)) stage.input_names.push_back(entry["name"].text(LONGEST));
-  for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.output_names.push_back(entry["name"].text(LONGEST));
+  for (const JsonField& entry : from["inputs"].items(MOST_PORTS)) {
+    stage.input_names.push_back(entry["name"].text(LONGEST));
+    stage.input_scales.push_back(read_scale(entry, stage.inputs[stage.input_scales.size()].type));
+  }
+  for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) {
+    stage.output_names.push_back(entry["name"].text(LONGEST));
+    stage.output_scales.push_back(read_scale(entry, stage.outputs[stage.output_scales.size()]));
+  }
 }
 
 // Whether outputs begin with boxes [n, width], scores [n] and labels [n].
@@ -91,7 +109,7 @@ bool are_detections(const std::vector<TensorType>& outputs) {
 
 StageSettings read_stage(const JsonField& from, const std::string& path) {
   StageSettings stage;
-  stage.kind = from["kind"].one_of({"spin", "sleep", "call", "host", "network", "convert", "cuda", "engine", "callback"});
+  stage.kind = from["kind"].one_of({"spin", "sleep", "call", "host", "network", "convert", "cuda", "opencl", "engine", "callback"});
   if (from.has("title")) stage.title = from["title"].text(LONGEST);
   for (const auto& [name, sockets] : {std::pair{"channels", &stage.channels}, std::pair{"observers", &stage.observers}})
     if (from.has(name))
@@ -107,7 +125,7 @@ StageSettings read_stage(const JsonField& from, const std::string& path) {
   if (stage.kind != "convert")
     for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.outputs.push_back(read_type(entry, stage.kind == "host" ? 0 : stage.kind == "callback" ? MOST_RANK : 1));
   if (stage.kind == "network") read_network(from, path, stage);
-  if (stage.kind == "cuda") read_cuda(from, path, stage);
+  if (stage.kind == "cuda" || stage.kind == "opencl") read_cuda(from, path, stage);
   if (stage.kind == "engine") read_engine(from, path, stage);
   if (from.has("cheaper")) {
     stage.cheaper = std::make_shared<StageSettings>(read_stage(from["cheaper"], path));

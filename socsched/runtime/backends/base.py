@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,7 +25,10 @@ Call = Callable[[Mapping[str, Outputs]], Outputs]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Settings common to all stages of a run; `bound` comes from `registry.bindings`."""
+    """Settings common to all stages of a run; `bound` comes from `registry.bindings`.
+
+    `built`: by stage, those that run as artefacts of vendors' tools, as `executor.vendor_stages` describes them.
+    """
 
     plan: Plan
     pipeline: Pipeline
@@ -34,6 +37,7 @@ class Setting:
     weights: Path | None
     seed: int = 0
     scales: Path | None = None
+    built: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class Backend(Protocol):

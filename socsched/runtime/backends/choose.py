@@ -19,11 +19,15 @@ GROUP = "socsched.backends"
 """Backends by the sort of stage they run; a stage without a model runs as a load of its planned time."""
 
 
-_COMPILED = ("cuda", "dla")
+VENDOR = "dla"
+"""Sort of the stages that a vendor's runtime executes, on DLAs, NPUs, and on GPUs where the plan chose it."""
+GPUS = ("cuda", "opencl")
+"""Sorts of stages that are launch lists of kernels."""
+_COMPILED = (*GPUS, VENDOR)
 """Sorts that only the executor runs."""
-_OF_TARGETS = {"tensorrt": "dla"}
+_OF_TARGETS = {"tensorrt": VENDOR}
 """Kind of target -> the backend of its networks, if named differently."""
-_OF_RUNTIMES = {("cuda", "tensorrt"): "dla", ("llvm", ONNXRUNTIME): ONNXRUNTIME}
+_OF_RUNTIMES = {("cuda", "tensorrt"): VENDOR, ("llvm", ONNXRUNTIME): ONNXRUNTIME}
 """Kind of target and planned runtime -> the backend of a program other than our code, which runs if it is installed."""
 
 
@@ -40,6 +44,8 @@ def sort_of(task: Task, setting: Setting) -> str:
         return "cuda" if cuda else "conversion"
     if stage.model is None:
         return "synthetic"
+    if stage.name in setting.built:
+        return VENDOR
     wanted = _OF_TARGETS.get(kind, kind)
     if get_model(stage.model, stage.params).network is None:
         return wanted if _has_code(stage, task, setting) else "function"

@@ -87,7 +87,7 @@ def _tables() -> dict[str, bytes]:
         {"name": "rest", "sort": "timed", "model": None, "params": {}, "inputs": {}, "artifacts": [], "handovers": []},
     ]  # fmt: skip
     artifact = {**made.to_json(), "sha256": {"net/a.so": "0" * 64}, "machine": "x86_64"}
-    handover = {"engine": "dla0", "toolchain": "TensorRT", "folder": "vox/dla0", "stage": "vox"}
+    handover = {"engine": "dla0", "toolchain": "TensorRT", "folder": "vox/dla0", "stage": "vox", "version": "8.6"}
     cost = MeasuredCost("net", "cpu0", "default", "fp32", 2, 10**6, 0.1, 20, 10**6, (10**6, 2 * 10**6))
     profile = {
         "schema_version": "1", "platform": "host", "tool": "x", "date": "2026-01-01", "costs": [asdict(cost)] * 2,
@@ -107,7 +107,20 @@ def _tables() -> dict[str, bytes]:
         {"id": 2, "period": 20.5, "wcet": 4, "offset": 2, "prio": 2, "regions": [2, 2]},
     ]
     documents: dict[str, Any] = {
-        "manifest/bundle": {"stages": stages, "artifacts": [artifact], "handovers": [handover]},
+        "manifest/bundle": {
+            "pipeline": "p",
+            "platform": "b",
+            "files": {"run.json": "0" * 64},
+            "stages": stages,
+            "artifacts": [artifact],
+            "handovers": [handover],
+            "application": {
+                "machines": ["aarch64"],
+                "glibc": "2.31",
+                "stages": {"net": "network"},
+                "built_on_board": [],
+            },
+        },
         "profile/host": profile,
         "scales/written": {"net": full},
         "scales/plain": {"net": {"x": 0.1, "y": 0.2}},

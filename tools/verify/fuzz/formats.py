@@ -94,9 +94,9 @@ def _journal(file: Path) -> None:
 
 
 def _manifest(file: Path) -> None:
-    from socsched.compiler.packaging.bundle_runner import open_bundle
+    from socsched.executor.check_bundle import check_bundle
 
-    open_bundle(file.parent)
+    check_bundle(file.parent)
 
 
 def _weights(file: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from socsched.cache import cache_dir
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
-from socsched.compiler.targets.cuda.nvcc import find_nvcc, write_cubin
+from socsched.compiler.targets.cuda.toolkits import toolkit_for
 from socsched.errors import MachineError
 from socsched.graph.operators import TensorType
 
@@ -73,7 +73,7 @@ def code(arch: str) -> Path:
         with tempfile.TemporaryDirectory(dir=file.parent) as folder:
             source, binary = Path(folder) / "convert.cu", Path(folder) / "convert.cubin"
             source.write_text(SOURCE)
-            write_cubin(find_nvcc(), source, binary, arch)
+            binary.write_bytes(toolkit_for(arch).build(SOURCE, arch))
             source.replace(source_of(file))
             binary.replace(file)
     return file

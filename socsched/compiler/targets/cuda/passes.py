@@ -26,17 +26,18 @@ from socsched.compiler.target import Build, Compilation, Pass, Passes, TargetSpe
 from socsched.compiler.targets.cuda.fuse import fuse
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
 from socsched.compiler.targets.cuda.lower import lower
-from socsched.compiler.targets.cuda.nvcc import BINARY, SOURCE, device_source, find_nvcc, supply_cubins, write_cubin
+from socsched.compiler.targets.cuda.nvcc import BINARY, SOURCE, device_source, supply_cubins
 from socsched.compiler.targets.cuda.rules import unruled, unsupported_reason
 from socsched.compiler.targets.cuda.tiles import OLDEST, capability
+from socsched.compiler.targets.cuda.toolkits import toolkit_for
 from socsched.errors import CompileError
 from socsched.graph.integers import STAYS_FLOAT, stays_float
 from socsched.graph.network import Network
 
 
 def choose(compilation: Compilation) -> Passes:
-    """Return the passes for a network: stage.cubin, stage.cu and the host half; MachineError when nvcc is missing."""
-    find_nvcc()  # before any work
+    """Return the passes for a network: stage.cubin, stage.cu and the host half; MachineError without a toolkit."""
+    toolkit_for(str(compilation.asked.spec.tvm["arch"]))  # before any work
     own = in_memory(compilation)
     return replace(own, build=tuple(map(compiled_by_nvcc, own.build)), link=(link_host_half, list_launches(own)))
 
@@ -128,13 +129,14 @@ def compiled_by_nvcc(generate: Pass) -> Pass:
     """Return `generate` as a pass that also writes the source and nvcc's machine code for it."""
 
     def generate_and_write(compilation: Compilation) -> Compilation:
-        compiler, folder = find_nvcc(), compilation.asked.folder
-        arch = str(compilation.asked.spec.tvm["arch"])
+        folder, arch = compilation.asked.folder, str(compilation.asked.spec.tvm["arch"])
+        toolkit = toolkit_for(arch)
 
         def cubin(source: str) -> bytes:
             (folder / SOURCE).write_text(source)
-            write_cubin(compiler, folder / SOURCE, folder / BINARY, arch)
-            return (folder / BINARY).read_bytes()
+            code = toolkit.build(source, arch)
+            (folder / BINARY).write_bytes(code)
+            return code
 
         with supply_cubins(cubin):
             compilation = generate(compilation)

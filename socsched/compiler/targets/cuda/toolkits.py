@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from socsched.compiler.native.cross import fetch
 from socsched.compiler.targets.cuda.nvcc import write_cubin
-from socsched.errors import CompileError
+from socsched.errors import CompileError, MachineError
 
 FOLDERS = "SOCSCHED_CUDA"
 _RELEASE = re.compile(r"release (\d+)\.(\d+)")
@@ -29,6 +30,24 @@ _OLDEST = (13, 0), 75
 """From this release on, architectures below that number are no longer built."""
 _RENAMED = (13, 0), "sm_101", "sm_110"
 """From this release on, Thor's architecture has the second name."""
+_OF_CUDA_13 = 100
+"""Boards with architectures from that number on have CUDA 13 (JetPack 7); Orin has 12 (JetPack 6), older ones 11."""
+_WHEELS = {
+    12: (
+        ("nvidia-cuda-nvrtc-cu12==12.6.85", "nvidia-cuda-runtime-cu12==12.6.77", "nvidia-cuda-cccl-cu12==12.6.77"),
+        "nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+    ),
+    11: (
+        (
+            "nvidia-cuda-nvrtc-cu11==11.8.89",
+            "nvidia-cuda-runtime-cu11==11.8.89",
+            "nvidia-cuda-cccl-cu11==11.8.89.post1",
+        ),
+        "nvidia/cuda_nvrtc/lib/libnvrtc.so.11.2",
+    ),
+}
+"""Packages of NVRTC by major version, and its library in them."""
+_MEGABYTES = 80
 _FOR_NVRTC = "-DINFINITY=__int_as_float(0x7f800000)", "-default-device"
 """What math.h defines, which NVRTC has not; device code without __device__, as nvcc takes constant expressions."""
 
@@ -61,6 +80,10 @@ class Toolkit:
             write_cubin(self.program, file, file.with_suffix(".cubin"), arch, options)
             return file.with_suffix(".cubin").read_bytes()
 
+    def build(self, source: str, arch: str, options: Sequence[str] = ()) -> bytes:
+        """Return machine code for an architecture under any of its names; see `cubin`."""
+        return self.cubin(source, self.architecture(arch) or arch, options)
+
     def _by_nvrtc(self, source: str, arch: str, options: Sequence[str]) -> bytes:
         library, program = _library(self.program), ctypes.c_void_p()
         library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"stage.cu", 0, None, None)
@@ -86,6 +109,36 @@ class Toolkit:
 def toolkits() -> tuple[Toolkit, ...]:
     """Return the toolkits found, newest first, one of each major version: its code loads under all of that version."""
     return _toolkits(os.environ.get("PATH", ""), os.environ.get(FOLDERS, ""), tuple(sys.path))
+
+
+def toolkit_for(arch: str) -> Toolkit:
+    """Return the newest toolkit that builds for an architecture ("sm_87"): one that is here, or else CUDA 12's NVRTC,
+
+    fetched by pip into the cache.  MachineError if there is none.
+    """
+    return next((one for one in toolkits() if one.architecture(arch)), None) or _fetched(12)
+
+
+def board_toolkits(arch: str) -> tuple[Toolkit, ...]:
+    """Return the toolkits that are here, and that of the CUDA release which a board of an architecture has.
+
+    It is fetched if it is missing, since a driver loads no code of a newer major version.  MachineError if pip fails.
+    """
+    number = int("".join(filter(str.isdigit, arch)) or 0)
+    major = 11 if number < _OLDEST[1] else 12 if number < _OF_CUDA_13 else 0
+    found = toolkits()
+    if not major or any(one.version[0] == major for one in found):
+        return found
+    return (*found, _fetched(major))
+
+
+def _fetched(major: int) -> Toolkit:
+    wheels, library = _WHEELS[major]
+    folder = fetch(wheels, library, f"the compiler of CUDA {major} code", _MEGABYTES).parents[3]
+    made = next(_nvrtcs((str(folder),)), None)
+    if made is None:
+        raise MachineError(f"{folder}: NVRTC of CUDA {major} cannot be loaded", "install that CUDA toolkit")
+    return made
 
 
 @cache

@@ -8,6 +8,7 @@ from socsched.compiler.launch_list import OPENCL
 from socsched.compiler.target import FunctionBuild, FunctionCode
 from socsched.compiler.targets.gpu_functions import decoders, inputs
 from socsched.compiler.targets.gpu_functions.program import FunctionRequest, Program
+from socsched.compiler.targets.opencl.half import portable
 from socsched.errors import CompileError
 
 IMPLEMENTATIONS: dict[str, Callable[[FunctionRequest], Program]] = {
@@ -38,16 +39,18 @@ def program_of(asked: FunctionRequest) -> Program:
 def build_for_cuda(asked: FunctionBuild) -> FunctionCode:
     """Return the files of a function for a GPU; images are NHWC in fp16, as in its networks, else plain NCHW.
 
-    MachineError when nvcc is missing.
+    MachineError without a CUDA toolkit.
     """
-    from socsched.compiler.targets.cuda.nvcc import BINARY, SOURCE, find_nvcc, write_cubin
+    from socsched.compiler.targets.cuda.nvcc import BINARY, SOURCE
+    from socsched.compiler.targets.cuda.toolkits import toolkit_for
 
     layout = "NHWC" if asked.precision == "fp16" else "NCHW"
     program = program_of(FunctionRequest(asked.model, asked.precision, layout, _ITEMS, _MOST_ITEMS))
     arch, folder = str(asked.spec.tvm["arch"]), asked.folder
     files = OPENCL.write(folder, program.plan(), bytes(program.weights), source=SOURCE)
-    (folder / SOURCE).write_text(program.source("cuda"))
-    write_cubin(find_nvcc(), folder / SOURCE, folder / BINARY, arch, CUDA_OPTIONS)
+    source = program.source("cuda")
+    (folder / SOURCE).write_text(source)
+    (folder / BINARY).write_bytes(toolkit_for(arch).build(source, arch, CUDA_OPTIONS))
     return FunctionCode((BINARY, SOURCE, *files), *program.tensors, (f"device code for {arch} only",))
 
 
@@ -60,6 +63,6 @@ def build_for_opencl(asked: FunctionBuild) -> FunctionCode:
         asked.folder / "stage.cl",
     )
     plan, weights = OPENCL.write(asked.folder, program.plan(), bytes(program.weights), source=source.name)
-    source.write_text(program.source("opencl"))
-    notes = ("kernels and launch plan: no library, executed by an OpenCL host program (compiler.targets.opencl.run)",)
+    source.write_text(portable(program.source("opencl")))
+    notes = ("kernels and launch plan: no library, executed by an OpenCL host program",)
     return FunctionCode((plan, source.name, weights), *program.tensors, notes)

@@ -20,6 +20,7 @@ from socsched.compiler.passes.launches import Recorder
 from socsched.compiler.passes.relax_form import DTYPES, bind_constants, in_precision
 from socsched.compiler.target import Compilation, Passes
 from socsched.compiler.targets.opencl import convolution
+from socsched.compiler.targets.opencl.half import portable
 from socsched.compiler.targets.opencl.pillar_kernel import pillar_net
 
 SOURCE = "stage.cl"
@@ -117,8 +118,8 @@ def write_plan(compilation: Compilation) -> Compilation:
     recorder.record()
     recorder.check(_work_group(target))
     plan, weights = OPENCL.write(asked.folder, recorder.plan(), recorder.constants(), source=SOURCE)
-    (asked.folder / SOURCE).write_text(_source(compilation.executable, target))
-    notes = ["kernels and launch plan: no library, executed by an OpenCL host program (compiler.targets.opencl.run)"]
+    (asked.folder / SOURCE).write_text(portable(_source(compilation.executable, target)))
+    notes = ["kernels and launch plan: no library, executed by an OpenCL host program"]
     if asked.precision == "fp16":
         notes.append("fp16: tensors in half precision, sums of convolutions in fp32")
     return replace(compilation, files=(plan, SOURCE, weights), notes=tuple(notes))

@@ -20,29 +20,6 @@ from socsched.errors import InputError
 
 Array = np.ndarray[Any, Any]
 
-_WITHOUT_HALF = """\
-typedef _Float16 half_2 __attribute__((ext_vector_type(2)));
-typedef _Float16 half_4 __attribute__((ext_vector_type(4)));
-typedef _Float16 half_8 __attribute__((ext_vector_type(8)));
-#define cl_khr_fp16
-#define half _Float16
-#define half2 half_2
-#define half4 half_4
-#define half8 half_8
-#define convert_half(value) ((_Float16)(value))
-#define convert_float(value) ((float)(value))
-static _Float16 __attribute__((overloadable)) max(_Float16 a, _Float16 b) { return a > b ? a : b; }
-static _Float16 __attribute__((overloadable)) min(_Float16 a, _Float16 b) { return a < b ? a : b; }
-static _Float16 __attribute__((overloadable)) fmax(_Float16 a, _Float16 b) { return a > b ? a : b; }
-static _Float16 __attribute__((overloadable)) fmin(_Float16 a, _Float16 b) { return a < b ? a : b; }
-static _Float16 __attribute__((overloadable)) exp(_Float16 a) { return (_Float16)exp((float)a); }
-static _Float16 __attribute__((overloadable)) tanh(_Float16 a) { return (_Float16)tanh((float)a); }
-static _Float16 __attribute__((overloadable)) sqrt(_Float16 a) { return (_Float16)sqrt((float)a); }
-static _Float16 __attribute__((overloadable)) floor(_Float16 a) { return (_Float16)floor((float)a); }
-static _Float16 __attribute__((overloadable)) round(_Float16 a) { return (_Float16)round((float)a); }
-"""
-"""Prefix of fp16 sources on devices without half arithmetic whose compiler is clang (PoCL), which has _Float16."""
-
 
 class OpenClStage:
     """A stage ready to run on the first OpenCL device: call it with one array per input and get one per output.
@@ -57,8 +34,6 @@ class OpenClStage:
         self.plan = _read(artifact.path)
         folder = artifact.path.parent
         source = (folder / self.plan["source"]).read_text()
-        if "cl_khr_fp16" in source and "cl_khr_fp16" not in self.device.extensions:
-            source = _WITHOUT_HALF + source
         self.kernels = self.device.build(source) if self.plan["launches"] else {}
         self.constants = self._constants((folder / self.plan["weights"]).read_bytes())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,8 @@ def command(output: Output, request: DemoRequest) -> None:
     from socsched.api.simulation import simulate
     from socsched.cli.results import frame_notes
     from socsched.runtime.background_load import Neighbours
+    from socsched.runtime.options import PLAIN
+    from socsched.runtime.realtime import refusal
 
     folder, frames, seed, weights = request.folder, request.frames, request.seed, request.weights
     ready_to_write(folder=folder)
@@ -64,7 +67,9 @@ def command(output: Output, request: DemoRequest) -> None:
     plan = plan_with(pipeline_name, "host", options=PlanOptions(policy="fp"))
     neighbours = Neighbours()
     notes = frame_notes(output.note, True, frames * len(plan.chains))
-    here = execution.run(plan, frames=frames, inputs=scans, weights=weights, seed=seed, on_frame=notes)
+    # Before other programs where that is permitted: what is compared is the prediction, not who else is at work.
+    options = replace(PLAIN, realtime="off" if refusal() else "fifo")
+    here = execution.run(plan, frames=frames, inputs=scans, weights=weights, seed=seed, options=options, on_frame=notes)
     others = neighbours.taken()
     remarked = remarks(here, weights is not None, others)
     files = _write(folder, board, here, remarked, scans, None if request.inputs else seed)

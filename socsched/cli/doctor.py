@@ -20,6 +20,7 @@ from typing import Any
 import click
 
 from socsched.api.options import argument, option
+from socsched.cli.options import quick, skip_probe
 from socsched.cli.output import Output, echo
 from socsched.cli.verbs import Request, verb
 from socsched.errors import EXIT_MACHINE, EXIT_OK, MachineError, extra
@@ -245,6 +246,23 @@ def _threads() -> Check:
     requested = os.environ.get("TVM_NUM_THREADS")
     found = f"{cores} cores usable" + (f", TVM_NUM_THREADS={requested}" if requested else "")
     return Check("cores", "ok", found, "run, profile")
+
+
+def _probe() -> Check:
+    """Return what the probe has measured of this machine, measuring it first unless plans are to do without."""
+    from socsched.descriptor import host
+    from socsched.executor.probe import ensure
+
+    found = ensure()
+    if found is None:
+        why = "not asked for" if not host.probed() else "it needs a C compiler"
+        return Check("this machine", "ok", f"not measured: {why}", "plan -p host within narrow intervals")
+    was = found.conditions
+    kernels = ", ".join(f"{len(times.kernels)} kernels of {times.runtime}" for times in found.kernels)
+    memory = f"copies {found.copy_one / 1e9:.0f} GB/s on one core, {found.copy_all / 1e9:.0f} on all"
+    when = f"{was.date} in {was.seconds:.0f} s at load {was.load:.1f}"
+    listed = f"{kernels}, {len(found.functions)} host functions, {memory}; {when}"
+    return Check("this machine", "ok", listed, "plan -p host within narrow intervals")
 
 
 def _descriptors() -> Check:
@@ -499,15 +517,16 @@ _OWN: dict[str, Callable[[], Check]] = {
 """Optional tools that need more than a search for a program or package."""
 
 CHECKS: tuple[Callable[[], Check], ...] = (
-    _python, _tvm, _codegen, _compiler, _cache, _disk, _threads, _descriptors, _settings,
+    _python, _tvm, _codegen, _compiler, _cache, _disk, _threads, _probe, _descriptors, _settings,
     *(_OWN.get(name, tool.look) for name, tool in OPTIONAL.items()),
 )  # fmt: skip
 
 
 class DoctorRequest(Request):
-    """What is installed, if anything is."""
+    """What is installed, if anything is; whether this machine is measured."""
 
     install: str | None = option("--install", metavar="NAME", help="Install a vendor's compiler: qualcomm or rockchip.")
+    quick: bool = quick()
 
 
 @verb("doctor", DoctorRequest, "Check this machine: what works, what does not, and how to fix it.")
@@ -522,6 +541,7 @@ def command(output: Output, request: DoctorRequest) -> int:
     """
     if request.install is not None:
         return _install(output, request.install)
+    skip_probe(request.quick)
     checks = examine()
     lacking = [check for check in checks if check.main and check.status != "ok"]
     output.result({"healthy": not lacking, "checks": [asdict(check) for check in checks]}, lambda: _tables(checks))

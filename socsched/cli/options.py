@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -317,3 +318,17 @@ def allow_weaker() -> Any:
 
 def strict() -> Any:
     return option("--strict", kind="flag", help="Also report every number without a source or a stated assumption.")
+
+
+def quick() -> Any:
+    """Return the option that leaves this machine unmeasured."""
+    text = "Do not measure this machine first (-p host): figures of other machines, within wide intervals."
+    return option("--quick", kind="flag", help=text)
+
+
+def skip_probe(wanted: bool) -> None:
+    """Let this process plan for this machine without its probe, if that is wanted."""
+    from socsched.descriptor.host import QUICK, SWITCH
+
+    if wanted:
+        os.environ[SWITCH] = QUICK

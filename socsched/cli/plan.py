@@ -12,7 +12,7 @@ import click
 
 from socsched.api.export import FORMATS
 from socsched.api.options import PlanOptions, option, requested
-from socsched.cli.options import mode, output_file, pipeline, platform
+from socsched.cli.options import mode, output_file, pipeline, platform, quick, skip_probe
 from socsched.cli.output import Output, ready_to_write
 from socsched.cli.verbs import Request, verb
 from socsched.errors import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATED, UsageError
@@ -43,6 +43,7 @@ class PlanRequest(Request):
         help="Plan every power mode and objective and print a table; -o FILE.svg draws it, -o pareto.json is for "
         "reports.",
     )  # fmt: skip
+    quick: bool = quick()
     wall: bool = option(
         "--wall", kind="flag", help="State the power at the wall too, if the platform has a carrier and an adaptor."
     )
@@ -95,6 +96,7 @@ def command(output: Output, request: PlanRequest) -> int:
     from socsched.descriptor.fields import seldom_repeats
 
     started = time.monotonic()
+    skip_probe(request.quick)
     check_options(request.options)
     file, form, platform = request.file, request.form, request.platform
     names = _ready_to_export(request)

@@ -16,6 +16,7 @@ from socsched.cli.verbs import Request, verb
 from socsched.errors import UsageError
 
 if TYPE_CHECKING:
+    from socsched.api.results import Result
     from socsched.descriptor.pipeline import Pipeline
     from socsched.planning.plan import Plan
     from socsched.runtime.boards.base import Board
@@ -48,6 +49,9 @@ class RunRequest(Request):
     source: str | None = source()
     loop: bool = option("--loop", kind="flag", help="With --duration: repeat the files of --input.")
     stats: bool = option("--stats", kind="flag", help="Record tensor statistics of every stage (slower).")
+    learn: bool = option(
+        "--learn", kind="flag", help="Keep the stages' measured times for later plans for this machine (-p host)."
+    )
     how: RunOptions = requested(RunOptions)
     seed: int = shared(SimulateOptions, "seed")
     folder: Path | None = output_folder(
@@ -112,6 +116,8 @@ def command(output: Output, request: RunRequest) -> int:
         output.note(f"wrote {folder}/ (report.html, trace.pftrace, frames.jsonl, plan.json, result.json)")
         if done.trace is not None:
             results.save_logs(output, done.trace, plan, request.scenario, folder)
+    if request.learn:
+        _learn(output, done, pipeline)
     if recording:
         sources = folders.Sources(request.source, input=request.inputs, topics=dict(request.topics))
         done.render(recording, sources)
@@ -134,6 +140,13 @@ def command(output: Output, request: RunRequest) -> int:
     if done.trace is not None:
         results.require_frames(done.trace.details)
     return results.outcome_code(result, pace)
+
+
+def _learn(output: Output, done: Result, pipeline: Pipeline) -> None:
+    from socsched.api.learning import learn
+
+    none = "no stage had enough jobs without another beside them"
+    output.note(f"learned for later plans of this machine: {', '.join(learn(done, pipeline)) or none}")
 
 
 def _check(request: RunRequest) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -22,9 +22,10 @@ import numpy as np
 from socsched.cost.roofline import Estimate, kind_of, segments
 from socsched.descriptor.kernel_times import KernelTime, KernelTimes
 from socsched.descriptor.platform import OWN, Engine
-from socsched.graph.operators import Operator, StageWork
+from socsched.graph.operators import Operator, StageWork, tensor_bytes
 
-ELEMENTWISE, COPY, READ = "elementwise", "copy", "read"
+ELEMENTWISE, COPY, READ, PACK, UNPACK = "elementwise", "copy", "read", "pack", "unpack"
+CONVOLUTIONS = ("pointwise", "conv", "transposed", "camera", "3x3 in tiles of 2", "3x3 in tiles of 4")
 FAMILIES = {
     "depthwise": "depthwise", "conv2d_transpose": "transposed", "dense": "dense", "matmul": "matmul",
     "layer_norm": "norm", "group_norm": "norm", "softmax": "softmax", "max_pool": "pool", "avg_pool": "pool",
@@ -38,10 +39,9 @@ IMAGES = ("move", "costly", ELEMENTWISE)
 """Families whose kernels for images are others than those for any other tensors."""
 TILES = 32
 """Least number of tiles of 4 x 4 or 2 x 2 results with which a convolution multiplies less (Winograd)."""
-BLOCK = 16
-"""Channels that vectors of our kernels hold; where a processor's hold fewer, there are several."""
-LEAST_ERROR = 0.06
-"""Relative error that is left of what is known best: programs of one source differ this much between processes."""
+LEAST_ERROR, SHARED_ERROR = 0.07, 0.12
+"""Relative error that is left of what is known best on one thread, and on several: programs of one source differ this
+much between processes, and what threads take to hand data to each other between minutes."""
 UNKNOWN = 1.0
 """Relative error of a family of which no kernel was measured."""
 CONFIDENCE = 1.64
@@ -98,15 +98,26 @@ def _convolution(op: Operator) -> str:
     return "conv"
 
 
-def work_of(op: Operator) -> tuple[float, float, float]:
+def work_of(op: Operator, block: int = 1) -> tuple[float, float, float]:
     """Return operations, bytes of tensors and of weights as a kernel has them.
 
-    A convolution in groups smaller than a block of channels is computed with zeros between the groups of a block.
+    Channels of a convolution fill blocks; one in groups smaller than a block is computed with zeros between the groups
+    of a block.
     """
-    groups = int(op.attrs.get("groups", 1))
-    own = int(op.attrs.get("out_channels", BLOCK)) // max(groups, 1)
-    times = 1 if groups == 1 or family(op) == "depthwise" else min(max(BLOCK // max(own, 1), 1), groups)
+    name, groups = family(op), int(op.attrs.get("groups", 1))
+    times = 1.0
+    if groups > 1 and name != "depthwise":
+        own = int(op.attrs.get("out_channels", block)) // groups
+        times = min(max(block // max(own, 1), 1), groups)
+    elif name in CONVOLUTIONS and op.outputs:
+        inputs, outputs = op.attrs.get("in_channels", 0), op.outputs[0].shape[1]
+        times = _filled(outputs, block) * (_filled(inputs, block) if inputs > FEW else 1.0)
     return op.flops * times, op.read_bytes + op.write_bytes, op.weight_bytes * times
+
+
+def _filled(channels: float, block: int) -> float:
+    """Return the channels that a kernel computes over those that there are."""
+    return math.ceil(channels / block) * block / channels if channels else 1.0
 
 
 def beyond_cache(times: KernelTimes, moved: float, weights: float, threads: int) -> float:
@@ -137,7 +148,7 @@ def kernel_time(times: KernelTimes, op: Operator, threads: int) -> tuple[float, 
     of another operand, the arithmetic of a costly function.
     """
     rates = rates_of(times, family(op), threads)
-    ops, moved, weights = work_of(op)
+    ops, moved, weights = work_of(op, times.block)
     if op.attrs.get("merged"):
         other = moved / len(op.inputs) / 2 if len(op.inputs) > 1 else 0.0
         return MERGED.get(family(op), 0.0) * rates.op * ops + rates.moved * other, 1.0
@@ -155,9 +166,30 @@ def estimate(work: StageWork, engine: Engine, units: int, runtime: str = OWN) ->
     if times is None or not work.operators or any(op.kind == "function" for op in work.operators):
         return None
     found = [kernel_time(times, op, units) for op in work.operators]
-    made = segments(work.operators, [time for time, _ in found], engine, work.stage)
-    error = _error(times, units, [(family(op), *one) for op, one in zip(work.operators, found, strict=True)])
-    return Estimate(made, "fitted", f"kernels of {times.runtime} {times.version} measured here {times.date}", error)
+    kernels = [(family(op), *one) for op, one in zip(work.operators, found, strict=True)]
+    borders = list(_borders(times, work, units))
+    kernels += borders
+    durations = [time for time, _ in found]
+    durations[0] += sum(time for name, time, _ in borders if name == PACK)
+    durations[-1] += sum(time for name, time, _ in borders if name == UNPACK)
+    made = [
+        replace(one, bytes=min(one.bytes, int((one.time_ns - one.fixed_ns) * engine.bandwidth.value / 1e9)))
+        for one in segments(work.operators, durations, engine, work.stage)  # what is faster came from caches
+    ]
+    error = _error(times, units, kernels)
+    return Estimate(
+        tuple(made), "fitted", f"kernels of {times.runtime} {times.version} measured here {times.date}", error
+    )
+
+
+def _borders(times: KernelTimes, work: StageWork, threads: int) -> Iterator[tuple[str, float, float]]:
+    """Yield family, time and relative error of the conversions of images whose channels fill no whole blocks."""
+    for name, tensors in ((PACK, work.inputs), (UNPACK, work.outputs)):
+        for tensor in tensors:
+            if times.block > 1 and len(tensor.shape) == 4 and tensor.shape[1] % times.block:
+                rates, moved = rates_of(times, name, threads), 2.0 * tensor_bytes(tensor)
+                longer = beyond_cache(times, moved, 0.0, _known(times, threads)[-1])
+                yield name, rates.call + rates.moved * moved + longer, rates.error
 
 
 def _error(times: KernelTimes, threads: int, kernels: Sequence[tuple[str, float, float]]) -> float:
@@ -175,7 +207,8 @@ def _error(times: KernelTimes, threads: int, kernels: Sequence[tuple[str, float,
         effective = total**2 / sum(time * time for time, _ in mine)
         mean = math.sqrt(min(1 / effective + 1 / rates_of(times, name, threads).basis, 1.0))
         squares += (mean * sum(time * error for time, error in mine)) ** 2
-    return math.sqrt(squares) / max(sum(time for _, time, _ in kernels), 1.0) + LEAST_ERROR
+    least = LEAST_ERROR if threads == 1 else SHARED_ERROR
+    return math.sqrt(squares) / max(sum(time for _, time, _ in kernels), 1.0) + least
 
 
 def rates_of(times: KernelTimes, name: str, threads: int) -> Rates:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from socsched.bounded import read_bytes
+from socsched.cost.learned import known
 from socsched.cost.sources import PROFILE, CostRequest, CostSource, Known
 from socsched.descriptor.json_file import MAX_BYTES, JsonFile
 from socsched.descriptor.limits import Bytes, Count, Line, Ns, Positive, Rows, SomeNs
@@ -150,14 +151,17 @@ def load_profile(path: str | Path) -> Profile:
 
 
 def cost(request: CostRequest) -> Known | None:
-    """Return the time measured for exactly this configuration."""
+    """Return the time measured for exactly this configuration: in the profile, or in a run on this machine."""
     profile, mode = request.profile, request.mode
-    if profile is None or profile.platform != request.platform.name:
-        return None
-    names = (mode.name, *mode.aliases)
-    place = request.stage.name, request.engine.id, names, request.precision, request.share
-    found = profile.find(*place, runtime=request.chosen)
-    return Known(found.time_ns, "measured", found.source or profile.tool or "profile", found.error) if found else None
+    where = request.engine.id, request.precision, request.share
+    if profile is not None and profile.platform == request.platform.name:
+        names = (mode.name, *mode.aliases)
+        engine, precision, share = where
+        found = profile.find(request.stage.name, engine, names, precision, share, runtime=request.chosen)
+        if found is not None:
+            return Known(found.time_ns, "measured", found.source or profile.tool or "profile", found.error)
+    learned = known(request.platform.name, request.stage, *where, request.chosen)
+    return Known(learned[0], "measured", learned[2], learned[1]) if learned else None
 
 
 SOURCE = CostSource("profile", PROFILE, cost)

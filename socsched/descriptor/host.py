@@ -33,6 +33,7 @@ from socsched.descriptor.operator_rules import OperatorRules
 from socsched.descriptor.platform import (
     ONNXRUNTIME,
     OWN,
+    Contention,
     Dram,
     Engine,
     EngineMode,
@@ -234,6 +235,8 @@ SWITCH, QUICK = "SOCSCHED_HOST", "quick"
 ENGINE = "cpu"
 _FORMAT = 3
 _LEAST_SCALING = 0.4
+UNMEASURED = 0.6
+"""Relative error of kernels' rates where no probe has measured them: those of another machine, per product rate."""
 _DOT_PRODUCTS = {"avx512_vnni", "avx_vnni", "asimddp"}
 """Flags of processors that multiply bytes four at a time."""
 _LAUNCH_NS, _SUBMIT_NS = 4_000, 100_000
@@ -330,7 +333,7 @@ def build(facts: HostFacts, measured: HostProbe | None = None) -> Platform:
         title=f"this machine: {facts.model}, {len(facts.cores)} cores",
         vendor="",
         engines=(cpu,),
-        dram=_dram(facts, bandwidth),
+        dram=_dram(facts, bandwidth, measured),
         modes=(_mode(facts, clock, dynamic, bandwidth),),
         sources=_sources(facts),
     )
@@ -385,9 +388,9 @@ def _precision(facts: HostFacts, bits: int, clock: Figure) -> Precision:
     fewer = "Winograd multiplies 4 times less, and transforms: 500-700 of 240 GFLOP/s a core on AVX-512"
     note = f"of one core's rate times cores; sgemm keeps {scaling:.2f} of it on all cores"
     efficiency = {
-        "conv": Figure(0.95 * scaling, "derived", "conv", f"direct rule 0.95 {note}", 0.25),
-        "winograd": Figure(2.3 * scaling, "derived", "conv", f"{fewer}, 2.3 {note}", 0.3),
-        "gemm": Figure(0.9 * scaling, "derived", "conv", f"1x1 layers 0.9 {note}", 0.25),
+        "conv": Figure(0.95 * scaling, "derived", "conv", f"direct rule 0.95 {note}", UNMEASURED),
+        "winograd": Figure(2.3 * scaling, "derived", "conv", f"{fewer}, 2.3 {note}", UNMEASURED),
+        "gemm": Figure(0.9 * scaling, "derived", "conv", f"1x1 layers 0.9 {note}", UNMEASURED),
         "elementwise": Figure(0.05, "assumed", note="a load and a store an operation instead of FMA chains", error=1.0),
         "default": Figure(0.002, "assumed", note="index arithmetic, sorting, gather: 2 ns an operation", error=2.0),
     }
@@ -417,12 +420,14 @@ _OF_OURS = {
 """Shares of the peak that ONNX Runtime reaches, relative to those of our kernels, and their errors."""
 
 
-def _dram(facts: HostFacts, bandwidth: Figure) -> Dram:
+def _dram(facts: HostFacts, bandwidth: Figure, measured: HostProbe | None) -> Dram:
     one = f"{facts.copy_one / 1e9:.1f} GB/s from one core"
     peak = Figure(bandwidth.value, "measured", "detect", f"no data sheet: the achievable figure stands in; {one}", 0.3)
     energy = Figure(100.0, "assumed", note="server DDR moves a byte for 50-200 pJ", error=1.0)
     size = Figure(facts.memory_bytes, "published", "linux", "memory this process may see")
-    return Dram(peak, bandwidth, size, energy)
+    shared = measured.contention if measured else {}
+    contention = Contention("linear", shared, "detect") if shared else Contention("")
+    return Dram(peak, bandwidth, size, energy, contention=contention)
 
 
 def _mode(facts: HostFacts, clock: Figure, dynamic: Figure, bandwidth: Figure) -> PowerMode:

@@ -47,7 +47,7 @@ class Conditions:
 class HostProbe:
     """Measured kernels by runtime, host functions by name, and rates of copying (bytes read plus written a second).
 
-    `corun`: slowdowns of a victim on one core by an aggressor on another, "victim|aggressor" -> factor.
+    `contention`: parameters of the model "linear" (`cost.contention`), as pairs on two cores show them.
     """
 
     conditions: Conditions
@@ -55,7 +55,7 @@ class HostProbe:
     functions: Mapping[str, FunctionCost]
     copy_one: float
     copy_all: float
-    corun: Mapping[str, float] = field(default_factory=dict)
+    contention: Mapping[str, float] = field(default_factory=dict)
 
 
 def recalled(key: str) -> HostProbe | None:

@@ -26,10 +26,15 @@ class KernelTime:
 
 @dataclass(frozen=True, slots=True)
 class KernelTimes:
-    """The measured kernels of one runtime on an engine in a precision, with the version of its kernels and the date."""
+    """The measured kernels of one runtime on an engine in a precision, with the version of its kernels and the date.
+
+    `block`: channels that a convolution's kernels compute together; images whose channels fill no whole blocks are
+    converted where they enter or leave a network.
+    """
 
     runtime: str
     version: str
     date: str
     precision: str
     kernels: tuple[KernelTime, ...]
+    block: int = 1

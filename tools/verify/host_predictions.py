@@ -80,11 +80,11 @@ def network(
     took = time.monotonic() - start
     cpus = sorted(os.sched_getaffinity(0))
     for threads in dict.fromkeys((1, len(cpus))):
-        middle = timed.times(cpus[-threads:], options.seconds).middle
+        low = timed.times(cpus[-threads:], options.seconds).low
         found = estimate(work, platform, engine, platform.modes[0], threads)
-        yield threads, float(found.time_ns), found.error, float(middle.sum())
+        yield threads, float(found.time_ns), found.error, float(low.sum())
     if options.each:
-        print(f"  compiled in {took:.1f} s; kernels (us): {top(timed.names, middle.tolist())}")
+        print(f"  compiled in {took:.1f} s; kernels (us): {top(timed.names, low.tolist())}")
 
 
 def top(kernels: Sequence[str], times: Sequence[float]) -> str:

@@ -18,7 +18,8 @@ from socsched.descriptor.host_probe import Conditions, HostProbe
 from socsched.descriptor.kernel_times import KernelTime, KernelTimes
 from socsched.descriptor.platform import OWN
 from socsched.errors import MachineError
-from socsched.executor.probe import calls, functions, own
+from socsched.executor.probe import calls, functions, own, pairs
+from socsched.files import file_digest
 from socsched.progress import tell
 
 LASTS_S = 30 * 86_400
@@ -26,7 +27,7 @@ CLOCK = 0.08
 """Relative difference of the chain's time with which clocks count as others."""
 DISTURBED = 0.9
 """Share of their time that the threads of an undisturbed probe had a processor."""
-SECONDS = 2.0
+SECONDS = 1.6
 """Time for kernels of one runtime."""
 _CHAIN, _CHAIN_S = 200_000, 0.02
 _CACHED, _SIZES, _LARGEST = 1 << 18, (1 << 20, 1 << 22, 1 << 24), 1 << 26
@@ -77,13 +78,14 @@ def measure() -> HostProbe:
     kernels, share = own.time_networks(sets, SECONDS)
     date = time.strftime("%Y-%m-%d")
     memory = list(_memory(sets))
-    times = KernelTimes(OWN, own.version(), date, "fp32", (*kernels, *memory))
+    times = KernelTimes(OWN, own.version(), date, "fp32", (*kernels, *memory), own.block())
     _tell(2)
     known = functions.time_functions()
     _tell(3)
     rates = [at.moved / at.time_ns * 1e9 for at in memory if at.family == COPY and at.moved == 2 * _LARGEST]
+    shared = pairs.contention(pairs.time_pairs(cpus[-2:]), max(rates)) if len(cpus) > 1 else {}
     conditions = Conditions(*_present(), _chain_ns(), load, share, time.time(), time.monotonic() - start)
-    return HostProbe(conditions, (times,), known, rates[0], max(rates), {})
+    return HostProbe(conditions, (times,), known, rates[0], max(rates), shared)
 
 
 def _memory(cpus: Sequence[Sequence[int]]) -> Iterator[KernelTime]:
@@ -92,20 +94,21 @@ def _memory(cpus: Sequence[Sequence[int]]) -> Iterator[KernelTime]:
         for name, call, moved in ((COPY, calls.copy(size), 2.0 * size), (READ, calls.read(size), float(size))):
             for some in cpus:
                 times = call.times(some, 0.04, least=4, most=60)
-                middle, spread, fine = (float(one[0]) for one in times[:3])
-                yield KernelTime(name, len(some), 0.0, moved, 0.0, middle, spread, int(fine))
+                low, spread, fine = (float(one[0]) for one in times[:3])
+                yield KernelTime(name, len(some), 0.0, moved, 0.0, low, spread, int(fine))
 
 
 def _present() -> tuple[str, int, str, dict[str, str]]:
     """Return processor, cores, governor and versions."""
     model, cores = host.identity()
-    return model, cores, host.governor(), {OWN: own.version()}
+    return model, cores, host.governor(), {OWN: own.version(), "probe": file_digest(calls.SOURCE)[:12]}
 
 
 def _chain_ns() -> float:
     """Return the time of a fixed chain of additions."""
     cpu = max(os.sched_getaffinity(0))
-    return float(calls.chain(_CHAIN).times([cpu], _CHAIN_S).middle[0])
+    chain = calls.chain(_CHAIN)
+    return min(float(chain.times([cpu], _CHAIN_S).low[0]) for _ in range(3))
 
 
 def _tell(step: int) -> None:

@@ -29,13 +29,14 @@ _CODES = {"float32": (2, 32), "float16": (2, 16), "int8": (0, 8), "uint8": (1, 8
 
 
 class Times(NamedTuple):
-    """Median (ns), quartile distance over the median, and number (`fine`) of the undisturbed samples of each call.
+    """Lower quartile (ns), quartile distance over it, and number (`fine`) of the undisturbed samples of each call.
 
-    Where these are too few, the fastest sample stands in, with number 0: a disturbance can only make a call longer.
-    `share`: of the threads' time that they had a processor.
+    The lower quartile, since what slows a virtual processor is not always seen from within.  Where these are too few,
+    the fastest sample stands in, with number 0: a disturbance can only make a call longer.  `share`: of the threads'
+    time that they had a processor.
     """
 
-    middle: Array
+    low: Array
     spread: Array
     fine: Array
     share: float
@@ -58,16 +59,16 @@ class _Call(ctypes.Structure):
 
 
 class Calls:
-    """Calls in a fixed order, with the memory they use."""
+    """Calls in a fixed order, with the memory they use; where `step` is 2, every other one prepares the next one."""
 
-    def __init__(self, names: Sequence[str], calls: Any, kept: Sequence[Any]) -> None:
-        self.names, self.calls, self._kept = names, calls, kept
+    def __init__(self, names: Sequence[str], calls: Any, kept: Sequence[Any], step: int = 1) -> None:
+        self.names, self.calls, self._kept, self._step = names, calls, kept, step
 
     def times(
         self, cpus: Sequence[int], seconds: float, beside: Calls | None = None, least: int = 3, most: int = 400
     ) -> Times:
         """Return the calls' times on a thread a processor; that of `beside` runs on the last one meanwhile."""
-        count = len(self.names)
+        count = len(self.names) * self._step
         wall, used = np.zeros((most, count), np.int64), np.zeros((most, count), np.int64)
         rounds = _harness().socsched_time_calls(
             self.calls, ctypes.c_int64(count), (ctypes.c_int32 * len(cpus))(*cpus), ctypes.c_int32(len(cpus)),
@@ -75,8 +76,10 @@ class Calls:
             beside.calls if beside else None, *(ctypes.c_void_p(array.ctypes.data) for array in (wall, used)),
         )  # fmt: skip
         if rounds < 0:
-            raise MachineError(f"the kernel {self.names[-1 - rounds]} failed", "compile it again")
-        return undisturbed(wall[1:rounds], used[1:rounds], len(cpus))  # the first round finds cold pages
+            raise MachineError(f"the kernel {self.names[(-1 - rounds) // self._step]} failed", "compile it again")
+        # the first round finds cold pages
+        some = slice(1, rounds), slice(self._step - 1, None, self._step)
+        return undisturbed(wall[some], used[some], len(cpus))
 
 
 @contextmanager
@@ -100,16 +103,17 @@ def undisturbed(wall: Array, used: Array, threads: int) -> Times:
     count = fine.sum(axis=0)
     few = count < FEW
     times = np.where(fine | few, wall.astype(float), np.nan)
-    low, middle, high = np.nanpercentile(times, (25, 50, 75), axis=0)
-    middle = np.where(few, wall.min(axis=0), middle)
-    spread = np.where(few, 1.0, (high - low) / middle)
-    return Times(middle, spread, np.where(few, 0, count), float(used.sum() / max(threads * wall.sum(), 1)))
+    low, high = np.nanpercentile(times, (25, 75), axis=0)
+    low = np.where(few, wall.min(axis=0), low)
+    spread = np.where(few, 1.0, (high - low) / low)
+    return Times(low, spread, np.where(few, 0, count), float(used.sum() / max(threads * wall.sum(), 1)))
 
 
-def program(content: Mapping[str, Any], inputs: Mapping[int, Array] | None = None) -> Calls:
+def program(content: Mapping[str, Any], inputs: Mapping[int, Array] | None = None, renewed: bool = False) -> Calls:
     """Return the launches of a CPU program (`executor.cpu_programs.cpu_program`), with the content of some `inputs`.
 
-    MachineError without a compiler.
+    `renewed`: a launch's operands are written anew before it, as the launches of a network find them: in the cache of
+    whichever core has written them.  MachineError without a compiler.
     """
     harness = _harness()
     library = ctypes.CDLL(content["code"])
@@ -121,14 +125,34 @@ def program(content: Mapping[str, Any], inputs: Mapping[int, Array] | None = Non
     kept: list[Any] = [library, memory]
     arrays = [_tensor(entry, symbols, memory, kept) for entry in content["tensors"]]
     names = [launch["kernel"] for launch in content["launches"]]
-    calls = (_Call * len(names))()
-    for call, launch in zip(calls, content["launches"], strict=True):
+    step = 2 if renewed else 1
+    calls = (_Call * (step * len(names)))()
+    for at, launch in enumerate(content["launches"]):
         numbers = launch["arguments"]
         passed = (_Any * len(numbers))(*(_Any(_ARRAY, 0, ctypes.addressof(arrays[n])) for n in numbers))
+        kernel = ctypes.cast(library["__tvm_ffi_" + launch["kernel"]], ctypes.c_void_p)
+        calls[step * at + step - 1] = _Call(kernel, ctypes.addressof(passed), len(numbers))
         kept.append(passed)
-        call.kernel = ctypes.cast(library["__tvm_ffi_" + launch["kernel"]], ctypes.c_void_p)
-        call.arguments, call.count = ctypes.addressof(passed), len(numbers)
-    return Calls(names, calls, kept)
+        if renewed:
+            entries = content["tensors"]
+            operands = [number for number in numbers[:-1] if entries[number]["in"] != "constants"]
+            blocks = [(arrays[number].data, _size(entries[number], symbols)) for number in operands]
+            calls[step * at] = _renewal(blocks, kept)
+    return Calls(names, calls, kept, step)
+
+
+def _renewal(blocks: Sequence[tuple[int, int]], kept: list[Any]) -> _Call:
+    contexts = [(ctypes.c_int64 * 3)(at, 0, size) for at, size in blocks]
+    passed = (_Any * max(len(contexts), 1))(*(_Any(_ARRAY, 0, ctypes.addressof(one)) for one in contexts))
+    kept += [contexts, passed]
+    kernel = ctypes.cast(_harness().socsched_renew, ctypes.c_void_p)
+    return _Call(kernel, ctypes.addressof(passed), len(contexts))
+
+
+def _size(entry: Mapping[str, Any], symbols: Sequence[int]) -> int:
+    """Return the bytes of a tensor of a program, at its most rows."""
+    sizes = [symbols[-1 - size] if size < 0 else size for size in entry["shape"]]
+    return int(np.prod(sizes, dtype=np.int64)) * _CODES[entry["dtype"]][1] // 8
 
 
 def chain(additions: int) -> Calls:
@@ -182,8 +206,7 @@ def _memory(content: Mapping[str, Any], symbols: Sequence[int]) -> dict[tuple[st
     """Return the memory of a program: constants from its file, zeros elsewhere."""
     sizes = {(space, 0): content[space] for space in ("memory", "constants", "results")}
     for number, entry in enumerate(content["inputs"]):
-        count = int(np.prod([symbols[-1 - size] if size < 0 else size for size in entry["shape"]], dtype=np.int64))
-        sizes["inputs", number] = entry["offset"] + count * _CODES[entry["dtype"]][1] // 8
+        sizes["inputs", number] = entry["offset"] + _size(entry, symbols)
     memory = {place: _zeros(size) for place, size in sizes.items()}
     constants = np.fromfile(content["weights"], np.uint8, content["constants"])
     memory["constants", 0][: len(constants)] = constants

@@ -42,8 +42,8 @@ DATA = 0.12
 """Relative error that is left of a time at the size it was measured: functions depend on what the data are."""
 _FRAMES = 6
 """Images of 6.2 MB."""
-_EVICTED = 1 << 23
-"""Bytes read between two calls: more than a core has of its own."""
+_EVICTED = 1 << 25
+"""Bytes read between two calls, most of what the caches of a machine hold."""
 
 
 @dataclass(frozen=True)

@@ -202,7 +202,7 @@ void socsched_supply(void* library) {
   if ((slot = dlsym(library, "__TVMBackendFreeWorkspace"))) *slot = (void*)return_workspace;
 }
 
-/* Kernels of the probe's own: a chain of additions, each of which waits for the one before, a copy of memory and a reader. */
+/* Calls of the probe's own: a chain of additions, each of which waits for the one before; copies, reads and writes. */
 int socsched_chain(void* self, const Any* arguments, int32_t count, Any* result) {
   (void)self, (void)count, (void)result;
   uint64_t value = 1;
@@ -217,6 +217,21 @@ static int copy_chunk(int number, Group* group, void* context) {
   const int64_t* const copy = context; /* from, to, bytes */
   const int64_t size = copy[2] / group->chunks & ~(int64_t)63;
   memcpy((char*)copy[1] + number * size, (const char*)copy[0] + number * size, (size_t)size);
+  return 0;
+}
+
+/* Write what is there again, so that any of the threads may have it in its cache, as a kernel before would leave it. */
+static int renew_chunk(int number, Group* group, void* context) {
+  const int64_t* const block = context;
+  const int64_t size = (block[2] / group->chunks + 63) & ~(int64_t)63, first = number * size;
+  volatile char* const at = (volatile char*)block[0];
+  for (int64_t i = first; i < first + size && i < block[2]; i += 64) at[i] = at[i];
+  return 0;
+}
+
+int socsched_renew(void* self, const Any* arguments, int32_t count, Any* result) {
+  (void)self, (void)result;
+  for (int i = 0; i < count; i++) launch(renew_chunk, arguments[i].pointer, 0);
   return 0;
 }
 

@@ -13,13 +13,14 @@ from socsched.compiler.launch_list import CPU
 from socsched.compiler.passes.link import tools
 from socsched.compiler.store import digest, read_json
 from socsched.compiler.target import Build, Target, TargetSpec, target_of
+from socsched.compiler.targets.llvm.processor import vector_unit
 from socsched.compiler.versions import PINNED, rule_sources
-from socsched.cost.kernel_times import family, work_of
+from socsched.cost.kernel_times import PACK, UNPACK, family, work_of
 from socsched.descriptor.kernel_times import KernelTime
 from socsched.errors import CompileError, UsageError
 from socsched.executor.cpu_programs import cpu_program
 from socsched.executor.probe import calls
-from socsched.executor.probe.calls import Times
+from socsched.executor.probe.calls import Calls, Times
 from socsched.executor.probe.networks import Probed, networks, weights_of
 from socsched.graph.counting import operators
 from socsched.graph.expand import fuse_network
@@ -27,13 +28,18 @@ from socsched.graph.network import Network
 
 _ENTRY = {"kind": "llvm", "host": True}
 _SPACE = 1 << 25
-MOVES = ("pack", "unpack", "map_kernel")
-"""Kernels between layouts, which belong to no operator."""
+MOVES = {"pack": PACK, "unpack": UNPACK, "map_kernel": "move"}
+"""Kernels between layouts, which belong to no operator -> their family."""
 
 
 def version() -> str:
     """Return what identifies the kernels: the rules they are made by and the compiler's versions."""
     return digest(rule_sources(), PINNED)[:12]
+
+
+def block() -> int:
+    """Return the channels of a block of this machine's images."""
+    return vector_unit(target_of(_ENTRY).resolve(_ENTRY, "cpu")).block
 
 
 def compiled(network: Network) -> Artifact:
@@ -93,7 +99,7 @@ def time_networks(cpus: Sequence[Sequence[int]], seconds: float) -> tuple[list[K
         except (CompileError, UsageError):
             continue
         plan = read_json(artifact.folder / CPU.file)
-        timed = calls.program(program, one.inputs)
+        timed = calls.program(program, one.inputs, renewed=True)
         for some in cpus:
             times = timed.times(some, seconds / len(probes) / len(cpus))
             found += kernels_of(one, plan, times, len(some))
@@ -101,27 +107,47 @@ def time_networks(cpus: Sequence[Sequence[int]], seconds: float) -> tuple[list[K
     return found, min(sum(shares) / max(len(shares), 1), 1.0)
 
 
+def timed_networks(most: int) -> list[tuple[Calls, float]]:
+    """Return the first networks of the probe, and the bytes that their operators move."""
+    found = []
+    for one in list(networks())[:most]:
+        program = calls.program(cpu_program(compiled(one.network), one.rows), one.inputs)
+        found.append((program, float(sum(op.bytes for op in operators(fuse_network(one.network), "fp32", one.rows)))))
+    return found
+
+
 def kernels_of(probe: Probed, plan: Mapping[str, Any], times: Times, threads: int) -> list[KernelTime]:
     """Return the kernels of a network without edges from the times of its launches."""
-    middle, spread, fine, _ = times
+    low, spread, fine, _ = times
     found = []
     for number, op in enumerate(operators(fuse_network(probe.network), "fp32", probe.rows)):
         mine = launches_of(plan, plan["outputs"][number])
-        own = [at for at in mine if not _moves(plan, at)] or mine
-        work = work_of(op)
-        time = float(sum(middle[at] for at in own))
+        own = [at for at in mine if not _stem(plan, at)] or mine
+        work = work_of(op, block())
+        time = float(sum(low[at] for at in own))
         least = int(min(fine[at] for at in own))
         found.append(KernelTime(family(op), threads, *work, time, float(max(spread[at] for at in own)), least))
         found += [
-            KernelTime("move", threads, 0.0, _bytes(plan, at), 0.0, float(middle[at]), float(spread[at]), int(fine[at]))
+            KernelTime(
+                _stem(plan, at),
+                threads,
+                0.0,
+                _bytes(plan, at),
+                0.0,
+                float(low[at]),
+                float(spread[at]),
+                int(fine[at]),
+            )
             for at in mine
             if at not in own
         ]
     return found
 
 
-def _moves(plan: Mapping[str, Any], at: int) -> bool:
-    return str(plan["launches"][at]["kernel"]).rstrip("0123456789") in MOVES
+def _stem(plan: Mapping[str, Any], at: int) -> str:
+    """Return the family of a launch between layouts, by its kernel."""
+    name = str(plan["launches"][at]["kernel"]).rstrip("0123456789")
+    return MOVES.get(name, "")
 
 
 def _bytes(plan: Mapping[str, Any], at: int) -> float:

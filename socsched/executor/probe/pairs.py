@@ -1,0 +1,55 @@
+"""What two programs that compute at once on two cores cost each other: kernels and copies, alone and in pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from socsched.cost.kernel_times import nonnegative
+from socsched.executor.probe import own
+from socsched.executor.probe.calls import Calls, copy
+
+SLICE_S = 0.08
+_SIZES = (1 << 18, 1 << 21, 1 << 26)
+"""Bytes of copies: a core's cache holds the first, all cores' the second."""
+
+
+class Pair(NamedTuple):
+    """Demands (bytes/s) alone of a victim and of what runs beside it, and the factor by which the victim slows down."""
+
+    mine: float
+    other: float
+    factor: float
+
+
+def time_pairs(cpus: Sequence[int]) -> list[Pair]:
+    """Return the pairs of victims with a copy that no cache holds."""
+    copies = [(copy(size), 2.0 * size) for size in _SIZES]
+    victims = [*copies, *own.timed_networks(2)]
+    beside, demand = copies[-1][0], _rate(*copies[-1], cpus)
+    found = []
+    for calls, moved in victims:
+        alone = _time(calls, cpus)
+        found.append(Pair(moved / alone * 1e9, demand, max(_time(calls, cpus, beside) / alone, 1.0)))
+    return found
+
+
+def contention(pairs: Sequence[Pair], capacity: float) -> dict[str, float]:
+    """Return the parameters of the linear model that pairs show under a bandwidth of `capacity` (bytes/s)."""
+    rows = [(min(pair.mine / capacity, 1.0), min(pair.other / capacity, 1.0)) for pair in pairs]
+    slower = [pair.factor for pair in pairs]
+    me, you = nonnegative([*rows, (1e-3, 1e-3)], [*(factor - 1 + 1e-2 for factor in slower), 1e-2])
+    predicted = [1 + me * mine + you * other for mine, other in rows]
+    off = [abs(one - factor) / factor for one, factor in zip(predicted, slower, strict=True)]
+    found = {"l2_me": 0.0, "l2_you": 0.0, "dram_me": me, "dram_you": you, "constant": 1.0}
+    return {name: round(value, 3) for name, value in {**found, "error": sum(off) / max(len(off), 1)}.items()}
+
+
+def _rate(calls: Calls, moved: float, cpus: Sequence[int]) -> float:
+    return moved / _time(calls, cpus) * 1e9
+
+
+def _time(calls: Calls, cpus: Sequence[int], beside: Calls | None = None) -> float:
+    """Return the time (ns) of all calls, one after another, on the first processor."""
+    some = cpus if beside else cpus[:1]
+    return float(calls.times(some, SLICE_S, beside, least=3, most=60).low.sum())

@@ -1,0 +1,91 @@
+"""The probe of this machine: which samples count, when it is repeated, and that what it times is what runs."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from socsched.descriptor import host, host_probe
+from socsched.descriptor.host_probe import Conditions, HostProbe
+from socsched.descriptor.kernel_times import KernelTime, KernelTimes
+from socsched.descriptor.platform import Figure, FunctionCost
+from socsched.executor import probe
+from socsched.executor.probe import calls, pairs
+
+PROBE = HostProbe(
+    Conditions("cpu", 2, "performance", {"tvm": "a"}, 1000.0, 0.5, 1.0, 1e9, 4.0),
+    (KernelTimes("tvm", "a", "2026-01-02", "fp32", (KernelTime("conv", 1, 1e6, 1e5, 1e4, 9e3),), 16),),
+    {"voxelise": FunctionCost(Figure(3e5, "measured", "detect", "", 0.2), {"points": 100}, {}, units=1)},
+    20e9,
+    35e9,
+    {"dram_me": 0.1},
+)
+
+
+def test_disturbed_samples_do_not_count_and_the_fastest_stands_in_for_too_few() -> None:
+    wall = np.array([[100, 50], [100, 40], [104, 60], [900, 45], [100, 44]])
+    used = np.array([[100, 20], [100, 20], [104, 20], [300, 20], [100, 20]])
+    times = calls.undisturbed(wall, used, 1)
+    assert times.low.tolist() == [100, 40]
+    assert times.fine.tolist() == [4, 0]
+    assert times.spread[1] == 1.0 and times.spread[0] < 0.05
+
+
+def test_two_threads_are_undisturbed_only_if_both_had_a_processor() -> None:
+    wall = np.full((4, 1), 100)
+    assert calls.undisturbed(wall, np.full((4, 1), 198), 2).fine[0] == 4
+    assert calls.undisturbed(wall, np.full((4, 1), 150), 2).fine[0] == 0
+
+
+def test_a_chain_twice_as_long_takes_longer_and_leaves_the_thread_as_it_was() -> None:
+    cpus, policy = os.sched_getaffinity(0), os.sched_getscheduler(0)
+    short, long = (float(calls.chain(n).times([max(cpus)], 0.01).low[0]) for n in (20_000, 400_000))
+    assert long > short
+    assert (os.sched_getaffinity(0), os.sched_getscheduler(0)) == (cpus, policy)
+
+
+def test_what_is_kept_is_what_was_measured(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOCSCHED_CACHE", str(tmp_path))
+    host_probe.kept("key", PROBE)
+    assert host_probe.recalled("key") == PROBE
+    assert host_probe.recalled("other") is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "holds"),
+    [
+        ({}, True),
+        ({"model": "another"}, False),
+        ({"governor": "powersave"}, False),
+        ({"versions": {"tvm": "b"}}, False),
+        ({"taken_s": time.time() - 40 * 86_400}, False),
+        ({"chain_ns": 1200.0}, False),
+        ({"share": 0.5, "load": 1e6}, False),
+        ({"share": 0.5, "load": 0.0}, True),
+    ],
+)
+def test_a_probe_holds_while_machine_versions_and_clock_are_the_same(
+    changes: dict[str, object], holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "_present", lambda: ("cpu", 2, "performance", {"tvm": "a"}))
+    monkeypatch.setattr(probe, "_chain_ns", lambda: 1000.0)
+    known = replace(PROBE.conditions, taken_s=time.time() - 60)
+    assert probe.holds(replace(PROBE, conditions=replace(known, **changes))) is holds  # type: ignore[arg-type]
+
+
+def test_without_the_probe_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(host.SWITCH, host.QUICK)
+    monkeypatch.setattr(probe, "measure", lambda: pytest.fail("measured"))
+    assert probe.ensure() is None
+
+
+def test_contention_is_what_the_pairs_show() -> None:
+    capacity = 40e9
+    shown = [pairs.Pair(mine, 30e9, 1 + 0.2 * mine / capacity + 0.4 * 0.75) for mine in (4e9, 20e9, 30e9, 40e9)]
+    found = pairs.contention(shown, capacity)
+    assert found["dram_me"] == pytest.approx(0.2, abs=0.03) and found["dram_you"] == pytest.approx(0.4, abs=0.03)
+    assert pairs.contention([pairs.Pair(1e9, 30e9, 1.0)], capacity)["dram_you"] < 0.05

@@ -16,9 +16,9 @@ from socsched.cost.kernel_times import COPY, READ
 from socsched.descriptor import host, host_probe
 from socsched.descriptor.host_probe import Conditions, HostProbe
 from socsched.descriptor.kernel_times import KernelTime, KernelTimes
-from socsched.descriptor.platform import OWN
+from socsched.descriptor.platform import ONNXRUNTIME, OWN
 from socsched.errors import MachineError
-from socsched.executor.probe import calls, functions, own, pairs
+from socsched.executor.probe import calls, functions, onnx_runtime, own, pairs
 from socsched.files import file_digest
 from socsched.progress import tell
 
@@ -78,14 +78,17 @@ def measure() -> HostProbe:
     kernels, share = own.time_networks(sets, SECONDS)
     date = time.strftime("%Y-%m-%d")
     memory = list(_memory(sets))
-    times = KernelTimes(OWN, own.version(), date, "fp32", (*kernels, *memory), own.block())
+    times = [KernelTimes(OWN, own.version(), date, "fp32", (*kernels, *memory), own.block())]
+    foreign = onnx_runtime.time_networks(sets, SECONDS)
+    if foreign:
+        times.append(KernelTimes(ONNXRUNTIME, onnx_runtime.version(), date, "fp32", (*foreign, *memory)))
     _tell(2)
     known = functions.time_functions()
     _tell(3)
     rates = [at.moved / at.time_ns * 1e9 for at in memory if at.family == COPY and at.moved == 2 * _LARGEST]
     shared = pairs.contention(pairs.time_pairs(cpus[-2:]), max(rates)) if len(cpus) > 1 else {}
     conditions = Conditions(*_present(), _chain_ns(), load, share, time.time(), time.monotonic() - start)
-    return HostProbe(conditions, (times,), known, rates[0], max(rates), shared)
+    return HostProbe(conditions, tuple(times), known, rates[0], max(rates), shared)
 
 
 def _memory(cpus: Sequence[Sequence[int]]) -> Iterator[KernelTime]:
@@ -101,7 +104,8 @@ def _memory(cpus: Sequence[Sequence[int]]) -> Iterator[KernelTime]:
 def _present() -> tuple[str, int, str, dict[str, str]]:
     """Return processor, cores, governor and versions."""
     model, cores = host.identity()
-    return model, cores, host.governor(), {OWN: own.version(), "probe": file_digest(calls.SOURCE)[:12]}
+    versions = {OWN: own.version(), ONNXRUNTIME: onnx_runtime.version(), "probe": file_digest(calls.SOURCE)[:12]}
+    return model, cores, host.governor(), versions
 
 
 def _chain_ns() -> float:

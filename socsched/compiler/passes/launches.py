@@ -32,7 +32,7 @@ class Recorder:
         self.buffers: list[dict[str, Any]] = []
         self.launches: list[dict[str, Any]] = []
         self.symbols: dict[str, dict[str, int]] = {}
-        self.values: dict[str, Any] = {}
+        self.values: dict[Any, Any] = {}  # by variable: names may repeat
         self.outputs: list[int] = []
         self.weights = bytearray()
         self.joins: list[tuple[dict[str, Any], list[int], int]] = []
@@ -54,13 +54,13 @@ class Recorder:
     def follow(self) -> Any:
         """Follow `main` and return the index of its result, a list of indices for a tuple."""
         for index, var in enumerate(self.main.params):
-            self.values[str(var.name)] = self.buffer(str(var.name), "input", var.ty)
+            self.values[var] = self.buffer(str(var.name), "input", var.ty)
             for axis, size in enumerate(var.ty.shape):
                 if not isinstance(size, tirx.IntImm):
                     self.symbols.setdefault(str(size), {"input": index, "axis": axis})
         for block in self.main.body.blocks:
             for binding in block.bindings:
-                self.values[str(binding.var.name)] = self.value(str(binding.var.name), binding.value)
+                self.values[binding.var] = self.value(str(binding.var.name), binding.value)
         return self.value("result", self.main.body.body)
 
     def check(self, most: int) -> None:
@@ -97,7 +97,7 @@ class Recorder:
     def value(self, name: str, expression: Any) -> Any:
         """Return the index of the buffer an expression denotes, a list of indices for a tuple."""
         if isinstance(expression, relax.Var):
-            return self.values[str(expression.name)]
+            return self.values[expression]
         if isinstance(expression, relax.Tuple):
             return [self.value(f"{name}.{i}", field) for i, field in enumerate(expression.fields)]
         if isinstance(expression, relax.TupleGetItem):

@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from socsched.compiler.environment import T, tirx
 from socsched.graph.fusion import Graph, Group
 
 _UNARY = ("sigmoid", "tanh", "clip", "leaky_relu", "relu")
-_GATES = ("silu", "hard_sigmoid", "hard_swish")
+GATES = ("silu", "hard_sigmoid", "hard_swish")
+_SIXTH = 1 / 6
 _LEAST = -3.4e38
 """Lower bound of a clip that has only an upper one."""
 _LINEAR = ("conv2d", "conv2d_transpose", "dense", "add")
@@ -22,7 +25,7 @@ _LINEAR = ("conv2d", "conv2d_transpose", "dense", "add")
 
 def fuse(graph: Graph) -> Graph:
     """Return `graph` with activations and residual additions inside the operators that feed only them."""
-    for step in (_biases, _gates, _residuals, _activations):
+    for step in (_biases, hard_gates, _gates, _residuals, _activations):
         graph = step(graph)
     return graph
 
@@ -126,7 +129,7 @@ def _residuals(graph: Graph) -> Graph:
 
 def _activations(graph: Graph) -> Graph:
     for group in graph.groups:
-        if group.kind not in (*_UNARY, *_GATES) or len(group.inputs) != 1:
+        if group.kind not in (*_UNARY, *GATES) or len(group.inputs) != 1:
             continue
         source = _producer(graph, group.inputs[0])
         if source is None or not _plain(source) or not graph.used_once(source.output):
@@ -134,6 +137,53 @@ def _activations(graph: Graph) -> Graph:
         options = {**source.options, "activation": activation(group)}
         graph = _put(graph, group, replace(source, output=group.output, options=options), source)
     return graph
+
+
+def hard_gates(graph: Graph) -> Graph:
+    """Replace clip(x * a + b, 0, 1) by one operator, and its product with x where that is HardSwish."""
+    for clip in graph.groups:
+        found = _gate_of(graph, clip)
+        if found is None:
+            continue
+        parts, factors = found
+        source, gone, last = parts[0].inputs, list(parts), clip
+        options: dict[str, Activation] = {"activation": ("hard_sigmoid", *factors)}
+        product = next(iter(graph.consumers(clip.output)), None)
+        if (
+            product is not None
+            and product.kind == "multiply"
+            and sorted(product.inputs) == sorted((*source, clip.output))
+            and graph.used_once(clip.output)
+            and abs(factors[0] - _SIXTH) < 1e-6
+            and factors[1] == 0.5
+        ):
+            options, last = {"activation": ("hard_swish",)}, product
+            gone.append(clip)
+        new = Group(last.name, options["activation"][0], source, last.output, options=options)
+        kept = (new if group is last else group for group in graph.groups if group not in gone)
+        graph = replace(graph, groups=tuple(kept))
+    return graph
+
+
+def _gate_of(graph: Graph, clip: Group) -> tuple[tuple[Group, Group], tuple[float, float]] | None:
+    """Return the operators before a clip that make it a hard sigmoid, with slope and offset; None for other clips."""
+    if clip.kind != "clip" or unary(clip)[1:] != (0.0, 1.0):
+        return None
+    moved = next((group for group in graph.groups if group.output == clip.inputs[0]), None)
+    if moved is None or moved.kind != "add" or moved.relu or (beta := _scalar(moved)) is None:
+        return None
+    scaled = next((group for group in graph.groups if group.output == moved.inputs[0]), None)
+    if scaled is None or scaled.kind != "multiply" or (alpha := _scalar(scaled)) is None:
+        return None
+    if not (graph.used_once(moved.output) and graph.used_once(scaled.output)):
+        return None
+    return (scaled, moved), (alpha, beta)
+
+
+def _scalar(group: Group) -> float | None:
+    """Return the number that an operator of one input combines it with, None if there is none."""
+    number = group.options.get("number")
+    return float(np.float32(number)) if isinstance(number, float) and not group.weights else None
 
 
 Activation = tuple[Any, ...]

@@ -35,9 +35,16 @@ def _result(images: Images, group: Group) -> Image:
     return Image(None, channels, height, width, images.c, images.border(group.output), images.dtype)
 
 
+def _blocked(images: Images, group: Group) -> bool:
+    """Return whether an operand lies in blocks already: tensors of four axes that are no images never do."""
+    return any(name in images.images for name in group.inputs)
+
+
 def _mapped(images: Images, group: Group) -> Emitter | None:
     function = activation_of(group) or unary(group)
     if len(group.inputs) != 1 or not images.is_image(group.inputs[0]) or not fuse.is_known(function):
+        return None
+    if not _blocked(images, group):
         return None
 
     def emit(group: Group) -> None:
@@ -49,7 +56,7 @@ def _mapped(images: Images, group: Group) -> Emitter | None:
 
 
 def _combined(images: Images, group: Group) -> Emitter | None:
-    if len(group.inputs) != 2 or not images.is_image(*group.inputs, group.output):
+    if len(group.inputs) != 2 or not images.is_image(*group.inputs, group.output) or not _blocked(images, group):
         return None
     shapes = [images.graph.values[name].shape for name in (*group.inputs, group.output)]
     if any(s[1] != shapes[2][1] or s[2:] not in (shapes[2][2:], (1, 1)) for s in shapes[:2]):
@@ -67,7 +74,7 @@ def _combined(images: Images, group: Group) -> Emitter | None:
 def _concat(images: Images, group: Group) -> Emitter | None:
     if group.output in images.partial:
         return lambda group: _finish_concat(images, group)
-    if group.attrs["axis"] != 1 or not images.is_image(*group.inputs):
+    if group.attrs["axis"] != 1 or not images.is_image(*group.inputs) or not _blocked(images, group):
         return None
     if any(images.graph.values[name].shape[1] % images.c for name in group.inputs):
         return None
@@ -93,7 +100,7 @@ def _finish_concat(images: Images, group: Group) -> None:
 def _slice(images: Images, group: Group) -> Emitter | None:
     axes, begin, end, steps = ([int(v) for v in group.options[name]] for name in ("axes", "begin", "end", "step"))
     channels = images.graph.values[group.inputs[0]].shape[1]
-    if axes != [1] or steps != [1] or not images.is_image(group.inputs[0]):
+    if axes != [1] or steps != [1] or not images.is_image(group.inputs[0]) or not _blocked(images, group):
         return None
     start, stop = (min(v + channels if v < 0 else v, channels) for v in (begin[0], end[0]))
     if start % images.c or stop % images.c:
@@ -300,7 +307,7 @@ def _scatter(images: Images, group: Group) -> Emitter | None:
 
 
 _RULES: dict[str, Callable[[Any, Group], Emitter | None]] = {
-    **dict.fromkeys(("relu", "sigmoid", "tanh", "clip", "leaky_relu", "silu", "exp", "sqrt"), _mapped),
+    **dict.fromkeys(("relu", "sigmoid", "tanh", "clip", "leaky_relu", "silu", "exp", "sqrt", *fuse.GATES), _mapped),
     **dict.fromkeys(_BINARY, _combined),
     **dict.fromkeys(("max_pool", "avg_pool", "global_avg_pool"), _pool),
     "concat": _concat,

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from socsched.errors import SocschedError, UsageError
-from socsched.models.registry import get_model
 
 if TYPE_CHECKING:
     from socsched.descriptor.pipeline import Pipeline, Stage
@@ -64,6 +63,9 @@ def _own(stage: Stage) -> tuple[str, str] | None:
 
     None for a stage without network, or with an unusable one.
     """
+    # imported here, since the command line lists the data types whatever the verb
+    from socsched.models.registry import get_model
+
     if stage.model is None:
         return None
     try:

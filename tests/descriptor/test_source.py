@@ -144,7 +144,7 @@ def test_duplicate_keys_tags_and_odd_keys_are_found_together(tmp_path: Path) -> 
         "3:1: name: duplicate field, first given on line 2",
         "4:3: file: expected text as a key, got a collection",
         "6:1: x: unknown field; expected one of accuracy_budget, chains, conditions, name, precision, schema_version, "
-        "sources, stages, title",
+        "sensors, sources, stages, title",
         "6:4: x: expected a value without a tag, got tag:yaml.org,2002:python/name:os.system",
     ]
 

@@ -46,8 +46,14 @@ UNKNOWN = 1.0
 """Relative error of a family of which no kernel was measured."""
 CONFIDENCE = 1.64
 """Standard deviations of the interval that holds 90 % of the errors."""
+KEPT, OUTSIDE = 1 << 20, 0.5
+"""Bytes of a tensor that caches keep while other stages run, and relative error of the time that larger ones cost."""
 MERGED = {"costly": 0.5}
 """Share of a family's arithmetic that is left of an operator which another kernel computes along."""
+CALL, OPS, MOVED, WEIGHTS = range(4)
+"""Terms of a kernel's time."""
+ARITHMETIC = 2.0
+"""Operations a byte of tensors from which on a kernel is arithmetic."""
 SHORT = 5_000.0
 """Time (ns) below which a kernel's relative error does not matter."""
 TERM = 0.01
@@ -171,7 +177,7 @@ def estimate(work: StageWork, engine: Engine, units: int, runtime: str = OWN) ->
     kernels += borders
     durations = [time for time, _ in found]
     durations[0] += sum(time for name, time, _ in borders if name == PACK)
-    durations[-1] += sum(time for name, time, _ in borders if name == UNPACK)
+    durations[-1] += sum(time for name, time, _ in borders if name != PACK)
     made = [
         replace(one, bytes=min(one.bytes, int((one.time_ns - one.fixed_ns) * engine.bandwidth.value / 1e9)))
         for one in segments(work.operators, durations, engine, work.stage)  # what is faster came from caches
@@ -183,13 +189,20 @@ def estimate(work: StageWork, engine: Engine, units: int, runtime: str = OWN) ->
 
 
 def _borders(times: KernelTimes, work: StageWork, threads: int) -> Iterator[tuple[str, float, float]]:
-    """Yield family, time and relative error of the conversions of images whose channels fill no whole blocks."""
+    """Yield family, time and relative error of what tensors cost that enter or leave a network.
+
+    Images whose channels fill no whole blocks are converted; between two jobs other stages drive large tensors out of
+    the caches.
+    """
     for name, tensors in ((PACK, work.inputs), (UNPACK, work.outputs)):
         for tensor in tensors:
             if times.block > 1 and len(tensor.shape) == 4 and tensor.shape[1] % times.block:
                 rates, moved = rates_of(times, name, threads), 2.0 * tensor_bytes(tensor)
                 longer = beyond_cache(times, moved, 0.0, _known(times, threads)[-1])
                 yield name, rates.call + rates.moved * moved + longer, rates.error
+            sizes, longer_rates = _memory(times, COPY, _known(times, threads)[-1])
+            if sizes and (size := tensor_bytes(tensor)) > KEPT:
+                yield COPY, size * (longer_rates[-1] - float(np.interp(math.log(size), sizes, longer_rates))), OUTSIDE
 
 
 def _error(times: KernelTimes, threads: int, kernels: Sequence[tuple[str, float, float]]) -> float:
@@ -255,13 +268,18 @@ def _fitted(times: KernelTimes, name: str, threads: int) -> Rates:
 def _chosen(kernels: Sequence[KernelTime]) -> tuple[list[float], float]:
     """Return rates and their root mean square relative error, of the terms that predict left-out kernels best.
 
-    Every term has to earn its place: with as many terms as kernels any times would be explained.
+    Every term has to earn its place: with as many terms as kernels any times would be explained.  Operations are one of
+    them where a kernel is arithmetic, bytes of tensors where it moves data, so that larger kernels take longer.
     """
+    main = OPS if all(one.ops > ARITHMETIC * one.moved for one in kernels) else MOVED
     work = [(1.0, one.ops, one.moved, one.weights) for one in kernels]
     times = [one.time_ns for one in kernels]
-    rates, least, count = nonnegative(work, times), UNKNOWN / CONFIDENCE, len(kernels)
+    count, alone = len(kernels), [[row[term] if term == main else 0.0 for term in range(4)] for row in work]
+    rates, least = nonnegative(alone, times), UNKNOWN / CONFIDENCE
     for size in range(1, min(3, count - 1) + 1):
         for terms in itertools.combinations(range(4), size):
+            if main not in terms:
+                continue
             some = [[row[term] if term in terms else 0.0 for term in range(4)] for row in work]
             off = 0.0
             for left in range(count):

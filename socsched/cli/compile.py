@@ -89,7 +89,8 @@ def _table(manifest: dict[str, Any], folder: Path) -> Any:
             left = f"compiled by {versions}"
         else:
             files = [f"{h['folder']}/model.onnx"]
-            left = f"run {next(name for name in ('build.sh', 'build.py') if name in h['files'])} there"
+            scripts = [name for name in ("build.sh", "build.py") if name in h["files"]]
+            left = f"run {scripts[0]} there" if scripts else f"{h['toolchain']} reads it there"
         rows.append([h["stage"], h["engine"], h["precision"], h["toolchain"], ", ".join(files), left])
     title = f"{manifest['pipeline']} for {manifest['platform']}, in {folder}/"
     return table(title, ["stage", "engine", "precision", "target", "files", "notes"], rows)

@@ -52,7 +52,7 @@ def command(output: Output, request: LintRequest) -> int:
     """
     from socsched.files import write_file
     from socsched.lint import formats
-    from socsched.lint.check import INVALID_FILE, kept, lint_file
+    from socsched.lint.check import INVALID_FILE, UNKNOWN_OPERATOR, kept, lint_file
 
     engines, version, file = request.engines, request.version, request.file
     if request.lsp:
@@ -81,7 +81,7 @@ def command(output: Output, request: LintRequest) -> int:
             echo(line)
 
     output.result({"diagnostics": [asdict(entry) for entry in findings]}, show)
-    if any(entry.rule == INVALID_FILE and entry.stage for entry in findings):  # no network, rather than faults in one
+    if any(entry.rule in (INVALID_FILE, UNKNOWN_OPERATOR) and entry.stage for entry in findings):  # no network is read
         return EXIT_USAGE
     wrong = {"error", "warning"} if request.strict else {"error"}
     return int(any(entry.level in wrong for entry in findings))

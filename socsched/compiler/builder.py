@@ -38,7 +38,7 @@ from socsched.errors import CompileError, UsageError
 from socsched.graph.expand import layer_types
 from socsched.graph.network import Network
 from socsched.graph.partition import Part, take
-from socsched.graph.rules import check_operators
+from socsched.graph.rules import check_operators, named
 from socsched.models.model import Model
 from socsched.models.registry import bindings, get_model
 from socsched.models.weights import check_weights, draw_weights
@@ -87,6 +87,7 @@ def compile_stage(
         raise CompileError(f"{stage.name}: no compilation in {precision} for {spec.kind}", "plan it in fp16 or fp32")
     if target.simulated:
         _check_rules(stage, engine, precision, part)
+    require_layers(take(network, part, layer_types(network)) if part else network, engine)
     chosen, provenance = weights_for(model, network, weights)
     within = (share if target.tuned_to_share else 0, _layout(engine, precision) if target.simulated else "")
     code = (spec.kind, dict(spec.tvm), precision, tools(spec), PINNED, rule_sources(), within)
@@ -196,6 +197,19 @@ def weights_for(model: Model, network: Network, weights: Mapping[str, Array] | N
     own = {name: np.asarray(weights[name], np.float32) for name in network.params if name in weights}
     check_weights(network, own)
     return own, f"sha256 {weights_digest(own)}"
+
+
+def require_layers(network: Network, engine: Engine) -> None:
+    """Raise UsageError naming every operator of a network that no layer computes: a runtime that reads ONNX may."""
+    lacking: dict[str, list[str]] = {}
+    for layer in network.layers:
+        if layer.op == "onnx":
+            lacking.setdefault(str(layer.attrs["reason"]), []).append(layer.name)
+    if lacking:
+        raise UsageError(
+            f"{network.name} cannot be compiled for {engine.id}: {named(lacking)}",
+            "place it on an engine whose runtime computes them, or cut the network where they begin",
+        )
 
 
 def _check_rules(stage: Stage, engine: Engine, precision: str, part: Part | None) -> None:

@@ -47,12 +47,14 @@ def offered(engine: Engine, work: StageWork | None) -> tuple[Runtime, ...]:
         rules, simulated = engine.operators.runtime, engine.target.get("kind") == "simulated"
         runtimes = (Runtime(rules.lower() if rules else "" if simulated else OWN),)
     kinds = {operator.kind for operator in work.operators}
+    whole = any(operator.unlayered for operator in work.operators)
     return tuple(
         runtime
         for runtime in runtimes
         if kinds.isdisjoint(runtime.without)
         and (not runtime.precisions or work.precision in runtime.precisions)
         and (runtime.name != OWN or work.integers is None or work.integers.any)
+        and not (whole and runtime.name == OWN)
     )
 
 

@@ -11,18 +11,20 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from socsched.graph.expand import COMPARISONS
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import Pass
 
 CHEAP = frozenset(
-    ("relu", "clip", "add", "subtract", "multiply", "maximum", "minimum", "leaky_relu", "divide", "abs", "cast")
-)
+    ("relu", "clip", "add", "subtract", "multiply", "maximum", "minimum", "leaky_relu", "divide", "abs", "cast",
+     "where", "floor", "ceil", "round", "sign", *COMPARISONS)
+)  # fmt: skip
 """Element-wise operators of one instruction; the others (sigmoid, exp, tanh, sqrt) need a table or several."""
 FREE = frozenset(("relu", "clip", "cast"))
 """Element-wise operators that convolutions do while they store; the others take the vector unit's time."""
 PARTS = {"leaky_relu": -1, "erf": 4, "sigmoid": 1}
 """Operators around one that runtimes compute with it: GELU has four more, SiLU one; a leaky ReLU is two by itself."""
-COSTLY = frozenset(("sigmoid", "exp", "tanh", "sqrt", "erf", "log"))
+COSTLY = frozenset(("sigmoid", "exp", "tanh", "sqrt", "erf", "log", "sin", "cos", "power", "floor_mod"))
 RIDERS = CHEAP | COSTLY | {"concat"}
 """Operators that cost less in one part with those before them."""
 VIEWS = frozenset(("reshape",))
@@ -101,6 +103,8 @@ class _Passes:
 
     def add(self, group: Group) -> None:
         sources = [self.plain(value) for value in group.inputs]
+        if group.kind == "constant":
+            return
         if group.kind in VIEWS and sources:
             self.alias[group.output] = sources[0]
             return
@@ -199,7 +203,8 @@ class _Passes:
                 return "conv", self.size(self.plain(head.inputs[0])) * prod(weight[1:]), cin, cout
             return convolution_class(attrs, self.shape(head.output)), out * prod(weight[1:]), cin, cout
         if head.kind == "dense":
-            return "gemm", out * weight[1], int(weight[1]), int(weight[0])
+            inner = int(attrs["in_channels"])
+            return "gemm", out * inner, inner, int(attrs["out_channels"])
         if head.kind == "matmul":
             inner = int(attrs["in_channels"])
             return "matmul", out * inner, inner, int(attrs["out_channels"])

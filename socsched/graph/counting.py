@@ -13,12 +13,14 @@ from math import prod
 
 from socsched.errors import CompileError
 from socsched.graph.epilogues import merged
+from socsched.graph.expand import COMPARISONS
 from socsched.graph.fusion import Graph, Group
 from socsched.graph.operators import DTYPE_BYTES, Operator, TensorType
 
 ELEMENTWISE = frozenset(
     ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt", "erf", "clip",
-     "leaky_relu", "log", "abs", "cast")
+     "leaky_relu", "log", "abs", "cast", "sin", "cos", "floor", "ceil", "round", "sign", "power", "floor_mod", "where",
+     *COMPARISONS)
 )  # fmt: skip
 """Operators with one operation per element of their result."""
 _PER_ELEMENT = {
@@ -90,6 +92,7 @@ class _Analysis:
             attrs,
             whole=group.whole,
             node=layer.node if layer is not None else "",
+            unlayered=str(group.options["reason"]) if group.kind == "onnx" else "",
         )
 
     def shares_input(self, group: Group) -> bool:
@@ -108,13 +111,15 @@ def _size(tensor: TensorType) -> int:
 def _flops(group: Group, inputs: tuple[TensorType, ...], output: TensorType, weights: list[tuple[int, ...]]) -> int:
     elements = prod(output.shape)
     match group.kind:
+        case "onnx":
+            return int(group.options["flops"])
         case "conv2d":
             return 2 * elements * prod(weights[0][1:])
         case "conv2d_transpose":
             # Every input element is multiplied for every output channel and tap, regardless of the stride.
             return 2 * prod(inputs[0].shape) * prod(weights[0][1:])
         case "dense":
-            return 2 * elements * weights[0][1]
+            return 2 * elements * int(group.attrs["in_channels"])
         case "pillar_features" if weights:
             return 2 * int(group.attrs["window"]) * elements * weights[0][1]
         case "pillar_features":
@@ -125,7 +130,7 @@ def _flops(group: Group, inputs: tuple[TensorType, ...], output: TensorType, wei
             return elements * int(group.attrs["kernel_h"] * group.attrs["kernel_w"])
         case "reduce_max" | "reduce_mean" | "reduce_sum" | "relu":
             return prod(inputs[0].shape)
-        case "concat" | "scatter" | "scatter_nd" | "slice" | "gather" | "reshape" | "transpose" | "pad":
+        case "constant" | "concat" | "scatter" | "scatter_nd" | "slice" | "gather" | "reshape" | "transpose" | "pad":
             return 0
         case "argmax" | "topk":  # comparisons: one per element for every place that is kept
             return prod(inputs[0].shape) * max(int(group.attrs.get("kept", 1)).bit_length(), 1)

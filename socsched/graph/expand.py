@@ -269,6 +269,25 @@ class _Expansion:
 
     def layer(self, layer: Layer) -> None:
         inputs = [self.name[name] for name in layer.inputs]
+        if layer.op == "onnx":
+            a = layer.attrs
+            weights = tuple(layer.weights.values())
+            self.emit(
+                layer,
+                "",
+                "onnx",
+                inputs,
+                tuple(a["shape"]),
+                a["dtype"],
+                weights=weights,
+                whole=a["rule"],
+                attrs={"varies": int(a["varies"])},
+            )
+            return
+        if layer.op == "constant":
+            weights = (layer.weights["value"],)
+            self.emit(layer, "", "constant", [], self.network.params[weights[0]], layer.attrs["dtype"], weights=weights)
+            return
         types = [self.type[name] for name in layer.inputs]
         shapes = [tensor.shape for tensor in types]
         if layer.op in _SPELT_OUT:
@@ -277,6 +296,12 @@ class _Expansion:
             weight = self.network.params[layer.weights["weight"]]
             shape, attrs = WEIGHTED[layer.op](layer.attrs, shapes[0], weight)
             self.biased(layer, inputs, shape, attrs)
+        elif layer.op in COMPARISONS or layer.op == "where":
+            shape = shapes[0]
+            for other in shapes[1:]:
+                shape = broadcast(shape, other)
+            dtype = "bool" if layer.op in COMPARISONS else types[1].dtype
+            self.emit(layer, "", layer.op, inputs, shape, dtype)
         elif layer.op in _ELEMENTWISE and layer.op != "matmul":
             constant = layer.weights.get("constant")
             other = self.network.params[constant] if constant else shapes[1] if len(shapes) > 1 else ()
@@ -286,7 +311,7 @@ class _Expansion:
             more: dict[str, Any] = {"weights": (constant,) if constant else (), "weight_first": first}
             self.emit(layer, "", layer.op, operands, broadcast(shapes[0], other), types[0].dtype, **more)
         elif layer.op == "cast":
-            self.emit(layer, "", "cast", inputs, shapes[0])
+            self.emit(layer, "", "cast", inputs, shapes[0], layer.attrs.get("dtype", "fp32"))
         elif layer.op in OTHERS:
             shape, attrs, more = OTHERS[layer.op](layer.attrs, shapes)
             if layer.op == "matmul" and "constant" in layer.weights:
@@ -310,7 +335,7 @@ class _Expansion:
         constant = layer.weights["constant"]
         weight, first = self.network.params[constant], bool(layer.attrs.get("swapped"))
         result = product(weight, shape) if first else product(shape, weight)
-        attrs = {"in_channels": weight[1], "out_channels": weight[0]}
+        attrs = {"in_channels": weight[-1 if first else -2], "out_channels": weight[-2 if first else -1]}
         more: dict[str, Any] = {"weights": (constant,), "weight_first": first, "options": {"untransposed": True}}
         self.emit(layer, "", "dense", inputs, result, attrs=attrs, **more)
 
@@ -402,10 +427,15 @@ _SPELT_OUT = frozenset(
      "layer_norm", "gather")
 )  # fmt: skip
 """Layers with a method of their own, of the same name."""
+COMPARISONS = frozenset(
+    ("equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
+     "logical_not", "isnan", "isinf")
+)  # fmt: skip
+"""Element-wise operators whose results are true or false."""
 _EITHER_WAY = frozenset(("add", "multiply", "maximum", "minimum"))
 _WHOLE = frozenset(("hard_sigmoid", "hard_swish", "elu", "softplus"))
 """Layers that runtimes take as one operator, although they are counted as those they consist of."""
 _ELEMENTWISE = frozenset(
     ("add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "exp", "sqrt", "erf", "clip",
-     "relu", "leaky_relu", "log", "abs")
+     "relu", "leaky_relu", "log", "abs", "sin", "cos", "floor", "ceil", "round", "sign", "power", "floor_mod")
 )  # fmt: skip

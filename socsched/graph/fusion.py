@@ -126,7 +126,8 @@ class _Fusion:
         elif op.kind == "reduce_max" and producer and self.fuse_pillars(producer, op):
             return
         else:
-            weights = dict(zip(("weight", "bias"), op.weights, strict=False))
+            roles = ("weight", "bias", *map(str, range(2, len(op.weights))))
+            weights = dict(zip(roles, op.weights, strict=False))
             name = op.name.removesuffix("_linear")
             made = Group(
                 name, op.kind, op.inputs, op.name, weights, op.attrs, op.options, whole=op.whole, layer=op.layer

@@ -27,6 +27,12 @@ class Layer:
     weight `table` that the input indexes; or axis, and places as second input), resize2d (size, bilinear,
     coordinates, rounding), reshape (shape), transpose (order), softmax (axis), pad (pads, value).
     Stride, dilation and kernel are one number or (height, width), padding one number or (top, left, bottom, right).
+    constant (no inputs: the weight `value` as dtype, where a layer takes computed values only),
+    onnx (an operator of a file as it stands: operator, domain, opset, attributes; operands, each an index of inputs, a
+    role of weights or of stored, or "" for none; types, the dtypes of weights; stored, the constants that fp32 does not
+    hold; first, the layer of the same operator's first result, "" for that one; results, result, shape, dtype, flops;
+    rule, its name in engines' rules; varies, whether the result's size depends on values, of which shape is the
+    largest; reason, why no other layer computes it).
     `node` names the file's own operator that the layer is, or is a part of (pow, gelu); runtimes judge that one.
     """
 

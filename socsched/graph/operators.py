@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 DTYPE_BYTES = {
-    "fp32": 4, "fp16": 2, "int8": 1, "w8a16": 2, "fp8": 1, "fp4": 1, "uint8": 1, "int32": 4, "int64": 8, "bool": 1,
+    "fp64": 8, "fp32": 4, "fp16": 2, "int8": 1, "w8a16": 2, "fp8": 1, "fp4": 1, "uint8": 1, "int16": 2, "uint16": 2,
+    "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "bool": 1,
 }  # fmt: skip
 
 
@@ -53,7 +54,8 @@ class Operator:
     names the device implementation of a function, whose `attrs` count its work (points, anchors, input_pixels, ...).
     `whole` names the layer this operator is a part of, where runtimes take that layer as one operator (hard_swish): an
     engine's rules are those of the layer.  `node` names the operator of the user's file that this is, or is a part of:
-    rules that list it decide on it (a Pow that is computed as a product is a power to the runtime).
+    rules that list it decide on it (a Pow that is computed as a product is a power to the runtime).  `unlayered` is why
+    no kernel of socsched computes an operator of a file (kind onnx), which runtimes that read ONNX may.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Operator:
     device: str = ""
     whole: str = ""
     node: str = ""
+    unlayered: str = ""
 
     @property
     def bytes(self) -> int:

@@ -8,16 +8,19 @@ against the vendor's list.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from socsched.descriptor.operator_rules import FACTS, OperatorRule, OperatorRules
-from socsched.descriptor.platform import Engine
+from socsched.descriptor.platform import ONNXRUNTIME, OWN, Engine
 from socsched.graph.operators import DTYPE_BYTES, Operator, StageWork, TensorType
 
 RUNS, FALLS_BACK = "runs", "falls back"
 ASYMMETRIC = "its file states int8 values about another zero than 0 or 128, symmetric ones only are computed"
 SYMMETRICALLY = "quantise activations symmetrically (ONNX Runtime: ActivationSymmetric), or plan it on a CPU"
+
+
+VARIES = "the size of its result depends on computed values, which ONNX Runtime knows on whole networks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +51,15 @@ def decide(operator: Operator, engine: Engine) -> Decision:
     # The user's file decides where the rules list its operator; else the layer, or the operators it is written as.
     listed = {**(rules.allowed or {}), **rules.refused}
     rule = operator.node if operator.node in listed else operator.whole or operator.kind
+    if operator.kind == "constant":
+        return Decision(RUNS, operator.dtype, rule)
     if operator.kind == "function":
         if rules.host_code:
             return Decision(RUNS, operator.dtype, rule)
         reasons = _against_function(operator, engine)
         return Decision(FALLS_BACK if reasons else RUNS, operator.dtype, rule, reasons)
+    if lacking := unsupported(operator, engine):
+        return Decision(FALLS_BACK, operator.dtype, rule, (lacking,))
     general = _general(operator, rules)
     sources = (rules.source,) if general and rules.source else ()
     if operator.dtype not in engine.precisions and not rules.host_code:
@@ -64,6 +71,34 @@ def decide(operator: Operator, engine: Engine) -> Decision:
         return Decision(FALLS_BACK, operator.dtype, rule, reasons, (), sources)
     conditions = (*case.conditions, *_unanswered(operator, rule, case)) if case else ()
     return Decision(RUNS, (case.runs_as if case else "") or operator.dtype, rule, (), conditions, sources)
+
+
+def unsupported(operator: Operator, engine: Engine) -> str:
+    """Return why none of an engine's programs has a kernel for an operator at all, empty where one may have.
+
+    Networks are compiled here for engines that name no vendor's runtime.  `lint`, `plan` and `compile` ask this.
+    """
+    if not operator.unlayered:
+        return ""
+    stated = [runtime.name for runtime in engine.runtimes if operator.kind not in runtime.without]
+    programs = stated or [engine.operators.runtime or OWN]
+    if operator.attrs.get("varies"):  # only a file that runs as it is has results of other sizes than planned
+        return "" if ONNXRUNTIME in programs and not operator.attrs.get("cut") else f"{operator.unlayered}: {VARIES}"
+    return operator.unlayered if all(name == OWN for name in programs) else ""
+
+
+def without_kernel(work: StageWork, engine: Engine) -> dict[str, list[str]]:
+    """Return the operators that none of an engine's programs has a kernel for, by the reason."""
+    found: dict[str, list[str]] = {}
+    for operator in work.operators:
+        if reason := unsupported(operator, engine):
+            found.setdefault(reason, []).append(operator.name)
+    return found
+
+
+def named(lacking: Mapping[str, Sequence[str]]) -> str:
+    """Return operators by reason in words, each by its name."""
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in lacking.items())
 
 
 def _against_function(operator: Operator, engine: Engine) -> tuple[str, ...]:
@@ -179,18 +214,21 @@ def check_operators(work: StageWork, engine: Engine) -> tuple[str, ...]:
 
     Equal violations of several operators are reported once, with the number of operators.
     """
+    lacking = without_kernel(work, engine)
     problems: Counter[str] = Counter()
     first: dict[str, str] = {}
     wrong = f"precision {work.precision} is not one of {', '.join(engine.precisions) or 'none'}"
     for operator in work.operators:
         for problem in decide(operator, engine).reasons:
-            if problem != wrong:
+            if problem != wrong and problem not in lacking:
                 problems[problem] += 1
                 first.setdefault(problem, operator.name)
     reasons = [
         f"{first[problem]}{f' (and {count - 1} more)' if count > 1 else ''}: {problem}"
         for problem, count in problems.items()
     ]
+    if lacking:
+        reasons.insert(0, named(lacking))
     if work.integers is not None and work.integers.asymmetric and not engine.zero_points:
         reasons.append(ASYMMETRIC)
     if work.operators and work.precision not in engine.precisions and not engine.operators.host_code:

@@ -24,7 +24,7 @@ from socsched.descriptor.source import parse, read
 from socsched.descriptor.validation import suggest
 from socsched.errors import CompileError, DescriptorError, InputError, OpenShape, UnknownOperator, UsageError
 from socsched.graph.operators import Operator, StageWork
-from socsched.graph.rules import Decision, check_operators, decide
+from socsched.graph.rules import Decision, check_operators, decide, named, without_kernel
 from socsched.models.precision import settled
 from socsched.models.registry import get_model
 from socsched.models.work import stage_work
@@ -441,11 +441,16 @@ def _unplaceable(
     }
     in_parts = all(operator.name in run for work in works.values() for operator in work.operators)
     allowed = f" of {', '.join(stage.engines)}" if stage.engines else ""
+    lacking = "".join(
+        f"; {engine.id}: {named(names)}"
+        for engine in able
+        if (names := without_kernel(next(iter(works.values())), engine))
+    )
     more = "; plans cut it between engines" if in_parts else ""
     yield Diagnostic(
         NO_ENGINE,
         "warning" if in_parts else "error",
-        f"{stage.name}: no engine{allowed} of {platform.name} runs it as a whole in {', '.join(works)}{more}",
+        f"{stage.name}: no engine{allowed} of {platform.name} runs it as a whole in {', '.join(works)}{more}{lacking}",
         place,
         stage.name,
         precisions=tuple(works),

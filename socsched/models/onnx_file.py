@@ -182,8 +182,11 @@ class OnnxFile:
                     node.input[place] = scalar
 
 
-def whole(path: Path, inputs: Mapping[str, TensorType]) -> Any:
-    """Return the model of a file with all weights inside and inputs of these sizes; InputError for an unusable file."""
+def whole(path: Path, inputs: Mapping[str, TensorType], filled: Mapping[str, TensorType]) -> Any:
+    """Return the model of a file with all weights inside and inputs of these sizes; InputError for an unusable file.
+
+    Outputs in `filled` vary in size, and are filled up to these types: with 0, places with -1.
+    """
     from onnx import TensorProto, numpy_helper
 
     file = OnnxFile(path)
@@ -196,7 +199,39 @@ def whole(path: Path, inputs: Mapping[str, TensorType]) -> Any:
             dims = item.type.tensor_type.shape.dim
             for dim, size in zip(dims, inputs[item.name].shape, strict=True):
                 dim.dim_value = size
+    for item in graph.output:
+        if item.name in filled:
+            _fill(file.model, item, filled[item.name])
     return file.model
+
+
+def _fill(model: Any, output: Any, kind: TensorType) -> None:
+    """Pad an output to the shape of its type, under its own name."""
+    from onnx import helper, numpy_helper
+
+    graph, name = model.graph, output.name
+    inner = f"{name}/some"
+    for node in graph.node:
+        for names in (node.output, node.input):
+            for place, one in enumerate(names):
+                if one == name:
+                    names[place] = inner
+    dtype = {"fp32": np.float32, "fp16": np.float16}.get(kind.dtype) or np.dtype(kind.dtype)
+    fill = np.array(-1 if kind.dtype in ("int32", "int64") else 0, dtype)
+    constants = {"most": np.array(kind.shape), "none": np.zeros(len(kind.shape), np.int64), "fill": fill}
+    graph.initializer.extend(numpy_helper.from_array(array, f"{name}/{role}") for role, array in constants.items())
+    graph.node.extend(
+        [
+            helper.make_node("Shape", [inner], [f"{name}/shape"]),
+            helper.make_node("Sub", [f"{name}/most", f"{name}/shape"], [f"{name}/left"]),
+            helper.make_node("Concat", [f"{name}/none", f"{name}/left"], [f"{name}/pads"], axis=0),
+            helper.make_node("Pad", [inner, f"{name}/pads", f"{name}/fill"], [name]),
+        ]
+    )
+    dims = output.type.tensor_type.shape.dim
+    del dims[:]
+    for size in kind.shape:
+        dims.add(dim_value=size)
 
 
 def _names(model: Any) -> Iterator[object]:
@@ -508,12 +543,35 @@ def branch(node: Any, taken: bool, prefix: str) -> tuple[list[Any], list[Any]]:
     Names that the branch defines get a prefix, since the other nodes of the file may use them too.
     """
     side = "then_branch" if taken else "else_branch"
-    graph = next(item.g for item in node.attribute if item.name == side)
-    own = [*(item.name for item in graph.initializer), *(name for one in graph.node for name in one.output if name)]
-    names = {name: prefix + name for name in own}
-    results = [item.name for item in graph.output]
+    nodes, tensors, results = _copied(node, side, {}, prefix)
     if len(results) != len(node.output):
         raise ValueError(f"a branch of {len(results)} results for {len(node.output)} outputs")
+    for result, output in zip(results, node.output, strict=True):
+        if output:
+            nodes.append(type(node)(op_type="Identity", input=[result], output=[output]))
+    return nodes, tensors
+
+
+def body(node: Any, inputs: Sequence[str], prefix: str) -> tuple[list[Any], list[Any], list[str]]:
+    """Return the nodes and initialisers of one turn of a Loop that gets `inputs`, and the names of its results.
+
+    Names that the body defines get a prefix, since every turn defines them anew.
+    """
+    graph = next(item.g for item in node.attribute if item.name == "body")
+    own = [item.name for item in graph.input]
+    if len(own) != len(inputs):
+        raise ValueError(f"a body of {len(own)} inputs for {len(inputs)} values")
+    nodes, tensors, results = _copied(node, "body", dict(zip(own, inputs, strict=True)), prefix)
+    if len(results) != 1 + len(node.output):
+        raise ValueError(f"a body of {len(results)} results for {len(node.output)} outputs")
+    return nodes, tensors, results
+
+
+def _copied(node: Any, attribute: str, bound: Mapping[str, str], prefix: str) -> tuple[list[Any], list[Any], list[str]]:
+    """Return nodes, initialisers and names of the results of a graph in a node, what it defines under a prefix."""
+    graph = next(item.g for item in node.attribute if item.name == attribute)
+    own = [*(item.name for item in graph.initializer), *(name for one in graph.node for name in one.output if name)]
+    names = {**bound, **{name: prefix + name for name in own}}
     nodes, tensors = [], []
     for tensor in graph.initializer:
         tensors.append(type(tensor).FromString(tensor.SerializeToString()))
@@ -521,11 +579,8 @@ def branch(node: Any, taken: bool, prefix: str) -> tuple[list[Any], list[Any]]:
     for one in graph.node:
         nodes.append(type(one).FromString(one.SerializeToString()))
         _rename(nodes[-1], names)
-        nodes[-1].name = f"{node.name or 'If'}/{one.name or one.op_type}"
-    for result, output in zip(results, node.output, strict=True):
-        if output:
-            nodes.append(type(node)(op_type="Identity", input=[names.get(result, result)], output=[output]))
-    return nodes, tensors
+        nodes[-1].name = f"{node.name or node.op_type}/{one.name or one.op_type}"
+    return nodes, tensors, [names.get(item.name, item.name) for item in graph.output]
 
 
 def _rename(node: Any, names: Mapping[str, str]) -> None:

@@ -17,12 +17,22 @@ import numpy as np
 
 from socsched.errors import InputError, OpenShape, UnknownOperator
 from socsched.graph.operators import TensorType
-from socsched.models.onnx_file import MOST_NODES, OnnxFile, branch, first_line
+from socsched.models.onnx_file import MOST_NODES, OnnxFile, first_line
 from socsched.models.onnx_integers import on_floats
+from socsched.models.onnx_types import bounds
+from socsched.models.onnx_unroll import Unrolled
 
 Array = np.ndarray[Any, Any]
-_DTYPES = {1: "fp32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "fp16"}
+_DTYPES = {
+    1: "fp32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "fp16",
+    11: "fp64", 12: "uint32", 13: "uint64",
+}  # fmt: skip
 _CODES = {name: code for code, name in _DTYPES.items()}
+DTYPES_OF = {
+    np.dtype(kind): name
+    for kind, name in (("f4", "fp32"), ("f2", "fp16"), ("f8", "fp64"), ("i8", "int64"), ("i4", "int32"), ("?", "bool"))
+} | {np.dtype(name): name for name in ("uint8", "int8", "uint16", "int16", "uint32", "uint64")}
+"""Names of data types of constants."""
 _SHAPELIKE = 64
 """Elements up to which a constant may determine the shape of a result."""
 MOST_ELEMENTS = 2**31
@@ -68,6 +78,8 @@ class OnnxGraph:
     opsets: Mapping[str, int] = field(default_factory=dict)
     steps: dict[str, Stored] = field(default_factory=dict)
     """Constants that the file stores as integers."""
+    varying: set[str] = field(default_factory=set)
+    """Values whose size depends on computed values, and is taken to be the largest that it can be."""
     open_batch: tuple[str, ...] = ()
     """Inputs whose batch the file leaves open; it is taken to be 1."""
     dynamic: set[str] = field(default_factory=set)
@@ -76,6 +88,8 @@ class OnnxGraph:
     def tensor(self, name: str) -> TensorType:
         """Return the type of a value; InputError when its shape is not fixed."""
         shape = self.shapes.get(name)
+        if self.dtypes.get(name) == "":
+            raise self.error(f"{name!r} holds no numbers of a type that is known", "export it in fp32, or in integers")
         if shape is not None and math.prod(shape) > MOST_ELEMENTS:
             raise self.error(f"{name!r} has the shape {list(shape)}: more than {MOST_ELEMENTS} values")
         if shape is None or any(size < 1 for size in shape):
@@ -116,7 +130,8 @@ def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None, values
     graph.inputs = [item.name for item in proto.input if item.name not in graph.constants]
     for item in (*proto.input, *proto.value_info, *proto.output):
         tensor = item.type.tensor_type
-        graph.dtypes[item.name] = _DTYPES.get(tensor.elem_type, "fp32")
+        if tensor.elem_type:
+            graph.dtypes[item.name] = _DTYPES.get(tensor.elem_type, "")
         if tensor.HasField("shape"):
             graph.shapes[item.name] = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
     fold = _Folding(graph, file, model.opset_import)
@@ -212,6 +227,7 @@ class _Folding:
     def __init__(self, graph: OnnxGraph, file: OnnxFile, opsets: Any) -> None:
         self.graph, self.file, self.opsets = graph, file, opsets
         self.count = self.elements = 0
+        self.unrolled = Unrolled(graph, file.array)
 
     def add(self, index: int, proto: Any) -> list[Any]:
         """Take a node of the file; returns the nodes that stand in its place: those of the branch that an If takes."""
@@ -219,20 +235,21 @@ class _Folding:
 
         graph = self.graph
         name = proto.name or f"{proto.op_type} number {index}"
-        if any(item.type in (item.GRAPH, item.GRAPHS) for item in proto.attribute):
-            attrs: dict[str, Any] = {}  # control flow: refused by name
-        else:
-            attrs = {item.name: _attribute(helper.get_attribute_value(item)) for item in proto.attribute}
+        attrs = {
+            item.name: _attribute(helper.get_attribute_value(item))
+            for item in proto.attribute
+            if item.type not in (item.GRAPH, item.GRAPHS)  # control flow: written out, or refused by name
+        }
         node = Node(name, proto.op_type, tuple(proto.input), tuple(proto.output), attrs, _domain(proto.domain))
         if not node.outputs:
             raise graph.refused(node, "it has no output")
-        if node.op == "If" and not node.domain and node.inputs[:1] and node.inputs[0] in graph.constants:
-            return self.decided(index, node, proto)
+        if self.unrolled.takes(node):
+            return self.unrolled.rewrite(index, node, proto)
         try:
             if (plain := on_floats(proto, name, graph.dynamic)) is not None:
                 return plain
-        except ValueError as error:
-            raise graph.refused(node, str(error), "quantise statically, or export the float model") from None
+        except ValueError:  # it stays an operator on integers
+            pass
         constant = all(source in graph.constants for source in node.inputs if source)
         if node.op == "Constant" and not node.domain:
             graph.constants[node.outputs[0]] = self.constant(node)
@@ -252,25 +269,34 @@ class _Folding:
             graph.nodes.append(node)
         return []
 
-    def decided(self, index: int, node: Node, proto: Any) -> list[Any]:
-        """Return the nodes of the branch that an If with a constant condition takes; its weights join the graph's."""
-        condition = self.graph.constants[node.inputs[0]]
-        if condition.size != 1:
-            raise self.graph.refused(node, f"a condition of {condition.size} values", "check it with onnx.checker")
-        try:
-            nodes, tensors = branch(proto, bool(condition.reshape(())), f"{node.name}/{index}/")
-        except (StopIteration, ValueError) as error:
-            raise self.graph.refused(node, f"its branches are not usable: {error}") from None
-        self.graph.constants |= {tensor.name: self.file.array(tensor) for tensor in tensors}
-        return nodes
-
     def infer(self, node: Node, proto: Any) -> None:
-        """Infer result shapes that depend on constants folded above, which onnx's own pass cannot see."""
+        """Set the types of a node's results, from those of its inputs and the constants folded above."""
+        graph = self.graph
+        if not graph.varying.isdisjoint(node.inputs):
+            graph.varying.update(node.outputs)
+        if all(graph.fixed(name) for name in node.outputs if name):
+            return
+        shapes = [
+            tuple(graph.constants[name].shape) if name in graph.constants else graph.shapes.get(name, (-1,))
+            for name in node.inputs
+        ]
+        if not node.domain:
+            self.infer_standard(node, proto)
+        for name, (shape, dtype) in bounds(node, shapes, graph.constants).items():
+            if not graph.fixed(name):
+                if not node.domain:
+                    graph.varying.add(name)
+                graph.shapes[name] = shape
+                graph.dtypes[name] = dtype or self.dtype(node.inputs[0])
+
+    def dtype(self, name: str) -> str:
+        array = self.graph.constants.get(name)
+        return DTYPES_OF.get(array.dtype, "fp32") if array is not None else self.graph.dtypes.get(name, "fp32")
+
+    def infer_standard(self, node: Node, proto: Any) -> None:
         from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
 
         graph = self.graph
-        if node.domain or all(graph.fixed(name) for name in node.outputs if name):
-            return
         types: dict[str, Any] = {}
         data: dict[str, Any] = {}
         for name in filter(None, node.inputs):
@@ -293,7 +319,8 @@ class _Folding:
             return
         for name, result in types_of.items():
             tensor = result.tensor_type
-            graph.dtypes[name] = _DTYPES.get(tensor.elem_type, "fp32")
+            if tensor.elem_type:
+                graph.dtypes[name] = _DTYPES.get(tensor.elem_type, "")
             if tensor.HasField("shape"):
                 graph.shapes[name] = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
 
@@ -410,6 +437,12 @@ def _multiplied(inputs: Sequence[Array], _: Any) -> int:
     return math.prod((*batch, *left.shape[-2:], right.shape[-1]))
 
 
+def _general_product(inputs: Sequence[Array], attrs: Any) -> int:
+    """Return the products of a Gemm."""
+    turned = zip(inputs[:2], (attrs.get("transA", 0), attrs.get("transB", 0)), strict=True)
+    return _multiplied([array.T if turn else array for array, turn in turned], attrs)
+
+
 def _scattered(inputs: Sequence[Array], attrs: Any) -> list[Array]:
     """Return ScatterND at once; the reference implementation goes through the places one by one."""
     data, places, updates = inputs
@@ -446,6 +479,7 @@ SIZES: dict[str, Size] = {
     ),
     "ConstantOfShape": _stated,
     "Einsum": _contracted,
+    "Gemm": _general_product,
     "Expand": _expanded,
     "Gather": _gathered,
     "GatherElements": _moved,

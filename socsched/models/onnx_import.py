@@ -7,7 +7,7 @@ other size must be fixed.  Files may state quantisation as QuantizeLinear and De
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ def model(params: Mapping[str, Any]) -> Model:
         weights=lambda: _load(path, stamp, shapes).weights,
         quantised=_given(file.quantised),
         open_batch=file.open_batch,
-        original=lambda: whole(path, file.inputs),
+        original=lambda: whole(path, file.inputs, file.varying),
         rounds=file.rounds,
     )
 
@@ -180,6 +180,7 @@ class _File:
     quantised: Quantisation | None = None
     open_batch: tuple[str, ...] = ()
     rounds: bool = False
+    varying: Mapping[str, TensorType] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=16)  # a network is in it twice once its weights are read
@@ -197,7 +198,13 @@ def _load(
     kept: Weights = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items() if values}
     inputs = {name: graph.tensor(name) for name in graph.inputs}
     outputs = {name: graph.tensor(name) for name in graph.outputs}
-    integers = [name for name, tensor in outputs.items() if tensor.dtype in ("int8", "uint8")]
+    stepped = quantised.values if quantised is not None else {}
+    integers = [
+        name
+        for (name, tensor), layer in zip(outputs.items(), network.outputs, strict=True)
+        if tensor.dtype in ("int8", "uint8") and layer in stepped
+    ]
     if integers:
         raise graph.error(f"output {integers[0]!r} is quantised", "end with DequantizeLinear")
-    return _File(network, kept, inputs, outputs, quantised, graph.open_batch, bool(graph.dynamic))
+    varying = {name: kind for name, kind in outputs.items() if name in graph.varying}
+    return _File(network, kept, inputs, outputs, quantised, graph.open_batch, bool(graph.dynamic), varying)

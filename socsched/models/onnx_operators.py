@@ -17,19 +17,23 @@ written out as marks and operators on floats (`onnx_integers`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from socsched.errors import InputError
+from socsched.errors import InputError, OpenShape, UnknownOperator
+from socsched.graph.expand import COMPARISONS
 from socsched.graph.network import Layer, Network
+from socsched.graph.operators import TensorType
 from socsched.models.model import Quantisation
-from socsched.models.onnx_graph import Array, Node, OnnxGraph
+from socsched.models.onnx_graph import DTYPES_OF, Array, Node, OnnxGraph
+from socsched.models.onnx_whole import exact, take_whole
 
 Handler = Callable[["Translation", Node], Any]
+_CHECK = "check the file with onnx.checker"
 HANDLERS: dict[str, Handler] = {}
 """Translation of each ONNX operator."""
 
@@ -78,6 +82,8 @@ class Translation:
         """ONNX value -> its step and the byte of 0..255 that stands for zero, as a QuantizeLinear states them."""
         self.steps: dict[str, tuple[float, ...]] = {}
         """Weight -> the steps of its output channels, where the file stores integers."""
+        self.makers: dict[str, Node] = {}
+        """ONNX value -> the node that makes it."""
         self.repeated: dict[str, str] = {}
         """ONNX value of repeated places -> the value that it repeats."""
         self.node: Node | None = None
@@ -85,43 +91,112 @@ class Translation:
     def run(self) -> tuple[Network, dict[str, Array]]:
         inputs = {f"input{i}": self.graph.tensor(name) for i, name in enumerate(self.graph.inputs)}
         self.values = dict(zip(self.graph.inputs, inputs, strict=True))
-        self.require_known()
+        unknown: list[str] = []
+        lost: set[str] = set()
         for node in self.graph.nodes:
             self.node = node
-            try:
-                HANDLERS[node.op](self, node)
-            except InputError:
-                raise
-            except (ArithmeticError, AssertionError, IndexError, KeyError, TypeError, ValueError) as error:
-                detail = f": {error}" if str(error) else ""
-                raise self.refused(f"a form of {node.op} that is not understood{detail}") from error
+            if lost.isdisjoint(node.inputs):
+                problem = self.add(node)
+                if problem:
+                    unknown.append(problem)
+                    lost.update(node.outputs)
+            else:
+                lost.update(node.outputs)
+        if unknown:
+            raise UnknownOperator(f"{self.graph.path.name}: " + "; ".join(unknown), _UNKNOWN)
         self.fold_batch_norm()
-        missing = [name for name in self.graph.outputs if name not in self.values]
-        if missing:
-            raise self.graph.error(f"output {missing[0]!r} is a constant")
-        outputs = tuple(self.values[name] for name in self.graph.outputs)
-        if len(set(outputs)) < len(outputs) or any(name in inputs for name in outputs):
-            raise self.graph.error("an output is an input, or the same value as another output")
+        outputs = self.results(inputs)
         params = {name: tuple(array.shape) for name, array in self.weights.items()}
         name = f"onnx.{self.graph.path.stem}"
         return Network(name, inputs, tuple(self.layers), outputs, params), self.weights
 
-    def require_known(self) -> None:
-        """Refuse all unknown operators in one error, each with the first node that uses it."""
-        first: dict[tuple[str, str], Node] = {}
-        for node in self.graph.nodes:
-            if node.domain or node.op not in HANDLERS:
-                first.setdefault((node.domain, node.op), node)
-        if not first:
-            return
-        node, *others = first.values()
-        more = f"; nor are {', '.join(f'{other.op} ({other.name})' for other in others)}" if others else ""
+    def add(self, node: Node) -> str:
+        """Emit the layers of a node, or the node as it is; return what is not known of it, empty if it is known."""
+        mark = len(self.layers), len(self.weights)
+        self.makers |= dict.fromkeys(node.outputs, node)
+        reason = self.unlayered(node)
+        if not reason:
+            try:
+                HANDLERS[node.op](self, node)
+                return ""
+            except UnknownOperator as error:
+                if node.op in _MARKS:
+                    raise
+                reason = str(error).partition(f"{node.name}: ")[2] or str(error)
+            except OpenShape:
+                if not self.makes_shape(node):
+                    raise
+            except (ArithmeticError, AssertionError, IndexError, KeyError, TypeError, ValueError) as error:
+                reason = f"a form of {node.op} that is not understood{f': {error}' if str(error) else ''}"
+            self.undo(*mark)
+        open_ = [name for name in node.outputs if name and not self.graph.fixed(name)]
+        if open_ and (node.domain or node.op not in HANDLERS or self.makes_shape(node)):
+            return f"{node.name}: {node.op}: {self.open_reason(node)}"
+        take_whole(self, node, reason)
+        return ""
+
+    def undo(self, layers: int, weights: int) -> None:
+        """Drop what a node's handler emitted before it refused the node."""
+        gone = {layer.name for layer in self.layers[layers:]}
+        if gone:
+            self.values = {name: layer for name, layer in self.values.items() if layer not in gone}
+            self.names -= {name.replace(".", "_") for name in gone}
+        del self.layers[layers:]
+        for name in list(self.weights)[weights:]:
+            del self.weights[name]
+
+    def unlayered(self, node: Node) -> str:
+        """Return why an operator has no layers, empty where it may have."""
+        if node.domain or node.op not in HANDLERS:
+            return f"no kernel for {f'{node.domain} ' if node.domain else ''}{node.op}"
+        if node.op in _ANY_TYPE:
+            return ""
+        names = [name for name in (*node.inputs, *node.outputs) if name and name not in self.graph.constants]
+        types = {self.graph.dtypes.get(name, "fp32") for name in names}
+        if types <= {"fp32", "fp16"}:
+            return ""
+        if node.op in _TYPED and types <= {"fp32", "fp16", "int32", "int64", "bool"}:
+            return ""
+        return f"no kernel for {node.op} of {', '.join(sorted(types))}"
+
+    def rule_name(self, node: Node) -> str:
+        """Return the name under which engines' rules list an operator that is taken as it is.
+
+        One that has a layer in its usual form is another operator: rules for the usual form do not speak of it.
+        """
+        return f"{'other_' if node.op in HANDLERS and not node.domain else ''}{operator_name(node.op)}"
+
+    def results(self, inputs: Mapping[str, TensorType]) -> tuple[str, ...]:
+        """Return the layers of the file's outputs; one that is an input, a constant or another output is copied."""
+        outputs: list[str] = []
+        for number, name in enumerate(self.graph.outputs):
+            if name not in self.graph.constants and name not in self.values and name not in self.repeated:
+                raise self.graph.error(f"output {name!r} is not defined")
+            if name in self.graph.constants or name in self.repeated or self.values[name] in (*inputs, *outputs):
+                copy = f"{name}/copy"
+                kind = self.graph.constants.get(name)
+                self.graph.shapes[copy] = tuple(kind.shape) if kind is not None else self.graph.shapes[name]
+                self.graph.dtypes[copy] = self.graph.dtypes.get(name, "fp32")
+                if kind is not None:
+                    self.graph.dtypes[copy] = DTYPES_OF.get(kind.dtype, "")
+                    self.graph.shapes[name], self.graph.dtypes[name] = self.graph.shapes[copy], self.graph.dtypes[copy]
+                self.node = Node(f"output{number}", "Identity", (name,), (copy,))
+                take_whole(self, self.node, "an output that is an input, a constant, or another output")
+                outputs.append(self.values[copy])
+            else:
+                outputs.append(self.values[name])
+        return tuple(outputs)
+
+    def makes_shape(self, node: Node) -> bool:
+        """Return whether the shape of a node's results depends on values that are computed."""
+        return all(self.graph.fixed(name) for name in node.inputs if name and name not in self.graph.constants)
+
+    def open_reason(self, node: Node) -> str:
+        """Return why the shape of a node's results is not known."""
         if node.domain:
-            hint = f"export with ONNX's own operators in place of those of {node.domain}"
-        else:
-            hint = "; ".join(dict.fromkeys(HELP[one.op] for one in first.values() if one.op in HELP))
-            hint = hint or f"known are {', '.join(sorted(HANDLERS))}"
-        raise self.graph.refused(node, f"operator {node.op} is not known{more}", hint)
+            where = f"{node.domain} opset {self.graph.opsets.get(node.domain, '?')}"
+            return f"the types of its results are not known ({where})"
+        return "the shape of its result depends on computed values"
 
     # Interface for handlers.
 
@@ -129,18 +204,45 @@ class Translation:
         assert self.node is not None
         return self.graph.refused(self.node, problem, hint)
 
+    def invalid(self, problem: str) -> InputError:
+        """Return the error for a node that no runtime computes, in whatever form."""
+        assert self.node is not None
+        where = f"{self.node.op}, opset {self.graph.opsets.get('', '?')}"
+        return self.graph.error(f"{self.node.name}: {problem} ({where})", _CHECK)
+
     def source(self, name: str) -> str:
         """Return the layer or input behind an ONNX value."""
         if name in self.values:
             return self.values[name]
         if name in self.graph.constants:
-            raise self.refused(
-                f"{name!r} is a constant where a computed value was expected", "fold constants (onnxsim) on export"
-            )
+            return self.stated(name)
         if name in self.repeated:
-            hint = "leave it out: operators broadcast by themselves"
-            raise self.refused(f"repeating computed values is not known: {name!r}", hint)
+            node, self.node = self.node, self.makers[name]
+            take_whole(self, self.node, "repeating computed places is not known")
+            self.node = node
+            return self.values[name]
         raise self.refused(f"{name!r} is not defined before")
+
+    def stated(self, name: str) -> str:
+        """Return the layer of a constant where others have computed values."""
+        array = self.graph.constants[name]
+        dtype = DTYPES_OF.get(array.dtype, "")
+        if dtype not in ("fp32", "fp16", "int32", "int64", "bool") or not exact(array):
+            raise self.refused(f"{name!r} is a constant of {array.dtype} where a computed value was expected")
+        plain = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")[-40:] or "value"
+        layer = self.free(f"constant_{plain}")
+        weights = {"value": self.param(array)}
+        kind = "fp32" if dtype == "fp16" else dtype
+        self.layers.append(Layer(layer, "constant", (), weights, {"dtype": kind}, "constant"))
+        self.values[name] = layer
+        self.graph.shapes[name], self.graph.dtypes[name] = tuple(array.shape), dtype
+        return layer
+
+    def zero(self, node: Node, dtype: str) -> str:
+        """Return the layer of a zero of a data type."""
+        name = f"{node.name}/zero"
+        self.graph.constants[name] = np.zeros((), {"fp32": "f4", "fp16": "f4", "bool": "?"}.get(dtype, dtype))
+        return self.stated(name)
 
     def constant(self, node: Node, index: int, what: str) -> Array | None:
         """Return an optional constant input; InputError when it is computed at run time."""
@@ -179,6 +281,9 @@ class Translation:
         plain = re.sub(r"[^A-Za-z0-9_.]+", "_", node.name.strip("/").replace("/", ".")).strip("._")[:60]
         if not plain or not plain[0].isalpha() or plain == "main" or re.fullmatch(r"(input|w)\d+", plain):
             plain = f"n{len(self.layers)}_{op}" if not plain else f"n_{plain}"
+        return self.free(plain)
+
+    def free(self, plain: str) -> str:
         name, number = plain, 1
         while name.replace(".", "_") in self.names:
             number += 1
@@ -187,12 +292,13 @@ class Translation:
         return name
 
     def rank(self, name: str) -> int:
-        return len(self.graph.tensor(name).shape)
+        array = self.graph.constants.get(name)
+        return len(self.graph.tensor(name).shape) if array is None else array.ndim
 
     def axis(self, node: Node, default: int) -> int:
         axis, rank = int(node.attrs.get("axis", default)), self.rank(node.inputs[0])
         if not -rank <= axis <= rank:
-            raise self.refused(f"there is no axis {axis} among {rank}", "check the file with onnx.checker")
+            raise self.invalid(f"there is no axis {axis} among {rank}")
         return axis + rank if axis < 0 else axis
 
     def quantisation(self) -> Quantisation | None:
@@ -269,7 +375,7 @@ def _pads(t: Translation, node: Node, kernel: list[int], stride: list[int], dila
     pads = [int(p) for p in node.attrs.get("pads", [0] * 4)]
     auto = node.attrs.get("auto_pad", "NOTSET")
     if auto not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", ""):
-        raise t.refused(f"padding {auto} is not known", "state pads")
+        raise t.invalid(f"padding {auto} is not known")
     if auto == "VALID":
         return 0
     if auto in ("SAME_UPPER", "SAME_LOWER"):
@@ -390,8 +496,21 @@ def _matmul(t: Translation, node: Node) -> None:
     weight = t.graph.constants.get(node.inputs[1])
     if weight is not None and weight.ndim == 2:
         t.emit(node, "dense", [t.source(node.inputs[0])], weights={"weight": t.param(weight.T)})
-    else:
-        t.emit(node, "matmul", [t.source(name) for name in node.inputs])
+        return
+    for place, swapped in ((0, {"swapped": True}), (1, {})):
+        constant = t.graph.constants.get(node.inputs[place])
+        if constant is not None and min(constant.ndim, t.rank(node.inputs[1 - place])) > 1:
+            t.with_constant(node, "matmul", t.source(node.inputs[1 - place]), constant, **swapped)
+            return
+    sources = [t.source(name) for name in node.inputs]
+    vectors = [t.rank(name) == 1 for name in node.inputs]
+    for place, name in enumerate(node.inputs):
+        if vectors[place]:  # a row on the left, a column on the right
+            (size,) = t.graph.tensor(name).shape
+            sources[place] = t.emit(node, "reshape", [sources[place]], shape=(size, 1) if place else (1, size))
+    product = t.emit(node, "matmul", sources)
+    if any(vectors):
+        t.emit(node, "reshape", [product], shape=t.graph.tensor(node.outputs[0]).shape)
 
 
 @_translates("BatchNormalization")
@@ -424,11 +543,11 @@ def _group_norm(t: Translation, node: Node) -> None:
     assert scale is not None and shift is not None, "no scale or bias"
     groups = int(node.attrs["num_groups"]) if node.op == "GroupNormalization" else shape[1]
     if groups < 1 or shape[1] % groups:
-        raise t.refused(f"{shape[1]} channels cannot be divided into {groups} groups", "check it with onnx.checker")
+        raise t.invalid(f"{shape[1]} channels cannot be divided into {groups} groups")
     if scale.size == groups != shape[1]:  # one a group before opset 21
         scale, shift = (np.repeat(array, shape[1] // groups) for array in (scale, shift))
     if scale.shape != (shape[1],) or shift.shape != (shape[1],):
-        raise t.refused(f"a scale or bias of another length than {shape[1]}", "check it with onnx.checker")
+        raise t.invalid(f"a scale or bias of another length than {shape[1]}")
     params = {"scale": t.param(scale), "shift": t.param(shift)}
     epsilon = float(node.attrs.get("epsilon", 1e-5))
     t.emit(node, "group_norm", [t.source(node.inputs[0])], weights=params, groups=groups, epsilon=epsilon)
@@ -460,7 +579,7 @@ def _gelu(t: Translation, node: Node) -> None:
 
 @_translates("Pow")
 def _pow(t: Translation, node: Node) -> None:
-    exponent = t.constant(node, 1, "the exponent")
+    exponent = t.graph.constants.get(node.inputs[1])
     value = scalar(exponent) if exponent is not None and exponent.size == 1 else 0.0
     x = t.source(node.inputs[0])
     if value == 0.5:
@@ -470,7 +589,7 @@ def _pow(t: Translation, node: Node) -> None:
         if value == 3.0:
             t.emit(node, "multiply", [square, x])
     else:
-        raise t.refused("only powers of 0.5, 2 and 3 are known", "write other powers with Exp and Mul")
+        _binary("power")(t, node)
 
 
 @_translates("Cast")
@@ -479,9 +598,38 @@ def _cast(t: Translation, node: Node) -> None:
     if types[0] in ("uint8", "int8", "int32", "int64") and types[1] in ("fp32", "fp16"):
         t.emit(node, "cast", [t.source(node.inputs[0])])  # what cameras deliver
         return
-    if types[0] != types[1] and not all(dtype in ("fp32", "fp16") for dtype in types):
-        raise t.refused(f"a conversion of {types[0]} to {types[1]} is not known", "export in fp32 throughout")
-    _same(t, node)  # the planner chooses the precision
+    if types[0] == types[1] or all(dtype in ("fp32", "fp16") for dtype in types):
+        _same(t, node)  # the planner chooses the precision
+        return
+    if not {*types} <= {"fp32", "fp16", "int32", "int64", "bool"}:
+        raise t.refused(f"a conversion of {types[0]} to {types[1]} is not known")
+    source = t.source(node.inputs[0])
+    if types[1] == "bool":
+        zero = t.zero(node, types[0])
+        equal = t.emit(node, "equal", [source, zero])
+        t.emit(node, "logical_not", [equal])
+        return
+    made: dict[str, Any] = {} if types[1] in ("fp32", "fp16") else {"dtype": types[1]}
+    t.emit(node, "cast", [source], **made)
+
+
+@_translates("Where")
+def _where(t: Translation, node: Node) -> None:
+    t.emit(node, "where", [t.source(name) for name in node.inputs])
+
+
+@_translates("Mod")
+def _mod(t: Translation, node: Node) -> None:
+    if node.attrs.get("fmod", 0):
+        raise t.refused("remainders with the sign of the dividend are not known")
+    _binary("floor_mod")(t, node)
+
+
+@_translates("IsInf")
+def _is_inf(t: Translation, node: Node) -> None:
+    if not (node.attrs.get("detect_negative", 1) and node.attrs.get("detect_positive", 1)):
+        raise t.refused("infinities of one sign are not known")
+    t.emit(node, "isinf", [t.source(node.inputs[0])])
 
 
 def _unary(op: str, **defaults: float) -> Handler:
@@ -504,8 +652,11 @@ def _clip(t: Translation, node: Node) -> None:
 def _binary(op: str) -> Handler:
     def handle(t: Translation, node: Node) -> None:
         constants = [name for name in node.inputs if name in t.graph.constants]
-        if not constants:
-            t.emit(node, op, [t.source(name) for name in node.inputs])
+        if not constants or op in COMPARISONS or t.graph.dtypes.get(node.outputs[0], "fp32") not in ("fp32", "fp16"):
+            sources = [t.source(name) for name in node.inputs]
+            while len(sources) > 2:  # Max and Min of several
+                sources[:2] = [t.emit(node, op, sources[:2])]
+            t.emit(node, op, sources)
             return
         other = next((name for name in node.inputs if name not in t.graph.constants), "")
         if len(node.inputs) != 2 or not other:
@@ -569,7 +720,7 @@ def _topk(t: Translation, node: Node) -> None:
     size = t.graph.tensor(node.inputs[0]).shape[axis]
     k = int(scalar(count)) if count is not None else int(node.attrs["k"])
     if not 0 < k <= size:
-        raise t.refused(f"{k} of {size} values", "check it with onnx.checker")
+        raise t.invalid(f"{k} of {size} values")
     attrs = {"axis": axis, "k": k, "largest": bool(node.attrs.get("largest", 1))}
     for output, (name, result) in enumerate(zip(node.outputs, ("values", "indices"), strict=False)):
         if name:
@@ -612,7 +763,7 @@ def _gather(t: Translation, node: Node) -> None:
     x, size = t.source(node.inputs[0]), t.graph.tensor(node.inputs[0]).shape[axis]
     places = [int(place) for place in indices.reshape(-1)]
     if not places or not all(-size <= place < size for place in places):
-        raise t.refused(f"an index is outside of -{size} to {size - 1}", "check the file with onnx.checker")
+        raise t.invalid(f"an index is outside of -{size} to {size - 1}")
     places = [place % size for place in places]
     step = places[1] - places[0] if len(places) > 1 else 1
     if step > 0 and places == list(range(places[0], places[-1] + 1, step)):
@@ -810,8 +961,6 @@ def _concat(t: Translation, node: Node) -> None:
 if TYPE_CHECKING:
     from socsched.models.onnx_operators import Translation
 
-_CHECK = "check the file with onnx.checker"
-
 
 @_translates("DepthToSpace")
 def _depth_to_space(t: Translation, node: Node) -> None:
@@ -820,7 +969,7 @@ def _depth_to_space(t: Translation, node: Node) -> None:
     size = int(node.attrs["blocksize"])
     kept, rest = divmod(channels, size * size)
     if rest or size < 0:
-        raise t.refused(f"{channels} channels are not blocks of {size} x {size} pixels", _CHECK)
+        raise t.invalid(f"{channels} channels are not blocks of {size} x {size} pixels")
     if node.attrs.get("mode", "DCR") == "CRD":
         split, order = (batch, kept, size, size, height, width), (0, 1, 4, 2, 5, 3)
     else:
@@ -834,7 +983,7 @@ def _space_to_depth(t: Translation, node: Node) -> None:
     size = int(node.attrs["blocksize"])
     (high, low), (wide, side) = divmod(height, size), divmod(width, size)
     if low or side or size < 0:
-        raise t.refused(f"{height} x {width} pixels are not blocks of {size} x {size}", _CHECK)
+        raise t.invalid(f"{height} x {width} pixels are not blocks of {size} x {size}")
     result = (batch, channels * size * size, high, wide)
     _rearrange(t, node, (batch, channels, high, size, wide, size), (0, 3, 5, 1, 2, 4), result)
 
@@ -925,7 +1074,7 @@ def _einsum(t: Translation, node: Node) -> None:
     for term, name in zip(operands, node.inputs, strict=True):
         for letter, side in zip(term, t.graph.tensor(name).shape, strict=True):
             if sides.setdefault(letter, side) != side:
-                raise t.refused(f"{letter} of {terms} is {sides[letter]} and {side}", _CHECK)
+                raise t.invalid(f"{letter} of {terms} is {sides[letter]} and {side}")
     both = [one for one in left if one in right]
     batch, inner = [one for one in both if one in result], [one for one in both if one not in result]
     rows = [one for one in left if one not in both]
@@ -963,11 +1112,14 @@ def over_rows(t: Translation, node: Node, op: str, weights: dict[str, Any], **at
 
 _UNARY = {
     "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Exp": "exp", "Sqrt": "sqrt", "Erf": "erf",
-    "HardSwish": "hard_swish", "Softplus": "softplus", "Log": "log", "Abs": "abs",
+    "HardSwish": "hard_swish", "Softplus": "softplus", "Log": "log", "Abs": "abs", "Sin": "sin", "Cos": "cos",
+    "Floor": "floor", "Ceil": "ceil", "Round": "round", "Sign": "sign", "Not": "logical_not", "IsNaN": "isnan",
     "GlobalAveragePool": "global_avg_pool",
 }  # fmt: skip
 _BINARY = {
     "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Max": "maximum", "Min": "minimum",
+    "Equal": "equal", "Less": "less", "LessOrEqual": "less_equal", "Greater": "greater",
+    "GreaterOrEqual": "greater_equal", "And": "logical_and", "Or": "logical_or", "Xor": "logical_xor",
 }  # fmt: skip
 _REDUCTIONS = {
     "ReduceMean": "reduce_mean", "ReduceMax": "reduce_max", "ReduceSum": "reduce_sum",
@@ -981,24 +1133,14 @@ HANDLERS |= {
     "Elu": _unary("elu", alpha=1.0),
 }
 
-_CUT = "cut the file before it (onnx.utils.extract_model): decoding runs as host code after the network"
-_NORM = "use batch normalisation, which folds into convolutions, or spell it out: ReduceMean, Sub, Mul, Sqrt, Div"
-_CONTROL = "export by tracing, so that control flow is unrolled for the fixed shapes"
-_GATHER = "indices known beforehand can be written as Slice, Split or a 1x1 convolution; others belong into host code"
-_KINDS: dict[str, tuple[str, ...]] = {
-    _CUT: ("NonMaxSuppression", "NonZero", "ArgMin", "Unique", "RoiAlign", "MaxRoiPool"),
-    _NORM: ("MeanVarianceNormalization",),
-    _CONTROL: ("If", "Loop", "Scan", "SequenceEmpty", "SequenceInsert", "SequenceAt", "ConcatFromSequence"),
-    _GATHER: ("GatherND", "ScatterElements", "OneHot"),
-    "unroll it into MatMul, Add, Sigmoid and Tanh for the fixed length": ("LSTM", "GRU", "RNN"),
-    "write it with Exp, Mul and Div, or retrain with LeakyRelu, HardSwish or Sigmoid": (
-        "Selu", "Celu", "Softsign", "ThresholdedRelu",
-    ),
-    "fix the shapes on export, so that it folds to a constant": (
-        "Shape", "ConstantOfShape", "Range", "Size", "EyeLike",
-    ),
-    "export in fp32 throughout": ("CastLike",),
-    "train and export without it": ("RandomNormal", "RandomUniform", "RandomNormalLike", "Bernoulli"),
-}  # fmt: skip
-HELP = {op: text for text, ops in _KINDS.items() for op in ops}
-"""Unsupported operator -> what the exporter of the file can do."""
+_TYPED = frozenset(_BINARY) - {"Div"} | {"Not", "Where", "Abs", "Sign", "Mod", "IsNaN", "IsInf"}
+"""Element-wise operators whose layers compute in integers too; a quotient of integers is rounded in its own way."""
+_ANY_TYPE = frozenset(
+    ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Concat", "Identity", "Dropout",
+     "Gather", "GatherElements", "ScatterND", "Cast", "TopK", "ArgMax", "Expand", "Tile", "QuantizeLinear",
+     "DequantizeLinear")
+)  # fmt: skip
+"""Operators whose layers move or judge values of any type."""
+_MARKS = ("QuantizeLinear", "DequantizeLinear")
+"""Operators that are read as marks on values, or not at all: a scale that is passed over would change the precision."""
+_UNKNOWN = "export with fixed shapes and ONNX's own operators, or cut the file there: onnx.utils.extract_model"

@@ -15,6 +15,7 @@ from socsched.graph.network import Network
 from socsched.graph.operators import StageWork, TensorType
 from socsched.graph.partition import Part, take
 from socsched.models.model import Model
+from socsched.models.parts import PART
 from socsched.models.registry import get_model
 
 Border = tuple[TensorType, ...]
@@ -42,6 +43,10 @@ def stage_work(stage: Stage, precision: str, part: Part | None = None) -> StageW
     inputs, outputs = (tuple(at_precision(tensor, precision) for tensor in border) for border in borders)
     graph = fuse_network(network)
     counted = operators(graph, precision, nominal)
+    if part or PART in stage.params:
+        counted = tuple(
+            replace(one, attrs={**one.attrs, "cut": 1}) if one.attrs.get("varies") else one for one in counted
+        )
     integers = None
     if precision == "int8":
         stated = model.quantised() if model.quantised is not None else None

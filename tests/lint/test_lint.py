@@ -226,7 +226,11 @@ def test_faults_of_networks_have_rules_of_their_own(tmp_path: Path, capsys: pyte
     b = Builder()
     wide = b.save(tmp_path / "wide.onnx", [1, 3, "H", "W"], [b.conv("image", 3, 8)])
     unknown = Builder()
-    strange = unknown.save(tmp_path / "strange.onnx", [1, 3, 8, 8], [unknown.op("Celu", "image")])
+    strange = unknown.save(
+        tmp_path / "strange.onnx",
+        [1, 3, 8, 8],
+        [unknown.op("Reshape", "image", unknown.op("Abs", unknown.op("Cast", "image", to=7)))],
+    )
     damaged = tmp_path / "damaged.onnx"
     damaged.write_bytes(b"\x08\x09garbage")
     rules = [entry.rule for file in (wide, strange, damaged) for entry in lint_file(str(file), ORIN)]

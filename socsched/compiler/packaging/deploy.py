@@ -105,7 +105,10 @@ def compile_bundle(
     """
     if request.part and not request.stage:
         raise UsageError("--part needs the name of its stage", "add --stage")
-    choices = list(_Choices(pipeline, platform, request, weights, note))
+    chosen = _Choices(pipeline, platform, request, weights, note)
+    choices = list(chosen)
+    if refused := chosen.unplaced(choices):
+        raise UsageError("\n".join(refused), "socsched plan and lint say why, and for which engines")
     _require_takers(choices, request)
     _require_functions(pipeline, platform, request)
     if request.qdq and not any(_compiled_in_int8(choice, request) for choice in choices):
@@ -299,6 +302,7 @@ class _Choices:
         self.engine = request.engine
         if isinstance(self.placement, str):
             self.placement, self.engine = None, self.engine or self.placement
+        self.refused: dict[str, list[str]] = {}
         self.stages = [s for s in pipeline.stages if request.stage in (None, s.name)]
         self.engines = [e for e in platform.engines if self.engine in (None, e.id)]
         if not self.stages:
@@ -322,6 +326,18 @@ class _Choices:
             elif _is_network(stage) and (self.placement is None or self.engine is not None):
                 yield from self.able(stage)
 
+    def unplaced(self, choices: Sequence[tuple[Stage, Engine, str]]) -> list[str]:
+        """Return the networks that no engine computes, with the reasons: a bundle without them would not run."""
+        placed = {stage.name for stage, _, _ in choices}
+        absent = [stage.name for stage in self.stages if _is_network(stage) and stage.name not in placed]
+        if choices:
+            return []
+        if isinstance(self.placement, Mapping) and self.engine is None:
+            return [f"the plan has no engine for {name}" for name in absent]
+        return [
+            f"no engine computes {name}: {'; '.join(self.refused[name])}" for name in absent if name in self.refused
+        ]
+
     def able(self, stage: Stage) -> Iterator[tuple[Stage, Engine, str]]:
         """Yield engines that accept the stage, each in its best accepted precision; a named engine is not filtered."""
         for engine in self.engines:
@@ -332,6 +348,7 @@ class _Choices:
                 if self.engine is not None or not against:
                     yield stage, engine, precision
                 else:
+                    self.refused.setdefault(stage.name, []).append(f"{engine.id}: {'; '.join(against)}")
                     self.note(f"{engine.id} cannot run {stage.name}: {'; '.join(against)}")
             if self.engine is not None and not fitting:
                 raise UsageError(

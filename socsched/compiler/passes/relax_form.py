@@ -23,7 +23,15 @@ from socsched.graph.fusion import Graph, Group, Operation
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 
-DTYPES = {"fp32": "float32", "fp16": "float16", "int8": "int8", "uint8": "uint8", "int32": "int32", "int64": "int64"}
+DTYPES = {
+    "fp32": "float32",
+    "fp16": "float16",
+    "int8": "int8",
+    "uint8": "uint8",
+    "int32": "int32",
+    "int64": "int64",
+    "bool": "bool",
+}
 _FLOATS = ("fp32", "fp16")
 _LEAST = {"float32": -3.4e38, "float16": -65504.0}
 """Lower bound of a clip that has only an upper one."""
@@ -180,7 +188,10 @@ class _Form:
         return relax.call_tir(self.add(function, name), args, relax.TensorType(shape, dtype or self.dtype))
 
 
-_BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "matmul")
+_BINARY = (
+    *("add", "subtract", "multiply", "divide", "maximum", "minimum", "matmul", "power", "floor_mod", "equal", "less"),
+    *("less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor"),
+)
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "sigmoid": lambda x: relax.op.sigmoid(x),
     "tanh": lambda x: relax.op.tanh(x),
@@ -189,6 +200,15 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "erf": lambda x: relax.op.erf(x),
     "log": lambda x: relax.op.log(x),
     "abs": lambda x: relax.op.abs(x),
+    "sin": lambda x: relax.op.sin(x),
+    "cos": lambda x: relax.op.cos(x),
+    "floor": lambda x: relax.op.floor(x),
+    "ceil": lambda x: relax.op.ceil(x),
+    "round": lambda x: relax.op.round(x),
+    "sign": lambda x: relax.op.sign(x),
+    "logical_not": lambda x: relax.op.logical_not(x),
+    "isnan": lambda x: relax.op.isnan(x),
+    "isinf": lambda x: relax.op.isinf(x),
     "relu": lambda x: relax.op.nn.relu(x),
     "global_avg_pool": lambda x: relax.op.nn.adaptive_avg_pool2d(x, (1, 1)),
 }
@@ -245,6 +265,15 @@ def _pillar_features(form: _Form, op: Operation, args: list[Any], weights: list[
 def _scatter(form: _Form, op: Operation, args: list[Any], weights: list[Any]) -> Any:
     channels, ny, nx = int(args[0].ty.shape[1]), op.options["ny"], op.options["nx"]
     return form.kernel("scatter", scatter(channels, ny, nx, form.dtype), args, [1, channels, ny, nx])
+
+
+def _typed(form: _Form, op: Operation, weight: Any) -> Any:
+    """Return a weight, which is stored as a number, in the type of the value that it stands for."""
+    if op.type.dtype in _FLOATS:
+        return weight
+    if hasattr(weight, "data"):  # a constant, rather than a parameter of the module
+        return relax.const(weight.data.numpy().astype(DTYPES[op.type.dtype]))
+    return relax.op.astype(weight, DTYPES[op.type.dtype])
 
 
 def _clip(form: _Form, op: Operation, args: list[Any], weights: list[Any]) -> Any:
@@ -312,7 +341,11 @@ _EXPRESSIONS: dict[str, Callable[[_Form, Operation, list[Any], list[Any]], Any]]
     "scatter": _scatter,
     "leaky_relu": lambda form, op, args, weights: relax.op.nn.leakyrelu(args[0], op.options["alpha"]),
     "clip": _clip,
-    "cast": lambda form, op, args, weights: relax.op.astype(args[0], form.dtype),
+    "constant": lambda form, op, args, weights: _typed(form, op, weights[0]),
+    "where": lambda form, op, args, weights: relax.op.where(*args),
+    "cast": lambda form, op, args, weights: relax.op.astype(
+        args[0], form.dtype if op.type.dtype in _FLOATS else DTYPES[op.type.dtype]
+    ),
     "concat": lambda form, op, args, weights: relax.op.concat(args, axis=op.options["axis"]),
     **dict.fromkeys(("reduce_max", "reduce_mean", "reduce_sum"), _reduce),
     "group_norm": _group_norm,

@@ -38,8 +38,12 @@ def to_onnx(network: Network, weights: Mapping[str, Array], types: Mapping[str, 
     inputs = [_value(name, tensor, nominal) for name, tensor in network.inputs.items()]
     outputs = [_value(name, types[name], nominal) for name in network.outputs]
     graph = onnx.helper.make_graph(export.nodes, network.name, inputs, outputs, list(export.initializers.values()))
-    opset = [onnx.helper.make_opsetid("", OPSET)]
-    return onnx.helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION, producer_name="socsched")
+    versions = {"": export.opset, **export.domains}
+    opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in versions.items()]
+    ir_version = (
+        IR_VERSION if export.opset == OPSET else onnx.helper.find_min_ir_version_for(opsets, ignore_unknown=True)
+    )
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=ir_version, producer_name="socsched")
 
 
 def without_operator(network: Network) -> list[str]:
@@ -50,9 +54,8 @@ def without_operator(network: Network) -> list[str]:
 def _value(name: str, tensor: TensorType, nominal: int) -> Any:
     from onnx import TensorProto, helper
 
-    dtypes = {"fp32": "FLOAT", "int32": "INT32", "int64": "INT64", "uint8": "UINT8"}
     shape = [nominal if size < 0 else size for size in tensor.shape]
-    return helper.make_tensor_value_info(name, TensorProto.DataType.Value(dtypes[tensor.dtype]), shape)
+    return helper.make_tensor_value_info(name, TensorProto.DataType.Value(_DTYPES[tensor.dtype]), shape)
 
 
 class _Export:
@@ -63,6 +66,10 @@ class _Export:
         self.types = {**network.inputs, **types}
         self.nodes: list[Any] = []
         self.initializers: dict[str, Any] = {}
+        kept = [layer.attrs for layer in network.layers if layer.op == "onnx"]
+        self.domains = {a["domain"]: int(a["opset"]) for a in kept if a["domain"]}
+        self.opset = max([OPSET, *(int(a["opset"]) for a in kept if not a["domain"])])
+        """That of the file where operators of it stand as they are: they mean what they mean there."""
 
     def add(self, layer: Layer) -> None:
         handler = _OPERATORS.get(layer.op)
@@ -90,6 +97,12 @@ class _Export:
 
     def constant(self, layer: Layer, role: str, value: Any, dtype: Any) -> str:
         return self.weight(f"{layer.name}.{role}", np.asarray(value, dtype))
+
+    def mean(self, layer: Layer, value: str, axes: list[int], output: str) -> str:
+        if self.opset < 18:
+            return self.node("ReduceMean", layer, [value], output=output, axes=axes, keepdims=1)
+        stated = self.constant(layer, "axes", axes, np.int64)
+        return self.node("ReduceMean", layer, [value, stated], output=output, keepdims=1)
 
     def rank(self, layer: Layer) -> int:
         return len(self.types[layer.inputs[0]].shape)
@@ -181,11 +194,11 @@ def _layer_norm(export: _Export, layer: Layer) -> None:  # one operator from ops
     name, (x,) = layer.name, layer.inputs
     rank = export.rank(layer)
     axes = list(range(int(layer.attrs["axis"]) % rank, rank))
-    mean = export.node("ReduceMean", layer, [x], output=f"{name}.mean", axes=axes, keepdims=1)
+    mean = export.mean(layer, x, axes, f"{name}.mean")
     centred = export.node("Sub", layer, [x, mean], output=f"{name}.centred")
     two = export.constant(layer, "two", 2.0, np.float32)
     square = export.node("Pow", layer, [centred, two], output=f"{name}.square")
-    variance = export.node("ReduceMean", layer, [square], output=f"{name}.variance", axes=axes, keepdims=1)
+    variance = export.mean(layer, square, axes, f"{name}.variance")
     epsilon = export.constant(layer, "epsilon", layer.attrs["epsilon"], np.float32)
     moved = export.node("Add", layer, [variance, epsilon], output=f"{name}.moved")
     deviation = export.node("Sqrt", layer, [moved], output=f"{name}.deviation")
@@ -267,7 +280,7 @@ def _reduce(op: str) -> Handler:
         spatial = op == "ReduceMean" and export.rank(layer) == 4 and {one % 4 for one in axes} == {2, 3}
         if spatial and _whole_image(export, layer, kept=bool(keep)):
             return
-        if op == "ReduceSum":  # the only reduction whose axes are an input in opset 13
+        if op == "ReduceSum" or export.opset >= 18:  # the only reduction whose axes are an input in opset 13
             axes_in = export.constant(layer, "axes", axes, np.int64)
             export.node(op, layer, [layer.inputs[0], axes_in], keepdims=keep)
         else:
@@ -303,13 +316,66 @@ def _pad(export: _Export, layer: Layer) -> None:
     export.node("Pad", layer, [layer.inputs[0], pads, value])
 
 
+def _kept(export: _Export, layer: Layer) -> None:
+    """Write an operator of the file as it stands there, with all its results that are in use."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    a, first = layer.attrs, layer.attrs["first"] or layer.name
+    results = {
+        int(one.attrs["result"]): one.name
+        for one in export.network.layers
+        if one.op == "onnx" and first in (one.name, one.attrs["first"])
+    }
+    if layer.name != results[min(results)]:
+        return
+
+    def operand(place: int | str) -> str:
+        if isinstance(place, int):
+            return layer.inputs[place]
+        if not place:
+            return ""
+        name = f"{first}.{place}"
+        if place in a["stored"]:
+            dtype, shape, values = a["stored"][place]
+            array = np.array(values, _numpy(dtype)).reshape(shape)
+        else:
+            array = np.asarray(export.weights[layer.weights[place]]).astype(_numpy(a["types"][place]))
+        export.initializers[name] = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+        return name
+
+    inputs = [operand(place) for place in a["operands"]]
+    names = [results.get(place, f"{first}.result{place}") for place in range(max(results) + 1)]
+    attrs = {
+        name: TensorProto.FromString(value) if isinstance(value, bytes) else value
+        for name, value in a["attributes"].items()
+    }
+    export.nodes.append(helper.make_node(a["operator"], inputs, names, name=first, domain=a["domain"], **attrs))
+
+
+def _code(dtype: str) -> int:
+    from onnx import TensorProto
+
+    return int(TensorProto.DataType.Value(_DTYPES[dtype]))
+
+
+def _numpy(dtype: str) -> Any:
+    return {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16}.get(dtype) or np.dtype(dtype)
+
+
+_DTYPES = {"fp32": "FLOAT", "fp16": "FLOAT16", "fp64": "DOUBLE"} | {
+    name: name.upper()
+    for name in ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
+}  # fmt: skip
 _UNARY = {
     "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "sqrt": "Sqrt", "erf": "Erf",
-    "softplus": "Softplus", "log": "Log", "abs": "Abs",
+    "softplus": "Softplus", "log": "Log", "abs": "Abs", "sin": "Sin", "cos": "Cos", "floor": "Floor", "ceil": "Ceil",
+    "round": "Round", "sign": "Sign", "logical_not": "Not", "isnan": "IsNaN", "isinf": "IsInf",
 }  # fmt: skip
 _BINARY = {
     "matmul": "MatMul", "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "maximum": "Max",
-    "minimum": "Min",
+    "minimum": "Min", "power": "Pow", "floor_mod": "Mod", "equal": "Equal", "less": "Less",
+    "less_equal": "LessOrEqual", "greater": "Greater", "greater_equal": "GreaterOrEqual", "logical_and": "And",
+    "logical_or": "Or", "logical_xor": "Xor", "where": "Where",
 }  # fmt: skip
 _REDUCTIONS = {
     "reduce_max": "ReduceMax", "reduce_mean": "ReduceMean", "reduce_sum": "ReduceSum",
@@ -336,7 +402,9 @@ _OPERATORS: dict[str, Handler] = {
     "layer_norm": _layer_norm,
     "gather": _gather,
     "clip": _clip,
-    "cast": lambda export, layer: export.node("Cast", layer, list(layer.inputs), to=1),
+    "cast": lambda export, layer: export.node(
+        "Cast", layer, list(layer.inputs), to=_code(layer.attrs.get("dtype", "fp32"))
+    ),
     "concat": lambda export, layer: export.node("Concat", layer, list(layer.inputs), axis=layer.attrs["axis"]),
     "slice": _slice,
     "resize2d": _resize,
@@ -346,4 +414,10 @@ _OPERATORS: dict[str, Handler] = {
     ),
     "softmax": lambda export, layer: export.node("Softmax", layer, list(layer.inputs), axis=layer.attrs["axis"]),
     "pad": _pad,
+    "onnx": _kept,
+    "constant": lambda export, layer: export.node(
+        "Identity",
+        layer,
+        [export.constant(layer, "value", export.weights[layer.weights["value"]], _numpy(layer.attrs["dtype"]))],
+    ),
 }

@@ -69,7 +69,7 @@ class Exact(Convolutions):
         rule = self.rule(group)
         if rule is None:
             self.plain[group.output] = emit_general(self, group)
-            return group.kind not in ("reshape", "transpose")
+            return group.kind not in ("reshape", "transpose", "constant")
         rule(group)
         return False
 

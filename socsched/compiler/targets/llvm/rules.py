@@ -99,9 +99,9 @@ def _finish_concat(images: Images, group: Group) -> None:
 
 def _slice(images: Images, group: Group) -> Emitter | None:
     axes, begin, end, steps = ([int(v) for v in group.options[name]] for name in ("axes", "begin", "end", "step"))
-    channels = images.graph.values[group.inputs[0]].shape[1]
     if axes != [1] or steps != [1] or not images.is_image(group.inputs[0]) or not _blocked(images, group):
         return None
+    channels = images.graph.values[group.inputs[0]].shape[1]
     start, stop = (min(v + channels if v < 0 else v, channels) for v in (begin[0], end[0]))
     if start % images.c or stop % images.c:
         return None

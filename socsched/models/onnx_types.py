@@ -1,0 +1,151 @@
+"""Types of results that ONNX's shape inference leaves open: sizes that depend on values, operators of other domains.
+
+A size that depends on computed values (how many boxes are left, how many elements are not zero) is taken to be the
+largest that it can be: plans hold for that, runs stay below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from socsched.models.onnx_graph import Node
+
+Shape = tuple[int, ...]
+Result = tuple[Shape, str]
+"""Shape and data type, "" for that of the first input."""
+Constants = Mapping[str, np.ndarray[Any, Any]]
+
+
+def bounds(node: Node, shapes: Sequence[Shape], constants: Constants) -> dict[str, Result]:
+    """Return the types of a node's results by name, none where no rule knows the operator or an input's shape."""
+    rule = _RULES.get((node.domain, node.op)) or _RULES.get(("", node.op) if node.domain == _MICROSOFT else ("", ""))
+    if rule is None or any(min(shape, default=1) < 0 for shape in shapes):
+        return {}
+    try:
+        results = rule(node, shapes, constants)
+    except (IndexError, KeyError, ValueError, TypeError):  # inputs of other ranks than the operator has
+        return {}
+    return {name: result for name, result in zip(node.outputs, results, strict=False) if name}
+
+
+Rule = Callable[["Node", Sequence[Shape], Constants], list[Result]]
+
+
+def _value(node: Node, place: int, constants: Constants) -> int | None:
+    """Return a constant input of one value; None where it is left out or computed."""
+    array = constants.get(node.inputs[place]) if place < len(node.inputs) else None
+    return int(array.reshape(-1)[0]) if array is not None and array.size else None
+
+
+def _non_zero(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
+    return [((len(shapes[0]), max(prod(shapes[0]), 1)), "int64")]
+
+
+def _suppressed(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
+    """Boxes [batch, boxes, 4] and scores [batch, classes, boxes]: at most so many boxes of each class."""
+    batch, boxes, _ = shapes[0]
+    most = _value(node, 2, constants)
+    return [((max(batch * shapes[1][1] * min(boxes if most is None else most, boxes), 1), 3), "int64")]
+
+
+def _compressed(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
+    chosen, shape = constants.get(node.inputs[1]), shapes[0]
+    axis = node.attrs.get("axis")
+    if axis is None:
+        shape, axis = (prod(shape),), 0
+    most = int(chosen.sum()) if chosen is not None else min(shapes[1][0], shape[axis])
+    axis %= len(shape)
+    return [((*shape[:axis], most, *shape[axis + 1 :]), "")]
+
+
+def _unique(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
+    axis, shape = node.attrs.get("axis"), shapes[0]
+    count = prod(shape) if axis is None else shape[axis]
+    return [(shape if axis is not None else (count,), ""), *[((count,), "int64")] * 3]
+
+
+def _as_first(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
+    """At most the whole of the first input: what a Slice with computed ends leaves, activations of other domains."""
+    return [(shapes[0], "")]
+
+
+def _most_places(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
+    """Return all places for a TopK whose number of places is computed."""
+    return [(shapes[0], ""), (shapes[0], "int64")]
+
+
+def _efficient_nms(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
+    """TensorRT's plugins: boxes and scores of a fixed number of detections, and how many of them count."""
+    batch, most = shapes[0][0], int(node.attrs.get("max_output_boxes", node.attrs.get("keepTopK", 100)))
+    count = [((batch, 1), "int32"), ((batch, most, 4), ""), ((batch, most), "")]
+    kind = "int32" if node.op == "EfficientNMS_TRT" else ""
+    return [*count, ((batch, most), kind)]
+
+
+def _fused_product(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
+    left, right = list(shapes[0]), list(shapes[1])
+    for side, name in ((left, "transA"), (right, "transB")):
+        if node.attrs.get(name):
+            side[-2:] = side[:-3:-1]
+    return [((*np.broadcast_shapes(tuple(left[:-2]), tuple(right[:-2])), left[-2], right[-1]), "")]
+
+
+def _slid(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
+    """Return the result of a convolution of another domain, whose attributes are those of Conv."""
+    data, weight = shapes[0], shapes[{"MMCVModulatedDeformConv2d": 3, "MMCVDeformConv2d": 2}.get(node.op, 1)]
+    rank = len(data) - 2
+    strides, dilations = (
+        list(node.attrs.get(name) or node.attrs.get(short) or [1] * rank)
+        for name, short in (("strides", "stride"), ("dilations", "dilation"))
+    )
+    pads = list(node.attrs.get("pads") or [*(node.attrs.get("padding") or [0] * rank)] * 2)
+    sides = [
+        (data[2 + n] + pads[n] + pads[n + rank] - dilations[n] * (weight[2 + n] - 1) - 1) // strides[n] + 1
+        for n in range(rank)
+    ]
+    return [((data[0], weight[0], *sides), "")]
+
+
+def _deformable_attention(node: Node, shapes: Sequence[Shape], constants: Constants) -> list[Result]:
+    """Values [batch, keys, heads, width], places [batch, queries, heads, levels, points, 2]."""
+    values, places = shapes[0], next(shape for shape in shapes if len(shape) == 6)
+    return [((values[0], places[1], values[2] * values[3]), "")]
+
+
+_MICROSOFT = "com.microsoft"
+_ACTIVATIONS = (
+    *("Gelu", "FastGelu", "BiasGelu", "QuickGelu", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"),
+    *("LayerNormalization", "SimplifiedLayerNormalization", "BiasAdd", "RotaryEmbedding", "MultiHeadAttention"),
+)
+_RULES: dict[tuple[str, str], Rule] = {
+    ("", "NonZero"): _non_zero,
+    ("", "NonMaxSuppression"): _suppressed,
+    ("", "Compress"): _compressed,
+    ("", "Unique"): _unique,
+    ("", "Slice"): _as_first,
+    ("", "TopK"): _most_places,
+    **dict.fromkeys(((_MICROSOFT, name) for name in _ACTIVATIONS), _as_first),
+    (_MICROSOFT, "FusedMatMul"): _fused_product,
+    (_MICROSOFT, "FusedConv"): _slid,
+    **dict.fromkeys(
+        ((domain, name)
+         for domain in ("", "TRT", "trt.plugins", "nvinfer1", "com.nvidia")
+         for name in ("EfficientNMS_TRT", "BatchedNMS_TRT", "BatchedNMSDynamic_TRT")), _efficient_nms,
+    ),
+    **dict.fromkeys(
+        ((domain, name)
+         for domain in ("", "mmcv", "mmdeploy", "TRT", "custom")
+         for name in ("MMCVModulatedDeformConv2d", "MMCVDeformConv2d")), _slid,
+    ),
+    **dict.fromkeys(
+        ((domain, name)
+         for domain in ("", "mmcv", "mmdeploy", "TRT", "custom", "torchvision")
+         for name in ("MultiscaleDeformableAttnPlugin_TRT", "MultiScaleDeformableAttention",
+                      "MMCVMultiScaleDeformableAttention")), _deformable_attention,
+    ),
+}  # fmt: skip

@@ -1,0 +1,211 @@
+"""Operators of a file that no layer computes: taken as they are, with the types of their results and their work.
+
+A layer `onnx` holds the operator with its attributes and constants, so that a runtime that reads ONNX computes it and
+plans know its cost; `reason` says why no kernel of socsched does.  One layer stands for each result that is in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from socsched.graph.operators import TensorType
+from socsched.models.onnx_graph import DTYPES_OF, Array, Node
+
+if TYPE_CHECKING:
+    from socsched.models.onnx_operators import Translation
+
+_STORED = 4096
+"""Values of a constant up to which it may lie in the attributes of a layer, where fp32 does not hold it exactly."""
+_FLOATS = (10, 16)
+"""Codes of the data types of numbers that a file may state in place of fp32: the planner chooses the precision."""
+
+
+def take_whole(t: Translation, node: Node, reason: str) -> None:
+    """Emit a node as layers of its own, one a result; UnknownOperator for one that has no types or constants."""
+    outputs = [place for place, name in enumerate(node.outputs) if name]
+    results = {place: t.graph.tensor(node.outputs[place]) for place in outputs}
+    inputs: list[str] = []
+    operands: list[int | str] = []
+    weights: dict[str, str] = {}
+    types: dict[str, str] = {}
+    stored: dict[str, tuple[Any, ...]] = {}
+    for place, name in enumerate(node.inputs):
+        if not name:
+            operands.append("")
+        elif name in t.graph.constants:
+            role, array = f"c{place}", t.graph.constants[name]
+            operands.append(role)
+            _keep(t, role, array, weights, types, stored)
+        else:
+            operands.append(len(inputs))
+            inputs.append(t.source(name))
+    known = [_type(t, name) for name in node.inputs if name]
+    attributes = {name: _plain(node, name, value) for name, value in node.attrs.items()}
+    attrs: dict[str, Any] = {
+        "operator": node.op,
+        "domain": node.domain,
+        "opset": t.graph.opsets.get(node.domain, 1),
+        "attributes": attributes,
+        "operands": tuple(operands),
+        "types": types,
+        "stored": stored,
+        "results": len(node.outputs),
+        "reason": reason,
+        "rule": t.rule_name(node),
+    }
+    first = ""
+    for place, kind in results.items():
+        work = 0 if first else operations(node, known, list(results.values()))
+        varies = node.outputs[place] in t.graph.varying and t.graph.varying.isdisjoint(node.inputs)
+        more = {
+            "varies": varies,
+            "first": first,
+            "result": place,
+            "shape": kind.shape,
+            "dtype": kind.dtype,
+            "flops": work,
+        }
+        name = t.emit(node, "onnx", inputs, place, weights=weights, **attrs, **more)
+        first = first or name
+
+
+def _keep(
+    t: Translation,
+    role: str,
+    array: Array,
+    weights: dict[str, str],
+    types: dict[str, str],
+    stored: dict[str, tuple[Any, ...]],
+) -> None:
+    """Keep a constant as a weight, which is fp32, or among the attributes where fp32 is not exact."""
+    dtype = DTYPES_OF.get(array.dtype)
+    if dtype is None:
+        raise t.refused(f"a constant of {array.dtype} is not read", "export it in fp32, or in integers")
+    if exact(array):
+        weights[role], types[role] = t.param(array), "fp32" if dtype == "fp16" else dtype
+    elif array.size <= _STORED:
+        stored[role] = (dtype, tuple(array.shape), tuple(array.reshape(-1).tolist()))
+    else:
+        raise t.refused(f"{array.size} constants of {array.dtype} do not fit fp32", "export them in fp32 or int32")
+
+
+def exact(array: Array) -> bool:
+    """Return whether fp32 holds all values of a constant."""
+    return array.dtype in (np.float32, np.float16) or np.array_equal(
+        array, array.astype(np.float32).astype(array.dtype)
+    )
+
+
+def _type(t: Translation, name: str) -> TensorType:
+    array = t.graph.constants.get(name)
+    return t.graph.tensor(name) if array is None else TensorType(tuple(array.shape), "")
+
+
+def _plain(node: Node, name: str, value: Any) -> Any:
+    """Return an attribute as plain data; tensors as their encoding."""
+    if node.op in ("Cast", "DequantizeLinear") and name in ("to", "output_dtype") and value in _FLOATS:
+        return 1
+    return value.SerializeToString() if hasattr(value, "SerializeToString") else value
+
+
+def operations(node: Node, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+    """Return the arithmetic operations of a node: multiply-adds where it has any, else one for each of its values."""
+    shapes = [tensor.shape for tensor in inputs]
+    rule = _WORK.get(node.op)
+    try:
+        if rule is not None:
+            return int(rule(node.attrs, shapes, outputs[0].shape))
+    except (IndexError, KeyError, ValueError, TypeError):  # inputs of other ranks than the operator has
+        pass
+    return max(sum(map(prod, shapes)), sum(prod(tensor.shape) for tensor in outputs))
+
+
+Work = Callable[[Mapping[str, Any], Sequence[tuple[int, ...]], tuple[int, ...]], float]
+
+
+def _slid(place: int) -> Work:
+    """Return the work of a convolution whose weight [out, in, ...] is the input at a place."""
+    return lambda attrs, shapes, out: 2 * prod(out) * prod(shapes[place][1:])
+
+
+def _product(left: int, right: int) -> Work:
+    def work(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> float:
+        turned = attrs.get("transA", 0)
+        return 2 * prod(out) * shapes[left][-2 if turned and len(shapes[left]) > 1 else -1]
+
+    return work
+
+
+def _recurrent(gates: int) -> Work:
+    """Return the work of a recurrent layer: every step multiplies the input and the state with every gate's weights."""
+
+    def work(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> float:
+        (one, other, width), (directions, rows, _) = shapes[0], shapes[1]
+        return 2 * one * other * directions * rows * (width + rows // gates)
+
+    return work
+
+
+def _einsum(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> float:
+    terms = str(attrs["equation"]).replace(" ", "").partition("->")[0].split(",")
+    sides: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        sides |= zip(term, shape, strict=True)
+    return len(terms) * prod(sides.values())
+
+
+def _attention(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> float:
+    """Queries, keys and values of the same width: two products with every key."""
+    return 4 * prod(shapes[0]) * shapes[1][-2]
+
+
+def _suppression(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> float:
+    """Sorting, and a comparison of areas for every box with every one that is kept before it."""
+    boxes, classes = shapes[0][1], shapes[1][1]
+    kept = max(out[0] // classes, 1)
+    return shapes[0][0] * classes * boxes * (boxes.bit_length() + 10 * kept)
+
+
+def _each(operations: int) -> Work:
+    return lambda attrs, shapes, out: operations * prod(out)
+
+
+def _window(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> float:
+    return float(prod(out) * prod(attrs["kernel_shape"]))
+
+
+def _sampled(attrs: Mapping[str, Any], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> float:
+    """Four products for each point of two dimensions, eight for each of three, and their weights."""
+    return float(prod(out) << (len(out) - 1))
+
+
+_WORK: dict[str, Work] = {
+    **dict.fromkeys(("Conv", "ConvInteger", "DeformConv", "FusedConv"), _slid(1)),
+    "QLinearConv": _slid(3),
+    "ConvTranspose": lambda attrs, shapes, out: 2 * prod(shapes[0]) * prod(shapes[1][1:]),
+    **dict.fromkeys(("MMCVModulatedDeformConv2d",), _slid(3)),
+    **dict.fromkeys(("MatMul", "Gemm", "MatMulInteger", "FusedMatMul"), _product(0, 1)),
+    "QLinearMatMul": _product(0, 3),
+    "LSTM": _recurrent(4),
+    "GRU": _recurrent(3),
+    "RNN": _recurrent(1),
+    "Einsum": _einsum,
+    "Attention": _attention,
+    "MultiHeadAttention": _attention,
+    "NonMaxSuppression": _suppression,
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _window),
+    "GridSample": _sampled,
+    "RoiAlign": _each(32),
+    "TopK": lambda attrs, shapes, out: prod(shapes[0]) * max(out[-1].bit_length(), 1),
+    "DFT": lambda attrs, shapes, out: 5 * prod(out) * max(prod(out).bit_length(), 1),
+    **dict.fromkeys(
+        ("LayerNormalization", "InstanceNormalization", "GroupNormalization", "RMSNormalization"), _each(6),
+    ),
+    **dict.fromkeys(("Softmax", "LogSoftmax"), _each(4)),
+    "BatchNormalization": _each(2),
+}  # fmt: skip
+"""Operator -> its operations, from attributes, shapes of inputs, and the shape of the first result."""

@@ -31,7 +31,7 @@ _PER_ELEMENT = {
     "grid_sample": 8,  # four products and the weights of the four neighbours
 }
 """Operations per element of a result."""
-_UNTYPED = ("uint8", "int32", "int64", "bool")
+_UNTYPED = ("uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool", "fp64")
 
 
 def at_precision(tensor: TensorType, precision: str) -> TensorType:

@@ -223,7 +223,7 @@ def layer_types(network: Network) -> dict[str, TensorType]:
 
 
 def _typed(shape: Shape, dtype: str = "fp32") -> TensorType:
-    return TensorType(shape, "fp32" if dtype in ("fp16", "int8") else dtype, "NCHW" if len(shape) == 4 else "")
+    return TensorType(shape, "fp32" if dtype == "fp16" else dtype, "NCHW" if len(shape) == 4 else "")
 
 
 class _Expansion:

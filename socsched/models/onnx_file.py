@@ -531,6 +531,35 @@ def inlined(model: Any) -> Any:
     return inliner.inline_local_functions(model) if model.functions else model
 
 
+_FUNCTIONS = (
+    *("Celu", "Selu", "ThresholdedRelu", "Softsign", "Shrink", "LogSoftmax", "SwiGLU", "CastLike"),
+    *("ReduceL1", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"),
+    *("MeanVarianceNormalization", "RMSNormalization", "RotaryEmbedding", "AffineGrid", "CenterCropPad"),
+)
+"""ONNX's own operators that are read as the functions that its specification writes them as."""
+
+
+def written_out(model: Any) -> Any:
+    """Return a model with some of ONNX's own operators written as others, by the functions of the specification."""
+    from onnx import defs, inliner
+
+    found = sorted({node.op_type for node in model.graph.node if not node.domain} & set(_FUNCTIONS))
+    if not found:
+        return model
+    opset = next((item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), 1)
+    for node in model.graph.node:
+        if node.op_type in found and not node.domain and defs.has(node.op_type, opset, ""):
+            stated = {item.name for item in node.attribute}  # the inliner leaves out what a node does not state
+            known = defs.get_schema(node.op_type, opset, "").attributes
+            node.attribute.extend(
+                one.default_value for name, one in known.items() if name not in stated and one.default_value.name
+            )
+    try:
+        return inliner.inline_selected_functions(model, [("", op) for op in found], inline_schema_functions=True)
+    except Exception:  # the inliner's errors have no common class; the operators are then taken as they are
+        return model
+
+
 def subgraphs(node: Any) -> list[Any]:
     """Return the graphs that a node holds as attributes: the branches of an If, the body of a Loop."""
     graphs = [item.g for item in node.attribute if item.type == item.GRAPH]

@@ -17,9 +17,9 @@ import numpy as np
 
 from socsched.errors import InputError, OpenShape, UnknownOperator
 from socsched.graph.operators import TensorType
-from socsched.models.onnx_file import MOST_NODES, OnnxFile, first_line
+from socsched.models.onnx_file import MOST_NODES, OnnxFile, first_line, written_out
 from socsched.models.onnx_integers import on_floats
-from socsched.models.onnx_types import bounds
+from socsched.models.onnx_types import VARYING, bounds
 from socsched.models.onnx_unroll import Unrolled
 
 Array = np.ndarray[Any, Any]
@@ -50,6 +50,8 @@ class Node:
     outputs: tuple[str, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
     domain: str = ""
+    graphs: bool = False
+    """Whether it holds graphs, as loops do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ def read(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None, values
     large weights have their shape only.
     """
     file = OnnxFile(path, values)
-    model = file.model
+    model = file.model = written_out(file.model)
     open_batch = _fix(model, path, shapes or {})
     proto = model.graph
     graph = OnnxGraph(path, [], dict(file.constants), {}, {}, [], [item.name for item in proto.output])
@@ -240,7 +242,8 @@ class _Folding:
             for item in proto.attribute
             if item.type not in (item.GRAPH, item.GRAPHS)  # control flow: written out, or refused by name
         }
-        node = Node(name, proto.op_type, tuple(proto.input), tuple(proto.output), attrs, _domain(proto.domain))
+        graphs = len(attrs) < len(proto.attribute)
+        node = Node(name, proto.op_type, tuple(proto.input), tuple(proto.output), attrs, _domain(proto.domain), graphs)
         if not node.outputs:
             raise graph.refused(node, "it has no output")
         if self.unrolled.takes(node):
@@ -284,7 +287,7 @@ class _Folding:
             self.infer_standard(node, proto)
         for name, (shape, dtype) in bounds(node, shapes, graph.constants).items():
             if not graph.fixed(name):
-                if not node.domain:
+                if node.op in VARYING and not node.domain:
                     graph.varying.add(name)
                 graph.shapes[name] = shape
                 graph.dtypes[name] = dtype or self.dtype(node.inputs[0])

@@ -195,7 +195,9 @@ def _load(
         raise MachineError(problem, extra("onnx")) from None
     graph: OnnxGraph = read(path, dict(shapes), values)
     network, weights, quantised = translate(graph, values)
-    kept: Weights = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items() if values}
+    kept: Weights = {
+        name: np.ascontiguousarray(array, np.float32).reshape(array.shape) for name, array in weights.items() if values
+    }
     inputs = {name: graph.tensor(name) for name in graph.inputs}
     outputs = {name: graph.tensor(name) for name in graph.outputs}
     stepped = quantised.values if quantised is not None else {}

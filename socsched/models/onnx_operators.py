@@ -34,6 +34,8 @@ from socsched.models.onnx_whole import exact, take_whole
 
 Handler = Callable[["Translation", Node], Any]
 _CHECK = "check the file with onnx.checker"
+_LEAST = 1e-30
+"""A length that no vector of a network has."""
 HANDLERS: dict[str, Handler] = {}
 """Translation of each ONNX operator."""
 
@@ -702,6 +704,9 @@ def scalar(array: Any) -> float:
 @_translates("Identity", "Dropout")
 def _same(t: Translation, node: Node) -> None:
     """Give the output the value of the first input."""
+    training = t.constant(node, 2, "whether it is training") if len(node.inputs) > 2 else None
+    if (training is not None and training.any()) or any(node.outputs[1:]):
+        raise t.refused("values that are dropped at random are not known", "export it for inference")
     t.values[node.outputs[0]] = t.source(node.inputs[0])
 
 
@@ -788,6 +793,8 @@ def reduction(t: Translation, node: Node, op: str, source: str) -> str:
     axes = t.constant(node, 1, "the axes")
     stated = [int(a) for a in axes] if axes is not None else [int(a) for a in node.attrs.get("axes", [])]
     rank = t.rank(node.inputs[0])
+    if not stated and node.attrs.get("noop_with_empty_axes", 0):
+        raise t.refused("a reduction over no axis is not known")
     axis = tuple(a % rank for a in stated) or tuple(range(rank))
     keep = bool(node.attrs.get("keepdims", 1))
     return t.emit(node, op, [source], axis=axis[0] if len(axis) == 1 and not keep else axis, keepdims=keep)
@@ -838,6 +845,14 @@ def _resize(t: Translation, node: Node) -> None:
         )
     rounding = node.attrs.get("nearest_mode", "floor" if node.op == "Upsample" else "round_prefer_floor")
     source, target = t.graph.tensor(node.inputs[0]).shape, t.graph.tensor(node.outputs[0]).shape
+    if node.attrs.get("antialias", 0) or node.attrs.get("exclude_outside", 0):
+        raise t.refused("resizing with filters is not known", "scale in steps, or before the network")
+    stated = next(
+        (t.constant(node, n, "the scales") for n in (2, 1)[node.op == "Upsample" :] if n < len(node.inputs)), None
+    )
+    ratios = [new / old for old, new in zip(source, target, strict=True)]
+    if stated is not None and stated.size and where != "align_corners" and not np.allclose(stated, ratios, rtol=1e-6):
+        raise t.refused("scales that are no ratio of the sizes are not known", "state the sizes")
     if len(source) != 4 or source[:2] != target[:2]:
         raise t.refused("only height and width of images are resized", "keep batch and channels as they are")
     attrs = {"size": target[2:], "bilinear": mode == "linear", "coordinates": where, "rounding": rounding}
@@ -861,10 +876,15 @@ def _pad(t: Translation, node: Node) -> None:
     if node.attrs.get("mode", "constant") != "constant":
         raise t.refused("only padding with a constant is known", "pad with zeros, or inside the convolution")
     stated = t.constant(node, 1, "the padding")
-    pads = tuple(int(p) for p in (stated if stated is not None else node.attrs["pads"]))
+    pads = [int(p) for p in (stated if stated is not None else node.attrs["pads"])]
+    axes, rank = t.constant(node, 3, "the axes"), t.rank(node.inputs[0])
+    if axes is not None:
+        sides, pads = pads, [0] * (2 * rank)
+        for number, axis in enumerate(int(a) % rank for a in axes):
+            pads[axis], pads[axis + rank] = sides[number], sides[number + len(axes)]
     value = t.constant(node, 2, "the padding's value")
     filler = scalar(value) if value is not None else float(node.attrs.get("value", 0.0))
-    t.emit(node, "pad", [t.source(node.inputs[0])], pads=pads, value=filler)
+    t.emit(node, "pad", [t.source(node.inputs[0])], pads=tuple(pads), value=filler)
 
 
 if TYPE_CHECKING:
@@ -981,6 +1001,8 @@ def _depth_to_space(t: Translation, node: Node) -> None:
 def _space_to_depth(t: Translation, node: Node) -> None:
     batch, channels, height, width = t.graph.tensor(node.inputs[0]).shape
     size = int(node.attrs["blocksize"])
+    if node.attrs.get("mode", "DCR") != "DCR":
+        raise t.refused("blocks in another order than DCR are not known")
     (high, low), (wide, side) = divmod(height, size), divmod(width, size)
     if low or side or size < 0:
         raise t.invalid(f"{height} x {width} pixels are not blocks of {size} x {size}")
@@ -1038,7 +1060,8 @@ def _lp_normalization(t: Translation, node: Node) -> None:
     x = t.source(node.inputs[0])
     squares = t.emit(node, "multiply", [x, x])
     total = t.emit(node, "reduce_sum", [squares], axis=(t.axis(node, -1),), keepdims=True)
-    t.emit(node, "divide", [x, t.emit(node, "sqrt", [total])])
+    length = t.with_constant(node, "maximum", t.emit(node, "sqrt", [total]), _LEAST)  # 0 stays 0
+    t.emit(node, "divide", [x, length])
 
 
 @_translates("LRN")

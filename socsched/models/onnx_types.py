@@ -15,6 +15,8 @@ import numpy as np
 if TYPE_CHECKING:
     from socsched.models.onnx_graph import Node
 
+VARYING = frozenset(("NonZero", "NonMaxSuppression", "Compress", "Unique", "Slice", "TopK"))
+"""Operators whose results may be smaller than stated here."""
 Shape = tuple[int, ...]
 Result = tuple[Shape, str]
 """Shape and data type, "" for that of the first input."""
@@ -123,6 +125,7 @@ _ACTIVATIONS = (
     *("LayerNormalization", "SimplifiedLayerNormalization", "BiasAdd", "RotaryEmbedding", "MultiHeadAttention"),
 )
 _RULES: dict[tuple[str, str], Rule] = {
+    **dict.fromkeys((("", name) for name in ("GroupNormalization", "MeanVarianceNormalization")), _as_first),
     ("", "NonZero"): _non_zero,
     ("", "NonMaxSuppression"): _suppressed,
     ("", "Compress"): _compressed,

@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 _STORED = 4096
 """Values of a constant up to which it may lie in the attributes of a layer, where fp32 does not hold it exactly."""
+_TRACE = "export by tracing, so that control flow is unrolled for the fixed shapes"
 _FLOATS = (10, 16)
 """Codes of the data types of numbers that a file may state in place of fp32: the planner chooses the precision."""
 
 
 def take_whole(t: Translation, node: Node, reason: str) -> None:
     """Emit a node as layers of its own, one a result; UnknownOperator for one that has no types or constants."""
+    if node.graphs:
+        raise t.refused("its body is computed turn by turn, which is read only where it can be written out", _TRACE)
     outputs = [place for place, name in enumerate(node.outputs) if name]
     results = {place: t.graph.tensor(node.outputs[place]) for place in outputs}
     inputs: list[str] = []
@@ -46,9 +49,9 @@ def take_whole(t: Translation, node: Node, reason: str) -> None:
     known = [_type(t, name) for name in node.inputs if name]
     attributes = {name: _plain(node, name, value) for name, value in node.attrs.items()}
     attrs: dict[str, Any] = {
-        "operator": node.op,
+        "operator": "ScatterElements" if node.op == "Scatter" and not node.domain else node.op,  # its newer name
         "domain": node.domain,
-        "opset": t.graph.opsets.get(node.domain, 1),
+        "opset": _since(node, t.graph.opsets.get(node.domain, 1)),
         "attributes": attributes,
         "operands": tuple(operands),
         "types": types,
@@ -91,6 +94,17 @@ def _keep(
         stored[role] = (dtype, tuple(array.shape), tuple(array.reshape(-1).tolist()))
     else:
         raise t.refused(f"{array.size} constants of {array.dtype} do not fit fp32", "export them in fp32 or int32")
+
+
+def _since(node: Node, opset: int) -> int:
+    """Return the oldest opset in which an operator means what it means in the file's."""
+    from onnx import defs
+
+    if node.op == "Scatter" and not node.domain:
+        return 11
+    if node.domain or not defs.has(node.op, opset, ""):
+        return opset
+    return int(defs.get_schema(node.op, opset, "").since_version)
 
 
 def exact(array: Array) -> bool:

@@ -68,7 +68,8 @@ class _Export:
         self.initializers: dict[str, Any] = {}
         kept = [layer.attrs for layer in network.layers if layer.op == "onnx"]
         self.domains = {a["domain"]: int(a["opset"]) for a in kept if a["domain"]}
-        self.opset = max([OPSET, *(int(a["opset"]) for a in kept if not a["domain"])])
+        newer = [16 for layer in network.layers if layer.op == "grid_sample"]
+        self.opset = max([OPSET, *newer, *(int(a["opset"]) for a in kept if not a["domain"])])
         """That of the file where operators of it stand as they are: they mean what they mean there."""
 
     def add(self, layer: Layer) -> None:
@@ -316,6 +317,13 @@ def _pad(export: _Export, layer: Layer) -> None:
     export.node("Pad", layer, [layer.inputs[0], pads, value])
 
 
+def _grid_sample(export: _Export, layer: Layer) -> None:
+    modes = {"bilinear": "linear", "bicubic": "cubic"} if export.opset >= 20 else {}
+    a, mode = layer.attrs, layer.attrs["mode"]
+    attrs = {"mode": modes.get(mode, mode), "padding_mode": a["padding"], "align_corners": int(a["align"])}
+    export.node("GridSample", layer, list(layer.inputs), **attrs)
+
+
 def _kept(export: _Export, layer: Layer) -> None:
     """Write an operator of the file as it stands there, with all its results that are in use."""
     from onnx import TensorProto, helper, numpy_helper
@@ -414,6 +422,7 @@ _OPERATORS: dict[str, Handler] = {
     ),
     "softmax": lambda export, layer: export.node("Softmax", layer, list(layer.inputs), axis=layer.attrs["axis"]),
     "pad": _pad,
+    "grid_sample": _grid_sample,
     "onnx": _kept,
     "constant": lambda export, layer: export.node(
         "Identity",

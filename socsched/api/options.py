@@ -156,6 +156,13 @@ class PlanOptions:
         help="Data type of all networks, or of one; auto: among a stage's `precisions`, or as its file's integers.  "
         "[default: the pipeline's precision, or auto]",
     )  # fmt: skip
+    shapes: tuple[str, ...] = option(
+        "--shape", multiple=True, metavar="INPUT=1x3x640x640", help="Sizes of an input that an ONNX file leaves open."
+    )
+    dims: tuple[str, ...] = option(
+        "--dim", multiple=True, metavar="NAME=[LEAST..]MOST",
+        help="Size of a dimension that an ONNX file leaves open, by its name; planned and compiled at its bound.",
+    )  # fmt: skip
     robust: bool = option(
         "--robust", kind="flag",
         help="Plan for the upper ends of all costs' intervals: a feasible plan holds for every cost within them.",

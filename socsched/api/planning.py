@@ -48,7 +48,7 @@ def options_of(**options: Any) -> PlanOptions:
     for name, dimension in (("power_cap", "power"), ("bandwidth_cap", "bandwidth")):
         if isinstance(options.get(name), str):
             options[name] = parse(options[name], dimension)
-    for name in ("pins", "prefers", "deadlines", "runtimes", "precisions"):
+    for name in ("pins", "prefers", "deadlines", "runtimes", "precisions", "shapes", "dims"):
         if name in options:
             options[name] = (options[name],) if isinstance(options[name], str) else tuple(options[name])
     if isinstance(options.get("profile"), str):
@@ -68,9 +68,11 @@ def plan_with(
     from socsched.api.stamp import stamped
     from socsched.descriptor.catalog import get_pipeline
     from socsched.models.precision import settled
+    from socsched.models.sizes import sized
 
     raw = get_pipeline(str(pipeline)) if isinstance(pipeline, str | Path) else pipeline
-    loaded = set_deadlines(settled(raw, options.precisions), options.deadlines)
+    stated = sized(raw, options.shapes, options.dims)
+    loaded = set_deadlines(settled(stated, options.precisions), options.deadlines)
     board = choose_runtimes(load_platform(platform), options.runtimes)
     search = _by_planner if options.planner else _by_search
     return stamped(search(loaded, board, mode, options, costs), loaded, board, mode, options)

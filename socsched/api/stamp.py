@@ -64,6 +64,8 @@ def _options(options: PlanOptions) -> Iterator[str]:
         ("--deadline", options.deadlines),
         ("--runtime", options.runtimes),
         ("--precision", options.precisions),
+        ("--shape", options.shapes),
+        ("--dim", options.dims),
     ):
         for value in sorted(values):
             yield from (option, value)

@@ -177,6 +177,8 @@ class _Reference:
         """Return a session: `exact`, without optimisation, or as users make it."""
         import onnxruntime
 
+        from socsched.models.onnx_file import PACKED, OnnxFile
+
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         options.intra_op_num_threads = threads
@@ -185,7 +187,9 @@ class _Reference:
         # sums of byte products saturate on x86-64 processors without VNNI otherwise
         options.add_session_config_entry("session.x64quantprecision", "1")
         try:
-            return onnxruntime.InferenceSession(str(self.file), options, providers=["CPUExecutionProvider"])
+            packed = self.file.suffix == PACKED
+            model = OnnxFile(self.file).model.SerializeToString() if packed else str(self.file)
+            return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # its errors have no common class
             raise MachineError(f"ONNX Runtime does not take {self.file.name}: {_line(error)}") from None
 

@@ -21,6 +21,12 @@ class LintRequest(Request):
         "pipeline", multiple=True, required=False, metavar="PLAN.json|PIPELINE|NETWORK.onnx..."
     )
     platform: str | None = platform(required=False)
+    shapes: tuple[str, ...] = option(
+        "--shape", multiple=True, metavar="INPUT=1x3x640x640", help="Sizes of an input that an ONNX file leaves open."
+    )
+    dims: tuple[str, ...] = option(
+        "--dim", multiple=True, metavar="NAME=[LEAST..]MOST", help="Size of a dimension that an ONNX file leaves open."
+    )
     engines: tuple[str, ...] = option(
         "--engine", kind="engine", multiple=True, help="Only this engine, or engines of this kind."
     )
@@ -66,7 +72,14 @@ def command(output: Output, request: LintRequest) -> int:
     findings = [
         entry
         for name in request.files
-        for entry in lint_file(name, request.platform, engines=engines, version=version, notes=request.notes)
+        for entry in lint_file(
+            name,
+            request.platform,
+            engines=engines,
+            version=version,
+            notes=request.notes,
+            sizes=(request.shapes, request.dims),
+        )
     ]
     findings = kept(findings, request.ignored)
     text = {"text": formats.text, "sarif": formats.sarif, "github": formats.github}[request.style](findings)

@@ -94,6 +94,7 @@ def command(output: Output, request: PlanRequest) -> int:
     from socsched.cli.results import check_options, exit_code
     from socsched.descriptor.catalog import get_platform
     from socsched.descriptor.fields import seldom_repeats
+    from socsched.models.sizes import open_batches, sized
 
     started = time.monotonic()
     skip_probe(request.quick)
@@ -107,6 +108,9 @@ def command(output: Output, request: PlanRequest) -> int:
     elif request.pareto:
         return _show_front(output, request, platform)
     else:
+        sizes = request.options.shapes, request.options.dims
+        for text in open_batches(sized(loading.load_pipeline(request.pipeline), *sizes)):
+            output.warn(f"{text} (--dim and --shape set it)")
         plan = plan_with(request.pipeline, platform, request.mode, request.options)
     if warning := seldom_repeats([task.period_ns for task in plan.tasks]):
         output.warn(warning)

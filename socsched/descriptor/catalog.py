@@ -60,9 +60,9 @@ def get_pipeline(name_or_path: str) -> Pipeline:
 
     Raises UsageError for an unknown name, DescriptorError for an invalid file.
     """
-    if name_or_path.lower().endswith(".onnx"):
-        from socsched.descriptor.pipeline_file import onnx_pipeline
+    from socsched.descriptor.pipeline_file import NETWORKS, onnx_pipeline
 
+    if name_or_path.lower().endswith(NETWORKS):
         return onnx_pipeline(Path(name_or_path).expanduser())
     path = resources.find("pipelines", name_or_path)
     return _pipeline(path, _stamp(path))

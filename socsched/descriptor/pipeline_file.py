@@ -18,7 +18,8 @@ from socsched.units import format_duration
 
 _PERIOD = Cycle("duration", positive=True).read
 _TIME = Quantity("duration").read
-SUFFIX = ".onnx"
+NETWORKS = (".onnx", ".onnx.xz")
+"""Endings of files that are a network."""
 Value = TypeVar("Value")
 
 
@@ -52,7 +53,8 @@ def onnx_pipeline(path: Path, period_ms: int = 100) -> Pipeline:
     """Return the pipeline of an ONNX file: a frame every period, due before the next; UsageError if it is missing."""
     if not path.is_file():
         raise UsageError(f"{path}: does not exist", "expected an ONNX file, or the name of a pipeline")
-    name = re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem).lstrip("_.-")[:64] or "network"
+    stem = path.name.removesuffix(".xz").removesuffix(".onnx")
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", stem).lstrip("_.-")[:64] or "network"
     why = f"no rate given: assuming a frame every {period_ms} ms, each done before the next"
     mapping = {
         "schema_version": "1",

@@ -18,7 +18,7 @@ from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.json_file import MAX_BYTES, positions
 from socsched.descriptor.operator_rules import OPERATORS, find_rules, load_rules
 from socsched.descriptor.pipeline import Pipeline, Stage
-from socsched.descriptor.pipeline_file import SUFFIX, pipeline_from_document
+from socsched.descriptor.pipeline_file import NETWORKS, pipeline_from_document
 from socsched.descriptor.platform import Engine, Platform
 from socsched.descriptor.source import parse, read
 from socsched.descriptor.validation import suggest
@@ -27,6 +27,7 @@ from socsched.graph.operators import Operator, StageWork
 from socsched.graph.rules import Decision, check_operators, decide, named, without_kernel
 from socsched.models.precision import settled
 from socsched.models.registry import get_model
+from socsched.models.sizes import sized
 from socsched.models.work import stage_work
 from socsched.planning.plan import Plan
 from socsched.schedulability.high_level import DROPPED, Triggered, is_hard, is_mixed, loose_triggers
@@ -98,12 +99,14 @@ def lint_file(
     version: str | None = None,
     notes: bool = False,
     text: bytes | None = None,
+    sizes: tuple[Sequence[str], Sequence[str]] = ((), ()),
 ) -> list[Diagnostic]:
     """Return the diagnostics of a plan.json, a pipeline (by name or file) or an ONNX file.
 
     `platform` is needed for pipelines and networks and may be omitted for a plan, which names its own; `engines`
     selects accelerators (all that have operator rules), `version` that of their runtime.  `text` is the content of a
-    pipeline file that an editor has not saved yet.  Faults of the file itself are diagnostics with their positions.
+    pipeline file that an editor has not saved yet, `sizes` those of `models.sizes.sized`.  Faults of the file itself
+    are diagnostics with their positions.
     Raises UsageError for a wrong request and MachineError if something is missing.
     """
     try:
@@ -111,11 +114,11 @@ def lint_file(
             return _plan(file, platform, engines, version)
         if platform is None:
             raise UsageError(f"{file}: a pipeline needs a platform", "name it: -p PLATFORM")
-        if file.endswith(SUFFIX):
+        if file.lower().endswith(NETWORKS):
             document = None
         else:
             document = parse(text, file) if text is not None else read(resources.find("pipelines", file))
-        pipeline = get_pipeline(file) if document is None else pipeline_from_document(document)
+        pipeline = sized(get_pipeline(file) if document is None else pipeline_from_document(document), *sizes)
     except DescriptorError as error:
         return [
             Diagnostic(
@@ -340,19 +343,20 @@ def _open_batch(stage: Stage, usable: Sequence[Accelerator], place: Place) -> It
     """Yield a warning for inputs whose batch the file leaves open, if an accelerator is compiled for fixed shapes."""
     fixed = [accelerator for accelerator in usable if accelerator.engine.operators.static_shapes]
     inputs = get_model(stage.model or "", stage.params).open_batch
-    if not inputs or not fixed:
+    if not inputs:
         return
     names = ", ".join(accelerator.title for accelerator in fixed)
+    taken = f", and {names} takes fixed shapes only" if fixed else ""
     yield Diagnostic(
         OPEN_SHAPE,
         "warning",
-        f"{stage.name}: the file leaves the batch of {', '.join(inputs)} open, and {names} takes fixed shapes only; "
-        "it is judged and planned with a batch of 1",
+        f"{stage.name}: the file leaves the batch of {', '.join(inputs)} open{taken}; it is judged and planned with a "
+        "batch of 1",
         place,
         stage.name,
         engines=tuple(name for accelerator in fixed for name in accelerator.names),
         sources=tuple(dict.fromkeys(a.engine.operators.source for a in fixed if a.engine.operators.source)),
-        hint="export it with a fixed batch, or state the sizes: params: {shapes: {INPUT: [1, 3, 384, 640]}}",
+        hint="export it with a fixed batch, or state the sizes: --dim NAME=1..8, --shape INPUT=1x3x384x640",
     )
 
 

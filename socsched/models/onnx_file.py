@@ -27,6 +27,8 @@ from socsched.graph.operators import TensorType
 
 Array = np.ndarray[Any, Any]
 MOST_BYTES = 2**31
+MOST_UNPACKED = 2**29
+"""Bytes of a compressed file whose weights are read, too."""
 MOST_NODES = 20_000
 _SMALL = 4096
 """Elements up to which external tensors are embedded in the model, since shapes may depend on them."""
@@ -91,9 +93,26 @@ class OnnxFile:
                 if self.path.suffix == PACKED:
                     raise self.error(f"not a usable ONNX file: {error}") from None
         elif self.path.suffix == PACKED:
-            raise self.error("weights are not read from compressed files", "decompress it first: unxz --keep FILE")
+            raw = self._unpacked()
+            return raw, {}, len(raw)
         raw = read_bytes(self.path, "ONNX file", "expected a model with its weights in a file next to it", MOST_BYTES)
         return raw, {}, len(raw)
+
+    def _unpacked(self) -> bytes:
+        """Return a compressed file with its weights, which are as large as they say, however small the file."""
+        parts = bytearray()
+        try:
+            with _opened(self.path) as source:
+                while chunk := source.read(_CHUNK):
+                    parts += chunk
+                    if len(parts) > MOST_UNPACKED:
+                        hint = "decompress it first: unxz --keep FILE"
+                        raise self.error(f"it holds more than {MOST_UNPACKED >> 20} MiB", hint)
+        except ValueError as error:
+            raise self.error(f"not a usable ONNX file: {error}") from None
+        except OSError as error:
+            raise InputError(f"{self.path}: the ONNX file cannot be read: {error.strerror or error}") from None
+        return bytes(parts)
 
     def array(self, tensor: Any, hollow: bool = False) -> Array:
         """Return the values of a tensor of the model, embedded or external; InputError if incomplete.

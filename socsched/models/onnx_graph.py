@@ -97,7 +97,8 @@ class OnnxGraph:
         if shape is None or any(size < 1 for size in shape):
             raise OpenShape(
                 f"{self.path.name}: the shape of {name!r} is not fixed: {list(shape) if shape else 'unknown'}",
-                "export with fixed sizes, or set those of its inputs: params: {shapes: {INPUT: [1, 3, 384, 640]}}",
+                "export with fixed sizes, or set those of its inputs: --shape INPUT=1x3x384x640, --dim NAME=1..8, or "
+                "in a pipeline params: {shapes: {INPUT: [1, 3, 384, 640]}, dims: {NAME: 1..8}}",
             )
         return TensorType(shape, self.dtypes.get(name, "fp32"), "NCHW" if len(shape) == 4 else "")
 
@@ -161,11 +162,15 @@ def _fix(model: Any, path: Path, shapes: Mapping[str, tuple[int, ...]]) -> tuple
             raise InputError(f"{path.name}: shapes: the file has no input {name!r}", f"there are: {', '.join(inputs)}")
         dims = inputs[name].type.tensor_type.shape.dim
         said = [dim.dim_value if dim.HasField("dim_value") else None for dim in dims]
-        if len(said) != len(sizes) or any(own not in (None, size) for own, size in zip(said, sizes, strict=True)):
+        fits = len(said) == len(sizes) and all(
+            not size or own in (None, size) for own, size in zip(said, sizes, strict=True)
+        )
+        if not fits:
             stated = ", ".join("?" if own is None else str(own) for own in said)
             raise InputError(f"{path.name}: shapes: {name} is [{stated}], not {list(sizes)}", "give what ? stands for")
         for dim, size in zip(dims, sizes, strict=True):
-            dim.dim_value = size
+            if size:  # 0: it stays open
+                dim.dim_value = size
     open_batch = []
     for item in model.graph.input:
         dims = item.type.tensor_type.shape.dim

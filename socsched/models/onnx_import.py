@@ -21,12 +21,12 @@ from socsched.graph.expand import fuse_network
 from socsched.graph.network import Network
 from socsched.graph.operators import TensorType
 from socsched.models.model import Model, Port, Quantisation
-from socsched.models.onnx_file import whole
+from socsched.models.onnx_file import OnnxFile, whole
 from socsched.models.onnx_graph import OnnxGraph, read
 from socsched.models.onnx_operators import Translation, translate
 from socsched.models.weights import Weights
 
-_PARAMS = ("file", "inputs", "outputs", "shapes", "sha256")
+_PARAMS = ("file", "inputs", "outputs", "shapes", "dims", "sha256")
 _seen: dict[str, Path] = {}
 """Where a network of this digest was when it was last read, in this process."""
 _LARGEST_SIZE = 1 << 16
@@ -37,9 +37,9 @@ def model(params: Mapping[str, Any]) -> Model:
     """Return the model of an ONNX file: params `file` (path), `inputs` and `outputs` (ONNX name -> port name).
 
     With `sha256`, the file is the one of this digest, as plans name it (`portable`).  `shapes` (ONNX input -> sizes)
-    sets dimensions that the file leaves open.  Ports are named after the file's inputs and outputs unless renamed, so
-    that stages can be connected by name.  Raises UsageError for unknown params or names, InputError for an unusable
-    file, MachineError without the reader.
+    sets dimensions that the file leaves open, `dims` (name -> size, or bounds as 1..8) those with a name.  Ports are
+    named after the file's inputs and outputs unless renamed, so that stages can be connected by name.  UsageError
+    for unknown params or names, InputError for an unusable file, MachineError without the reader.
     """
     unknown = sorted(set(params) - set(_PARAMS))
     if unknown:
@@ -48,6 +48,8 @@ def model(params: Mapping[str, Any]) -> Model:
     if "sha256" in params:
         path = _located(path, str(params["sha256"]))
     stamp, shapes = _stamp(path), _shapes(path, params.get("shapes"))
+    if params.get("dims"):
+        shapes = _bounded(path, params["dims"], dict(shapes))
     file = _load(path, stamp, shapes, values=False)
     return Model(
         f"onnx:{path.name}",
@@ -124,6 +126,52 @@ def _shapes(path: Path, param: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
             problem = f"{path.name}: shapes: {name}: expected a list of sizes from 1 to {_LARGEST_SIZE}, got {sizes!r}"
             raise UsageError(problem, "such as shapes: {images: [1, 3, 384, 640]}")
     return tuple((str(name), tuple(sizes)) for name, sizes in rows.items())
+
+
+def input_sizes(path: str | Path) -> dict[str, list[int | str]]:
+    """Return the sizes of a file's inputs: numbers, names of those left open, "" for open ones without a name."""
+    file = Path(path)
+    return {name: list(sizes) for name, sizes in _input_sizes(file, _stamp(file))}
+
+
+@lru_cache(maxsize=64)
+def _input_sizes(path: Path, stamp: tuple[int, int]) -> tuple[tuple[str, tuple[int | str, ...]], ...]:
+    graph = OnnxFile(path, values=False).model.graph
+    held = {item.name for item in graph.initializer}
+    return tuple(
+        (
+            item.name,
+            tuple(d.dim_value if d.HasField("dim_value") else d.dim_param for d in item.type.tensor_type.shape.dim),
+        )
+        for item in graph.input
+        if item.name not in held
+    )
+
+
+def bounds_of(param: Any) -> tuple[int, int]:
+    """Return the bounds of a dimension, written 8 or 1..8; UsageError for anything else."""
+    low, dots, high = str(param).partition("..")
+    if not (low.isdecimal() and (high.isdecimal() if dots else True)):
+        raise UsageError(f"dims: expected a size or bounds, got {param!r}", "such as 8 or 1..8")
+    least, most = int(low), int(high or low)
+    if not 0 < least <= most <= _LARGEST_SIZE:
+        raise UsageError(f"dims: expected bounds from 1 to {_LARGEST_SIZE}, got {param!r}", "such as 1..8")
+    return least, most
+
+
+def _bounded(path: Path, dims: Any, shapes: dict[str, tuple[int, ...]]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return `shapes` with those that named dimensions give at their bound; 0 where one is still open."""
+    if not isinstance(dims, Mapping):
+        raise UsageError(f"{path.name}: dims: expected NAME: SIZE, got {dims!r}", "such as dims: {N: 1..8}")
+    most = {str(name): bounds_of(bound)[1] for name, bound in dims.items()}
+    known = input_sizes(path)
+    names = sorted({one for sizes in known.values() for one in sizes if isinstance(one, str) and one})
+    if unknown := sorted(set(most) - set(names)):
+        raise UsageError(f"{path.name}: no input has the open dimension {unknown[0]!r}", f"open: {', '.join(names)}")
+    for name, sizes in known.items():
+        if name not in shapes and any(one in most for one in sizes if isinstance(one, str)):
+            shapes[name] = tuple(one if isinstance(one, int) else most.get(one, 0) for one in sizes)
+    return tuple(shapes.items())
 
 
 def load(path: Path) -> tuple[Network, Weights]:

@@ -3,9 +3,9 @@
 Usage: python -m tools.verify.onnx_nodes [--only PATTERN] [--every N] [--own] [--list]
 
 Counted are tests whose tensors are floats, bytes, whole numbers and truth values, with a float or a byte among them.
-A test is read as it stands, or with its whole-number inputs of one dimension as constants, as exports have them: shapes,
-axes, numbers of places.  It passes where the network that was read, written as ONNX again, gives the test's results in
-ONNX Runtime; with --own, networks without operators that are taken as they are must also give them compiled for this
+A test is read as it stands, or with its whole-number inputs of one dimension as constants, as exports have them (axes,
+sizes, numbers of places).  It passes where the network that was read, written as ONNX again, gives the test's results
+in ONNX Runtime; with --own, networks without operators that are taken as they are must also give them compiled for this
 machine.  Printed: a line for each reason that tests fail for, and the share that passes; exit code 1 below --least.
 """
 

@@ -9,6 +9,7 @@ from socsched.cost.model import CostModel
 from socsched.descriptor.pipeline import Pipeline, Stage
 from socsched.errors import UsageError
 from socsched.models.parts import PartOf, cut_pipeline, part_of, parts_of, split_into_tiles, tile_of
+from socsched.models.sizes import SIZES
 from socsched.planning.cutting.divisible import Divisible, Legs, divisible
 from socsched.planning.cutting.segmentation import duration_ns, segmentations
 from socsched.planning.plan import Plan
@@ -123,8 +124,22 @@ def _legs(model: CostModel, stage: Divisible, engines: Sequence[str]) -> list[tu
         chosen[begin:end] = [""] * (end - begin)
 
 
+def _as_sized(pipeline: Pipeline, plan: Plan) -> Pipeline:
+    """Return a pipeline with the sizes that its networks have in a plan."""
+    own = {
+        (part.stage if (part := part_of(task.params)) else task.name): {
+            key: task.params[key] for key in SIZES if key in task.params
+        }
+        for task in plan.tasks
+        if task.kind == "stage"
+    }
+    stages = (replace(stage, params={**stage.params, **own.get(stage.name, {})}) for stage in pipeline.stages)
+    return replace(pipeline, stages=tuple(stages))
+
+
 def as_planned(pipeline: Pipeline, plan: Plan) -> Pipeline:
     """Return a pipeline with the networks cut where `plan` cuts them, as needed to compile or run a plan."""
+    pipeline = _as_sized(pipeline, plan)
     parts: dict[str, list[PartOf]] = {}
     for task in plan.tasks:
         part = part_of(task.params) if task.kind == "stage" else None

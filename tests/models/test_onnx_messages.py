@@ -101,8 +101,6 @@ def test_a_node_without_a_layer_is_taken_as_it_is_with_the_reason(
             "values with more than one scale are not read (QuantizeLinear, opset 17)",
             "by tensor",
         ),
-        (
-        ),
     ],
 )
 def test_a_refusal_says_where_and_what_helps(

@@ -94,3 +94,15 @@ def test_rows_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (tmp_path / "pairs.csv").write_text(table(ROWS))
     with pytest.raises(InputError, match=":5: more than 3 rows"):
         read_measurements(tmp_path / "pairs.csv")
+
+
+def test_jobs_a_second_are_a_rate(tmp_path: Path) -> None:
+    cells = [row(1, measured_ms="", flag="throughput"), row(2, flag="throughput"), row(3, measured_ms="")]
+    rates = ["200", "100", ""]
+    (tmp_path / "pairs.csv").write_text(
+        table([[*one, fps] for one, fps in zip(cells, rates, strict=True)], [*COLUMNS, "fps"])
+    )
+    rate, timed, neither = read_measurements(tmp_path / "pairs.csv").rows
+    assert (rate.rate, rate.measured_ms, rate.flag, rate.problem) == (True, 5.0, "", "")
+    assert (timed.rate, timed.flag) == (False, "throughput")
+    assert neither.problem.startswith("measured_ms: expected")

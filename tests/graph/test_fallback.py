@@ -1,4 +1,4 @@
-"""What falls back: nothing of a network the engine takes, refused operators by count, all where it takes no arithmetic."""
+"""What falls back: nothing of a network that is taken, refused operators by count, all without the arithmetic."""
 
 from __future__ import annotations
 

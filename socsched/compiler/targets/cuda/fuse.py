@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from socsched.compiler.targets.cuda.index_maps import scalar
 from socsched.compiler.targets.llvm.fuse import fuse_activations, hard_gates
 from socsched.graph.fusion import Graph, Group
 
@@ -86,8 +87,6 @@ def _factor(graph: Graph, group: Group) -> tuple[str, bool] | None:
 
 def _number(graph: Graph, group: Group) -> tuple[str, bool] | None:
     """Return the parameter of one number that an operator of one input combines it with, None if there is none."""
-    from socsched.compiler.targets.cuda.sequence_rules import scalar
-
     return (next(iter(group.weights.values())), False) if scalar(graph, group) and not group.relu else None
 
 

@@ -95,27 +95,29 @@ Form = Halves | Bytes
 
 
 def pixel(shape: Convolution, length: int, rows: int) -> Any:
-    """Return a function (X, m, k) -> A[m, k]; `length` and `rows` are the padded k and m.
+    """Return a function (X, m, k, g) -> A[m, k] of group g; `length` and `rows` are the padded k and m.
 
     Indices are formed by groups of 8 channels, so that TVM can prove that the 8 elements of a 16-byte copy share a
     pixel.
     """
-    groups, taps, width = shape.channels // VECTOR, shape.kernel_w, shape.out_width
+    own = shape.channels // shape.groups
+    groups, taps, width = own // VECTOR, shape.kernel_w, shape.out_width
     down, right = shape.strides
     plain = shape.kernel_h == shape.kernel_w == down == right == 1 and not shape.pad
 
-    def value(X: Any, m: Any, k: Any) -> Any:
+    def value(X: Any, m: Any, k: Any, g: Any = 0) -> Any:
         zero, group = tirx.const(0, "float16"), k // VECTOR
         inside = [group < shape.k // VECTOR] if length != shape.k else []
         if plain:
             inside += [m < shape.m] if rows != shape.m else []
-            return tirx.if_then_else(tirx.all(*inside), X[m, k], zero) if inside else X[m, k]
+            found = X[m, g * own + k]
+            return tirx.if_then_else(tirx.all(*inside), found, zero) if inside else found
         h = m // width * down + group // (taps * groups) * shape.dilation - shape.pad
         w = m % width * right + group // groups % taps * shape.dilation - shape.pad
         inside.append(h < shape.height)  # rows past the last come from the kernel or from rounding m up
         if shape.pad:
             inside += [h >= 0, w >= 0, w < shape.width]
-        channel = group % groups * VECTOR + k % VECTOR
+        channel = g * own + group % groups * VECTOR + k % VECTOR
         return tirx.if_then_else(tirx.all(*inside), X[h * shape.width + w, channel], zero)
 
     return value
@@ -159,6 +161,8 @@ def convolution(shape: Convolution, tile: Tile, form: Form | None = None) -> Any
     """
     form = form or Halves(shape)
     rows, length = round_up(shape.m, tile.rows), round_up(shape.k, tile.depth * tile.splits)
+    if shape.groups > 1:
+        return _grouped(shape, rows, length, form)
     if tile.splits > 1:
         return _split(shape, tile, rows, length, form)
     m_all, n_all, sums, product = shape.m, shape.n, form.family.sums, form.family.product
@@ -213,6 +217,67 @@ def convolution(shape: Convolution, tile: Tile, form: Form | None = None) -> Any
         B: T.Buffer(table, table_dtype),
         R: T.Buffer((results, total), added),
         O: T.Buffer((results, total), dtype),
+    ):
+        T.func_attr(_ATTRIBUTES)
+        body(X, W, B, R, O)
+
+    return conv_add
+
+
+def _grouped(shape: Convolution, rows: int, length: int, form: Halves) -> Any:
+    m_all, n_all, wide, groups = shape.m, shape.n, shape.wide, shape.groups
+    pixels, channels, outputs = shape.height * shape.width, shape.channels, shape.outputs
+    results, total = shape.pixels, shape.total or shape.outputs
+    a, at, result, other, product = (
+        pixel(shape, length, rows),
+        target(shape),
+        form.result,
+        _added(shape, form),
+        form.family.product,
+    )
+
+    @T.macro
+    def body(X, W, B, R, O):
+        A = T.sblock_alloc_buffer((groups, rows, length), "float16")
+        C = T.sblock_alloc_buffer((groups, rows, wide), "float32")
+        for u, x, y in T.grid(groups, rows, length):
+            with T.sblock("A"):
+                g, m, k = T.axis.remap("SSS", [u, x, y])
+                A[g, m, k] = a(X, m, k, g)
+        for u, x, y, z in T.grid(groups, rows, wide, length):
+            with T.sblock("C"):
+                g, m, n, k = T.axis.remap("SSSR", [u, x, y, z])
+                with T.init():
+                    C[g, m, n] = T.float32(0)
+                C[g, m, n] = C[g, m, n] + product(A[g, m, k], W[g * wide + n, k])
+        for u, x, y in T.grid(groups, m_all, wide):
+            with T.sblock("out"):
+                g, m, n = T.axis.remap("SSS", [u, x, y])
+                O[at(m, g * wide + n)[0], at(m, g * wide + n)[1]] = result(
+                    C[g, m, n], B, g * wide + n, other(R, m, g * wide + n), outputs
+                )
+
+    if not form.added:
+
+        @T.prim_func(s_tir=True, private=True)
+        def conv(
+            X: T.Buffer((pixels, channels), "float16"),
+            W: T.Buffer((n_all, length), "float16"),
+            B: T.Buffer((outputs,), "float32"),
+            O: T.Buffer((results, total), "float16"),
+        ):
+            T.func_attr(_ATTRIBUTES)
+            body(X, W, B, B, O)
+
+        return conv
+
+    @T.prim_func(s_tir=True, private=True)
+    def conv_add(
+        X: T.Buffer((pixels, channels), "float16"),
+        W: T.Buffer((n_all, length), "float16"),
+        B: T.Buffer((outputs,), "float32"),
+        R: T.Buffer((results, total), "float16"),
+        O: T.Buffer((results, total), "float16"),
     ):
         T.func_attr(_ATTRIBUTES)
         body(X, W, B, R, O)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from socsched.compiler.environment import T, s_tir, tirx
+from socsched.compiler.environment import T, s_tir, te, tirx
 from socsched.compiler.targets.cuda.activation import Activation, function
 from socsched.compiler.targets.cuda.tiles import VECTOR
 
@@ -46,8 +46,12 @@ def copy(pixels: int, source: int, start: int, count: int, total: int, first: in
     """
     act = function(("relu",) if relu else ())
     written = total if first == 0 and total - count < 16 else count
-    lanes = VECTOR if all(n % VECTOR == 0 for n in (source, start, count, total, first, written)) else 1
+    lanes = next(
+        n for n in (8, 4, 2, 1) if all(size % n == 0 for size in (source, start, count, total, first, written))
+    )
     groups = written // lanes
+    if lanes == 1 and written == total and total % VECTOR == 0:
+        return _widened(pixels, source, start, count, total, act)
 
     @T.prim_func(s_tir=True, private=True)
     def moved(X: T.Buffer((pixels, source), "float16"), O: T.Buffer((pixels, total), "float16")):
@@ -58,6 +62,28 @@ def copy(pixels: int, source: int, start: int, count: int, total: int, first: in
                 O[p, first + g * lanes + v] = act(
                     T.if_then_else(g * lanes + v < count, X[p, start + g * lanes + v], T.float16(0))
                 )
+
+    return moved
+
+
+def _widened(pixels: int, source: int, start: int, count: int, total: int, act: Any) -> Any:
+    groups = total // VECTOR
+
+    @T.prim_func(s_tir=True, private=True)
+    def moved(X: T.Buffer((pixels, source), "float16"), O: T.Buffer((pixels, total), "float16")):
+        T.func_attr(_ATTRIBUTES)
+        for x, y in T.grid(pixels, groups):
+            with T.sblock("copy"):
+                p, g = T.axis.remap("SS", [x, y])
+                T.reads(X[p, 0:source])
+                T.writes(O[p, g * VECTOR : g * VECTOR + VECTOR])
+                values = T.sblock_alloc_buffer((VECTOR,), "float16", scope="local")
+                for v in T.unroll(VECTOR):
+                    values[v] = T.float16(0)
+                    if g * VECTOR + v < count:
+                        values[v] = act(X[p, start + g * VECTOR + v])
+                for v in T.vectorized(VECTOR):
+                    O[p, g * VECTOR + v] = values[v]
 
     return moved
 
@@ -103,11 +129,28 @@ def _sliding(window: Window, height: int, width: int) -> tuple[Any, Any]:
     return inside, lambda p, i, j: (row(p, i) - top) * width + column(p, j) - left
 
 
-def depthwise(channels: int, height: int, width: int, window: Window, activation: Activation) -> Any:
-    """Return depthwise(X, W[taps, channels], B, O): a convolution of each channel by itself."""
+def depthwise(  # noqa: C901 (a kernel's loops)
+    channels: int, height: int, width: int, window: Window, activation: Activation, strip: int
+) -> Any:
+    """Return depthwise(X, W[taps, channels], B, O): a convolution of each channel by itself.
+
+    A thread computes `strip` pixels of a row, of which `strip` have to make whole rows, and loads a row of the window
+    before it uses it.
+    """
     (kh, kw), (oh, ow), groups = window.kernel, window.result, channels // VECTOR
-    inside, at = _sliding(window, height, width)
-    act = function(activation)
+    (down, right), (top, left), (far_h, far_w) = window.strides, window.pads, window.dilation
+    across, act = ow // strip, function(activation)
+    span = (strip - 1) * right + (kw - 1) * far_w + 1
+
+    def row(p, i):
+        return p // across * down + i * far_h - top
+
+    def column(p, place):
+        return p % across * (strip * right) + place - left
+
+    def inside(p, i, place):
+        within = [row(p, i) >= 0, row(p, i) < height, column(p, place) >= 0, column(p, place) < width]
+        return tirx.all(*within)
 
     @T.prim_func(s_tir=True, private=True)
     def convolved(
@@ -117,7 +160,7 @@ def depthwise(channels: int, height: int, width: int, window: Window, activation
         O: T.Buffer((oh * ow, channels), "float16"),
     ):
         T.func_attr(_ATTRIBUTES)
-        for x, y in T.grid(oh * ow, groups):
+        for x, y in T.grid(oh * across, groups):
             with T.sblock("window"):
                 p, g = T.axis.remap("SS", [x, y])
                 T.reads(
@@ -125,25 +168,36 @@ def depthwise(channels: int, height: int, width: int, window: Window, activation
                     W[0 : kh * kw, g * VECTOR : g * VECTOR + VECTOR],
                     B[g * VECTOR : g * VECTOR + VECTOR],
                 )
-                T.writes(O[p, g * VECTOR : g * VECTOR + VECTOR])
-                total = T.sblock_alloc_buffer((VECTOR,), "float32", scope="local")
-                for v in T.unroll(VECTOR):
-                    total[v] = B[g * VECTOR + v]
-                for i, j in T.grid(kh, kw):
-                    if inside(p, i, j):
-                        taps = T.sblock_alloc_buffer((VECTOR,), "float16", scope="local")
-                        values = T.sblock_alloc_buffer((VECTOR,), "float16", scope="local")
-                        for v in T.vectorized(VECTOR):
-                            values[v] = X[at(p, i, j), g * VECTOR + v]
-                        for v in T.vectorized(VECTOR):
-                            taps[v] = W[i * kw + j, g * VECTOR + v]
-                        for v in T.unroll(VECTOR):
-                            total[v] = total[v] + T.Cast("float32", values[v]) * T.Cast("float32", taps[v])
+                T.writes(O[p * strip : p * strip + strip, g * VECTOR : g * VECTOR + VECTOR])
+                total = T.sblock_alloc_buffer((strip, VECTOR), "float32", scope="local")
+                values = T.sblock_alloc_buffer((span, VECTOR), "float16", scope="local")
+                factors = T.sblock_alloc_buffer((kw, VECTOR), "float16", scope="local")
                 ended = T.sblock_alloc_buffer((VECTOR,), "float16", scope="local")
-                for v in T.unroll(VECTOR):
-                    ended[v] = act(T.Cast("float16", total[v]))
-                for v in T.vectorized(VECTOR):
-                    O[p, g * VECTOR + v] = ended[v]
+                for n in T.unroll(strip):
+                    for v in T.unroll(VECTOR):
+                        total[n, v] = B[g * VECTOR + v]
+                for i in range(kh):
+                    for s in T.unroll(span):
+                        if inside(p, i, s):
+                            for v in T.vectorized(VECTOR):
+                                values[s, v] = X[row(p, i) * width + column(p, s), g * VECTOR + v]
+                        else:
+                            for v in T.vectorized(VECTOR):
+                                values[s, v] = T.float16(0)
+                    for j in T.unroll(kw):
+                        for v in T.vectorized(VECTOR):
+                            factors[j, v] = W[i * kw + j, g * VECTOR + v]
+                    for n in T.unroll(strip):
+                        for j in T.unroll(kw):
+                            for v in T.unroll(VECTOR):
+                                total[n, v] = total[n, v] + T.Cast(
+                                    "float32", values[n * right + j * far_w, v]
+                                ) * T.Cast("float32", factors[j, v])
+                for n in T.unroll(strip):
+                    for v in T.unroll(VECTOR):
+                        ended[v] = act(T.Cast("float16", total[n, v]))
+                    for v in T.vectorized(VECTOR):
+                        O[p * strip + n, g * VECTOR + v] = ended[v]
 
     return convolved
 
@@ -403,6 +457,39 @@ def padded(channels: int, height: int, width: int, top: int, left: int, tall: in
                 )
 
     return moved
+
+
+def picked(sizes: tuple[int, ...], regular: Any, count: int, width: int, factor: float) -> Any:
+    """Return picked(X0[sizes[0]], ..., T[count], O[count, width]): groups of elements of tensors, times a factor.
+
+    T is the place of each group among those of the tensors in a row, each starting at a multiple of 8 elements, or -1
+    for zeros; without T the places of the one tensor are `regular` (`index_maps.strides`).
+    """
+    sources = [te.placeholder((size,), "float16", f"X{number}") for number, size in enumerate(sizes)]
+    table = [] if regular else [te.placeholder((count,), "int32", "T")]
+    starts = [sum(-(-size // VECTOR) * VECTOR for size in sizes[:number]) // width for number in range(len(sizes))]
+
+    def value(i: Any, v: Any) -> Any:
+        if regular:
+            place = _digits(i, *regular)
+            found = sources[0][place * width + v]
+        else:
+            place, found = table[0][i], tirx.const(0, "float16")
+            for source, start in zip(sources, starts, strict=True):
+                found = tirx.if_then_else(place >= start, source[(place - start) * width + v], found)
+        return found if factor == 1.0 else T.Cast("float16", T.Cast("float32", found) * T.float32(factor))
+
+    made = te.create_prim_func([*sources, *table, te.compute((count, width), value, "picked")])
+    return made.without_attr("global_symbol").with_attr("tirx.noalias", True)
+
+
+def _digits(i: Any, dimensions: tuple[tuple[int, int], ...], first: int) -> Any:
+    place, below = tirx.const(first, "int32"), 1
+    for number, (size, stride) in enumerate(reversed(dimensions)):
+        digit = i // below if below > 1 else i
+        place = place + (digit if number == len(dimensions) - 1 else digit % size) * stride
+        below *= size
+    return place
 
 
 def packed(pixels: int, channels: int, lying: int) -> Any:

@@ -18,13 +18,14 @@ from socsched.compiler import script
 from socsched.compiler.environment import relax, tirx
 from socsched.compiler.layouts import padded, physical_shape
 from socsched.compiler.passes.relax_form import emit_general
-from socsched.compiler.targets.cuda import gemm, kernels, rules, sequence_lower, sequence_rules
+from socsched.compiler.targets.cuda import gemm, index_maps, kernels, rules, sequence_lower
 from socsched.compiler.targets.cuda.activation import beyond_relu
 from socsched.compiler.targets.cuda.fuse import fuse, with_numbers
+from socsched.compiler.targets.cuda.index_maps import NOTHING, Moves
 from socsched.compiler.targets.cuda.kernels import Window
 from socsched.compiler.targets.cuda.rules import axis_table
 from socsched.compiler.targets.cuda.schedule import schedule
-from socsched.compiler.targets.cuda.tiles import EDGE, Convolution, Tile, round_up, tile_for
+from socsched.compiler.targets.cuda.tiles import EDGE, VECTOR, Convolution, Tile, estimate, gpu, round_up, tile_for
 from socsched.compiler.targets.llvm.fuse import activation
 from socsched.compiler.targets.llvm.vector import window_of
 from socsched.errors import CompileError
@@ -35,7 +36,10 @@ Array = np.ndarray[Any, Any]
 
 _ALIGNED = 64  # bytes: alignment that kernels may assume of a tensor's address
 _DENSE = 64
-"""Outputs of a dense layer are rounded up to this, for wide tiles."""
+"""Outputs of a dense layer are rounded up to this, for wide tiles, unless they are a multiple of `_WIDTH`."""
+_WIDTH = 32
+_STRIPS, _BUSY = (1, 2, 4), 128
+"""Pixels of a row that a thread of a depthwise convolution computes, and the threads that keep an SM busy."""
 _PARTS = 64
 """Most parts that a mean over the pixels is first summed in."""
 
@@ -109,15 +113,21 @@ class Lowered:
 
 
 class Values(Emitter):
-    """The values of a network while it is lowered, by name: each as an image, as a plain tensor, or as both."""
+    """The values of a network while it is lowered, by name: each as an image, as a plain tensor, or as both.
 
-    def __init__(self, graph: Graph, bound: bool) -> None:
+    Those in `moves` have no memory until somebody asks for one of these forms.
+    """
+
+    def __init__(self, graph: Graph, moves: Moves, bound: bool) -> None:
         super().__init__(bound)
-        self.graph = graph
+        self.graph, self.moves = graph, moves
         self.dynamic = tirx.Var("P", "int64")
         self.images: dict[str, Image] = {}
         self.plain: dict[str, Any] = {}  # images in NCHW
         self.held: dict[str, tuple[Any, int]] = {}  # plain tensors as rows, with the columns that these have in memory
+        self.deferred: dict[str, Callable[[Any], Any]] = {}  # values whose rows are computed in the order that is asked
+        self.ordered: dict[str, tuple[Any, Array]] = {}  # tensors with the place of each element in memory
+        self.by_pixels: set[str] = set()  # moved values that are images
         self.left: dict[str, Any] = {}  # outputs in their border layout
 
     # The network's border.
@@ -161,6 +171,11 @@ class Values(Emitter):
         if name not in self.images:
             _, channels, height, width = self.graph.values[name].shape
             pixels, lying = height * width, rules.lying(channels)
+            if name not in self.plain and self.elsewhere(name):
+                wanted = np.full((pixels, lying), NOTHING, np.int32)
+                wanted[:, :channels] = np.arange(channels * pixels, dtype=np.int32).reshape(channels, pixels).T
+                self.images[name] = Image(self.arranged(name, wanted), channels, height, width)
+                return self.images[name]
             flat = self.viewed(self.plain_of(name), (channels, pixels))
             var = self.call(kernels.packed, (pixels, channels, lying), [flat], (pixels, lying))
             self.images[name] = Image(var, channels, height, width)
@@ -172,12 +187,89 @@ class Values(Emitter):
             (var, held), (*lead, columns) = self.held[name], self.graph.values[name].shape
             narrow = self.copied(var, prod(lead), held, 0, columns, columns)
             self.plain[name] = self.viewed(narrow, self.graph.values[name].shape)
+        if name not in self.plain and name not in self.images and self.elsewhere(name):
+            shape = self.graph.values[name].shape
+            self.plain[name] = self.arranged(name, np.arange(prod(shape), dtype=np.int32).reshape(shape))
         if name not in self.plain:
             image = self.images[name]
             args, shape = (image.pixels, image.lying, image.channels), (image.channels, image.pixels)
             var = self.call(kernels.unpacked, args, [image.var], shape)
             self.plain[name] = self.viewed(var, self.graph.values[name].shape)
         return self.plain[name]
+
+    def elsewhere(self, name: str) -> bool:
+        """Return whether a value has no form of its own yet."""
+        return name in self.moves.found or name in self.ordered or name in self.deferred
+
+    def arranged(self, name: str, wanted: Array) -> Any:
+        """Return a value's elements in another order, as a tensor of the shape of `wanted`: a view where it can be one.
+
+        `wanted`: the number of each element in the value, `NOTHING` for a zero.
+        """
+        moved = self.moves.of(name)
+        later = self.deferred.get(moved.roots[0]) if moved.roots[0] not in self.plain else None
+        if (
+            later is not None
+            and len(moved.roots) == 1
+            and moved.factor == 1.0
+            and self.moves.alone(name, moved.roots[0])
+        ):
+            columns = self.graph.values[moved.roots[0]].shape[-1]
+            rows = index_maps.rows(np.where(wanted < 0, NOTHING, moved.index.reshape(-1)[wanted]), columns)
+            if rows is not None:
+                return self.viewed(later(rows), wanted.shape)
+        sources, places, factor = self.placed(name)
+        found = np.where(wanted < 0, NOTHING, places.reshape(-1)[wanted])
+        first = index_maps.piece(found) if len(sources) == 1 and factor == 1.0 else None
+        if first is not None and first * 2 % _ALIGNED == 0:
+            return self.viewed(sources[0][0], found.shape, offset=first * 2)
+        rows, width = index_maps.vectors(found)
+        regular = index_maps.strides(rows) if len(sources) == 1 else None
+        operands = [self.viewed(var, (size,)) for var, size in sources]
+        sizes = tuple(size for _, size in sources)
+        args: tuple[Any, ...] = (sizes, regular, rows.size, width, factor)
+        if regular is None:
+            operands.append(relax.const(rows, "int32"))
+        return self.viewed(self.call(kernels.picked, args, operands, (rows.size, width)), found.shape)
+
+    def placed(self, name: str) -> tuple[list[tuple[Any, int]], Array, float]:
+        """Return the tensors that hold a value, and their sizes; each element's place in them in a row; a factor."""
+        direct = name in self.plain or name in self.images or name in self.held or name in self.ordered
+        moved = self.moves.itself(name) if direct else self.moves.of(name)
+        places, sources = moved.index, []
+        first = start = 0
+        for root in moved.roots:
+            count = prod(self.graph.values[root].shape)
+            var, size, order = self.laid_out(root)
+            if len(moved.roots) > 1 or order is not None:
+                inside = (moved.index >= first) & (moved.index < first + count)
+                own = moved.index[inside] - first
+                if places is moved.index:
+                    places = moved.index.copy()
+                places[inside] = (own if order is None else order[own]) + start
+            sources.append((var, size))
+            first, start = first + count, round_up(start + size, VECTOR)
+        return sources, places, moved.factor
+
+    def laid_out(self, name: str) -> tuple[Any, int, Array | None]:
+        """Return the tensor that holds a value, its size, and each element's place in it, None where in order."""
+        shape = self.graph.values[name].shape
+        if name in self.moves.found and name not in self.plain and name not in self.images:
+            (self.image_of if name in self.by_pixels else self.plain_of)(name)
+        if name in self.deferred and name not in self.plain:
+            self.plain[name] = self.viewed(self.deferred[name](None), shape)
+        if name in self.plain:
+            return self.plain[name], prod(shape), None
+        if name in self.images:
+            image = self.images[name]
+            order = np.arange(image.pixels * image.lying, dtype=np.int32).reshape(image.pixels, image.lying)
+            return image.var, image.pixels * image.lying, order[:, : image.channels].T.reshape(-1)
+        if name in self.ordered:
+            var, order = self.ordered[name]
+            return var, prod(shape), order
+        var, held = self.held[name]
+        order = np.arange(prod(shape[:-1]) * held, dtype=np.int32).reshape(-1, held)
+        return var, order.size, order[:, : shape[-1]].reshape(-1)
 
     def copied(self, var: Any, pixels: int, source: int, start: int, count: int, total: int) -> Any:
         return self.call(kernels.copy, (pixels, source, start, count, total, 0, False), [var], (pixels, total))
@@ -208,18 +300,18 @@ class _Lowering(Values):
     dtype = "float16"  # of plain values
 
     def __init__(self, graph: Graph, weights: Mapping[str, Array], arch: str, bound: bool, sms: int = 0) -> None:
-        super().__init__(graph, bound)
+        self.judged = rules.judged(graph, weights)
+        super().__init__(graph, self.judged.moves, bound)
+        self.by_pixels = self.judged.images
         self.weights, self.arch, self.sms = weights, arch, sms
         self.partial: dict[str, Any] = {}
-        self.unruled, self.plainly = rules.judged(graph)
-        self.absorbed = sequence_rules.absorbed(graph, self.plainly)
-        self.scaled: dict[str, tuple[str, float]] = {}  # values that a softmax multiplies itself: source and factor
-        gone = {*self.unruled, *self.plainly}
+        gone = self.judged.elsewhere
         self.slices = rules.slices(graph, gone)
         self.siblings = rules.siblings(graph, gone)
         self.sums = rules.sums(graph, self.slices, gone)
+        self.dense_sums = rules.dense_sums(graph, self.judged)
         joined = (member for members in self.siblings.values() for member in members[1:])
-        self.merged = {group.output for group in (*joined, *self.sums.values())}
+        self.merged = {group.output for group in (*joined, *self.sums.values(), *self.dense_sums.values())}
         self.products: list[tuple[Convolution, Tile]] = []
 
     def run(self) -> Lowered:
@@ -230,19 +322,26 @@ class _Lowering(Values):
                 for name, tensor, variable in zip(self.graph.inputs, inputs, variables, strict=True):
                     self.enter(name, tensor, variable)
                 for group in self.graph.groups:
-                    if group.output in self.absorbed:
-                        continue
-                    if group.output in self.plainly:
-                        sequence_lower.emit(self, group)
-                    elif group.output in self.unruled:
-                        self.plain[group.output] = emit_general(self, group)
-                    elif group.output not in self.merged:
-                        _EMITTERS[group.kind](self, group)
+                    self.operator(group)
                 output = self.builder.emit_output(tuple(self.leave(name) for name in self.graph.outputs))
             self.builder.emit_func_output(output)
         outputs = tuple(self.at_border(name) for name in self.graph.outputs)
-        reasons = tuple(dict.fromkeys(self.unruled.values()))
+        reasons = tuple(dict.fromkeys(self.judged.unruled.values()))
         return Lowered(self.builder.get(), inputs, outputs, tuple(self.products), reasons)
+
+    def operator(self, group: Group) -> None:
+        """Emit an operator, unless it is part of another or its readers do its work."""
+        name, made = group.output, self.judged
+        if name in made.inside or name in made.moves.found or name in self.merged:
+            return
+        if name in made.attentions:
+            sequence_lower.attention(self, made.attentions[name])
+        elif name in made.plain:
+            sequence_lower.emit(self, group)
+        elif name in made.unruled:
+            self.plain[name] = emit_general(self, group)
+        else:
+            _EMITTERS[group.kind](self, group)
 
     # Operators.
 
@@ -250,34 +349,77 @@ class _Lowering(Values):
         if rules.is_depthwise(group):
             self.depthwise(group)
             return
+        if group.attrs.get("groups", 1) != 1:
+            self.grouped(group)
+            return
         members = self.siblings.get(group.output, [group])
         source, pad = self.with_border(group)
         weight = np.concatenate([self.weights[member.weights["weight"]] for member in members])
         outputs, _, kernel_h, kernel_w = weight.shape
-        total = self.sums.get(group.output)
-        final = total or group
-        shape = Convolution(
-            *(source.height, source.width, source.lying, round_up(outputs, EDGE), kernel_h, kernel_w),
-            *(int(group.attrs["stride_h"]), pad),
-            relu=final.relu,
-            residual=total is not None,
-            stride_w=_other(int(group.attrs["stride_w"]), int(group.attrs["stride_h"])),
-            dilation=int(group.attrs["dilation"]),
-            activation=beyond_relu(activation(final)),
-        )
+        final = self.sums.get(group.output, group)
+        shape = self.convolution(group, source, pad, round_up(outputs, EDGE), (kernel_h, kernel_w))
         if len(members) > 1:
             shape = replace(shape, planes=self.planes(members, shape))
         packed = padded(weight, (0, shape.outputs), (1, source.lying)).transpose(0, 2, 3, 1)
-        operands = [source.var]
-        if total is not None:
-            other = next(value for value in total.inputs if value != group.output)
-            operands.append(self.image_of(other).var)
+        operands = [source.var, *self.residual(group)]
         var = self.product(final, shape, packed.reshape(shape.n, -1), members, operands)
         if len(members) > 1:
             self.split(members, var, shape)
         elif final.output not in self.slices:
             _, channels, height, width = self.graph.values[final.output].shape
             self.images[final.output] = Image(self.narrowed(var, shape, channels), channels, height, width)
+
+    def convolution(
+        self, group: Group, source: Image, pad: int, outputs: int, kernel: tuple[int, int], groups: int = 1
+    ) -> Convolution:
+        """Return a convolution's shape, with what is merged into it."""
+        final = self.sums.get(group.output, group)
+        return Convolution(
+            *(source.height, source.width, source.lying, outputs, *kernel),
+            *(int(group.attrs["stride_h"]), pad),
+            relu=final.relu,
+            residual=final is not group,
+            stride_w=_other(int(group.attrs["stride_w"]), int(group.attrs["stride_h"])),
+            dilation=int(group.attrs["dilation"]),
+            activation=beyond_relu(activation(final)),
+            groups=groups,
+        )
+
+    def residual(self, group: Group) -> list[Any]:
+        """Return the image that is added to a convolution's result, if there is one."""
+        total = self.sums.get(group.output)
+        if total is None:
+            return []
+        return [self.image_of(next(value for value in total.inputs if value != group.output)).var]
+
+    def grouped(self, group: Group) -> None:
+        """Emit a convolution in groups as a product for each so many of them as is fastest, with zeros in between."""
+        source, pad = self.with_border(group)
+        weight = self.weights[group.weights["weight"]]
+        outputs, own, *kernel = weight.shape
+        count = int(group.attrs["groups"])
+        total = outputs // count
+        whole = source.lying // own
+        shapes = {
+            number: self.convolution(group, source, pad, whole * total, (kernel[0], kernel[1]), whole // number)
+            for number in rules.merged(group)
+        }
+        number = min(shapes, key=lambda number: self.time_of(shapes[number]))
+        packed = np.zeros((whole * total, *kernel, number * own), np.float32)
+        for index in range(count):
+            first = index % number * own
+            rows = slice(index * total, (index + 1) * total)
+            packed[rows, :, :, first : first + own] = weight[rows].transpose(0, 2, 3, 1)
+        final = self.sums.get(group.output, group)
+        operands = [source.var, *self.residual(group)]
+        var = self.product(final, shapes[number], packed.reshape(len(packed), -1), [group], operands)
+        if final.output not in self.slices:
+            _, channels, height, width = self.graph.values[final.output].shape
+            self.images[final.output] = Image(var, channels, height, width)
+
+    def time_of(self, shape: Convolution) -> float:
+        """Return the modelled time of a product with its best tile."""
+        return estimate(shape, tile_for(shape, self.arch, self.sms), self.arch, self.sms)
 
     def with_border(self, group: Group) -> tuple[Image, int]:
         """Return a convolution's input and the padding left to it: none where the sides differ, which are copied."""
@@ -295,7 +437,9 @@ class _Lowering(Values):
         source = self.image_of(group.inputs[0])
         weight = self.weights[group.weights["weight"]]  # [channels, 1, rows, columns]
         taps = padded(weight.reshape(source.channels, -1).T, (1, source.lying))
-        args = (source.lying, source.height, source.width, self.window(group), activation(group))
+        window = self.window(group)
+        strip = strip_of(window, source.lying // VECTOR, self.sms or gpu(self.arch).sms)
+        args = (source.lying, source.height, source.width, window, activation(group), strip)
         bias = relax.const(padded(self.bias(group), (0, source.lying)), "float32")
         operands = [source.var, relax.const(taps.astype(np.float16), "float16"), bias]
         self.image(group, kernels.depthwise, args, operands)
@@ -358,15 +502,36 @@ class _Lowering(Values):
         outputs, inputs = weight.shape
         *sides, _ = self.graph.values[group.inputs[0]].shape
         rows, held = prod(sides), round_up(inputs, EDGE)
-        source = self.viewed(self.plain_of(group.inputs[0]), (rows, inputs))
-        if held != inputs:
-            source = self.copied(source, rows, inputs, 0, inputs, held)
-        final = beyond_relu(activation(group))
-        shape = Convolution(rows, 1, held, round_up(outputs, _DENSE), relu=group.relu, activation=final)
-        var = self.product(group, shape, padded(weight, (0, shape.n), (1, held)), [group], [source])
+        source = self.padded_rows(group.inputs[0], rows, held)
+        total = self.dense_sums.get(group.output)
+        final, more = total or group, []
+        if total is not None:
+            other = next(name for name in total.inputs if self.moves.of(name).roots[0] != group.output)
+            image = final.output in self.by_pixels
+            more = [self.image_of(other).var if image else self.viewed(self.plain_of(other), (rows, outputs))]
+        shape = Convolution(
+            *(rows, 1, held, outputs if outputs % _WIDTH == 0 else round_up(outputs, _DENSE)),
+            relu=final.relu,
+            residual=bool(more),
+            activation=beyond_relu(activation(final)),
+        )
+        if scale := self.moves.scales.get(group.output):
+            weight = weight * np.asarray(self.weights[scale.weight], np.float32).reshape(-1)[scale.order][:, None]
+        var = self.product(final, shape, padded(weight, (0, shape.n), (1, held)), [group], [source, *more])
         if shape.n != outputs:
             var = self.copied(var, rows, shape.n, 0, outputs, outputs)
-        self.plain[group.output] = self.viewed(var, self.graph.values[group.output].shape)
+        if more and final.output in self.by_pixels:
+            _, channels, height, width = self.graph.values[final.output].shape
+            self.images[final.output] = Image(var, channels, height, width)
+        else:
+            self.plain[final.output] = self.viewed(var, self.graph.values[final.output].shape)
+
+    def padded_rows(self, name: str, rows: int, held: int) -> Any:
+        """Return a value as rows of `held` columns, zero beyond its own."""
+        columns = self.graph.values[name].shape[-1]
+        wanted = np.full((rows, held), NOTHING, np.int32)
+        wanted[:, :columns] = np.arange(rows * columns, dtype=np.int32).reshape(rows, columns)
+        return self.arranged(name, wanted)
 
     def product(
         self, group: Group, shape: Convolution, weight: Array, members: list[Group], operands: list[Any]
@@ -409,9 +574,11 @@ class _Lowering(Values):
         return self.kernel((shape, tile), f"conv_{shape.key.replace(' ', '_').replace('-', '_')}", make)
 
     def bias(self, group: Group) -> Array:
-        if "bias" in group.weights:
-            return np.asarray(self.weights[group.weights["bias"]], np.float32)
-        return np.zeros(self.outputs(group), np.float32)
+        if "bias" not in group.weights:
+            return np.zeros(self.outputs(group), np.float32)
+        bias = np.asarray(self.weights[group.weights["bias"]], np.float32)
+        scale = self.moves.scales.get(group.output)
+        return bias if scale is None else bias * np.asarray(self.weights[scale.weight]).reshape(-1)[scale.order]
 
     def outputs(self, group: Group) -> int:
         """Return the channels of a layer's result."""
@@ -451,7 +618,7 @@ class _Lowering(Values):
         self.images[group.output] = Image(var, source.channels, 1, 1)
 
     def combined(self, group: Group) -> None:
-        left, right = (self.image_of(value) for value in group.inputs)
+        left, right = self.sides(group, [self.image_of(value) for value in group.inputs], self.image_constant)
         pixels = max(left.pixels, right.pixels)
         args = (left.pixels, right.pixels, pixels, left.lying, group.kind, activation(group))
         self.image(group, kernels.combined, args, [left.var, right.var])
@@ -469,25 +636,22 @@ class _Lowering(Values):
         make = kernels.resize_bilinear if group.attrs["bilinear"] else kernels.resize
         self.image(group, make, args, [source.var, *constants])
 
-    def slice(self, group: Group) -> None:
-        source, start = self.image_of(group.inputs[0]), int(group.options["begin"][0])
-        start = min(start + source.channels if start < 0 else start, source.channels)
-        count = self.graph.values[group.output].shape[1]
-        args = (source.pixels, source.lying, start, count, rules.lying(count), 0, False)
-        self.image(group, kernels.copy, args, [source.var])
+    def sides(self, group: Group, values: list[Any], constant: Callable[[str, tuple[int, ...]], Any]) -> list[Any]:
+        """Return both operands of an operator, in order; one may be a parameter, made by `constant`."""
+        made = [constant(name, self.graph.values[group.output].shape) for name in group.weights.values()]
+        return [*made, *values] if self.graph.operations[group.output].weight_first else [*values, *made]
+
+    def image_constant(self, name: str, shape: tuple[int, ...]) -> Image:
+        """Return a parameter as an image of a shape, of one pixel where all are the same."""
+        _, channels, height, width = shape
+        whole = np.broadcast_to(self.weights[name], shape)
+        if all(side == 1 for side in np.shape(self.weights[name])[-2:]):
+            whole, height, width = whole[:, :, :1, :1], 1, 1
+        pixels = padded(whole[0].reshape(channels, -1).T, (1, rules.lying(channels)))
+        return Image(relax.const(pixels.astype(np.float16), "float16"), channels, height, width)
 
     def reshape(self, group: Group) -> None:
-        (value,), shape = group.inputs, self.graph.values[group.output].shape
-        if self.graph.values[value].dtype != "fp32":
-            self.plain[group.output] = emit_general(self, group)
-            return
-        if value in self.images and value not in self.plain and self.images[value].pixels == 1:
-            image = self.images[value]
-            var = image.var
-            if image.lying != image.channels:
-                var = self.copied(var, 1, image.lying, 0, image.channels, image.channels)
-            self.plain[value] = self.viewed(var, self.graph.values[value].shape)
-        self.plain[group.output] = self.viewed(self.plain_of(value), shape)
+        self.plain[group.output] = emit_general(self, group)
 
     def pillar_features(self, group: Group) -> None:
         slots, channels = self.graph.values[group.inputs[0]].shape[1], int(group.attrs["out_channels"])
@@ -505,6 +669,13 @@ class _Lowering(Values):
         self.image(group, kernels.scatter, (channels, ny, nx), operands)
 
 
+def strip_of(window: Window, groups: int, sms: int) -> int:
+    """Return the pixels of a row that a thread computes: more share more loads, if there are threads for all SMs."""
+    height, width = window.result
+    fitting = [strip for strip in _STRIPS if width % strip == 0 and height * width * groups >= strip * sms * _BUSY]
+    return max(fitting, default=1)
+
+
 def _other(value: int, usual: int) -> int:
     """Return `value` where it differs from the usual one, else 0."""
     return value if value != usual else 0
@@ -520,7 +691,6 @@ _EMITTERS: dict[str, Callable[[_Lowering, Group], None]] = {
     **dict.fromkeys(kernels.BINARY, _Lowering.combined),
     **dict.fromkeys(rules.MAPPED, _Lowering.mapped),
     "resize2d": _Lowering.resize,
-    "slice": _Lowering.slice,
     "reshape": _Lowering.reshape,
     "pillar_features": _Lowering.pillar_features,
     "scatter": _Lowering.scatter,

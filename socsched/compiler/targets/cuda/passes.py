@@ -23,6 +23,7 @@ from socsched.compiler.passes.relax_form import bind_constants
 from socsched.compiler.pipeline import fused, run
 from socsched.compiler.quantize.scales import Scales
 from socsched.compiler.target import Build, Compilation, Pass, Passes, TargetSpec, resolve
+from socsched.compiler.targets.cuda.attention import completed
 from socsched.compiler.targets.cuda.fuse import fuse
 from socsched.compiler.targets.cuda.int8_lower import lower_int8
 from socsched.compiler.targets.cuda.lower import lower
@@ -133,6 +134,7 @@ def compiled_by_nvcc(generate: Pass) -> Pass:
         toolkit = toolkit_for(arch)
 
         def cubin(source: str) -> bytes:
+            source = completed(source)
             (folder / SOURCE).write_text(source)
             code = toolkit.build(source, arch)
             (folder / BINARY).write_bytes(code)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from socsched.compiler.targets.cuda import sequence_rules
+from socsched.compiler.targets.cuda import index_maps, sequence_rules
+from socsched.compiler.targets.cuda.index_maps import Moves
 from socsched.compiler.targets.cuda.kernels import BINARY
 from socsched.compiler.targets.cuda.tiles import EDGE, VECTOR, round_up
 from socsched.graph.fusion import Graph, Group
@@ -23,36 +26,90 @@ def unruled(graph: Graph) -> dict[str, str]:
 
     The other operators keep their rules.  An image is a tensor of one image that a rule has made or takes as input.
     """
-    return judged(graph)[0]
+    return judged(graph).unruled
 
 
-def judged(graph: Graph) -> tuple[dict[str, str], set[str]]:
-    """Return what `unruled` does, and the outputs of operators that a rule on plain tensors takes."""
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What becomes of each operator, by its output; the others have a rule on images.
+
+    `unruled`: the reason for which there is no rule; `plain`: rules on plain tensors; `moves`: results that only move
+    elements; `attentions`: the last product of each attention, and `inside` what is computed within these; `images`:
+    values whose channels follow each other in memory.
+    """
+
+    moves: Moves
+    unruled: dict[str, str] = field(default_factory=dict)
+    plain: set[str] = field(default_factory=set)
+    attentions: dict[str, sequence_rules.Attention] = field(default_factory=dict)
+    inside: set[str] = field(default_factory=set)
+    images: set[str] = field(default_factory=set)
+
+    @property
+    def elsewhere(self) -> set[str]:
+        """Return the outputs that no rule on images makes."""
+        return {*self.unruled, *self.plain, *self.moves.found, *self.attentions, *self.inside}
+
+
+def judged(graph: Graph, weights: Mapping[str, Any] | None = None) -> Judgement:
+    """Return what becomes of each operator; `weights` where the numbers in it are needed."""
     images = {name for name in graph.inputs if _is_image(graph.values[name].shape)}
-    found: dict[str, str] = {}
-    plain: set[str] = set()
+    made = Judgement(Moves(graph, weights), images=images)
     for group in graph.groups:
+        if _moves(graph, group, images) and made.moves.add(group):
+            if _by_pixels(graph, made.moves.found[group.output], images):
+                images.add(group.output)
+            continue
         reason = _RULES[group.kind](graph, group) if group.kind in _RULES else f"no rule for {group.kind}"
         if not reason and group.kind in _EITHER and images.isdisjoint(group.inputs):
             reason = f"no rule for {group.kind} of anything but images"
-        if reason and images.isdisjoint(group.inputs) and not sequence_rules.plain_reason(graph, group):
-            plain.add(group.output)
+        plain = group.kind not in _RULES or images.isdisjoint(group.inputs)
+        if reason and plain and not sequence_rules.plain_reason(graph, group):
+            made.plain.add(group.output)
         elif reason:
-            found[group.output] = reason
+            made.unruled[group.output] = reason
         elif group.kind not in ("reshape", "dense") and _is_image(graph.values[group.output].shape):
             images.add(group.output)
-    for name in sequence_rules.absorbed(graph, plain):
-        found.pop(name, None)
-        plain.add(name)
-    return found, plain
+    for found in sequence_rules.attentions(graph, made.moves):
+        made.attentions[found.output] = found
+        made.inside.update(found.inside)
+        for name in (found.output, *found.inside):
+            made.unruled.pop(name, None)
+            made.plain.discard(name)
+    return made
+
+
+def _moves(graph: Graph, group: Group, images: set[str]) -> bool:
+    """Return whether an operator is best left to its readers: not a concatenation that images are written into."""
+    if group.kind == "concat":
+        return bool(_concat(graph, group)) or images.isdisjoint(group.inputs)
+    return group.kind in (*index_maps.KINDS, "multiply", "divide")
+
+
+def _by_pixels(graph: Graph, moved: index_maps.Moved, images: Collection[str]) -> bool:
+    """Return whether the channels of a moved value of an image's shape follow each other in memory."""
+    index = moved.index
+    if not _is_image(index.shape):
+        return False
+    root = moved.roots[0]
+    if index.shape[1] == 1:
+        return root in images and index.shape[3] == 1
+    _, channels, *size = graph.values[root].shape if root in images else (1, 1)
+    one, other = (int(place) for place in index[0, :2, 0, 0])
+    if root in images:
+        if max(one, other) >= channels * prod(size):
+            return True  # in another root
+        one, other = (place // prod(size) + place % prod(size) * channels for place in (one, other))
+    return other - one == 1
 
 
 def unsupported_reason(graph: Graph) -> str:
     """Return the reason a network has no operator that these rules speed up, empty if it has one."""
-    found = unruled(graph)
-    if any(group.output not in found and group.kind != "reshape" for group in graph.groups):
+    made = judged(graph)
+    idle = {*made.unruled, *made.moves.found}
+    if any(group.output not in idle for group in graph.groups):
         return ""
-    return next(iter(found.values()), "no rule for reshape alone")
+    return next(iter(made.unruled.values()), "no rule for operators that move elements alone")
 
 
 def _is_image(shape: tuple[int, ...]) -> bool:
@@ -77,12 +134,36 @@ def is_depthwise(group: Group) -> bool:
     return group.kind == "conv2d" and 1 < a.get("groups", 1) == a["in_channels"] == a["out_channels"]
 
 
+def merged(group: Group) -> tuple[int, ...]:
+    """Return numbers of groups of a grouped convolution that can be one product, weights between them being zero.
+
+    A product has whole tiles of outputs and whole copies of channels; images may hold further groups, of zeros.
+    """
+    a = group.attrs
+    count = int(a["groups"])
+    own, outputs = int(a["in_channels"]) // count, int(a["out_channels"]) // count
+    given, made = lying(int(a["in_channels"])), lying(int(a["out_channels"]))
+    if given % own or made % outputs or given // own != made // outputs or made % EDGE:
+        return ()
+    whole = given // own
+    return tuple(
+        number
+        for number in range(1, whole + 1)
+        if whole % number == 0 and number * own % VECTOR == 0 and number * outputs % EDGE == 0
+        if number * outputs <= _MERGED or number * outputs == EDGE
+    )
+
+
+_MERGED = 128
+"""Outputs of one product of merged groups."""
+
+
 def _convolution(graph: Graph, group: Group) -> str:
     a = group.attrs
     if "weight" not in group.weights:
         return f"no rule for {group.kind} with computed weights"
-    if a.get("groups", 1) != 1 and not is_depthwise(group):
-        return f"no rule for {group.kind} in groups of channels"
+    if a.get("groups", 1) != 1 and not is_depthwise(group) and not merged(group):
+        return f"no rule for {group.kind} in groups of channels that do not fill {EDGE}"
     if not is_depthwise(group) and a.get("dilation_h", 1) != a.get("dilation_w", 1):
         return f"no rule for {group.kind} with different dilations"
     return _images(graph, group)
@@ -116,6 +197,8 @@ def _combined(graph: Graph, group: Group) -> str:
     if reason := _images(graph, group):
         return reason
     *given, (_, channels, *size) = _shapes(graph, group)
+    if len(given) == 1 and len(group.weights) == 1:
+        return ""
     sizes = ([1, 1], size)
     if len(given) != 2 or any(shape[1] != channels or list(shape[2:]) not in sizes for shape in given):
         return f"no rule for {group.kind} that broadcasts other than by channel"
@@ -157,13 +240,6 @@ def _resize(graph: Graph, group: Group) -> str:
     return ""
 
 
-def _slice(graph: Graph, group: Group) -> str:
-    if reason := _images(graph, group):
-        return reason
-    axes, steps = list(group.options["axes"]), list(group.options["step"])
-    return "" if axes == [1] and steps == [1] else "no rule for slices of anything but channels"
-
-
 def _scatter(graph: Graph, group: Group) -> str:
     if graph.values[group.output].shape[1] % VECTOR:
         return f"no rule for a scatter of other than multiples of {VECTOR} channels"
@@ -173,7 +249,7 @@ def _scatter(graph: Graph, group: Group) -> str:
 GATES = ("silu", "hard_sigmoid", "hard_swish", "gelu")
 """Operators that fusion makes (`cuda.fuse`)."""
 MAPPED = ("relu", "clip", "leaky_relu", "sigmoid", "tanh", *GATES)
-_EITHER = (*BINARY, *MAPPED, "slice", "concat", "reduce_mean")
+_EITHER = (*BINARY, *MAPPED, "concat", "reduce_mean")
 """Operators that plain tensors of four dimensions take too, as attention's: images only where one is an input."""
 _RULES: dict[str, Callable[[Graph, Group], str]] = {
     "conv2d": _convolution,
@@ -186,13 +262,13 @@ _RULES: dict[str, Callable[[Graph, Group], str]] = {
     **dict.fromkeys(BINARY, _combined),
     **dict.fromkeys(MAPPED, _mapped),
     "resize2d": _resize,
-    "slice": _slice,
     "reshape": _reshape,
     "pillar_features": lambda graph, group: "",
     "scatter": _scatter,
 }
 _PRODUCTS = ("conv2d", "conv2d_transpose")
-KINDS = tuple(dict.fromkeys(kind for kind in (*_RULES, *sequence_rules.KINDS) if kind not in GATES))
+_ALL = (*_RULES, *sequence_rules.KINDS, *index_maps.KINDS)
+KINDS = tuple(dict.fromkeys(kind for kind in _ALL if kind not in GATES))
 """Operators of networks with a rule."""
 
 
@@ -223,7 +299,12 @@ def siblings(graph: Graph, gone: Collection[str]) -> dict[str, list[Group]]:
         if group.kind != "conv2d" or group.output in gone or is_depthwise(group):
             continue
         pointwise = a["kernel_h"] == a["kernel_w"] == a["stride_h"] == a["stride_w"] == 1 and not a["pad"]
-        if pointwise and group.output in graph.outputs and not graph.consumers(group.output):
+        if (
+            pointwise
+            and a.get("groups", 1) == 1
+            and group.output in graph.outputs
+            and not graph.consumers(group.output)
+        ):
             heads.setdefault((group.inputs[0], group.relu, group.options.get("activation")), []).append(group)
     return {members[0].output: members for members in heads.values() if len(members) > 1}
 
@@ -247,6 +328,39 @@ def sums(graph: Graph, taken: dict[str, tuple[Group, int]], gone: Collection[str
         own = producer.kind == "conv2d" and producer.output not in gone and not is_depthwise(producer)
         if own and not producer.relu and "activation" not in producer.options:
             found[last] = group
+    return found
+
+
+def dense_sums(graph: Graph, made: Judgement) -> dict[str, Group]:
+    """Return the additions merged into a dense layer, by its output: it is the later operand, lies as the sum does, and
+    nothing else reads it.
+    """
+    order = {group.output: index for index, group in enumerate(graph.groups)}
+    found: dict[str, Group] = {}
+    for group in graph.groups:
+        if group.kind != "add" or len(set(group.inputs)) != 2 or group.output in (made.elsewhere - made.plain):
+            continue
+        if len({graph.values[value].shape for value in (*group.inputs, group.output)}) > 1:
+            continue
+        for value, other in (group.inputs, group.inputs[::-1]):
+            moved, rest = made.moves.of(value), made.moves.of(other)
+            dense = made.moves.makers.get(moved.roots[0])
+            if dense is None or dense.kind != "dense" or dense.output in made.elsewhere or len(moved.roots) > 1:
+                continue
+            late = max((order.get(root, -1) for root in rest.roots), default=-1) >= order[dense.output]
+            if late or dense.relu or "activation" in dense.options or moved.factor != 1.0 or dense.output in found:
+                continue
+            columns = graph.values[dense.output].shape[-1]
+            index = moved.index.transpose(0, 2, 3, 1) if group.output in made.images else moved.index
+            if (
+                columns % (2 * EDGE)
+                or index_maps.piece(index) != 0
+                or index.size != prod(graph.values[dense.output].shape)
+            ):
+                continue
+            if made.moves.alone(value, dense.output):
+                found[dense.output] = group
+                break
     return found
 
 

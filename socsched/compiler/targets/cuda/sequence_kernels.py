@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 # ruff: noqa: E741
 # (The bodies are TVMScript: parsed by TVM, not run by Python.)
-"""GPU kernels over the rows of plain tensors in fp16: softmax, layer norm, and the operand of a product turned.
+"""GPU kernels over the rows of plain tensors in fp16: softmax, layer norm, products; and attention as plain loops.
 
 A warp computes a row, with sums in fp32; `by_rows` binds the loops to threads.  Unbound kernels also run on a CPU.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from socsched.compiler.environment import T, s_tir, tirx
+from socsched.compiler.environment import T, s_tir, te, tirx
 from socsched.compiler.targets.cuda.tiles import EDGE, LANES, VECTOR, Convolution, Tile, candidates, estimate, round_up
 from socsched.errors import CompileError
 
@@ -72,8 +72,13 @@ def softmax(rows: int, length: int, source: int, held: int, factor: float) -> An
     return shares
 
 
-def layer_norm(rows: int, length: int, epsilon: float) -> Any:
-    """Return layer_norm(X[rows, length], G[length], B[length], O[rows, length]), the variance from centred values."""
+def layer_norm(rows: int, length: int, epsilon: float, given: int, ordered: bool) -> Any:
+    """Return layer_norm(X[given, length], G[length], B[length], (R[rows],) O[rows, length]).
+
+    R: the row of X that each row of O stands for, where they are not in order.
+    """
+    if ordered:
+        return _ordered_norm(rows, length, epsilon, given)
 
     @T.prim_func(s_tir=True, private=True)
     def normalised(
@@ -113,33 +118,6 @@ def layer_norm(rows: int, length: int, epsilon: float) -> Any:
     return normalised
 
 
-def turned(batch: int, count: int, width: int, held: int, inside: bool) -> Any:
-    """Return turned(X, O[batch * width, held]): the matrices [count, width] of a batch transposed, further columns 0.
-
-    X is [count, batch * width] if matrices are `inside` its rows, else [batch * count, width].
-    """
-    rows, columns = (count, batch * width) if inside else (batch * count, width)
-
-    @T.prim_func(s_tir=True, private=True)
-    def moved(X: T.Buffer((rows, columns), "float16"), O: T.Buffer((batch * width, held), "float16")):
-        T.func_attr(_ATTRIBUTES)
-        for x, y in T.grid(batch * width, held):
-            with T.sblock("turn"):
-                r, j = T.axis.remap("SS", [x, y])
-                T.reads(X[0:rows, 0:columns])
-                T.writes(O[r, j])
-                O[r, j] = T.if_then_else(
-                    j < count,
-                    X[
-                        T.min(j, count - 1) if inside else r // width * count + T.min(j, count - 1),
-                        r if inside else r % width,
-                    ],
-                    T.float16(0),
-                )
-
-    return moved
-
-
 PADDED = ("A", "W")
 """The blocks of padded operands."""
 
@@ -148,8 +126,8 @@ PADDED = ("A", "W")
 class Product:
     """C[s, m, n] = sum_k A[s, m, k] W[s, n, k] for `batch` values of s.
 
-    `left`, `right`: columns of the operands in memory, multiples of 8.  An operand is [rows, batch * columns] if its
-    matrices are `inside` the rows, else [batch * rows, columns]; so is the result, with `held` columns (16, 32, ...).
+    `left`, `right`: columns of the operands in memory, multiples of 8; `held`: those of the result (16, 32, ...).  All
+    are [batch * rows, columns].
     """
 
     batch: int
@@ -158,18 +136,11 @@ class Product:
     left: int
     right: int
     held: int
-    left_inside: bool = False
-    right_inside: bool = False
-    inside: bool = False
 
     @property
     def k(self) -> int:
         """Return the length of the sums: further columns of the longer operand meet zeros."""
         return min(self.left, self.right)
-
-    def sides(self, rows: int, columns: int, inside: bool) -> tuple[int, int]:
-        """Return the rows and columns of a batch of matrices in memory."""
-        return (rows, self.batch * columns) if inside else (self.batch * rows, columns)
 
 
 @cache
@@ -187,18 +158,14 @@ def product(shape: Product, tile: Tile) -> Any:
     """Return product(X, Y, O), not yet scheduled."""
     rows, length = round_up(shape.m, tile.rows), round_up(shape.k, tile.depth)
     batch, held = shape.batch, shape.held
-    a = _padded(shape.m, shape.k, shape.left, shape.left_inside, rows, length)
-    w = _padded(shape.n, shape.k, shape.right, shape.right_inside, held, length)
-    x_rows, x_columns = shape.sides(shape.m, shape.left, shape.left_inside)
-    y_rows, y_columns = shape.sides(shape.n, shape.right, shape.right_inside)
-    o_rows, o_columns = shape.sides(shape.m, held, shape.inside)
-    m_all, inside = shape.m, shape.inside
+    a, w = _padded(shape.m, shape.k, rows, length), _padded(shape.n, shape.k, held, length)
+    m_all, n_all, left, right = shape.m, shape.n, shape.left, shape.right
 
     @T.prim_func(s_tir=True, private=True)
     def products(
-        X: T.Buffer((x_rows, x_columns), "float16"),
-        Y: T.Buffer((y_rows, y_columns), "float16"),
-        O: T.Buffer((o_rows, o_columns), "float16"),
+        X: T.Buffer((batch * m_all, left), "float16"),
+        Y: T.Buffer((batch * n_all, right), "float16"),
+        O: T.Buffer((batch * m_all, held), "float16"),
     ):
         T.func_attr(_ATTRIBUTES)
         A = T.sblock_alloc_buffer((batch, rows, length), "float16")
@@ -221,17 +188,119 @@ def product(shape: Product, tile: Tile) -> Any:
         for u, x, y in T.grid(batch, m_all, held):
             with T.sblock("out"):
                 s, m, n = T.axis.remap("SSS", [u, x, y])
-                O[m if inside else s * m_all + m, s * held + n if inside else n] = T.Cast("float16", C[s, m, n])
+                O[s * m_all + m, n] = T.Cast("float16", C[s, m, n])
 
     return products
 
 
-def _padded(count: int, k_all: int, columns: int, inside: bool, rows: int, length: int) -> Any:
+def _ordered_norm(rows: int, length: int, epsilon: float, given: int) -> Any:
+    @T.prim_func(s_tir=True, private=True)
+    def normalised(
+        X: T.Buffer((given, length), "float16"),
+        G: T.Buffer((length,), "float32"),
+        B: T.Buffer((length,), "float32"),
+        R: T.Buffer((rows,), "int32"),
+        O: T.Buffer((rows, length), "float16"),
+    ):
+        T.func_attr(_ATTRIBUTES)
+        S = T.sblock_alloc_buffer((rows,), "float32")
+        V = T.sblock_alloc_buffer((rows,), "float32")
+        for x, y in T.grid(rows, length):
+            with T.sblock("sum"):
+                i, k = T.axis.remap("SR", [x, y])
+                with T.init():
+                    S[i] = T.float32(0)
+                S[i] = S[i] + T.Cast("float32", X[R[i], k])
+        for x, y in T.grid(rows, length):
+            with T.sblock("squares"):
+                i, k = T.axis.remap("SR", [x, y])
+                with T.init():
+                    V[i] = T.float32(0)
+                V[i] = V[i] + (T.Cast("float32", X[R[i], k]) - S[i] * T.float32(1 / length)) * (
+                    T.Cast("float32", X[R[i], k]) - S[i] * T.float32(1 / length)
+                )
+        for x, y in T.grid(rows, length):
+            with T.sblock("normal"):
+                i, k = T.axis.remap("SS", [x, y])
+                O[i, k] = T.Cast(
+                    "float16",
+                    (T.Cast("float32", X[R[i], k]) - S[i] * T.float32(1 / length))
+                    * T.rsqrt(V[i] * T.float32(1 / length) + T.float32(epsilon))
+                    * G[k]
+                    + B[k],
+                )
+
+    return normalised
+
+
+def _padded(count: int, k_all: int, rows: int, length: int) -> Any:
     """Return a function (X, s, row, k) -> the element of matrix s, zero outside of `count` rows and `k_all` columns."""
 
     def value(X: Any, s: Any, row: Any, k: Any) -> Any:
         within = ([row < count] if rows != count else []) + ([k // VECTOR < k_all // VECTOR] if length != k_all else [])
-        found = X[row, s * columns + k] if inside else X[s * count + row, k]
+        found = X[s * count + row, k]
         return tirx.if_then_else(tirx.all(*within), found, tirx.const(0, "float16")) if within else found
 
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionShape:
+    """Scores of `rows` by `length` for each of a `batch`, whose last dimension is the `heads` of `width` columns.
+
+    `biases`: how many tables of biases there are, for every `biases`-th of the batch one; `factor` multiplies products.
+    """
+
+    batch: int
+    heads: int
+    rows: int
+    length: int
+    width: int
+    biases: int
+    factor: float
+
+
+def bias_table(shape: AttentionShape) -> tuple[int, int, int]:
+    """Return the shape of the tables of biases, of one that nobody reads where there are none."""
+    return (shape.biases, shape.rows, round_up(shape.length, VECTOR)) if shape.biases else (1, 1, VECTOR)
+
+
+def attention(shape: AttentionShape, steps: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
+    """Return attention(Q, K, V, q, k, v, B, O) as plain loops, which a CPU runs: what `attention.attention_kernel`
+    computes.
+    """
+    batch, heads, rows, length, width = shape.batch, shape.heads, shape.rows, shape.length, shape.width
+    size = (batch, rows, length)
+    Q, K, V = (te.placeholder((count,), "float16", name) for count, name in zip(sizes, "QKV", strict=True))
+    q, k, v = (te.placeholder((batch,), "int32", name) for name in "qkv")
+    bias = te.placeholder(bias_table(shape), "float16", "B")
+    d, t, w = (te.reduce_axis((0, extent), name) for extent, name in ((width, "d"), (length, "t"), (length, "w")))
+
+    def wide(value: Any) -> Any:
+        return T.Cast("float32", value)
+
+    raw = te.compute(
+        size,
+        lambda s, i, j: te.sum(wide(Q[q[s] + i * steps[0] + d]) * wide(K[k[s] + j * steps[1] + d]), d),
+    )
+
+    def score(s: Any, i: Any, j: Any) -> Any:
+        value = raw[s, i, j] * T.float32(shape.factor)
+        return value + wide(bias[s % shape.biases, i, j]) if shape.biases else value
+
+    scores = te.compute(size, score)
+    most = te.compute(size[:2], lambda s, i: te.max(scores[s, i, t], t))
+    shares = te.compute(size, lambda s, i, j: T.exp(scores[s, i, j] - most[s, i]))
+    total = te.compute(size[:2], lambda s, i: te.sum(shares[s, i, w], w))
+    u = te.reduce_axis((0, length), "u")
+    mixed = te.compute(
+        (batch, rows, width), lambda s, i, c: te.sum(shares[s, i, u] * wide(V[v[s] + u * steps[2] + c]), u)
+    )
+
+    def ended(r: Any, c: Any) -> Any:
+        s, i = r // (rows * heads) * heads + r % heads, r // heads % rows
+        return T.Cast("float16", mixed[s, i, c] / total[s, i])
+
+    result = te.compute((batch * rows, width), ended)
+    made = te.create_prim_func([Q, K, V, q, k, v, bias, result])
+    return made.without_attr("global_symbol").with_attr("tirx.noalias", True)

@@ -1,4 +1,4 @@
-"""GPU lowering of operators on plain tensors: softmax, layer norm, products of computed tensors, element-wise ones.
+"""GPU lowering of operators on plain tensors: attention, softmax, layer norm, products, element-wise ones.
 
 A result may be held with more columns than it has, which are zero (`Values.held`): the scores of attention, whose rows
 would not start at multiples of 16 bytes.
@@ -7,18 +7,22 @@ would not start at multiples of 16 bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from socsched.compiler.environment import relax
-from socsched.compiler.targets.cuda import kernels, sequence_kernels
+from socsched.compiler.targets.cuda import index_maps, kernels, sequence_kernels
 from socsched.compiler.targets.cuda import sequence_rules as rules
+from socsched.compiler.targets.cuda.attention import attention_kernel
+from socsched.compiler.targets.cuda.index_maps import NOTHING
 from socsched.compiler.targets.cuda.schedule import schedule
-from socsched.compiler.targets.cuda.sequence_kernels import PADDED, Product, tile_of
+from socsched.compiler.targets.cuda.sequence_kernels import PADDED, AttentionShape, Product, tile_of
 from socsched.compiler.targets.cuda.tiles import EDGE, VECTOR, round_up
 from socsched.compiler.targets.llvm.fuse import activation
+from socsched.errors import CompileError
 from socsched.graph.fusion import Group
 
 _WIDE = 32
@@ -31,9 +35,7 @@ def emit(own: Any, group: Group) -> None:
 
 
 def _softmax(own: Any, group: Group) -> None:
-    name, factor = group.inputs[0], 1.0
-    if name in own.scaled:
-        name, factor = own.scaled[name]
+    name, factor = _unscaled(own, group.inputs[0])
     length = own.graph.values[name].shape[-1]
     var, source = _held(own, name)
     rows = prod(own.graph.values[name].shape[:-1])
@@ -43,47 +45,154 @@ def _softmax(own: Any, group: Group) -> None:
     _keep(own, group.output, made, held)
 
 
+def _unscaled(own: Any, name: str) -> tuple[str, float]:
+    """Return the value that this one is a multiple of, and the factor."""
+    moved = own.moves.found.get(name)
+    if moved is None or len(moved.roots) > 1 or moved.factor == 1.0 or index_maps.piece(moved.index) != 0:
+        return name, 1.0
+    root = moved.roots[0]
+    same = own.graph.values[root].shape == own.graph.values[name].shape
+    return (root, moved.factor) if same and root not in own.images else (name, 1.0)
+
+
 def _layer_norm(own: Any, group: Group) -> None:
     shape = own.graph.values[group.output].shape
     rows, length = prod(shape[:-1]), shape[-1]
     scale, shift = (np.asarray(own.weights[group.weights[role]], np.float32).reshape(-1) for role in ("weight", "bias"))
     epsilon = float(group.options["epsilon"])
-    source = own.viewed(own.plain_of(group.inputs[0]), (rows, length))
-    operands = [source, relax.const(scale, "float32"), relax.const(shift, "float32")]
-    made = _by_rows(own, sequence_kernels.layer_norm, (rows, length, epsilon), operands, (rows, length))
-    own.plain[group.output] = own.viewed(made, shape)
+
+    def later(order: Any) -> Any:
+        source = own.viewed(own.plain_of(group.inputs[0]), (rows, length))
+        operands = [source, relax.const(scale, "float32"), relax.const(shift, "float32")]
+        count = rows
+        if order is not None and bool((order != np.arange(rows)).any() if len(order) == rows else True):
+            operands.append(relax.const(order, "int32"))
+            count = len(order)
+        args = (count, length, epsilon, rows, len(operands) > 3)
+        return _by_rows(own, sequence_kernels.layer_norm, args, operands, (count, length))
+
+    own.deferred[group.output] = later
 
 
 def _matmul(own: Any, group: Group) -> None:
     graph, result = own.graph, own.graph.values[group.output].shape
     *lead, m, n = result
-    batch, k = prod(lead), graph.values[group.inputs[0]].shape[-1]
-    one, other, target = rules.left(graph, group), rules.right(graph, group), rules.back(graph, group)
-    if one.inside:
-        left, x = k, own.viewed(own.plain_of(one.value), (m, batch * k))
-    else:
-        x, left = _aligned(own, one.value)
-    if other.turned:
-        right = round_up(max(k, left), EDGE)
-        sides = (k, batch * n) if other.inside else (batch * k, n)
-        args = (batch, k, n, right, other.inside)
-        y = own.call(sequence_kernels.turned, args, [own.viewed(own.plain_of(other.value), sides)], (batch * n, right))
-    elif other.inside:
-        right, y = k, own.viewed(own.plain_of(other.value), (n, batch * k))
-    else:
-        y, right = _aligned(own, other.value)
-    held = n if target else round_up(n, _WIDE if n > EDGE else EDGE)
-    inside = other.inside and not other.turned
-    shape = Product(batch, m, n, left, right, held, one.inside, inside, bool(target))
-    var = own.builder.emit(
-        relax.call_tir(
-            _multiplying(own, shape), [x, y], relax.TensorType(shape.sides(m, held, shape.inside), "float16")
-        )
-    )
-    if target:
-        own.plain[target] = own.viewed(var, graph.values[target].shape)
-    else:
-        _keep(own, group.output, var, held)
+    one, other = group.inputs
+    held = round_up(n, _WIDE if n > EDGE else EDGE)
+    x, left = _rows_of(own, one, tuple(lead), False)
+    y, right = _rows_of(own, other, tuple(lead), True)
+    k, batch = graph.values[one].shape[-1], prod(lead)
+    if min(left, right) < k or (left != right and min(left, right) != k):
+        raise CompileError(f"{group.name}: rows of {left} and {right} columns do not meet", "report this network")
+    shape = Product(batch, m, n, left, right, held)
+    made = relax.TensorType((batch * m, held), "float16")
+    var = own.builder.emit(relax.call_tir(_multiplying(own, shape), [x, y], made))
+    _keep(own, group.output, var, held)
+
+
+def _rows_of(own: Any, name: str, lead: tuple[int, ...], turned: bool) -> tuple[Any, int]:
+    """Return an operand of a product as rows along its sums, repeated for all of a batch, and their columns in memory.
+
+    Further columns are zeros.
+    """
+    shape = own.graph.values[name].shape
+    if name in own.held and not turned and shape[:-2] == lead:
+        var, columns = own.held[name]
+        return var, int(columns)
+    numbers = np.arange(prod(shape), dtype=np.int32).reshape(shape)
+    numbers = numbers.swapaxes(-1, -2) if turned else numbers
+    rows, columns = numbers.shape[-2:]
+    wanted = np.full((*lead, rows, round_up(columns, VECTOR)), NOTHING, np.int32)
+    wanted[..., :columns] = numbers
+    return own.arranged(name, wanted.reshape(-1, wanted.shape[-1])), wanted.shape[-1]
+
+
+def attention(own: Any, found: rules.Attention) -> None:
+    """Emit an attention as one kernel that reads its operands where they are; its result lies by rows, then heads."""
+    graph, shape = own.graph, own.graph.values[found.output].shape
+    *lead, rows, width = shape
+    batch, length = prod(lead), graph.values[found.values].shape[-2]
+    operands, factor = [], found.factor
+    places: list[Any] = []
+    for name, turned in ((found.query, False), (found.keys, True), (found.values, False)):
+        var, where, own_factor = _heads_of(own, name, turned, width)
+        factor *= own_factor if name != found.values else 1.0
+        operands.append(var)
+        places.append(where)
+    bias = _bias(own, found, batch, rows, length)
+    heads = lead[-1]
+    size = AttentionShape(batch, heads, rows, length, width, 0 if bias is None else len(bias), factor)
+    steps = tuple(where.step for where in places)
+    tables = [relax.const(where.firsts, "int32") for where in places]
+    bias = np.zeros(sequence_kernels.bias_table(size), np.float16) if bias is None else bias
+    sizes = tuple(prod(int(side) for side in var.ty.shape) for var in operands)
+    flat = [own.viewed(var, (count,)) for var, count in zip(operands, sizes, strict=True)]
+    args = (size, steps, sizes)
+
+    def make() -> Any:
+        return attention_kernel(*args, own.arch, own.sms) if own.bound else sequence_kernels.attention(*args)
+
+    kernel = own.kernel((attention, args), "attention", make)
+    made = relax.TensorType((batch * rows, width), "float16")
+    var = own.builder.emit(relax.call_tir(kernel, [*flat, *tables, relax.const(bias, "float16")], made))
+    outer = batch // heads
+    order = np.arange(batch * rows * width, dtype=np.int32).reshape(outer, rows, heads, width).transpose(0, 2, 1, 3)
+    own.ordered[found.output] = var, order.reshape(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """Where matrices of a batch begin in a tensor, and the step from row to row."""
+
+    firsts: np.ndarray[Any, Any]
+    step: int
+
+
+def _heads_of(own: Any, name: str, turned: bool, width: int) -> tuple[Any, _Heads, float]:
+    """Return the tensor with matrices whose rows lie in one piece each, where they are, and a factor."""
+    shape = own.graph.values[name].shape
+    sources, places, factor = own.placed(name)
+    if turned:
+        places = places.swapaxes(-1, -2)
+    places = places.reshape(-1, *places.shape[-2:])
+    where = _regular(places)
+    if len(sources) > 1 or where is None:
+        numbers = np.arange(prod(shape), dtype=np.int32).reshape(shape)
+        numbers = (numbers.swapaxes(-1, -2) if turned else numbers).reshape(-1, width)
+        var, count = own.arranged(name, numbers), places.shape[1]
+        firsts = np.arange(len(places), dtype=np.int32) * count * width
+        return var, _Heads(firsts, width), 1.0
+    return sources[0][0], where, factor
+
+
+def _regular(places: np.ndarray[Any, Any]) -> _Heads | None:
+    """Return where matrices [.., rows, columns] of places are, None if the kernel cannot read them so."""
+    firsts = places[:, 0, 0]
+    step = int(places[0, 1, 0] - firsts[0]) if places.shape[1] > 1 else places.shape[2]
+    rows, columns = np.arange(places.shape[1]), np.arange(places.shape[2])
+    regular = firsts[:, None, None] + rows[:, None] * step + columns
+    whole = step > 0 and step % VECTOR == 0 and bool((firsts >= 0).all() and (firsts % VECTOR == 0).all())
+    return _Heads(firsts.astype(np.int32), step) if whole and bool((places == regular).all()) else None
+
+
+def _bias(own: Any, found: rules.Attention, batch: int, rows: int, length: int) -> Any:
+    """Return what is added to the scores [some of the batch, rows, columns], which repeats along the batch; None if
+    nothing is.
+    """
+    if not found.biases:
+        return None
+    total = np.zeros((batch, rows, length), np.float32)
+    for bias in found.biases:
+        weight = np.asarray(own.weights[bias.weight], np.float32)
+        total += (np.broadcast_to(weight, bias.shape) * bias.factor).reshape(total.shape)
+    period = next(count for count in range(1, batch + 1) if batch % count == 0 and _repeats(total, count))
+    table = np.zeros((period, rows, round_up(length, VECTOR)), np.float16)
+    table[:, :, :length] = np.clip(total[:period], -60000, 60000)
+    return table
+
+
+def _repeats(total: np.ndarray[Any, Any], count: int) -> bool:
+    return bool((total.reshape(-1, count, *total.shape[1:]) == total[:count]).all())
 
 
 def _multiplying(own: Any, shape: Product) -> Any:
@@ -97,23 +206,20 @@ def _multiplying(own: Any, shape: Product) -> Any:
 
 
 def _combined(own: Any, group: Group) -> None:
-    if rules.scalar(own.graph, group):
-        _by_number(own, group)
+    if index_maps.scalar(own.graph, group):
+        number = float(np.asarray(next(own.weights[name] for name in group.weights.values())).reshape(-1)[0])
+        _mapped(own, group, (("by_number", group.kind, number), activation(group)))
         return
-    size = prod(own.graph.values[group.output].shape)
-    operands = [own.viewed(own.plain_of(name), (size // VECTOR, VECTOR)) for name in group.inputs]
-    pixels = size // VECTOR
+    pixels = prod(own.graph.values[group.output].shape) // VECTOR
+
+    def constant(name: str, shape: tuple[int, ...]) -> Any:
+        whole = np.broadcast_to(own.weights[name], shape).astype(np.float16)
+        return relax.const(np.ascontiguousarray(whole).reshape(pixels, VECTOR), "float16")
+
+    values = [own.viewed(own.plain_of(name), (pixels, VECTOR)) for name in group.inputs]
+    operands = own.sides(group, values, constant)
     args = (pixels, pixels, pixels, VECTOR, group.kind, activation(group))
     _elementwise(own, group, own.call(kernels.combined, args, operands, (pixels, VECTOR)))
-
-
-def _by_number(own: Any, group: Group) -> None:
-    """Combine a tensor with one number; before a softmax a factor becomes part of it."""
-    number = float(np.asarray(next(own.weights[name] for name in group.weights.values())).reshape(-1)[0])
-    if rules.scales_softmax(own.graph, group):
-        own.scaled[group.output] = group.inputs[0], number if group.kind == "multiply" else 1 / number
-        return
-    _mapped(own, group, (("by_number", group.kind, number), activation(group)))
 
 
 def _unary(own: Any, group: Group) -> None:
@@ -132,14 +238,6 @@ def _elementwise(own: Any, group: Group, var: Any) -> None:
     own.plain[group.output] = own.viewed(var, own.graph.values[group.output].shape)
 
 
-def _slice(own: Any, group: Group) -> None:
-    first = rules.first_of(own.graph, group)
-    assert first is not None
-    shape, size = own.graph.values[group.output].shape, prod(own.graph.values[group.inputs[0]].shape)
-    var = own.viewed(own.plain_of(group.inputs[0]), (1, size))
-    _elementwise(own, group, own.copied(var, 1, size, first, prod(shape), prod(shape)))
-
-
 def _held(own: Any, name: str) -> tuple[Any, int]:
     """Return a value as rows, and its columns in memory."""
     if name in own.held:
@@ -147,16 +245,6 @@ def _held(own: Any, name: str) -> tuple[Any, int]:
         return var, int(held)
     *lead, columns = own.graph.values[name].shape
     return own.viewed(own.plain_of(name), (prod(lead), columns)), columns
-
-
-def _aligned(own: Any, name: str) -> tuple[Any, int]:
-    """Return a value as rows that start at multiples of 16 bytes, and its columns in memory."""
-    var, columns = _held(own, name)
-    wide = round_up(columns, VECTOR)
-    if wide != columns:
-        rows = prod(own.graph.values[name].shape[:-1])
-        var = own.copied(var, rows, columns, 0, columns, wide)
-    return var, wide
 
 
 def _keep(own: Any, name: str, var: Any, held: int) -> None:
@@ -180,7 +268,6 @@ EMITTERS: dict[str, Callable[[Any, Group], None]] = {
     "softmax": _softmax,
     "layer_norm": _layer_norm,
     "matmul": _matmul,
-    "slice": _slice,
     **dict.fromkeys(kernels.BINARY, _combined),
     **dict.fromkeys(rules.UNARY, _unary),
 }

@@ -2,74 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 
+from socsched.compiler.targets.cuda.index_maps import MOST, Moves
 from socsched.compiler.targets.cuda.kernels import BINARY
-from socsched.compiler.targets.cuda.tiles import EDGE, VECTOR
+from socsched.compiler.targets.cuda.tiles import VECTOR
+from socsched.graph.expand import broadcast
 from socsched.graph.fusion import Graph, Group
 
-_EITHER_WAY = ("add", "multiply", "maximum", "minimum")
-_HEADS, _KEYS = (0, 2, 1, 3), (0, 2, 3, 1)
-"""Orders that move the heads of attention, [1, length, heads, width], to the front; in the second they are turned."""
+WIDEST = 128
+"""Columns of a head up to which attention is one kernel."""
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
-    """Matrices of a batch in a value: `inside` its rows [rows, batch * columns], else [batch * rows, columns].
+class Bias:
+    """A parameter added to the scores where these have `shape`, and the factor that then multiplies it."""
 
-    `turned`: rows and columns are exchanged.  `absorbed`: transposes that reading it so makes needless.
+    weight: str
+    shape: tuple[int, ...]
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """softmax(factor Q K + biases) V in the batch that the leading dimensions of `output` make.
+
+    `keys` is turned: its columns are the keys.  `inside`: the operators computed within.
     """
 
-    value: str
-    inside: bool = False
-    turned: bool = False
-    absorbed: tuple[str, ...] = ()
+    query: str
+    keys: str
+    values: str
+    output: str
+    factor: float
+    biases: tuple[Bias, ...]
+    inside: tuple[str, ...]
 
 
-def left(graph: Graph, group: Group) -> Operand:
-    """Return the left operand [.., m, k] of a product."""
-    return _rows(graph, group.inputs[0])
-
-
-def right(graph: Graph, group: Group) -> Operand:
-    """Return the right operand [.., k, n] of a product, which is read by columns."""
-    value, rank = group.inputs[1], len(graph.values[group.inputs[1]].shape)
-    order = _order(graph, value)
-    if order == _KEYS and _fills(graph, value, -2):
-        return Operand(_source(graph, value), inside=True, absorbed=(value,))
-    if order == (*range(rank - 2), rank - 1, rank - 2):
-        found = _rows(graph, _source(graph, value))
-        return Operand(found.value, found.inside, absorbed=(value, *found.absorbed))
-    found = _rows(graph, value)
-    return Operand(found.value, found.inside, True, found.absorbed)
-
-
-def back(graph: Graph, group: Group) -> str:
-    """Return the transpose that moves the heads of a product's result behind its rows, empty if it has none."""
-    value = group.output
-    reader = graph.consumers(value)[0] if graph.used_once(value) else None
-    if reader is None or reader.kind != "transpose" or graph.values[value].shape[-1] % EDGE:
-        return ""
-    return reader.output if _permutation(graph, reader.output) == _HEADS and graph.values[value].shape[0] == 1 else ""
-
-
-def absorbed(graph: Graph, plain: Collection[str]) -> set[str]:
-    """Return the outputs of transposes that products among `plain` read or write in another order instead."""
-    found: set[str] = set()
+def attentions(graph: Graph, moves: Moves) -> Iterator[Attention]:
+    """Yield the attentions of a graph: two products with a softmax between them, and what scales or masks scores."""
+    makers = {group.output: group for group in graph.groups}
     for group in graph.groups:
-        if group.kind == "matmul" and group.output in plain:
-            found |= {*left(graph, group).absorbed, *right(graph, group).absorbed, back(graph, group)}
-    return found - {""}
+        if group.kind == "matmul" and len(group.inputs) == 2 and not _matmul(graph, group):
+            found = _attention(graph, moves, makers, group)
+            if found is not None:
+                yield found
 
 
-def scalar(graph: Graph, group: Group) -> bool:
-    """Return whether an operator combines one tensor with one number, on the right where that makes a difference."""
-    shapes = [graph.network.params.get(name) for name in group.weights.values()]
-    if len(group.inputs) != 1 or len(shapes) != 1 or shapes[0] is None or prod(shapes[0]) != 1:
-        return False
-    return group.kind in _EITHER_WAY or not graph.operations[group.output].weight_first
+def _attention(graph: Graph, moves: Moves, makers: dict[str, Group], last: Group) -> Attention | None:
+    value, factor = last.inputs[0], 1.0
+    biases: list[Bias] = []
+    inside: list[str] = []
+    softmax = None
+    while True:
+        group = makers.get(value)
+        if group is None or not graph.used_once(value) or group.relu or "activation" in group.options:
+            return None
+        inside.append(value)
+        if group.kind == "softmax" and softmax is None and not _last(graph, group):
+            softmax = group
+        elif group.kind == "matmul" and softmax is not None:
+            break
+        elif softmax is not None and group.kind in ("multiply", "divide") and value in moves.found:
+            number = moves.number(group) or 1.0
+            factor *= number if group.kind == "multiply" else 1 / number
+        elif softmax is not None and group.kind == "add" and len(group.inputs) == len(group.weights) == 1:
+            biases.append(Bias(next(iter(group.weights.values())), graph.values[value].shape, factor))
+        elif group.kind != "reshape":
+            return None
+        value = group.inputs[0]
+    query, keys = group.inputs if len(group.inputs) == 2 else ("", "")
+    shapes = [graph.values[name].shape for name in (query, keys, last.inputs[1], last.output)] if query else []
+    if not shapes or min(map(len, shapes)) < 2 or any(min(shape) < 1 for shape in shapes):
+        return None
+    (*batch, rows, width), (_, length) = shapes[0], shapes[1][-2:]
+    whole = [(*batch, rows, width), (*batch, width, length), (*batch, length, width), (*batch, rows, width)]
+    if not batch or shapes != whole or width % VECTOR or width > WIDEST or prod(batch) * rows * length > MOST:
+        return None
+    return Attention(query, keys, last.inputs[1], last.output, factor, tuple(biases), tuple(inside))
 
 
 def plain_reason(graph: Graph, group: Group) -> str:
@@ -84,7 +96,7 @@ def plain_reason(graph: Graph, group: Group) -> str:
 
 def _last(graph: Graph, group: Group) -> str:
     rank = len(graph.values[group.inputs[0]].shape)
-    if int(group.attrs["axis"]) != rank - 1:
+    if int(group.attrs["axis"]) not in (-1, rank - 1):
         return f"no rule for {group.kind} over other than the last axis"
     return ""
 
@@ -96,27 +108,21 @@ def _layer_norm(graph: Graph, group: Group) -> str:
 
 
 def _matmul(graph: Graph, group: Group) -> str:
-    shapes = [graph.values[name].shape for name in (*group.inputs, group.output)]
-    if len(group.inputs) != 2 or len({shape[:-2] for shape in shapes}) > 1 or len(shapes[0]) < 2:
-        return "no rule for products of tensors that are repeated"
+    shapes = [graph.values[name].shape for name in group.inputs]
+    if len(shapes) != 2 or min(map(len, shapes)) < 2:
+        return "no rule for products of vectors"
+    lead = broadcast(shapes[0][:-2], shapes[1][:-2])
+    if max(prod((*lead, *shape[-2:])) for shape in shapes) > MOST:
+        return "no rule for products of tensors repeated so often"
     return ""
 
 
-def scales_softmax(graph: Graph, group: Group) -> bool:
-    """Return whether an operator multiplies what only a softmax reads by a number, which is then part of it."""
-    if group.kind not in ("multiply", "divide") or not scalar(graph, group) or not graph.used_once(group.output):
-        return False
-    reader = graph.consumers(group.output)[0]
-    return reader.kind == "softmax" and not _last(graph, reader)
-
-
 def _joined(graph: Graph, group: Group) -> str:
-    if scales_softmax(graph, group):
-        return ""
     shapes = {graph.values[name].shape for name in (*group.inputs, group.output)}
-    if prod(graph.values[group.output].shape) % VECTOR:
+    size = prod(graph.values[group.output].shape)
+    if size % VECTOR or size > MOST:
         return f"no rule for {group.kind} of other than multiples of {VECTOR} numbers"
-    if len(shapes) > 1 or not (scalar(graph, group) or (len(group.inputs) == 2 and not group.weights)):
+    if len(shapes) > 1 or len(group.inputs) + len(group.weights) != 2:
         return f"no rule for {group.kind} that broadcasts other than by channel"
     return ""
 
@@ -125,55 +131,11 @@ def _whole(graph: Graph, group: Group) -> str:
     return "" if prod(graph.values[group.output].shape) % VECTOR == 0 else f"no rule for {group.kind} of odd sizes"
 
 
-def _slice(graph: Graph, group: Group) -> str:
-    return "" if first_of(graph, group) is not None else "no rule for slices of anything but channels"
-
-
-def first_of(graph: Graph, group: Group) -> int | None:
-    """Return the first element of a slice that lies in one piece, None for others."""
-    axes, begins, steps = ([int(v) for v in group.options[name]] for name in ("axes", "begin", "step"))
-    given, made = graph.values[group.inputs[0]].shape, graph.values[group.output].shape
-    if len(axes) != 1 or steps != [1] or prod(given[: axes[0]]) != 1 or prod(made) % VECTOR:
-        return None
-    begin = begins[0] + given[axes[0]] if begins[0] < 0 else begins[0]
-    return int(min(begin, given[axes[0]])) * prod(given[axes[0] + 1 :])
-
-
-def _rows(graph: Graph, value: str) -> Operand:
-    if _order(graph, value) == _HEADS and _fills(graph, value, -1):
-        return Operand(_source(graph, value), inside=True, absorbed=(value,))
-    return Operand(value)
-
-
-def _fills(graph: Graph, value: str, axis: int) -> bool:
-    """Return whether the columns inside a row start at multiples of 16 bytes."""
-    return graph.values[value].shape[axis] % VECTOR == 0
-
-
-def _source(graph: Graph, value: str) -> str:
-    return next(group for group in graph.groups if group.output == value).inputs[0]
-
-
-def _order(graph: Graph, value: str) -> tuple[int, ...]:
-    """Return the order of the transpose that only makes this operand, () if there is none."""
-    shape = graph.values[value].shape
-    moved = _permutation(graph, value) if graph.used_once(value) else ()
-    heads = moved in (_HEADS, _KEYS) and shape[0] == 1
-    return moved if heads or moved[:-2] == tuple(range(len(shape) - 2)) else ()
-
-
-def _permutation(graph: Graph, value: str) -> tuple[int, ...]:
-    moved = next((group for group in graph.groups if group.output == value and group.kind == "transpose"), None)
-    rank = len(graph.values[value].shape)
-    return tuple(int(axis) % rank for axis in moved.options["order"]) if moved is not None else ()
-
-
 UNARY = ("gelu", "erf", "sigmoid", "tanh", "clip", "leaky_relu", "relu", "silu", "hard_sigmoid", "hard_swish")
 _RULES: dict[str, Callable[[Graph, Group], str]] = {
     "softmax": _last,
     "layer_norm": _layer_norm,
     "matmul": _matmul,
-    "slice": _slice,
     **dict.fromkeys(BINARY, _joined),
     **dict.fromkeys(UNARY, _whole),
 }

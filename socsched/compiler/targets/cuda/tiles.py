@@ -76,13 +76,13 @@ def fastest_tile(shape: Convolution, arch: str, sms: int = 0) -> Tile:
 def candidates(shape: Convolution, arch: str) -> Iterator[Tile]:
     """Yield every tile worth trying for a shape."""
     limit = _BLOCK_SHARED[max((known for known in _BLOCK_SHARED if known <= capability(arch)), default=80)]
-    columns = [c for c in (32, 48, 64, 80, 96, 128, 256) if shape.n % c == 0] or [16]
+    columns = [c for c in (32, 48, 64, 80, 96, 128, 256) if shape.wide % c == 0] or [16]
     for rows, wide, depth, stages, splits in product(
         (16, 32, 64, 128, 256), columns, (32, 64, 128), (1, 2, 3, 4, 5), (1, 2, 3, 4, 6, 8, 9, 12, 16)
     ):
         if rows * wide > 256 * 128 or (rows > 32 and rows > 2 * shape.m):
             continue
-        if splits > 1 and shape.m * shape.n > 1 << 20:
+        if splits > 1 and (shape.groups > 1 or shape.m * shape.n > 1 << 20):
             continue
         for warp_rows, warp_columns in product((16, 32, 64), (16, 32, 40, 48, 64, 80)):
             if rows % warp_rows or wide % warp_columns:
@@ -147,7 +147,8 @@ class Convolution:
     multiples of 8 and 16.  `first` and `total` give the first channel written and the number of channels of the result;
     `residual`: an image like the result is added before the ReLU.  With `planes` (even numbers that add up to
     `outputs`) the result's memory is a sequence of images with these numbers of channels.  `stride_w`: the stride by
-    column where it is another, 0 where not; `activation`: one other than ReLU (`cuda.activation`).
+    column where it is another, 0 where not; `activation`: one other than ReLU (`cuda.activation`).  With `groups` > 1
+    each group of outputs reads the channels of its own group alone, and k counts those.
     """
 
     height: int
@@ -167,6 +168,7 @@ class Convolution:
     stride_w: int = 0
     dilation: int = 1
     activation: tuple[Any, ...] = ()
+    groups: int = 1
 
     @property
     def strides(self) -> tuple[int, int]:
@@ -199,9 +201,14 @@ class Convolution:
         return self.outputs * self.scale**2
 
     @property
+    def wide(self) -> int:
+        """Return the columns of a group's product."""
+        return self.n // self.groups
+
+    @property
     def k(self) -> int:
         """Return the length of the sums."""
-        return self.kernel_h * self.kernel_w * self.channels
+        return self.kernel_h * self.kernel_w * (self.channels // self.groups)
 
     @property
     def pixels(self) -> int:
@@ -212,7 +219,8 @@ class Convolution:
     def key(self) -> str:
         """Return the name of the shape in the table of tiles, which ignores fused operations."""
         kernel = f"{self.kernel_h}x{self.kernel_w}s{self.stride}p{self.pad}"
-        return f"{self.height}x{self.width}x{self.channels}-{self.outputs} {kernel}u{self.scale}"
+        groups = f"g{self.groups}" if self.groups > 1 else ""
+        return f"{self.height}x{self.width}x{self.channels}-{self.outputs} {kernel}u{self.scale}{groups}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +255,7 @@ class Tile:
         step = self.warps * LANES * VECTOR
         rounds = -(-shape.k // self.depth)
         return (
-            shape.n % self.columns == 0
+            shape.wide % self.columns == 0
             and self.rows % self.warp_rows == self.columns % self.warp_columns == 0
             and self.warp_rows % EDGE == self.warp_columns % EDGE == self.depth % EDGE == 0
             and 1 <= self.warps <= 16

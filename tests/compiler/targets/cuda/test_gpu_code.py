@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cuda_sources import needs_nvcc, report, source_of
 
-from socsched.compiler.targets.cuda import gemm, intrinsics, kernels, sequence_lower, sequence_rules
+from socsched.compiler.targets.cuda import gemm, index_maps, intrinsics, kernels, sequence_lower, sequence_rules
 from socsched.compiler.targets.cuda.lower import _EMITTERS, lower
 from socsched.compiler.targets.cuda.nvcc import device_source
 from socsched.compiler.targets.cuda.passes import build_executable
@@ -130,7 +130,7 @@ def test_additions_join_the_convolution_before_them() -> None:
 
 @pytest.mark.parametrize(
     ("attrs", "shape", "reason"),
-    [({"groups": 2}, (32, 16, 3, 3), "groups"), ({"dilation": (1, 2)}, (32, 32, 3, 3), "dilations")],
+    [({"groups": 4}, (40, 8, 3, 3), "groups"), ({"dilation": (1, 2)}, (32, 32, 3, 3), "dilations")],
 )
 def test_what_has_no_rule_is_named(attrs: dict[str, Any], shape: tuple[int, ...], reason: str) -> None:
     layer = Layer("c", "conv2d", ("x",), {"weight": "w"}, {"stride": 1, "padding": 1, **attrs})
@@ -152,7 +152,7 @@ def test_fp32_and_older_gpus_take_general_schedules(arch: str, precision: str) -
 
 
 def test_every_kind_with_a_rule_has_an_emitter() -> None:
-    assert {*KINDS, *GATES} == {*_EMITTERS, *sequence_lower.EMITTERS}
+    assert {*KINDS, *GATES} == {*_EMITTERS, *sequence_lower.EMITTERS, *index_maps.KINDS}
     assert set(sequence_rules.KINDS) == set(sequence_lower.EMITTERS) - {"gelu"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from socsched.compiler.layouts import convert
 from socsched.compiler.loading.aligned import from_tvm, to_tvm
 from socsched.compiler.passes.relax_form import bind_weights, import_network
 from socsched.compiler.targets.cuda import kernels, rules
+from socsched.compiler.targets.cuda.attention import completed
 from socsched.compiler.targets.cuda.fuse import fuse, with_numbers
 from socsched.compiler.targets.cuda.kernels import Window
 from socsched.compiler.targets.cuda.lower import lower
@@ -150,7 +152,74 @@ def rows() -> Network:
     return b.network(thin, turned, shares, sums, b.layer("erf", "erf", last))
 
 
-NETWORKS = {f.__name__: f for f in (windows, gates, sizes, attention, rows)}
+def windowed() -> Network:
+    """Attention in windows of rolled pixels with a bias by head and a mask by window, as Swin's; a scaled residual."""
+    b = Builder(16, 8, 6)
+
+    def shaped(name: str, source: str, *shape: int) -> str:
+        b.layers.append(Layer(name, "reshape", (source,), {}, {"shape": shape}))
+        return name
+
+    t = b.layer("pixels", "transpose", "x", order=(0, 2, 3, 1))
+    b.params |= {"n.s": (16,), "n.b": (16,), "bias": (1, 2, 12, 12), "mask": (1, 4, 1, 12, 12), "eighth": ()}
+    b.layers.append(Layer("norm", "layer_norm", (t,), {"scale": "n.s", "shift": "n.b"}, {"axis": 3, "epsilon": 1e-5}))
+    one = {"axes": (1,), "step": (1,)}
+    parts = [
+        b.layer(f"r{n}", "slice", "norm", begin=(s,), end=(e,), **one) for n, (s, e) in enumerate(((2, 8), (0, 2)))
+    ]
+    t = shaped("cut", b.layer("rolled", "concat", *parts, axis=1), 1, 2, 4, 2, 3, 16)
+    t = shaped("windows", b.layer("turn", "transpose", t, order=(0, 1, 3, 2, 4, 5)), 4, 12, 16)
+    t = shaped("five", b.layer("qkv", "dense", t, shape=(48, 16)), 4, 12, 3, 2, 8)
+    t = b.layer("first", "transpose", t, order=(2, 0, 3, 1, 4))
+    q, k, v = (
+        shaped(f"{name}h", b.layer(name, "slice", t, axes=(0,), begin=(n,), end=(n + 1,), step=(1,)), 4, 2, 12, 8)
+        for n, name in enumerate("qkv")
+    )
+    b.layers.append(Layer("qs", "multiply", (q,), {"constant": "eighth"}))
+    s = b.layer("scores", "matmul", "qs", b.layer("kt", "transpose", k, order=(0, 1, 3, 2)))
+    b.layers.append(Layer("biased", "add", (s,), {"constant": "bias"}))
+    shaped("wide", "biased", 1, 4, 2, 12, 12)
+    b.layers.append(Layer("masked", "add", ("wide",), {"constant": "mask"}))
+    y = b.layer("mixed", "matmul", b.layer("p", "softmax", shaped("flat", "masked", 4, 2, 12, 12), axis=3), v)
+    y = shaped("heads", b.layer("behind", "transpose", y, order=(0, 2, 1, 3)), 4, 12, 16)
+    y = shaped("grid", b.layer("proj", "dense", y, shape=(16, 16)), 1, 2, 2, 4, 3, 16)
+    y = shaped("whole", b.layer("undone", "transpose", y, order=(0, 1, 3, 2, 4, 5)), 1, 8, 6, 16)
+    parts = [b.layer(f"b{n}", "slice", y, begin=(s,), end=(e,), **one) for n, (s, e) in enumerate(((6, 8), (0, 6)))]
+    y = b.layer("sum", "add", b.layer("unrolled", "concat", *parts, axis=1), "pixels")
+    z = b.layer("image", "transpose", b.layer("wide2", "dense", y, shape=(32, 16)), order=(0, 3, 1, 2))
+    b.params["gamma"] = (32, 1, 1)
+    b.layers.append(Layer("scaled", "multiply", (z,), {"constant": "gamma"}))
+    skip = b.layer("skip", "conv2d", "x", shape=(32, 16, 1, 1), stride=1, padding=0)
+    return b.network(
+        b.layer("end", "add", skip, "scaled"), b.layer("padded", "pad", y, pads=(0, 0, 1, 0, 0, 1, 0, 0), value=0.0)
+    )
+
+
+def shuffled() -> Network:
+    """Channels that are shuffled between branches, groups of convolutions that are merged, and halves of a tensor."""
+    b = Builder(24, 7, 9)
+    one = b.layer("one", "conv2d", "x", relu=True, shape=(20, 24, 1, 1), stride=1, padding=0)
+    two = b.layer("two", "conv2d", "x", shape=(20, 24, 3, 3), stride=1, padding=1)
+    y = b.layer("both", "concat", one, two, axis=1)
+    b.layers.append(Layer("pairs", "reshape", (y,), {}, {"shape": (1, 2, 20, 7, 9)}))
+    b.layer("turned", "transpose", "pairs", order=(0, 2, 1, 3, 4))
+    b.layers.append(Layer("mixed", "reshape", ("turned",), {}, {"shape": (1, 40, 7, 9)}))
+    halves = [
+        b.layer(f"h{n}", "slice", "mixed", axes=(1,), begin=(first,), end=(last,), step=(1,))
+        for n, (first, last) in enumerate(((0, 20), (20, 40)))
+    ]
+    z = b.layer("three", "conv2d", halves[1], shape=(32, 20, 1, 1), stride=1, padding=0)
+    g = b.layer("grouped", "conv2d", z, relu=True, shape=(32, 4, 3, 3), stride=2, padding=1, groups=8)
+    h = b.layer("wider", "conv2d", z, shape=(64, 8, 3, 3), stride=1, padding=1, groups=4)
+    odd = b.layer("odd", "conv2d", "x", shape=(104, 24, 1, 1), stride=1, padding=0)
+    odd = b.layer("eights", "conv2d", odd, shape=(104, 8, 3, 3), stride=1, padding=1, groups=13)
+    other = b.layer(
+        "last", "add", b.layer("residual", "conv2d", z, shape=(32, 4, 1, 1), stride=1, padding=0, groups=8), z
+    )
+    return b.network(halves[0], g, h, odd, other)
+
+
+NETWORKS = {f.__name__: f for f in (windows, gates, sizes, attention, rows, windowed, shuffled)}
 
 
 def drawn(net: Network) -> dict[str, Any]:
@@ -182,7 +251,7 @@ def require_equal(net: Network, weights: dict[str, Any]) -> tuple[str, ...]:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_equals_its_general_form(name: str) -> None:
     net = NETWORKS[name]()
-    assert bool(require_equal(net, drawn(net))) == (name == "attention")  # its grouped convolution and transposes
+    assert not require_equal(net, drawn(net))
 
 
 @pytest.mark.slow
@@ -196,12 +265,14 @@ def test_networks_from_files_equal_their_general_form(name: str, tmp_path: Path)
 def test_only_what_has_no_rule_is_left_out() -> None:
     net = attention()
     graph = fuse(fuse_network(net))
-    alone = {group.kind for group in graph.groups if group.output in rules.unruled(graph)}
-    assert alone == {"conv2d", "transpose"}
-    ruled = [group.name for group in graph.groups if group.output not in rules.unruled(graph)]
-    assert {"stem", "q", "k", "v", "o", "end", "norm", "qk", "p", "pv", "out"} <= set(ruled) and "grouped" not in ruled
-    assert rules.judged(graph)[1] >= {"qh", "kh", "vh", "back"}  # products read and write heads where they lie
-    assert not rules.unsupported_reason(graph)
+    made = rules.judged(graph)
+    assert not made.unruled and set(made.attentions) == {"pv"} and made.inside == {"qk", "p"}
+    assert set(made.moves.found) >= {"flat", "tokens", "q4", "qh", "kh", "vh", "back", "joined", "image"}
+    assert made.moves.found["image"].roots == ("out",) and "image" in made.images and "tokens" not in made.images
+    assert rules.dense_sums(graph, made)["o"].output == "out"
+    net = replace(net, layers=(*net.layers, Layer("log", "log", ("end",))), outputs=("log",))
+    graph = fuse(fuse_network(net))
+    assert list(rules.unruled(graph)) == ["log"] and not rules.unsupported_reason(graph)
 
 
 def test_activations_are_inside_the_operators_before_them() -> None:
@@ -229,10 +300,7 @@ def test_gelu_and_bias_are_inside_a_dense_layer(tmp_path: Path) -> None:
 @needs_nvcc
 @pytest.mark.parametrize(
     "shape",
-    [
-        Product(12, 197, 197, 64, 64, 224, left_inside=True, right_inside=True),
-        Product(12, 197, 64, 224, 224, 64, inside=True),
-    ],
+    [Product(12, 197, 197, 64, 64, 224), Product(12, 197, 64, 224, 224, 64)],
 )
 def test_products_of_computed_tensors_use_tensor_cores(shape: Product, tmp_path: Path) -> None:
     source = source_of({"p": schedule(product(shape, tile_of(shape, "sm_87")), tile_of(shape, "sm_87"), padded=PADDED)})
@@ -244,11 +312,12 @@ def test_products_of_computed_tensors_use_tensor_cores(shape: Product, tmp_path:
 def test_rows_are_summed_in_registers(tmp_path: Path) -> None:
     functions = {
         "softmax": by_rows(softmax(96, 197, 224, 224, 0.125), 96),
-        "layer_norm": by_rows(layer_norm(197, 768, 1e-6), 197),
+        "layer_norm": by_rows(layer_norm(197, 768, 1e-6, 197, False), 197),
+        "windows": by_rows(layer_norm(196, 96, 1e-6, 169, True), 196),
     }
     source = source_of(functions)
     assert source.count("__shfl_sync(") >= 4 and "__shared__" not in source
-    assert report(source, tmp_path).count("0 bytes stack frame, 0 bytes spill stores") == 2
+    assert report(source, tmp_path).count("0 bytes stack frame, 0 bytes spill stores") == 3
 
 
 def test_a_constant_on_the_left_of_a_product_has_no_rule() -> None:
@@ -266,8 +335,8 @@ def test_a_constant_on_the_left_of_a_product_has_no_rule() -> None:
 def test_compiled_code_needs_no_stack(name: str, tmp_path: Path) -> None:
     net = NETWORKS[name]()
     built = build_executable(net, drawn(net), TARGET, "fp16")
-    assert bool(built.notes) == (name == "attention")
-    found = report(device_source(built.executable.mod), tmp_path)
+    assert not built.notes
+    found = report(completed(device_source(built.executable.mod)), tmp_path)
     assert all(line.strip().startswith("0 bytes") for line in found.splitlines() if "stack frame" in line)
 
 
@@ -275,7 +344,7 @@ def test_compiled_code_needs_no_stack(name: str, tmp_path: Path) -> None:
 def test_kernels_read_and_write_sixteen_bytes(tmp_path: Path) -> None:
     window = Window((3, 3), (1, 1), (1, 1), (1, 1), (28, 28))
     functions = {
-        "depthwise": kernels.depthwise(64, 28, 28, window, ("clip", 0.0, 6.0)),
+        "depthwise": kernels.depthwise(64, 28, 28, window, ("clip", 0.0, 6.0), 2),
         "gate": kernels.combined(784, 1, 784, 64, "multiply", ()),
         "max": kernels.max_pool(64, 28, 28, window),
         "resize": kernels.resize_bilinear(64, 14, 14, 28, 28),

@@ -287,6 +287,30 @@ def both_left_out(cells: Sequence[Cell], family: Family, start: Fitted) -> dict[
     return found
 
 
+def learned(cells: Sequence[Cell], family: Family, board: str, samples: Sequence[int]) -> dict[int, dict[str, Array]]:
+    """Return predictions (us) for a board by how many networks of it were measured (ascending), then by cell.
+
+    Networks are drawn from those that the board's cells have, the same whenever it is called; a prediction of one that
+    was drawn is not a number.
+    """
+    ours = [cell for cell in cells if cell.platform == board]
+    names = sorted({network for cell in ours for network in cell.networks})
+    order = [names[n] for n in np.random.default_rng(0).permutation(len(names))]
+    found: dict[int, dict[str, Array]] = {}
+    start = None
+    for count in samples:
+        if count >= len(order):
+            break
+        drawn = set(order[:count])
+        keep = {c.name: np.array([c.platform != board or n in drawn for n in c.networks]) for c in cells}
+        fitted = fit(cells, family, keep, start)
+        start = fitted.solution
+        found[count] = {
+            cell.name: np.where(keep[cell.name], np.nan, job_times(cell.work, fitted.parameters(cell))) for cell in ours
+        }
+    return found
+
+
 def cross_validate(cells: Sequence[Cell], family: Family, fitted: Fitted) -> Errors:
     """Return the predictions of a family's cells that measure how well its fit generalises."""
     return Errors(

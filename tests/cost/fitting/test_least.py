@@ -8,6 +8,7 @@ Files of measurements for a fit: wrong rows are refused with their line; pattern
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from socsched.cost.fitting.least import (
     doubt,
     fit,
     half_width,
+    learned,
     mean_error,
     predict_left_out,
     quantile,
@@ -225,3 +227,16 @@ def test_patterns_need_every_column_and_one_glob_of_each() -> None:
 def test_the_fastest_row_of_a_network_counts() -> None:
     rows = [Row("a", "gpu", "int8", "", 0, name, time) for name, time in (("b", 3.0), ("a", 2.0), ("b", 1.0))]
     assert fastest(rows) == {"a": 2000.0, "b": 1000.0}
+
+
+def test_networks_measured_on_a_board_improve_what_is_said_of_its_others() -> None:
+    cells = [cell("first", 30), cell("second", 30), cell("odd", 30)]
+    cells[2] = replace(cells[2], measured_us=cells[2].measured_us * 1.6)
+    found = learned(cells, FAMILY, "odd", (0, 1, 10, 30))
+    assert list(found) == [0, 1, 10]
+    off = []
+    for count, predicted in found.items():
+        times = predicted[cells[2].name]
+        assert np.isnan(times).sum() == count
+        off.append(float(np.nanmean(np.abs(times / cells[2].measured_us - 1))))
+    assert off[2] < off[0] / 2

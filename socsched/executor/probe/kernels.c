@@ -164,16 +164,21 @@ static _Thread_local struct {
 
 static void* take_workspace(int type, int device, uint64_t bytes, int code, int bits) {
   (void)type, (void)device, (void)code, (void)bits;
+  int spare = -1;
   for (int i = 0; i < MOST_BLOCKS; i++) {
-    if (blocks[i].taken || (blocks[i].memory && blocks[i].bytes < bytes)) continue;
-    if (!blocks[i].memory) {
-      blocks[i].memory = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
-      blocks[i].bytes = bytes;
+    if (blocks[i].taken) continue;
+    if (blocks[i].memory && blocks[i].bytes >= bytes) {
+      blocks[i].taken = 1;
+      return blocks[i].memory;
     }
-    blocks[i].taken = 1;
-    return blocks[i].memory;
+    if (spare < 0 || !blocks[i].memory) spare = i;
   }
-  return 0;
+  if (spare < 0) return 0;
+  free(blocks[spare].memory);
+  blocks[spare].memory = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+  blocks[spare].bytes = blocks[spare].memory ? bytes : 0;
+  blocks[spare].taken = blocks[spare].memory != 0;
+  return blocks[spare].memory;
 }
 
 static int return_workspace(int type, int device, void* memory) {

@@ -69,8 +69,10 @@ def attention_kernel(
                 for w in T.thread_binding(count, "threadIdx.y"):
                     for t in T.thread_binding(LANES, "threadIdx.x"):
                         with T.sblock("attention"):
-                            T.reads(Q[0:queries], K[0:keys], V[0:values], q[0:batch], k[0:batch], v[0:batch])
-                            T.reads(B[0:b0, 0:b1, 0:b2])
+                            T.reads(
+                                *(Q[0:queries], K[0:keys], V[0:values], q[0:batch], k[0:batch], v[0:batch]),
+                                B[0:b0, 0:b1, 0:b2],
+                            )
                             T.writes(O[0:total, 0:width])
                             T.evaluate(
                                 T.call_extern(

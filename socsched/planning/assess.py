@@ -7,7 +7,7 @@ Whitehead 1982).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from socsched.descriptor.pipeline import Pipeline
@@ -17,10 +17,10 @@ from socsched.planning.plan import ChainResult, Task
 from socsched.planning.workload import NOTHING, Observed
 from socsched.schedulability import edf, path_windows
 from socsched.schedulability.chains import Sources, Stretch, data_age, reaction_time
-from socsched.schedulability.holistic import assign_priorities, holistic
+from socsched.schedulability.holistic import assign_priorities, bounded_values, holistic
 from socsched.schedulability.plan_analysis import DEMAND, FIXED, Corunning, Quieter, shorten
 from socsched.schedulability.published.earliest_deadline_first import Overload
-from socsched.schedulability.tasks import Response, RtTask, convert, timer_jitter, topological
+from socsched.schedulability.tasks import Lane, Response, RtTask, convert, timer_jitter, topological, upstream
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class Requirement:
     budget: int
 
 
-def requirements(pipeline: Pipeline, tasks: Sequence[Task]) -> list[Requirement]:
+def requirements(pipeline: Pipeline, tasks: Sequence[Task], sources: Sources | None = None) -> list[Requirement]:
     """Return the requirements on responses: those of every chain, and that no task's queue overflows.
 
     They order deployments; a chain's own bound, which may be shorter, decides whether it meets its requirements.
     """
-    sources, result = Sources.of(tasks, pipeline.sensors), []
+    sources, result = sources or Sources.of(tasks, pipeline.sensors), []
     for chain in pipeline.chains:
         parts = sources.stretches(chain.path)
         ends = tuple(part.last for part in parts if part.last)
@@ -96,8 +96,12 @@ def _ancestors(tasks: Mapping[str, RtTask], end: str, weights: Mapping[str, int]
 
 def weightings(tasks: Mapping[str, RtTask]) -> list[dict[str, int]]:
     """Return the weightings of tasks: by WCET; and by WCET plus the longest segment that can block them."""
+    longest: dict[Lane, list[RtTask]] = {}
+    for task in sorted(tasks.values(), key=lambda task: -task.segment):
+        for lane in task.lanes:
+            longest.setdefault(lane, []).append(task)
     blocked = {
-        name: max((t.segment for t in tasks.values() if t.name != name and t.lanes & task.lanes), default=0)
+        name: max((next((t.segment for t in longest[lane] if t is not task), 0) for lane in task.lanes), default=0)
         for name, task in tasks.items()
     }
     return [
@@ -112,9 +116,14 @@ def priorities(deadlines: Mapping[str, int]) -> dict[str, int]:
     return {name: index for index, name in enumerate(ranked)}
 
 
-def expected_latencies(graph: TaskGraph, tasks: Sequence[Task], observed: Observed = NOTHING) -> dict[str, int]:
-    """Return the latency (ns) of every chain: without interference, except for what was observed."""
-    sources = Sources.of(tasks, graph.pipeline.sensors)
+def expected_latencies(
+    graph: TaskGraph, tasks: Sequence[Task], observed: Observed = NOTHING, sources: Sources | None = None
+) -> dict[str, int]:
+    """Return the latency (ns) of every chain: without interference, except for what was observed.
+
+    `sources`: of the tasks, if they are known.
+    """
+    sources = sources or Sources.of(tasks, graph.pipeline.sensors)
     known: dict[str, int] = {}
     return {
         chain.name: expected_latency(sources.stretches(chain.path), sources, known, observed)
@@ -142,14 +151,16 @@ def expected_end(name: str, sources: Sources, known: dict[str, int], observed: O
 
     `known` caches results: in a network cut into parts, the number of paths multiplies.
     """
-    if name not in known:
-        task = sources.tasks[name]
-        before = [
-            expected_end(n, sources, known, observed) if n in sources.tasks else sources.sensors[n].offset_ns
-            for n in task.after
-        ]
-        begin = task.offset_ns if task.timer else max(before)
-        known[name] = begin + task.cost_ns + observed.extra_ns.get((name, task.engine), 0)
+    tasks = sources.tasks
+
+    def before(name: str) -> Iterable[str]:
+        return () if tasks[name].timer else (other for other in tasks[name].after if other in tasks)
+
+    for each in upstream(name, before, known):
+        task = tasks[each]
+        ready = [known[n] if n in tasks else sources.sensors[n].offset_ns for n in (() if task.timer else task.after)]
+        begin = task.offset_ns if task.timer else max(ready)
+        known[each] = begin + task.cost_ns + observed.extra_ns.get((each, task.engine), 0)
     return known[name]
 
 
@@ -196,7 +207,7 @@ def assess(deployment: Deployment, thorough: bool = True) -> Assessment:
     found = workload.results.once(key, lambda: _assess(deployment, thorough))
     if workload.observed is NOTHING:
         return found
-    seen = expected_latencies(workload.graph, found.tasks, workload.observed)
+    seen = expected_latencies(workload.graph, found.tasks, workload.observed, workload.sources(found.tasks))
     return replace(found, chains=tuple(replace(chain, expected_ns=seen[chain.name]) for chain in found.chains))
 
 
@@ -204,7 +215,7 @@ def _assess(deployment: Deployment, thorough: bool) -> Assessment:
     workload = deployment.workload
     graph, tasks = workload.graph, deployment.tasks
     rt = convert(tasks, workload.engines(), workload.sensors())
-    needs = requirements(graph.pipeline, tasks)
+    needs = requirements(graph.pipeline, tasks, workload.sources(tasks))
     quieter = Corunning(tasks, workload.engines(), workload.contention()).without_absent
     if workload.policy == "edf":
         movable = all(task.on_late == "continue" for task in tasks)
@@ -222,7 +233,7 @@ def _assess(deployment: Deployment, thorough: bool) -> Assessment:
         )
         for task in tasks
     )
-    chains, ages = _chains(graph, tasks, responses, workload.policy)
+    chains, ages = _chains(graph, workload.sources(tasks), responses, workload.policy)
     return Assessment(tasks, responses, chains, ages, choice.overload)
 
 
@@ -333,9 +344,9 @@ def _edf(
     rank = priorities(first)
     # Hopeless tasks delay no others, and computing their responses takes longer than all the rest.
     rest = {name: task for name, task in tasks.items() if name not in system.hopeless}
-    fixed = holistic(_ranked(rest, first, rank))
-    if all(answer.bounded for answer in fixed.values()):
-        options.append({**first, **{name: max(fixed[name].value - tasks[name].release_jitter, 1) for name in rest}})
+    fixed = bounded_values(_ranked(rest, first, rank))
+    if fixed is not None:
+        options.append({**first, **{name: max(fixed[name] - tasks[name].release_jitter, 1) for name in rest}})
     everybody = frozenset(tasks) - system.hopeless
     best: tuple[float, dict[str, int], float] | None = None
     for deadlines in options:
@@ -406,9 +417,9 @@ def _triggered_together(system: edf.System) -> list[frozenset[str]]:
 
 
 def _chains(
-    graph: TaskGraph, tasks: Sequence[Task], responses: Mapping[str, Response], policy: str
+    graph: TaskGraph, sources: Sources, responses: Mapping[str, Response], policy: str
 ) -> tuple[tuple[ChainResult, ...], dict[str, Age]]:
-    sources, ends = Sources.of(tasks, graph.pipeline.sensors), dict[str, int]()
+    ends = dict[str, int]()
     results, ages = [], {}
     for chain in graph.pipeline.chains:
         parts = sources.stretches(chain.path)

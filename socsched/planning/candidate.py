@@ -18,7 +18,7 @@ from socsched.planning.deployment import CAPACITY, Deployment, capacity, deploy,
 from socsched.planning.execution import slowest_lane
 from socsched.planning.plan import Task, Violation
 from socsched.planning.workload import Unconnectable, Workload
-from socsched.schedulability.chains import Sources, path_terms
+from socsched.schedulability.chains import path_terms
 
 
 def losses(pipeline: Pipeline, chosen: Iterable[tuple[Stage, str]]) -> tuple[tuple[str, int], ...]:
@@ -153,7 +153,7 @@ def _chains(assessment: Assessment) -> list[Violation]:
 
 def _queues(deployment: Deployment, assessment: Assessment) -> list[Violation]:
     """Return queues that may overflow: the frame `queue` frames earlier must have begun when a frame is released."""
-    found, sources = [], Sources.of(assessment.tasks, deployment.workload.sensors())
+    found, sources = [], deployment.workload.sources(assessment.tasks)
     for task in assessment.tasks:
         response, room = assessment.responses[task.name], sources.room(task)
         if response.bounded and response.value > room:
@@ -307,7 +307,7 @@ def least_score(deployment: Deployment, goals: Sequence[str]) -> Score:
 
 
 def _latency(workload: Workload, tasks: Sequence[Task], goal: str) -> float:
-    each = expected_latencies(workload.graph, tasks, workload.observed).values()
+    each = expected_latencies(workload.graph, tasks, workload.observed, workload.sources(tasks)).values()
     return float(sum(each) if goal == "latency" else max(each, default=0))
 
 

@@ -162,9 +162,9 @@ def outlined(workload: Workload, mapping: Mapping_) -> Outline:
 def placed(outline: Outline) -> Deployment:
     """Assign lanes to the tasks of an outline, and the worst-case times that follow."""
     workload, mapping = outline.workload, outline.mapping
-    tasks = assign_lanes(outline.tasks, mapping, {e.id: e.lanes for e in workload.engines()})
+    tasks = assign_lanes(outline.tasks, mapping, {e.id: e.lanes for e in workload.engines()}, workload.once)
     transitions = _transitions(workload, mapping, outline.conversions)
-    tasks = slowed_by_lanes(with_wcet(tasks, workload.contention()), workload.engines())
+    tasks = slowed_by_lanes(with_wcet(tasks, workload.contention(), once=workload.once), workload.engines())
     return Deployment(workload, mapping, tuple(tasks), tuple(transitions))
 
 

@@ -6,8 +6,9 @@ therefore takes the worst case of the planned segments times the largest factor 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 
 from socsched.cost.contention import ContentionModel, Rival, draw
@@ -103,7 +104,13 @@ def slowest_lane(task: Task, capacities: Sequence[int]) -> int:
     return min((capacities[lane] for lane in task.lanes), default=1024) if capacities else 1024
 
 
-def assign_lanes(tasks: Sequence[Task], mapping: Mapping[str, Cost], lanes: Mapping[str, int]) -> list[Task]:
+Once = Callable[[object, Hashable, Callable[[], Task]], Task]
+"""What was made of an object and some detail before, made now if it was not."""
+
+
+def assign_lanes(
+    tasks: Sequence[Task], mapping: Mapping[str, Cost], lanes: Mapping[str, int], once: Once | None = None
+) -> list[Task]:
     """Assign gangs the first lanes of their engine, then all other tasks the least loaded lane (worst fit decreasing).
 
     If there are enough lanes for every task to have its own, gangs get disjoint lanes.
@@ -128,7 +135,9 @@ def assign_lanes(tasks: Sequence[Task], mapping: Mapping[str, Cost], lanes: Mapp
         for lane in chosen:
             loads[lane] += utilisation(task)
         taken[task.name] = chosen
-    return [replace(task, lanes=taken[task.name]) for task in tasks]
+    if once is None:
+        return [replace(task, lanes=taken[task.name]) for task in tasks]
+    return [once(task, taken[task.name], partial(replace, task, lanes=taken[task.name])) for task in tasks]
 
 
 def with_wcet(
@@ -136,20 +145,27 @@ def with_wcet(
     contention: ContentionModel,
     foreign: Sequence[Rival] = (),
     apart: Mapping[str, frozenset[str]] = MappingProxyType({}),
+    once: Once | None = None,
 ) -> list[Task]:
     """Stretch every task by the worst slowdown from lanes outside its own that use the DRAM.
 
-    `foreign`: other DRAM traffic, each source on a lane of its own; `apart`: tasks that never run with one.
+    `foreign`: other DRAM traffic, each source on a lane of its own; `apart`: tasks that never run with one; `once`
+    returns what was made of the same task beside the same traffic before.
     """
     beside = _Beside.of(tasks, foreign)
     result = []
     for task in tasks:
         others = beside.rivals(task, apart.get(task.name))
-        variants = [segments for segments in (task.segments, task.degraded) if segments or segments is task.segments]
-        worst = max(contention.worst_pace(task.engine, segments, others) for segments in variants)
-        wcet_ns = longest_ns(task, worst)
-        result.append(task if wcet_ns == task.wcet_ns else replace(task, wcet_ns=wcet_ns))
+        make = partial(_stretched, task, contention, others)
+        result.append(once(task, tuple(others), make) if once else make())
     return result
+
+
+def _stretched(task: Task, contention: ContentionModel, others: Sequence[Sequence[Rival]]) -> Task:
+    variants = [segments for segments in (task.segments, task.degraded) if segments or segments is task.segments]
+    worst = max(contention.worst_pace(task.engine, segments, others) for segments in variants)
+    wcet_ns = longest_ns(task, worst)
+    return task if wcet_ns == task.wcet_ns else replace(task, wcet_ns=wcet_ns)
 
 
 _NOBODY: frozenset[str] = frozenset()

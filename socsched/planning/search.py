@@ -74,7 +74,9 @@ _LAST = 0.85
 _WEIGHTS = {"restarts": 2, "cpsat": 1}
 """Weights of further searches among which their share is divided: of the plans found late, restarts find most."""
 EXPLAINED = 2000
-"""Evaluations for conflicts and levers, and as many for uncertainties, whatever the search took."""
+"""Evaluations for conflicts and levers, and as many for uncertainties, whatever the search took, of few stages."""
+FEW = 48
+"""Stages up to which explanations have that budget; of more, half of what the search may take: a third of all."""
 PROOF = 6000
 """Evaluations for a proof without a budget."""
 
@@ -485,7 +487,7 @@ def _joined(notes: Mapping[str, str], more: Iterable[tuple[str, str]]) -> dict[s
 
 def _explained(request: SearchRequest, found: Found) -> Draft:
     """Return the plan of what was found with conflicts and levers, which take a while and may lead to a plan yet."""
-    clock = request.clock.next(EXPLAINED) if request.clock.limited else request.clock
+    clock = request.clock.next(_explaining(request)) if request.clock.limited else request.clock
     assert found.best is not None
     best, conflicts = _conflicts(found.best, request.goals, clock.part(SEARCH))
     solutions = found.solutions
@@ -498,6 +500,13 @@ def _explained(request: SearchRequest, found: Found) -> Draft:
     assert found.best is not None
     plan = write_plan(found.best, found.solutions, request.goals, alternatives, found.pipeline, clock)
     return Draft(replace(plan, conflicts=conflicts), found.best, request.goals[0])
+
+
+def _explaining(request: SearchRequest) -> int:
+    """Return the evaluations that explanations may take."""
+    if len(request.pipeline.stages) <= FEW or request.evaluations is None:
+        return EXPLAINED
+    return min(EXPLAINED, request.evaluations // 2)
 
 
 def _conflicts(best: Solution, goals: Sequence[str], clock: Clock) -> tuple[Solution, tuple[Conflict, ...]]:
@@ -560,7 +569,7 @@ def search(request: SearchRequest) -> Plan:
     result = _widened(request)
     plan = result.plan
     if request.explain and plan.tasks:  # the uncertainty has a budget of its own
-        plan = replace(plan, uncertainty=result.draft.finished(request.clock.next(EXPLAINED)).uncertainty)
+        plan = replace(plan, uncertainty=result.draft.finished(request.clock.next(_explaining(request))).uncertainty)
     return without_contradictions(_undecided(cut_off(plan, request.clock), request, result.tried))
 
 

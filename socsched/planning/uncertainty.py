@@ -17,7 +17,7 @@ are set anew for each cost: they are chosen as tight as the stated costs allow, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from socsched.cost.cost import Cost
@@ -198,11 +198,15 @@ Worth = Callable[[Outline], float]
 def _worth(objective: str) -> Worth | None:
     """Return the value function of an objective (smaller is better), None if that needs a whole analysis."""
 
+    def expected(outline: Outline) -> Iterable[int]:
+        workload = outline.workload
+        return expected_latencies(workload.graph, outline.tasks, sources=workload.sources(outline.tasks)).values()
+
     def latency(outline: Outline) -> float:
-        return float(sum(expected_latencies(outline.workload.graph, outline.tasks).values()))
+        return float(sum(expected(outline)))
 
     def longest(outline: Outline) -> float:
-        return float(max(expected_latencies(outline.workload.graph, outline.tasks).values(), default=0))
+        return float(max(expected(outline), default=0))
 
     def energy(outline: Outline) -> float:
         return float(balance(placed(outline)).power_mw)
@@ -287,7 +291,11 @@ def _verdict(plan: Plan, workload: Workload, mapping: Mapping[str, Cost], clock:
     if is_feasible(workload, mapping) != feasible:
         return found, False
     every = not any(task.high_ns for task in plan.tasks)
-    for name, chosen in mapping.items():
+    period = workload.graph.period_ns
+    ordered = list(mapping.items())
+    if clock.left() < len(ordered) * (1 + THOROUGH):  # not all can be examined: those that may load a lane most
+        ordered.sort(key=lambda item: -item[1].time_ns * item[1].error / period[item[0]])
+    for name, chosen in ordered:
         for cost in [chosen] if feasible else [chosen, *workload.model.candidates(workload.graph.stage(name))]:
             low, high = interval_ns(cost)
             if high <= low or (cost == chosen and cost is not chosen):

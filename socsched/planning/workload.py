@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from socsched.errors import UsageError
 from socsched.graph.operators import tensor_bytes
 from socsched.graph.taskgraph import TaskGraph
 from socsched.planning.plan import Level, Plan, PlannedEngine, PlannedSensor, Task
+from socsched.schedulability.chains import Sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,10 @@ MOST_RESULTS = 4096
 """Analyses that are kept: about 200 MB."""
 
 
+MOST_MADE = 50_000
+"""Tasks that are kept: about 50 MB."""
+
+
 @dataclass(slots=True)
 class Results:
     """Analyses of mappings so far: searches with other budgets, or with observed times, come back to many of them."""
@@ -153,6 +158,8 @@ class Workload:
     _made: dict[tuple[int, Hashable], tuple[object, Task]] = field(default_factory=dict)
     _contention: ContentionModel | None = None
     _engines: tuple[PlannedEngine, ...] = ()
+    _sensors: tuple[PlannedSensor, ...] | None = None
+    _sources: dict[tuple[str, ...], Sources] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -200,10 +207,19 @@ class Workload:
 
     def sensors(self) -> tuple[PlannedSensor, ...]:
         """Return the pipeline's sensors as the plan shows them."""
-        return tuple(
-            PlannedSensor(s.name, s.period_ns, s.offset_ns, s.jitter_ns, s.bytes_per_frame, s.gap_ns)
-            for s in self.graph.pipeline.sensors
-        )
+        if self._sensors is None:
+            self._sensors = tuple(
+                PlannedSensor(s.name, s.period_ns, s.offset_ns, s.jitter_ns, s.bytes_per_frame, s.gap_ns)
+                for s in self.graph.pipeline.sensors
+            )
+        return self._sensors
+
+    def sources(self, tasks: Sequence[Task]) -> Sources:
+        """Return the sources of the tasks of a mapping, which depend on the conversions among them alone."""
+        names = tuple(task.name for task in tasks)
+        if names not in self._sources:
+            self._sources[names] = Sources.of(tasks, self.graph.pipeline.sensors)
+        return self._sources[names].alike(tasks)
 
     def units(self, engine: str) -> int:
         """Return the number of online units of an engine."""
@@ -246,6 +262,8 @@ class Workload:
         """Return the task made of an object, a cost or another task, and some detail; each is made only once."""
         key = (id(of), detail)  # the object is kept, so that no other can have its identity
         if key not in self._made:
+            if len(self._made) > MOST_MADE:
+                self._made.clear()
             self._made[key] = (of, make())
         return self._made[key][1]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from socsched.planning.plan import Task
-from socsched.schedulability.tasks import Response
+from socsched.schedulability.tasks import Response, upstream
 
 Terms = tuple[tuple[str, int], ...]
 
@@ -68,6 +68,7 @@ class Sources:
     tasks: Mapping[str, Task]
     sensors: Mapping[str, Sensor]
     _known: dict[str, _Origin] = field(default_factory=dict)
+    _stretches: dict[tuple[str, ...], tuple[Stretch, ...]] = field(default_factory=dict)
 
     @staticmethod
     def of(tasks: Iterable[Task], sensors: Iterable[Sensor]) -> Sources:
@@ -79,6 +80,16 @@ class Sources:
 
         A stretch whose data are converted before they are sampled ends at the conversion.
         """
+        key = tuple(path)
+        if key not in self._stretches:
+            self._stretches[key] = self._found(key)
+        return self._stretches[key]
+
+    def alike(self, tasks: Iterable[Task]) -> Sources:
+        """Return the sources of tasks of the same names, activated in the same way: results are shared."""
+        return Sources({task.name: task for task in tasks}, self.sensors, self._known, self._stretches)
+
+    def _found(self, path: Sequence[str]) -> tuple[Stretch, ...]:
         parts: list[tuple[str, str]] = []
         for index, name in enumerate(path):
             task = self.tasks.get(name)
@@ -108,22 +119,29 @@ class Sources:
         period = self.tasks[last].period_ns + end.gap
         return Stretch(period, last, root, head.last, head.last - end.first, jitter, end.paced)
 
+    def _before(self, name: str) -> tuple[str, ...]:
+        task = self.tasks.get(name)
+        return () if task is None or task.timer else task.after
+
     def _origin(self, name: str) -> _Origin:
-        if name not in self._known:
-            task = self.tasks.get(name)
-            if task is None:
-                sensor = self.sensors[name]
-                found = _Origin(frozenset((name,)), sensor.offset_ns, sensor.offset_ns, sensor.gap_ns, True)
-            elif task.timer:
-                found = _Origin(frozenset((name,)), task.offset_ns, task.offset_ns, task.gap_ns, not task.closed_by)
-            else:
-                before = [self._origin(other) for other in task.after]
-                first, last = min(one.first for one in before), max(one.last for one in before)
-                names = frozenset().union(*(one.names for one in before))
-                gap, paced = max(one.gap for one in before), all(one.paced for one in before)
-                found = _Origin(names, first, last, gap, paced)
-            self._known[name] = found
+        for each in upstream(name, self._before, self._known):
+            self._known[each] = self._origin_of(each)
         return self._known[name]
+
+    def _origin_of(self, name: str) -> _Origin:
+        task = self.tasks.get(name)
+        if task is None:
+            sensor = self.sensors[name]
+            found = _Origin(frozenset((name,)), sensor.offset_ns, sensor.offset_ns, sensor.gap_ns, True)
+        elif task.timer:
+            found = _Origin(frozenset((name,)), task.offset_ns, task.offset_ns, task.gap_ns, not task.closed_by)
+        else:
+            before = [self._known[other] for other in task.after]
+            first, last = min(one.first for one in before), max(one.last for one in before)
+            names = frozenset().union(*(one.names for one in before))
+            gap, paced = max(one.gap for one in before), all(one.paced for one in before)
+            found = _Origin(names, first, last, gap, paced)
+        return found
 
 
 def reaction_time(stretches: Sequence[Stretch], responses: Mapping[str, Response]) -> tuple[int, bool, Terms]:
@@ -166,9 +184,11 @@ def data_age(stretches: Sequence[Stretch], responses: Mapping[str, Response]) ->
 
 def path_terms(name: str, responses: Mapping[str, Response]) -> list[tuple[str, int]]:
     """Return the terms of a task's response, predecessors first; they add up to its value."""
-    response = responses[name]
-    before = path_terms(response.via, responses) if response.via else []
-    return [*before, *((f"{name}: {term}", value) for term, value in response.terms)]
+    parts: list[list[tuple[str, int]]] = []
+    while name:
+        parts.append([(f"{name}: {term}", value) for term, value in responses[name].terms])
+        name = responses[name].via
+    return [term for part in reversed(parts) for term in part]
 
 
 def _from_begin(stretch: Stretch, responses: Mapping[str, Response]) -> list[tuple[str, int]]:

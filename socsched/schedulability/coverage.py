@@ -22,7 +22,7 @@ from socsched.planning.plan import (
     Transition,
 )
 from socsched.planning.task import ExecutionTimes, Task
-from socsched.schedulability.tasks import components, rt_tasks, timer_jitter
+from socsched.schedulability.tasks import components, rt_tasks, timer_jitter, upstream
 
 POLICIES = ("edf", "fp")
 MODELLED, RECOMPUTED, CHECKED, NO_EFFECT = "modelled", "recomputed", "checked", "no effect"
@@ -115,16 +115,15 @@ def sources(plan: Plan) -> dict[str, frozenset[str]]:
     by_name = {task.name: task for task in plan.tasks}
     origins: dict[str, frozenset[str]] = {}
 
-    def origin(name: str) -> frozenset[str]:
-        if name not in origins:
-            task = by_name.get(name)
-            own = task is None or task.timer
-            origins[name] = (
-                frozenset([name]) if own else frozenset().union(*(origin(other) for other in by_name[name].after))
-            )
-        return origins[name]
+    def before(name: str) -> tuple[str, ...]:
+        task = by_name.get(name)
+        return () if task is None or task.timer else task.after
 
-    return {name: origin(name) for name in by_name}
+    for task in plan.tasks:
+        for name in upstream(task.name, before, origins):
+            own = name not in by_name or by_name[name].timer
+            origins[name] = frozenset([name]) if own else frozenset().union(*(origins[other] for other in before(name)))
+    return {name: origins[name] for name in by_name}
 
 
 def _sources(plan: Plan) -> Iterator[str]:

@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from socsched.schedulability.native_demand import LARGEST, Demand
-from socsched.schedulability.published.earliest_deadline_first import DemandTask, Overload, Responses, overload
+from socsched.schedulability.native_responses import Busy
+from socsched.schedulability.published.earliest_deadline_first import (
+    DemandTask,
+    Overload,
+    Responses,
+    native_answers,
+    overload,
+)
 from socsched.schedulability.published.model import Problem
 from socsched.schedulability.tasks import (
     Activation,
@@ -21,6 +29,7 @@ from socsched.schedulability.tasks import (
     as_taskset,
     ceil_div,
     components,
+    latest_ns,
     single_resource,
     topological,
 )
@@ -268,27 +277,43 @@ class _Step:
     own: Mapping[str, Response]
     groups: Sequence[Sequence[RtTask]]
     inside: set[str]
-    done: dict[int, tuple[tuple[int, ...], Responses]] = field(default_factory=dict)
+    done: dict[int, tuple[tuple[int, ...], Sequence[tuple[int | None, Busy]]]] = field(default_factory=dict)
 
     def values(self, finish: Mapping[str, int]) -> dict[str, int] | None:
         """Return the responses (ns) if every task finishes by `finish` (ns from its nominal release), None without."""
         tasks = self.system.tasks
         found: dict[str, int] = {}
         for number, group in enumerate(self.groups):
-            jitter = tuple(activation(task, tasks, finish).jitter for task in group)
+            jitter = tuple(latest_ns(task, tasks, finish) for task in group)
             if number not in self.done or self.done[number][0] != jitter:
-                self.done[number] = jitter, self._resource(group, jitter)
-            for task, (value, _) in zip(group, self.done[number][1].answers, strict=True):
+                self.done[number] = jitter, self._answers(group, jitter)
+            for task, (value, _) in zip(group, self.done[number][1], strict=True):
                 mine = self.own[task.name]
                 if value is None:
                     return None
                 found[task.name] = mine.value if mine.bounded and mine.value <= value else value
         return found
 
-    def _resource(self, group: Sequence[RtTask], jitter: Sequence[int]) -> Responses:
+    def _answers(self, group: Sequence[RtTask], jitter: Sequence[int]) -> Sequence[tuple[int | None, Busy]]:
+        whole, due = all(task.preemption == "none" for task in group), self.deadlines
+        rows = tuple(
+            (
+                task.wcet + task.switch,  # each arrival is charged one preemption, to the preempting task
+                task.period,
+                due[task.name] + task.release_jitter,
+                late,
+                max(_region(task, whole) - 1, 0),
+            )
+            for task, late in zip(group, jitter, strict=True)
+        )
+        found = _of_rows(rows, whole)
+        return self._resource(group, jitter).answers if found is None else found
+
+    def _resource(self, group: Sequence[RtTask], jitter: Sequence[int], solved: bool = True) -> Responses:
         latest = {task.name: late for task, late in zip(group, jitter, strict=True)}
         taskset = as_taskset("edf", group, latest, self.deadlines)
-        return Responses.of(Problem(taskset, taskset.tasks, taskset.ranks, 1), WORK)
+        problem = Problem(taskset, taskset.tasks, taskset.ranks, 1)
+        return Responses.of(problem, WORK) if solved else Responses.to_come(problem)
 
     def tightened(self, finish: dict[str, int], found: dict[str, int]) -> dict[str, int]:
         """Return self-consistent bounds, iterated down while that helps; every intermediate one is valid."""
@@ -305,7 +330,7 @@ class _Step:
         found, result = self.values(finish), dict[str, Response]()
         assert found is not None
         for number, group in enumerate(self.groups):
-            resource = self.done[number][1]
+            resource = replace(self._resource(group, self.done[number][0], False), answers=self.done[number][1])
             for place, task in enumerate(group):
                 at, mine = activation(task, self.system.tasks, finish), self.own[task.name]
                 if mine.bounded and mine.value <= (resource.answers[place][0] or 0):
@@ -314,6 +339,18 @@ class _Step:
                     terms = resource.terms(place)
                 result[task.name] = Response(found[task.name], True, (*at.terms, *terms), at.via)
         return result
+
+
+def _region(task: RtTask, whole: bool) -> int:
+    if whole:
+        return task.wcet + task.switch
+    return task.segment + task.switch if task.preemption == "segment" else 0
+
+
+@lru_cache(maxsize=1 << 14)
+def _of_rows(rows: tuple[tuple[int, int, int, int, int], ...], whole: bool) -> Sequence[tuple[int | None, Busy]] | None:
+    """Return the answers of a resource; kept, as mappings that differ elsewhere ask for the same resources again."""
+    return native_answers(rows, whole, WORK)
 
 
 def _settled(response: Response, answers: Mapping[str, Response], begun: Mapping[str, int]) -> Response:

@@ -43,6 +43,28 @@ def holistic(tasks: Mapping[str, RtTask], limit: int | None = None) -> dict[str,
         quick = held
 
 
+def bounded_values(tasks: Mapping[str, RtTask]) -> dict[str, int] | None:
+    """Return the responses (ns) of `holistic` without their terms, None if one is no bound."""
+    horizon = 32 * max((max(t.period, t.deadline) for t in tasks.values()), default=0)
+    groups = {task.name: group for group in components(tasks.values()) for task in group}
+    near, quick, order = relatives(tasks), families(tasks), topological(tasks)
+    while True:
+        early = frozenset().union(*quick)
+        apart = {name: near[name] if name in early else frozenset() for name in tasks}
+        if _endless(groups, apart, tasks):
+            return None
+        found = native_responses.holistic_answers(tasks, groups, apart, (), _at_least(tasks, order), horizon)
+        if found is None:
+            whole = holistic(tasks)
+            return {n: r.value for n, r in whole.items()} if all(r.bounded for r in whole.values()) else None
+        if any(not answer.bounded or answer.value >= horizon for answer in found.values()):
+            return None
+        held = [family for family in quick if all(found[n].value <= tasks[n].period for n in family)]
+        if len(held) == len(quick):
+            return {name: answer.value for name, answer in found.items()}
+        quick = held
+
+
 def _iterate(tasks: Mapping[str, RtTask], apart: Mapping[str, frozenset[str]], horizon: int) -> dict[str, Response]:
     groups = {task.name: group for group in components(tasks.values()) for task in group}
     order = topological(tasks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -112,6 +112,15 @@ def activation(task: RtTask, tasks: Mapping[str, RtTask], finish: Mapping[str, i
     return latest
 
 
+def latest_ns(task: RtTask, tasks: Mapping[str, RtTask], finish: Mapping[str, int]) -> int:
+    """Return the latest activation (ns) of `task`, as `activation`."""
+    latest = task.release_jitter
+    for name in task.after:
+        if name in tasks:
+            latest = max(latest, finish[name] + tasks[name].offset - task.offset)
+    return latest
+
+
 def components(tasks: Iterable[RtTask]) -> list[list[RtTask]]:
     """Group tasks whose lanes overlap, directly or through others."""
     groups: list[tuple[set[Lane], list[RtTask]]] = []
@@ -149,6 +158,23 @@ def topological(tasks: Mapping[str, Triggered]) -> list[str]:
                 done[name] = None
                 waiting.pop()
     return list(done)
+
+
+def upstream(name: str, before: Callable[[str], Iterable[str]], known: Container[str]) -> list[str]:
+    """Return a name and all before it that are not known, predecessors first, without recursion: chains may be long."""
+    found: dict[str, None] = {}
+    entered = {name}
+    waiting = [] if name in known else [(name, iter(before(name)))]
+    while waiting:
+        last, rest = waiting[-1]
+        other = next((one for one in rest if one not in known and one not in entered), None)
+        if other is not None:
+            entered.add(other)
+            waiting.append((other, iter(before(other))))
+        else:
+            found[last] = None
+            waiting.pop()
+    return list(found)
 
 
 def rt_tasks(plan: Plan) -> dict[str, RtTask]:

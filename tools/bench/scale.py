@@ -116,6 +116,28 @@ def pipeline(family: str, count: int, platform: Platform, seed: int = 0) -> Pipe
     return pipeline_from_mapping({**content, "sensors": sensors, "stages": stages, "chains": chains}, "drawn")
 
 
+def line(count: int) -> Pipeline:
+    """Return one chain of `count` short stages, all on one core."""
+    stages = {
+        f"t{n}": {
+            "title": "drawn", "after": [f"t{n - 1}" if n else "s"], "precisions": ["fp32"], "share": 1, "queue": 2,
+            "output_bytes": "1 kB", "costs": _costs(board(1), Random(n), 100.0),
+        }
+        for n in range(count)
+    }  # fmt: skip
+    for stage in stages.values():
+        stage["costs"] = [{**cost, "platform": ORIN, "engine": "cpu", "units": 1} for cost in stage["costs"]]
+    chain = {"path": ["s", *stages], "deadline": "1 s", "assumed": "drawn"}
+    sensor = {"kind": "any", "period": "1 s", "bytes_per_frame": "1 kB", "assumed": "drawn"}
+    content: dict[str, Any] = {
+        "schema_version": "1",
+        "name": f"line-{count}",
+        "title": "drawn",
+        "sensors": {"s": sensor},
+    }
+    return pipeline_from_mapping({**content, "stages": stages, "chains": {"c": chain}}, "drawn")
+
+
 def _costs(platform: Platform, draw: Random, microseconds: float) -> list[dict[str, Any]]:
     def cost(engine: str, time_us: float, one: bool) -> dict[str, Any]:
         time_ = {"value": f"{max(round(time_us), 1)} us", "kind": "assumed", "note": "drawn", "error": 0.1}

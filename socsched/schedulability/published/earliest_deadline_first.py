@@ -315,17 +315,18 @@ class Responses:
     @staticmethod
     def of(problem: Problem, work: int | None = None) -> Responses:
         """Return the responses, None where there are more than `work` arrivals times tasks to examine."""
-        segments = {task.name: task.segment for task in _demand_tasks(problem)}
-        used = sum(task.wcet_ns / task.period_ns for task in problem.tasks)
-        answers: Sequence[tuple[int | None, Busy]] | None = None
-        if abs(used - 1) >= _NEAR:
-            rows = [(t.wcet_ns, t.period_ns, t.deadline_ns, t.jitter_ns, segments[t.name]) for t in problem.tasks]
-            whole = problem.preemption == "none"
-            none: tuple[int | None, Busy] = (None, _NONE)
-            answers = [none] * len(rows) if used > 1 else edf_answers(rows, whole, work or WORK, _STEPS)
+        empty = Responses.to_come(problem)
+        rows = [(t.wcet_ns, t.period_ns, t.deadline_ns, t.jitter_ns, empty.segments[t.name]) for t in problem.tasks]
+        answers = native_answers(rows, empty.whole, work or WORK)
         if answers is None:
-            answers = list(_answers(problem, segments, work or WORK))
-        return Responses(problem.tasks, segments, problem.preemption == "none", answers)
+            answers = list(_answers(problem, empty.segments, work or WORK))
+        return replace(empty, answers=answers)
+
+    @staticmethod
+    def to_come(problem: Problem) -> Responses:
+        """Return the responses without any answer yet."""
+        segments = {task.name: task.segment for task in _demand_tasks(problem)}
+        return Responses(problem.tasks, segments, problem.preemption == "none", ())
 
     def terms(self, number: int) -> Terms:
         """Return the terms of a response, but for the release jitter."""
@@ -334,6 +335,16 @@ class Responses:
             return ()
         task = self.tasks[number]
         return _terms(task, [other for other in self.tasks if other is not task], self.segments, busy, self.whole)
+
+
+def native_answers(
+    rows: Sequence[tuple[int, int, int, int, int]], whole: bool, work: int
+) -> Sequence[tuple[int | None, Busy]] | None:
+    """Return the answers of a processor as `edf_answers`, None where its utilisation has to be summed exactly too."""
+    used = sum(wcet / period for wcet, period, *_ in rows)
+    if abs(used - 1) < _NEAR:
+        return None
+    return [(None, _NONE)] * len(rows) if used > 1 else edf_answers(rows, whole, work, _STEPS)
 
 
 def _answers(problem: Problem, segments: Mapping[str, int], work: int) -> Iterator[tuple[int | None, Busy]]:

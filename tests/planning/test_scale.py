@@ -1,0 +1,56 @@
+"""Pipelines of many stages: what is kept from mapping to mapping changes no result; the shipped one is analysed."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from socsched.cost.model import CostModel
+from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.graph.taskgraph import task_graph
+from socsched.models.work import stage_work
+from socsched.planning.candidate import judge
+from socsched.planning.mapping.local_search import initial_mapping
+from socsched.planning.recheck import recheck
+from socsched.planning.workload import Workload
+from tools.bench import scale
+
+ORIN, MODE = scale.ORIN, scale.MODE
+
+
+@pytest.mark.parametrize("policy", ["edf", "fp"])
+@pytest.mark.parametrize(("family", "count"), [("chains", 48), ("random", 24), ("fan", 32), ("eight", 32)])
+def test_a_move_is_judged_as_if_nothing_had_been_before(family: str, count: int, policy: str) -> None:
+    given, platform = scale.instance(family, count)
+    draw, kept = Random(0), scale.workload_of(given, platform, policy)
+    mapping, options = initial_mapping(kept), kept.options()
+    for turn in range(6):
+        name = draw.choice([name for name, costs in options.items() if len(costs) > 1] or list(options))
+        mapping = {**mapping, name: draw.choice(options[name])}
+        mine, fresh = (judge(load, mapping, turn == 5) for load in (kept, scale.workload_of(given, platform, policy)))
+        assert mine.assessment == fresh.assessment
+        assert mine.violations == fresh.violations
+
+
+@pytest.mark.parametrize("policy", ["edf", "fp"])
+def test_the_recorded_autoware_is_analysed_whole(policy: str) -> None:
+    pipeline, platform = get_pipeline("autoware-universe"), get_platform(ORIN)
+    assert len(pipeline.stages) >= 250
+    plan = scale.list_plan(pipeline, platform, policy)
+    checked = recheck(plan)
+    assert checked.plan.verdict == plan.verdict == "undecided"
+    assert checked.whole is not None
+    assert all(response.bounded for response in checked.whole.tight.values())
+    for mine, chain in zip(checked.plan.chains, plan.chains, strict=True):  # of a far worse plan, a search asks less
+        assert mine.bound_ns is not None
+        assert mine.bound_ns <= (chain.bound_ns or 0)
+
+
+def test_a_chain_longer_than_the_stack_has_a_verdict() -> None:
+    workload = Workload.of(
+        task_graph(scale.line(1200)),
+        CostModel(get_platform(ORIN), get_platform(ORIN).mode(MODE), stage_work, None),
+        "fp",
+    )
+    assert judge(workload, initial_mapping(workload), False).verdict in ("feasible", "undecided")

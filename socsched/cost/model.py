@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from socsched.cost.conversion import Hop, Pace, conversion_pace, hops, is_host_code
 from socsched.cost.cost import Cost, Segment, error_of, weakest
+from socsched.cost.kernel_times import kernel_time
 from socsched.cost.power import dram_capacity, job_energy_uj
-from socsched.cost.roofline import Estimate, rescale
+from socsched.cost.roofline import Estimate, efficiency, kind_of, rescale
 from socsched.cost.sources import PROFILE, CostRequest, CostSource, Known, Reference, cost_sources
 from socsched.descriptor.catalog import find_platform
 from socsched.descriptor.fit import Fit, choose_fit
@@ -67,6 +68,31 @@ def seen_by(engine: Engine, runtime: Runtime) -> Engine:
         for name, precision in engine.precisions.items()
     }
     return replace(engine, precisions=reached)
+
+
+def beside_measured(engine: Engine, runtime: Runtime, work: StageWork | None, precision: str, units: int) -> Runtime:
+    """Return a runtime with its ratio to an engine's measured kernels, where those of the first runtime are measured.
+
+    The ratio is that of the shares of the peak which both reach in each class, weighted by the kernels' times.
+    """
+    times = next((one for one in engine.kernel_times if (one.runtime, one.precision) == (OWN, precision)), None)
+    known = any(one.runtime == runtime.name for one in engine.kernel_times)
+    if not runtime.efficiency or times is None or work is None or not work.operators or known:
+        return runtime
+    ours = engine.precisions[precision]
+    theirs = replace(ours, efficiency=runtime.efficiency)
+    total = scaled = 0.0
+    for op in work.operators:
+        time, kind = kernel_time(times, op, units)[0], kind_of(op)
+        total += time
+        scaled += time * efficiency(ours, kind).value / efficiency(theirs, kind).value
+    note = "shares of the peak by operator class, weighted by measured kernels"
+    ratio = Figure(scaled / max(total, 1.0), "derived", note=note, error=_BESIDE)
+    return replace(runtime, efficiency={}, ratio=ratio)
+
+
+_BESIDE = 0.3
+"""Relative error of a program's time over that of measured kernels."""
 
 
 def ratio_of(runtime: Runtime, work: StageWork | None) -> Figure | None:
@@ -321,9 +347,12 @@ class CostModel:
         self, stage: Stage, engine: Engine, precision: str, share: int, work: StageWork | None, runtime: Runtime
     ) -> tuple[Estimate | None, bool]:
         """Return the estimate of a stage under a runtime, and whether it was measured in the profile."""
+        name = runtime.name
+        if self.profile is None and (beside := beside_measured(engine, runtime, work, precision, share)) != runtime:
+            runtime, name = beside, engine.runtimes[0].name
         if (engine.id, runtime.name) not in self._seen:
             self._seen[engine.id, runtime.name] = seen_by(engine, runtime)
-        request = self._request(stage, self._seen[engine.id, runtime.name], precision, share, work, runtime.name)
+        request = self._request(stage, self._seen[engine.id, runtime.name], precision, share, work, name)
         whole = self._whole(request)
         best: Known | Estimate | None = None
         measured = False

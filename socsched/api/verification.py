@@ -289,7 +289,7 @@ class _Own:
         task = plan.tasks[0]
         ours = self.median_ns(pipeline, plan, feed)
         theirs = _Reference(path).median_ns(feed, len(task.lanes), ours)
-        return _verified(path, HOST, task, _compared(outputs, wanted, task.precision), (ours, theirs))
+        return _verified(path, HOST, task, _compared(outputs, wanted, _tolerance(path, task.precision)), (ours, theirs))
 
 
 def _verified(path: Path, place: str, task: Task, outputs: tuple[Compared, ...], times: tuple[int, int]) -> Verified:
@@ -297,10 +297,15 @@ def _verified(path: Path, place: str, task: Task, outputs: tuple[Compared, ...],
     return Verified(str(path), place, *how, outputs, *times, task.cost_ns)
 
 
-def _compared(found: Arrays, wanted: Arrays, precision: str) -> tuple[Compared, ...]:
+def _tolerance(path: Path, precision: str) -> float:
+    """Return the tolerance of a precision; that of int8 for a network that rounds to bytes at run time."""
     from socsched.executor.references import tolerance_of
+    from socsched.models.registry import get_model
 
-    tolerance = tolerance_of(precision)
+    return tolerance_of("int8" if get_model("onnx", {"file": str(path)}).rounds else precision)
+
+
+def _compared(found: Arrays, wanted: Arrays, tolerance: float) -> tuple[Compared, ...]:
     return tuple(
         Compared(name, tuple(array.shape), _error(found[name], array), tolerance) for name, array in wanted.items()
     )
@@ -350,7 +355,7 @@ def _first_difference(path: Path, feed: Path, own: _Own, note: Note) -> tuple[Co
         pipeline = onnx_pipeline(file, _PERIOD_MS)
         plan = own.plan(pipeline)
         ours, theirs = own.outputs(pipeline, plan, feed), _Reference(file).outputs(feed)
-        compared = {one.name: one for one in _compared(ours, theirs, plan.tasks[0].precision)}
+        compared = {one.name: one for one in _compared(ours, theirs, _tolerance(path, plan.tasks[0].precision))}
         checked |= compared.keys()
         apart = next((place for place in places if not compared[inner[place].name].equal), None)
         if apart is None:
@@ -404,16 +409,13 @@ def _in_bundle(path: Path, folder: Path, own: Stage, feed: Path, wanted: Arrays,
         raise MachineError(f"{folder}: its program does not run here: {(ended.stderr or ended.stdout).strip()[:300]}")
     ours = round(float(said[2]) * 1e6)
     theirs = _Reference(path).median_ns(feed, len(task.lanes), ours)
-    outputs = _said(said[1], wanted, task.precision)
+    outputs = _said(said[1], wanted, _tolerance(path, task.precision))
     return _verified(path, str(folder), task, outputs, (ours, theirs))
 
 
-def _said(text: str, wanted: Arrays, precision: str) -> tuple[Compared, ...]:
+def _said(text: str, wanted: Arrays, tolerance: float) -> tuple[Compared, ...]:
     """Return the outputs as the self-test of a bundle, which tolerates nothing, describes their differences."""
-    from socsched.executor.references import tolerance_of
-
     told = {int(port): what for port, what in re.findall(r"output (\d+) ([^;]*)", text)}
-    tolerance = tolerance_of(precision)
     found = []
     for port, (name, array) in enumerate(wanted.items()):
         by = re.search(r"differs by up to (\S+), where values reach (\S+)", told.get(port, ""))

@@ -80,6 +80,10 @@ FEW = 48
 PROOF = 6000
 """Evaluations for a proof without a budget."""
 
+MOVES = 8
+"""Mappings that a local search may try for each stage of a pipeline of more than `FEW`."""
+SEARCHING = 0.9
+"""Of a time limit, the share after which nothing new is tried: what goes on then ends within the rest."""
 ROUNDS = 8
 """Maximum number of simulated plans."""
 JOBS = 20_000
@@ -565,7 +569,10 @@ class _Result:
 
 def search(request: SearchRequest) -> Plan:
     """Return the best plan within the budget of a request, with its uncertainty if `explain` is set."""
-    request = replace(request, clock=Clock.of(None, request.time_limit))
+    limit = request.time_limit and SEARCHING * request.time_limit
+    stages = len(request.pipeline.stages)
+    budget = request.budget if stages <= FEW else max(request.budget, MOVES * stages)
+    request = replace(request, clock=Clock.of(None, limit), budget=budget)
     result = _widened(request)
     plan = result.plan
     if request.explain and plan.tasks:  # the uncertainty has a budget of its own

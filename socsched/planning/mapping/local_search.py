@@ -23,7 +23,7 @@ from socsched.errors import UsageError
 from socsched.planning.candidate import Beats, Candidate, Score, judge, make_improvement_test, score
 from socsched.planning.clock import NO_CLOCK, Clock
 from socsched.planning.workload import Unconnectable, Workload, place_of
-from socsched.progress import tell
+from socsched.progress import listening, tell
 
 if TYPE_CHECKING:
     from socsched.planning.mapping.exact import Exact
@@ -208,11 +208,17 @@ def improve(
             continue
         tried.add(places)
         evaluated += 1
-        tell("planning", evaluated, budget, "mappings")
+        tell("planning", evaluated, budget, "mappings", _standing(best) if listening() else "")
         found = beats(trial, best)
         if found is not None:
             mapping, best, idle = trial, found, 0
     return Improved(mapping, best, evaluated, True)
+
+
+def _standing(best: Score) -> str:
+    """Return how good the best mapping so far is, in words."""
+    met = "every requirement met" if best[0] <= 0 else "not every requirement met"
+    return met + (f", best value {best[1]:.6g}" if len(best) > 1 else "")
 
 
 def _moves(names: Sequence[str], options: Mapping[str, Sequence[Cost]]) -> list[tuple[Cost, ...]]:

@@ -470,7 +470,7 @@ def _quantise(t: Translation, node: Node) -> None:
     if node.op == "DequantizeLinear" and node.inputs[0] in t.graph.inputs:
         raise t.refused("an input that is already quantised is not read", "begin with QuantizeLinear")
     scale = (scalar(step.reshape(-1)), int(point[0]) - least)
-    _same(t, node)
+    t.values[node.outputs[0]] = t.source(node.inputs[0])
     name = node.inputs[0] if node.op == "QuantizeLinear" else node.outputs[0]
     t.scales.setdefault(node.outputs[0], scale)
     if t.scales.setdefault(name, scale) != scale:

@@ -36,9 +36,9 @@ _BACKENDS: Mapping[str, type[Backend]] = {
     VENDOR: TvmCpuBackend,
 }
 _TOLERANCES = {"fp32": 1e-3}
-_COARSE, _VENDOR = 2e-2, 0.25
-"""Tolerance in fp16 and int8, where one rounding more is a step of the data type; and there of vendors' runtimes, which
-round in their own way: it finds wrong layouts, scales and orders."""
+_COARSE, _VENDOR = 2e-2, 0.75
+"""Tolerance in fp16 and int8, where one rounding more is a step of the data type; and of vendors' runtimes in int8,
+which round and saturate in their own way on synthetic frames: it finds what is no result at all."""
 
 
 def tolerance_of(precision: str) -> float:
@@ -74,7 +74,7 @@ def write_references(
             continue
         alone = task if _runs_here(setting.platform.engine(task.engine)) else replace(task, lanes=task.lanes[:1])
         values[name] = backend().prepare(alone, setting.pipeline.stage(name), here)(values)
-        coarse = name in here.built and task.precision != "fp32"
+        coarse = name in here.built and task.precision == "int8"
         allowed = 0 if exact else _VENDOR if coarse else tolerance_of(task.precision)
         stored = [name, *(move.task for move in setting.plan.transitions if move.source == name)]
         for title in stored:  # a conversion on a GPU has an output for every port of its source

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from socsched.api.folders import load as load_folder
 from socsched.cli.root import run
 from socsched.compiler.builder import compile_stage
 from socsched.compiler.layouts import convert
@@ -204,6 +209,68 @@ def test_a_bundle_is_checked_where_it_is_made(bundle: Path, tmp_path: Path, caps
     (moved / "run.json").write_text(text.replace("native/programs/backbone", "../../../../etc"))
     assert run(["compile", "--check", str(moved)]) == EXIT_USAGE
     assert "is no file of the bundle" in capsys.readouterr().err
+
+
+def started(bundle: Path, results: Path, before: str = "") -> subprocess.Popen[str]:
+    """Start a bundle for ten seconds, in a session of its own; `before`: what its shell does first."""
+    line = f"{before} exec sh {shlex.quote(str(bundle))}/start.sh --duration 10 -o {shlex.quote(str(results))}"
+    pipe = subprocess.PIPE
+    return subprocess.Popen(["sh", "-c", line], stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+
+
+KILLS, FLUSHED = 3, 4096
+
+
+@pytest.mark.parametrize("kills", [KILLS, pytest.param(200, marks=pytest.mark.slow)])
+def test_the_accounting_survives_a_kill(bundle: Path, kills: int, tmp_path: Path) -> None:
+    """After SIGKILL at any time the journal can be read, and each of its frames is there once."""
+    seen = 0
+    for number in range(kills):
+        results = tmp_path / f"results-{number}"
+        process = started(bundle, results)
+        journal = results / "journal.jsonl"
+        while process.poll() is None and (not journal.exists() or journal.stat().st_size < FLUSHED):
+            time.sleep(0.02)
+        time.sleep(number % 10 / 20)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        plan, trace, _ = load_folder(results)
+        released = [job.frame for job in trace.jobs if job.task == plan.tasks[0].name]
+        assert len(set(released)) == len(released)
+        assert {job.status for job in trace.jobs} <= {"done", "dropped", "aborted", "unfinished"}
+        seen += len(released)
+    assert seen
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "told"),
+    [
+        ("full", 3, "cannot be written: File too large"),
+        ("damaged", 2, "stage.so: differs from what was built"),
+        ("program", 3, "the executor does not start here"),
+        ("absent", 3, "no executor for"),
+        ("folder", 3, "cannot be written"),
+    ],
+)
+def test_faults_on_a_board_are_told(bundle: Path, fault: str, code: int, told: str, tmp_path: Path) -> None:
+    moved, results, before = tmp_path / "moved", tmp_path / "results", ""
+    shutil.copytree(bundle, moved)
+    program = next((moved / "native").glob("*/socsched-executor"))
+    if fault == "full":  # a limit on files, in blocks of 512 bytes, stands for a full disk
+        room = (moved / "plan.json").stat().st_size // 512 + 10
+        before = f"trap '' XFSZ; ulimit -f {room};"
+    elif fault == "damaged":
+        code_file = next(moved.glob("backbone/*/stage.so"))
+        code_file.write_bytes(code_file.read_bytes()[:-1] + b"?")
+    elif fault == "program":
+        program.write_bytes(program.read_bytes()[:200])
+    elif fault == "absent":
+        program.unlink()
+    else:
+        results.write_text("")
+    process = started(moved, results, before)
+    _, error = process.communicate(timeout=60)
+    assert (process.returncode, told in error) == (code, True), error
 
 
 def test_a_full_disk(pipeline: Pipeline, board: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,8 +48,9 @@ _WHEELS = {
 }
 """Packages of NVRTC by major version, and its library in them."""
 _MEGABYTES = 80
-_FOR_NVRTC = "-DINFINITY=__int_as_float(0x7f800000)", "-default-device"
-"""What math.h defines, which NVRTC has not; device code without __device__, as nvcc takes constant expressions."""
+_FOR_NVRTC = "-DINFINITY=__int_as_float(0x7f800000)", "-default-device", "-std=c++17"
+"""What math.h defines, which NVRTC has not; device code without __device__, as nvcc takes constant expressions; the
+language that NVRTC of CUDA 11 does not take by itself."""
 
 
 @dataclass(frozen=True, slots=True)

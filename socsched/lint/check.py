@@ -6,7 +6,7 @@ rule with its position and the document that states the rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -24,7 +24,7 @@ from socsched.descriptor.source import parse, read
 from socsched.descriptor.validation import suggest
 from socsched.errors import CompileError, DescriptorError, InputError, OpenShape, UnknownOperator, UsageError
 from socsched.graph.operators import Operator, StageWork
-from socsched.graph.rules import Decision, check_operators, decide, named, without_kernel
+from socsched.graph.rules import ASYMMETRIC, SYMMETRICALLY, Decision, check_operators, decide, named, without_kernel
 from socsched.models.precision import settled
 from socsched.models.registry import get_model
 from socsched.models.sizes import sized
@@ -36,9 +36,10 @@ Level = Literal["error", "warning", "note"]
 NO_ENGINE, UNKNOWN_OPERATOR, UNAVAILABLE = "no-engine", "unknown-operator", "unavailable"
 RESIDENT_JOBS = "resident-jobs"
 INVALID_FILE, BAD_REQUEST, OPEN_SHAPE, DROPPED_INPUT = "invalid-file", "request", "open-shape", "dropped-input"
+ZERO_POINTS = "zero-points"
 OTHER_RULES = (
     NO_ENGINE, UNKNOWN_OPERATOR, UNAVAILABLE, RESIDENT_JOBS,
-    INVALID_FILE, BAD_REQUEST, OPEN_SHAPE, DROPPED_INPUT,
+    INVALID_FILE, BAD_REQUEST, OPEN_SHAPE, DROPPED_INPUT, ZERO_POINTS,
 )  # fmt: skip
 """Names of rules that concern no operator."""
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
@@ -269,6 +270,7 @@ def check_pipeline(
             continue
         usable = [accelerator for accelerator in chosen if not accelerator.gap and _may_use(stage, accelerator)]
         yield from _open_batch(stage, usable, at(stage.name))
+        yield from _zero_points(stage.name, works, usable, at(stage.name))
         found = [
             (accelerator, work)
             for accelerator in usable
@@ -307,6 +309,16 @@ def check_plan(plan: Plan, pipeline: Pipeline, chosen: Sequence[Accelerator], at
                 engines=(name,),
                 sources=(engines[name].engine.operators.source,),
             )
+
+
+def _zero_points(
+    stage: str, works: Mapping[str, StageWork], usable: Sequence[Accelerator], place: Place
+) -> Iterator[Diagnostic]:
+    """Yield the accelerators that compute symmetric values only, where a file states others."""
+    names = tuple(name for one in usable if not one.engine.zero_points for name in one.names)
+    if names and any(work.integers is not None and work.integers.asymmetric for work in works.values()):
+        text = f"{stage} does not run on {', '.join(names)}: {ASYMMETRIC}"
+        yield Diagnostic(ZERO_POINTS, "warning", text, place, stage, names, ("int8",), hint=SYMMETRICALLY)
 
 
 def _dropped_inputs(stages: Iterable[Triggered], at: PlaceOf) -> Iterator[Diagnostic]:

@@ -20,6 +20,7 @@ from socsched.compiler.toolchains.hand_over import hand_over, toolchain_of  # no
 from socsched.descriptor.catalog import get_pipeline, get_platform  # noqa: E402
 from socsched.errors import CompileError, UsageError  # noqa: E402
 from socsched.graph.operators import TensorType  # noqa: E402
+from socsched.lint.check import ZERO_POINTS, lint_file  # noqa: E402
 from socsched.models.precision import settled  # noqa: E402
 from socsched.models.registry import get_model  # noqa: E402
 from socsched.models.samples import draw  # noqa: E402
@@ -78,6 +79,14 @@ def test_integers_made_at_run_time(tmp_path: Path, seed: int) -> None:
     np.testing.assert_allclose(result, wanted, atol=1e-5)
     stated = settled(get_pipeline(str(tmp_path / "net.onnx"))).stages[0].stated
     assert stated == "its file rounds to integers at run time, which is exact in fp32 only"
+
+
+def test_lint_says_the_same_of_zero_points(tmp_path: Path) -> None:
+    for seed in range(6):
+        path = tmp_path / f"net{seed}.onnx"
+        asymmetric = quantised(path, seed, style_of(seed))
+        rules = [found.rule for found in lint_file(str(path), "jetson-agx-orin-64gb", engines=["dla0"])]
+        assert (ZERO_POINTS in rules) == asymmetric
 
 
 PLACES = [

@@ -19,7 +19,7 @@ from socsched.graph.fusion import Graph, Group
 
 Array = np.ndarray[Any, Any]
 
-MOST = 1 << 24
+MOST = 1 << 23
 """Elements of a value beyond which a table takes too much memory and time."""
 _ROOTS = 4
 _EITHER_WAY = ("add", "multiply", "maximum", "minimum")

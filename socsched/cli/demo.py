@@ -46,6 +46,8 @@ def command(output: Output, request: DemoRequest) -> None:
     from socsched.api.planning import plan_with
     from socsched.api.simulation import simulate
     from socsched.cli.results import frame_notes
+    from socsched.descriptor.catalog import HOST
+    from socsched.descriptor.platform import OWN
     from socsched.runtime.background_load import Neighbours
     from socsched.runtime.options import PLAIN
     from socsched.runtime.realtime import refusal
@@ -64,7 +66,9 @@ def command(output: Output, request: DemoRequest) -> None:
 
     output.note("3/3  compiling for this machine (cached from the second time on), planning and running")
     # Jobs are not preempted here: EDF's test with local deadlines is inconclusive if one stage takes half a period.
-    plan = plan_with(pipeline_name, "host", options=PlanOptions(policy="fp"))
+    machine = loading.load_platform(HOST)
+    own = [f"{engine.id}={OWN}" for engine in machine.engines if OWN in {runtime.name for runtime in engine.runtimes}]
+    plan = plan_with(pipeline_name, machine, options=PlanOptions(policy="fp", runtimes=tuple(own)))
     neighbours = Neighbours()
     notes = frame_notes(output.note, True, frames * len(plan.chains))
     # Before other programs where that is permitted: what is compared is the prediction, not who else is at work.

@@ -243,12 +243,13 @@ class _Folding:
         graph = self.graph
         name = proto.name or f"{proto.op_type} number {index}"
         graphs = any(item.type in (item.GRAPH, item.GRAPHS) for item in proto.attribute)
-        attrs = {
-            item.name: _attribute(helper.get_attribute_value(item))
+        stated = (
+            (item.name, helper.get_attribute_value(item))
             for item in proto.attribute
             if item.type not in (item.GRAPH, item.GRAPHS)  # control flow: written out, or refused by name
             and not item.ref_attr_name  # of a function that this is no part of
-        }
+        )
+        attrs = {name: _attribute(value) for name, value in stated if value is not None}
         node = Node(name, proto.op_type, tuple(proto.input), tuple(proto.output), attrs, _domain(proto.domain), graphs)
         if not node.outputs:
             raise graph.refused(node, "it has no output")

@@ -15,6 +15,8 @@ EVALUATIONS = 768
 """Default budget of the longest search."""
 LEAST, FACTOR = 12, 8
 """The least budget of searches, and the ratio of one to the next in their series."""
+FEW = 48
+"""Stages up to which a pipeline's budgets do not depend on their number."""
 THOROUGH = 8
 """Evaluations as which a thorough analysis of a mapping counts: it takes about as long."""
 PER_SECOND = 100

@@ -26,7 +26,7 @@ from socsched.models.parts import PART
 from socsched.planning.assess import expected_latency
 from socsched.planning.candidate import objectives, score
 from socsched.planning.choices import deepened, may_be_deeper, settled, sliced
-from socsched.planning.clock import FACTOR, LEAST, NO_CLOCK, Clock
+from socsched.planning.clock import FACTOR, FEW, LEAST, NO_CLOCK, Clock
 from socsched.planning.cost_cache import CostCache
 from socsched.planning.cutting.pipelines import RequiredCuts, cut_unmappable
 from socsched.planning.cutting.search import Cutter, cut_further, cutter_of
@@ -74,9 +74,7 @@ _LAST = 0.85
 _WEIGHTS = {"restarts": 2, "cpsat": 1}
 """Weights of further searches among which their share is divided: of the plans found late, restarts find most."""
 EXPLAINED = 2000
-"""Evaluations for conflicts and levers, and as many for uncertainties, whatever the search took, of few stages."""
-FEW = 48
-"""Stages up to which explanations have that budget; of more, half of what the search may take: a third of all."""
+"""Evaluations for conflicts and levers, and as many for uncertainties, of at most `FEW` stages."""
 PROOF = 6000
 """Evaluations for a proof without a budget."""
 
@@ -507,10 +505,11 @@ def _explained(request: SearchRequest, found: Found) -> Draft:
 
 
 def _explaining(request: SearchRequest) -> int:
-    """Return the evaluations that explanations may take."""
-    if len(request.pipeline.stages) <= FEW or request.evaluations is None:
+    """Return the evaluations that explanations may take: of many stages, less than a third of all."""
+    stages = len(request.pipeline.stages)
+    if stages <= FEW or request.evaluations is None:
         return EXPLAINED
-    return min(EXPLAINED, request.evaluations // 2)
+    return min(EXPLAINED, request.evaluations * FEW // (2 * stages))
 
 
 def _conflicts(best: Solution, goals: Sequence[str], clock: Clock) -> tuple[Solution, tuple[Conflict, ...]]:

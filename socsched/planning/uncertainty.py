@@ -24,7 +24,7 @@ from socsched.cost.cost import Cost
 from socsched.descriptor.limits import Objective
 from socsched.planning.assess import expected_latencies
 from socsched.planning.candidate import balance, judge, utilisations
-from socsched.planning.clock import NO_CLOCK, THOROUGH, Clock, count
+from socsched.planning.clock import FEW, NO_CLOCK, THOROUGH, Clock, count
 from socsched.planning.deployment import Outline, outlined, placed
 from socsched.planning.plan import Condition, Measurement, Plan, Tie, Uncertainty, Violation
 from socsched.planning.workload import Unconnectable, Workload, place_name
@@ -174,7 +174,8 @@ def uncertainty(
     Alternatives not evaluated before the `clock` runs out are left out; `RESERVED` is kept for the verdict.
     """
     worth, top = _worth(objective), upper(plan, workload, mapping)
-    wishes, every = _verdict(plan, workload, mapping, clock if clock.left() > RESERVED else clock.next(RESERVED))
+    enough = len(mapping) > FEW or clock.left() > RESERVED
+    wishes, every = _verdict(plan, workload, mapping, clock if enough else clock.next(RESERVED))
     unchanged = ("verdict",) if every and not wishes else ()
     ties: list[Tie] = []
     if worth and plan.verdict == "feasible":

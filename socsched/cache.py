@@ -7,10 +7,13 @@ best effort: an unusable cache costs time, never a result.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import stat
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +94,19 @@ def keep(kind: str, key: str, value: Any) -> None:
         unusable(str(error))
     except OSError as error:
         unusable(f"{folder}: {error.strerror}")
+
+
+@contextmanager
+def alone(kind: str) -> Iterator[None]:
+    """Let one process at a time make what is cached as `kind`: the others find it when their turn comes.
+
+    Nobody waits where the cache is unusable.
+    """
+    with ExitStack() as held:
+        with suppress(OSError, MachineError):
+            lock = held.enter_context((cache_dir() / f"{kind}.lock").open("wb"))
+            fcntl.flock(lock, fcntl.LOCK_EX)  # released when the process ends, however it ends
+        yield
 
 
 def check() -> None:

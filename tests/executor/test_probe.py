@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -75,6 +77,25 @@ def test_a_probe_holds_while_machine_versions_and_clock_are_the_same(
     monkeypatch.setattr(probe, "_chain_ns", lambda: 1000.0)
     known = replace(PROBE.conditions, taken_s=time.time() - 60)
     assert probe.holds(replace(PROBE, conditions=replace(known, **changes))) is holds  # type: ignore[arg-type]
+
+
+def test_processes_that_begin_together_measure_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would plan with a probe of its own, which the others disturbed."""
+    measured = []
+
+    def measure() -> HostProbe:
+        measured.append(1)
+        time.sleep(0.2)
+        return PROBE
+
+    monkeypatch.setenv("SOCSCHED_CACHE", str(tmp_path))
+    monkeypatch.setattr(host, "probed", lambda: True)
+    monkeypatch.setattr(host, "probe_key", lambda: "key")
+    monkeypatch.setattr(probe, "measure", measure)
+    monkeypatch.setattr(probe, "holds", lambda known: known == PROBE)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: probe.ensure(), range(4))) == [PROBE] * 4
+    assert len(measured) == 1
 
 
 def test_without_the_probe_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

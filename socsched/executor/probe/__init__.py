@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-from socsched.cache import unusable
+from socsched.cache import alone, unusable
 from socsched.cost.kernel_times import COPY, READ
 from socsched.descriptor import host, host_probe
 from socsched.descriptor.host_probe import Conditions, HostProbe
@@ -42,15 +42,16 @@ def ensure() -> HostProbe | None:
     if not host.probed():
         return None
     key = host.probe_key()
-    known = host_probe.recalled(key)
-    if known is not None and holds(known):
-        return known
-    try:
-        probe = measure()
-    except (MachineError, OSError) as error:
-        unusable(f"this machine is not measured: {error}")
-        return None
-    host_probe.kept(key, probe)
+    with alone(host_probe.KIND):  # two probes at once would measure each other, and each process plan with its own
+        known = host_probe.recalled(key)
+        if known is not None and holds(known):
+            return known
+        try:
+            probe = measure()
+        except (MachineError, OSError) as error:
+            unusable(f"this machine is not measured: {error}")
+            return None
+        host_probe.kept(key, probe)
     return probe
 
 

@@ -23,7 +23,7 @@ class AnalyzeRequest(Request):
         "--processors", kind=Whole(1, 1024), help="Processors, where the file does not state them."
     )
     precedence: Path | None = option("--precedence", kind="path", help="Precedence of a job set (CSV).")
-    margins: bool = option("--margins", help="Show the margin of each task, of large plans too.")
+    margins: bool = option("--margins", kind="flag", help="Show the margin of each task, of large plans too.")
     source: str | None = source()
 
 

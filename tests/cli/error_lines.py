@@ -102,6 +102,9 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         (f"book pointpillars -p {BOARD} -o {{root}}/plan.json", "plan.json"),
     ],
     "plan": [
+        (f"plan pointpillars -p {BOARD} --precision nonsense", "expected [STAGE=]auto"),
+        (f"plan pointpillars -p {BOARD} --shape images=1xq", "expected sizes"),
+        (f"plan pointpillars -p {BOARD} --dim N=2", "no network with the open dimension"),
         (f"plan pointpillars -p {BOARD} --deadline nothing=5ms", "nothing"),
         ("plan {root}/plan.json --export autoware --template {root}/missing.yaml -o {root}/x.yaml", "missing.yaml"),
         ("plan {root}/plan.json --export autoware --map nothing=1 -o {root}/x.yaml", "nothing"),
@@ -217,7 +220,20 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("compare {root}/plan.json {root}/good -o {root}/x.md", "two plans or of two results"),
         ("compare {root}/good {root}/good -o {root}/x.txt", "ends in .md"),
     ],
+    "verify": [
+        ("verify {root}/missing.onnx", "does not exist"),
+        ("verify {root}/missing.onnx -p {root}/folder", "does not exist"),
+        ("verify {root}/missing.onnx --inputs {root}/broken.npz", "does not exist"),
+        ("verify {root}/missing.onnx --runtime nonsense", "does not exist"),
+    ],
+    "advise": [
+        ("advise nonsense", "no pipeline is called 'nonsense'"),
+        ("advise pointpillars -p nowhere", "no platform is called 'nowhere'"),
+        (f"advise pointpillars -p {BOARD} -m nonsense", "no mode 'nonsense'"),
+    ],
     "lint": [
+        (f"lint pointpillars -p {BOARD} --shape images=1xq", "expected sizes"),
+        (f"lint pointpillars -p {BOARD} --dim N", "expected NAME=SIZES"),
         ("lint", "name a plan"),
         ("lint pointpillars", "needs a platform"),
         (f"lint pointpillars -p {BOARD} --engine tpu", "no engine 'tpu'"),
@@ -240,6 +256,9 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("validate {root}/broken.csv --networks {root}/folder -p nowhere", "nowhere"),
     ],
     "guard": [
+        (f"guard pointpillars -p {BOARD} --precision nonsense -o {{root}}/guarded", "expected [STAGE=]auto"),
+        (f"guard pointpillars -p {BOARD} --shape images=1xq -o {{root}}/guarded", "expected sizes"),
+        (f"guard pointpillars -p {BOARD} --dim N -o {{root}}/guarded", "expected NAME=SIZES"),
         (
             f"guard pointpillars -p {BOARD} --baseline {{root}}/plan.json -o {{root}}/guarded --planner nothing",
             "nothing",
@@ -359,6 +378,7 @@ OUTPUTS: list[tuple[str, str]] = [
     (f"plan pointpillars -p {BOARD} --mode MAXN --no-refine -o {{place}}/plan.json", "plan.json"),
     ("plan {root}/plan.json --export linux -o {place}/x.sh", "x.sh"),
     (f"plan pointpillars -p {BOARD} --pareto -o {{place}}/x.svg", "x.svg"),
+    (f"advise pointpillars -p {BOARD} --plot {{place}}/x.svg", "x.svg"),
     ("simulate {root}/plan.json --duration 300ms -o {place}/out", "out"),
     ("report {root}/good -o {place}/report.html", "report.html"),
     ("report {root}/good -o {place}/junit.xml", "junit.xml"),

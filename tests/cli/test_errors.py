@@ -230,6 +230,8 @@ WHERE_INTERRUPTED = {
     "report": ("socsched.api.folders.render", "report {root}/good -o {root}/x.html"),
     "why": ("socsched.api.folders.load", "why {root}/good"),
     "compare": ("socsched.reporting.compare.load_result", "compare {root}/good {root}/good"),
+    "verify": ("socsched.api.verification.verify", "verify {root}/missing.onnx"),
+    "advise": ("socsched.api.advise.advise", f"advise pointpillars -p {BOARD}"),
     "lint": ("socsched.lint.check.lint_file", f"lint pointpillars -p {BOARD}"),
     "validate": (
         "socsched.validation.validate.read_measurements",

@@ -275,6 +275,7 @@ LINES = {
     "platforms": ["platforms list", f"platforms show {BOARD} --mode 30W", f"platforms show {BOARD} --engine gpu"],
     "pipelines": ["pipelines list", "pipelines show perception-stack", "pipelines check pointpillars"],
     "plan": [f"plan pointpillars -p {BOARD} --mode MAXN --no-refine"],
+    "advise": [f"advise pointpillars -p {BOARD} --mode MAXN"],
     "book": [f"book pointpillars -p {BOARD} --mode MAXN --loss gpu"],
     "analyze": ["analyze {root}/plan.json"],
     "simulate": ["simulate {root}/plan.json --duration 300ms", "simulate --policies"],
@@ -289,6 +290,7 @@ LINES = {
     "profile": [],  # its table is that of `plan`, and making it takes a minute
     "fit": ["fit qcs8550 --engine npu"],
     "run": [],
+    "verify": [],  # compiles and runs a network
     "compile": [],
     "calibrate": [],
     "demo": [],

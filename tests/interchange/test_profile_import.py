@@ -491,9 +491,9 @@ def test_the_mode_that_a_log_names_is_the_mode_of_the_costs(platform: str, tmp_p
                 and f"mode {mode.name} (stated by" in found.profile.costs[0].state
             )
             assert not found.notes
-        other = next(known for known in get_platform(platform).modes if known != mode)
-        with pytest.raises(SocschedError, match=f"--mode {other.name}, but board0.log states"):
-            imported(tmp_path, jtop(mode.name), platform=platform, mode=other.name)
+        for other in [known for known in get_platform(platform).modes if known != mode][:1]:
+            with pytest.raises(SocschedError, match=f"--mode {other.name}, but board0.log states"):
+                imported(tmp_path, jtop(mode.name), platform=platform, mode=other.name)
         assert imported(tmp_path, jtop(mode.name), platform=platform, mode=mode.name).profile.costs[0].mode == mode.name
 
 
@@ -505,7 +505,9 @@ def test_clocks_at_the_limits_of_one_mode_state_it(platform: str, tmp_path: Path
     def limits(mode: PowerMode) -> tuple[int, int, int]:
         cpus = [mode.engines[engine.id] for engine in board.engines if engine.kind == "cpu"]
         fastest = max(cpu.clock_hz for cpu in cpus)
-        return round(fastest / 1e6), round(mode.engines["gpu"].clock_hz / 1e6), sum(cpu.units for cpu in cpus)
+        # the GPU's clock is that of its partitions where a mode has nothing but those
+        gpu = max(mode.engines[engine.id].clock_hz for engine in board.engines if engine.kind == "gpu")
+        return round(fastest / 1e6), round(gpu / 1e6), sum(cpu.units for cpu in cpus)
 
     for mode in board.modes:
         cpu, gpu, online = limits(mode)

@@ -80,20 +80,21 @@ class Fault:
 def stated(plan: Plan) -> Stated:
     """Return what the analysis of a plan states, and its verdict."""
     checked = recheck(plan)
-    if checked.outside:
+    if checked.whole is None:  # no analysis covers it
         return Stated(Level(), Level())
+    responses = checked.whole.tight
     losses = [v for v in checked.plan.violations if v.requirement.startswith(("queue", "local deadline"))]
-    lossless = not losses and all(answer.bounded for answer in checked.responses.values())
+    lossless = not losses and all(answer.bounded for answer in responses.values())
     met = "feasible" in (plan.verdict, checked.plan.verdict)
-    low = Level(*_responses(plan, checked.responses), met=met)
+    low = Level(*_responses(plan, responses), met=met)
     for chain, planned in zip(checked.plan.chains, plan.chains, strict=True) if lossless else ():
         known = [bound for bound in (chain.bound_ns, planned.bound_ns) if bound is not None]
         if known:
             low.reactions[chain.name] = min(known)
-        age, bounded, _ = data_age(stretches(plan, chain), checked.responses)
+        age, bounded, _ = data_age(stretches(plan, chain), responses)
         if bounded:
             low.ages[chain.name] = age
-    low = replace(low, kept=frozenset(checked.responses) if lossless else frozenset())
+    low = replace(low, kept=frozenset(responses) if lossless else frozenset())
     return Stated(low, _high(checked.plan, met, lossless) if is_mixed(plan) else Level())
 
 

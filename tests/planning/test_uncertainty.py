@@ -188,8 +188,9 @@ def test_its_costs_are_the_upper_ends_of_those_of_a_plain_plan() -> None:
     assert any(task.error for task, _ in same)
     for stated, upper in same:
         assert upper.error == 0
-        # What a hand-over to another engine takes is stated without an interval.
-        assert upper.cost_ns == pytest.approx(stated.cost_ns * (1 + stated.error), rel=1e-2, abs=len(upper.segments))
+        # What a hand-over to another engine takes is stated without an interval, and the plans may place it apart.
+        own, longer = (sum(s.time_ns for s in t.segments if s.name != "hand-over") for t in (stated, upper))
+        assert longer == pytest.approx(own * (1 + stated.error), rel=1e-2, abs=len(upper.segments))
 
 
 def test_planners_of_the_literature_take_stated_costs_only() -> None:

@@ -14,8 +14,10 @@ import pytest
 import socsched as ss
 from socsched.api.options import PlanOptions
 from socsched.api.planning import plan_with
+from socsched.descriptor.pipeline_file import onnx_pipeline
 from socsched.files import gzipped, sources_digest
 from socsched.reporting.plan_diff import diff
+from tests.models.onnx_files import resnet
 
 BOARD, MODE = "jetson-agx-orin-64gb", "MAXN"
 FAST = {"solver": "heft", "refine": False, "explain": False}
@@ -52,16 +54,18 @@ def test_the_digest_of_the_sources_is_that_of_every_file_and_of_no_place(checkou
     assert time.process_time() - started < 1
 
 
-def test_every_option_that_decides_a_plan_is_in_it() -> None:
+def test_every_option_that_decides_a_plan_is_in_it(tmp_path: Path) -> None:
     """An option of `PlanOptions` that is added needs a decision: it is named in the plan, or it decides nothing."""
     named = {
         "objective": "energy", "policy": "fp", "solver": "restarts", "cuts": False, "refine": False,
         "power_cap": 50_000, "bandwidth_cap": 10**11, "pins": ("backbone=gpu",), "prefers": ("backbone=gpu",),
         "deadlines": ("lidar-detection=90ms",), "runtimes": ("gpu=tvm",), "robust": True,
+        "precisions": ("backbone=fp16",), "shapes": ("image=1x3x64x96",), "dims": ("N=1",),
     }  # fmt: skip
     texts = set()
     for name, value in named.items():
-        plan = plan_with("pointpillars", BOARD, MODE, PlanOptions(**{**FAST, name: value}))
+        source = onnx_pipeline(resnet(tmp_path / "net.onnx")) if name in ("shapes", "dims") else "pointpillars"
+        plan = plan_with(source, BOARD, MODE, PlanOptions(**{**FAST, name: value}))
         texts.add(plan.tool["options"])
     assert len(texts) == len(named)
     assert any("--power-cap 50000mW" in text for text in texts)

@@ -20,7 +20,7 @@ from socsched.cost.learned import known
 from socsched.cost.sources import PROFILE, CostRequest, CostSource, Known
 from socsched.descriptor.json_file import MAX_BYTES, JsonFile
 from socsched.descriptor.limits import Bytes, Count, Line, Ns, Positive, Rows, SomeNs
-from socsched.descriptor.platform import OWN
+from socsched.descriptor.platform import NATIVE, OWN
 from socsched.files import write_file
 
 SCHEMA_VERSION = "1"
@@ -61,7 +61,8 @@ class MeasuredCost:
 
     def stands_for(self, runtime: str) -> bool:
         """Return whether the cost is one of a runtime; a cost that states none counts for all if it was imported."""
-        return not runtime or (self.runtime or (runtime if self.source else OWN)) == runtime
+        ours = self.runtime or (runtime if self.source else OWN)
+        return not runtime or ours == runtime or (ours == OWN and runtime == NATIVE)  # host functions are our code too
 
 
 @dataclass(frozen=True, slots=True)

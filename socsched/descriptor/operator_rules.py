@@ -45,12 +45,13 @@ _OPERATOR_ATTRS = """
 OPERATOR_ATTRS = FACTS | frozenset(_OPERATOR_ATTRS.split())
 """Attributes of operators that rules can name (`graph.operators.Operator.attrs`, `graph.counting.Facts`)."""
 _OPERATORS = """
-    abs add argmax avg_pool batch_norm cast clip concat conv2d conv2d_transpose cos dense depth_to_space divide
-    einsum elu equal erf exp function gather gather_nd gelu global_avg_pool greater grid_sample group_norm
-    hard_sigmoid hard_swish instance_norm layer_norm leaky_relu less log lp_norm lrn matmul max_pool maximum minimum
-    mish multiply neg nms one_hot pad pillar_features pow prelu reciprocal reduce_l2 reduce_max reduce_mean
-    reduce_sum relu reshape resize2d scatter scatter_nd sigmoid sin slice softmax softplus space_to_depth split sqrt
-    subtract swish tanh topk transpose
+    abs add argmax avg_pool batch_norm cast ceil clip concat constant conv2d conv2d_transpose cos dense
+    depth_to_space divide einsum elu equal erf exp floor floor_mod function gather gather_nd gelu global_avg_pool
+    greater greater_equal grid_sample group_norm hard_sigmoid hard_swish instance_norm isinf isnan layer_norm
+    leaky_relu less less_equal log logical_and logical_not logical_or logical_xor lp_norm lrn matmul max_pool
+    maximum minimum mish multiply neg nms one_hot pad pillar_features pow power prelu reciprocal reduce_l2
+    reduce_max reduce_mean reduce_sum relu reshape resize2d round scatter scatter_nd sigmoid sign sin slice softmax
+    softplus space_to_depth split sqrt subtract swish tanh topk transpose where
 """
 OPERATORS = frozenset(_OPERATORS.split())
 """Operators that rules can name: `graph.operators.Operator.kind` or `node`, and others that vendors list."""

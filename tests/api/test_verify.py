@@ -97,4 +97,4 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.delitem(sys.modules, "onnxruntime")
     monkeypatch.setattr(builtins, "__import__", absent)
     assert run(["verify", str(network)]) == 3
-    assert "socsched[verify]" in capsys.readouterr().err
+    assert "to/socsched[verify]" in capsys.readouterr().err

@@ -87,9 +87,9 @@ def accurate(pipeline: Pipeline, budget: int) -> Pipeline:
 def test_the_accuracy_budget_decides_on_precision(budget: int, precision: str) -> None:
     plan = make_plan(accurate(get_pipeline("camera-detection"), budget), get_platform(ORIN), "MAXN", work=stage_work)
     assert plan.verdict == "feasible"
-    assert {task.precision for task in plan.tasks if task.name.startswith("detect") and task.kind == "stage"} == {
-        precision
-    }
+    chosen = {task.precision for task in plan.tasks if task.name.startswith("detect") and task.kind == "stage"}
+    # a part of a network may have a finer one than the budget asks for
+    assert max(chosen, key=("fp32", "fp16", "int8").index) == precision
 
 
 @pytest.mark.slow

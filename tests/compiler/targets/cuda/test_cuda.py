@@ -43,7 +43,11 @@ def test_nvcc_accepts_every_stage(name: str, precision: str, make_engine: Callab
 def test_without_nvcc_it_is_named(
     fresh_cache: object, make_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("socsched.compiler.targets.cuda.nvcc.shutil.which", lambda name: None)
-    with pytest.raises(MachineError, match="nvcc is not installed") as caught:
+    def no_index(*_: object) -> None:
+        raise MachineError("the compiler of CUDA code cannot be fetched", "install the CUDA toolkit")
+
+    monkeypatch.setattr("socsched.compiler.targets.cuda.toolkits.toolkits", lambda: ())
+    monkeypatch.setattr("socsched.compiler.targets.cuda.toolkits.fetch", no_index)
+    with pytest.raises(MachineError, match="cannot be fetched") as caught:
         compile_stage(Stage("pfn", "pfn", "pointpillars.pfn"), make_engine(ORIN_GPU, id="gpu"))
     assert "CUDA toolkit" in caught.value.hint

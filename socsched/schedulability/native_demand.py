@@ -6,7 +6,7 @@ import ctypes
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 
-from socsched.schedulability.native_windows import ROOM, as_tables, library
+from socsched.schedulability.native_windows import ROOM, as_tables, library, system_columns
 from socsched.schedulability.tasks import RtTask, single_resource
 
 _COLUMNS = (
@@ -39,33 +39,14 @@ class Demand:
         hopeless: Collection[str],
     ) -> None:
         rows, number = list(tasks.values()), {name: place for place, name in enumerate(tasks)}
-        after, first_after, first_of_group = array("q"), array("q", [0]), array("q", [0])
-        for task in rows:
-            after.extend(number[other] for other in task.after if other in number)
-            first_after.append(len(after))
-        for group in groups:
-            first_of_group.append(first_of_group[-1] + len(group))
-        sets = {lanes: place for place, lanes in enumerate(dict.fromkeys(task.lanes for task in rows))}
+        shared, sets = system_columns(tasks, groups)
         self._number = number
         self._columns = {
-            "wcet": array("q", [task.wcet for task in rows]),
-            "period": array("q", [task.period for task in rows]),
-            "offset": array("q", [task.offset for task in rows]),
-            "release_jitter": array("q", [task.release_jitter for task in rows]),
-            "segment": array("q", [task.segment for task in rows]),
-            "change": array("q", [task.switch for task in rows]),
-            "width": array("q", [len(task.lanes) for task in rows]),
-            "lanes": array("q", [sets[task.lanes] for task in rows]),
+            **shared,
             "order": array("q", [number[name] for name in order]),
-            "first_after": first_after,
-            "after": after,
-            "first_of_group": first_of_group,
-            "tasks_of_group": array("q", [number[task.name] for group in groups for task in group]),
-            "single": array("q", [single_resource(group) for group in groups]),
             "full": array("q", [all(task.preemption == "full" for task in group) for group in groups]),
             "lane_count": array("q", [len({lane for task in group for lane in task.lanes}) for group in groups]),
             "hopeless": array("q", [group[0].name in hopeless for group in groups]),
-            "overlap": array("B", [bool(one & other) for one in sets for other in sets]),
             **{name: array("q", [0]) * len(rows) for name in ("names", "base", "deadline")},
         }
         self._sizes = [_size(group) for group in groups]
@@ -73,7 +54,7 @@ class Demand:
             max((abs(value) for value in values), default=0)
             for values in ([task.release_jitter for task in rows], [task.offset for task in rows])
         )
-        numbers = {"tasks": len(rows), "groups": len(groups), "sets": len(sets)}
+        numbers = {"tasks": len(rows), "groups": len(groups), "sets": sets}
         self._tables = as_tables(Tables, self._columns, numbers)
 
     def factor(self, deadlines: Mapping[str, int], names: Collection[str], steps: int) -> float | None:

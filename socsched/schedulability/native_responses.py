@@ -11,8 +11,8 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from socsched.schedulability.native_windows import NONE, ROOM, as_tables, library
-from socsched.schedulability.tasks import RtTask, single_resource
+from socsched.schedulability.native_windows import NONE, ROOM, as_tables, library, system_columns
+from socsched.schedulability.tasks import RtTask
 
 _COLUMNS = (
     "wcet", "period", "offset", "release_jitter", "segment", "change", "priority", "width", "lanes", "whole",
@@ -57,45 +57,27 @@ def holistic_answers(
     number = {name: place for place, name in enumerate(tasks)}
     parts = list({id(group): group for group in groups.values()}.values())
     group_of = {task.name: place for place, group in enumerate(parts) for task in group}
-    sets = {lanes: place for place, lanes in enumerate(dict.fromkeys(task.lanes for task in tasks.values()))}
-    words, after, first_after = max((len(tasks) + 63) // 64, 1), array("q"), array("q", [0])
+    shared, sets = system_columns(tasks, parts)
+    words = max((len(tasks) + 63) // 64, 1)
     bits, known = bytearray(), dict[frozenset[str], bytes]()
-    for name, task in tasks.items():
-        after.extend(number[other] for other in task.after if other in number)
-        first_after.append(len(after))
+    for name in tasks:
         if apart[name] not in known:
             known[apart[name]] = sum(1 << number[other] for other in apart[name]).to_bytes(words * 8, "little")
         bits += known[apart[name]]
-    first_of_group = array("q", [0])
-    for group in parts:
-        first_of_group.append(first_of_group[-1] + len(group))
     rows, lost = list(tasks.values()), set(endless)
     empty = array("q", [0]) * max(len(rows), 1)
     columns = {
-        "wcet": array("q", [task.wcet for task in rows]),
-        "period": array("q", [task.period for task in rows]),
-        "offset": array("q", [task.offset for task in rows]),
-        "release_jitter": array("q", [task.release_jitter for task in rows]),
-        "segment": array("q", [task.segment for task in rows]),
-        "change": array("q", [task.switch for task in rows]),
+        **shared,
         "priority": array("q", [task.priority for task in rows]),
-        "width": array("q", [len(task.lanes) for task in rows]),
-        "lanes": array("q", [sets[task.lanes] for task in rows]),
         "whole": array("q", [task.preemption == "none" for task in rows]),
         "group": array("q", [group_of[task.name] for task in rows]),
-        "first_of_group": first_of_group,
-        "tasks_of_group": array("q", [number[task.name] for group in parts for task in group]),
-        "single": array("q", [single_resource(group) for group in parts]),
         "full": array("q", [task.preemption == "full" for task in rows]),
-        "first_after": first_after,
-        "after": after,
         "endless": array("q", [task.name in lost for task in rows]),
         "apart": array("B", bytes(bits)),
-        "overlap": array("B", [bool(one & other) for one in sets for other in sets]),
         "finish": array("q", [finish[name] for name in tasks]),
         **{name: array("q", empty) for name in ("value", "bounded", "way", "frame", "window")},
     }
-    numbers = {"tasks": len(rows), "words": words, "sets": len(sets), "horizon": horizon}
+    numbers = {"tasks": len(rows), "words": words, "sets": sets, "horizon": horizon}
     tables = as_tables(Tables, columns, numbers)
     if found.socsched_holistic(ctypes.byref(tables)):
         raise MemoryError

@@ -17,7 +17,7 @@ from pathlib import Path as File
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from socsched.progress import notice
-from socsched.schedulability.tasks import topological
+from socsched.schedulability.tasks import RtTask, single_resource, topological
 
 if TYPE_CHECKING:
     from socsched.schedulability.path_windows import Path, PathSystem
@@ -98,6 +98,37 @@ def as_tables(kind: type[Structure], columns: dict[str, array[int]], numbers: Ma
     for name, value in numbers.items():
         setattr(tables, name, value)
     return tables
+
+
+def system_columns(
+    tasks: Mapping[str, RtTask], groups: Sequence[Sequence[RtTask]]
+) -> tuple[dict[str, array[int]], int]:
+    """Return what every analysis reads of tasks and of the groups whose lanes overlap, and the number of lane sets."""
+    rows, number = list(tasks.values()), {name: place for place, name in enumerate(tasks)}
+    after, first_after, first_of_group = array("q"), array("q", [0]), array("q", [0])
+    for task in rows:
+        after.extend(number[other] for other in task.after if other in number)
+        first_after.append(len(after))
+    for group in groups:
+        first_of_group.append(first_of_group[-1] + len(group))
+    sets = {lanes: place for place, lanes in enumerate(dict.fromkeys(task.lanes for task in rows))}
+    columns = {
+        "wcet": array("q", [task.wcet for task in rows]),
+        "period": array("q", [task.period for task in rows]),
+        "offset": array("q", [task.offset for task in rows]),
+        "release_jitter": array("q", [task.release_jitter for task in rows]),
+        "segment": array("q", [task.segment for task in rows]),
+        "change": array("q", [task.switch for task in rows]),
+        "width": array("q", [len(task.lanes) for task in rows]),
+        "lanes": array("q", [sets[task.lanes] for task in rows]),
+        "first_after": first_after,
+        "after": after,
+        "first_of_group": first_of_group,
+        "tasks_of_group": array("q", [number[task.name] for group in groups for task in group]),
+        "single": array("q", [single_resource(group) for group in groups]),
+        "overlap": array("B", [bool(one & other) for one in sets for other in sets]),
+    }
+    return columns, len(sets)
 
 
 class Windows:

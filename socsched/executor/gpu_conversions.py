@@ -11,7 +11,7 @@ from socsched.compiler.builder import compile_stage
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.compiler.targets.cuda import convert
 from socsched.errors import MachineError, UsageError
-from socsched.executor.gpu_programs import CONSTANTS, FORMAT, Program, after, store
+from socsched.executor.gpu_programs import CONSTANTS, FORMAT, Program, after, conversion, store
 from socsched.executor.gpu_stages import SORT, number_of, room_of_port
 from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
@@ -88,22 +88,7 @@ class _Program:
         self.inputs.append(
             {"in": "memory", "offset": offset, "bytes": size, "row_bytes": size // rows if rows else 0, "fill": 0}
         )
-        for one in convert.launches(given, wanted):
-            arguments: list[dict[str, Any]] = [
-                {"in": "memory", "offset": offset + one.source},
-                {"in": "results", "offset": result + one.target},
-                *({"value": size.value} for size in one.sizes),
-            ]
-            self.launches.append(
-                {
-                    "kernel": one.kernel,
-                    "code": 0,
-                    "grid": [*one.grid, 1],
-                    "block": [*one.block, 1],
-                    "shared": 0,
-                    "arguments": arguments,
-                }
-            )
+        self.launches += conversion(given, wanted, offset, {"in": "results", "offset": result}, 0)
         return {"offset": result, "bytes": _bytes(wanted)}
 
     def program(self, arch: str, outputs: list[dict[str, int]]) -> Program:

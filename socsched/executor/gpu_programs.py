@@ -31,6 +31,7 @@ from socsched.compiler.artifact import Artifact
 from socsched.compiler.launch_list import CUDA, OPENCL, evaluate
 from socsched.compiler.layouts import NUMPY_DTYPES, physical_shape
 from socsched.compiler.store import digest, library, read_json
+from socsched.compiler.targets.cuda import convert
 from socsched.compiler.targets.cuda.nvcc import SOURCE
 from socsched.compiler.targets.cuda.toolkits import Toolkit
 from socsched.compiler.targets.gpu_functions.code import CUDA_OPTIONS
@@ -52,14 +53,17 @@ def lacks_program(artifact: Artifact) -> str:
     return next((note for note in artifact.notes if "TVM's runtime only" in note), "it has no launch list")
 
 
-def stored_program(artifacts: Sequence[Artifact], arch: str, room: int = 0) -> Path:
+def stored_program(
+    artifacts: Sequence[Artifact], arch: str, room: int = 0, arriving: Mapping[str, TensorType] | None = None
+) -> Path:
     """Return the program of artefacts in a row, from the cache if it is there.
 
     An input of an artefact is the output of that name of an earlier one, or else an input of the program; outputs are
-    those of the last artefact.  `room`: the most rows of inputs whose number of rows varies.  Raises UsageError for
-    artefacts that do not fit together or have no launch list.
+    those of the last artefact.  `room`: the most rows of inputs whose number of rows varies.  `arriving`: the forms of
+    inputs that come in others than the artefacts take, and are converted first.  Raises UsageError for artefacts that
+    do not fit together or have no launch list, MachineError for conversions without a kernel.
     """
-    return store(build_program(artifacts, arch, room))
+    return store(build_program(artifacts, arch, room, arriving))
 
 
 def store(made: Program) -> Path:
@@ -138,19 +142,26 @@ class Program:
     outputs: tuple[TensorType, ...]
 
 
-def build_program(artifacts: Sequence[Artifact], arch: str, room: int = 0) -> Program:
+def build_program(
+    artifacts: Sequence[Artifact], arch: str, room: int = 0, arriving: Mapping[str, TensorType] | None = None
+) -> Program:
     """Return the program of artefacts in a row; see `stored_program`."""
-    builder = _Builder(room)
+    builder = _Builder(room, arriving or {}, len(artifacts))
     for number, artifact in enumerate(artifacts):
         if lacking := lacks_program(artifact):
             raise UsageError(f"{artifact.stage}: {lacking}")
         builder.add(artifact, last=number == len(artifacts) - 1)
+    codes = [_code(artifact).resolve() for artifact in artifacts]
+    sources = [_source(artifact) for artifact in artifacts]
+    if arriving:
+        codes.append(convert.code(arch).resolve())
+        sources.append({"file": str(convert.source_of(codes[-1])), "options": []})
     document = {
         "format": FORMAT,
         "version": 1,
         "arch": arch,
-        "code": [str(_code(artifact).resolve()) for artifact in artifacts],
-        "sources": [_source(artifact) for artifact in artifacts],
+        "code": [*map(str, codes)],
+        "sources": sources,
         "weights": CONSTANTS,
         "memory": builder.memory,
         "constants": len(builder.constants),
@@ -181,8 +192,8 @@ def _source(artifact: Artifact) -> dict[str, Any]:
 class _Builder:
     """A program as far as it is built."""
 
-    def __init__(self, room: int) -> None:
-        self.room = room
+    def __init__(self, room: int, arriving: Mapping[str, TensorType], converter: int) -> None:
+        self.room, self.arriving, self.converter = room, arriving, converter
         self.memory = self.results = 0
         self.constants = bytearray()
         self.inputs: list[dict[str, Any]] = []
@@ -257,8 +268,14 @@ class _Builder:
         place = self._own(size)
         whole = NUMPY_DTYPES[kind.dtype].kind != "i" or len(kind.shape) == 1
         fill = 0 if whole else 255  # unused rows: a count of zero, a position outside the grid
-        self.inputs.append({**place, "bytes": size, "row_bytes": size // self.room if varies else 0, "fill": fill})
-        self.input_types[name] = full
+        entry, kept = place, full
+        if name in self.arriving:
+            kept = self.arriving[name]
+            entry = self._own(_bytes(kept))
+            self.launches += conversion(kept, full, entry["offset"], place, self.converter)
+        rows = size // self.room if varies else 0
+        self.inputs.append({**entry, "bytes": _bytes(kept), "row_bytes": rows, "fill": fill})
+        self.input_types[name] = kept
         self.values[name] = place, full
         return place, full
 
@@ -317,6 +334,20 @@ class _Builder:
         self.constants += bytes(offset - len(self.constants)) + data
         self.constants += bytes(end - len(self.constants))
         return offset
+
+
+def conversion(given: TensorType, wanted: TensorType, source: int, target: Place, code: int) -> list[dict[str, Any]]:
+    """Return the launches that convert a tensor at `source` of a program's memory; `code`: the kernels' number."""
+    found = []
+    for one in convert.launches(given, wanted):
+        arguments: list[dict[str, Any]] = [
+            {"in": "memory", "offset": source + one.source},
+            {**target, "offset": target["offset"] + one.target},
+            *({"value": size.value} for size in one.sizes),
+        ]
+        sizes = {"grid": [*one.grid, 1], "block": [*one.block, 1], "shared": 0}
+        found.append({"kernel": one.kernel, "code": code, **sizes, "arguments": arguments})
+    return found
 
 
 def after(end: int, size: int) -> tuple[int, int]:

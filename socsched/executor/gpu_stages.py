@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from socsched.compiler.artifact import Artifact
 from socsched.compiler.store import read_json
+from socsched.compiler.targets.cuda import convert
 from socsched.compiler.targets.gpu_functions.program import is_function, marking
 from socsched.descriptor.pipeline import Stage
-from socsched.errors import UsageError
+from socsched.errors import MachineError, UsageError
 from socsched.executor.gpu_programs import stored_program
 from socsched.executor.host_calls import host_call
+from socsched.graph.operators import TensorType
 from socsched.models.registry import get_model
 from socsched.planning.plan import Task
 from socsched.runtime.backends.base import Setting
@@ -23,16 +26,25 @@ SORT = "cuda"
 
 
 def describe_gpu_stage(
-    task: Task, stage: Stage, setting: Setting, rooms: Mapping[str, int], shown: bool = False
+    task: Task,
+    stage: Stage,
+    setting: Setting,
+    rooms: Mapping[str, int],
+    frames: Mapping[str, TensorType],
+    shown: bool = False,
 ) -> dict[str, Any]:
     """Return the part of a stage's description that is specific to GPUs: its programs, and outputs with their readers.
 
-    `rooms`: the most rows of a sensor's frames; with `shown` the host reads all outputs.  UsageError for a stage that
-    needs TVM's runtime.
+    `rooms`: the most rows of a sensor's frames; `frames`: the types of the inputs that come from sensors, which the
+    program converts; with `shown` the host reads all outputs.  UsageError for a stage that needs TVM's runtime.
     """
     artifact = compiled(task, stage, setting)
     arch = str(setting.platform.engine(task.engine).target.get("arch", ""))
-    program = stored_program([artifact], arch, room_of(artifact, stage, setting, rooms))
+    given = dict(zip(artifact.input_names, artifact.inputs, strict=True))
+    arriving = {
+        name: kind for name, kind in frames.items() if artifact.target == SORT and _is_converted(kind, given[name])
+    }
+    program = stored_program([artifact], arch, room_of(artifact, stage, setting, rooms), arriving)
     names = artifact.output_names
     mark = marking(names) if is_function(artifact) else None
     read = {name: artifact.target != SORT or _on_host(task, setting, name) for name in names}
@@ -51,7 +63,21 @@ def describe_gpu_stage(
     described |= _pieces(task, setting, len(read_json(program)["launches"]))
     if mark is not None:
         described["marks"] = {"output": names.index(mark), "least": int(mark == "counts")}
-    return {**described, "records": records, "artifact": artifact}
+    inputs = [(name, arriving.get(name, kind)) for name, kind in given.items()]
+    return {**described, "records": records, "inputs": inputs}
+
+
+def _is_converted(given: TensorType, wanted: TensorType) -> bool:
+    """Return whether kernels bring a tensor of a sensor into the form that a stage takes, where these differ."""
+    if min(given.shape, default=0) < 1 or prod(given.shape) != prod(wanted.shape):
+        return False
+    if (given.dtype, given.layout or "NCHW") == (wanted.dtype, wanted.layout or "NCHW"):
+        return False
+    try:
+        convert.kernel_for(given, wanted)
+    except MachineError:
+        return False
+    return len(given.shape) == len(wanted.shape)
 
 
 def number_of(task: Task, setting: Setting) -> dict[str, int]:

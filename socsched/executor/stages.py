@@ -133,9 +133,16 @@ def _describe(
         ]
         return {**built, "inputs": inputs, "title": title}
     if sort in GPUS:
-        made = describe_gpu_stage(task, stage, setting, rooms, served is not None and served.see is not None)
-        artifact = made.pop("artifact")
-        return {**made, "title": title, "inputs": _inputs(setting, bound, artifact.input_names, artifact.inputs)}
+        sensors = sensor_ports(setting)
+        given = {
+            port: frames[provider][sensors[provider].index(port)]
+            for port, provider in bound.items()
+            if provider in frames
+        }
+        shown = served is not None and served.see is not None
+        made = describe_gpu_stage(task, stage, setting, rooms, given, shown)
+        names, types = zip(*made["inputs"], strict=True)
+        return {**made, "title": title, "inputs": _inputs(setting, bound, names, types)}
     if sort == "function":
         return _function(task, stage, setting, frames, served)
     return _network(task, stage, setting, rooms, served)

@@ -19,9 +19,10 @@ from socsched.api.planning import plan as make_plan
 from socsched.compiler.targets.cuda.convert import SOURCE
 from socsched.compiler.targets.cuda.toolkits import Toolkit
 from socsched.errors import UsageError
-from socsched.executor import bundle_stages, gpu_conversions
+from socsched.executor import bundle_stages, gpu_conversions, gpu_stages
 from socsched.executor.build import find_executor
-from socsched.executor.gpu_programs import Program, copy_programs, store, stored_program
+from socsched.executor.gpu_programs import Program, conversion, copy_programs, store, stored_program
+from socsched.graph.operators import TensorType
 from socsched.planning.plan import Transition
 from socsched.runtime.backends.base import Setting
 from tests.executor.gpu_standin import build_driver, noted
@@ -160,3 +161,17 @@ def test_conversions_planned_on_a_gpu_convert(driver: Path, tmp_path: Path, monk
     accounts = json.loads((tmp_path / "results" / "executed.json").read_text())["accounts"]
     assert sum(account["completed"] for account in accounts.values())
     assert not any(account["aborted"] for account in accounts.values())
+
+
+def test_frames_of_a_sensor_are_converted_on_the_gpu() -> None:
+    # what a stage in half precision takes by pixels arrives in fp32 by channels: the host copies it as it is
+    wanted, arriving = TensorType((1, 3, 4, 6), "fp16", "NHWC"), TensorType((1, 3, 4, 6), "fp32", "")
+    made = conversion(arriving, wanted, 512, {"in": "memory", "offset": 0}, 1)
+    assert [launch["kernel"] for launch in made] == ["lay_fh"]
+    assert made[0]["arguments"] == [
+        *({"in": "memory", "offset": offset} for offset in (512, 0)),
+        *({"value": size} for size in (3, 24, 1, 0)),
+    ]
+    assert gpu_stages._is_converted(arriving, wanted)
+    assert not gpu_stages._is_converted(TensorType((1, 3, 4, 6), "uint8", ""), wanted)
+    assert not gpu_stages._is_converted(replace(wanted, layout="NHWC"), wanted)

@@ -148,7 +148,10 @@ class CudaStage : public DataStage {
     if (near) {
       if (bytes && !holds(driver().cuMemcpyDtoDAsync_v2(target, found->device, bytes, stream_), "copying an input")) return false;
     } else if (bytes) {
-      if (found == tensor && lasting_[number]) lock(found->data, bytes);
+      if (found == tensor && found->whole)
+        lock(found->whole, found->whole_bytes);
+      else if (found == tensor && lasting_[number])
+        lock(found->data, bytes);
       if (!holds(driver().cuMemcpyHtoDAsync_v2(target, found->data, bytes, stream_), "copying an input")) return false;
     }
     if (!to.row_bytes) return true;

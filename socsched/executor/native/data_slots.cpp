@@ -10,6 +10,12 @@
 
 namespace socsched {
 
+namespace {
+
+constexpr size_t ALIGNMENT = 64;  // as `allocate` has it
+
+}  // namespace
+
 size_t DataSlots::bytes(const StageSettings& stage) {
   size_t total = 0;
   if (stage.kind == "host")
@@ -76,15 +82,20 @@ SensorFrames::SensorFrames(const SensorSettings& settings) : settings_(settings)
   };
   for (const FrameSettings& frame : settings.frames) count(frame);
   count(settings.warm);
-  require_room(total, 1, settings.file);
+  const size_t tensors = settings.frames.size() * settings.warm.ports.size() + settings.warm.ports.size();
+  require_room(total + tensors * ALIGNMENT, 1, settings.file);
+  memory_ = allocate(total + tensors * ALIGNMENT);
+  char* next = static_cast<char*>(memory_.get());
   const auto read = [&](const FrameSettings& from, Data& to) {
     for (const TensorType& type : from.ports) {
-      Memory& memory = memory_.emplace_back(allocate(type.bytes()));
-      if (std::fread(memory.get(), 1, type.bytes(), file) != type.bytes())
+      if (std::fread(next, 1, type.bytes(), file) != type.bytes())
         throw Failure(USAGE, settings.file + ": is shorter than its frames", "start the run again");
       Tensor tensor;
-      tensor.data = memory.get();
+      tensor.data = next;
       tensor.type = type;
+      tensor.whole = memory_.get();
+      tensor.whole_bytes = total + tensors * ALIGNMENT;
+      next += (type.bytes() + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
       to.ports.push_back(tensor);
     }
   };

@@ -65,7 +65,7 @@ class SensorFrames {
   const SensorSettings& settings_;
   std::vector<Data> frames_;
   Data warm_;
-  std::vector<Memory> memory_;
+  Memory memory_;  // one piece, so that a device locks it at once
 };
 
 }  // namespace socsched

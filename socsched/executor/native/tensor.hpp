@@ -48,11 +48,14 @@ struct TensorType {
   bool lies_as(const TensorType& other) const;                // whether data type and layout agree
 };
 
-// A tensor in memory; `device` is its address on a GPU, where it may lie alone.
+// A tensor in memory; `device` is its address on a GPU, where it may lie alone.  `whole`: the memory with others that it
+// is a part of, if that exists during the whole run.
 struct Tensor {
   void* data = nullptr;
   TensorType type;
   uint64_t device = 0;
+  void* whole = nullptr;
+  size_t whole_bytes = 0;
 };
 
 struct FreeMemory {

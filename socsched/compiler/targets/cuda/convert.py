@@ -22,6 +22,8 @@ from socsched.errors import MachineError
 from socsched.graph.operators import TensorType
 
 _THREADS, _TILE = 256, 32
+_FEW = 8
+"""Channels below which most of a tile would be empty."""
 _NAMES, _SIZES = {"fp32": "f", "fp16": "h"}, {"fp32": 4, "fp16": 2}
 SOURCE = """
 #include <cuda_fp16.h>
@@ -43,12 +45,12 @@ template <typename A, typename B> __device__ void turn(const A* in, B* out, int 
 }
 // images of layouts 0: pixels x channels, 1: channels x pixels, n: blocks of n channels x pixels x n, filled up with 0
 template <typename A, typename B> __device__ void lay(const A* in, B* out, int channels, int pixels, int from, int to) {
-  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
-  long long count = (long long)pixels * (to > 1 ? (channels + to - 1) / to * to : channels);
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;  // tensors have less than 2^31 elements
+  unsigned count = (unsigned)pixels * (to > 1 ? (channels + to - 1) / to * to : channels);
   if (i >= count) return;
-  long long c = to == 0 ? i % channels : to == 1 ? i / pixels : i / ((long long)pixels * to) * to + i % to;
-  long long p = to == 0 ? i / channels : to == 1 ? i % pixels : i / to % pixels;
-  long long j = from == 0 ? p * channels + c : from == 1 ? c * pixels + p : (c / from * pixels + p) * from + c % from;
+  unsigned c = to == 0 ? i % channels : to == 1 ? i / pixels : i / ((unsigned)pixels * to) * to + i % to;
+  unsigned p = to == 0 ? i / channels : to == 1 ? i % pixels : i / to % pixels;
+  unsigned j = from == 0 ? p * channels + c : from == 1 ? c * pixels + p : (c / from * pixels + p) * from + c % from;
   out[i] = c < channels ? as<A, B>(in[j]) : (B)0.0f;
 }
 extern "C" __global__ void copy(const char* in, char* out, long long n) {
@@ -126,8 +128,8 @@ def launches(given: TensorType, wanted: TensorType, rows: int | None = None) -> 
 def kernel_for(given: TensorType, wanted: TensorType) -> tuple[str, tuple[int, int]]:
     """Return the kernel for a conversion, and for a change of layout the rows and columns it transposes.
 
-    If one side is in channel blocks, these are channels and pixels.  MachineError for types other than fp32 and fp16
-    and for image layouts other than NCHW, NHWC and NCHW in channel blocks.
+    If one side is in channel blocks, or there are few channels, these are channels and pixels.  MachineError for types
+    other than fp32 and fp16 and for image layouts other than NCHW, NHWC and NCHW in channel blocks.
     """
     layouts = (given.layout or "NCHW", wanted.layout or "NCHW")
     images = len(given.shape) == 4 and layouts[0] != layouts[1]
@@ -142,7 +144,7 @@ def kernel_for(given: TensorType, wanted: TensorType) -> tuple[str, tuple[int, i
         return f"cast_{pair}", (0, 0)
     _, channels, height, width = given.shape
     pixels = height * width
-    if set(layouts) != {"NCHW", "NHWC"}:
+    if set(layouts) != {"NCHW", "NHWC"} or channels < _FEW:
         return f"lay_{pair}", (channels, pixels)
     return f"turn_{pair}", (channels, pixels) if layouts[0] == "NCHW" else (pixels, channels)
 

@@ -170,6 +170,11 @@ class PlanOptions:
     cuts: bool = option(
         "--cuts/--no-cuts", default=True, shown=True, help="Cut networks between engines where this improves the plan."
     )
+    shares: tuple[str, ...] = option(
+        "--shares", multiple=True, metavar="auto|ENGINE=GROUPS",
+        help="Divide engines that declare it: the most urgent stages there have so many groups of units (SMs, cores), "
+        "all others the rest; auto: the best of a few shares, or whole engines.",
+    )  # fmt: skip
     refine: bool = option(
         "--refine/--no-refine", default=True, shown=True,
         help="Simulate the plan and plan again with the simulated times, until nothing changes.",

@@ -48,7 +48,7 @@ def options_of(**options: Any) -> PlanOptions:
     for name, dimension in (("power_cap", "power"), ("bandwidth_cap", "bandwidth")):
         if isinstance(options.get(name), str):
             options[name] = parse(options[name], dimension)
-    for name in ("pins", "prefers", "deadlines", "runtimes", "precisions", "shapes", "dims"):
+    for name in ("pins", "prefers", "deadlines", "runtimes", "precisions", "shapes", "dims", "shares"):
         if name in options:
             options[name] = (options[name],) if isinstance(options[name], str) else tuple(options[name])
     if isinstance(options.get("profile"), str):
@@ -108,7 +108,25 @@ def _by_search(
         time_limit=options.time_limit,
         simulate=mean_times if options.refine else None,
     )
-    return search(request)
+    plan = search(request)
+    if not options.shares:
+        return plan
+    from socsched.planning.shares import with_shares
+
+    return with_shares(request, plan, groups_of(options.shares))
+
+
+def groups_of(texts: Sequence[str]) -> dict[str, int]:
+    """Return the groups of urgent stages by engine from ENGINE=GROUPS, none for "auto"; UsageError for other texts."""
+    found = {}
+    for text in texts:
+        engine, equals, count = text.partition("=")
+        if text == "auto":
+            continue
+        if not equals or not count.isdecimal() or not 0 < int(count) <= 1024:
+            raise UsageError(f"--shares {text}: neither auto nor ENGINE=GROUPS", "such as gpu=2")
+        found[engine] = int(count)
+    return found
 
 
 def _by_planner(
@@ -127,6 +145,8 @@ def _by_planner(
     from socsched.planning.workload import Limits
     from socsched.schedulability.plan_analysis import without_contradictions
 
+    if options.shares:
+        raise UsageError("--shares is decided by the built-in search", "leave out --planner")
     if options.robust:
         raise UsageError("--robust plans with the built-in search", "leave out --planner")
     if options.planner == BEST:

@@ -66,6 +66,7 @@ def _options(options: PlanOptions) -> Iterator[str]:
         ("--precision", options.precisions),
         ("--shape", options.shapes),
         ("--dim", options.dims),
+        ("--shares", options.shares),
     ):
         for value in sorted(values):
             yield from (option, value)

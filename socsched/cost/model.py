@@ -19,6 +19,7 @@ from socsched.cost.cost import Cost, Segment, error_of, weakest
 from socsched.cost.kernel_times import kernel_time
 from socsched.cost.power import dram_capacity, job_energy_uj
 from socsched.cost.roofline import Estimate, efficiency, kind_of, rescale
+from socsched.cost.shares import on_share
 from socsched.cost.sources import PROFILE, CostRequest, CostSource, Known, Reference, cost_sources
 from socsched.descriptor.catalog import find_platform
 from socsched.descriptor.fit import Fit, choose_fit
@@ -166,7 +167,8 @@ class CostModel:
     """Costs of a platform in one mode; results are cached, as planning queries them repeatedly.
 
     `runtime`: the program that runs networks where it is another than plans stand for (`descriptor.fit`); `adjust`:
-    changes every cost, those of conversions too.
+    changes every cost, those of conversions too.  `undivided`: the costs of the platform whose engines this one divides
+    among stages, where it does (`planning.shares`).
     """
 
     platform: Platform
@@ -177,6 +179,7 @@ class CostModel:
     sources: tuple[CostSource, ...] = field(default_factory=cost_sources)
     runtime: str = ""
     adjust: Callable[[Cost], Cost] | None = None
+    undivided: CostModel | None = None
     _known: dict[tuple[str, int, tuple[str, ...], int], tuple[list[Cost], list[Refusal]]] = field(default_factory=dict)
     _works: dict[tuple[str, str], StageWork | None] = field(default_factory=dict)
     _variants: dict[tuple[str, int, tuple[str, ...], int, str, str, int], Cost | None] = field(default_factory=dict)
@@ -190,7 +193,8 @@ class CostModel:
 
     def in_mode(self, mode: PowerMode) -> CostModel:
         """Return the costs of the same platform in another mode; what no mode changes is shared."""
-        settings = self.profile, self.reference, self.sources, self.runtime, self.adjust
+        whole = self.undivided and self.undivided.in_mode(self.undivided.platform.mode(mode.name))
+        settings = self.profile, self.reference, self.sources, self.runtime, self.adjust, whole
         model = CostModel(self.platform, mode, self.work, *settings)
         model._works, model._broken, model._hops, model._wholes = self._works, self._broken, self._hops, self._wholes
         return model
@@ -261,7 +265,19 @@ class CostModel:
             self._known[key] = (costs, refusals)
         return self._known[key]
 
+    def _divided(self, whole: CostModel, stage: Stage, engine: Engine, precision: str) -> list[Cost] | str:
+        """Return the cost of a stage on its portion of an engine, or why it cannot run there."""
+        entire = whole.platform.engine(engine.id)
+        found = whole._pair(stage, entire, precision)
+        if isinstance(found, str):
+            return found
+        state, groups = whole.mode.engines[engine.id], stage.portions[engine.id][1]
+        work = whole.work_of(stage, precision)
+        return [on_share(cost, work, entire, state, groups, whole.dram) for cost in found]
+
     def _pair(self, stage: Stage, engine: Engine, precision: str) -> list[Cost] | str:
+        if self.undivided is not None and engine.id in stage.portions:
+            return self._divided(self.undivided, stage, engine, precision)
         state = self.mode.engines[engine.id]
         if state.units <= 0:
             return f"off in {self.mode.name}"

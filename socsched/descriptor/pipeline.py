@@ -268,8 +268,9 @@ class Stage(Entry):
     it samples the latest finished output.  `open_queue`: no number is stated, so that the planner may choose a larger
     one.  `slice_ns`: length of time slices chosen by the planner for times that state none, on engines that declare
     slices (0: jobs run in one piece).  A late job is skipped (not started) or aborted (at its deadline).  `losses` are
-    in 1/`PER_POINT` of a point of the pipeline's measure.  `stated`: why its `precisions` are the only ones, "" if the
-    file lists them (`models.precision`).
+    in 1/`PER_POINT` of a point of the pipeline's measure.  `portions`: by engine that a search divides, the first lane
+    and the number of lanes that the stage has there (`planning.shares`).  `stated`: why its `precisions` are the only
+    ones, "" if the file lists them (`models.precision`).
     """
 
     name: str
@@ -313,6 +314,7 @@ class Stage(Entry):
     losses: Mapping[str, int] = field(default_factory=dict)
     open_queue: bool = False
     slice_ns: int = 0
+    portions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     high: High | None = None
     stated: str = ""
 

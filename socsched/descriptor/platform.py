@@ -215,6 +215,39 @@ class WeightsMemory(Entry):
 
 
 @dataclass(frozen=True, slots=True)
+class Division(Entry):
+    """How jobs of several stages can have units of an engine each, at the same time.
+
+    `plan --shares` chooses such shares; without it a job has all units.
+    """
+
+    by: Annotated[
+        str,
+        OneOf("contexts", "instances", "masks"),
+        doc("what gives a stage its units: green contexts of a GPU, instances (MIG), or masks of cores"),
+    ]
+    group: Annotated[int, doc("units that are given together", ge=1, le=1000)] = 1
+    most: Annotated[int, doc("largest number of shares at once", ge=2, le=64)] = 64
+    sizes: Annotated[
+        Listed[Annotated[int, Field(ge=1, le=1024)]], doc("groups that a share may have; absent: any number")
+    ] = ()
+    port: Annotated[
+        BandwidthFigure | None, doc("bytes/s that one unit draws at most at the highest clock; absent: 64 a cycle")
+    ] = None
+    beside: Annotated[
+        RateFigure | None,
+        doc("time of a job beside others over that alone on its share, what DRAM costs aside; absent: not known, 1"),
+    ] = None
+    source: SourceKey = ""
+    assumed: Assumed = ""
+
+    def counts(self, units: int) -> tuple[int, ...]:
+        """Return the numbers of groups, below all, that a share of so many units may have."""
+        all_of_them = units // self.group
+        return tuple(n for n in range(1, all_of_them) if not self.sizes or n in self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
 class OperatingPoint(Entry):
     """A clock the engine can be set to."""
 
@@ -415,6 +448,7 @@ class Engine(Entry):
         DurationFigure | None, doc("cost of regrouping units last used in other groups", "reconfigure")
     ] = None
     weights: Annotated[WeightsMemory | None, doc("capacity for weights; absent: no limit")] = None
+    division: Annotated[Division | None, doc("how it can be divided among stages; absent: it cannot")] = None
     capacities: Annotated[
         Listed[Annotated[int, Field(ge=1, le=1024)]],
         doc("speed of each unit where they differ, 1024 for the one costs refer to"),

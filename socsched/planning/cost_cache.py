@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class CostCache:
     """Costs, and networks in units, of one pipeline on one platform; computed once for each mode.
 
-    `apart`: stages as networks in units, without costs; `adjust`: changes every cost (`CostModel`);
-    `results`: analyses of mappings.
+    `undivided`: the costs of the platform whose engines this one divides (`planning.shares`).  `apart`: stages as
+    networks in units, without costs; `adjust`: changes every cost (`CostModel`); `results`: analyses of mappings.
     """
 
     platform: Platform
@@ -33,6 +33,7 @@ class CostCache:
     apart: dict[str, Apart | None] = field(default_factory=dict)
     adjust: Callable[[Cost], Cost] | None = None
     results: Results = field(default_factory=Results)
+    undivided: CostCache | None = None
 
     def __post_init__(self) -> None:
         """Let parts of a network share the analysis of the whole."""
@@ -44,6 +45,9 @@ class CostCache:
             other = next(iter(self._models.values()), None)
             other = other or CostModel(self.platform, mode, self.work, self.profile, adjust=self.adjust)
             self._models[mode.name] = other.in_mode(mode)
+            if self.undivided is not None:
+                whole = self.undivided
+                self._models[mode.name].undivided = whole.model(whole.platform.mode(mode.name))
         return self._models[mode.name]
 
     def divided(self, mode: PowerMode) -> Divided:

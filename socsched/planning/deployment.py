@@ -162,10 +162,22 @@ def outlined(workload: Workload, mapping: Mapping_) -> Outline:
 def placed(outline: Outline) -> Deployment:
     """Assign lanes to the tasks of an outline, and the worst-case times that follow."""
     workload, mapping = outline.workload, outline.mapping
-    tasks = assign_lanes(outline.tasks, mapping, {e.id: e.lanes for e in workload.engines()}, workload.once)
+    lanes = {e.id: e.lanes for e in workload.engines()}
+    tasks = assign_lanes(outline.tasks, mapping, lanes, workload.once, _portions(outline))
     transitions = _transitions(workload, mapping, outline.conversions)
     tasks = slowed_by_lanes(with_wcet(tasks, workload.contention(), once=workload.once), workload.engines())
     return Deployment(workload, mapping, tuple(tasks), tuple(transitions))
+
+
+def _portions(outline: Outline) -> dict[str, range]:
+    """Return the lanes of tasks on divided engines; a conversion runs on one of its producer's."""
+    found = {}
+    for task in outline.tasks:
+        stage = outline.workload.graph.stage(task.name if task.kind == "stage" else task.name.split(">")[0])
+        if task.engine in stage.portions:
+            first, count = stage.portions[task.engine]
+            found[task.name] = range(first, first + (count if task.kind == "stage" else 1))
+    return found
 
 
 def _stage_task(workload: Workload, cost: Cost, converted: Sequence[str]) -> Task:

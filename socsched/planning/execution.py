@@ -109,11 +109,16 @@ Once = Callable[[object, Hashable, Callable[[], Task]], Task]
 
 
 def assign_lanes(
-    tasks: Sequence[Task], mapping: Mapping[str, Cost], lanes: Mapping[str, int], once: Once | None = None
+    tasks: Sequence[Task],
+    mapping: Mapping[str, Cost],
+    lanes: Mapping[str, int],
+    once: Once | None = None,
+    portions: Mapping[str, range] = MappingProxyType({}),
 ) -> list[Task]:
     """Assign gangs the first lanes of their engine, then all other tasks the least loaded lane (worst fit decreasing).
 
-    If there are enough lanes for every task to have its own, gangs get disjoint lanes.
+    If there are enough lanes for every task to have its own, gangs get disjoint lanes.  `portions`: the lanes of the
+    tasks that have their own part of an engine.
     """
     load = {engine: [0.0] * count for engine, count in lanes.items()}
     taken: dict[str, tuple[int, ...]] = {}
@@ -127,7 +132,9 @@ def assign_lanes(
     demand = {engine: sum(share(task) for task in tasks if task.engine == engine) for engine in lanes}
     for task in sorted(tasks, key=lambda t: (-share(t), -utilisation(t))):
         loads = load[task.engine]
-        if share(task) > 1:
+        if task.name in portions:
+            chosen = tuple(portions[task.name])
+        elif share(task) > 1:
             first = sum(map(bool, loads)) if demand[task.engine] <= len(loads) else 0  # room for all: disjoint lanes
             chosen = tuple(range(first, first + share(task)))
         else:

@@ -1,0 +1,203 @@
+"""Shares of engines as choices of a plan: who has how many of an engine's units, decided outside the search.
+
+An engine that declares `division` becomes, for one search, an engine whose lanes are groups of units; stages of the
+most urgent class there have the first lanes, all others the rest.  A few such vectors are tried, the most balanced
+first, with the engines and data types of the plan for whole engines, so that each search is a small one.  Loads decide
+the order: a share whose stages need more than all its time is never tried.
+
+Rejected: parts as engines of their own, a share per candidate inside the search (docs/sharing.md, Shares in plans).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from socsched.cost.conversion import conversion_pace
+from socsched.cost.model import CostModel
+from socsched.cost.shares import PORT
+from socsched.descriptor.pipeline import Pipeline
+from socsched.descriptor.platform import Engine, Figure, Platform
+from socsched.errors import UsageError
+from socsched.graph.taskgraph import task_graph
+from socsched.planning.cost_cache import CostCache
+from socsched.planning.plan import Plan
+from socsched.planning.search import SearchRequest, search
+
+VECTORS = 2
+"""Vectors of shares that are searched."""
+EVALUATIONS = 96
+"""Evaluations of each search: a ninth of the default budget, for a mapping that is known but for the shares."""
+RANK = ("hard", "firm", "soft")
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """The groups of an engine's units: `first` of `groups` for the stages `urgent`, the rest for `others`."""
+
+    engine: str
+    groups: int
+    first: int
+    urgent: tuple[str, ...]
+    others: tuple[str, ...]
+
+    def portions(self) -> dict[str, tuple[int, int]]:
+        """Return the first lane and the number of lanes by stage."""
+        rest = self.first, self.groups - self.first
+        return {**dict.fromkeys(self.urgent, (0, self.first)), **dict.fromkeys(self.others, rest)}
+
+
+def with_shares(request: SearchRequest, plan: Plan, wanted: Mapping[str, int]) -> Plan:
+    """Return the best of a plan and those with shares of its divisible engines.
+
+    `wanted`: the groups of the urgent stages by engine, where the caller chose them; such a plan is returned whatever
+    the one for whole engines is.  Raises UsageError for an engine that cannot be divided so.
+    """
+    platform = request.costs.platform
+    _check(platform, plan, wanted)
+    if not plan.tasks:
+        return plan
+    found = []
+    for vector in vectors(request, plan, wanted):
+        costs = CostCache(divided(platform, vector), request.costs.work, request.costs.profile)
+        costs.adjust, costs.undivided, costs.apart = request.costs.adjust, request.costs, request.costs.apart
+        pipeline = portioned(request.pipeline, vector, plan)
+        modes = tuple(mode for mode in costs.platform.modes if mode.name == plan.mode)
+        small = replace(
+            request, pipeline=pipeline, costs=costs, modes=modes, cuts=False, evaluations=EVALUATIONS, explain=False
+        )
+        found.append(search(small))
+    kept = [one for one in found if one.verdict == "feasible"]
+    if wanted:
+        return min(kept or found, key=_rank, default=plan)
+    return min((plan, *kept), key=_rank)
+
+
+def _check(platform: Platform, plan: Plan, wanted: Mapping[str, int]) -> None:
+    for name, groups in wanted.items():
+        engine = next((one for one in platform.engines if one.id == name), None)
+        division = engine.division if engine else None
+        if engine is None or division is None:
+            able = ", ".join(one.id for one in platform.engines if one.division) or "none"
+            raise UsageError(f"--shares {name}: no engine that can be divided", f"those that can: {able}")
+        units = platform.mode(plan.mode).engines[name].units
+        if groups not in division.counts(units):
+            counts = ", ".join(map(str, division.counts(units))) or "none"
+            raise UsageError(
+                f"--shares {name}={groups}: not a share of its {units} {engine.unit} in groups of {division.group}",
+                f"one of {counts}",
+            )
+
+
+def _rank(plan: Plan) -> tuple[bool, float, float]:
+    """Order plans: feasible ones, then the largest part of its deadline that a hard chain needs, then the objective."""
+    hard = {chain.name for chain in plan.chains if _criticality(plan, chain.path) == RANK[0]}
+    used = [
+        (chain.bound_ns if chain.bound_ns is not None else 10 * chain.deadline_ns) / max(chain.deadline_ns, 1)
+        for chain in plan.chains
+        if chain.name in hard or not hard
+    ]
+    return plan.verdict != "feasible", max(used, default=0.0), float(plan.solver.value or 0)
+
+
+def _criticality(plan: Plan, path: Collection[str]) -> str:
+    return min((task.criticality for task in plan.tasks if task.name in path), key=RANK.index, default=RANK[-1])
+
+
+def vectors(request: SearchRequest, plan: Plan, wanted: Mapping[str, int]) -> Iterator[Vector]:
+    """Yield the vectors to try, the most balanced first: those under which no share is busy all the time."""
+    model = request.costs.model(request.costs.platform.mode(plan.mode))
+    for engine in model.platform.engines:
+        units = model.mode.engines[engine.id].units
+        if engine.division is None or (wanted and engine.id not in wanted):
+            continue
+        urgent, others = classes(request.pipeline, plan, engine)
+        if not urgent or not others:
+            continue
+        groups = units // engine.division.group
+        rest = set(engine.division.counts(units))
+        counts = [n for n in engine.division.counts(units) if groups - n in rest or not engine.division.sizes]
+        if engine.id in wanted:
+            yield Vector(engine.id, groups, wanted[engine.id], urgent, others)
+            continue
+        loaded = []
+        for count in counts:
+            vector = Vector(engine.id, groups, count, urgent, others)
+            load = max(_load(model, request.pipeline, plan, vector))
+            if load <= 1.0:
+                loaded.append((load, vector))
+        yield from (vector for _, vector in sorted(loaded, key=lambda one: one[0])[:VECTORS])
+
+
+def classes(pipeline: Pipeline, plan: Plan, engine: Engine) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the most urgent stages on an engine and the others: by criticality, else by the tightest chain."""
+    stages = {stage.name for stage in pipeline.stages}
+    here = [task for task in plan.tasks if task.engine == engine.id and task.name in stages]
+    ranks = {RANK.index(task.criticality) for task in here}
+    if len(ranks) > 1:
+        urgent = {task.name for task in here if RANK.index(task.criticality) == min(ranks)}
+    else:
+        tight = min(pipeline.chains, key=lambda chain: chain.deadline_ns, default=None)
+        urgent = {task.name for task in here if tight is not None and task.name in tight.path}
+    names = [task.name for task in here]
+    return tuple(n for n in names if n in urgent), tuple(n for n in names if n not in urgent)
+
+
+def _load(model: CostModel, pipeline: Pipeline, plan: Plan, vector: Vector) -> tuple[float, float]:
+    """Return the utilisation of the shares of urgent stages and of the others."""
+    whole = CostModel(divided(model.platform, vector), model.mode, model.work, model.profile, undivided=model)
+    graph, portions = task_graph(pipeline), vector.portions()
+    tasks = {task.name: task for task in plan.tasks}
+    loads = []
+    for names in (vector.urgent, vector.others):
+        total = 0.0
+        for name in names:
+            stage = replace(graph.stage(name), portions={vector.engine: portions[name]})
+            engine = whole.platform.engine(vector.engine)
+            found = whole._pair(stage, engine, tasks[name].precision)
+            costs = [] if isinstance(found, str) else found
+            total += min((cost.time_ns for cost in costs), default=0) / graph.period_ns[name]
+        loads.append(total)
+    return loads[0], loads[1]
+
+
+def divided(platform: Platform, vector: Vector) -> Platform:
+    """Return the platform whose engine is its groups, as lanes; conversions there run on one group."""
+
+    def changed(engine: Engine) -> Engine:
+        division = engine.division
+        assert division is not None
+        whole = conversion_pace(engine, platform, platform.mode())
+        port = division.port.value if division.port else PORT * engine.clock_hz.value
+        note = f"{division.group} {engine.unit} of {engine.units}"
+        pace = Figure(min(whole.rate, port * division.group), "derived", note=note, error=0.3)
+        lanes: dict[str, object] = {"shares": "unit", "units": vector.groups, "unit": f"group-of-{engine.unit}"}
+        return replace(engine, conversion=pace, capacities=(), **lanes)  # type: ignore[arg-type]
+
+    engines = tuple(changed(one) if one.id == vector.engine else one for one in platform.engines)
+    modes = tuple(
+        replace(
+            mode,
+            engines={
+                name: replace(state, units=min(vector.groups, state.units)) if name == vector.engine else state
+                for name, state in mode.engines.items()
+            },
+        )
+        for mode in platform.modes
+    )
+    return replace(platform, engines=engines, modes=modes)
+
+
+def portioned(pipeline: Pipeline, vector: Vector, plan: Plan) -> Pipeline:
+    """Return the pipeline whose stages have their shares, and the engines and data types of a plan."""
+    portions, tasks = vector.portions(), {task.name: task for task in plan.tasks}
+    rest = vector.first, vector.groups - vector.first
+
+    def changed(name: str) -> dict[str, object]:
+        found: dict[str, object] = {"portions": {vector.engine: portions.get(name, rest)}}
+        if name in tasks:
+            found |= {"engines": (tasks[name].engine,), "precisions": (tasks[name].precision,)}
+        return found
+
+    stages = tuple(replace(stage, **changed(stage.name)) for stage in pipeline.stages)  # type: ignore[arg-type]
+    return replace(pipeline, stages=stages)

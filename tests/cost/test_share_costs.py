@@ -1,0 +1,67 @@
+"""The time of kernels on a share of an engine: against a GPU's measured ones, and laws that hold for any kernel."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from socsched.cost import shares
+from socsched.descriptor.catalog import get_pipeline, get_platform
+from socsched.descriptor.platform import Figure
+from socsched.models.work import stage_work
+
+MEASURED = Path(__file__).parents[2] / "socsched_literature" / "sharing" / "shares_h100.json"
+LATENCY_NS = 5000.0
+"""What a kernel of tens of microseconds takes whatever its blocks: launch, filling, draining."""
+
+
+def test_pointpillars_on_shares_of_a_gpu_takes_as_long_as_measured() -> None:
+    """132 SMs, their peak rate, cache and memory; only the latency was chosen on these times."""
+    orin = get_platform("jetson-agx-orin-64gb")
+    gpu = orin.engine("gpu")
+    halves = replace(gpu.precisions["fp16"], ops_per_cycle=Figure(4096, "published"))
+    gpu = replace(
+        gpu, units=132, clock_hz=Figure(1.755e9, "published"), bandwidth=Figure(3e12, "published"),
+        sram=Figure(50 << 20, "published"), precisions={"fp16": halves}, division=None,
+    )  # fmt: skip
+    state = replace(orin.mode("MAXN").engines["gpu"], units=132, clock_hz=1_755_000_000)
+    work = [
+        stage_work(stage, "fp16") for stage in get_pipeline("pointpillars").stages if stage.name in ("backbone", "head")
+    ]
+    kernels = [one for each in work for one in shares.kernels_of(each, gpu, state, 3e12)]
+    kernels = [replace(one, fixed_ns=LATENCY_NS, time_ns=one.time_ns + LATENCY_NS) for one in kernels]
+    on = shares.units_of(gpu, state, 3e12)
+    times = json.loads(MEASURED.read_text())["ms"]["pointpillars"]["1"]
+    for units in (8, 16, 32, 48, 64, 96, 120):
+        predicted = sum(on.time_ns(one, units) for one in kernels) / sum(on.time_ns(one, 132) for one in kernels)
+        assert predicted == pytest.approx(times[str(units)][0] / times["132"][0], rel=0.06), units
+
+
+@given(
+    st.floats(1, 1e6), st.floats(0, 1), st.integers(1, 5000), st.integers(0, 1 << 28), st.integers(1, 4),
+    st.integers(2, 132),
+)  # fmt: skip
+def test_fewer_units_are_never_faster_nor_slower_than_one_after_the_other(
+    time: float, fixed: float, blocks: int, size: int, busy: int, whole: int
+) -> None:
+    """Nor does a kernel take longer than if all its work were on one unit, unless its memory is what one unit draws."""
+    kernel = shares.Kernel(time, time * fixed, blocks, size, busy)
+    on = shares.Units(whole, 1e11, 1e12)
+    times = [on.time_ns(kernel, units) for units in range(1, whole + 1)]
+    assert all(fewer >= more - 1e-6 * fewer for fewer, more in itertools.pairwise(times))
+    least = max(time, on.traffic_ns(kernel, whole))
+    assert times[-1] >= time * (1 - 1e-9)
+    assert times[0] <= kernel.fixed_ns + max(whole * least, on.traffic_ns(kernel, 1)) * (1 + 1e-9)
+
+
+def test_a_stage_without_kernels_takes_as_much_longer_as_it_has_fewer_units() -> None:
+    """What is known by its time alone may use every unit."""
+    orin = get_platform("jetson-agx-orin-64gb")
+    gpu, state = orin.engine("gpu"), orin.mode("MAXN").engines["gpu"]
+    assert shares.ratio(None, gpu, state, 4, 1e11) == 4.0

@@ -60,6 +60,7 @@ def describe_gpu_stage(
     ]
     described: dict[str, Any] = {"kind": sort_of(task, setting), "programs": [str(program)], "outputs": entries}
     described |= number_of(task, setting)
+    described |= groups_of(task, setting)
     described |= _pieces(task, setting, len(read_json(program)["launches"]))
     if mark is not None:
         described["marks"] = {"output": names.index(mark), "least": int(mark == "counts")}
@@ -84,6 +85,12 @@ def number_of(task: Task, setting: Setting) -> dict[str, int]:
     """Return the number of a task's GPU as an entry, none for the first."""
     number = setting.platform.engine(task.engine).target.get("device", 0)
     return {"device": int(number)} if number else {}
+
+
+def groups_of(task: Task, setting: Setting) -> dict[str, int]:
+    """Return the groups of units that a plan divides a task's GPU into, none where a job has all of it."""
+    lanes = next(engine.lanes for engine in setting.plan.engines if engine.id == task.engine)
+    return {"groups": lanes} if lanes > 1 else {}
 
 
 def _pieces(task: Task, setting: Setting, kernels: int) -> dict[str, int]:

@@ -236,10 +236,19 @@ def shipped_stage(task: Task, setting: Setting, folder: Path, name: str) -> dict
             shutil.copyfile(carried_library(document["needs"]), folder / carried)
         return described_onnx(document, name, len(task.lanes), str(carried))
     made = describe_engine(document, name, ADAPTERS)
+    made["options"] = {**made["options"], **core_mask(task, setting, str(document["toolchain"]))}
     if document["toolchain"] == "RKNN" and "compiled" not in document:
         vendor = environment("rockchip")
         raise MachineError(f"stage {task.name!r} on {task.engine}: {vendor.title} is not installed", vendor.command)
     return made
+
+
+def core_mask(task: Task, setting: Setting, toolchain: str) -> dict[str, str]:
+    """Return the cores of a task that has a share of an engine, as the option of the adapter that takes them."""
+    lanes = next(engine.lanes for engine in setting.plan.engines if engine.id == task.engine)
+    if toolchain != "RKNN" or lanes < 2:
+        return {}
+    return {"core_mask": str(sum(1 << lane for lane in task.lanes))}
 
 
 _TOOLCHAINS: Mapping[str, Callable[[Document, PurePosixPath, PurePosixPath], dict[str, Any]]] = {

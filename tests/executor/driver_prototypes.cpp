@@ -1,9 +1,10 @@
 // Compiles only where the executor's declarations of the CUDA driver API equal those of CUDA's header.
 #include <cuda.h>
 
+#include <cstddef>
 #include <type_traits>
 
-#include "cuda_driver.hpp"
+#include "cuda_shares.hpp"
 
 namespace {
 
@@ -58,6 +59,18 @@ EQUAL(cuEventCreate);
 EQUAL(cuEventRecord);
 EQUAL(cuEventQuery);
 EQUAL(cuLaunchKernel);
+
+#if CUDA_VERSION >= 12050
+#define SHARES(name) static_assert(equal<decltype(socsched::cuda::ShareDriver::name), decltype(&::name)>, #name)
+SHARES(cuDeviceGetDevResource);
+SHARES(cuDevSmResourceSplitByCount);
+SHARES(cuDevResourceGenerateDesc);
+SHARES(cuGreenCtxCreate);
+SHARES(cuCtxFromGreenCtx);
+SHARES(cuGreenCtxStreamCreate);
+static_assert(sizeof(socsched::cuda::Resource) == sizeof(CUdevResource) && offsetof(socsched::cuda::Resource, sms) == offsetof(CUdevResource, sm));
+static_assert(socsched::cuda::SM == CU_DEV_RESOURCE_TYPE_SM && socsched::cuda::DEFAULT_STREAM == CU_GREEN_CTX_DEFAULT_STREAM);
+#endif
 
 static_assert(socsched::cuda::MAJOR == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 static_assert(socsched::cuda::MINOR == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);

@@ -26,8 +26,15 @@ def tensor(name: str, dtype: str, *shape: int) -> dict[str, Any]:
 OUTPUTS = [tensor("boxes", "fp32", ROWS, 7), tensor("scores", "fp32", ROWS), tensor("labels", "int32", ROWS)]
 
 
-def run(executor: Path, folder: Path, stage: Mapping[str, Any], given: np.ndarray[Any, Any] = INPUT, **env: str) -> Any:
-    """Return the process after two frames of a sensor went through a stage."""
+def run(
+    executor: Path,
+    folder: Path,
+    stage: Mapping[str, Any],
+    given: np.ndarray[Any, Any] = INPUT,
+    lanes: tuple[int, ...] = (0,),
+    **env: str,
+) -> Any:
+    """Return the process after two frames of a sensor went through a stage on some lanes of its engine."""
     (folder / "frames.bin").write_bytes(given.tobytes() * 3)
     entry = {"shapes": [list(given.shape)]}
     document = {
@@ -36,7 +43,7 @@ def run(executor: Path, folder: Path, stage: Mapping[str, Any], given: np.ndarra
         "frames": [entry, entry],
         "warm": entry,
     }
-    made = plan(task("detect", "s", queue=9), sensors={"s": 20 * MS})
+    made = plan(task("detect", "s", queue=9, lanes=lanes), sensors={"s": 20 * MS})
     full = {
         "inputs": [{"from": "s", "port": 0, **tensor("x", "fp32", *given.shape)}],
         "outputs": OUTPUTS,

@@ -18,6 +18,7 @@ from tests.executor.gpu_standin import build_driver, noted
 from tests.executor.one_stage import INPUT, OUTPUTS, detections, run, tensor
 
 HERE = Path(__file__).parent
+HEADER = Path("/usr/local/cuda/include/cuda.h")
 ROOM = 6
 
 
@@ -150,6 +151,48 @@ def test_a_stage_runs_on_the_gpu_that_it_names(executor: Path, gpu: Path, tmp_pa
     assert (done.returncode, done.stderr) == (0, "") and "device 1" in noted(tmp_path / "driver.log")
     done = start(executor, tmp_path, gpu, given)
     assert done.returncode == 3 and "looking for another GPU failed" in done.stderr
+
+
+@pytest.mark.skipif(not HEADER.exists(), reason="the stand-in has green contexts where CUDA's header is")
+def test_a_stage_has_the_groups_of_multiprocessors_of_its_lanes(executor: Path, gpu: Path, tmp_path: Path) -> None:
+    given = stage(program(tmp_path, gpu), groups=4)
+    for lanes, context in (((0,), " 0x4"), ((1, 2), " 1x4 2x4"), ((3,), " 3x4")):
+        log = tmp_path / "driver.log"
+        log.unlink(missing_ok=True)
+        done = run(executor, tmp_path, given, LD_LIBRARY_PATH=str(gpu / "driver"), STANDIN_LOG=str(log), lanes=lanes)
+        assert (done.returncode, done.stderr) == (0, "")
+        calls = noted(log)
+        assert f"green context of{context}" in calls and f"stream of priority -2 on{context}" in calls
+        assert "stream of priority -2" not in calls
+
+
+@pytest.mark.skipif(not HEADER.exists(), reason="the stand-in has green contexts where CUDA's header is")
+@pytest.mark.parametrize("least, words", [("0", "asking for the SMs failed"), ("8", "divides into 2 groups of 8 SMs")])
+def test_without_shares_a_stage_has_the_whole_gpu_and_says_so(
+    executor: Path, gpu: Path, least: str, words: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "driver.log"
+    given = stage(program(tmp_path, gpu), groups=4)
+    done = run(
+        executor, tmp_path, given, LD_LIBRARY_PATH=str(gpu / "driver"), STANDIN_LOG=str(log), STANDIN_LEAST=least
+    )
+    assert done.returncode == 0 and "stream of priority -2" in noted(log)
+    (notice,) = json.loads((tmp_path / "executed.json").read_text())["notices"]
+    assert "runs on the whole GPU instead of its share" in notice and words in notice
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_job_waits_for_more_critical_ones_of_other_processes_that_live(shared: bool, tmp_path: Path) -> None:
+    """Without a file that they share, each process counts its own jobs."""
+    binary = str(tmp_path / "peers")
+    command = [cxx_compiler() or "c++", "-std=c++17", f"-I{SOURCES}", str(HERE / "peers.cpp"), "-o", binary]
+    if subprocess.run(command, check=False).returncode:
+        pytest.skip("no C++ compiler")
+    folder = tmp_path / "shm"
+    if shared:
+        folder.mkdir()
+    done = subprocess.run([binary, str(folder)], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == ("0 1 0 0 1 0\n" if shared else "0 0 0 0 1 0\n")
 
 
 def test_code_of_the_drivers_own_version_is_tried_first(executor: Path, gpu: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ void find(void* library, const char* name, F& function) {
 
 #define SOCSCHED_FIND(name) find(library, #name, driver_.name)
 
-Device::Device(int number) {
+Device::Device(int number) : under_way_("gpu" + std::to_string(number)), number_(number) {
   void* const library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
   if (!library) throw Failure(MACHINE, std::string(LIBRARY) + " cannot be loaded: " + dlerror(), HINT);
   SOCSCHED_FIND(cuInit);
@@ -99,11 +99,15 @@ bool Device::runs(const std::string& architecture) const {
   return !*end && number / 10 == capability_ / 10 && number <= capability_;
 }
 
-Stream* Device::stream(int criticality) const {
+int Device::priority(int criticality) const {
   int low = 0, high = 0;
   check(driver_.cuCtxGetStreamPriorityRange(&low, &high), "asking for stream priorities");
+  return low + (high - low) * criticality / 2;
+}
+
+Stream* Device::stream(int criticality) const {
   Stream* made = nullptr;
-  check(driver_.cuStreamCreateWithPriority(&made, NON_BLOCKING, low + (high - low) * criticality / 2), "making a stream");
+  check(driver_.cuStreamCreateWithPriority(&made, NON_BLOCKING, priority(criticality)), "making a stream");
   return made;
 }
 

@@ -2,11 +2,11 @@
 // Declarations follow "CUDA Driver API"; every function is there from CUDA 11.4 on.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+
+#include "under_way.hpp"
 
 namespace socsched::cuda {
 
@@ -85,20 +85,20 @@ class Device {
 
   // A stream: hard stages (2) have the highest priority, soft ones (0) the lowest.
   Stream* stream(int criticality) const;
+  int priority(int criticality) const;
+  int number() const { return number_; }
 
-  // Jobs begin and end here, so that bounded stages queue nothing more while a more critical job is under way.
-  void begin(int criticality) const { under_way_[static_cast<size_t>(criticality)]++; }
-  void end(int criticality) const { under_way_[static_cast<size_t>(criticality)]--; }
-  bool yields(int criticality) const {
-    for (size_t above = static_cast<size_t>(criticality) + 1; above < under_way_.size(); above++)
-      if (under_way_[above].load(std::memory_order_relaxed) > 0) return true;
-    return false;
-  }
+  // Jobs begin and end here, so that bounded stages queue nothing more while a more critical job is under way, in this
+  // process or another one of the user.
+  void begin(int criticality) const { under_way_.begin(criticality); }
+  void end(int criticality) const { under_way_.end(criticality); }
+  bool yields(int criticality) const { return under_way_.above(criticality); }
 
  private:
   explicit Device(int number);
 
-  mutable std::array<std::atomic<int>, 3> under_way_{};  // by criticality
+  mutable UnderWay under_way_;
+  int number_ = 0;
   Driver driver_{};
   Context* context_ = nullptr;
   int capability_ = 0, version_ = 0;

@@ -4,6 +4,7 @@
 
 #include "clock.hpp"
 #include "cuda_program.hpp"
+#include "cuda_shares.hpp"
 #include "data_stage.hpp"
 #include "failure.hpp"
 #include "gate.hpp"
@@ -35,7 +36,7 @@ class CudaStage : public DataStage {
     if (program_->inputs().size() != settings().inputs.size() || program_->outputs().size() != settings().outputs.size())
       throw Failure(USAGE, place_.task.name + ": its launch list has other inputs or outputs than the settings", "write the settings again");
     fine_timers();
-    stream_ = device_->stream(static_cast<int>(place_.task.criticality));
+    stream_ = made_stream();
     const size_t piece = settings().piece ? settings().piece : std::max(program_->kernels(), size_t{1});
     for (size_t first = 0; first == 0 || first < program_->kernels(); first += piece) {
       cuda::Event*& event = events_.emplace_back();
@@ -96,7 +97,22 @@ class CudaStage : public DataStage {
     return ended(Progress::done);
   }
 
+  std::string notice() const override { return notice_; }
+
  private:
+  // A stream on the lanes of the task, each a group of SMs; on the whole GPU where an engine has one lane, or with a notice.
+  cuda::Stream* made_stream() {
+    const int criticality = static_cast<int>(place_.task.criticality);
+    const std::vector<int>& lanes = place_.task.lanes;
+    const cuda::Share share{lanes.empty() ? 0 : static_cast<size_t>(lanes.front()), lanes.size(), settings().groups};
+    if (share.whole()) return device_->stream(criticality);
+    std::string why;
+    cuda::Stream* const made = cuda::stream_on(*device_, share, device_->priority(criticality), why);
+    if (made) return made;
+    notice_ = place_.task.name + " runs on the whole GPU instead of its share: " + why;
+    return device_->stream(criticality);
+  }
+
   // Of results to memory of a port on the host.
   struct Copy {
     size_t port = 0;
@@ -253,6 +269,7 @@ class CudaStage : public DataStage {
   Slot* slot_ = nullptr;
   Data* output_ = nullptr;
   int64_t rows_ = -1;
+  std::string notice_;
 };
 
 }  // namespace

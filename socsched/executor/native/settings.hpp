@@ -45,6 +45,7 @@ struct StageSettings {
   std::vector<bool> on_host;       // of a cuda stage, by output: whether the host reads it
   int device = 0;                  // of a cuda stage: the number of its GPU
   size_t piece = 0, queued = 2;    // of a cuda stage: kernels of a graph, 0 for all, and graphs queued at once
+  size_t groups = 0;               // of a cuda stage: those of SMs that its GPU is divided into, of which it has its lanes; 0: none
   int marks = -1, least_mark = 0;  // of a cuda stage: the output whose values from `least_mark` on mark the rows in use
   std::string adapter, artefact;   // of an engine; `shared_object` is the vendor's library, or the adapter itself
   std::map<std::string, std::string> options;  // of an engine, for its adapter

@@ -66,6 +66,7 @@ void read_cuda(const JsonField& from, const std::string& path, StageSettings& st
   for (const JsonField& entry : from["outputs"].items(MOST_PORTS)) stage.on_host.push_back(entry["on_host"].boolean());
   stage.piece = static_cast<size_t>(from["piece"].integer(0, MOST));
   if (from.has("device")) stage.device = static_cast<int>(from["device"].integer(0, 63));
+  if (from.has("groups")) stage.groups = static_cast<size_t>(from["groups"].integer(0, 1024));
   if (from.has("queued")) stage.queued = static_cast<size_t>(from["queued"].integer(1, 64));
   const int64_t last = static_cast<int64_t>(stage.outputs.size()) - 1;
   if (!from.has("marks")) return;

@@ -3,6 +3,7 @@
 // Code is a cubin, whose kernels are noted but not run, or a text: the path of a shared object with a function
 // `int launch_KERNEL(int x, int y, int z, int width, int height, void** operands)` for each kernel, and lines
 // "KERNEL OPERANDS" with the number of its operands.  Where CUDA's header is installed the compiler compares prototypes.
+#include <algorithm>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
@@ -307,6 +308,45 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* stream, unsigned flags, in
   note("stream of priority %d", priority);
   return done(flags == 1 ? 0 : WRONG);
 }
+
+// Green contexts: 16 SMs in groups of at least STANDIN_LEAST (0: the driver is too old, which it says when it is asked).
+#if __has_include(<cuda.h>)
+int least() { return std::getenv("STANDIN_LEAST") ? std::atoi(std::getenv("STANDIN_LEAST")) : 4; }
+
+CUresult CUDAAPI cuDeviceGetDevResource(CUdevice, CUdevResource* resource, CUdevResourceType type) {
+  std::memset(resource, 0, sizeof *resource);
+  resource->type = type;
+  resource->sm.smCount = 16, resource->sm.minSmPartitionSize = static_cast<unsigned>(least()), resource->sm.smCoscheduledAlignment = 2;
+  return done(type == CU_DEV_RESOURCE_TYPE_SM && least() ? 0 : WRONG);
+}
+
+CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource* made, unsigned* count, const CUdevResource* from, CUdevResource* rest, unsigned flags,
+                                             unsigned each) {
+  if (flags || !rest || from->sm.smCount != 16 || each % 2 || each < static_cast<unsigned>(least())) return done(WRONG);
+  *count = std::min(*count, 16 / each);
+  for (unsigned i = 0; i < *count; i++) made[i] = *from, made[i].sm.smCount = each, made[i]._oversize[16] = static_cast<unsigned char>(i);
+  return done(0);
+}
+
+CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc* made, CUdevResource* from, unsigned count) {
+  std::string text;
+  for (unsigned i = 0; i < count; i++) text += " " + std::to_string(from[i]._oversize[16]) + "x" + std::to_string(from[i].sm.smCount);
+  *made = reinterpret_cast<CUdevResourceDesc>(new std::string(text));
+  return done(count ? 0 : WRONG);
+}
+
+CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* made, CUdevResourceDesc description, CUdevice, unsigned flags) {
+  *made = reinterpret_cast<CUgreenCtx>(description);
+  note("green context of%s", reinterpret_cast<std::string*>(description)->c_str());
+  return done(flags == CU_GREEN_CTX_DEFAULT_STREAM ? 0 : WRONG);
+}
+
+CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned flags, int priority) {
+  *stream = reinterpret_cast<CUstream>(new Stream);
+  note("stream of priority %d on%s", priority, reinterpret_cast<std::string*>(context)->c_str());
+  return done(flags == CU_STREAM_NON_BLOCKING ? 0 : WRONG);
+}
+#endif
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream) { return done(failure); }
 

@@ -117,12 +117,17 @@ def _activations(work: StageWork) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A mapping as tasks (deadlines and priorities not yet set) with the transitions between its stages."""
+    """A mapping as tasks, deadlines and priorities not yet set, and the conversions among them."""
 
     workload: Workload
     mapping: Mapping_
     tasks: tuple[Task, ...]
-    transitions: tuple[Transition, ...]
+    conversions: Mapping[tuple[str, str], Cost]
+
+    @property
+    def transitions(self) -> tuple[Transition, ...]:
+        """Return the transitions between the stages."""
+        return tuple(_transitions(self.workload, self.mapping, self.conversions))
 
 
 def deploy(workload: Workload, mapping: Mapping_) -> Deployment:
@@ -164,9 +169,8 @@ def placed(outline: Outline) -> Deployment:
     workload, mapping = outline.workload, outline.mapping
     lanes = {e.id: e.lanes for e in workload.engines()}
     tasks = assign_lanes(outline.tasks, mapping, lanes, workload.once, _portions(outline))
-    transitions = _transitions(workload, mapping, outline.conversions)
     tasks = slowed_by_lanes(with_wcet(tasks, workload.contention(), once=workload.once), workload.engines())
-    return Deployment(workload, mapping, tuple(tasks), tuple(transitions))
+    return Deployment(workload, mapping, tuple(tasks), outline.conversions)
 
 
 def _portions(outline: Outline) -> dict[str, range]:

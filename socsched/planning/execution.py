@@ -138,7 +138,8 @@ def assign_lanes(
             first = sum(map(bool, loads)) if demand[task.engine] <= len(loads) else 0  # room for all: disjoint lanes
             chosen = tuple(range(first, first + share(task)))
         else:
-            chosen = (min(range(len(loads)), key=lambda lane: (round(loads[lane], 9), lane)),)
+            rounded = [round(load, 9) for load in loads]
+            chosen = (rounded.index(min(rounded)),)
         for lane in chosen:
             loads[lane] += utilisation(task)
         taken[task.name] = chosen
@@ -163,9 +164,25 @@ def with_wcet(
     result = []
     for task in tasks:
         others = beside.rivals(task, apart.get(task.name))
-        make = partial(_stretched, task, contention, others)
-        result.append(once(task, tuple(others), make) if once else make())
+        make = partial(_stretched, task, contention, others.lanes)
+        result.append(once(task, others, make) if once else make())
     return result
+
+
+class _Rivals:
+    """The rivals on every other lane, whose hash is computed once: all tasks of a lane have them."""
+
+    __slots__ = ("_hash", "lanes")
+
+    def __init__(self, lanes: Sequence[tuple[Rival, ...]]) -> None:
+        self.lanes = tuple(lanes)
+        self._hash = hash(self.lanes)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, _Rivals) and self.lanes == other.lanes)
 
 
 def _stretched(task: Task, contention: ContentionModel, others: Sequence[Sequence[Rival]]) -> Task:
@@ -189,7 +206,7 @@ class _Beside:
     lanes: Mapping[tuple[str, int], list[tuple[Rival, str, frozenset[tuple[str, int]]]]]
     foreign: list[tuple[Rival, ...]]
     widths: Mapping[tuple[str, int], int]
-    known: dict[tuple[str, tuple[int, ...]], list[tuple[Rival, ...]]] = field(default_factory=dict)
+    known: dict[tuple[str, tuple[int, ...]], _Rivals] = field(default_factory=dict)
 
     @staticmethod
     def of(tasks: Sequence[Task], foreign: Sequence[Rival]) -> _Beside:
@@ -206,7 +223,7 @@ class _Beside:
         widths = {lane: len({rival.lanes for rival, _, _ in members}) for lane, members in ordered.items()}
         return _Beside(ordered, [(rival,) for rival in foreign], widths)
 
-    def rivals(self, task: Task, apart: frozenset[str] | None) -> list[tuple[Rival, ...]]:
+    def rivals(self, task: Task, apart: frozenset[str] | None) -> _Rivals:
         """Return the rivals on each lane that a task does not occupy, but for tasks that never run with it."""
         key = task.engine, task.lanes
         if not apart:
@@ -215,7 +232,7 @@ class _Beside:
             return self.known[key]
         return self._rivals(task, apart)
 
-    def _rivals(self, task: Task, apart: frozenset[str]) -> list[tuple[Rival, ...]]:
+    def _rivals(self, task: Task, apart: frozenset[str]) -> _Rivals:
         own = {(task.engine, lane) for lane in task.lanes}
         found = []
         for lane, members in self.lanes.items():
@@ -228,4 +245,4 @@ class _Beside:
                     if len(worst) == self.widths[lane]:
                         break
             found.append(tuple(worst.values()))
-        return found + self.foreign
+        return _Rivals([*found, *self.foreign])

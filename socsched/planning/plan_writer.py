@@ -43,12 +43,14 @@ from socsched.units import format_duration
 def reasons(deployment: Deployment) -> list[Task]:
     """Return the tasks with `why` filled in."""
     model, graph = deployment.workload.model, deployment.workload.graph
-    result = []
+    result, converted = [], dict[str, list[tuple[str, int]]]()
+    for hop in deployment.transitions:
+        if hop.task:
+            converted.setdefault(hop.sink, []).append((hop.source, hop.cost_ns))
     for task in deployment.tasks:
         if task.kind == "stage":
             options = model.candidates(graph.stage(task.name))
-            hops = [t for t in deployment.transitions if t.sink == task.name and t.task]
-            why = [_why(deployment.mapping[task.name], options, [(h.source, h.cost_ns) for h in hops])]
+            why = [_why(deployment.mapping[task.name], options, converted.get(task.name, ()))]
             stage = graph.stage(task.name)
             work = model.work_of(stage, task.precision) if task.runtime == OWN else None
             left = str(work.integers) if work is not None and work.integers is not None else ""

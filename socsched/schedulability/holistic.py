@@ -105,7 +105,10 @@ def _endless(
 ) -> set[str]:
     """Return the tasks starved in the long run by tasks that may run first, whatever the jitter."""
     found = set()
+    light = {id(group) for group in groups.values() if single_resource(group) and _used(group) <= 1}
     for name, task in tasks.items():
+        if id(groups[name]) in light:
+            continue
         gang = not single_resource(groups[name]) and task.preemption != "full"
         rivals = [
             t
@@ -118,6 +121,10 @@ def _endless(
         if task.utilisation + sum(rival.utilisation for rival in rivals) > 1 + 1e-9:
             found.add(name)
     return found
+
+
+def _used(group: Sequence[RtTask]) -> float:
+    return sum(task.utilisation for task in group)
 
 
 def _rough(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Protocol
 
 from socsched.cost.cost import Segment
@@ -14,6 +15,10 @@ Lane = tuple[str, int]
 """Engine id and lane number."""
 Terms = tuple[tuple[str, int], ...]
 """What a bound (ns) is the sum of."""
+
+
+KEPT = 4
+"""Graphs of triggers of which results are kept: those of long chains are large."""
 
 
 class Triggered(Protocol):
@@ -123,6 +128,14 @@ def latest_ns(task: RtTask, tasks: Mapping[str, RtTask], finish: Mapping[str, in
 
 def components(tasks: Iterable[RtTask]) -> list[list[RtTask]]:
     """Group tasks whose lanes overlap, directly or through others."""
+    tasks = list(tasks)
+    alike: dict[frozenset[Lane], list[RtTask]] = {}
+    for task in tasks:  # the usual case, sets of lanes that are equal or apart, in the order of the general one
+        members = alike.pop(task.lanes, [])
+        members.append(task)
+        alike[task.lanes] = members
+    if sum(map(len, alike)) == len(frozenset().union(*alike)) and frozenset() not in alike:
+        return list(alike.values())
     groups: list[tuple[set[Lane], list[RtTask]]] = []
     for task in tasks:
         lanes, members = set(task.lanes), [task]
@@ -139,25 +152,40 @@ def components(tasks: Iterable[RtTask]) -> list[list[RtTask]]:
 
 def single_resource(group: Sequence[RtTask]) -> bool:
     """Return whether all tasks occupy the same lanes, so that the group is one processor."""
-    return len({task.lanes for task in group}) == 1
+    first = group[0].lanes
+    return all(task.lanes == first for task in group)
 
 
-def topological(tasks: Mapping[str, Triggered]) -> list[str]:
+Triggers = tuple[tuple[str, tuple[str, ...]], ...]
+"""Tasks with what triggers them.  What follows from these alone is kept: mappings of one pipeline share it."""
+
+
+def _triggers(tasks: Mapping[str, Triggered]) -> Triggers:
+    return tuple((name, tuple(task.after)) for name, task in tasks.items())
+
+
+def topological(tasks: Mapping[str, Triggered]) -> Sequence[str]:
     """Return the names with predecessors first (ties in the given order)."""
+    return _topological(_triggers(tasks))
+
+
+@lru_cache(maxsize=KEPT)
+def _topological(triggers: Triggers) -> Sequence[str]:
+    tasks = dict(triggers)
     done: dict[str, None] = {}
     entered: set[str] = set()
     for root in tasks:
-        waiting = [] if root in done else [(root, iter(tasks[root].after))]
+        waiting = [] if root in done else [(root, iter(tasks[root]))]
         while waiting:  # not by recursion: a chain may be longer than the stack
             name, before = waiting[-1]
             entered.add(name)
             other = next((one for one in before if one in tasks and one not in entered), None)
             if other is not None:
-                waiting.append((other, iter(tasks[other].after)))
+                waiting.append((other, iter(tasks[other])))
             else:
                 done[name] = None
                 waiting.pop()
-    return list(done)
+    return tuple(done)
 
 
 def upstream(name: str, before: Callable[[str], Iterable[str]], known: Container[str]) -> list[str]:
@@ -342,29 +370,45 @@ def relatives(tasks: Mapping[str, RtTask]) -> dict[str, frozenset[str]]:
     They process the same frame one after the other; as long as a frame is finished before the next is released, they
     cannot interfere with or block each other.
     """
-    later, before = descendants(tasks), dict[str, frozenset[str]]()
-    for name in topological(tasks):
-        direct = [other for other in tasks[name].after if other in tasks]
+    return _relatives(_triggers(tasks))
+
+
+@lru_cache(maxsize=KEPT)
+def _relatives(triggers: Triggers) -> dict[str, frozenset[str]]:
+    tasks, later, before = dict(triggers), _descendants(triggers), dict[str, frozenset[str]]()
+    for name in _topological(triggers):
+        direct = [other for other in tasks[name] if other in tasks]
         before[name] = frozenset(direct).union(*(before[other] for other in direct))
     return {name: later[name] | before[name] for name in tasks}
 
 
 def descendants(tasks: Mapping[str, RtTask]) -> dict[str, frozenset[str]]:
     """Return, for every task, those that it triggers, directly or not."""
-    direct: dict[str, list[str]] = {name: [] for name in tasks}
-    for name, task in tasks.items():
-        for other in dict.fromkeys(task.after):
+    return _descendants(_triggers(tasks))
+
+
+@lru_cache(maxsize=KEPT)
+def _descendants(triggers: Triggers) -> dict[str, frozenset[str]]:
+    direct: dict[str, list[str]] = {name: [] for name, _ in triggers}
+    for name, after in triggers:
+        for other in dict.fromkeys(after):
             if other in direct:
                 direct[other].append(name)
     later: dict[str, frozenset[str]] = {}
-    for name in reversed(topological(tasks)):
+    for name in reversed(_topological(triggers)):
         later[name] = frozenset(direct[name]).union(*(later[other] for other in direct[name]))
     return later
 
 
 def families(tasks: Mapping[str, RtTask]) -> list[frozenset[str]]:
     """Group tasks that trigger each other, directly or not."""
-    return joined((name, *(other for other in task.after if other in tasks)) for name, task in tasks.items())
+    return list(_families(_triggers(tasks)))
+
+
+@lru_cache(maxsize=KEPT)
+def _families(triggers: Triggers) -> Sequence[frozenset[str]]:
+    names = {name for name, _ in triggers}
+    return joined((name, *(other for other in after if other in names)) for name, after in triggers)
 
 
 def joined(sets: Iterable[Iterable[str]]) -> list[frozenset[str]]:

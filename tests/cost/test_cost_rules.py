@@ -21,7 +21,7 @@ from socsched.api.planning import choose_runtimes
 from socsched.cli import root
 from socsched.compiler.targets.cuda.rules import KINDS, unruled
 from socsched.compiler.toolchains.onnx_model import _OPERATORS
-from socsched.cost.contention import demand, fair_shares, stretch, worst_share
+from socsched.cost.contention import demand, fair_shares, last_share, stretch
 from socsched.cost.conversion import Hop
 from socsched.cost.cost import Cost, Segment, trust
 from socsched.cost.host_functions import MEASURED, MIPS
@@ -59,7 +59,7 @@ def test_shares_are_max_min_fair(wanted: list[float], capacity: float) -> None:
 def test_the_worst_share_is_never_above_the_share_among_smaller_demands(
     own: float, others: list[float], capacity: float
 ) -> None:
-    worst = worst_share(own, others, capacity)
+    worst = last_share(own, sorted(others), capacity)
     smaller = fair_shares([own, *(other / 2 for other in others)], capacity)[0]
     assert worst <= smaller * (1 + 1e-9)
 

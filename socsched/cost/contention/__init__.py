@@ -135,16 +135,11 @@ def stretch(segment: Segment, share: float) -> int:
     return max(segment.time_ns, segment.fixed_ns + memory_ns)
 
 
-def worst_share(own: float, others: Sequence[float], capacity: float) -> float:
-    """Return the smallest share a demand `own` can get while each competitor draws at most its entry of `others`.
-
-    Max-min fair shares only shrink when a competitor's demand grows, so the largest demands give the bound.
-    """
-    return last_share(own, sorted(others), capacity)
-
-
 def last_share(own: float, others: Sequence[float], capacity: float) -> float:
-    """Return the `fair_shares` share of a demand `own` among others in rising order."""
+    """Return the `fair_shares` share of a demand `own` among others in rising order.
+
+    Shares only shrink when a competitor's demand grows, so the largest demands give the least share.
+    """
     left, waiting = float(capacity), len(others) + 1
     for other in others:
         if other >= own:

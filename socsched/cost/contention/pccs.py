@@ -23,9 +23,9 @@ engine then share only in that way, since a curve states what other engines do t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from socsched.cost.contention import Rival, Setting, draw, fair_shares, slow_down, worst_share
+from socsched.cost.contention import Rival, Setting, draw, fair_shares, last_share, slow_down
 from socsched.cost.cost import Segment
 
 _GB = 1e9
@@ -36,6 +36,8 @@ _LEAST = 1e6
 _DISPLACED = 16.0
 """Bytes of a stream that one foreign byte may displace: a row cycle (about 60 ns) for a burst of 64 bytes, 16 banks."""
 _DEFAULTS = {"traffic": 1.0, "error": 0.0}
+_KEPT = 64
+"""Sets of rivals whose demands are kept."""
 _FIELDS = ("normal", "intensive", "mrmc", "tbwdc", "cbp", "rate", "peak", *_DEFAULTS)
 
 
@@ -87,6 +89,9 @@ class Pccs:
 
     curves: Mapping[str, Curve]
     limit: float = 0.0
+    _known: dict[tuple[str, int], tuple[object, list[float], float, float]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def paces(self, running: Sequence[tuple[str, Segment]]) -> tuple[int, ...]:
         """Return each segment's time (ns) under the others' summed demands; a segment without traffic is not slowed."""
@@ -111,28 +116,43 @@ class Pccs:
 
         Speed never rises with the external demand, so the largest one gives the bound.
         """
+        others, outside, total = self._external(engine, rivals)
+        if not total:
+            return sum(segment.time_ns for segment in segments)
         curve = self.curves[engine]
+        most = min(1 + curve.error, self._most_lost(total))
+        result = 0
+        for segment in segments:
+            own = self._drawn(engine, draw(segment))
+            if not own:
+                result += segment.time_ns
+                continue
+            factor = 100.0 / curve.speed(own, outside)
+            if self.limit and own + total > self.limit * (1 - 1e-9):
+                factor = max(factor, own / last_share(own, others, self.limit) * (1 + 1e-9))
+            result += slow_down(segment, factor * most)
+        return result
+
+    def _external(self, engine: str, rivals: Sequence[Sequence[Rival]]) -> tuple[list[float], float, float]:
+        """Return the demands of other lanes in order, their sum outside an engine, and their sum (bytes/s).
+
+        They are kept, as the tasks of a lane have the same rivals.
+        """
+        known = self._known.get((engine, id(rivals)))
+        if known is not None:
+            return known[1:]
         others, outside = [], 0.0
         for lane in rivals:
             drawn = max((self._drawn(rival.engine, rival.demand) / rival.lanes for rival in lane), default=0.0)
             others.append(drawn)
             if not (self.limit and all(rival.engine == engine for rival in lane)):
                 outside += drawn
-        if not sum(others):
-            return sum(segment.time_ns for segment in segments)
         # A small margin, because demands are summed in a different order than in `paces`.
-        outside *= 1 + 1e-9
-        return sum(
-            self._worst(curve, segment, self._drawn(engine, draw(segment)), outside, others) for segment in segments
-        )
-
-    def _worst(self, curve: Curve, segment: Segment, own: float, outside: float, others: Sequence[float]) -> int:
-        if not own:
-            return segment.time_ns
-        factor = 100.0 / curve.speed(own, outside)
-        if self.limit and own + sum(others) > self.limit * (1 - 1e-9):
-            factor = max(factor, own / worst_share(own, others, self.limit) * (1 + 1e-9))
-        return slow_down(segment, factor * min(1 + curve.error, self._most_lost(sum(others))))
+        result = sorted(others), outside * (1 + 1e-9), sum(others)
+        if len(self._known) >= _KEPT:
+            self._known.clear()
+        self._known[engine, id(rivals)] = rivals, *result  # they stay alive, so that no others have their identity
+        return result
 
     def _most_lost(self, external: float) -> float:
         """Return a factor above which other traffic (bytes/s) slows no job beyond its curve, whatever the fit's error.

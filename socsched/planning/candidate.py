@@ -17,6 +17,7 @@ from socsched.planning.clock import THOROUGH, count
 from socsched.planning.deployment import CAPACITY, Deployment, capacity, deploy, footprint, outlined, placed
 from socsched.planning.execution import slowest_lane
 from socsched.planning.plan import Task, Violation
+from socsched.planning.scores import Flat
 from socsched.planning.workload import Unconnectable, Workload
 from socsched.schedulability.chains import path_terms
 
@@ -104,8 +105,11 @@ def violations(deployment: Deployment, assessment: Assessment, sums: Balance) ->
     if assessment.overload and not found:
         over = assessment.overload
         found.append(_violation(f"EDF demand in {over.interval} ns", over.demand, over.interval, "ns", over.terms))
-    if sums.power_cap is not None:
-        found += _over("mean power", sums.power, sums.power_cap, "mW")
+    return found + _without_analysis(deployment, sums)
+
+
+def _without_analysis(deployment: Deployment, sums: Balance) -> list[Violation]:
+    found = _over("mean power", sums.power, sums.power_cap, "mW") if sums.power_cap is not None else []
     found += _over("DRAM traffic", sums.traffic, sums.traffic_cap, "B/s")
     found += _over(CAPACITY, sums.memory, sums.memory_cap, "B")
     found += _accuracy(deployment)
@@ -316,21 +320,28 @@ def _excess(deployment: Deployment) -> float:
     return float(max(0.0, most - 1.0) * _UNBOUNDED**2)
 
 
-def better(
-    workload: Workload, mapping: Mapping[str, Cost], goals: Sequence[str], best: Score, thorough: bool = False
-) -> Candidate | None:
-    """Return the candidate of a mapping if it beats `best`; Unconnectable if no engine can run a needed conversion.
+def better(workload: Workload, mapping: Mapping[str, Cost], goals: Sequence[str], best: Score) -> Candidate | None:
+    """Return the candidate of a mapping if it beats `best`; Unconnectable if no engine can run a needed conversion."""
+    deployment = _worth_judging(workload, mapping, goals, best)
+    if deployment is None:
+        return None
+    quick = quick_score(deployment, goals)
+    if quick is not None and quick >= best:
+        count(1)
+        return None
+    candidate = assess_deployment(deployment, False)
+    return candidate if score(candidate, goals) < best else None
 
-    The analysis takes most of the time, by far the most on overloaded lanes; it is skipped if the score cannot win.
-    """
+
+def _worth_judging(
+    workload: Workload, mapping: Mapping[str, Cost], goals: Sequence[str], best: Score
+) -> Deployment | None:
+    """Return the deployment of a mapping, None if no analysis can make its score win."""
     outline = outlined(workload, mapping)
     if goals[0] in ("latency", "longest") and _loses((0.0, _latency(workload, outline.tasks, goals[0])), best):
         return None
     deployment = placed(outline)
-    if _loses(least_score(deployment, goals), best):
-        return None
-    candidate = assess_deployment(deployment, thorough)
-    return candidate if score(candidate, goals) < best else None
+    return None if _loses(least_score(deployment, goals), best) else deployment
 
 
 def _loses(least: Score, best: Score) -> bool:
@@ -338,14 +349,60 @@ def _loses(least: Score, best: Score) -> bool:
     return least >= best[: len(least)] and (len(least) == len(best) or least > best[: len(least)])
 
 
+def quick_score(deployment: Deployment, goals: Sequence[str]) -> Score | None:
+    """Return the score of a deployment by an analysis that is not thorough; None where only `assess` finds it.
+
+    It is that of `assess_deployment`, without what explains it.
+    """
+    workload, tasks = deployment.workload, deployment.tasks
+    workload.flat = workload.flat or Flat(workload)
+    found = workload.flat.responses(tasks)
+    if found is None:
+        return None
+    over, lost, shares = list[float](), 0, list[float]()
+    for chain, parts in found.chains:
+        reaction, bounded = found.reaction(parts), found.is_bound(parts)
+        lost += not bounded
+        shares.append(reaction / chain.deadline_ns if bounded and reaction else _UNBOUNDED)
+        if reaction > chain.deadline_ns:
+            over.append((reaction - chain.deadline_ns) / max(chain.deadline_ns, 1))
+        if chain.max_age_ns is not None and (age := found.age(parts)) > chain.max_age_ns:
+            over.append((age - chain.max_age_ns) / max(chain.max_age_ns, 1))
+    for task, room in zip(tasks, found.rooms, strict=True):
+        value = found.values[task.name]
+        if value > room and task.name not in found.unbounded:
+            over.append((value - room) / max(room, 1))
+    if found.overloaded and not over:
+        return None  # the interval has to be known
+    sums = balance(deployment)
+    over += [violation.gap / max(violation.bound, 1) for violation in _without_analysis(deployment, sums)]
+    values = {
+        "energy": lambda: float(sums.power_mw),
+        "throughput": lambda: max(utilisations(tasks).values(), default=0.0),
+        "slack": lambda: max(shares, default=0.0),
+    }
+    reached = [values[goal]() if goal in values else _latency(workload, tasks, goal) for goal in goals]
+    return _excess(deployment) + (sum(over) + _UNBOUNDED * lost), *reached
+
+
 def make_improvement_test(workload: Workload, goals: Sequence[str], thorough: bool = False) -> Beats:
-    """Return the test that `improve` applies to a mapping of a workload: its score if below the given one."""
+    """Return the test that `improve` applies to a mapping of a workload: its score if below the given one.
+
+    The analysis takes most of the time, by far the most on overloaded lanes; it is skipped if the score cannot win.
+    """
 
     def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
         try:
-            found = better(workload, mapping, goals, best, thorough)
+            deployment = _worth_judging(workload, mapping, goals, best)
         except Unconnectable:
             return None
-        return score(found, goals) if found else None
+        if deployment is None:
+            return None
+        found = None if thorough else quick_score(deployment, goals)
+        if found is None:
+            found = score(assess_deployment(deployment, thorough), goals)
+        else:
+            count(1)
+        return found if found < best else None
 
     return beats

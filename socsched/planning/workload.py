@@ -140,7 +140,7 @@ class Workload:
     """The data that stay the same while mappings change: the graph, the cost model, and the edges between stages.
 
     `edges` lists (producer, consumer) stages; `observed`: times from a simulation; the remaining fields cache
-    results, `sizes` those of `planning.memory`, `results` those of `planning.assess`.
+    results, `sizes` those of `planning.deployment`, `results` of `planning.assess`, `flat` of `planning.scores`.
     """
 
     graph: TaskGraph
@@ -151,6 +151,7 @@ class Workload:
     limits: Limits = NO_LIMITS
     sizes: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     results: Results = field(default_factory=Results)
+    flat: Any = None
     _shared: TaskGraph | None = None
     _hops: dict[tuple[str, ...], list[Hop]] = field(default_factory=dict)
     _conversions: dict[tuple[str, ...], Cost | None] = field(default_factory=dict)

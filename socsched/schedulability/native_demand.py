@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from socsched.schedulability.native_windows import ROOM, as_tables, library, system_columns
 from socsched.schedulability.tasks import RtTask, single_resource
 
-_COLUMNS = (
+COLUMNS = (
     "wcet", "period", "offset", "release_jitter", "segment", "change", "width", "lanes", "order", "first_after",
     "after", "first_of_group", "tasks_of_group", "single", "full", "lane_count", "hopeless", "names", "overlap",
     "base", "deadline",
@@ -23,7 +23,7 @@ class Tables(ctypes.Structure):
     """The struct of demand.c."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in _COLUMNS),
+        *((name, ctypes.c_void_p) for name in COLUMNS),
         *((name, ctypes.c_int64) for name in _NUMBERS),
     )
 

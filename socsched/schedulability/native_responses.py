@@ -14,7 +14,7 @@ from typing import NamedTuple
 from socsched.schedulability.native_windows import NONE, ROOM, as_tables, library, system_columns
 from socsched.schedulability.tasks import RtTask
 
-_COLUMNS = (
+COLUMNS = (
     "wcet", "period", "offset", "release_jitter", "segment", "change", "priority", "width", "lanes", "whole",
     "group", "first_of_group", "tasks_of_group", "single", "full", "first_after", "after", "endless",
     "apart", "overlap", "finish", "value", "bounded", "way", "frame", "window",
@@ -27,7 +27,7 @@ class Tables(ctypes.Structure):
     """The struct of responses.c."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in _COLUMNS),
+        *((name, ctypes.c_void_p) for name in COLUMNS),
         *((name, ctypes.c_int64) for name in _NUMBERS),
     )
 

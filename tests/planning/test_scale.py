@@ -10,11 +10,13 @@ from socsched.cost.model import CostModel
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.graph.taskgraph import task_graph
 from socsched.models.work import stage_work
-from socsched.planning.candidate import judge
+from socsched.planning.candidate import judge, quick_score, score
+from socsched.planning.deployment import deploy
 from socsched.planning.mapping.local_search import initial_mapping
 from socsched.planning.recheck import recheck
-from socsched.planning.workload import Workload
+from socsched.planning.workload import Unconnectable, Workload
 from tools.bench import scale
+from tools.verify.random_plans import case_workload, draw_case
 
 ORIN, MODE = scale.ORIN, scale.MODE
 
@@ -31,6 +33,39 @@ def test_a_move_is_judged_as_if_nothing_had_been_before(family: str, count: int,
         mine, fresh = (judge(load, mapping, turn == 5) for load in (kept, scale.workload_of(given, platform, policy)))
         assert mine.assessment == fresh.assessment
         assert mine.violations == fresh.violations
+
+
+@pytest.mark.parametrize("policy", ["edf", "fp"])
+@pytest.mark.parametrize(("family", "count"), [("chains", 48), ("random", 24), ("fan", 40), ("one", 24), ("eight", 48)])
+def test_scores_of_moves_are_those_of_the_whole_analysis(family: str, count: int, policy: str) -> None:
+    given, platform = scale.instance(family, count)
+    draw, workload = Random(1), scale.workload_of(given, platform, policy)
+    mapping, options, flat = initial_mapping(workload), workload.options(), 0
+    for _ in range(8):
+        name = draw.choice(list(options))
+        mapping = {**mapping, name: draw.choice(options[name])}
+        deployment = deploy(workload, mapping)
+        for goals in (("latency",), ("energy", "slack"), ("throughput", "longest")):
+            quick = quick_score(deployment, goals)
+            flat += quick is not None
+            assert quick is None or quick == score(judge(workload, mapping, False), goals)
+    assert flat or (family, policy) == ("random", "fp")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_scores_of_drawn_plans_are_those_of_the_whole_analysis(seed: int) -> None:
+    case = draw_case(seed)
+    workload = case_workload(case)
+    draw, options = Random(seed), workload.options()
+    for _ in range(4):
+        mapping = {name: draw.choice(costs) for name, costs in options.items()}
+        try:
+            deployment = deploy(workload, mapping)
+        except Unconnectable:
+            continue
+        for goals in (("latency",), ("energy", "slack"), ("throughput", "longest")):
+            quick = quick_score(deployment, goals)
+            assert quick is None or quick == score(judge(workload, mapping, False), goals)
 
 
 @pytest.mark.parametrize("policy", ["edf", "fp"])

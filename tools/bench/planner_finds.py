@@ -31,7 +31,7 @@ from socsched.planning.workload import Workload
 PLATFORM, MODE = "jetson-agx-orin-64gb", "MAXN"
 ENGINES = {"cpu": 1, "gpu": None}
 LANES, SHARE, LINE, QUEUE = 12, 0.7, 8, 12
-"""Cores of the board; share of the stages that large instances plant on them, stages of a line, frames that may wait."""
+"""Cores; of large instances: the share of the stages planted on them, stages of a line, and frames that may wait."""
 PERIODS_MS = (20, 40, 50, 100)
 WAYS = {"before": ("heft", "edf"), "portfolio": ("portfolio", "auto")}
 
@@ -76,8 +76,9 @@ def instance(seed: int, stages: int = 0, load: float = 0.0) -> tuple[Pipeline, s
             mine = period * used[name]
             times = {e: mine if e == places[name] else mine * draw.uniform(0.4, 2.0) for e in ENGINES}
             described[name] = {
-                "title": "drawn", "after": [path[-1]], "precisions": ["fp32"], "share": 1, "queue": QUEUE if stages else 2,
-                "output_bytes": "100 kB", "costs": [_cost(engine, value) for engine, value in times.items()],
+                "title": "drawn", "after": [path[-1]], "precisions": ["fp32"], "share": 1,
+                "queue": QUEUE if stages else 2, "output_bytes": "100 kB",
+                "costs": [_cost(engine, value) for engine, value in times.items()],
             }  # fmt: skip
             path.append(name)
         chains[f"c{number}"] = {"path": path, "deadline": f"{10 * period} ms", "assumed": "drawn"}
@@ -135,7 +136,8 @@ def main() -> None:
             if given.stages:
                 excess = sum(v.gap / max(v.bound, 1) for v in plan.violations)
                 print(f"seed {seed - 1}, planted under {drawn[1]}: {plan.verdict}, {plan.solver.evaluated} mappings, "
-                      f"{took:.1f} s, by {excess:.2f} over in {len(plan.violations)} requirements", flush=True)  # fmt: skip
+                      f"{took:.1f} s, {excess:.2f} over in {len(plan.violations)} requirements",
+                      flush=True)  # fmt: skip
     for way in ways:
         print(f"{way:10} {found[way]:4} of {count} ({found[way] / count:.1%}), {spent[way] / count:.2f} s CPU each")
 

@@ -67,10 +67,7 @@ class Case:
 
 def make_plan(case: Case) -> Plan:
     """Return the plan of a case: the list schedule, without a search for a better one, or the mapping of a seed."""
-    platform = platform_from_mapping(platform_file(case.board), "platform.yaml")
-    pipeline = pipeline_from_mapping(case.pipeline, "pipeline.yaml")
-    model = CostModel(platform, platform.mode("M"), stage_work, None)
-    workload = Workload.of(task_graph(pipeline), model, case.policy)
+    workload = case_workload(case)
     mapping = initial_mapping(workload)
     if case.mapping is not None:
         draw = Random(case.mapping)
@@ -78,7 +75,15 @@ def make_plan(case: Case) -> Plan:
     candidate = judge(workload, mapping, case.mapping is None)
     found = score(candidate, ("latency",))
     solution = Solution(candidate, Improved(mapping, found, 1, True), found)
-    return edited(write_plan(solution, (solution,), ("latency",), None, pipeline), case.edits)
+    plan = write_plan(solution, (solution,), ("latency",), None, workload.graph.pipeline)
+    return edited(plan, case.edits)
+
+
+def case_workload(case: Case) -> Workload:
+    """Return the workload of a case."""
+    platform = platform_from_mapping(platform_file(case.board), "platform.yaml")
+    model = CostModel(platform, platform.mode("M"), stage_work, None)
+    return Workload.of(task_graph(pipeline_from_mapping(case.pipeline, "pipeline.yaml")), model, case.policy)
 
 
 def edited(plan: Plan, edits: Mapping[str, Json]) -> Plan:

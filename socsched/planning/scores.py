@@ -1,0 +1,176 @@
+"""The scores of the mappings that a search tries, by flat tables: those of `candidate.judge` but for what is explained.
+
+A search judges thousands of mappings and explains one.  Here a mapping is a row of numbers a task, kept from one
+mapping to the next where the task is the same; deadlines, priorities and responses follow in C
+(`schedulability.native_choices`), and requirements are looked at in detail only where one is not met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from socsched.descriptor.pipeline import Chain
+from socsched.planning.assess import requirements
+from socsched.planning.plan import PlannedEngine, Task
+from socsched.planning.workload import Workload
+from socsched.schedulability.chains import Stretch
+from socsched.schedulability.native_choices import CODES, OVERLOADED, WINDOWS, Row, Shape, choose
+from socsched.schedulability.tasks import convert, dispatch_ns, longest_segment
+
+QUICK = 5
+"""Steps of a bisection in an analysis that is not thorough."""
+_KEPT = 16
+"""Shapes of deployments that are kept."""
+_MOST = 50_000
+"""Tasks whose rows are kept."""
+_FULL = 1 - 1e-6
+"""Utilisation of a lane from which on `assess` has to find out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Responses:
+    """The responses (ns) of a deployment's tasks by name, and which are no bounds; whether EDF demand overflows.
+
+    `chains`: with their stretches; `rooms`: of the tasks in order, the longest responses with which no frame is lost.
+    """
+
+    values: Mapping[str, int]
+    unbounded: frozenset[str]
+    overloaded: bool
+    chains: Sequence[tuple[Chain, Sequence[Stretch]]]
+    rooms: Sequence[int]
+
+    def reaction(self, parts: Sequence[Stretch]) -> int:
+        """Return the value (ns) of `chains.reaction_time`."""
+        total, values = 0, self.values
+        for index, part in enumerate(parts):
+            if index:
+                total += max(part.period, part.begin - parts[0].begin - total)
+            if part.last:
+                total += values[part.last] - part.lead
+        return total
+
+    def age(self, parts: Sequence[Stretch]) -> int:
+        """Return the value (ns) of `chains.data_age`."""
+        ends = sum(self.values[part.last] - part.lead if part.last else 0 for part in parts)
+        return ends + sum(part.period + (0 if part.last else part.jitter) for part in parts[:-1])
+
+    def is_bound(self, parts: Sequence[Stretch]) -> bool:
+        """Return whether a chain of these stretches has a bound."""
+        paced = len(parts) == 1 or all(part.paced for part in parts)
+        return paced and self.unbounded.isdisjoint([part.last for part in parts])
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What deployments with the same conversions share: their shape, chains, and budgets but for costs."""
+
+    shape: Shape
+    chains: Sequence[tuple[Chain, Sequence[Stretch]]]
+    budgets: Sequence[int]
+    rooms: Sequence[int]
+
+
+class _Known(NamedTuple):
+    """A task with its row, utilisation, dispatch (ns), and what a job that is killed loses (ns)."""
+
+    task: Task
+    row: Row
+    used: float
+    dispatch: int
+    lost: int
+    waits: bool
+
+
+@dataclass(slots=True)
+class Flat:
+    """The tables of a workload."""
+
+    workload: Workload
+    _forms: dict[tuple[str, ...], _Form] = field(default_factory=dict)
+    _rows: dict[int, _Known] = field(default_factory=dict)
+    _numbers: dict[tuple[str, int], int] = field(default_factory=dict)
+    _planned: dict[str, PlannedEngine] = field(default_factory=dict)
+
+    def responses(self, tasks: Sequence[Task]) -> Responses | None:
+        """Return the responses of an analysis that is not thorough; None where only `assess` finds them."""
+        known, load = self._known(tasks), dict[int, float]()
+        for each in known:
+            for lane in each.row.lanes:
+                load[lane] = load.get(lane, 0.0) + each.used
+        if max(load.values(), default=0.0) > _FULL:
+            return None
+        form, change = self._form(tasks), self._changes(known)
+        rows = [each.row._replace(change=change[each.task.engine]) if change else each.row for each in known]
+        rooms = [room + max(task.cost_ns - 1, 0) for room, task in zip(form.rooms, tasks, strict=True)]
+        movable = not any(each.waits for each in known)
+        choice = choose(form.shape, rows, [*form.budgets, *rooms], self.workload.policy, QUICK, movable)
+        if choice is None or choice.kind == WINDOWS:
+            return None
+        unbounded = frozenset(task.name for task, held in zip(tasks, choice.bounded, strict=False) if not held)
+        values = {task.name: value for task, value in zip(tasks, choice.values, strict=False)}
+        return Responses(values, unbounded, choice.kind == OVERLOADED, form.chains, rooms)
+
+    def _known(self, tasks: Sequence[Task]) -> list[_Known]:
+        if len(self._rows) > _MOST:
+            self._rows.clear()
+        rows, found = self._rows, list[_Known]()
+        for task in tasks:
+            known = rows.get(id(task))
+            if known is None:  # a task that is kept keeps its identity
+                known = rows[id(task)] = self._made(task)
+            found.append(known)
+        return found
+
+    def _made(self, task: Task) -> _Known:
+        engine = self._engines()[task.engine]
+        dispatch, segment = dispatch_ns(task, engine), longest_segment(task, engine.preemption, engine.in_flight)
+        numbers = self._numbers
+        lanes = tuple(numbers.setdefault((task.engine, lane), len(numbers)) for lane in task.lanes)
+        code = CODES["full" if engine.preemption == "restart" else engine.preemption]
+        row = Row(task.wcet_ns + dispatch, segment + dispatch if segment else 0, 0, code, lanes)
+        lost = longest_segment(task, "segment", engine.in_flight) if engine.preemption == "restart" else 0
+        used = row.wcet / task.period_ns
+        return _Known(task, row, used, dispatch, lost, task.on_late != "continue")
+
+    def _engines(self) -> Mapping[str, PlannedEngine]:
+        if not self._planned:
+            self._planned.update({engine.id: engine for engine in self.workload.engines()})
+        return self._planned
+
+    def _changes(self, known: Sequence[_Known]) -> dict[str, int]:
+        """Return the cost (ns) of a preemption on every engine, as `tasks.switch_cost`."""
+        found = dict.fromkeys(self._engines(), 0)
+        lost = dict(found)
+        for each in known:
+            engine = each.task.engine
+            if each.dispatch > found[engine]:
+                found[engine] = each.dispatch
+            if each.lost > lost[engine]:
+                lost[engine] = each.lost
+        return {
+            name: 0 if one.preemption == "none" else one.switch_ns + one.migration_ns + found[name] + lost[name]
+            for name, one in self._engines().items()
+        }
+
+    def _form(self, tasks: Sequence[Task]) -> _Form:
+        key = tuple([task.name for task in tasks])
+        if key not in self._forms:
+            if len(self._forms) >= _KEPT:
+                self._forms.clear()
+            self._forms[key] = self._formed(tasks)
+        return self._forms[key]
+
+    def _formed(self, tasks: Sequence[Task]) -> _Form:
+        workload = self.workload
+        pipeline, sources = workload.graph.pipeline, workload.sources(tasks)
+        needs = requirements(pipeline, tasks, sources)
+        places = {task.name: place for place, task in enumerate(tasks)}
+        ends = [[places[end] for end in need.ends] for need in needs]
+        chains = [(chain, sources.stretches(chain.path)) for chain in pipeline.chains]
+        own = len(needs) - len(tasks)
+        rooms = [need.budget - max(task.cost_ns - 1, 0) for need, task in zip(needs[own:], tasks, strict=True)]
+        shape = Shape.of(convert(tasks, workload.engines(), workload.sensors()), ends)
+        return _Form(shape, chains, [need.budget for need in needs[:own]], rooms)

@@ -43,15 +43,18 @@ class TaskGraph:
     jitter_ns: Mapping[str, int]
     sources: Mapping[str, tuple[str, ...]]
     _segments: dict[tuple[str, ...], tuple[ChainSegment, ...]] = field(default_factory=dict, repr=False, compare=False)
+    _stages: dict[str, Stage] = field(default_factory=dict, repr=False, compare=False)
 
     def stage(self, name: str) -> Stage:
         """Return the stage of this name; KeyError if there is none."""
-        return self.pipeline.stage(name)
+        if not self._stages:
+            self._stages.update({stage.name: stage for stage in self.pipeline.stages})
+        return self._stages[name]
 
     def predecessors(self, name: str) -> tuple[str, ...]:
         """Return the stages (no sensors) whose outputs trigger this stage."""
-        stages = set(self.order)
-        return tuple(n for n in self.stage(name).after if n in stages)
+        after = self.stage(name).after
+        return tuple(n for n in after if n in self._stages)
 
     def successors(self, name: str) -> tuple[str, ...]:
         """Return the stages this stage triggers, in topological order."""

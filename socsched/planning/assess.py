@@ -125,6 +125,9 @@ def expected_latencies(
     """
     sources = sources or Sources.of(tasks, graph.pipeline.sensors)
     known: dict[str, int] = {}
+    for task in tasks:  # those of a deployment are in order; `expected_end` finds what others lack
+        if task.timer or all(other in known or other not in sources.tasks for other in task.after):
+            known[task.name] = _end(task, sources, known, observed)
     return {
         chain.name: expected_latency(sources.stretches(chain.path), sources, known, observed)
         + observed.offset_ns.get(chain.name, 0)
@@ -156,12 +159,18 @@ def expected_end(name: str, sources: Sources, known: dict[str, int], observed: O
     def before(name: str) -> Iterable[str]:
         return () if tasks[name].timer else (other for other in tasks[name].after if other in tasks)
 
-    for each in upstream(name, before, known):
-        task = tasks[each]
-        ready = [known[n] if n in tasks else sources.sensors[n].offset_ns for n in (() if task.timer else task.after)]
-        begin = task.offset_ns if task.timer else max(ready)
-        known[each] = begin + task.cost_ns + observed.extra_ns.get((each, task.engine), 0)
+    if name not in known:
+        for each in upstream(name, before, known):
+            known[each] = _end(tasks[each], sources, known, observed)
     return known[name]
+
+
+def _end(task: Task, sources: Sources, known: Mapping[str, int], observed: Observed) -> int:
+    if task.timer:
+        begin = task.offset_ns
+    else:
+        begin = max([known[n] if n in known else sources.sensors[n].offset_ns for n in task.after])
+    return begin + task.cost_ns + observed.extra_ns.get((task.name, task.engine), 0)
 
 
 @dataclass(frozen=True, slots=True)

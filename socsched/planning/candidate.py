@@ -295,12 +295,20 @@ def score(candidate: Candidate, goals: Sequence[str]) -> Score:
     return _excess(candidate.deployment) + requirements, *(objective_value(candidate, goal) for goal in goals)
 
 
-def least_score(deployment: Deployment, goals: Sequence[str]) -> Score:
+Known = dict[str, float]
+"""Values of objectives of a mapping, and its excess, that are known without an analysis."""
+
+
+def least_score(deployment: Deployment, goals: Sequence[str], known: Known | None = None) -> Score:
     """Return a lower bound on a deployment's score without any analysis, up to the first objective that needs one."""
-    found: list[float] = [_excess(deployment)]
+    known = {} if known is None else known
+    known["excess"] = _excess(deployment)
+    found: list[float] = [known["excess"]]
     for goal in goals:
         if goal in ("latency", "longest"):
-            found.append(_latency(deployment.workload, deployment.tasks, goal))
+            if goal not in known:
+                known[goal] = _latency(deployment.workload, deployment.tasks, goal)
+            found.append(known[goal])
         elif goal == "energy":
             found.append(float(balance(deployment).power_mw))
         elif goal == "throughput":
@@ -322,10 +330,11 @@ def _excess(deployment: Deployment) -> float:
 
 def better(workload: Workload, mapping: Mapping[str, Cost], goals: Sequence[str], best: Score) -> Candidate | None:
     """Return the candidate of a mapping if it beats `best`; Unconnectable if no engine can run a needed conversion."""
-    deployment = _worth_judging(workload, mapping, goals, best)
+    known = Known()
+    deployment = _worth_judging(workload, mapping, goals, best, known)
     if deployment is None:
         return None
-    quick = quick_score(deployment, goals)
+    quick = quick_score(deployment, goals, known)
     if quick is not None and quick >= best:
         count(1)
         return None
@@ -334,14 +343,16 @@ def better(workload: Workload, mapping: Mapping[str, Cost], goals: Sequence[str]
 
 
 def _worth_judging(
-    workload: Workload, mapping: Mapping[str, Cost], goals: Sequence[str], best: Score
+    workload: Workload, mapping: Mapping[str, Cost], goals: Sequence[str], best: Score, known: Known
 ) -> Deployment | None:
-    """Return the deployment of a mapping, None if no analysis can make its score win."""
+    """Return the deployment of a mapping, None if no analysis can make its score win; `known` gains what it found."""
     outline = outlined(workload, mapping)
-    if goals[0] in ("latency", "longest") and _loses((0.0, _latency(workload, outline.tasks, goals[0])), best):
-        return None
+    if goals[0] in ("latency", "longest"):
+        known[goals[0]] = _latency(workload, outline.tasks, goals[0])
+        if _loses((0.0, known[goals[0]]), best):
+            return None
     deployment = placed(outline)
-    return None if _loses(least_score(deployment, goals), best) else deployment
+    return None if _loses(least_score(deployment, goals, known), best) else deployment
 
 
 def _loses(least: Score, best: Score) -> bool:
@@ -349,11 +360,12 @@ def _loses(least: Score, best: Score) -> bool:
     return least >= best[: len(least)] and (len(least) == len(best) or least > best[: len(least)])
 
 
-def quick_score(deployment: Deployment, goals: Sequence[str]) -> Score | None:
+def quick_score(deployment: Deployment, goals: Sequence[str], known: Known | None = None) -> Score | None:
     """Return the score of a deployment by an analysis that is not thorough; None where only `assess` finds it.
 
-    It is that of `assess_deployment`, without what explains it.
+    It is that of `assess_deployment`, without what explains it; `known`: of the deployment.
     """
+    known = {} if known is None else known
     workload, tasks = deployment.workload, deployment.tasks
     workload.flat = workload.flat or Flat(workload)
     found = workload.flat.responses(tasks)
@@ -376,13 +388,16 @@ def quick_score(deployment: Deployment, goals: Sequence[str]) -> Score | None:
         return None  # the interval has to be known
     sums = balance(deployment)
     over += [violation.gap / max(violation.bound, 1) for violation in _without_analysis(deployment, sums)]
-    values = {
+    values: dict[str, Callable[[], float]] = {
         "energy": lambda: float(sums.power_mw),
         "throughput": lambda: max(utilisations(tasks).values(), default=0.0),
         "slack": lambda: max(shares, default=0.0),
     }
-    reached = [values[goal]() if goal in values else _latency(workload, tasks, goal) for goal in goals]
-    return _excess(deployment) + (sum(over) + _UNBOUNDED * lost), *reached
+    for goal in goals:
+        if goal not in known:
+            known[goal] = values[goal]() if goal in values else _latency(workload, tasks, goal)
+    excess = known["excess"] if "excess" in known else _excess(deployment)
+    return excess + (sum(over) + _UNBOUNDED * lost), *(known[goal] for goal in goals)
 
 
 def make_improvement_test(workload: Workload, goals: Sequence[str], thorough: bool = False) -> Beats:
@@ -392,13 +407,14 @@ def make_improvement_test(workload: Workload, goals: Sequence[str], thorough: bo
     """
 
     def beats(mapping: Mapping[str, Cost], best: Score) -> Score | None:
+        known = Known()
         try:
-            deployment = _worth_judging(workload, mapping, goals, best)
+            deployment = _worth_judging(workload, mapping, goals, best, known)
         except Unconnectable:
             return None
         if deployment is None:
             return None
-        found = None if thorough else quick_score(deployment, goals)
+        found = None if thorough else quick_score(deployment, goals, known)
         if found is None:
             found = score(assess_deployment(deployment, thorough), goals)
         else:

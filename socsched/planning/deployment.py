@@ -175,7 +175,9 @@ def placed(outline: Outline) -> Deployment:
 
 def _portions(outline: Outline) -> dict[str, range]:
     """Return the lanes of tasks on divided engines; a conversion runs on one of its producer's."""
-    found = {}
+    found = dict[str, range]()
+    if not any(stage.portions for stage in outline.workload.graph.pipeline.stages):
+        return found
     for task in outline.tasks:
         stage = outline.workload.graph.stage(task.name if task.kind == "stage" else task.name.split(">")[0])
         if task.engine in stage.portions:

@@ -122,26 +122,25 @@ def assign_lanes(
     """
     load = {engine: [0.0] * count for engine, count in lanes.items()}
     taken: dict[str, tuple[int, ...]] = {}
-
-    def share(task: Task) -> int:
-        return min(mapping[task.name].share, lanes[task.engine]) if task.kind == "stage" else 1
-
-    def utilisation(task: Task) -> float:
-        return task.cost_ns / task.period_ns
-
-    demand = {engine: sum(share(task) for task in tasks if task.engine == engine) for engine in lanes}
-    for task in sorted(tasks, key=lambda t: (-share(t), -utilisation(t))):
-        loads = load[task.engine]
+    demand, ranked = dict.fromkeys(lanes, 0), list[tuple[int, float, int]]()
+    for place, task in enumerate(tasks):
+        share = min(mapping[task.name].share, lanes[task.engine]) if task.kind == "stage" else 1
+        demand[task.engine] += share
+        ranked.append((-share, -task.cost_ns / task.period_ns, place))
+    rounded = {engine: list(loads) for engine, loads in load.items()}
+    for share, used, place in sorted(ranked):
+        task = tasks[place]
+        loads, near = load[task.engine], rounded[task.engine]
         if task.name in portions:
             chosen = tuple(portions[task.name])
-        elif share(task) > 1:
+        elif share < -1:
             first = sum(map(bool, loads)) if demand[task.engine] <= len(loads) else 0  # room for all: disjoint lanes
-            chosen = tuple(range(first, first + share(task)))
+            chosen = tuple(range(first, first - share))
         else:
-            rounded = [round(load, 9) for load in loads]
-            chosen = (rounded.index(min(rounded)),)
+            chosen = (near.index(min(near)),)
         for lane in chosen:
-            loads[lane] += utilisation(task)
+            loads[lane] -= used
+            near[lane] = round(loads[lane], 9)
         taken[task.name] = chosen
     if once is None:
         return [replace(task, lanes=taken[task.name]) for task in tasks]
@@ -164,7 +163,7 @@ def with_wcet(
     result = []
     for task in tasks:
         others = beside.rivals(task, apart.get(task.name))
-        make = partial(_stretched, task, contention, others.lanes)
+        make = partial(_stretched, task, contention, others.lanes, once)
         result.append(once(task, others, make) if once else make())
     return result
 
@@ -185,11 +184,16 @@ class _Rivals:
         return self is other or (isinstance(other, _Rivals) and self.lanes == other.lanes)
 
 
-def _stretched(task: Task, contention: ContentionModel, others: Sequence[Sequence[Rival]]) -> Task:
+def _stretched(
+    task: Task, contention: ContentionModel, others: Sequence[Sequence[Rival]], once: Once | None = None
+) -> Task:
     variants = [segments for segments in (task.segments, task.degraded) if segments or segments is task.segments]
     worst = max(contention.worst_pace(task.engine, segments, others) for segments in variants)
     wcet_ns = longest_ns(task, worst)
-    return task if wcet_ns == task.wcet_ns else replace(task, wcet_ns=wcet_ns)
+    if wcet_ns == task.wcet_ns:
+        return task
+    make = partial(replace, task, wcet_ns=wcet_ns)  # beside other traffic it may take as long
+    return once(task, wcet_ns, make) if once else make()
 
 
 _NOBODY: frozenset[str] = frozenset()

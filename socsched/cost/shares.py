@@ -1,72 +1,26 @@
-"""What a job takes on a share of an engine's units: its kernels' blocks in waves, against what so few units can draw.
+"""What a stage takes on a share of an engine's units: its cost on all of them, and its kernels there and here.
 
-A kernel is a number of equal blocks.  The busiest of u units runs ceil(blocks / u) of them; a unit is busy from `busy`
-blocks on, so that fewer than these take as long as one wave.  Its traffic takes as long as the slower of DRAM, of which
-a share has all, and the ports of its units.  Launches and the latency of a kernel do not depend on units.  No network
-is known here: what is known of a kernel is its time on all units, its blocks and its bytes.
-
-Blocks: Volkov, "Understanding latency hiding on GPUs" (2016); ports: CUDA programming guide, 64 bytes a clock and SM.
+No network is known here: what is known of a kernel is its arithmetic, its blocks and its bytes (`cost.waves`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 
 from socsched.cost.cost import TRANSFER_ERROR, Cost, Segment, weakest
+from socsched.cost.waves import BUSY, Kernel, Units
 from socsched.descriptor.platform import Engine, EngineMode
 from socsched.graph.operators import DTYPE_BYTES, Operator, Pass, StageWork
 
 PORT = 64
 """Bytes a clock that a unit draws where its engine states no rate."""
-BUSY = 2
-"""Blocks that keep a unit busy: one waits for memory while the other computes."""
 TILES = ((128, 128), (128, 64), (64, 64), (64, 32))
 """Rows and columns of a product that a block computes, the largest that fill the engine."""
 DEEP = 512
 """Terms of a sum that are worth a block of their own, where there are too few blocks."""
 ELEMENTS = 2048
 """Elements that a block of an element-wise kernel computes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """A kernel on all units of its engine: `time_ns`, of which `fixed_ns` whatever the units, its blocks and bytes.
-
-    `busy`: blocks that keep one unit busy.
-    """
-
-    time_ns: float
-    fixed_ns: float
-    blocks: int
-    bytes: int
-    busy: int = BUSY
-
-
-@dataclass(frozen=True, slots=True)
-class Units:
-    """The units that kernels run on: all of them, the bytes/s that one draws at most, and those of the memory."""
-
-    whole: int
-    port: float
-    memory: float
-
-    def wave(self, kernel: Kernel, units: int) -> float:
-        """Return the blocks in turn on the busiest of `units`, at least one that is busy."""
-        return max(ceil(kernel.blocks / units) / kernel.busy, 1.0)
-
-    def traffic_ns(self, kernel: Kernel, units: int) -> float:
-        """Return the least time (ns) of a kernel's bytes on `units`."""
-        return kernel.bytes / min(self.memory, self.port * units) * 1e9
-
-    def time_ns(self, kernel: Kernel, units: int) -> float:
-        """Return the time (ns) of a kernel on `units`."""
-        moving = max(kernel.time_ns - kernel.fixed_ns, 0.0)
-        longer = moving * self.wave(kernel, units) / self.wave(kernel, self.whole)
-        bound = self.traffic_ns(kernel, self.whole) >= 0.5 * moving  # memory limits it on all units: less than a wave
-        if bound:
-            longer = moving * max(self.traffic_ns(kernel, units) / self.traffic_ns(kernel, self.whole), 1.0)
-        return kernel.fixed_ns + max(longer, self.traffic_ns(kernel, units), moving)
 
 
 def blocks_of(one: Pass | Operator, whole: int) -> int:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from socsched.cost import shares
+from socsched.cost import shares, waves
 from socsched.descriptor.catalog import get_pipeline, get_platform
 from socsched.descriptor.platform import Figure
 from socsched.models.work import stage_work
@@ -51,8 +51,8 @@ def test_fewer_units_are_never_faster_nor_slower_than_one_after_the_other(
     time: float, fixed: float, blocks: int, size: int, busy: int, whole: int
 ) -> None:
     """Nor does a kernel take longer than if all its work were on one unit, unless its memory is what one unit draws."""
-    kernel = shares.Kernel(time, time * fixed, blocks, size, busy)
-    on = shares.Units(whole, 1e11, 1e12)
+    kernel = waves.Kernel(time, time * fixed, blocks, size, busy)
+    on = waves.Units(whole, 1e11, 1e12)
     times = [on.time_ns(kernel, units) for units in range(1, whole + 1)]
     assert all(fewer >= more - 1e-6 * fewer for fewer, more in itertools.pairwise(times))
     least = max(time, on.traffic_ns(kernel, whole))

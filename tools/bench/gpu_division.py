@@ -1,0 +1,675 @@
+"""A GPU's shares: networks on some of its SMs and beside others, against `cost.waves`; a pipeline; swapped weights.
+
+    python -m tools.bench.gpu_division prepare FOLDER    with nvcc; programs of networks are made by gpu_networks
+    python3 -m tools.bench.gpu_division run FOLDER [--seconds 380] [--out FILE.json]    with a GPU: libcuda alone
+
+Each network is one CUDA graph of our kernels (`executor.gpu_programs`), batch 1, fp16; shares are green contexts.
+Predicted times are those of `cost.waves` from each kernel's grid and its time on all SMs; the two constants (a kernel's
+latency, and the blocks that keep an SM busy) are fitted to the networks TRAIN alone, as is how much longer a job takes
+beside an aggressor; PointPillars and the other networks are held out.  Times of jobs are between events on the device.
+"""
+
+# mypy: ignore-errors
+# ruff: noqa: B905, E501
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import lzma
+import statistics
+import subprocess
+import sys
+import time
+from itertools import combinations, zip_longest
+from pathlib import Path
+
+CRITICAL = "pointpillars"
+TRAIN = ("resnext50", "mobilenet_v3", "vit_s", "centerpoint")
+CAMERA = "yolov8n"
+SIZES = (8, 16, 32, 48, 64, 96)
+DEADLINE = 1.6
+"""Of the critical network, times what it takes alone on the whole GPU."""
+LATENCIES = (500.0, 1000.0, 1500.0, 2000.0, 2500.0, 3000.0, 4000.0)
+BUSY = (1, 2, 3, 4)
+AGGRESSORS = """
+#include <cuda_fp16.h>
+#include <mma.h>
+using namespace nvcuda;
+extern "C" __global__ void compute(float* out, int rounds) {
+  wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
+  wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major> b;
+  wmma::fragment<wmma::accumulator, 16, 16, 16, float> c[4];
+  wmma::fill_fragment(a, __float2half(0.001f * threadIdx.x)); wmma::fill_fragment(b, __float2half(0.5f));
+  for (int k = 0; k < 4; k++) wmma::fill_fragment(c[k], 0.0f);
+  for (int i = 0; i < rounds; i++)
+    for (int k = 0; k < 4; k++) wmma::mma_sync(c[k], a, b, c[k]);
+  for (int k = 1; k < 4; k++) for (int i = 0; i < c[0].num_elements; i++) c[0].x[i] += c[k].x[i];
+  wmma::store_matrix_sync(out + 256 * (threadIdx.x / 32), c[0], 16, wmma::mem_row_major);
+}
+extern "C" __global__ void stream(float4* to, const float4* from, int count) {
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    float4 v = __ldcs(from + i); v.x += 1.0f; __stcs(to + i, v);
+  }
+}
+extern "C" __global__ void small(float* out, int n) { if (threadIdx.x < n) out[blockIdx.x * 128 + threadIdx.x] += 1.0f; }
+"""
+STREAMED = 256 << 20
+
+
+def prepare(folder: Path) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "aggressors.cu").write_text(AGGRESSORS)
+    command = [
+        "nvcc",
+        "-cubin",
+        "-arch=sm_90",
+        "-O3",
+        "-o",
+        str(folder / "aggressors.cubin"),
+        str(folder / "aggressors.cu"),
+    ]
+    subprocess.run(command, check=True)
+    _critical(folder / CRITICAL)
+    return 0
+
+
+def _critical(place: Path) -> None:
+    """Write PointPillars as gpu_networks writes networks, with weights that repeat, so that they compress."""
+    import tempfile
+
+    import numpy as np
+
+    from socsched.executor.gpu_programs import build_program
+    from tools.bench.gpu_common import artifact_of, pointpillars
+
+    network, sequence = pointpillars(), np.random.default_rng(0).normal(0, 1, 16381).astype(np.float16)
+    weights = {}
+    for name, shape in network.params.items():
+        scale = (2 / np.prod(shape[1:])) ** 0.5 if len(shape) > 1 else 0.1
+        weights[name] = (np.resize(sequence, np.prod(shape)).astype(np.float32) * scale).reshape(shape)
+    place.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        artifact = artifact_of(network, weights, "sm_90", Path(scratch))
+        program = build_program([artifact], "sm_90")
+        document = {key: value for key, value in program.document.items() if key not in ("code", "sources")}
+        (place / "program.json").write_text(json.dumps(document))
+        (place / "code.cubin.xz").write_bytes(lzma.compress(artifact.path.read_bytes()))
+        (place / "constants.xz").write_bytes(lzma.compress(program.constants, preset=1))
+
+
+# -- the driver
+
+
+class Resource(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_uint), ("padding", ctypes.c_ubyte * 92), ("sms", ctypes.c_uint),
+                ("least", ctypes.c_uint), ("alignment", ctypes.c_uint), ("rest", ctypes.c_ubyte * 36))  # fmt: skip
+
+
+class Gpu:
+    """The driver's calls in the primary context; `stream` on the groups of SMs [first, first + count), None for all."""
+
+    def __init__(self) -> None:
+        self.library = ctypes.CDLL("libcuda.so.1")
+        self("cuInit", 0)
+        context = ctypes.c_void_p()
+        self("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        self("cuCtxSetCurrent", context)
+        name = ctypes.create_string_buffer(100)
+        self("cuDeviceGetName", name, 100, 0)
+        self.name = name.value.decode()
+        whole, rest = Resource(), Resource()
+        self("cuDeviceGetDevResource", 0, ctypes.byref(whole), 1)
+        self.sms, self.least = whole.sms, max(whole.least, whole.alignment, 1)
+        count = ctypes.c_uint(self.sms // self.least)
+        self.groups = (Resource * count.value)()
+        self(
+            "cuDevSmResourceSplitByCount",
+            self.groups,
+            ctypes.byref(count),
+            ctypes.byref(whole),
+            ctypes.byref(rest),
+            0,
+            self.least,
+        )
+        self.count = count.value
+        self.contexts = {}
+
+    def __call__(self, name, *arguments):
+        status = getattr(self.library, name)(*arguments)
+        if status:
+            raise RuntimeError(f"{name} failed ({status})")
+
+    def stream(self, share=None, priority=0):
+        made = ctypes.c_void_p()
+        if share is None:
+            self("cuStreamCreateWithPriority", ctypes.byref(made), 1, priority)
+            return made
+        if share not in self.contexts:
+            first, count = share
+            own = (Resource * count)(*self.groups[first : first + count])
+            description, context = ctypes.c_void_p(), ctypes.c_void_p()
+            self("cuDevResourceGenerateDesc", ctypes.byref(description), own, count)
+            self("cuGreenCtxCreate", ctypes.byref(context), description, 0, 1)
+            self.contexts[share] = context
+        self("cuGreenCtxStreamCreate", ctypes.byref(made), self.contexts[share], 1, priority)
+        return made
+
+    def alloc(self, size):
+        made = ctypes.c_uint64()
+        self("cuMemAlloc_v2", ctypes.byref(made), ctypes.c_size_t(max(size, 256)))
+        return made.value
+
+    def event(self, timing=True):
+        made = ctypes.c_void_p()
+        self("cuEventCreate", ctypes.byref(made), 0 if timing else 2)
+        return made
+
+    def record(self, event, stream):
+        self("cuEventRecord", event, stream)
+
+    def ended(self, event):
+        status = self.library.cuEventQuery(event)
+        if status not in (0, 600):
+            raise RuntimeError(f"cuEventQuery failed ({status})")
+        return status == 0
+
+    def us(self, start, end):
+        made = ctypes.c_float()
+        self("cuEventElapsedTime", ctypes.byref(made), start, end)
+        return made.value * 1e3
+
+    def module(self, image):
+        made = ctypes.c_void_p()
+        self("cuModuleLoadData", ctypes.byref(made), image)
+        return made
+
+    def function(self, module, name, shared=0):
+        made = ctypes.c_void_p()
+        self("cuModuleGetFunction", ctypes.byref(made), module, name.encode())
+        if shared > 48 << 10:
+            self("cuFuncSetAttribute", made, 8, shared)
+        return made
+
+    def graph(self, stream, queue):
+        self("cuStreamBeginCapture_v2", stream, 1)
+        queue(stream)
+        graph, made = ctypes.c_void_p(), ctypes.c_void_p()
+        self("cuStreamEndCapture", stream, ctypes.byref(graph))
+        self("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_ulonglong(0))
+        return made
+
+    def sync(self, stream):
+        self("cuStreamSynchronize", stream)
+
+
+class Job:
+    """Launches with their operands; `graph(stream)` makes one graph of them, or of a range."""
+
+    def __init__(self, gpu, launches):
+        self.gpu, self.launches, self.kept = gpu, launches, {}
+
+    def enqueue(self, launches, stream):
+        for function, grid, block, shared, _, pointers in launches:
+            self.gpu("cuLaunchKernel", function, *grid, *block, shared, stream, pointers, None)
+
+    def graph(self, stream, first=0, last=None):
+        key = stream.value, first, last
+        if key not in self.kept:
+            self.kept[key] = self.gpu.graph(stream, lambda s: self.enqueue(self.launches[first:last], s))
+        return self.kept[key]
+
+    def pieces(self, stream, kernels):
+        return [
+            self.graph(stream, i, min(i + kernels, len(self.launches))) for i in range(0, len(self.launches), kernels)
+        ]
+
+
+def launch(function, grid, block, shared, values):
+    pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+    return function, grid, block, shared, values, pointers
+
+
+class Network(Job):
+    """A program of gpu_networks; `constants` may lie at an address that is given, where a swap puts them."""
+
+    def __init__(self, gpu, place, slot=None):
+        self.name, document = place.name, json.loads((place / "program.json").read_text())
+        self.constants = lzma.decompress((place / "constants.xz").read_bytes())
+        self.size = document["constants"]
+        module = gpu.module(lzma.decompress((place / "code.cubin.xz").read_bytes()))
+        self.memory = {"memory": gpu.alloc(document["memory"]), "results": gpu.alloc(document["results"])}
+        self.memory["constants"] = slot if slot is not None else gpu.alloc(self.size)
+        if slot is None:
+            gpu(
+                "cuMemcpyHtoD_v2", ctypes.c_uint64(self.memory["constants"]), self.constants, ctypes.c_size_t(self.size)
+            )
+        gpu("cuMemsetD8_v2", ctypes.c_uint64(self.memory["memory"]), 0, ctypes.c_size_t(max(document["memory"], 256)))
+        functions, launches = {}, []
+        for one in document["launches"]:
+            key = one["kernel"]
+            if key not in functions:
+                functions[key] = gpu.function(module, key, one["shared"])
+            values = [ctypes.c_int32(a["value"]) if "value" in a else ctypes.c_uint64(self.memory[a["in"]] + a["offset"])
+                      for a in one["arguments"]]  # fmt: skip
+            launches.append(launch(functions[key], one["grid"], one["block"], one["shared"], values))
+        super().__init__(gpu, launches)
+
+
+def aggressors(gpu, folder):
+    module = gpu.module((folder / "aggressors.cubin").read_bytes())
+    out, from_, to = gpu.alloc(1 << 22), gpu.alloc(STREAMED), gpu.alloc(STREAMED)
+    f32 = ctypes.c_uint64
+    compute = launch(gpu.function(module, "compute"), (528, 1, 1), (256, 1, 1), 0, [f32(out), ctypes.c_int32(6000)])
+    stream = launch(
+        gpu.function(module, "stream"),
+        (1056, 1, 1),
+        (512, 1, 1),
+        0,
+        [f32(to), f32(from_), ctypes.c_int32(STREAMED // 16)],
+    )
+    small = launch(gpu.function(module, "small"), (64, 1, 1), (128, 1, 1), 0, [f32(out), ctypes.c_int32(128)])
+    return {"compute": Job(gpu, [compute] * 4), "bandwidth": Job(gpu, [stream] * 4), "small": Job(gpu, [small] * 200)}
+
+
+# -- measurements
+
+
+def spread(values):
+    ordered = sorted(values)
+    return {
+        "p50": statistics.median(ordered),
+        "p99": ordered[min(int(0.99 * len(ordered)), len(ordered) - 1)],
+        "n": len(ordered),
+    }
+
+
+def alone(gpu, job, stream, runs=80):
+    """Return us of replays, each begun when the one before has ended."""
+    graph, start, end, found = job.graph(stream), gpu.event(), gpu.event(), []
+    for number in range(runs + 10):
+        gpu.record(start, stream)
+        gpu("cuGraphLaunch", graph, stream)
+        gpu.record(end, stream)
+        gpu.sync(stream)
+        if number >= 10:
+            found.append(gpu.us(start, end))
+    return found
+
+
+def kernels(gpu, net, stream, inner=10):
+    """Return (us, blocks) of each launch on all SMs, as a graph of `inner`; equal launches are timed once."""
+    known, found = {}, []
+    for one in net.launches:
+        key = one[0].value, tuple(one[1]), tuple(one[2]), one[3]
+        if key not in known:
+            graph = gpu.graph(stream, lambda s, one=one: net.enqueue([one] * inner, s))
+            times, start, end = [], gpu.event(), gpu.event()
+            for _ in range(6):
+                gpu.record(start, stream)
+                gpu("cuGraphLaunch", graph, stream)
+                gpu.record(end, stream)
+                gpu.sync(stream)
+                times.append(gpu.us(start, end) / inner)
+            known[key] = statistics.median(times)
+        found.append((known[key], one[1][0] * one[1][1] * one[1][2]))
+    return found
+
+
+class Loop:
+    """Work that never ends: graphs queued `depth` ahead on a stream, by one thread that also serves others."""
+
+    def __init__(self, gpu, graphs, stream, depth):
+        self.gpu, self.graphs, self.stream, self.next, self.jobs = gpu, graphs, stream, 0, 0
+        self.free, self.queued = [gpu.event(False) for _ in range(depth)], []
+
+    def serve(self, may=True):
+        while self.queued and self.gpu.ended(self.queued[0][0]):
+            event, last = self.queued.pop(0)
+            self.free.append(event)
+            self.jobs += last
+        while may and self.free:
+            event = self.free.pop()
+            self.gpu("cuGraphLaunch", self.graphs[self.next], self.stream)
+            self.gpu.record(event, self.stream)
+            self.next = (self.next + 1) % len(self.graphs)
+            self.queued.append((event, self.next == 0))
+
+
+def beside(gpu, graph, stream, period_us, loops, seconds, bounded=False):
+    """Return us of periodic jobs while loops run, and the jobs/s of all loops; bounded ones pause while a job runs."""
+    start, end, found = gpu.event(), gpu.event(), []
+    for loop in loops:
+        loop.jobs = 0
+    begin = time.perf_counter()
+    due, running = begin, False
+    while (now := time.perf_counter()) - begin < seconds or running:
+        if not running and now >= due:
+            gpu.record(start, stream)
+            gpu("cuGraphLaunch", graph, stream)
+            gpu.record(end, stream)
+            running, due = True, max(due + period_us * 1e-6, now)
+        elif running and gpu.ended(end):
+            found.append(gpu.us(start, end))
+            running = False
+        for loop in loops:
+            loop.serve(not (bounded and running))
+    rate = sum(loop.jobs for loop in loops) / (time.perf_counter() - begin)
+    for loop in loops:
+        gpu.sync(loop.stream)
+        loop.serve(False)
+    return found[3:], rate
+
+
+# -- predictions, by the cost model itself
+
+
+def predicted(found, latency_us, busy, units, whole):
+    from socsched.cost.waves import Kernel, Units
+
+    on = Units(whole, 1e15, 1e15)
+    made = [Kernel(us * 1e3, min(latency_us, 0.9 * us * 1e3), blocks, 0, busy) for us, blocks in found]
+    return sum(on.time_ns(one, units) for one in made) / sum(one.time_ns for one in made)
+
+
+def fit(table, layers, whole):
+    """Return (latency ns, busy blocks) of least mean error on the shares of the networks TRAIN."""
+
+    def off(choice):
+        return statistics.fmean(
+            abs(predicted(layers[n], *choice, u, whole) * table[n][str(whole)]["p50"] / table[n][str(u)]["p50"] - 1)
+            for n in TRAIN if n in table for u in SIZES
+        )  # fmt: skip
+
+    return min(((latency, busy) for latency in LATENCIES for busy in BUSY), key=off)
+
+
+def run(folder, seconds, out):
+    begin = time.monotonic()
+    gpu = Gpu()
+    print(f"{gpu.name}, {gpu.sms} SMs, {gpu.count} groups of {gpu.least}", flush=True)
+    names = sorted(p.name for p in folder.iterdir() if (p / "program.json").exists())
+    nets = {name: Network(gpu, folder / name) for name in names}
+    result = {"gpu": gpu.name, "sms": gpu.sms, "groups": gpu.count, "least": gpu.least}
+    steps = (("alone", _alone), ("aggressors", _aggressors), ("pipeline", _pipeline), ("swap", _swap))
+    for name, step in steps:
+        if time.monotonic() - begin > seconds:
+            print(f"{name}: no time left")
+            continue
+        try:
+            step(gpu, folder, nets, result)
+        except Exception as error:  # the other parts are worth having
+            print(f"{name} failed: {type(error).__name__}: {error}", flush=True)
+        if out:
+            out.write_text(json.dumps(result, indent=1))
+        print(f"# {name}: {time.monotonic() - begin:.0f} s so far", flush=True)
+    return 0
+
+
+def _share(gpu, units):
+    return (0, units // gpu.least)
+
+
+def _alone(gpu, folder, nets, result):
+    whole = gpu.stream()
+    table, layers = {}, {}
+    for name, net in nets.items():
+        table[name] = {str(gpu.sms): spread(alone(gpu, net, whole))}
+        layers[name] = kernels(gpu, net, whole)
+        for units in SIZES:
+            table[name][str(units)] = spread(alone(gpu, net, gpu.stream(_share(gpu, units))))
+    chosen = fit(table, layers, gpu.sms)
+    result |= {"alone": table, "layers": layers, "fit": {"latency_ns": chosen[0], "busy": chosen[1], "networks": TRAIN}}
+    print(f"a kernel's latency {chosen[0]:.0f} ns, {chosen[1]} blocks keep an SM busy, from {', '.join(TRAIN)}")
+    print(f"{'network':16}{'whole us':>9}  " + "".join(f"{u:>22}" for u in SIZES) + "   (measured p50, p99, predicted)")
+    errors = []
+    for name, times in table.items():
+        row = f"{name:16}{times[str(gpu.sms)]['p50']:9.1f}  "
+        for units in SIZES:
+            guess = predicted(layers[name], *chosen, units, gpu.sms) * times[str(gpu.sms)]["p50"]
+            times[str(units)]["predicted"] = guess
+            row += f"{times[str(units)]['p50']:8.0f}{times[str(units)]['p99']:7.0f}{guess:7.0f}"
+            if name not in TRAIN:
+                errors.append(
+                    (abs(guess / times[str(units)]["p50"] - 1), abs(guess / times[str(units)]["p99"] - 1), name)
+                )
+        print(row + ("" if name in TRAIN else "  held out"), flush=True)
+    for who in (CRITICAL, ""):
+        own = [e for e in errors if not who or e[2] == who]
+        print(f"{who or 'all held out'}: error of p50 {statistics.fmean(e[0] for e in own):.1%} (most {max(e[0] for e in own):.1%}), "
+              f"of p99 {statistics.fmean(e[1] for e in own):.1%} (most {max(e[1] for e in own):.1%})")  # fmt: skip
+
+
+def _aggressors(gpu, folder, nets, result, seconds=0.7):
+    least, most = ctypes.c_int(), ctypes.c_int()
+    gpu("cuCtxGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(most))
+    jobs, table, whole = aggressors(gpu, folder), {}, gpu.stream()
+    base = result["alone"][CRITICAL]
+    period = 3.0 * base[str(SIZES[0])]["p50"]
+    print(
+        f"critical {CRITICAL} beside aggressors: us p50, p99 (p99 over that alone there); jobs/s over those alone on all SMs"
+    )
+    for kind, job in jobs.items():
+        rates = statistics.median(alone(gpu, job, whole, 10))
+        full = 1e6 / rates
+        rows = {}
+        for units in SIZES:
+            share, rest = _share(gpu, units), (units // gpu.least, gpu.count - units // gpu.least)
+            stream, other = gpu.stream(share), gpu.stream(rest)
+            factor = []
+            for name in TRAIN[:2]:
+                times, _ = beside(
+                    gpu, nets[name].graph(stream), stream, period, [Loop(gpu, [job.graph(other)], other, 3)], 0.3
+                )
+                factor.append(statistics.median(times) / result["alone"][name][str(units)]["p50"])
+            times, rate = beside(
+                gpu, nets[CRITICAL].graph(stream), stream, period, [Loop(gpu, [job.graph(other)], other, 3)], seconds
+            )
+            guess = base[str(units)]["predicted"] * statistics.fmean(factor)
+            rows[units] = {**spread(times), "rate": rate / full, "predicted": guess, "train": factor}
+            one, calm = rows[units], base[str(units)]["p99"]
+            print(f"  {kind:10}{units:4} SMs {one['p50']:8.0f}{one['p99']:8.0f} ({one['p99'] / calm:.2f}) predicted {guess:8.0f} "
+                  f"({guess / one['p50'] - 1:+.1%} of p50, {guess / one['p99'] - 1:+.1%} of p99)  soft {rate / full:.2f}", flush=True)  # fmt: skip
+        high, low, plain = gpu.stream(None, most.value), gpu.stream(None, least.value), gpu.stream()
+        for name, stream, other, graphs, depth, bounded in (
+            ("streams", plain, gpu.stream(), [job.graph(gpu_stream := gpu.stream())], 3, False),
+            ("priority", high, low, [job.graph(low)], 3, False),
+            ("bounded", high, low, job.pieces(low, max(len(job.launches) // 20, 1)), 2, True),
+        ):
+            other = gpu_stream if name == "streams" else other
+            times, rate = beside(
+                gpu, nets[CRITICAL].graph(stream), stream, period, [Loop(gpu, graphs, other, depth)], seconds, bounded
+            )
+            rows[name] = {**spread(times), "rate": rate / full}
+            calm = base[str(gpu.sms)]["p99"]
+            print(f"  {kind:10}{name:>8} {rows[name]['p50']:8.0f}{rows[name]['p99']:8.0f} ({rows[name]['p99'] / calm:.2f})"
+                  f"{'':42}  soft {rate / full:.2f}", flush=True)  # fmt: skip
+        deadline = DEADLINE * base[str(gpu.sms)]["p50"]
+        fits = [u for u in SIZES if rows[u]["predicted"] <= deadline]
+        kept = [u for u in SIZES if rows[u]["p99"] <= deadline]
+        if fits and kept:
+            plan, best = min(fits), max(kept, key=lambda u: rows[u]["rate"])
+            print(f"  {kind}: deadline {deadline:.0f} us, the plan's share {plan} SMs: p99 {rows[plan]['p99']:.0f}, "
+                  f"{rows[plan]['p99'] / base[str(plan)]['p99']:.2f} of alone there; soft {rows[plan]['rate'] / rows[best]['rate']:.2f} "
+                  f"of the best share that keeps it ({best})")  # fmt: skip
+        table[kind] = rows
+    result["aggressors"] = table
+
+
+def _pipeline(gpu, folder, nets, result, seconds=2.0):
+    """Eight cameras and a LiDAR: all in streams, with priorities, and with shares."""
+    least, most = ctypes.c_int(), ctypes.c_int()
+    gpu("cuCtxGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(most))
+    base, table = result["alone"], {}
+    cameras = [Network(gpu, folder / CAMERA) for _ in range(8)]
+    camera_us = base[CAMERA][str(gpu.sms)]["p50"]
+    period = 8 * camera_us * 1.6
+    units = min(
+        u for u in SIZES if base[CRITICAL][str(u)]["predicted"] <= DEADLINE * base[CRITICAL][str(gpu.sms)]["p50"]
+    )
+    share, rest = _share(gpu, units), (units // gpu.least, gpu.count - units // gpu.least)
+    for name, lidar, others in (
+        ("streams", gpu.stream(), [gpu.stream() for _ in cameras]),
+        ("priority", gpu.stream(None, most.value), [gpu.stream(None, least.value) for _ in cameras]),
+        (f"shares {units}", gpu.stream(share), [gpu.stream(rest) for _ in cameras]),
+    ):
+        graphs = [camera.graph(stream) for camera, stream in zip(cameras, others)]
+        graph, events = nets[CRITICAL].graph(lidar), [(gpu.event(), gpu.event()) for _ in range(9)]
+        streams, all_graphs = [lidar, *others], [graph, *graphs]
+        found, busy = [[] for _ in range(9)], [False] * 9
+        begin = time.perf_counter()
+        due = [begin + (0.3 * period * 1e-6 if n == 0 else 0.0) for n in range(9)]
+        while (now := time.perf_counter()) - begin < seconds:
+            for n in range(9):
+                if busy[n] and gpu.ended(events[n][1]):
+                    found[n].append(gpu.us(*events[n]))
+                    busy[n] = False
+                if not busy[n] and now >= due[n]:
+                    gpu.record(events[n][0], streams[n])
+                    gpu("cuGraphLaunch", all_graphs[n], streams[n])
+                    gpu.record(events[n][1], streams[n])
+                    busy[n], due[n] = True, max(due[n] + (3 if n == 0 else 1) * period * 1e-6, now - period * 1e-6)
+        for stream in streams:
+            gpu.sync(stream)
+        merged = [t for times in found[1:] for t in times[2:]]
+        table[name] = {"lidar": spread(found[0][2:]), "cameras": spread(merged), "each": [spread(t) for t in found],
+                       "frames_per_s": sum(map(len, found)) / seconds}  # fmt: skip
+        row = table[name]
+        print(f"  {name:10} LiDAR p50 {row['lidar']['p50']:.0f} p99 {row['lidar']['p99']:.0f} us, cameras p50 {row['cameras']['p50']:.0f} "
+              f"p99 {row['cameras']['p99']:.0f} us (each p99 {min(e['p99'] for e in row['each'][1:]):.0f} to "
+              f"{max(e['p99'] for e in row['each'][1:]):.0f}), {row['frames_per_s']:.0f} frames/s; period {period:.0f} us", flush=True)  # fmt: skip
+    result["pipeline"] = table
+
+
+def _swap(gpu, folder, nets, result, frames=150):
+    """Networks whose weights are 1.5 times a limit: those that stay, and two slots filled by the copy engine."""
+    names = [n for n in (CRITICAL, *TRAIN, "efficientnet_b0", "segformer_b0", "swin_t", CAMERA) if n in nets]
+    size = {n: nets[n].size for n in names}
+    limit = int(sum(size.values()) / 1.5)
+    stay, slots = plan_residency(size, limit)
+    swapped = [n for n in names if n not in stay]
+    order = [n for pair in zip_longest(stay, swapped) for n in pair if n]
+    held = sum(size[n] for n in stay) + sum(slots)
+    print(f"  weights {sum(size.values()) / 2**20:.1f} MiB, limit {limit / 2**20:.1f}: {', '.join(stay)} stay; "
+          f"{', '.join(swapped)} through slots of {' and '.join(f'{s / 2**20:.1f}' for s in slots)} MiB ({held / 2**20:.1f} held)")  # fmt: skip
+    places, copy, work = [gpu.alloc(s) for s in slots], gpu.stream(), gpu.stream()
+    loaded, host, number = {}, {}, {}
+    for index, name in enumerate(swapped):
+        number[name] = index % len(slots)
+        loaded[name] = Network(gpu, folder / name, places[number[name]])
+        memory = ctypes.c_void_p()
+        gpu("cuMemAllocHost_v2", ctypes.byref(memory), ctypes.c_size_t(size[name]))
+        ctypes.memmove(memory, loaded[name].constants, size[name])
+        host[name] = memory
+    start, end = gpu.event(), gpu.event()
+
+    def copied(name):
+        gpu(
+            "cuMemcpyHtoDAsync_v2", ctypes.c_uint64(places[number[name]]), host[name], ctypes.c_size_t(size[name]), copy
+        )
+
+    rate = []  # of the largest copy, which predicts the others
+    largest, least = max(swapped, key=size.get), min(swapped, key=size.get)
+    fixed = []
+    for _ in range(20):
+        for name, kept in ((largest, rate), (least, fixed)):
+            gpu.record(start, copy)
+            copied(name)
+            gpu.record(end, copy)
+            gpu.sync(copy)
+            kept.append(gpu.us(start, end))
+    slope = (statistics.median(rate) - statistics.median(fixed)) / max(size[largest] - size[least], 1)
+    base = statistics.median(fixed) - slope * size[least]
+    guess = {n: base + slope * size[n] for n in swapped}
+    run_us = {n: statistics.median(alone(gpu, loaded.get(n, nets[n]), work, 20)) for n in order}
+    done = {n: gpu.event(False) for n in swapped}
+    freed = [gpu.event(False) for _ in slots]
+    marks = {n: (gpu.event(), gpu.event()) for n in swapped}
+    totals, copies = [], {n: [] for n in swapped}
+    for frame in range(frames):
+        gpu.record(start, work)
+        gpu("cuStreamWaitEvent", copy, start, 0)
+        for n in swapped:
+            if frame or swapped.index(n) >= len(slots):
+                gpu("cuStreamWaitEvent", copy, freed[number[n]], 0)
+            gpu.record(marks[n][0], copy)
+            copied(n)
+            gpu.record(marks[n][1], copy)
+            gpu.record(done[n], copy)
+            before = (
+                order[order.index(swapped[swapped.index(n) - 1]) + 1 : order.index(n) + 1]
+                if swapped.index(n)
+                else order[: order.index(n) + 1]
+            )
+            for m in before:
+                if m in done:
+                    gpu("cuStreamWaitEvent", work, done[m], 0)
+                gpu("cuGraphLaunch", loaded.get(m, nets[m]).graph(work), work)
+                if m in number:
+                    gpu.record(freed[number[m]], work)
+        for m in order[order.index(swapped[-1]) + 1 :]:
+            gpu("cuGraphLaunch", nets[m].graph(work), work)
+        gpu.record(end, work)
+        gpu.sync(work)
+        if frame > 5:
+            totals.append(gpu.us(start, end))
+            for n in swapped:
+                copies[n].append(gpu.us(*marks[n]))
+    simulated = simulated_us(order, swapped, number, len(slots), run_us, guess)
+    deadline = 1.1 * simulated
+    errors = {n: statistics.median(copies[n]) / guess[n] - 1 for n in swapped}
+    spread_ = spread(totals)
+    print(f"  frame: simulated {simulated:.0f} us, measured p50 {spread_['p50']:.0f} p99 {spread_['p99']:.0f}; all networks resident "
+          f"{sum(run_us.values()):.0f}; copies in turn before each {sum(run_us.values()) + sum(guess.values()):.0f}; "
+          f"{sum(t <= deadline for t in totals)} of {len(totals)} within 1.1 of simulated")  # fmt: skip
+    print("  copies: measured over predicted " + ", ".join(f"{n} {e:+.1%}" for n, e in errors.items()), flush=True)
+    result["swap"] = {"limit": limit, "stay": stay, "slots": slots, "simulated": simulated, "frame": spread_,
+                      "copies": {n: spread(c) for n, c in copies.items()}, "predicted": guess, "runs": run_us}  # fmt: skip
+
+
+def plan_residency(size, limit):
+    """Return who stays and the sizes of two slots for the others: the least bytes copied a frame."""
+    best = None
+    for count in range(len(size) + 1):
+        for stay in combinations(size, count):
+            others = [n for n in size if n not in stay]
+            slots = [max((size[n] for n in others[i::2]), default=0) for i in (0, 1)]
+            held, copied = sum(size[n] for n in stay) + sum(slots), sum(size[n] for n in others)
+            if held <= limit and others and (best is None or copied < best[0]):
+                best = copied, list(stay), [s for s in slots if s]
+    assert best is not None, "the largest networks do not fit"
+    return best[1], best[2]
+
+
+def simulated_us(order, swapped, number, slots, run_us, copy_us):
+    """Return the end of a frame: copies in order, each when its slot is free, networks in order, when loaded."""
+    ready, free, copying, now = {}, [0.0] * slots, 0.0, 0.0
+    queue = list(swapped)
+
+    def load():
+        nonlocal copying
+        name = queue.pop(0)
+        copying = max(copying, free[number[name]]) + copy_us[name]
+        ready[name] = copying
+
+    for name in order:
+        while name in number and name not in ready:
+            load()
+        now = max(now, ready.get(name, 0.0)) + run_us[name]
+        if name in number:
+            free[number[name]] = now
+    return now
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=("prepare", "run"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seconds", type=float, default=380.0)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    return prepare(args.folder) if args.step == "prepare" else run(args.folder, args.seconds, args.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
